@@ -1,4 +1,4 @@
-"""Delayed Celery tasks that wait in Redis, and can be cancelled and rescheduled while they do.
+"""Delayed Celery tasks that wait in Redis, where you can cancel and reschedule them.
 
 Stable are the names in ``__all__`` with their documented attributes, the classes of
 ``celery_delayq.errors`` and ``celery_delayq.signals``,
@@ -6,8 +6,8 @@ Stable are the names in ``__all__`` with their documented attributes, the classe
 signatures, the same two with ``_on_commit`` on tasks of a Django project, the options and settings
 ``delayq_…``, and ``celery_delayq:ScannerStep``. Every other name can change with any release.
 
-A name's module is imported when the name is first asked for: pytest imports this package in every
-run, and most runs have no use for Celery.
+A name's module is imported when the name is first used: pytest imports this package in every run,
+and most runs do not need Celery.
 """
 
 from importlib import import_module
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# What a user's module imports and annotates with.
+# The names that users import and annotate with.
 __all__ = [
     "AlreadyScheduled",
     "Defer",
@@ -53,7 +53,7 @@ _MODULES = {
     "ScheduledResult": "integration.results",
     "ScheduledTask": "operations.scheduled_task",
     "State": "store",
-    # Not among the names above, as making a DelayQ adds it: for an app that lists its steps itself.
+    # For an app that lists its steps itself; not public above, as creating a DelayQ adds it.
     "ScannerStep": "integration.bootstep",
 }
 

@@ -1,13 +1,13 @@
-"""Times as people give them, and as the store keeps them.
+"""Converts times between the forms that you give and the one that the store keeps.
 
-People give aware or naive datetimes, Unix seconds, ISO 8601 text, timedeltas, seconds. The
-store keeps whole milliseconds since 1970 in UTC. A time to come is rounded **up**: a task may be a
-fraction of a millisecond late, never early. A time that has passed by Redis's clock is due in the
-millisecond that has begun; see ``due_in_ms`` in the scripts, which are given microseconds.
+You give aware or naive datetimes, Unix seconds, ISO 8601 text, timedeltas or seconds. The store
+keeps whole milliseconds since 1970 in UTC. A future time is rounded **up**: a task may be a
+fraction of a millisecond late, never early. A time that is past by Redis's clock is due in the
+current millisecond; see ``due_in_ms`` in the scripts, which get microseconds.
 
 A naive datetime is wall time in the app's time zone, with its ``fold`` as given.
 
-It is also the one place where this process's clocks are read; a test sets them here.
+This module is also the only one that reads this process's clocks; a test sets them here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone, tzinfo
-from typing import Any, Literal, TypeGuard, Union
+from typing import Any, Literal, Union
 
 from dateutil.parser import isoparse
 
@@ -55,22 +55,21 @@ _NOT_A_TIME = "; a delay goes to delay_for, or after="
 _NOT_A_DELAY = "; a time goes to delay_until, or at="
 _MILLISECONDS = "; milliseconds are divided by 1000"
 _A_DAY = "; a date has no time of day: make it a datetime"
-_ARGUMENTS = "; the time comes first, and the task's arguments behind it"
+_ARGUMENTS = "; the time comes first, then the task's arguments"
 
-# Text that is meant as a delay: 60, 5m, +5 min.
+# Text that was probably meant as a delay: 60, 5m, +5 min.
 _SPAN = re.compile(r"\+?\d{1,8}(\.\d+)?\s?([smhdw]|$)")
 
-# A number that is a moment before 1980 is meant as a delay, and a delay of 32 years as a moment.
+# A time before 1980, as a number, was surely meant as a delay, and 32 years as a time.
 _EARLIEST = 315_532_800
 _LONGEST = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class When:
-    """A due time: ``at`` an instant, ``after`` now, or ``by`` so much from the present due time.
+    """A due time: ``at`` an instant, ``after`` now, or ``by`` an offset from the current due time.
 
-    The last two are resolved by the store, against Redis's clock. ``ms`` is rounded up, by
-    ``rounded_us``.
+    The store resolves the last two, by Redis's clock. ``ms`` is rounded up, by ``rounded_us``.
     """
 
     mode: Literal["at", "after", "by"]
@@ -80,7 +79,7 @@ class When:
 
     @property
     def us(self) -> int:
-        """The same, to the microsecond."""
+        """The same in microseconds, not rounded."""
         return self.ms * 1000 - self.rounded_us
 
 
@@ -93,11 +92,11 @@ def at(value: TimeInput, zone: tzinfo) -> When:
         zone: Time zone of naive values.
 
     Raises:
-        InvalidDueTime: *value* is not finite, not readable, or past 2255-06-05; or a number that is
-            surely a delay: above 0, and before 1980.
+        InvalidDueTime: *value* is not finite, not readable, or past 2255-06-05; or a number that
+            was surely meant as a delay: a time after 0 and before 1980.
         NotADueTime: *value* is of another type (``bool`` and ``None`` included).
     """
-    if _is_number(value) and 0 < value < _EARLIEST:
+    if isinstance(value, (int, float)) and value is not True and 0 < value < _EARLIEST:
         raise InvalidDueTime(value, _TIME + _NOT_A_TIME)
     return _when("at", max(0, _to_us(value, zone)), value, _TIME)
 
@@ -107,25 +106,25 @@ def after(value: DelayInput) -> When:
 
     Raises:
         InvalidDueTime: *value* is not finite, or ends past 2255-06-05; or a number of more than 31
-            years, which is surely a moment.
+            years, which was surely meant as a time.
         NotADueTime: *value* is neither a timedelta nor a number.
     """
-    if _is_number(value) and _LONGEST < value <= MAX_DUE_MS / 1000:
+    if isinstance(value, (int, float)) and _LONGEST < value <= MAX_DUE_MS / 1000:
         raise InvalidDueTime(value, _DELAY + _NOT_A_DELAY)
     return _when("after", max(0, _delay_us(value)), value, _DELAY)
 
 
 def by(value: DelayInput) -> When:
-    """A due time relative to the present one; negative is earlier. Raises as :func:`after`."""
+    """A due time relative to the current one; negative is earlier. Raises as :func:`after`."""
     return _when("by", max(-MAX_DUE_MS * 1000, _delay_us(value)), value, _DELAY)
 
 
 def one_of(zone: tzinfo, **times: Any) -> When:
-    """The one due time that was given.
+    """Return the one due time that is not ``None``.
 
     Args:
         zone: Time zone of naive values.
-        **times: Those of ``at``, ``after`` and ``by`` that can be given, or ``None``.
+        **times: The values of ``at``, ``after`` and ``by`` that the caller takes, or ``None``.
 
     Raises:
         InvalidOption: none was given, or more than one.
@@ -141,12 +140,12 @@ def one_of(zone: tzinfo, **times: Any) -> When:
 
 
 def monotonic() -> float:
-    """Seconds on a clock that nobody sets."""
+    """Seconds on a clock that is never set."""
     return time.monotonic()
 
 
 def seconds_left(until: float) -> float:
-    """Seconds to *until*, by that clock, or a moment: to a socket, no time means "do not wait"."""
+    """Seconds to *until*, by that clock; at least 1 ms, as 0 tells a socket not to wait."""
     return max(until - monotonic(), 0.001)
 
 
@@ -171,7 +170,7 @@ def from_ms(ms: int) -> datetime:
 
 
 def due_in_ms(us: int, now_us: int) -> int:
-    """The millisecond in which that time is due, as ``due_in_ms`` of the scripts has it."""
+    """The millisecond in which that time is due, the same as ``due_in_ms`` of the scripts."""
     return _ceil_ms(us) if us > now_us else min(_ceil_ms(us), now_us // 1000)
 
 
@@ -187,10 +186,6 @@ def _to_us(value: TimeInput, zone: tzinfo) -> int:
     return _seconds_to_us(value, _TIME)
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _parsed(text: str) -> datetime:
     try:
         parsed: datetime = isoparse(text)
@@ -201,8 +196,8 @@ def _parsed(text: str) -> datetime:
 
 
 def _since_epoch(value: datetime, zone: tzinfo) -> timedelta:
-    # A class of somebody else's may do sums in its own way (pendulum's), or be no time at all
-    # (pandas.NaT): only its fields and its offset are asked for.
+    # A foreign class may calculate in its own way (pendulum's), or be no time at all (pandas.NaT),
+    # so only its fields and its offset are read.
     try:
         offset = value.utcoffset()
         moment = datetime(
@@ -222,7 +217,7 @@ def _delay_us(value: DelayInput) -> int:
 
 
 def _whole_us(span: timedelta) -> int:
-    # A plain one, of which a subclass (pendulum's Duration) cannot change the sums.
+    # As a plain timedelta: a subclass (pendulum's Duration) may calculate in its own way.
     return timedelta.__add__(span, timedelta(0)) // _MICROSECOND
 
 
@@ -234,14 +229,14 @@ def _seconds_to_us(value: object, expected: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         hint = _ARGUMENTS if isinstance(value, (list, tuple, dict)) else ""
         raise NotADueTime(value, expected + hint)
-    # Infinities are refused as well; the distant past, which has no timedelta, is not.
+    # Infinities are refused as well; the distant past, beyond any timedelta, is not.
     if not -math.inf < value <= MAX_DUE_MS / 1000:
         hint = _MILLISECONDS if _EARLIEST * 1000 < value <= MAX_DUE_MS else ""
         raise InvalidDueTime(value, expected + hint)
     if value < -MAX_DUE_MS / 1000:
         return -MAX_DUE_MS * 1000
-    # Through a timedelta, which rounds to microseconds as datetime.fromtimestamp does: a double has
-    # no exact thousandths, and rounding up its binary value makes 1700000000.001 two milliseconds.
+    # Through a timedelta, which rounds to microseconds as datetime.fromtimestamp does. A double has
+    # no exact thousandths: rounding up the binary value of 1700000000.001 would yield 2 ms.
     return _whole_us(timedelta(seconds=float(value)))
 
 

@@ -119,7 +119,7 @@ class SwitchedOff(NoDelayQ):
 
 
 class NoLeaf(DelayQError):
-    """A part of this package that was taken out of its installation."""
+    """A call needs a part of this package that is not installed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -130,7 +130,7 @@ class NoLeaf(DelayQError):
 
 
 class NotScheduled(DelayQError):
-    """A task was sent where it should have been scheduled."""
+    """A task was sent at once instead of being scheduled."""
 
     def __init__(self, task_id: str) -> None:
         super().__init__(task_id)
@@ -141,7 +141,7 @@ class NotScheduled(DelayQError):
 
 
 class CallRejected(DelayQError):
-    """An item of a bulk that the task's own ``apply_async`` did not let through."""
+    """The task's own ``apply_async`` rejected an item of a bulk."""
 
     def __init__(self, task: str) -> None:
         super().__init__(task)
@@ -155,7 +155,7 @@ class CallRejected(DelayQError):
 
 
 class InvalidDueTime(DelayQError, ValueError):
-    """A value that no task can be due at."""
+    """The value is no possible due time."""
 
     def __init__(self, value: object, expected: str) -> None:
         super().__init__(value, expected)
@@ -167,11 +167,11 @@ class InvalidDueTime(DelayQError, ValueError):
 
 
 class NotADueTime(InvalidDueTime, TypeError):
-    """A value of a type that is no time at all."""
+    """The value's type is no time at all."""
 
 
 class InvalidOption(DelayQError, ValueError):
-    """An option, of a call or of the app, that cannot be honoured."""
+    """An option of a call or of the app is invalid."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
         super().__init__(name, value, expected)
@@ -184,7 +184,7 @@ class InvalidOption(DelayQError, ValueError):
 
 
 class NotATask(InvalidOption, TypeError):
-    """Something to schedule that is no task, and no signature that is taken there."""
+    """The object to schedule is no task, and no signature that this call accepts."""
 
 
 class InvalidSetting(InvalidOption):
@@ -234,7 +234,7 @@ class InFlight(AlreadyScheduled):
 
 
 class AlreadyTaken(AlreadyScheduled):
-    """The message that it was became an entry when it was delivered before.
+    """Its message became an entry at an earlier delivery.
 
     That one waits, was cancelled, or has left since.
     """
@@ -244,7 +244,7 @@ class AlreadyTaken(AlreadyScheduled):
 
 
 class ItemsRefused(DelayQError):
-    """Some items of a bulk were not scheduled; raised where that is asked for.
+    """Some items of a bulk were not scheduled; ``raise_for_refused`` raises it.
 
     ``so_far`` is the bulk, which knows why each was refused.
     """
@@ -264,7 +264,7 @@ class ItemsRefused(DelayQError):
 
 
 class MessageTooLarge(DelayQError, ValueError):
-    """A message of more bytes than ``delayq_max_message`` allows."""
+    """The message has more bytes than ``delayq_max_message`` allows."""
 
     def __init__(self, task_id: str, size: int, most: int) -> None:
         super().__init__(task_id, size, most)
@@ -280,7 +280,7 @@ class MessageTooLarge(DelayQError, ValueError):
 
 
 class PutOffTooOften(DelayQError):
-    """A task that runs eagerly, where no time passes, has put itself off again and again."""
+    """An eager task, for which no time passes, has put itself off again and again."""
 
     def __init__(self, task: str, times: int) -> None:
         super().__init__(task, times)
@@ -295,7 +295,7 @@ class PutOffTooOften(DelayQError):
 
 
 class UnreadableRecord(DelayQError):
-    """An entry whose record this version cannot read; it is left as it is."""
+    """This version cannot read the entry's record; it is left as it is."""
 
     def __init__(self, task_id: str, why: str) -> None:
         super().__init__(task_id, why)
@@ -307,7 +307,7 @@ class UnreadableRecord(DelayQError):
 
 
 class InvalidDump(DelayQError, ValueError):
-    """What was given to ``load`` is no dump, was cut, or has a line that is damaged.
+    """The input of ``load`` is no dump, was cut, or has a damaged line.
 
     ``line``: the number of the line, from 1; of a dump that was cut, that of the first one that is
     missing. ``why``: what is wrong with it; empty where it is missing.
@@ -327,7 +327,7 @@ class InvalidDump(DelayQError, ValueError):
 
 
 class NotLoaded(DelayQError):
-    """A task of a dump that this app and its store cannot take."""
+    """This app and its store cannot take a task of a dump."""
 
     def __init__(self, task_id: str, why: str) -> None:
         super().__init__(task_id, why)
@@ -339,7 +339,7 @@ class NotLoaded(DelayQError):
 
 
 class LibraryChanged(DelayQError):
-    """An installed library lacks something that messages, or a test's isolation, are made with."""
+    """An installed library lacks a name that messages, or a test's isolation, need."""
 
     def __init__(
         self,
@@ -415,7 +415,7 @@ class StoreError(DelayQError):
 
 
 class StoreDiffers(StoreError):
-    """The processes that share a store do not agree on what has to be the same for all."""
+    """The processes that share a store do not agree on its layout, shards or broker."""
 
     def __init__(self, name: str, theirs: str, ours: str) -> None:
         DelayQError.__init__(self, name, theirs, ours)
@@ -433,7 +433,7 @@ class StoreDiffers(StoreError):
 
 
 class StoreFull(StoreError):
-    """Redis is at ``maxmemory``; no new task can be scheduled until memory is freed."""
+    """Redis is at ``maxmemory``; free memory to schedule new tasks."""
 
 
 class StoreUnavailable(StoreError, OperationalError):

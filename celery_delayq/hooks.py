@@ -1,8 +1,8 @@
-"""Who is told of what happens to tasks: functions that are handed down.
+"""Hooks: functions to call with what happens to tasks.
 
     step --> its answer --> hook --> leaf events: signals, events
 
-So no room that takes a step needs to know Celery.
+So the modules that take steps do not need Celery.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ logger = logger_of(__name__)
 
 Hook = Callable[..., object]
 
-IDS, LATENESS = 1, 2  # what a hand-over can be asked to tell, as bits
+IDS, LATENESS = 1, 2  # the details that a hand-over can return, as bits
 
 
 def _nobody(*_: object) -> None:
-    """What a hook does that nobody has set."""
+    """Do nothing, for a hook that is not set."""
 
 
 def _never() -> bool:
@@ -29,47 +29,47 @@ def _never() -> bool:
 
 
 def _guarded(hook: Hook) -> Hook:
-    """*hook*, whose exceptions are logged: the step that it is told of is done."""
+    """*hook*, with its exceptions logged, as the step is done by then."""
 
     def told(*facts: Any) -> None:
         try:
             hook(*facts)
         except Exception:
-            logger.exception("a hook failed; what it was told of is done")
+            logger.exception("a hook failed; the step before it is done")
 
     return hook if hook is _nobody else told
 
 
 @dataclass(eq=False)
 class Hooks:
-    """Who is told of what happens to tasks; nobody, unless a function is given.
+    """The functions to call with what happens to tasks, and their arguments.
 
-    A hook is called after the step, in the thread that took it. What it raises is logged.
+    A hook is called after the step, in the same thread. Its exceptions are logged.
 
     Attributes:
-        scheduled: With what a step scheduled: a list of ``NewEntry`` and its due time in ms.
-        unreplicated: With how many tasks were scheduled, and are not known to be on as many
-            replicas as were asked for.
-        rescheduled: With the task id and the due time in ms.
-        edited: With the task id.
-        cancelled: With what a step removed: a list of ``Cancelled``.
-        missed: With ``"cancel"``, ``"reschedule"`` or ``"edit"``, and the ``Outcome``, of a call
-            for one task that changed nothing.
-        gave_way: As ``cancelled``, of what was not scheduled, as another task was kept; its id is
-            known.
-        skipped: With the task id and why, of one that was too late to leave.
-        handed_over: With a list of the ids of what went to its queues.
-        left: With ``"direct"`` or ``"relay"``, and of each that went so, how many seconds late.
-        refused: With ``"direct"`` or ``"relay"``, and how many will be tried again.
-        uncertain: With how many were published without an answer.
-        reclaimed: With a list of the ids whose lease ran out.
-        broker_down: Without anything: the broker took nothing, or nothing more.
-        dead: With the task id and the reason.
-        called: With the name of a script and how many seconds its call took, failed or not.
-        hears_messages: Whether ``cancelled`` wants messages at present; it costs reading them.
-        hears_handed_over: Whether ``handed_over`` does anything at present; it costs the ids.
-        hears_left: Whether ``left`` does anything at present; it costs the times.
-        hears_calls: Whether ``called`` does anything; it costs two looks at the clock.
+        scheduled: A list of each ``NewEntry`` that was scheduled and its due time in ms.
+        unreplicated: How many tasks were scheduled but are not known to be on as many replicas as
+            required.
+        rescheduled: The task id and the due time in ms.
+        edited: The task id.
+        cancelled: A list of ``Cancelled``, the entries that a step removed.
+        missed: ``"cancel"``, ``"reschedule"`` or ``"edit"``, and the ``Outcome``, of a call for one
+            task that changed nothing.
+        gave_way: As ``cancelled``, for tasks whose id is known but that were not scheduled, as
+            another task was kept.
+        skipped: The id of a task that was too late, and why.
+        handed_over: A list of the ids of tasks that were delivered to their queues.
+        left: ``"direct"`` or ``"relay"``, and by how many seconds each delivered task was late.
+        refused: ``"direct"`` or ``"relay"``, and how many tasks will be tried again.
+        uncertain: How many tasks were published without an answer.
+        reclaimed: A list of the ids whose lease ran out.
+        broker_down: No arguments: the broker took nothing, or nothing more.
+        dead: The task id and the reason.
+        called: The name of a script and the seconds that its call took, failed or not.
+        hears_messages: Whether ``cancelled`` needs messages now; it costs reading them.
+        hears_handed_over: Whether ``handed_over`` does anything now; it costs the ids.
+        hears_left: Whether ``left`` does anything now; it costs the times.
+        hears_calls: Whether ``called`` does anything; it costs reading the clock twice.
     """
 
     scheduled: Hook = _nobody
@@ -100,11 +100,11 @@ class Hooks:
 
     @property
     def wants(self) -> int:
-        """What a hand-over is to tell at present: the sum of what is wanted."""
+        """The details that a hand-over must return now, as a sum of bits."""
         return IDS * self.hears_handed_over() + LATENESS * self.hears_left()
 
     def add(self, others: Hooks) -> None:
-        """Tell *others* as well from now on, in every thread, whoever holds these."""
+        """Call *others* as well from now on, in every thread that uses these hooks."""
         for name in _told():
             mine, theirs = getattr(self, name), getattr(others, name)
             if theirs is not _nobody:

@@ -1,15 +1,15 @@
-"""The leaves: what stands beside the kernel, each with one folder, and with one line here.
+"""The leaves: optional parts beside the kernel, each with one folder and one line here.
 
-    kernel ---leaf(name)-----> a leaf, when something of it is used
+    kernel ---leaf(name)-----> a leaf, on first use
        |-----call(point)-----> the leaves that have something to do there
-       '-----commands, steps-> by their names; the command line and workers import them
+       '-----commands, steps-> by name; the command line and workers import them
     leaves ---import---> the kernel, which imports none of them
 
-The kernel schedules, cancels, reschedules, finds, lists and hands over. A leaf's package, its
-``__init__.py``, has the functions that the kernel calls by name. ``./tests/run leaves`` takes out
-each leaf in turn, folder and line, and runs the kernel's tests without it.
+The kernel schedules, cancels, reschedules, finds, lists and delivers. The ``__init__.py`` of a leaf
+has the functions that the kernel calls by name. ``./tests/run leaves`` removes each leaf in turn,
+folder and line, and runs the kernel's tests without it.
 
-Steps on the store's keys stay in ``store``, whichever leaf takes them: a key has one owner.
+Steps on the store's keys stay in ``store``, even if only a leaf uses them: a key has one owner.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import Any, NamedTuple
 
 from .errors import NoLeaf
 
-# Where the kernel calls leaves; each is the name of a function, which takes the app.
-SET_UP = "set_up"  # DelayQ(app) is made
+# The points at which the kernel calls leaves; each is the name of a function that takes the app.
+SET_UP = "set_up"  # DelayQ(app) is created
 CONFIGURED = "configured"  # the app's configuration is read, and delayq_enabled is not False
-DJANGO = "with_django"  # DelayQ(app) is made in a Django project
-HOOKS = "hooks"  # DelayQ(app) is made; returns Hooks
+DJANGO = "with_django"  # DelayQ(app) is created in a Django project
+HOOKS = "hooks"  # DelayQ(app) is created; returns Hooks
 WORKER = "in_worker"  # a worker starts, and its pool has not forked yet
 COMMAND_LINE = "on_command_line"  # Celery's command line begins; takes nothing
-SCAN = "beside_scanner"  # the command `scan` starts; returns what starts and stops, or None
+SCAN = "beside_scanner"  # the command `scan` starts; returns an object to start and stop, or None
 
 
 class Leaf(NamedTuple):
     """One leaf.
 
     Attributes:
-        folder: Where it is, as a module of this package.
+        folder: Its folder, as a module of this package.
         at: The points at which the kernel calls it.
-        commands: Its commands of ``celery delayq``, by name, and the module of each.
-        worker_step: Its step of a worker, by the module and the class; or nothing.
-        consumer_step: Its step of a worker's consumer.
+        commands: The names of its commands of ``celery delayq``, with the module of each.
+        worker_step: The module and class of its step for workers, or empty.
+        consumer_step: The same for a worker's consumer.
     """
 
     folder: str
@@ -74,10 +74,10 @@ LEAVES = {
 
 
 def leaf(name: str) -> Any:
-    """A leaf's package, imported now.
+    """Import and return a leaf's package.
 
     Raises:
-        NoLeaf: it was taken out.
+        NoLeaf: the leaf was removed.
     """
     if name not in LEAVES:
         raise NoLeaf(name)
@@ -85,12 +85,12 @@ def leaf(name: str) -> Any:
 
 
 def call(point: str, *app: Any) -> list[Any]:
-    """Call the leaves that have something to do at *point*, and return their answers."""
+    """Call the leaves that have a function for *point*, and return their answers."""
     return [getattr(leaf(name), point)(*app) for name, one in LEAVES.items() if point in one.at]
 
 
 def steps() -> list[tuple[str, str]]:
-    """The steps of leaves: the blueprint, and the class as Celery imports it."""
+    """List the steps of leaves: the blueprint, and the class's path for Celery to import."""
     return [
         (blueprint, f"{_module(one)}.{step}")
         for one in LEAVES.values()
@@ -100,12 +100,12 @@ def steps() -> list[tuple[str, str]]:
 
 
 def commands() -> list[str]:
-    """The names of the commands that leaves have."""
+    """List the names of the leaves' commands."""
     return [name for one in LEAVES.values() for name in one.commands]
 
 
 def command(name: str) -> Any:
-    """A leaf's command, imported now; ``None`` if no leaf has one of that name."""
+    """Import and return a leaf's command; ``None`` if no leaf has one of that name."""
     for one in LEAVES.values():
         if name in one.commands:
             return getattr(import_module(f"{_module(one)}.{one.commands[name]}"), name)

@@ -1,11 +1,10 @@
-"""The private names of other libraries that this package leans on, and what it does without one.
+"""The private names of other libraries that this package relies on, and what happens without one.
 
-    a message would be wrong   --> LibraryChanged, when DelayQ(app) is made
+    messages would be wrong    --> LibraryChanged, when DelayQ(app) is created
     anything else              --> that feature is off, with one warning
 
-The dependencies have no upper bound, so a release may come that lacks one of them. Names that a
-library documents are not here. Nor is what only bulks lean on to be fast:
-:mod:`.scheduling.untouched` looks at it, and Celery makes every message if something is missing.
+The dependencies have no upper bound, so a release may lack one of these names. Documented names are
+not listed. Nor are those that only make bulks fast: ``scheduling/patches.py`` checks them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from .logs import logger_of
 
 logger = logger_of(__name__)
 
-#: The versions that this package was tried with, oldest and newest.
+#: The oldest and newest versions that this package is tested with.
 TRIED = {
     "celery": ("5.4", "5.7"),
     "kombu": ("5.4", "5.7"),
@@ -33,7 +32,7 @@ TRIED = {
 
 _TASK = "task_id name args kwargs countdown eta group_id group_index expires"
 
-#: How a message is built, captured and published; and the arguments that a function takes first.
+#: The names that build, capture and publish a message, with the first arguments of functions.
 MESSAGES: Mapping[str, str] = {
     "celery.app.base:Celery.amqp_cls": "",
     "celery.app.amqp:AMQP.as_task_v1": _TASK,
@@ -56,7 +55,7 @@ MESSAGES: Mapping[str, str] = {
 
 
 class Feature(Enum):
-    """What is off if a name that it leans on is gone; the words stand in the warning."""
+    """The features that are off if a name that they need is gone, as the warning names them."""
 
     ADOPTING = "delayq_adopt_after"
     DJANGO = "scheduling when a Django transaction commits"
@@ -68,7 +67,7 @@ class Feature(Enum):
     PUTTING_OFF = "self.defer() and Defer"
     REMOTE_CONTROL = "a worker's remote commands for scheduled tasks"
     REVOKED_RESULTS = "REVOKED in the result backend for cancelled tasks"
-    UNROUTABLE = "noticing messages that no queue gets"
+    UNROUTABLE = "detecting messages that reach no queue"
 
 
 LEANS_ON: Mapping[Feature, tuple[str, ...]] = {
@@ -107,7 +106,7 @@ LEANS_ON: Mapping[Feature, tuple[str, ...]] = {
 
 @cache
 def check_messages() -> None:
-    """Look at what messages are made with; once in a process.
+    """Check the names that make messages; once in a process.
 
     Raises:
         LibraryChanged: one is gone, or takes other arguments.
@@ -116,7 +115,7 @@ def check_messages() -> None:
 
 
 def need(names: Iterable[str]) -> None:
-    """Look at what a test's helper leans on.
+    """Check the names that a test's helper needs.
 
     Raises:
         LibraryChanged: one is gone.
@@ -126,7 +125,7 @@ def need(names: Iterable[str]) -> None:
 
 @cache
 def works(feature: Feature) -> bool:
-    """Whether a feature has all that it leans on; if not, the log has one warning."""
+    """Return whether all names that a feature needs are there; if not, warn once."""
     gone = [name for name in LEANS_ON[feature] if _is_gone(name)]
     if gone:
         library = gone[0].partition(".")[0]
@@ -152,7 +151,7 @@ def _problem(name: str, takes: str) -> str:
 
 
 def _takes(found: Any, names: list[str]) -> bool:
-    """Whether these are its first arguments; a wrapper that takes any passes them on."""
+    """Whether these are its first arguments; a wrapper with ``*args`` passes them on."""
     taken = inspect.signature(found).parameters
     if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in taken.values()):
         return True

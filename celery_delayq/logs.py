@@ -1,16 +1,39 @@
-"""Log lines that stay one line of plain text, whatever stands in an id, a queue or a reason."""
+"""Text for people: one line of plain text, and one form of a span and of a number everywhere."""
 
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 
 from .errors import plain
 
-__all__ = ["logger_of", "plain"]
+__all__ = ["counted", "lasting", "logger_of", "plain", "waiting"]
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def lasting(seconds: float) -> str:
+    """How long something lasts, in its greatest unit and the next one: ``2 h 5 min``, ``3 d``."""
+    left = max(0, round(seconds))
+    for (size, unit), (smaller, its_unit) in pairwise(_UNITS):
+        if left >= size:
+            count, rest = left // size, left % size // smaller
+            return f"{count:,} {unit} {rest} {its_unit}" if rest else f"{count:,} {unit}"
+    return f"{left} s"
+
+
+def counted(count: int, thing: str = "task") -> str:
+    """So many of something: ``1 task``, ``10,001 tasks``."""
+    return f"{count:,} {thing}" + "s" * (count != 1)
+
+
+def waiting(count: int) -> str:
+    """``1 task waits``, ``2 tasks wait``."""
+    return f"{counted(count)} wait" + "s" * (count == 1)
 
 
 class _Plain(logging.Filter):
-    """Escapes what a line is told of; numbers stay numbers."""
+    """Escapes the arguments of a line; numbers stay numbers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -24,7 +47,7 @@ _FILTER = _Plain()
 
 
 def logger_of(name: str) -> logging.Logger:
-    """The logger of a module, whose lines are plain."""
+    """Return the logger of a module, with lines of plain text."""
     logger = logging.getLogger(name)
     logger.addFilter(_FILTER)
     return logger

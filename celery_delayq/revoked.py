@@ -1,6 +1,6 @@
-"""``REVOKED`` in the result backend, so that whoever waits for a cancelled task learns of it.
+"""Stores ``REVOKED`` in the result backend, so that no caller waits for a cancelled task in vain.
 
-Of one that another has replaced, or that gave way to another, just so.
+The same holds for a task that another one replaced, or that gave way to another one.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ logger = logger_of(__name__)
 
 
 def has_backend(app: Celery) -> bool:
-    """Whether somebody may wait for a task's result, and ``REVOKED`` can be stored."""
+    """Whether the app keeps results, and ``REVOKED`` can be stored."""
     return not isinstance(app.backend, DisabledBackend) and works(Feature.REVOKED_RESULTS)
 
 
 def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bool:
     """Store ``REVOKED``, and why, for a task that will not run, or for every part of a canvas.
 
-    Never raises: cancelled it is, and that answer must not depend on the result backend.
+    Never raises: the task is cancelled, and that answer must not depend on the result backend.
 
     Args:
         app: The app.
         cancelled: The task.
-        late: Whether that was a while ago. A result that was stored since is another's, who had
-            the same id; a copy that was delivered after all may have stored one as well.
+        late: Whether it was cancelled a while ago. A result that was stored since stays: it is from
+            another task with this id, or from a copy that was delivered after all.
 
     Returns:
         Whether that is done.
@@ -45,7 +45,7 @@ def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bo
         waited_for = _waited_for(app, cancelled.task_id, cancelled.message)
     except Exception:
         logger.warning("task %s: its message cannot be read", cancelled.task_id, exc_info=True)
-        return True  # nor at another time
+        return True  # it never can be
     try:
         for one, request in waited_for:
             state = states.PENDING
@@ -61,8 +61,8 @@ def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bo
 
 def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, Any]]:
     headers, properties, body = message_body(message, app.conf.accept_content)
-    # Where the rpc:// backend sends a result to, as a worker has it of the message's properties.
-    # The parts of a canvas are answered where it was called.
+    # The rpc:// backend sends a result to this address, which a worker takes from the message's
+    # properties. The results of a canvas's parts go to the canvas's caller.
     reply_to = properties.get("reply_to")
     if headers.get("task") == LAUNCH:
         ids = leaf("canvas").task_ids(body)
@@ -70,6 +70,6 @@ def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, An
     if headers.get("ignore_result"):
         return []
     embedded = body[2] if isinstance(body, (list, tuple)) else {}
-    # With its chord, which has to fail now instead of waiting for a part that never comes.
+    # With its chord, which has to fail now instead of waiting forever for this part.
     told = {"reply_to": reply_to, "correlation_id": task_id, "chord": embedded.get("chord")}
     return [(task_id, Context({**headers, **told}))]

@@ -1,4 +1,4 @@
-"""The settings: each declared once, here; validation, README and CLI read these lines."""
+"""The settings: each declared once, here; validation, docs and CLI read these lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import InvalidSetting, UnknownSetting
 class Setting:
     """One setting: ``delayq_<name>`` in the app's configuration.
 
-    ``shown`` is what an error shows of a value; ``public``: whether users are told of it.
+    ``shown`` makes a value safe for errors; ``public``: whether it is documented.
     """
 
     name: str
@@ -49,12 +49,12 @@ def _matches(pattern: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
-# What may stand in a URL's query and is no secret.
+# Options in a URL's query that are no secrets.
 _OPEN = ("virtual_host", "ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_ca_path")
 
 
 def without_secrets(url: Any) -> Any:
-    """*url*, right or wrong, without what may be a user's name, a password or a key."""
+    """Return *url*, valid or not, without anything that may be a user name, password or key."""
     text = str(url)
     if not any(sign in text for sign in "@?="):
         return url
@@ -86,7 +86,7 @@ _HOW_MANY, _HOW_LONG = _number(1, 10, whole=True), _number(0.01, 60)
 
 
 def _is_wait(value: Any) -> bool:
-    """Whether it is (replicas, seconds), with "aof" behind it or not; YAML and JSON have lists."""
+    """Whether it is (replicas, seconds), optionally with "aof"; a list is fine, as in YAML."""
     if not isinstance(value, (tuple, list)) or len(value) <= 1:
         return False
     replicas, seconds, *others = value
@@ -107,7 +107,7 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "URL",
         "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
-        "The Redis in which scheduled tasks wait; by default the broker, when that is one Redis.",
+        "The Redis in which scheduled tasks wait; by default the broker, if it is a single Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
         without_secrets,
     ),
@@ -116,9 +116,9 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "mapping",
         "a mapping, or None",
-        "How the Redis of `delayq_url` is found and lets one in, as `broker_transport_options`.",
+        "Connection options for the Redis of `delayq_url`, as in `broker_transport_options`.",
         lambda value: value is None or isinstance(value, Mapping),
-        # What stands in its place may be a password.
+        # A wrong value may be a password.
         lambda value: value if isinstance(value, (int, float)) else type(value).__name__,
     ),
     Setting(
@@ -126,7 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
         "delayq",
         "text",
         "1 to 64 letters, digits, dots, dashes or underscores",
-        "Begins the name of every key, so that several apps can share one database.",
+        "Prefix of every key, so that several apps can share one database.",
         _matches(r"[A-Za-z0-9._-]{1,64}"),
     ),
     Setting(
@@ -134,7 +134,7 @@ SETTINGS: tuple[Setting, ...] = (
         200,
         "tasks",
         "a whole number of tasks from 1 to 1000",
-        "Most tasks that one script call hands over.",
+        "How many tasks one script call delivers at most.",
         _number(1, 1000, whole=True),
     ),
     Setting(
@@ -150,7 +150,7 @@ SETTINGS: tuple[Setting, ...] = (
         5.0,
         "seconds",
         "a number of seconds from 0.1 to 300",
-        "How often a scanner looks although nothing woke it; also its heartbeat.",
+        "How often a scanner scans even if nothing wakes it; also its heartbeat.",
         _number(0.1, 300),
     ),
     Setting(
@@ -167,7 +167,7 @@ SETTINGS: tuple[Setting, ...] = (
         "replicas and seconds",
         '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from 0.01 to 60; or '
         "None",
-        "Scheduling waits so long until so many replicas of the store's Redis have the task.",
+        "(n, seconds): scheduling waits up to this long until n replicas have the task.",
         lambda value: value is None or _is_wait(value),
     ),
     Setting(
@@ -175,7 +175,7 @@ SETTINGS: tuple[Setting, ...] = (
         1_000_000,
         "bytes",
         "a whole number of bytes from 10000 to 100000000",
-        "Largest message that is scheduled; a larger one raises `MessageTooLarge` at the call.",
+        "Largest message; a larger one raises `MessageTooLarge` at the call.",
         _number(10_000, 100_000_000, whole=True),
     ),
     Setting(
@@ -183,7 +183,7 @@ SETTINGS: tuple[Setting, ...] = (
         False,
         "true or false",
         "true or false",
-        "Schedule every task sent with `eta` or `countdown`, with no change to the calling code.",
+        "Schedule every task sent with `eta` or `countdown`, without changes to the calling code.",
         lambda value: isinstance(value, bool),
     ),
     Setting(
@@ -199,7 +199,7 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "seconds",
         "a number of seconds from 1 to 31536000, or None",
-        "Workers take what arrives with an `eta` further ahead than this into the store.",
+        "Workers move messages with an `eta` further ahead than this into the store.",
         lambda value: value is None or _number(1, 31_536_000)(value),
     ),
     Setting(
@@ -207,7 +207,7 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "tasks a second",
         "a number of tasks a second from 0.1 to 1000000, or None",
-        "How many overdue tasks are handed over a second at most; all at once by default.",
+        "How many overdue tasks are delivered a second at most; all at once by default.",
         lambda value: value is None or _number(0.1, 1_000_000)(value),
     ),
     Setting(
@@ -215,7 +215,7 @@ SETTINGS: tuple[Setting, ...] = (
         False,
         "true or false",
         "true or false",
-        "A worker drops a relayed task of which another copy has been at a worker before.",
+        "Workers drop a relayed task if another copy of it has reached a worker before.",
         lambda value: isinstance(value, bool),
     ),
     Setting(
@@ -223,7 +223,7 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         "events",
         f"a whole number of events from 0 to {LONGEST_HISTORY}",
-        "How many of the last events `delayq.history()` has; 0: none are kept.",
+        "How many events `delayq.history()` keeps; 0 keeps none.",
         _number(0, LONGEST_HISTORY, whole=True),
     ),
     Setting(
@@ -231,7 +231,7 @@ SETTINGS: tuple[Setting, ...] = (
         True,
         "true or false",
         "true or false",
-        "False: an event that equals the one before (same task and key, or id) is left out.",
+        "False: omit an event that equals the previous one (same task and key, or id).",
         lambda value: isinstance(value, bool),
     ),
     Setting(
@@ -247,17 +247,17 @@ SETTINGS: tuple[Setting, ...] = (
         "127.0.0.1",
         "address",
         "an address, such as 0.0.0.0 for all of this machine's",
-        "On which of the machine's addresses it does; by default only the machine itself asks.",
+        "Address on which it serves them. The default allows local connections only.",
         lambda value: isinstance(value, str) and bool(value.strip()),
     ),
-    # For several nodes of a Redis Cluster, of which the store uses one so far. On one Redis, more
-    # than one shard works, and gains nothing.
+    # For the nodes of a Redis Cluster, of which the store uses one so far. On one Redis, several
+    # shards work without any gain.
     Setting(
         "shards",
         1,
         "shards",
         f"a whole number of shards from 1 to {MOST_SHARDS}",
-        "Over how many sets of keys scheduled tasks are spread.",
+        "The number of sets of keys over which scheduled tasks are spread.",
         _number(1, MOST_SHARDS, whole=True),
         public=False,
     ),
@@ -294,8 +294,8 @@ class Settings:
         """Read and check every setting.
 
         Raises:
-            InvalidSetting: a value is out of its range; names setting, value and range.
-            UnknownSetting: there is none of that name; names the nearest one.
+            InvalidSetting: a value is out of range; names setting, value and range.
+            UnknownSetting: no setting has that name; names the nearest one.
         """
         _refuse_unknown(conf)
         return cls(**{setting.name: setting.read(conf) for setting in SETTINGS})
@@ -303,7 +303,7 @@ class Settings:
 
 def _refuse_unknown(conf: Mapping[str, Any]) -> None:
     known = {setting.key for setting in SETTINGS}
-    # With a namespace, what it begins the name of is a setting, and what is set on the app.
+    # With a namespace, settings are the names that begin with it, and those set on the app.
     namespace = getattr(conf, "prefix", None) or ""
     for name in conf:
         is_inside = namespace and name.startswith(namespace)
@@ -314,9 +314,9 @@ def _refuse_unknown(conf: Mapping[str, Any]) -> None:
 
 
 def written(conf: Mapping[str, Any], key: str) -> str:
-    """The name by which the value of *key* was given, or would be."""
+    """Return the name by which the value of *key* was given, or would be."""
     name = _in_namespace(conf, key)
-    # In the order in which Celery looks; what is set on the app stands before a module's.
+    # In Celery's order: a name set on the app comes before a module's.
     for mapping in getattr(conf, "maps", ()):
         if name in mapping:
             return name

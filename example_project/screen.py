@@ -1,12 +1,14 @@
-"""What one sees: a line for each thing that happens; on a terminal, below them, what waits.
+"""What you see: a line for each thing that happens; on a terminal, waiting tasks below them.
 
-On a terminal that is wide, the page of the latest ten stands beside that.
+In the scene of the latest ten, a wide terminal has their page beside that.
 """
 
+import re
 import sys
 import textwrap
 from datetime import datetime, timezone
 
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -19,6 +21,7 @@ COLOURS = {
     "form": "magenta", "lock": "red", "latest": "blue",
 }  # fmt: skip
 WIDE = 96  # columns
+COMMAND = "./example_project/run"
 ROWS = 10  # of what waits
 
 
@@ -27,6 +30,38 @@ def screen():
     if sys.stdout.isatty() and not console.is_dumb_terminal:
         return TerminalScreen(console)
     return PlainScreen(console)
+
+
+class SideBySide:
+    """Two columns: what happens on a plain app, and on one with celery_delayq."""
+
+    def __init__(self):
+        self._console = Console(highlight=False, record=True)
+        self._line(Text(), "plain Celery, countdown", "celery_delayq, delay_for", "bold")
+
+    def heading(self, title):
+        self._console.print(Text(f"\n{title}", style="bold cyan"))
+
+    def tell(self, now, *texts):
+        head = Text(f"{now:5.1f} s", style="dim")
+        if len(texts) == 1:
+            self._console.print(head.append(f"  {texts[0]}", "not dim yellow"))
+        else:
+            self._line(head, *texts)
+
+    def save(self, path):
+        """Write what was shown as an SVG, which takes no font from elsewhere."""
+        style = re.sub(r"@font-face {{.*?}}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+        path.write_text(self._console.export_svg(title=COMMAND, code_format=style), "utf-8")
+
+    def _line(self, head, of_plain, of_delayed, style=""):
+        row = Table.grid(padding=(0, 2, 0, 0))
+        row.add_column(width=7)
+        width = (min(self._console.width, WIDE) - 11) // 2
+        row.add_column(width=width)
+        row.add_column(width=width)
+        row.add_row(head, Text(of_plain, style), Text(of_delayed, style))
+        self._console.print(row)
 
 
 class PlainScreen:
@@ -48,14 +83,16 @@ class PlainScreen:
             self._tell(head.append(text))
         self._told = len(stage.events)
 
-    def tell_all(self, sentences):
-        """A sentence on each scene, by its name."""
-        for scene, sentence in sentences.items():
-            first, *rest = textwrap.wrap(sentence, min(self._console.width, WIDE) - 10)
-            self._console.print(Text.assemble((f"{scene:<9}", COLOURS[scene]), first))
-            for line in rest:
-                self._console.print(Text(" " * 9 + line))
+    def heading(self, story):
         self._console.print()
+        title = Text(story.title, style=f"bold {COLOURS[story.name]}")
+        where = f"  scenes/{story.name}.py, {story.scale}"
+        self._console.print(title.append(where, "not bold dim"))
+
+    def summary(self, story):
+        """What came of it."""
+        text = textwrap.fill(story.summary(), min(self._console.width, WIDE))
+        self._console.print(Text(text[0].upper() + text[1:]))
 
     def _tell(self, line):
         self._console.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Play the six scenes against a real worker, show them, and say whether all was as it should be."""
+"""Show celery_delayq beside plain Celery, then in six scenes; say whether all was as promised."""
 
 import argparse
 import contextlib
@@ -13,6 +13,7 @@ from process import Interrupted, Problem, note_signals, pause, started, tail, wa
 from redis_for_show import KINDS, redis_for_show
 
 HERE = Path(__file__).parent
+PARTS = ("side-by-side", "scenes")
 # One process: a task that kept it waiting would hold up all the others.
 WORKER = ("-A", "scenes.app", "worker", "--concurrency", "1")
 # For a worker that has a broker to itself, and a reader of its log.
@@ -41,6 +42,8 @@ def main():
 def arguments():
     parser = argparse.ArgumentParser(prog="example_project/run", description=__doc__)
     parser.add_argument("--redis", choices=KINDS, help="which Redis; the first that is there")
+    parser.add_argument("--only", choices=PARTS, help="one of the two parts; both by default")
+    parser.add_argument("--record", type=Path, help="write the first part to this file, as an SVG")
     return parser.parse_args()
 
 
@@ -49,13 +52,30 @@ def run(options):
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayq-example-")))
         kinds = [options.redis] if options.redis else KINDS
-        redis, url, what = stack.enter_context(redis_for_show(folder, kinds))
-        use_only(url)
-        print(f"redis   {what}")
-        log = folder / "worker.log"
-        with a_worker(log) as worker:
-            stage = play({f"redis, {what},": redis, "the worker": worker})
-        conclude(stage, log)
+        redis = stack.enter_context(redis_for_show(folder, kinds))
+        use_only(redis.url)
+        print(f"redis   {redis.what}", flush=True)
+        if options.only != "scenes":
+            beside(folder, redis, options.record)
+        if options.only != "side-by-side":
+            log = folder / "worker.log"
+            with a_worker(log) as worker:
+                stage = play({f"redis, {redis.what},": redis, "the worker": worker})
+            conclude(stage, log)
+    print("\nAll was as promised.")
+
+
+def beside(folder, redis, record):
+    """The first part: three accidents, on a plain app and on one with celery_delayq."""
+    from screen import SideBySide
+    from side_by_side.play import Play
+
+    screen = SideBySide()
+    play = Play(folder, redis, screen.tell)
+    play.play(screen.heading)
+    if record:
+        screen.save(record)
+    raise_for(play.wrong)
 
 
 def use_only(url):
@@ -87,18 +107,21 @@ def play(processes):
 
     stage = Stage()
     with screen() as out:
-        print()
-        out.tell_all({one.name: f"{one.title}: {one.scale}" for one in stage.stories})
-        while not stage.over:
-            all_alive(processes)
-            try:
-                stage.step()
-                out.update(stage)
-            except Exception:
-                pause(0.5)
-                all_alive(processes)  # or that is the reason
-                raise
-            pause()
+        for story in stage.stories:
+            out.heading(story)
+            stage.begin(story)
+            while not stage.over:
+                all_alive(processes)
+                try:
+                    stage.step()
+                    out.update(stage)
+                except Exception:
+                    pause(0.5)
+                    all_alive(processes)  # or that is the reason
+                    raise
+                pause()
+            if not list(story.problems()):
+                out.summary(story)
     return stage
 
 
@@ -109,16 +132,15 @@ def all_alive(processes):
 
 
 def conclude(stage, log):
-    from screen import screen
-
     stage.step()  # the worker has ended: what it ran, it has noted
+    slow = [f"the show itself was {stage.lag:.1f} s late at times"] if stage.lag > 1 else []
     found = list(stage.problems())
-    if found:
-        sentences = "".join(f"  {one}\n" for one in found)
-        slow = f"The show itself was {stage.lag:.1f} s late at times.\n" if stage.lag > 1 else ""
-        raise Problem(f"Not as it should be:\n{sentences}{slow}The worker: {tail(log)}")
-    print("\nAll as it should be:")
-    screen().tell_all({story.name: story.summary() for story in stage.stories})
+    raise_for(found and [*found, *slow, f"the worker: {tail(log)}"])
+
+
+def raise_for(sentences):
+    if sentences:
+        raise Problem("Not as promised:\n" + "".join(f"  {one}\n" for one in sentences))
 
 
 if __name__ == "__main__":

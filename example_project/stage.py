@@ -1,8 +1,8 @@
-"""The stage: a clock, what the worker did, and the stories that are played at the same time.
+"""The stage: a clock, what the worker did, and the stories, one after the other.
 
-each story --yields what it waits for--> step() --it has come--> the story goes on
-                                           |
-the worker's notes (witness.py) -----------+--> events, a line each, for the screen
+begin(story) --> the story --yields what it waits for--> step() --it has come--> the story goes on
+                                                           |
+the worker's notes (witness.py) ---------------------------+--> events, a line each, for the screen
 """
 
 import time
@@ -30,7 +30,7 @@ class Stage:
         self._start = self.redis_now().timestamp()
         self._clock = time.monotonic()
         self.stories = [story(self) for story in STORIES]
-        self._playing = {story: (story.play(), 0.0, 0.0) for story in self.stories}
+        self._story = self._script = None
 
     @property
     def now(self):
@@ -47,25 +47,26 @@ class Stage:
     def tell(self, scene, text):
         self.events.append((self.now, scene, text))
 
+    def begin(self, story):
+        self._story, self._script = story, story.play()
+        self._awaited, self._since = 0.0, self.now
+
     def step(self):
-        """See what ran, and let each story go on that has what it waits for."""
+        """See what ran, and let the story go on if it has what it waits for."""
         for run in witness.runs(len(self.runs)):
             self.runs.append(run)
             self.tell(run.task.split(".")[1], _said(run))
-        for story in list(self._playing):
-            self._play_on(story)
+        if self._script and self._has_come(self._story, self._awaited, self._since):
+            self._play_on()
 
-    def _play_on(self, story):
-        script, awaited, since = self._playing[story]
-        if not self._has_come(story, awaited, since):
-            return
+    def _play_on(self):
         try:
-            self._playing[story] = script, next(script), self.now
+            self._awaited, self._since = next(self._script), self.now
         except StopIteration:
-            del self._playing[story]
+            self._script = None
         except Exception as error:  # whatever a broken package may raise
-            story.stopped = f"it could not go on: {error!r}"
-            del self._playing[story]
+            self._story.stopped = f"it could not go on: {error!r}"
+            self._script = None
 
     def _has_come(self, story, awaited, since):
         waited = self.now - since
@@ -79,13 +80,14 @@ class Stage:
 
     @property
     def over(self):
-        """Whether all was played and ran, or will not any more, and nothing happened since."""
-        if self._playing or self.now < self.events[-1][0] + AFTERWARDS:
+        """Whether the story ended, its tasks ran or never will, and nothing happened since."""
+        if self._script or self.now < self.events[-1][0] + AFTERWARDS:
             return False
-        expected = [one for story in self.stories for one in story.expected.items()]
-        if all(self.runs_of(task_id) for task_id, _ in expected):
+        expected = self._story.expected
+        if all(self.runs_of(task_id) for task_id in expected):
             return True
-        return self.now > max(self.second(one.due[0]) for _, one in expected if one.due) + LATEST
+        last = max(self.second(one.due[0]) for one in expected.values() if one.due)
+        return self.now > last + LATEST
 
     def problems(self):
         for story in self.stories:

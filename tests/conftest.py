@@ -1,9 +1,11 @@
 """Fixtures with real processes of the suite's own; each server starts when first asked for."""
 
 import contextlib
+import functools
 import gc
 import signal
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from tests.support.redis_server import RedisServer
 from tests.support.worker import WorkerProcess
 
 same_draws.load_profile()
+# redis-py reads its version from a file for each connection.
+metadata.version = functools.cache(metadata.version)
 
 # Where the processes of a parallel run write which tests belong together.
 GROUPS = pytest.StashKey[Path]()
@@ -137,9 +141,9 @@ def start_worker(tmp_path):
     """Start a worker and wait for it: ``start_worker("tests.worker.tasks", "-P", "solo")``."""
     started = []
 
-    def start(module, *options, env=None, ready=True):
+    def start(module, *options, env=None, ready=True, plain=False):
         log = tmp_path / f"worker-{len(started)}.log"
-        started.append(WorkerProcess(module, *options, env=env, log=log))
+        started.append(WorkerProcess(module, *options, env=env, log=log, plain=plain))
         return started[-1].wait_ready() if ready else started[-1]
 
     yield start

@@ -16,10 +16,17 @@ SOURCES = {
     path.name: path.read_text("utf-8") for path in FOLDER.iterdir() if path.name.endswith(".lua")
 }
 SCRIPTS = sorted(SOURCES)
+MOST_UPVALUES = 60  # of a function in Lua 5.1
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",)}
 
 LINE = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)(.*)$", re.MULTILINE)
+REPLY = re.compile(r"^reply +(.+(?:\n {9}.+)*)", re.MULTILINE)
+NAMES = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*"
 KEY = re.compile(r"\bkeys\.(\w+)")
+LUAS = (
+    "and break do else elseif end false for function if in local nil not or repeat return then "
+    "true until while ARGV KEYS ipairs math pairs redis select string table tonumber type unpack"
+)
 CALL = re.compile(r"redis\.p?call\('(\w+)',\s*keys\.(\w+)")
 
 
@@ -53,15 +60,27 @@ def globals_set(text):
     """Names that are assigned to and declared nowhere."""
     text = without_strings(without_comments(text))
     text = re.sub(r"\brepeat\b|\bthen\b|\bdo\b|\belse\b|;", "\n", text)
+    known = names_made(text)
     while (flat := re.sub(r"\{[^{}]*\}", "", text)) != text:
         text = flat
-    names = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*"
-    local = re.findall(rf"\blocal\s+(?:function\s+)?({names})|\bfor\s+({names})", text)
-    parameters = re.findall(r"\bfunction\b[^(]*\(([^)]*)\)", text)
-    known = {word for group in (*local, parameters) for part in group for word in split(part)}
-    assigned = re.findall(rf"^\s*({names})\s*=(?!=)", text, re.MULTILINE)
+    assigned = re.findall(rf"^\s*({NAMES})\s*=(?!=)", text, re.MULTILINE)
     functions = re.findall(r"(?<!local )\bfunction\s+(\w+)", text)
     return {word for part in (*assigned, *functions) for word in split(part)} - known
+
+
+def names_made(text):
+    """Locals and parameters of a text without comments and strings."""
+    local = re.findall(rf"\blocal\s+(?:function\s+)?({NAMES})|\bfor\s+({NAMES})", text)
+    parameters = re.findall(r"\bfunction\b[^(]*\(([^)]*)\)", text)
+    return {word for group in (*local, parameters) for part in group for word in split(part)}
+
+
+def unknown_names(text):
+    """Names that are read and declared nowhere."""
+    text = without_strings(without_comments(text))
+    known = names_made(text)
+    text = re.sub(r"(?<!\.)\.\w+|(?<=[{,])\s*\w+\s*=(?!=)", " ", text)  # fields
+    return set(re.findall(r"\b[A-Za-z_]\w*", text)) - known - set(LUAS.split())
 
 
 def split(names):
@@ -76,6 +95,13 @@ def check_a_header_says_what_the_script_does_under_its_own_name(name):
 def check_a_header_has_every_section(name):
     for section in ("Returns", "Cost", "Keeps"):
         assert re.search(rf"^{section} +\S", header(name), re.MULTILINE), section
+
+
+def check_a_changing_script_is_one_call(name):
+    is_change = re.search(r"^change ", header(name), re.MULTILINE) is not None
+    assert is_change == bool(
+        re.search(r"^return change\(request, function", code(name), re.MULTILINE)
+    )
 
 
 def check_only_the_last_argument_takes_the_rest(name):
@@ -102,6 +128,13 @@ def check_no_position_is_named(name):
     assert not re.search(r"\bARGV\b", code(name))
 
 
+def check_the_parts_of_the_reply_have_names_of_their_own(name):
+    for names in REPLY.findall(header(name)):
+        parts = [part.split()[0] for part in names.split(",")]
+        assert len(parts) == len(set(parts)), parts
+        assert all(re.fullmatch(r"[a-z_]+", part) for part in parts), parts
+
+
 def check_every_declared_name_is_used(name):
     words = set(re.findall(r"\w+", without_strings(code(name))))
     assert [word for word in declared(name) if word not in words] == []
@@ -124,6 +157,20 @@ def check_no_global_variable_is_set(name):
     assert globals_set(prelude() + opening + SOURCES[name]) == set()
 
 
+def check_every_name_is_declared(name):
+    assert not unknown_names(whole(name)), unknown_names(whole(name))
+
+
+def check_the_check_for_unknown_names_finds_them():
+    for text, found in (
+        ("local a = 1\nreturn a + b.c", {"b"}),
+        ("local function f(x) return x .. y end", {"y"}),
+        ("local a = {b = 1, c = {d = e}}", {"e"}),
+        ("for at = 1, 2 do redis.call('GET', at) end -- z", set()),
+    ):
+        assert unknown_names(text) == found, text
+
+
 def check_the_check_for_globals_finds_them():
     for text, found in (
         ("local a = 1\na = 2", set()),
@@ -137,6 +184,13 @@ def check_the_check_for_globals_finds_them():
         ("local t = 'x = 1' -- y = 1", set()),
     ):
         assert globals_set(text) == found, text
+
+
+def check_a_script_uses_no_more_of_the_prelude_than_a_function_can(name):
+    shared, _, own = without_comments(whole(name)).partition("local function main()\n")
+    defined = set(re.findall(r"^local (?:function )?(\w+)", shared, re.MULTILINE))
+    used = defined & set(re.findall(r"(?<![.\w])\w+", without_strings(own)))
+    assert len(used) <= MOST_UPVALUES, len(used)
 
 
 def check_no_script_decodes_a_body(name):
@@ -155,7 +209,11 @@ def check_entries_leave_in_one_place():
 
 
 OF_A_FILE = [one for name, one in globals().items() if name.startswith("check_")]
-OF_ALL = [check_the_check_for_globals_finds_them, check_entries_leave_in_one_place]
+OF_ALL = [
+    check_the_check_for_globals_finds_them,
+    check_the_check_for_unknown_names_finds_them,
+    check_entries_leave_in_one_place,
+]
 
 
 def problems():

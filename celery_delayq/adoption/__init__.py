@@ -1,10 +1,10 @@
-r"""Messages of processes without this package, which should wait in the store and not in a worker.
+r"""Moves messages from processes without this package into the store, instead of holding them.
 
-    message --> has an option of ours? --> scheduled there and then           asked
-           \--> an eta that is far? -----> buffer --> thread --> store        far, batches
-                  | no, or doubtful                     |
-                  +--- Celery's own way <--- refused ---+--- stored --> ack   worker
+    message --> has an option of ours? --> scheduled at once                       asked
+           \--> has a far eta? -----------> buffer --> thread --> store        far, batches
+                  | no, or unclear                       |
+                  +--- Celery's own way <--- refused ----+--- stored --> ack   adopting
 
-Store first, acknowledge second. A worker that dies in between leaves the message to be delivered
-again, and the mark that stands beside its entry tells that it was stored.
+Store first, acknowledge second. If a worker dies in between, the broker delivers the message again,
+and the mark beside its entry says that it is stored.
 """

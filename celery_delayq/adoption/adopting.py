@@ -1,4 +1,4 @@
-"""A worker's side of adoption: what is received, acknowledged, and given back to Celery."""
+"""A worker's side of adoption: receives messages, acknowledges them, or returns them to Celery."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from .origin import Queues
 
 logger = logger_of(__name__)
 
-SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for what it has received
-WAIT_AGAIN = 5.0  # seconds for which nothing is waited for after it took longer
+SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for a message to be settled
+WAIT_AGAIN = 5.0  # seconds without such waits, after one that was too short
 
-_TAKEN = "task %s: dropped, as it was adopted when this message was delivered before"
-_UNKNOWN = "left to Celery, be it adopted already or not"
+_TAKEN = "task %s: dropped, as it was adopted at an earlier delivery"
+_UNKNOWN = "left to Celery, whether it was adopted or not"
 
 
 class AdoptingStep(bootsteps.StartStopStep):
@@ -66,8 +66,8 @@ class Worker:
     """Adopts messages with a far eta.
 
     Args:
-        services: Of the worker's app.
-        consumer: The worker's.
+        services: The services of the worker's app.
+        consumer: The worker's consumer.
     """
 
     def __init__(self, services: Services, consumer: Any) -> None:
@@ -86,14 +86,14 @@ class Worker:
     # The connection to the broker.
 
     def connected(self) -> None:
-        """There is a connection; nothing has come over it yet."""
+        """Start on a new connection, before its first message."""
         self._raised = 0
         self._batches = Batches(
             self._write, self._wake, self._batches, sharded=self._services.settings.shards > 1
         )
 
     def disconnected(self) -> None:
-        """It is gone, and with it what could be acknowledged."""
+        """End with the connection; its messages can no longer be acknowledged."""
         if self._batches is not None:
             self._batches.close()
         pipe, self._pipe = self._pipe, None
@@ -103,8 +103,8 @@ class Worker:
                 os.close(end)
 
     def listen(self, hub: Any) -> None:
-        """Let the loop hear of what is settled."""
-        # A hub's own way to be called by another thread is newer than the oldest kombu.
+        """Wake the loop when a message is settled."""
+        # The oldest kombu's hub cannot be called from another thread, so a pipe wakes it.
         self._hub, self._pipe = hub, os.pipe()
         for end in self._pipe:
             os.set_blocking(end, False)
@@ -129,7 +129,7 @@ class Worker:
     # In the consumer's thread.
 
     def adopting(self, strategy: Strategy) -> Strategy:
-        """*strategy*, which is not given what is adopted."""
+        """*strategy*, for all but the messages that are adopted."""
 
         def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
             is_new = message is not self._passed_on and has_eta(message, body)
@@ -145,10 +145,10 @@ class Worker:
         return received
 
     def _far_of(self, message: Any, body: Any) -> Far | None:
-        """What a message with an eta is to become; ``None`` where it is left to Celery."""
+        """Return a message with an eta as a candidate; ``None`` leaves it to Celery."""
         try:
             one = self._far(message, body)
-        except Exception:  # one here would stop the worker
+        except Exception:  # it would stop the worker
             logger.exception("a message with an eta is left to Celery")
             return None
         return one if one and not _is_revoked(message) else None
@@ -160,7 +160,7 @@ class Worker:
         return far_of(self._services, message, body, self._queues.of(message), after)
 
     def _takes(self, one: Far) -> bool:
-        """Whether it is taken, to be settled later."""
+        """Take a message, to be settled later; return whether it was taken."""
         batches = self._batches
         if batches is None or not one.is_far or not batches.put(one):
             return False
@@ -170,7 +170,7 @@ class Worker:
         return True
 
     def _was_adopted(self, one: Far) -> bool:
-        """Whether one that does not become an entry did, when it was delivered before."""
+        """Return whether a message that is not adopted now was adopted at an earlier delivery."""
         if not one.again:
             return False
         is_taken = self._asking.ask(
@@ -183,13 +183,13 @@ class Worker:
         return is_taken
 
     def _wait(self, batches: Batches) -> None:
-        # A loop without a hub learns of nothing while it waits for the next message.
+        # A loop without a hub cannot be woken while it waits for the next message.
         if clock.monotonic() >= self._wait_from and not batches.wait_decided(SETTLED_WITHIN):
             self._wait_from = clock.monotonic() + WAIT_AGAIN
         self.acknowledge()
 
     def acknowledge(self) -> None:
-        """Acknowledge what is stored, and give Celery what is not."""
+        """Acknowledge the stored messages, and return the others to Celery."""
         if self._batches is None:
             return
         found = self._batches.decided()
@@ -202,19 +202,19 @@ class Worker:
                 self._pass_on(one.message)
 
     def _pass_on(self, message: Any) -> None:
-        """Let Celery have a message, as if it had just come."""
+        """Pass a message to Celery as if it had just arrived."""
         self._passed_on = message
         try:
             self._consumer.task_consumer.on_message(message)
         finally:
             self._passed_on = None
 
-    # The prefetch count: what waits for the store keeps nothing else from coming, as with what
-    # waits in a worker for its eta.
+    # The prefetch count: as Celery does for tasks with an eta, make room for other messages while
+    # some wait for the store.
 
     def _raise(self) -> None:
         qos, waiting = self._consumer.qos, len(self._batches or ())
-        # Each change is a round trip: not for every message.
+        # Each change is a round trip, so not for every message.
         step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 2)
         if getattr(qos, "max_prefetch", None) is None and waiting - self._raised >= step:
             qos.increment_eventually(waiting - self._raised)
@@ -225,7 +225,7 @@ class Worker:
         if self._raised > waiting:
             qos.decrement_eventually(self._raised - waiting)
             self._raised = waiting
-            # Before the acknowledgements, which make room for as many others.
+            # Before the acknowledgements, which let as many others in.
             if qos.prev != qos.value:
                 qos.update()
 
@@ -236,7 +236,7 @@ class Worker:
         return [self._unless_revoked(*both) for both in zip(batch, answers, strict=True)]
 
     def _unless_revoked(self, one: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
-        """*answer*; an error where its id was revoked meanwhile, and nothing is held any more."""
+        """*answer*; if the id was revoked meanwhile, cancel the entry and return an error."""
         if is_stored(answer) and _is_revoked(one.message):
             self._services.entries.cancel(one.task_id)
             return DelayQError("revoked")
@@ -244,6 +244,6 @@ class Worker:
 
 
 def _is_revoked(message: Any) -> bool:
-    """Whether this worker may have been told to drop a message, by its id or by its stamps."""
+    """Whether this worker may have to drop a message, revoked by its id or by its stamps."""
     stamped = state.revoked_stamps and message.headers.get("stamped_headers")
     return message.properties["correlation_id"] in state.revoked or bool(stamped)

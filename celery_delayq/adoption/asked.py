@@ -1,7 +1,7 @@
-"""Messages that should have been scheduled, and were sent by a process without ``DelayQ(app)``.
+"""Schedules messages that a process without ``DelayQ(app)`` sent at once.
 
-Celery lets an option that it does not know pass, as a property of the message. (Not every broker
-does so: AMQP drops such a property.) A worker sees it here, and schedules the message then.
+Celery passes an unknown option on as a property of the message. (AMQP drops such a property, other
+brokers keep it.) A worker finds the property here and schedules the message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logger_of(__name__)
 
 
 def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:
-    """*strategy*, of which a message that should have been scheduled is kept."""
+    """*strategy*, for all messages but those that should have been scheduled."""
 
     def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
         if not asks_for_a_time(message):
@@ -26,7 +26,7 @@ def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:
         try:
             _schedule(sender, message)
         except StoreError as error:
-            # It must neither run now nor be lost, so the broker keeps it, and delivers it again.
+            # It must neither run now nor be lost, so the broker keeps it and delivers it again.
             logger.error("task %s: left to its broker, not scheduled: %s", _id(message), error)
         except (DelayQError, KeyError) as error:
             logger.error("task %s: runs at once: %s; %s", _id(message), error, _blame(message))
@@ -47,8 +47,8 @@ def _schedule(sender: Sender, message: Any) -> None:
     else:
         waits = receipt.existed and receipt.task_id == task_id
     if waits:
-        # Delivered once more: its acknowledgement was lost.
-        logger.warning("task %s: waits already; this copy is dropped", task_id)
+        # Delivered again, as its acknowledgement was lost.
+        logger.warning("task %s: dropped this copy, as the task is already waiting", task_id)
     elif receipt.existed:
         logger.warning("task %s: dropped, as task %s has its key", task_id, receipt.task_id)
     else:
@@ -57,7 +57,7 @@ def _schedule(sender: Sender, message: Any) -> None:
 
 def _blame(message: Any) -> str:
     where = message.headers.get("origin", "some process")
-    return f"{where} sent it at once, as its app has no DelayQ; make DelayQ(app) there"
+    return f"{where} sent it at once, as its app has no DelayQ; create DelayQ(app) there"
 
 
 def _id(message: Any) -> Any:

@@ -1,11 +1,11 @@
-"""Messages on their way into the store, in batches, by a thread of their own.
+"""Writes messages into the store, in batches, from a thread of its own.
 
     put --> waiting --> under way --> stored, or refused --> settled, by the consumer's thread
                |            | no answer
-               |            +--> doubtful: asked again until it is known
-               +--> refused at once, and all that comes, while the store is away or slow
+               |            +--> doubtful: written again until the store answers
+               +--> refused at once, like all new ones, while the store is down or slow
 
-What is doubtful is neither run nor acknowledged: it may be in the store.
+A doubtful message may be in the store, so it is neither run nor acknowledged.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ logger = logger_of(__name__)
 
 SLICE = 200  # messages per call of Redis
 SLICE_BYTES = 500_000
-MOST = 1000  # messages that wait or are under way; what comes then goes Celery's way
+MOST = 1000  # messages that wait or are under way; further ones are left to Celery
 ROOM_WITHIN = 0.1  # seconds that a message waits for room, while the store is quick
-SLOW = 1.0  # seconds of one call after which the store is slow
-AWAY = 5.0  # seconds for which nothing is adopted after the store was away, or slow
-ASK_AGAIN = 1.0  # seconds between two questions about what is doubtful
+SLOW = 1.0  # seconds after which an unanswered call makes the store slow
+AWAY = 5.0  # seconds without adoption after the store was down or slow
+ASK_AGAIN = 1.0  # seconds between two attempts to write doubtful messages
 
 Answers = Sequence[Receipt | DelayQError]
 Write = Callable[[Sequence[Far]], Answers]
 
 
 class Batches:
-    """Of one connection of a worker to its broker.
+    """The batches of one connection from a worker to its broker.
 
     Args:
-        write: Writes entries; of what is there already it says so. Raises what the store raises.
-        wake: Called by the thread when something is settled.
-        before: Of the connection before; what it has under way ends first.
-        sharded: Whether a batch is more than one call, so that an error leaves it open.
+        write: Writes entries, and reports those that exist already. Raises the store's errors.
+        wake: The thread calls it when a message is settled.
+        before: The batches of the previous connection; their call under way ends first.
+        sharded: Whether a batch takes several calls, so that an error leaves it in doubt.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Batches:
         self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
-        """How many are not settled."""
+        """Return how many messages are not settled."""
         return len(self._waiting) + len(self._under_way)
 
     def put(self, one: Far) -> bool:
-        """Take a message; false where it is to go Celery's way."""
+        """Take a message; false leaves it to Celery."""
         with self._changed:
             if not self._takes() or not self._has_room():
                 return False
@@ -88,7 +88,7 @@ class Batches:
     def _takes(self) -> bool:
         now = clock.monotonic()
         if self._under_way and not self._is_doubtful and now - self._since > SLOW:
-            logger.warning("the store is slow: for %.0f s, workers keep what has an eta", AWAY)
+            logger.warning("the store is slow; workers hold eta messages for the next %.0f s", AWAY)
             self._refuse_waiting()
         return not self._is_closed and not self._is_doubtful and now >= self._take_from
 
@@ -98,18 +98,18 @@ class Batches:
         return len(self) < MOST
 
     def wait_decided(self, seconds: float) -> bool:
-        """Wait until nothing is left unsettled; whether that came to be."""
+        """Wait until every message is settled; return whether that happened in time."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self) == 0, seconds)
 
     def decided(self) -> list[tuple[Far, bool]]:
-        """What is settled by now, once: whether it is stored; if not, it goes Celery's way."""
+        """Return each settled message once, and whether it is stored or left to Celery."""
         with self._changed:
             found, self._settled = self._settled, []
             return found
 
     def close(self) -> None:
-        """Take and settle nothing more; the broker has what is not acknowledged."""
+        """Take and settle nothing more; the broker has the unacknowledged messages."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
@@ -117,7 +117,7 @@ class Batches:
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Wait until what was under way has ended."""
+        """Wait until the call under way has ended."""
         if self._thread is not None:
             self._thread.join()
 
@@ -141,7 +141,7 @@ class Batches:
             return not self._is_closed
 
     def _slice(self) -> list[Far]:
-        """The next ones; none twice, as the store would refuse the second for the first."""
+        """The next messages, each id once: the store would refuse the second."""
         batch: dict[str, Far] = {}
         size = 0
         while self._waiting and len(batch) < SLICE and size < SLICE_BYTES:
@@ -162,7 +162,7 @@ class Batches:
                 stored = [False] * len(batch)
             self._keep_away(str(error), doubtful=stored is None)
         except Exception:
-            logger.exception("messages with an eta could not be stored; they are asked for again")
+            logger.exception("messages with an eta could not be stored; trying again")
             self._keep_away("see above", doubtful=True)
         with self._changed:
             if stored is not None:
@@ -174,7 +174,7 @@ class Batches:
     def _keep_away(self, why: str, *, doubtful: bool) -> None:
         with self._changed:
             if not self._is_doubtful:
-                logger.warning("for %.0f s, workers keep what has an eta: %s", AWAY, why)
+                logger.warning("workers hold eta messages for the next %.0f s: %s", AWAY, why)
             self._is_doubtful = doubtful
             self._refuse_waiting()
 
@@ -190,6 +190,6 @@ class Batches:
 
 
 def is_stored(answer: Receipt | DelayQError) -> bool:
-    """Whether nothing is left to do for a message."""
-    # What was taken when it was delivered before waits, was cancelled, or has left since.
+    """Whether a message needs nothing more."""
+    # A message that was taken at an earlier delivery waits, was cancelled, or has been delivered.
     return isinstance(answer, (Receipt, AlreadyTaken))

@@ -1,7 +1,7 @@
-"""Messages that a broker delivered, and what becomes an entry of them.
+"""Turns messages that a broker delivered into entries.
 
-schedule_delivered  as the options say that came along; the caller has gone
-entry_of            the entry alone, for whoever writes many together
+schedule_delivered  schedules by the options in the message's properties
+entry_of            makes the entry alone, for a caller that writes many at once
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ..scheduling.options import AFTER, AT, LASTING, PREFIX
 from ..scheduling.writing import Ready, write_one
 from ..store import Receipt, checked_id
 
-# Properties that speak of the delivery of a message.
+# Properties of a message's delivery.
 _OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
-# Properties that AMQP has beside the others, and kombu apart from them.
+# Properties of AMQP that kombu keeps apart from the others.
 _APART = ("application_headers", "content_type", "content_encoding")
 
 
 def schedule_delivered(sender: Sender, message: Message) -> Receipt:
-    """Schedule a message that a broker delivered, as the options say that came along with it.
+    """Schedule a message that a broker delivered, by the options in its properties.
 
-    No caller can be told of a conflict. So where none of its policies says otherwise, the task
-    that is there is kept.
+    No caller is left to handle a conflict, so the waiting task is kept unless the options say
+    otherwise.
 
     Raises:
-        DelayQError: why it was not scheduled.
+        DelayQError: the message was not scheduled.
     """
     asked = {name: value for name, value in message.properties.items() if _is_own(name)}
     request = requested(sender.services, asked, None, _task_of(message))
@@ -54,17 +54,17 @@ def entry_of(
     queue: str | None = None,
     headers: Mapping[str, Any] | None = None,
 ) -> Ready:
-    """The entry of a message that a broker delivered; nothing is written.
+    """Make the entry of a message that a broker delivered, without writing it.
 
     Args:
-        sender: Makes it.
-        message: The message. What it says of an eta is left out.
-        request: What is asked for.
-        queue: Where it is to go, past every exchange; by default, to where it was sent.
-        headers: More of them.
+        sender: Makes the entry.
+        message: The message; its eta is left out.
+        request: The requested time and terms.
+        queue: The queue to deliver to, past any exchange; by default, its own destination.
+        headers: Further headers.
 
     Raises:
-        DelayQError: it cannot be scheduled.
+        DelayQError: the message cannot be scheduled.
     """
     properties = {
         name: value
@@ -85,7 +85,7 @@ def entry_of(
         exchange=exchange,
         routing_key=routing_key,
         declare=[declared] if declared is not None else [],
-        # A message that was received is not compressed any more.
+        # kombu has decompressed the body.
         compression=all_headers.pop("compression", None),
         headers=all_headers,
         **content,
@@ -95,7 +95,7 @@ def entry_of(
 
 
 def _without_eta(message: Message) -> tuple[Any, dict[str, Any]]:
-    """The body of a message that was received, and what it is."""
+    """The body of a received message, and its content type or serializer."""
     if "task" in message.headers:  # where its eta is
         content = {"content_type": message.content_type}
         return message.body, {**content, "content_encoding": message.content_encoding}
@@ -103,9 +103,9 @@ def _without_eta(message: Message) -> tuple[Any, dict[str, Any]]:
 
 
 def asks_for_a_time(message: Message) -> bool:
-    """Whether a message that a broker delivered still carries an option of this package's.
+    """Whether a message that a broker delivered still carries an option of this package.
 
-    No process that has a ``DelayQ`` sends one; one without lets it pass, as a property.
+    A process with a ``DelayQ`` removes it; one without sends it as a property.
     """
     return any(_is_own(name) and name not in LASTING for name in message.properties)
 
@@ -115,6 +115,6 @@ def _is_own(name: str) -> bool:
 
 
 def _task_of(message: Message) -> str:
-    """The name of the task; in protocol 1 it stands in the body."""
+    """The name of the task; protocol 1 has it in the body."""
     name: str = message.headers.get("task") or message.payload.get("task", "")
     return name

@@ -1,4 +1,4 @@
-"""The entries that adopted messages become."""
+"""Writes adopted messages into the store as entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logger_of(__name__)
 
 
 class Entering:
-    """Makes and writes them; used by one thread."""
+    """Makes and writes entries; used by one thread."""
 
     def __init__(self, services: Services) -> None:
         self._sender = Sender(services, never)
@@ -28,10 +28,10 @@ class Entering:
         """Write entries in one step.
 
         Returns:
-            Of each a receipt, or why it is not written.
+            For each message a receipt, or the error that kept it from being written.
 
         Raises:
-            StoreError: what the store raises; then none is, or it is not known.
+            StoreError: none was written, or it is unknown whether they were.
         """
         made = [self._entry(one) for one in batch]
         new = [one for one in made if isinstance(one, NewEntry)]
@@ -48,10 +48,10 @@ class Entering:
         except DelayQError as error:
             return error
         except Exception as error:
-            # Headers that no message of Celery's has. What is wrong, its own way tells.
-            logger.debug("task %s: is not adopted: %r", one.task_id, error)
+            # Celery writes no such headers. It reports them itself when it gets the message.
+            logger.debug("task %s: not adopted: %r", one.task_id, error)
             return DelayQError(str(error))
 
 
 def never(*_: Any, **__: Any) -> None:
-    """What a sender is made with that sends nothing."""
+    """Stands for Celery's sending in a sender that never sends."""

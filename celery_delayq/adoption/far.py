@@ -1,4 +1,4 @@
-"""Which messages are adopted: those with an eta that is far, and nothing doubtful about them."""
+"""Selects the messages to adopt: those with a far eta that can be read in one way only."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ..store import checked_id
 
 @dataclass(frozen=True)
 class Far:
-    """A message with an eta, and what its entry will be.
+    """A message with an eta, and the facts for its entry.
 
     Attributes:
-        message: As a consumer gave it.
+        message: The message from the consumer.
         task_id: The id of its task.
-        when: When it is due.
+        when: Its due time.
         queue: The queue that it came from, and goes to.
-        identity: Texts that name it, the task's id first.
+        identity: Texts that identify it, the task's id first.
         again: Whether it may have been delivered before.
-        is_named: Whether no other message has that name: AMQP's have none of their own.
-        received: When that was, by the monotonic clock.
+        is_named: Whether its identity is unique; AMQP's messages have no id of their own.
+        received: When it was received, by the monotonic clock.
         is_far: Whether it is due late enough to be adopted.
-        ack: Acknowledges it, as Celery gave it.
+        ack: Celery's function that acknowledges it.
     """
 
     message: Any
@@ -48,11 +48,11 @@ class Far:
 
 
 def has_eta(message: Any, body: Any) -> bool:
-    """Whether a message has an eta and did not wait in the store before; a quick look.
+    """Whether a message has an eta and has never been in the store; a quick check.
 
     Args:
         message: The message.
-        body: What it says, in protocol 1; else ``None``.
+        body: Its decoded body, in protocol 1; else ``None``.
     """
     headers = message.headers
     return DUE_HEADER not in headers and bool(_envelope(headers, body).get("eta"))
@@ -61,14 +61,14 @@ def has_eta(message: Any, body: Any) -> bool:
 def far_of(
     services: Services, message: Any, body: Any, queue: str | None, after: float
 ) -> Far | None:
-    """What a message with an eta is to become; ``None`` where it is left to Celery.
+    """Return a message with an eta as a candidate; ``None`` leaves it to Celery.
 
     Args:
-        services: Of the app that was given the message.
+        services: The services of the app that received the message.
         message: The message.
-        body: What it says, in protocol 1; else ``None``.
-        queue: Where it came from, if that is known.
-        after: How many seconds ahead is far.
+        body: Its decoded body, in protocol 1; else ``None``.
+        queue: The queue that it came from, if known.
+        after: An eta more than this many seconds ahead is far.
     """
     envelope = _envelope(message.headers, body)
     task_id = message.properties.get("correlation_id")
@@ -91,12 +91,12 @@ def far_of(
 
 
 def _envelope(headers: Mapping[str, Any], body: Any) -> Mapping[str, Any]:
-    """Where id, eta and expires are."""
+    """The mapping with id, eta and expires."""
     return headers if "task" in headers or not isinstance(body, Mapping) else body
 
 
 def _moment(text: Any) -> datetime | None:
-    """A time that can be read in one way only."""
+    """The time that *text* gives with its UTC offset; ``None`` if it gives none."""
     try:
         moment = isoparse(text) if isinstance(text, str) else None
     except (ValueError, OverflowError):
@@ -105,7 +105,7 @@ def _moment(text: Any) -> datetime | None:
 
 
 def _may_expire(envelope: Mapping[str, Any]) -> bool:
-    """Whether it has expired, or nobody can tell."""
+    """Whether it has expired, or its expiry cannot be read."""
     expires = envelope.get("expires")
     if expires is None:
         return False
@@ -114,7 +114,7 @@ def _may_expire(envelope: Mapping[str, Any]) -> bool:
 
 
 def _is_taken_in(services: Services, message: Any, envelope: Mapping[str, Any]) -> bool:
-    """Whether nobody has opted out, and the message is one that a worker may read."""
+    """Whether no one opted out, the worker may read the message, and it is not too long."""
     task = services.app.tasks.get(envelope["task"])
     said = {**message.properties, **message.headers}
     return (

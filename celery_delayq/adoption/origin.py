@@ -1,4 +1,4 @@
-"""Which queue a message came from; an exchange may lead to several."""
+"""Finds the queue that a message came from; an exchange may lead to several."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 from .. import clock
 
-KEEP = 5.0  # seconds that a look at an exchange's bindings is good for
-MOST = 1000  # exchanges and routing keys whose look is kept
+KEEP = 5.0  # seconds for which an exchange's bindings are cached
+MOST = 1000  # cached pairs of exchange and routing key
 
-# kombu's fanouts are no lists in Redis: what is put there, no worker takes out.
+# kombu's fanouts are no lists in Redis, so no worker would take a message out of one.
 _LISTS = ("direct", "topic")
 
 
@@ -21,7 +21,7 @@ class Queues:
         self._found: dict[tuple[str, str], tuple[str | None, float]] = {}
 
     def of(self, message: Any) -> str | None:
-        """The queue of a message that was received; ``None`` where that is not sure."""
+        """Return the queue of a received message; ``None`` if it is not certain."""
         info = message.delivery_info or {}
         tag = info.get("consumer_tag")
         tags = getattr(self._consumer.task_consumer, "_active_tags", {})

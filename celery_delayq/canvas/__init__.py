@@ -1,10 +1,10 @@
-"""Canvases: a workflow waits as one entry, whose task applies it when it is due.
+"""Schedules canvases: a workflow waits as one entry, whose task applies it at its due time.
 
-    schedule(chain) --> freeze: its ids, now --> an entry: celery_delayq.launch(chain, ids)
+    schedule(chain) --> freeze its ids now --> an entry: celery_delayq.launch(chain, ids)
                                                    | due, in a worker
                                                    '--> chain.apply_async()
 
-The entry has the id of the canvas's result, so that ``result.id`` cancels and reschedules it.
+The entry has the id of the canvas's result, so ``result.id`` cancels and reschedules it.
 """
 
 from .launching import configured, schedule, task_ids

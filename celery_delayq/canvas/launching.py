@@ -1,12 +1,12 @@
-"""A canvas is scheduled as one entry, whose task applies it when it is due.
+"""Schedules a canvas as one entry, whose task applies it at its due time.
 
 A chord's counter in the result backend expires a day after the chord was applied, so a chord that
-is applied now and due later never fires. Instead its ids are frozen now, which makes the caller's
-result work, and its signature travels in the arguments of a task of this package. So do the ids of
-its parts: making results of the signature once more would register them with the backend anew, and
-who waits for the first ones with ``rpc://`` would wait for ever.
+is applied now and due later would never fire. Instead its ids are frozen now, which makes the
+caller's result work. The signature and the ids of its parts travel in the arguments of a task of
+this package: new results made from the signature would register with the backend again, and a
+caller that waits for the first ones with ``rpc://`` would wait forever.
 
-The entry has the id of the canvas's result, so that ``result.id`` cancels and reschedules it.
+The entry has the id of the canvas's result, so ``result.id`` cancels and reschedules it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..services import Services
 if TYPE_CHECKING:
     from celery import Celery
 
-_MAPS = {"celery.map": "map", "celery.starmap": "starmap"}  # whose signatures do not say it
+_MAPS = {"celery.map": "map", "celery.starmap": "starmap"}  # their signatures carry no type
 
 
 def configured(app: Celery) -> None:
-    """Make the launching task known to *app*, with its other tasks."""
+    """Register the launching task with *app*'s other tasks."""
     if app.finalized:
         _register(app)
     else:
@@ -51,14 +51,14 @@ def schedule(
     """Schedule a canvas as one entry, and return the result of the canvas.
 
     Args:
-        services: Of the app that sends it.
+        services: The services of the app that sends it.
         sig: The canvas.
         when: The due time.
         of_entry: See :func:`freeze`.
         **options: See :mod:`celery_delayq.scheduling.options`.
     """
     result, launch = freeze(sig, services.app, of_entry)
-    # Its own and those of its parts: a signature that was frozen has ids that somebody knows.
+    # With the ids of its parts: a caller may know the ids of a signature that was frozen before.
     kept, receipt = schedule_call(
         services, launch.apply_async, when, given_out=has_ids(sig), **options
     )
@@ -68,22 +68,22 @@ def schedule(
 def freeze(
     sig: Signature, app: Celery, of_entry: Mapping[str, Any]
 ) -> tuple[ResultBase, Signature]:
-    """The result of *sig*, and a signature of the task that applies it, with the result's id.
+    """Return *sig*'s result, and a signature, with the result's id, of the task that applies it.
 
-    *of_entry*: what of its options is not for the canvas when it is applied, but for the entry.
+    *of_entry* has the options that are for the entry, and not for the canvas.
     """
     fresh = _copy(sig.group() if isinstance(sig, chunks) else sig, app)
     for name in of_entry:
         fresh.options.pop(name, None)
     result = _bound_to(app, fresh.freeze(sig.options.get("task_id")))
     launch = app.signature(LAUNCH, args=(_plain(fresh), ids_of(result)))
-    # Its arguments are those of all parts, of which some may be hidden from logs and lists.
+    # It carries the arguments of all parts, and argsrepr may hide some of them from logs and lists.
     launch.set(task_id=result.id, argsrepr=shown(fresh), kwargsrepr="{}")
     return result, launch.set(**_routing(sig), **of_entry)
 
 
 def shown(sig: Mapping[str, Any]) -> str:
-    """What a signature is, and the first task in it: ``chain(shop.add, ...)``."""
+    """The kind of a signature and its first task: ``chain(shop.add, ...)``."""
     name = str(sig.get("task"))
     kind = sig.get("subtask_type") or _MAPS.get(name)
     if not kind:
@@ -91,23 +91,23 @@ def shown(sig: Mapping[str, Any]) -> str:
     kwargs = sig["kwargs"]
     inside = kwargs.get("tasks") or kwargs.get("header") or kwargs.get("task")
     if kind == "chord" and isinstance(inside, Mapping):
-        inside = inside["kwargs"]["tasks"]  # of the group that it begins with
+        inside = inside["kwargs"]["tasks"]  # the group that it begins with
     parts = [inside] if isinstance(inside, Mapping) else list(inside or ())
     more = ", ..." if len(parts) > 1 or kind == "chord" else ""
     return f"{kind}({shown(parts[0]) if parts else ''}{more})"
 
 
 def _copy(sig: Signature, app: Celery) -> Signature:
-    # Freezing writes ids into all parts; the caller's may be scheduled again, under new ones.
+    # Freezing writes ids into all parts, and the caller may schedule its own again, with new ids.
     content_type, encoding, data = dumps(_plain(sig), serializer=app.conf.task_serializer)
     return signature(loads(data, content_type, encoding, accept=[content_type]), app=app)
 
 
 def _plain(value: Any) -> Any:
-    """*value* with dicts in the place of signatures.
+    """*value* with dicts in place of signatures.
 
-    A serializer may take a signature for what it is not: a group has as many keys as any other one,
-    but the length of its tasks.
+    A serializer may misread a signature: a group has a signature's keys, but the length of its
+    tasks.
     """
     if isinstance(value, Signature) or type(value) is dict:
         return {key: _plain(one) for key, one in value.items()}
@@ -117,9 +117,9 @@ def _plain(value: Any) -> Any:
 
 
 def _bound_to(app: Celery, result: Any) -> Any:
-    """*result*, its parents and members, asking this app's backend.
+    """*result*, its parents and members, bound to this app's backend.
 
-    Freezing makes some of them for the current app, which may be another one.
+    Freezing binds some of them to the current app, which may be another one.
     """
     one = result
     while one is not None:
@@ -134,16 +134,16 @@ def _bound_to(app: Celery, result: Any) -> Any:
 
 
 def _routing(sig: Signature) -> dict[str, Any]:
-    # The task that applies it goes where the canvas itself was told to go, so that a worker
-    # which knows the app picks it up.
+    # The task that applies the canvas goes to the canvas's own queue, so that a worker of this app
+    # picks it up.
     options = {name: sig.options[name] for name in ("queue", "priority") if sig.options.get(name)}
-    # A second copy of it would apply the whole canvas once more.
+    # A duplicate of it would apply the whole canvas again.
     once = sig.options.get(ONCE_HEADER)
     return options if once is None else {**options, ONCE_HEADER: once}
 
 
 def has_ids(sig: Any) -> bool:
-    """Whether a signature, or a part of it, was given a task id already."""
+    """Whether a signature, or a part of it, has a task id already."""
     if not isinstance(sig, dict):
         return isinstance(sig, (list, tuple)) and any(map(has_ids, sig))
     if (sig.get("options") or {}).get("task_id"):
@@ -153,13 +153,13 @@ def has_ids(sig: Any) -> bool:
 
 
 def task_ids(body: Any) -> list[str]:
-    """Ids of the tasks in a launching task's arguments that a caller may be waiting for."""
+    """Return the ids that a caller may be waiting for, from a launching task's arguments."""
     (_, ids), *_ = body
     return [one for one in ids if isinstance(one, str)]
 
 
 def ids_of(result: ResultBase) -> list[str]:
-    """Ids of the tasks that a caller may be waiting for."""
+    """Return the ids of the tasks that a caller may be waiting for."""
     if isinstance(result, GroupResult):
         return [task_id for child in result.results for task_id in ids_of(child)]
     return [result.id]

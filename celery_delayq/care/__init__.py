@@ -1,10 +1,10 @@
-"""The care of a store: whether all is well, what does not fit, and how it moves.
+"""Takes care of a store: diagnoses it, checks and repairs it, and moves it.
 
-    doctor     a question for each thing that has to be right
+    doctor     checks each requirement
     mending    check and repair
     dumping ---> lines ---> loading
 
-It is imported when it is used: by its commands ``doctor``, ``check``, ``dump`` and ``load``, and by
+It is imported on first use: by its commands ``doctor``, ``check``, ``dump`` and ``load``, and by
 the methods of ``DelayQ`` that do the same.
 """
 

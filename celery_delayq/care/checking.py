@@ -1,16 +1,16 @@
-"""Look through the store for what does not fit together; changes nothing.
+"""Searches the store for inconsistencies, without changing anything.
 
     records <----> due, relay, refused,          one place to a record, one record to a place
        |           parked, leased, dead
-       |       <-- claims, errors                only of what is there
+       |       <-- claims, errors                only of existing entries
        |<--------> tags, holders                 each tag and key of a record, and no other
-    templates <--> template_uses                 as many as records share
+    templates <--> template_uses                 the number of records that share one
     outbox <-----> outbox_messages               each has the other
     meta                                         no record has a later number than the last
 
-Each slice is one atomic step that looks at both sides, so what is in motion fits. Only the counts
-of templates span slices: see :class:`Uses`. What is kept in generations (tombstones, fences,
-answers, marks of messages) has no other side, and goes with its generation.
+Each slice is one atomic step that reads both sides, so moving entries are consistent. Only the
+counts of templates span slices: see :class:`Uses`. Data in generations (tombstones, fences,
+answers, marks of messages) has no other side, and is deleted with its generation.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ MOST = 200  # fields of a slice: some 3 ms
 
 _INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags", "outbox")
 _HASHES = ("claims", "errors", "holders", "outbox_messages", "meta")
-# Those that tell of templates; the records last, as what leaves meanwhile is not counted then.
+# The keys about templates; records last, so that those that leave meanwhile are not counted.
 COUNTING = ("templates", "records")
 
 
 def check(entries: Entries) -> Iterator[Finding]:
-    """What does not fit, read slice by slice while one iterates; each finding once.
+    """Yield each inconsistency once, reading slice by slice while you iterate.
 
     Raises:
-        StoreError: a key is another program's, and which.
+        StoreError: a key belongs to another program; it names the key.
     """
-    # Before it looks: that reads a key, and could not say which it was.
+    # First, as an error of the check itself could not name the key.
     for link in entries.unasked_links:
         check_types(link.scripts.connection, link.keys, "check", None)
     for number, link in enumerate(entries.links):
@@ -51,7 +51,7 @@ def check(entries: Entries) -> Iterator[Finding]:
 
 def _check(link: Shard) -> Iterator[Finding]:
     uses = Uses(link)
-    given: set[int] = set()  # hashes, which take less than the findings
+    given: set[int] = set()  # hashes, which take less memory than the findings
     for part in (*_INDEXES, *_HASHES, *COUNTING):
         for finding in uses.find(part):
             mark = hash(finding.kind if finding.kind in ONCE else finding)
@@ -67,12 +67,11 @@ class Miscount:
     """A template that counts the wrong number of records.
 
     Attributes:
-        finding: What is told of it.
-        name: The template's.
-        counted: What it counted, as it stands there.
-        sharing: How many records were seen that share it; to raise it, of those that surely did
-            when the look began.
-        how: What ``recount.lua`` does about it: ``raise``, ``lower`` or ``drop``.
+        finding: The finding to report.
+        name: The template's name.
+        counted: Its count, as stored.
+        sharing: How many records share it; to raise the count, how many surely did from the start.
+        how: The repair by ``recount.lua``: ``raise``, ``lower`` or ``drop``.
         seq: The last insertion number.
     """
 
@@ -85,7 +84,7 @@ class Miscount:
 
     @property
     def arguments(self) -> tuple[bytes, str, bytes | int, int, int]:
-        """What ``recount.lua`` is told."""
+        """The arguments for ``recount.lua``."""
         if self.how == "raise":
             by = self.sharing - number(self.counted)
             return self.name, self.how, by, self.sharing, 0
@@ -93,20 +92,20 @@ class Miscount:
 
 
 class Uses:
-    """The counts of templates, held against the records that share them.
+    """Compares the counts of templates with the records that share them.
 
-    Records that have not changed since the look began only become fewer, so to find more of them
-    than were counted then proves a count too low, by at least the difference. One too high is
-    proved where nothing came or went meanwhile. Where a record cannot be read, nobody knows what it
-    shares: then nothing is too high.
+    Unchanged records only become fewer during the check. So more of them than the count at its
+    start prove that the count was too low, by at least the difference. A count is proved too high
+    only if no record came or left meanwhile. If a record cannot be read, its template is unknown,
+    and no count is reported as too high.
     """
 
     def __init__(self, link: Shard, names: Container[bytes] | None = None) -> None:
         self._link = link
-        self._names = names  # the only ones that are counted
+        self._names = names  # if given, only these are counted
         self._began_us = 0
         self._counts, self._lasts = self._read()
-        self._seen: set[int] = set()  # hashes, which take less than the members
+        self._seen: set[int] = set()  # hashes, which take less memory than the members
         self._old: Counter[bytes] = Counter()
         self._all: Counter[bytes] = Counter()
         self._uncounted: list[bytes] = []
@@ -135,7 +134,7 @@ class Uses:
             self._old[name] += 1
 
     def wrong(self) -> Iterator[Miscount]:
-        """Those that are wrong, once all that tells of them was looked at."""
+        """Yield the wrong counts, after all of :data:`COUNTING` was read."""
         yield from self._too_low()
         counts, lasts = self._read()
         if self._reads_all and len(lasts | self._lasts) == 1:
@@ -176,25 +175,20 @@ def _slices(link: Shard, part: str) -> Iterator[tuple[list[Any], int, int, list[
     cursor: Any = 0
     count = FIRST
     while True:
-        cursor, found, last, now_us, shared, size = link.scripts.call(
-            "check", part=part, cursor=cursor, count=count
-        )
-        yield _threes(found), number(last), now_us, _threes(shared)
+        slice_ = link.scripts.call("check", part=part, cursor=cursor, count=count)
+        cursor = slice_.cursor
+        yield slice_.found, number(slice_.last), slice_.now, slice_.shared
         if int(cursor) == 0:
             return
-        count = next_count(count, size, MOST)
+        count = next_count(count, slice_.size, MOST)
 
 
-def _threes(flat: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-    return list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-
-
-# What HINCRBY takes, and has room to go on from.
+# A number that HINCRBY can increase.
 _COUNT = re.compile(rb"0|(?=.{1,15}\Z)-?[1-9][0-9]*")
 
 
 def number(text: bytes) -> int:
-    """A count as it stands in the store; 0 where it is none to Redis, as ``01``."""
+    """Return a count as stored; 0 if Redis does not take it as a number, such as ``01``."""
     return int(text) if _COUNT.fullmatch(text) else 0
 
 

@@ -1,4 +1,4 @@
-"""The command that looks for what does not fit together, and mends it: ``check``."""
+"""The command ``check``, which finds inconsistencies in the store and repairs them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .inconsistencies import KINDS, Finding, Repaired
 from .mending import check as check_of
 from .mending import repair_many
 
-SHOWN = 20  # findings of a kind that are told in full
+SHOWN = 20  # findings of a kind that are shown in full
 
 WORDS = {
     "done": "repaired",
     "back": "repaired; the task waits again",
-    "late": "repaired; the task waits again, and will be skipped: its grace is over",
+    "late": "repaired; the task waits again, and will be skipped, as its grace period is over",
     "dead": "repaired; the task is dead",
     "lost": "repaired; the task is lost",
-    "gone": "gone by itself meanwhile",
+    "gone": "resolved by itself meanwhile",
     "left": "left alone",
 }
 
@@ -35,19 +35,19 @@ WORDS = {
 )
 @click.option(
     "--repair", is_flag=True, cls=CeleryOption, help_group="Repair",
-    help="Mend what was found, once it was said and allowed.",
+    help="Repair the findings, after listing them and asking.",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, cls=CeleryOption, help_group="Repair", help="Do not ask.")
 @json_option
 @click.pass_context
 def check(ctx: click.Context, /, repair: bool, yes: bool, as_json: bool, **_: Any) -> None:
-    """Look for what does not fit in the store.
+    """Find inconsistencies in the store.
 
-    It changes nothing. A line for each finding, and exit status 1, or: nothing found.
+    Prints a line for each finding and exits with 1, or prints: nothing found. Changes nothing.
 
-    With --repair it says what it found, and what it will do about each; asks; does it; looks again,
-    and ends with 1 if something is left. What fits is not touched: each finding is looked at again
-    in the step that mends it, while everything goes on.
+    With --repair it lists the findings and their repairs, asks, repairs and checks again. It exits
+    with 1 if something is left. The step that repairs a finding checks it again, so consistent data
+    stays as it is, and scheduling and delivery go on meanwhile.
     """
     if yes and not repair:
         raise click.UsageError("--yes is for --repair.", ctx)
@@ -64,9 +64,9 @@ class Check:
     """One run of the command.
 
     Args:
-        ctx: The command's.
-        as_json: Print everything as JSON.
-        asks: Ask before anything is changed.
+        ctx: The command's context.
+        as_json: Whether to print everything as JSON.
+        asks: Whether to ask before changing anything.
     """
 
     def __init__(self, ctx: click.Context, *, as_json: bool, asks: bool) -> None:
@@ -74,28 +74,28 @@ class Check:
         self._delayq = delayq_of(ctx)
 
     def find(self) -> bool:
-        """Tell all that there is; whether that is nothing."""
+        """Print all findings; return whether there are none."""
         return not self._find()
 
     def repair(self) -> bool:
-        """Look, ask, mend, look again; whether nothing is left."""
+        """Check, ask, repair, check again; return whether nothing is left."""
         found = self._find("found")
         if not found:
             return True
         self._tell_kinds(Counter(one.kind for one in found))
         mendable = sum(bool(one.repair) for one in found)
         if not mendable:
-            self._say("nothing of that is repaired")
+            self._say("none of these can be repaired")
             return False
         if self._asks:
             confirm(f"repair {_counted(mendable)}?")
-        # Those that were said, and no others.
+        # Only the findings that were listed.
         self._mend(found)
-        self._say("looking again")
+        self._say("checking again")
         return not self._find("left")
 
     def _find(self, step: str = "") -> list[Finding]:
-        """What there is, told: as JSON all; of a *step* of a repair of each kind the first."""
+        """Return the findings and print them: all as JSON; in a repair, the first of each kind."""
         found: list[Finding] = []
         counts: Counter[str] = Counter()
         for finding in check_of(self._delayq.services):
@@ -113,9 +113,9 @@ class Check:
         return found
 
     def _tell_kinds(self, counts: Counter[str]) -> None:
-        rows = [("found", "kind", "what repair does")]
+        rows = [("found", "kind", "repair")]
         for kind, count in counts.items():
-            does = KINDS[kind].repair or "nothing; it is only told"
+            does = KINDS[kind].repair or "none; it is only reported"
             rows.append((f"{count:,}", kind, does))
         self._say("")
         for line in aligned(rows):
@@ -125,7 +125,7 @@ class Check:
     def _mend(self, found: Sequence[Finding]) -> None:
         became: Counter[str] = Counter()
         with counting(
-            self._ctx, "repair", lambda count: f"{_counted(count)} dealt with", len(found)
+            self._ctx, "repair", lambda count: f"{_counted(count)} processed", len(found)
         ) as taken:
             for some in repair_many(self._delayq.services, found):
                 for one in some:
@@ -136,7 +136,7 @@ class Check:
             self._say(f"{count:,} {WORDS[what]}")
 
     def _tell(self, one: Repaired) -> None:
-        """What became of a finding, as JSON; else the log has the tasks that are lost, or dead."""
+        """Print the result of a repair as JSON; otherwise only the log has lost and dead tasks."""
         if self._as_json:
             facts = {"kind": one.finding.kind, "id": one.finding.id, "what": one.what}
             reason = {"reason": one.reason} if one.reason else {}
@@ -151,7 +151,7 @@ class Check:
 
 
 def _facts_of(finding: Finding) -> dict[str, str]:
-    """A finding, for JSON."""
+    """Return a finding's fields for JSON."""
     return {
         "kind": finding.kind,
         "id": finding.id,

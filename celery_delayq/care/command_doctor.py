@@ -17,6 +17,7 @@ from ..logs import plain
 from ..servers.risks import Line as MasterCache
 from .doctor import examine
 
+RUNBOOK = "celery_delayq/docs/runbook.md"  # in the project; no wheel has it
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _LEVEL, _NAME = 9, 19  # columns: of the longest of each, and two more
 _NARROW = 40  # columns that a text has at least
@@ -33,7 +34,8 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
 
     A line for each thing that has to be right: ok; a warning, where tasks may be lost or late one
     day; or an error, where something does not work, or will lose tasks. Below stands what to do.
-    Exit status 1 if there is an error. It is some hundred commands, safe at any time.
+    Exit status 1 if there is an error. It is some hundred commands, safe at any time. The project's
+    runbook, celery_delayq/docs/runbook.md, says what to do in an incident.
     """
     services = delayq_of(ctx).services
     screen, levels = Screen(ctx), set()
@@ -45,6 +47,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
             else:
                 screen.show(_shown(found, screen.width))
     if "error" in levels:
+        click.echo(f"What to do in an incident: {RUNBOOK}", err=True)
         ctx.exit(1)
 
 

@@ -1,4 +1,4 @@
-"""The commands by which a store moves, or is kept: ``dump`` and ``load``."""
+"""The commands ``dump`` and ``load``, which move a store or back it up."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from .dumping import wait_for_leases
 from .lines import DUMP, END, text_of
 from .loading import Loaded, steps
 
-_AGAIN = "the same command goes on"
-_NOT_ASKED = "whether their ids and keys are taken here was not looked up"
-_MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
+_AGAIN = "run the same command to continue"
+_NOT_ASKED = "ids and keys were not compared with the tasks in this store"
+_MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
 _LEAVING = (
-    "this store is not paused: once 10,000 tasks have left it, the same dump loaded again may "
-    "bring back some of them; --paused prevents that"
+    "this store is not paused: after 10,000 tasks have left it, loading the same dump again may "
+    "bring some of them back; pass --paused to prevent that"
 )
 
 
 @click.command(cls=CeleryCommand, epilog=examples("dump > tasks.jsonl", "dump --wait 60 | gzip"))
 @click.option(
     "--wait", type=click.FloatRange(0, 86400), default=0.0, cls=CeleryOption, help_group="Moving",
-    metavar="SECONDS", help="Wait so long at most until nothing is being published; else exit 1.",
+    metavar="SECONDS", help="Wait this long at most until nothing is being published; else exit 1.",
 )  # fmt: skip
 @click.pass_context
 def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
-    """Print all that the store keeps, as JSON lines.
+    """Print the contents of the store as JSON lines.
 
-    That is what waits, is in flight or dead, and what is paused. It changes nothing. Before a store
-    moves, pause everything, and stop what schedules. The last line counts the others, so a dump
-    that was cut is not taken for a whole one.
+    These are the waiting, in-flight and dead tasks, and the pauses. It changes nothing. Before you
+    move a store, pause everything and stop the processes that schedule. The last line counts the
+    others, so load refuses a truncated dump.
     """
     delayq = delayq_of(ctx)
     latest: dict[str, dict[str, Any]] = {}  # kind -> line
@@ -58,7 +58,7 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
     with ErrorSentences():
         left = wait_for_leases(delayq.services, wait) if wait else 0
         if left:
-            raise click.ClickException(f"{counted(left)} still being published; nothing was dumped")
+            raise click.ClickException(f"{counted(left)} still being published; dumped nothing")
         Screen(ctx).show(lines())
     unreadable = latest[END]["unreadable"]
     if latest[DUMP]["paused"]:
@@ -66,39 +66,39 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
         if wrong:
             ctx.obj.error(wrong)
     if unreadable:
-        ctx.obj.error(f"{counted(unreadable)} cannot be read, and dumped as stored; see check")
+        ctx.obj.error(f"{counted(unreadable)} unreadable, dumped as stored; run check for details")
 
 
 def _say_how_it_stands(ctx: click.Context, first: dict[str, Any]) -> None:
-    """What there is to say of the store that a dump's first line tells of."""
+    """Print warnings about the store, from the dump's first line."""
     if not first["paused"]:
         ctx.obj.error(_MOVING)
     if first["in_flight"]:
         ctx.obj.error(
-            f"{counted(first['in_flight'])} being published: dumped as what may have been delivered"
+            f"{counted(first['in_flight'])} being published: dumped as possibly delivered"
         )
     if first["owed"]:
         ctx.obj.error(
-            f"REVOKED is still to be stored for {first['owed']}; scanners of this store do that, "
-            "it is in no dump"
+            f"REVOKED is not stored yet for {first['owed']}; this store's scanners do that, the "
+            "dump does not have it"
         )
 
 
 def _wrong_count(dumped: int, delayq: HasServices) -> str:
-    """What there is to say where a paused store does not hold what was dumped; nothing if it does.
+    """Return a warning if a paused store's counts differ from the dump; empty if they match.
 
-    A dump reads the records, and the counts are those of the indexes that scanners look at.
+    A dump reads the records; the counts come from the indexes that scanners read.
     """
     try:
         counts = reading.counts(delayq)
     except DelayQError as error:
-        return f"whether the store counts {counted(dumped)} could not be asked: {plain(error)}"
+        return f"could not compare the dump with the store's counts: {plain(error)}"
     kept = counts.scheduled + counts.paused + counts.in_flight + counts.dead
     if dumped == kept:
         return ""
     return (
-        f"{counted(dumped)} dumped, and the store counts {kept} now: something still schedules, "
-        "cancels or publishes, or check finds what does not fit"
+        f"{counted(dumped)} dumped, but the store counts {kept} now: a process still schedules, "
+        "cancels or publishes, or the store is inconsistent; run check"
     )
 
 
@@ -107,26 +107,26 @@ def _wrong_count(dumped: int, delayq: HasServices) -> str:
 )
 @click.option(
     "--skip-existing", is_flag=True, cls=CeleryOption, help_group="Loading",
-    help="Leave out what has the id, or the unique key, of another task that waits here.",
+    help="Skip tasks whose id or unique key another task in this store has.",
 )  # fmt: skip
 @click.option(
     "--paused", is_flag=True, cls=CeleryOption, help_group="Loading",
-    help="Pause everything first, so that nothing is handed over until resume.",
+    help="Pause everything first, so that nothing is delivered until resume.",
 )  # fmt: skip
 @click.option(
     "--dry-run", is_flag=True, cls=CeleryOption, help_group="Loading",
-    help="Only look at the lines; not whether their ids and keys are taken.",
+    help="Only check the lines, not whether their ids and keys are taken.",
 )  # fmt: skip
 @click.pass_context
 def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool, **_: Any) -> None:
-    """Load what dump printed, from standard input.
+    """Load a dump from standard input.
 
-    Each task is kept as it was; what was paused is paused first. The same tasks, loaded again, add
-    nothing, so after a kill the same command goes on; where the store is not paused, until 10,000
-    tasks have left it. Exit status 1 where something was not loaded.
+    Each task is restored as it was, after the pauses. Loading the same tasks again adds nothing, so
+    after an interruption you can run the same command again; if the store is not paused, until
+    10,000 tasks have left it. Exits with 1 if a task was not loaded.
     """
     if reads_terminal():
-        raise click.UsageError("Give it a dump: load < FILE", ctx)
+        raise click.UsageError("Pass a dump on standard input: load < FILE", ctx)
     done, warn = "can be read" if dry_run else "loaded", ctx.obj.error
     options = {"skip_existing": skip_existing, "paused": paused, "dry_run": dry_run}
     whole, failed = Loaded(), 0
@@ -154,7 +154,7 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
 
 
 def _say_failed(ctx: click.Context, part: Loaded) -> int:
-    """Say why some were not loaded, and forget it; how many they are."""
+    """Print why some were not loaded, and clear the list; return how many they are."""
     for error in part.refused:
         ctx.obj.error(plain(error))
     for task_id, why in part.unreadable:
@@ -169,11 +169,11 @@ def _say_what_came_of_it(ctx: click.Context, whole: Loaded, done: str) -> None:
     if whole.here:
         ctx.obj.echo(f"{counted(whole.here)} here already")
     if whole.left:
-        ctx.obj.error(f"{counted(whole.left)} left out: handed over or cancelled here since")
+        ctx.obj.error(f"{counted(whole.left)} left out: delivered or cancelled here since")
     if whole.skipped:
-        ctx.obj.error(f"{counted(whole.skipped)} left out: another has the id or the key")
+        ctx.obj.error(f"{counted(whole.skipped)} left out: another task has the id or the key")
 
 
 def reads_terminal() -> bool:
-    """Whether somebody would have to type a dump, or there is no standard input at all."""
+    """Whether standard input is a terminal, or missing."""
     return sys.stdin is None or sys.stdin.isatty()

@@ -22,6 +22,7 @@ from ..services import Services
 from .doctor_broker import broker, unusable
 from .doctor_rights import rights
 from .doctor_tasks import health, pauses
+from .doctor_workers import workers
 from .observed import TRIPS, Trips, reached, task_bytes, trips
 
 OLDEST = (6, 2)
@@ -242,6 +243,11 @@ def _broker(patient: Patient) -> Iterable[Line]:
     return [Line("broker", OK, "the store's own Redis: a script moves a task into its queue")]
 
 
+def _workers(patient: Patient) -> Iterable[Line]:
+    # The queues of waiting tasks are in the store, and answers come through the broker.
+    return () if {"store", "broker"} & patient.wrong else workers(patient.services)
+
+
 AT_THE_STORE = (
     Question("store", _version),
     Question("replication", lambda one: risks.role(one.server), "whether it has replicas"),
@@ -255,4 +261,4 @@ AT_THE_STORE = (
     Question("scanners", lambda one: health(one.services)),
     Question("pauses", lambda one: pauses(one.services)),
 )
-AT_THE_BROKER = (Question("broker", _broker),)
+AT_THE_BROKER = (Question("broker", _broker), Question("workers", _workers))

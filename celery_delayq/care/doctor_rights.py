@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..errors import StoreError
 from ..logs import plain
 from ..message.outgoing import list_keys
+from ..operations.queues import queue_counts
 from ..servers.connection import Connection
 from ..servers.facts import ask
 from ..servers.risks import ERROR, OK, WARNING, Level, Line
@@ -106,16 +108,27 @@ def _calls(services: Services) -> Iterator[Call]:
 
 
 def _pushes(services: Services) -> Iterator[Call]:
-    """Of each of the app's queues its lists: that of no priority first, which has its name.
+    """The lists of each queue of the app and of waiting tasks.
+
+    That of no priority comes first, which has the queue's name.
 
     Those of priorities have a separator behind that name, which no terminal can show. The first has
     it too if ``priority_steps`` does not begin with 0.
     """
     options = services.broker.options
     prefix = options.get("global_keyprefix", "")
-    for queue in services.app.amqp.queues:
+    for queue in dict.fromkeys([*services.app.amqp.queues, *_waited_for(services)]):
         name = f"{prefix}{queue}"
         first, *others = [f"{prefix}{key}" for key in list_keys(queue, options)]
         yield Call("list", name, f"~{name}" + "*" * (first != name), ("EVAL", "", 1, first))
         for one in others:
             yield Call("priority", name, f"~{name}*", ("EVAL", "", 1, one))
+
+
+def _waited_for(services: Services) -> list[str]:
+    """The queues of waiting tasks, as far as this user may read them."""
+    try:
+        queues, _ = queue_counts(services, services.entries.pauses())
+    except StoreError:
+        return []
+    return [one.queue for one in queues if one.queue]

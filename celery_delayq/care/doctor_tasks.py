@@ -6,24 +6,29 @@ from collections.abc import Iterator
 from datetime import timezone
 from shlex import quote
 
-from ..logs import plain
-from ..operations.health import judged
+from ..logs import counted, lasting, plain
+from ..operations.health import MAX_OVERDUE, judged
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 from ..store import Pause
 
-# What to do where `health` finds something wrong; of an agreement its sentence says it.
+# What to do where `health` finds something wrong, if its sentence does not say it.
 _ADVICE = {
     "store": "see whether its Redis user has every right, and Redis's own log",
-    "scanners": "start a worker, or a scanner by itself: celery -A proj delayq scan",
     "overdue": "celery -A proj delayq list --overdue has them; see a worker's log",
+    "refused": "celery -A proj delayq list --overdue says why; see whether their queues are there, "
+    "full, or not for this user",
     "dead": "celery -A proj delayq list --dead says why; retry or remove them",
 }
+# What the doctor looks at by questions of its own.
+_ELSEWHERE = ("memory", "rates")
 
 
 def health(services: Services) -> Iterator[Line]:
     """What `health` asks for, and what it finds."""
     for one in judged(services):
+        if one.about in _ELSEWHERE:
+            continue
         about, found, advice = one.about, one.wrong, _ADVICE.get(one.about, "")
         if found and not advice:
             found, _, advice = found.partition("; ")
@@ -37,25 +42,38 @@ def health(services: Services) -> Iterator[Line]:
 
 
 def pauses(services: Services) -> Iterator[Line]:
-    """What is paused since when; a warning if something of it is due: it may be forgotten."""
-    entries = services.entries
-    found = entries.pauses()
+    """What is paused since when, and what comes back at a rate; a warning if tasks wait for it."""
+    found = services.entries.pauses()
     held = [one for one in found if not one.resumed]
-    if not held:
+    back = [one for one in found if one.resumed and one.rate is not None and one.parked]
+    if held:
+        yield _held(held)
+    for one in back:
+        yield _back(one)
+    if not held and not back:
         yield Line("pauses", OK, "nothing is paused")
-        return
+
+
+def _held(held: list[Pause]) -> Line:
     said = "; ".join(
         f"{plain(one.what)} is paused since {one.since.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
         for one in held
     )
-    # What comes back at a rate is counted as paused as well, until it has gone.
-    back = sum(one.parked for one in found if one.resumed and one.rate is not None)
-    due = entries.counts().paused - back
-    if due > 0:
-        advice = f"if that is over: {', '.join(map(_resume, held))}"
-        yield Line("pauses", WARNING, f"{said}: {due:,} due and not handed over", advice)
-    else:
-        yield Line("pauses", OK, f"{said}: nothing of it is due")
+    due = sum(one.parked for one in held)
+    if not due:
+        return Line("pauses", OK, f"{said}: no task of it is due")
+    advice = f"if that is over: {', '.join(map(_resume, held))}"
+    return Line("pauses", WARNING, f"{said}: {counted(due)} due and not handed over", advice)
+
+
+def _back(one: Pause) -> Line:
+    seconds = one.parked / (one.rate or 1)
+    said = f"{plain(one.what)} comes back at {one.rate:g} a second:"
+    return Line(
+        "pauses", WARNING if seconds > MAX_OVERDUE else OK,
+        f"{said} {counted(one.parked)} left, the last one's turn is in {lasting(seconds)}",
+        f"if that is too slow: {_resume(one)}" if seconds > MAX_OVERDUE else "",
+    )  # fmt: skip
 
 
 def _resume(pause: Pause) -> str:

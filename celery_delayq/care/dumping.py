@@ -1,7 +1,7 @@
-"""Dump a store: all that waits, is in flight or dead, and what is paused, line by line.
+"""Dumps a store line by line: its waiting, in-flight and dead tasks, and its pauses.
 
-It changes nothing, and holds Redis for some 3 ms at a time. What comes after it began is left out;
-what leaves while it is read may be in it or not. So a store that moves is paused before.
+It changes nothing, and holds Redis for some 3 ms at a time. Tasks that come after the start are
+left out; tasks that leave meanwhile may be in the dump or not. So pause a store before you move it.
 
 Nothing of a body is decoded.
 """
@@ -46,11 +46,11 @@ from .lines import (
 )
 
 _PACKAGE = "celery-delayq"
-LOOK_AGAIN = 0.2  # seconds between two looks at what is in flight
+LOOK_AGAIN = 0.2  # seconds between two counts of the tasks in flight
 
 
 def dump(services: Services) -> Iterator[Line]:
-    """The lines of a dump, read while one iterates; see :meth:`DelayQ.dump`."""
+    """Yield the lines of a dump, reading while you iterate; see :meth:`DelayQ.dump`."""
     yield _first(services)
     for pause in services.entries.pauses():
         yield line_of(
@@ -62,7 +62,7 @@ def dump(services: Services) -> Iterator[Line]:
             resumed=pause.resumed,
         )
     counts = {TASK: 0, UNREADABLE: 0}
-    lent: set[str] = set()  # keys of what is in flight; of two, the first that comes back has it
+    lent: set[str] = set()  # keys of tasks in flight; the first of two that comes back gets it
     queues = list(services.app.amqp.queues)
     for kept in dumps.dump(services.entries):
         line = _line_of(kept, services.broker, queues)
@@ -76,7 +76,7 @@ def dump(services: Services) -> Iterator[Line]:
 
 
 def wait_for_leases(services: Services, seconds: float) -> int:
-    """Wait until nothing is being published; how many still are when the time is over."""
+    """Wait until nothing is being published; return how many tasks still are after the time."""
     until = clock.monotonic() + seconds
     while True:
         count = services.entries.counts().in_flight
@@ -107,11 +107,11 @@ def _line_of(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
         return _raw(kept, kept.error)
     try:
         line = _described(kept, broker, queues)
-        # A line that is refused would end a load: what no load could take is dumped as it stands.
+        # A bad line would end a load, so an entry that no load could take is dumped as stored.
         fault = fault_of(line)
     except StoreError:
         raise
-    except Exception as error:  # what is not JSON, or has no text, fails in many ways
+    except Exception as error:  # data that is not JSON, or has no text, fails in many ways
         fault = str(error) or type(error).__name__
     return _raw(kept, fault) if fault else line
 
@@ -119,7 +119,7 @@ def _line_of(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
 def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
     record, extras, place = kept.record, kept.record.extras, kept.place
     message = _checked("message", json.loads(kept.message))
-    message["headers"].pop(DUE_HEADER, None)  # it says when it is due
+    message["headers"].pop(DUE_HEADER, None)  # the line has the due time
     route = _checked("route", _route_of(kept, message, broker))
     return line_of(
         TASK,
@@ -165,14 +165,14 @@ def _route_of(kept: Kept, message: dict[str, Any], broker: Broker) -> Any:
         return {"queue": None, "list": place}
     priority = message["properties"].get("priority")
     key = broker.options.get("global_keyprefix", "") + list_key(queue, priority, broker.options)
-    # Of a list that is none of this app's queues', nobody can tell what it would be elsewhere.
+    # A list that belongs to none of this app's queues has no queue to name elsewhere.
     return {"queue": queue if key == place else None, "list": place}
 
 
 def _names_of(
     kept: Kept, message: dict[str, Any], route: Mapping[str, Any], queues: Iterable[str]
 ) -> dict[str, str]:
-    """What selections pick it by: names, and hashes of those that nothing here tells."""
+    """Return the names that selections filter by, or their hashes if the names are unknown."""
     declared = [one.get("name") for one in route.get("declare", ()) if isinstance(one, dict)]
     known = {
         "task": [message["headers"].get("task", ""), ""],
@@ -187,7 +187,7 @@ def _names_of(
 
 
 def _raw(kept: Kept, why: str) -> Line:
-    """What cannot be read, as it is, for whoever can."""
+    """Return the line of an unreadable entry, with its data as stored."""
     task_id = kept.task_id.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return line_of(
         UNREADABLE,
@@ -202,5 +202,5 @@ def _raw(kept: Kept, why: str) -> Line:
 def _version() -> str:
     try:
         return metadata.version(_PACKAGE)
-    except metadata.PackageNotFoundError:  # it was not installed, but copied
+    except metadata.PackageNotFoundError:  # it was copied, not installed
         return "of no known version"

@@ -1,8 +1,9 @@
-"""All that is kept of every entry, read in the order of insertion: what a dump is made of.
+"""Reads all data of every entry, in the order of insertion, for a dump.
 
     sift, all records --> members --dump.lua, READ at a time--> kept entries
 
-What comes after the start is left out, and what leaves meanwhile may be. All else is met once.
+Entries that come after the start are left out, and entries that leave meanwhile may be. All others
+are read once.
 """
 
 from __future__ import annotations
@@ -18,29 +19,29 @@ from ..store.selection_scan import Filter, Position
 from ..store.shard import Shard
 from ..store.values import NO_RECORD, State, time_in
 
-READ = 100  # entries that are read in a step: some 3 ms of Redis's time
-READ_BYTES = 1_000_000  # of records that are read at a time, about
+READ = 100  # entries read in a step: some 3 ms of Redis's time
+READ_BYTES = 1_000_000  # about as many bytes of records are read at a time
 
 _UNREADABLE, _LOST, _GONE, _AGAIN = "unreadable", "lost", "gone", "again"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What the store keeps of one entry.
+    """The store's data of one entry.
 
     Attributes:
         task_id: The task's id.
-        place: ``waiting``, ``paused``, ``refused``, ``in_flight``, ``dead``; ``unreadable``, where
-            this version cannot read its record; ``lost``, where that is gone.
-        record: The record; of an unreadable one its text.
-        template: The template that it shares, where it shares one that is there.
-        when_ms: Of a refused one its next try; of a dead one since when.
-        attempts: How often it was sent, or may have been, an attempt under way included.
-        refusals: How many of these ended in a no.
+        place: ``waiting``, ``paused``, ``refused``, ``in_flight``, ``dead``; ``unreadable``, if
+            this version cannot read its record; ``lost``, if the record is gone.
+        record: The record; its text if it is unreadable.
+        template: The template that it shares, if it shares an existing one.
+        when_ms: The next attempt of a refused entry; the time of death of a dead one.
+        attempts: How often it was or may have been sent, an attempt under way included.
+        refusals: How many of these were refused.
         uncertain: Whether it may have been delivered.
-        error: What went wrong with it last; or why it cannot be read.
-        is_named: Whether its unique key names it, so that it holds it while it waits; of what is in
-            flight, whether it would if it came back now.
+        error: Its last error; or why it cannot be read.
+        is_named: Whether it holds its unique key while it waits; for an entry in flight, whether it
+            would if it came back now.
     """
 
     task_id: str
@@ -70,16 +71,16 @@ class Kept:
 
 def now_ms(entries: Entries) -> int:
     """Redis's time."""
-    return int(_step(entries.links[0], [])[0]) // 1000
+    return int(_step(entries.links[0], []).now) // 1000
 
 
 def owed(entries: Entries) -> int:
-    """Of how many cancelled tasks ``REVOKED`` is still to be stored."""
-    return sum(int(_step(link, [])[1]) for link in entries.links)
+    """Return how many cancelled tasks still lack ``REVOKED``."""
+    return sum(int(_step(link, []).owed) for link in entries.links)
 
 
 def dump(entries: Entries) -> Iterator[Kept]:
-    """All that is there, shard by shard, in the order of insertion; what has no number comes first.
+    """Yield all entries, shard by shard, in the order of insertion; those without a number first.
 
     Raises:
         StoreDiffers: the store was emptied meanwhile, and is another one now.
@@ -88,7 +89,7 @@ def dump(entries: Entries) -> Iterator[Kept]:
         store, start = selection_scan.start(link)
         for members in selection_scan.pages(link, Filter(whole=True), store, start, Position()):
             yield from _read(link, members)
-        # What lost its record is met nowhere else.
+        # A dead entry without its record is found only here.
         for members in selection_scan.pages(
             link, Filter(state=State.DEAD), store, start, Position()
         ):
@@ -100,10 +101,9 @@ def _read(link: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
     left = list(members)
     while left:
         some = left[:READ]
-        _, _, text, flat, shared = _step(link, some)
-        templates = dict(zip(shared[::2], shared[1::2], strict=True))
-        words = text.decode().split()
-        rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+        step = _step(link, some)
+        templates, rows = dict(step.templates), iter(step.found)
+        words = step.words.decode().split()
         for member, word in zip(some, words, strict=True):
             if word not in (_GONE, _AGAIN):
                 yield _kept(member, word, next(rows), templates)
@@ -126,7 +126,7 @@ def _kept(
         template = templates.get(record.name) if record.name else None
         when, named = time_in(numbers[1]), numbers[2] == "1"
     if place == "in_flight":
-        # Nobody knows how that attempt ends: as where its lease runs out.
+        # The result of this attempt is unknown, as after an expired lease.
         attempts, uncertain = attempts + 1, True
     return Kept(
         member[6:].decode(errors="surrogateescape"),
@@ -143,7 +143,7 @@ def _kept(
 
 
 def _claim(text: bytes) -> tuple[int, int, bool]:
-    """Attempts, refusals and whether it is uncertain; see ``lua/prelude/claims.lua``."""
+    """Parse attempts, refusals and whether it is uncertain; see ``lua/prelude/claims.lua``."""
     try:
         attempts, refusals, uncertain = map(int, text.split(b":", 3)[:3])
     except ValueError:

@@ -1,9 +1,9 @@
-"""What can be wrong in the store: every kind of finding, what it means, and what repair does.
+"""Every kind of inconsistency in the store: its meaning and its repair.
 
-A script that Redis stops half-way leaves too much, and not too little: a place, key or tag of what
-has gone, two places of one entry, a count too high. What is missing was deleted by somebody,
-evicted or spoilt. So whatever is too much is removed, and whatever is missing is put back from what
-the record says. Nothing goes by it where a copy may have left before, unless marked: it is dead.
+A script that Redis stops half-way leaves too much, not too little: a place, key or tag of an entry
+that is gone, two places of one entry, a count too high. Missing data was deleted from outside,
+evicted or damaged. So repair removes surplus data, and restores missing data from the record. A
+task that may have been delivered before is not delivered by a repair, unless marked: it is dead.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Kind:
     """A kind of finding.
 
     Attributes:
-        wrong: What is wrong, and what that means.
-        repair: What repair does about it; empty: nothing, it is only told.
+        wrong: The inconsistency and its effect.
+        repair: The repair; empty if it is only reported.
     """
 
     wrong: str
@@ -28,14 +28,14 @@ class Kind:
 
 KINDS = {
     "record_without_place": Kind(
-        "a record waits nowhere, or is parked where nothing is paused, so it will not be handed "
-        "over",
+        "a record waits nowhere, or is parked although nothing is paused, so it will not be "
+        "delivered",
         "it waits again for its due time; marked, if it was being published; skipped, if its "
-        "grace is over; dead, with the reason, if it had failed or may have left",
+        "grace period is over; dead, with the reason, if it had failed or may have been delivered",
     ),
     "place_without_record": Kind(
-        "a place has no record; when it is due it is dropped, or dead; one that is dead cannot be "
-        "brought back",
+        "a place has no record; at its due time it is dropped or dead; a dead one cannot be "
+        "restored",
         "the place is removed",
     ),
     "second_place": Kind(
@@ -43,59 +43,59 @@ KINDS = {
         "it is removed; the record keeps its lease, or else the place where it waits",
     ),
     "unreadable_record": Kind(
-        "a record that this version cannot read, or whose template is gone or damaged; then it "
-        "will be dead when it is due, unless a process that schedules its task sends that again"
+        "a record that this version cannot read, or whose template is gone or damaged; it will be "
+        "dead at its due time, unless a process that schedules its task stores the template again"
     ),
     "wrong_key": Kind(
-        "a unique key names a task that is not here or has another; or a record waits without its "
-        "key, by which nothing finds it",
-        "the name is removed; the record has its key again, if no other waits under that by then",
+        "a unique key names a task that is not here or has another key; or a record waits without "
+        "its key, so its key does not find it",
+        "the name is removed; the record gets its key back, unless another task has it by then",
     ),
     "wrong_tag": Kind(
-        "a tag is left of a task that is not here or has another; or a record has a tag by which "
+        "a tag names a task that is not here or does not have it; or a record has a tag by which "
         "no selection finds it",
         "the tag is removed; the record's tag finds it again",
     ),
     "wrong_count": Kind(
-        "a template counts too few records, so it may go before the last of them; or too many, so "
-        "it stays when the last has left; or its count is no number, so nothing that shares it "
-        "can be scheduled",
-        "the count is put right, and the template goes if nothing shares it; one that is too high "
-        "only while nothing is scheduled",
+        "a template's count is too low, so it may be deleted before its last record; or too high, "
+        "so it stays after the last one; or is no number, so no task that shares it can be "
+        "scheduled",
+        "the count is corrected, and the template deleted if no record shares it; a count that is "
+        "too high is corrected only while nothing is scheduled",
     ),
     "owed_revoked": Kind(
-        "REVOKED is to be stored for a cancelled task, but no scanner knows when, or of which "
-        "message",
-        "a scanner does it now; what names no message, or the id of a new task, is removed",
+        "REVOKED must be stored for a cancelled task, but the time or the message is missing",
+        "a scanner stores it now; an item without a message, or with a new task's id, is removed",
     ),
     "number_too_low": Kind(
-        "the last insertion number is no number, so nothing can be scheduled, or is lower than a "
-        "record's, so selections and dumps pass that by",
-        "numbers go on above all that were given",
+        "the last insertion number is no number, so nothing can be scheduled; or is lower than a "
+        "record's, so selections and dumps skip that record",
+        "numbering continues above all numbers in use",
     ),
     "leftover": Kind(
-        "a claim or an error is left of a task that is not here; a new task with its id has it",
+        "a claim or an error is left of a task that is not here; a new task with its id would get "
+        "it",
         "it is removed",
     ),
 }
 
-# Those that are about a whole shard, however many records show them: one is told of.
+# Kinds that concern a whole shard, of which only one finding is reported.
 ONCE = ("number_too_low",)
 
-# What no single step can see: it is found, and mended, by counting all records.
+# The kind that no single step can see: finding and repairing it needs a count of all records.
 COUNTED = "wrong_count"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in the store that does not fit.
+    """An inconsistency in the store.
 
     Attributes:
-        kind: What kind of thing, in one word with underscores.
-        id: The task's id; or of a template its name, in hexadecimal digits; or a unique key; or
-            ``seq``, the last insertion number.
-        part: The key of the store where it was found.
-        at: The field or member there, as it is.
+        kind: One of :data:`KINDS`.
+        id: The task's id; or a template's name, in hexadecimal digits; or a unique key; or ``seq``,
+            the last insertion number.
+        part: The key of the store in which it was found.
+        at: The field or member there, as stored.
         shard: The number of the shard.
     """
 
@@ -107,17 +107,17 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, and what that means."""
+        """The inconsistency and its effect."""
         return KINDS[self.kind].wrong
 
     @property
     def repair(self) -> str:
-        """What repair does about it; empty where it does nothing, and only tells of it."""
+        """The repair; empty if it is only reported."""
         return KINDS[self.kind].repair
 
     @property
     def tag(self) -> str | None:
-        """The tag that it is about, if it is about one that is left."""
+        """The tag that is left, if the finding is about one."""
         is_tag = self.part == "tags"
         return self.at.partition(b"\0")[0].decode(errors="replace") if is_tag else None
 
@@ -128,13 +128,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Repaired:
-    """What became of a finding.
+    """The result of repairing a finding.
 
     Attributes:
-        what: ``done``; ``back``: the task waits again; ``late``: it does, but its grace is over, so
-            it will be skipped; ``dead``; ``lost``: its place was removed, as its record is gone;
-            ``gone``: by itself, as another step had changed it, and nothing
-            was done; ``left``: nothing is done about its kind.
+        what: ``done``; ``back``: the task waits again; ``late``: it does, but will be skipped, as
+            its grace period is over; ``dead``; ``lost``: its place was removed, as its record is
+            gone; ``gone``: another step had changed it, so nothing was done; ``left``: there is no
+            repair for its kind.
         reason: Why the task is dead.
     """
 
@@ -143,5 +143,5 @@ class Repaired:
     reason: str = ""
 
     def __bool__(self) -> bool:
-        """Whether it is no more."""
+        """Whether the finding is resolved."""
         return self.what != "left"

@@ -1,14 +1,14 @@
-"""The lines of a dump: the table of their fields, by which they are written, checked and read.
+"""The lines of a dump: the table of their fields, used to write, check and read them.
 
-    {"kind": "dump", ...}         what it is, and of which store
-    {"kind": "pause", ...}        what is paused
+    {"kind": "dump", ...}         the format, and the store
+    {"kind": "pause", ...}        a pause
     {"kind": "task", ...}         an entry, in the order of insertion
-    {"kind": "unreadable", ...}   an entry that this version cannot read, as it stands in the store
-    {"kind": "end", ...}          how many of them came before it
+    {"kind": "unreadable", ...}   an entry that this version cannot read, as stored
+    {"kind": "end", ...}          how many entries came before it
 
-No line depends on how the store keeps an entry. A field that has its default is left out, and has
-it again when the line is read. A field that is not known is refused: a later version may mean
-something by it that would be lost.
+No line depends on the stored format. A field with its default is left out, and gets the default
+when the line is read. An unknown field is refused: it may have a meaning in a later version, which
+would be lost.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..store.record import LABEL_BYTES, LAST_MS
 FORMAT = 1
 DUMP, PAUSE, TASK, UNREADABLE, END = "dump", "pause", "task", "unreadable", "end"
 STATES = ("waiting", "paused", "refused", "in_flight", "dead")
-NEEDED = object()  # in place of a default: no line may leave the field out
+NEEDED = object()  # in place of a default: every line must have the field
 
 LONGEST_TEXT = 100_000  # characters of an error
-LONGEST_ID = 4096  # characters of an id that may be no task's
+LONGEST_ID = 4096  # characters of an id that may not be a task's
 LONGEST_NAME = 512  # characters of the name of a queue or task
 _MOST_TAGS = 16
 _MOST_COUNT = 10**9
@@ -44,7 +44,7 @@ GivenTime = str | bytes | Mapping[str, Any]
 
 
 class Type(NamedTuple):
-    """What a field can be: a check, and the same in words."""
+    """The values of a field: a check, and the same in words."""
 
     is_right: Callable[[Any], bool]
     expected: str
@@ -76,7 +76,7 @@ def _text(most: int) -> Type:
 
 
 def _is_unicode(value: Any) -> bool:
-    """Whether a value is text that has bytes: half of a surrogate pair has none."""
+    """Whether a value is text with a UTF-8 form: half of a surrogate pair has none."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -84,7 +84,7 @@ def _is_unicode(value: Any) -> bool:
 
 
 def is_name(value: Any) -> bool:
-    """Whether a line can have a value as the name of a queue or task; of none it is empty."""
+    """Whether a value can be the name of a queue or task in a line; no name is empty."""
     return _is_unicode(value) and len(value) <= LONGEST_NAME
 
 
@@ -125,7 +125,7 @@ def _is_route(value: Any) -> bool:
     try:
         Route.parse(json.dumps(value))
         names = [one["name"] for one in value["declare"]]
-    except Exception:  # kombu's classes are given what somebody wrote
+    except Exception:  # the line gives kombu's classes any values
         return False
     texts = (value["exchange"], value["routing_key"], *names)
     return all(map(_is_unicode, texts)) and isinstance(value["mandatory"], bool)
@@ -181,7 +181,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "key": Field(_KEY, ""),
         "holds_key": Field(_FLAG, default=False),
         "tags": Field(_TAGS, []),
-        "grace_ms": Field(_whole(0, 10**15)),  # no grace at all, 0, is another thing than none
+        "grace_ms": Field(_whole(0, 10**15)),  # 0 differs from None, no grace period
         "excused_ms": Field(_whole(0, 10**13 - 1), 0),
         "expires_after_ms": Field(_whole(-LAST_MS, LAST_MS)),
         "run_now": Field(_FLAG, default=False),
@@ -214,7 +214,7 @@ _DEFAULTS = {
 
 
 def line_of(kind: str, **told: Any) -> Line:
-    """A line that has these fields, but for those that have their default."""
+    """Return a line with these fields, without those that have their default."""
     defaults = _DEFAULTS[kind]
     shown = {
         name: value
@@ -225,15 +225,15 @@ def line_of(kind: str, **told: Any) -> Line:
 
 
 def text_of(line: Mapping[str, Any]) -> str:
-    """A line as text: ASCII, without a line break."""
+    """Return a line as text: ASCII, without a line break."""
     return json.dumps(line, separators=(",", ":"))
 
 
 def read(lines: Iterable[GivenTime]) -> Iterator[tuple[int, Line]]:
-    """The lines of a dump with their numbers, whole, each checked before it is yielded.
+    """Yield the lines of a dump with their numbers and all fields, each checked before.
 
     Raises:
-        InvalidDump: it is none, was cut, or has a line that is damaged.
+        InvalidDump: it is no dump, is truncated, or has a damaged line.
     """
     counts = {TASK: 0, UNREADABLE: 0}
     number, kind = 0, ""
@@ -253,10 +253,10 @@ def read(lines: Iterable[GivenTime]) -> Iterator[tuple[int, Line]]:
 
 
 def bounded(lines: Iterable[GivenTime], longest: int) -> Iterator[GivenTime]:
-    """The same lines; of a file, none is read that has more than *longest* characters.
+    """Yield the same lines; from a file, read at most *longest* characters of each.
 
     Raises:
-        InvalidDump: one has.
+        InvalidDump: a line is longer.
     """
     if not isinstance(lines, IOBase):
         yield from lines
@@ -270,7 +270,7 @@ def bounded(lines: Iterable[GivenTime], longest: int) -> Iterator[GivenTime]:
 
 
 def fault_of(line: Mapping[str, Any]) -> str:
-    """What is wrong with the fields of a line of a known kind; empty: nothing."""
+    """Return the first fault in the fields of a line of a known kind; empty if there is none."""
     fields = FIELDS[line["kind"]]
     for name, value in line.items():
         if name != "kind" and (fault := fault_in(fields, name, value)):
@@ -282,9 +282,9 @@ def fault_of(line: Mapping[str, Any]) -> str:
 
 
 def fault_in(fields: Mapping[str, Field], name: str, value: Any) -> str:
-    """What is wrong with one of them."""
+    """Return the fault of one field; empty if there is none."""
     if name not in fields:
-        return f"it has a field {_shown(name)}, which is not known"
+        return f"it has an unknown field {_shown(name)}"
     field = fields[name].type
     return "" if field.is_right(value) else _wrong(name, value, field.expected)
 
@@ -302,16 +302,16 @@ def _parsed(number: int, given: GivenTime) -> Line:
 
 
 def _misplaced(line: Line, *, behind: str) -> str:
-    """What is wrong with a line of its kind *behind* one of that kind."""
+    """Return why a line cannot come *behind* one of that kind; empty if it can."""
     kind = line.get("kind")
     if behind == END:
-        return "it stands behind the last one"
+        return "it comes after the last line"
     if not behind and kind != DUMP:
-        return "it is not the first line of a dump of celery_delayq's"
+        return "it is not the first line of a celery_delayq dump"
     if not isinstance(kind, str) or kind not in FIELDS or (kind == DUMP and behind):
         return _wrong("kind", kind, "task, pause, unreadable or end")
     made, maker = line.get("format", FORMAT), line.get("made_by")
-    # Before its fields are looked at, of which a later format may have others.
+    # Before its fields are checked, as a later format may have others.
     if kind == DUMP and FIELDS[DUMP]["format"].type.is_right(made) and made > FORMAT:
         by = f"; it was made by {_shown(maker)}" if isinstance(maker, str) else ""
         return f"the dump has format {made}, and this version reads up to {FORMAT}{by}"
@@ -322,7 +322,7 @@ def _miscounted(line: Line, came: Mapping[str, int]) -> str:
     if line["kind"] != END or (line["tasks"], line["unreadable"]) == (came[TASK], came[UNREADABLE]):
         return ""
     return (
-        f"it says {line['tasks']} tasks and {line['unreadable']} unreadable ones; {came[TASK]} "
+        f"it counts {line['tasks']} tasks and {line['unreadable']} unreadable ones; {came[TASK]} "
         f"tasks and {came[UNREADABLE]} unreadable ones came before it"
     )
 

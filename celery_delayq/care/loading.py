@@ -1,12 +1,13 @@
-"""Load a dump: what it has is kept as it was, slice by slice.
+"""Loads a dump: restores its tasks as they were, slice by slice.
 
 lines --checked--> entries as this app's store keeps them --SLICE at a time--> the store
-                          |                                  loaded, or it is here already, has
-                          +-- this app cannot take it        left since, or is in another's way
+                          |                                  loaded, here already, left since,
+                          +-- this app cannot take it        or in another task's way
 
-The same dump loaded again adds nothing: an entry is known by its id and the time of its scheduling.
-So where it was broken off, the same call goes on. What has left is known so while the store has its
-tombstone: the last 10,000 to 20,000 of a shard. A store that is paused hands nothing over.
+Loading the same dump again adds nothing: an entry is known by its id and the time of its
+scheduling. So after an interruption, the same call continues. Tasks that have left are known while
+the store has their tombstones: the last 10,000 to 20,000 of a shard. A paused store delivers
+nothing.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ from .lines import DUMP, PAUSE, TASK, UNREADABLE, GivenTime, Line, bounded, read
 from .loads import OldEntry
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
-SLICE_BYTES = 500_000  # of them, about
-# By how much a line may be longer than its message, of which JSON has six characters a byte.
+SLICE_BYTES = 500_000  # about as many bytes of lines in one call
+# How much longer a line may be than its message: JSON takes up to six characters a byte.
 LONGER, BESIDE = 6, 1_000_000
 _ID_TAKEN = "another task has its id here"
 _KEY_TAKEN = "task {!r} has its unique key here"
 _KEYS = "it has a unique key, and a key needs one shard: delayq_shards is {}"
 _NO_QUEUE = "this app has no queue {!r}; add it to task_queues"
-_NO_LIST = "it goes to the list {!r}, and nothing tells of which queue"
-# The places that stay, and the field with the time of each. A paused task falls due again, and
-# meets the pause; one that was in flight waits, marked as what may have been delivered.
+_NO_LIST = "it goes to the list {!r} of an unknown queue"
+# The places that are restored, and the field with the time of each. A paused task falls due again
+# and meets the pause; one that was in flight waits, marked as possibly delivered.
 _TIMES = {"refused": "next_try_ms", "dead": "dead_since_ms"}
 
 Lines = Iterable[GivenTime]
@@ -58,15 +59,15 @@ Lines = Iterable[GivenTime]
 
 @dataclass
 class Loaded:
-    """What became of the tasks of a dump.
+    """The result of loading a dump.
 
     Attributes:
-        loaded: How many were written; of a dry run: could be read, whatever the store has already.
-        here: How many were here already: the same tasks.
+        loaded: How many tasks were written; in a dry run, how many could be read.
+        here: How many of the same tasks were here already.
         left: How many had left this store since they were scheduled, and do not come back.
-        skipped: How many were left out, as told, because another task has their id or key.
+        skipped: How many were skipped by *skip_existing*, as another task has their id or key.
         refused: Why others were not loaded.
-        unreadable: The ids of those that the dump has as unreadable, and why.
+        unreadable: The ids of the tasks that the dump has as unreadable, and why.
     """
 
     loaded: int = 0
@@ -77,7 +78,7 @@ class Loaded:
     unreadable: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, other: Loaded) -> None:
-        """Count what became of more of them."""
+        """Add the results of further tasks."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -92,7 +93,7 @@ def load(
     progress: Callable[[Loaded], object] | None = None,
     **options: bool,
 ) -> Loaded:
-    """Keep what a dump has; see :meth:`DelayQ.load`."""
+    """Load a dump; see :meth:`DelayQ.load`."""
     whole = Loaded()
     for part in steps(services, lines, **options):
         whole.add(part)
@@ -108,13 +109,13 @@ def steps(
     /,
     **options: bool,
 ) -> Iterator[Loaded]:
-    """The same slice by slice, while one iterates: what became of each.
+    """Load a dump while you iterate; yield the results of each slice.
 
-    Calls *moving* before the first is written, unless everything is paused by then.
+    Calls *moving* before the first write, unless everything is paused by then.
 
     Raises:
-        InvalidDump: it is none, was cut, or has a line that is damaged. What came before is loaded.
-        StoreError: what was loaded before stays.
+        InvalidDump: it is no dump, is truncated, or has a damaged line. Earlier tasks are loaded.
+        StoreError: tasks that were loaded before stay.
     """
     loading = _Loading(services, moving, **options)
     longest = LONGER * services.settings.max_message + BESIDE
@@ -130,7 +131,7 @@ def steps(
 
 
 class _Loading:
-    """What was read of a dump, and is still to be written."""
+    """The tasks of a dump that were read and are not written yet."""
 
     def __init__(
         self,
@@ -142,7 +143,7 @@ class _Loading:
         dry_run: bool = False,
     ) -> None:
         self._services = services
-        self._moving = moving  # whom to tell that it is not paused
+        self._moving = moving  # called if the store is not paused
         self._skip_existing = skip_existing
         self._paused = paused
         self._dry_run = dry_run
@@ -150,15 +151,15 @@ class _Loading:
         self._bytes = 0
         self._told = Loaded()
         self._late: set[bytes] = set()  # lanes whose pause counts as lateness in the dump
-        self._excused: set[bytes] = set()  # those that come back there, and whose pause does not
-        self._now_ms: int | None = None  # when this slice was begun
+        self._excused: set[bytes] = set()  # lanes that are resuming there and whose pause does not
+        self._now_ms: int | None = None  # when this slice began
 
     @property
     def is_full(self) -> bool:
         return len(self._entries) >= SLICE or self._bytes >= SLICE_BYTES
 
     def take(self, number: int, line: Line) -> None:
-        """Take note of a line."""
+        """Take a line, to be written with its slice."""
         if line["kind"] == DUMP and self._paused:
             self._pause(None, None)
         elif line["kind"] == PAUSE:
@@ -177,7 +178,7 @@ class _Loading:
                 self._bytes += entry.record.size
 
     def write(self) -> Loaded:
-        """Write what was taken; what became of it."""
+        """Write the lines taken; return the results."""
         entries, told = self._entries, self._told
         self._entries, self._bytes, self._told, self._now_ms = [], 0, Loaded(), None
         if self._dry_run:
@@ -209,7 +210,7 @@ class _Loading:
             self._late.add(lane)
         elif resumed:
             self._excused.add(lane)
-        # What comes back has no pause any more.
+        # A lane that is resuming has no pause any more.
         if not (self._dry_run or resumed or lane in self._paused_here):
             self._services.entries.pause(lane, queue or task or "", late=late)
 
@@ -226,8 +227,8 @@ class _Loading:
         if line["state"] == "paused" and line["grace_ms"] is not None and self._excuses(line):
             line = {**line, "excused_ms": max(line["excused_ms"], self._now())}
         record = _record_of(self._services, line)
-        # Tags and key were not measured when it was scheduled, nor the headers of what a worker
-        # adopted: what is measured everywhere is its body.
+        # Its tags and key did not count when it was scheduled, nor did the headers of an adopted
+        # message: every way in measures only the body.
         if record.size > settings.max_message < (size := least_size(line["message"])):
             raise MessageTooLarge(line["id"], size, settings.max_message)
         place = line["state"] if line["state"] in _TIMES else "waiting"
@@ -257,16 +258,16 @@ class _Loading:
 
 
 def least_size(message: Mapping[str, Any]) -> int:
-    """How many bytes of a message every way into a store counts: those of its body, decoded."""
+    """Return the bytes of a message that every way into a store counts: its decoded body."""
     size = len(message["body"])
     return size * 3 // 4 if message["properties"].get("body_encoding") == "base64" else size
 
 
 def _record_of(services: Services, line: Line) -> NewRecord:
-    """What is written of an entry.
+    """Make the record of an entry.
 
     Raises:
-        NotLoaded: this app cannot tell where it goes.
+        NotLoaded: this app does not know its destination.
     """
     message = {**line["message"], "headers": dict(line["message"]["headers"])}
     try:
@@ -283,7 +284,7 @@ def _record_of(services: Services, line: Line) -> NewRecord:
 
 
 def _destination(services: Services, message: dict[str, Any], route: Mapping[str, Any]) -> bytes:
-    """Where it goes, found out anew: a list of one broker means nothing to another."""
+    """Determine its destination anew, as a list of one broker means nothing to another."""
     queues, direct = services.app.amqp.queues, services.store_is_broker
     prefix, queue, told = services.settings.prefix, route.get("queue"), None
     if "exchange" in route:
@@ -305,7 +306,7 @@ def _declared(queues: Mapping[str, Queue], name: str, *, direct: bool) -> tuple[
     """The queue as Celery would declare it; a list needs no declaration.
 
     Raises:
-        LookupError: the app has no such queue, and makes none.
+        LookupError: the app has no such queue, and creates none.
     """
     if direct and name not in queues:
         return ()
@@ -326,7 +327,7 @@ def _label(line: Line, what: str) -> bytes:
 
 
 def _is_shareable(line: Line) -> bool:
-    """Whether a record that shares a template gives this very message again."""
+    """Whether a record that shares a template restores exactly this message."""
     task_id, message = line["id"], line["message"]
     if line["released"] or message["headers"].get("id") != task_id:
         return False

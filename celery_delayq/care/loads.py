@@ -1,4 +1,4 @@
-"""The step that keeps what was dumped, as it was."""
+"""The step that restores dumped entries as they were."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WAITING, REFUSED, DEAD = "waiting", "refused", "dead"
 
 @dataclass(frozen=True)
 class OldEntry:
-    """An entry to be kept as it was.
+    """An entry to restore.
 
     Attributes:
         task_id: The task's id.
         due_ms: Its due time.
         created_us: When it was scheduled.
-        record: What is written of its record.
+        record: The record to write.
         place: ``waiting``, ``refused`` or ``dead``.
-        when_ms: Of a refused one its next try; of a dead one since when.
-        attempts, refusals, uncertain, error, is_named: As :class:`Kept` has them.
+        when_ms: The next attempt of a refused entry; the time of death of a dead one.
+        attempts, refusals, uncertain, error, is_named: See :class:`Kept`.
     """
 
     task_id: str
@@ -42,22 +42,22 @@ class OldEntry:
 
     @property
     def claim(self) -> str:
-        """What is remembered of its attempts; see ``load.lua``."""
+        """Its attempts, as ``load.lua`` takes them; empty if there were none."""
         if not (self.attempts or self.refusals or self.uncertain):
             return ""
         return f"{self.attempts}:{self.refusals}:{int(self.uncertain)}"
 
 
 def load(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]:
-    """Keep entries, those of a shard in one step of Redis's; the caller bounds how many.
+    """Restore entries, those of a shard in one step; the caller bounds how many.
 
     Returns:
-        Of each ``loaded``; or ``here``, as it is here already; ``left``, as it, or what had its id,
-        has left this store since it was scheduled; or ``AlreadyScheduled``: another entry has its
-        id, or waits under its key.
+        For each entry ``loaded``; ``here``, if it is in the store already; ``left``, if a task with
+        its id has left the store since it was scheduled; or ``AlreadyScheduled``, if another entry
+        has its id, or its key.
 
     Raises:
-        StoreUnavailable: no answer came in time; what went to another shard before may be loaded.
+        StoreUnavailable: no answer came in time; entries of earlier shards may be loaded.
     """
     return entries.in_parts(given, _load)
 

@@ -1,4 +1,4 @@
-"""Look through the store for what does not fit together, and mend it."""
+"""Finds inconsistencies in the store, and repairs them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ logger = logger_of(__name__)
 
 
 def check(services: Services) -> Iterator[Finding]:
-    """What does not fit, read slice by slice while one iterates; see :meth:`DelayQ.check`."""
+    """Yield inconsistencies, reading slice by slice while you iterate; see :meth:`DelayQ.check`."""
     return checking.check(services.entries)
 
 
 def repair(services: Services, finding: Finding) -> Repaired:
-    """Mend one finding, if it is still so; see :meth:`DelayQ.repair`."""
+    """Repair one finding, if it still holds; see :meth:`DelayQ.repair`."""
     if not isinstance(finding, Finding):
         raise InvalidOption("finding", finding, "one that check gave")
     (repaired,) = (one for some in repair_many(services, [finding]) for one in some)
@@ -27,7 +27,7 @@ def repair(services: Services, finding: Finding) -> Repaired:
 
 
 def repair_many(services: Services, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
-    """Mend findings, some in each step; yields what became of those."""
+    """Repair findings, some in each step; yield the results of each step."""
     for some in repairing.repair(services.entries, findings):
         for one in some:
             _tell(services, one)
@@ -35,13 +35,13 @@ def repair_many(services: Services, findings: Iterable[Finding]) -> Iterator[lis
 
 
 def _tell(services: Services, one: Repaired) -> None:
-    """Log what it means for a task, and tell whoever listens."""
+    """Log the effect on a task, and call the hooks."""
     if one.what == "dead":
         logger.error("task %s is dead: %s", one.finding.id, one.reason)
         services.hooks.dead(one.finding.id, one.reason)
     elif one.what == "back":
-        logger.info("task %s waits again: it had lost its place", one.finding.id)
+        logger.info("task %s waits again, as its lost place was restored", one.finding.id)
     elif one.what == "late":
-        logger.warning("task %s had lost its place, and will be skipped: too late", one.finding.id)
+        logger.warning("task %s had lost its place and will be skipped as too late", one.finding.id)
     elif one.what == "lost":
-        logger.error("task %s is lost: it had no record; its place was removed", one.finding.id)
+        logger.error("task %s is lost: it had no record, so its place was removed", one.finding.id)

@@ -1,4 +1,4 @@
-"""What can be measured of a store that is in use, and costs it next to nothing."""
+"""Measures a store in use, at almost no cost."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..store.keys import Keys
 
 TRIPS = 20
 WEIGHED = ("records", "due", "relay", "parked", "templates", "template_uses", "tags", "holders")
-LEAST_WEIGHED = 100  # entries; of fewer no mean is true of the next ones
-# Redis looks ten times a second, by default, for a WAIT that has timed out.
+LEAST_WEIGHED = 100  # entries; the mean of fewer says little about the next ones
+# By default Redis checks ten times a second whether a WAIT has timed out.
 WAIT_MS, WAITAOF_MS = 300, 2000  # by default a file is synced every second
-GRACE = 3.0  # seconds after which there is no answer, on top of those
+GRACE = 3.0  # further seconds to wait for the answer
 _WRITE = "redis.call('SET', KEYS[1], '') return redis.call('UNLINK', KEYS[1])"
 
 
@@ -27,9 +27,9 @@ class Trips:
     """Some round trips to Redis, one after the other.
 
     Attributes:
-        median_ms: Half of them took less.
-        worst_ms: None took more.
-        ahead: Seconds by which Redis's clock is ahead of this machine's, at least and at most.
+        median_ms: The median.
+        worst_ms: The longest.
+        ahead: Least and most seconds by which Redis's clock is ahead of this machine's.
     """
 
     median_ms: float
@@ -38,10 +38,10 @@ class Trips:
 
 
 def trips(connection: Connection) -> Trips:
-    """Ask Redis for its time, again and again.
+    """Measure round trips by reading Redis's time repeatedly.
 
     Raises:
-        StoreError: it does not tell.
+        StoreError: Redis does not answer with its time.
     """
     took, least, most = [], float("-inf"), float("inf")
     question = packed(["TIME"])
@@ -50,16 +50,16 @@ def trips(connection: Connection) -> Trips:
         seconds, micros = connection.execute("doctor", question)
         took.append((clock.monotonic() - began) * 1000)
         theirs = int(seconds) + int(micros) / 1_000_000
-        # It was read after the question was sent, and before the answer came.
+        # Redis read its clock after the request was sent, and before the answer came.
         least, most = max(least, theirs - time.time()), min(most, theirs - sent)
     took.sort()
-    # Of a clock that is set meanwhile nothing can be said; then the ends change places.
+    # If a clock was set meanwhile, the ends may have changed places.
     low, high = sorted((least, most))
     return Trips(took[len(took) // 2], took[-1], (low, high))
 
 
 def task_bytes(connection: Connection, shards: Sequence[Keys]) -> int | None:
-    """Bytes that a waiting entry takes on average; ``None`` where Redis, or too few, do not tell.
+    """Return the mean bytes of a waiting entry; ``None`` if unknown, or if there are too few.
 
     Raises:
         StoreUnavailable: no answer came in time.
@@ -69,7 +69,7 @@ def task_bytes(connection: Connection, shards: Sequence[Keys]) -> int | None:
         return None
     size = 0
     for keys, some in zip(shards, counts, strict=True):
-        # Where there are records, no answer means that Redis does not tell.
+        # If there are records, no answer means that Redis refuses the command.
         sizes = [ask(connection, "MEMORY", "USAGE", keys[name], "SAMPLES", 100) for name in WEIGHED]
         if some and sizes[0] is None:
             return None
@@ -78,16 +78,16 @@ def task_bytes(connection: Connection, shards: Sequence[Keys]) -> int | None:
 
 
 def reached(connection: Connection, prefix: str, replicas: int, *, aof: bool) -> int | None:
-    """How many replicas have a write on a scratch key, as soon as so many have, or time is over.
+    """Write a scratch key, and return how many replicas have it once *replicas* do or time is up.
 
     Args:
-        connection: To the master.
-        prefix: What the key's name begins with.
-        replicas: How many are waited for.
-        aof: Whether they have to have it in their append-only files.
+        connection: The connection to the master.
+        prefix: The prefix of the key.
+        replicas: How many replicas to wait for.
+        aof: Whether they must have it in their append-only files.
 
     Returns:
-        ``None`` where Redis does not let this user write or wait.
+        The number; ``None`` if this user may not write or wait.
     """
     key = f"{{{prefix}:doctor-{os.urandom(4).hex()}:0}}:list"
     ms = WAITAOF_MS if aof else WAIT_MS

@@ -1,7 +1,7 @@
-"""Mend what a check found, where it is still so.
+"""Repairs the findings of a check that still hold.
 
-findings --CHUNK at a time--> repair.lua      looks again, and mends, in one step
-         --those of counts--> all records are counted again, then recount.lua
+findings --CHUNK at a time--> repair.lua      checks again and repairs, in one step
+         --wrong counts-----> all records are counted again, then recount.lua
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TEMPLATES = 500  # of one step of a recount
 
 
 def repair(entries: Entries, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
-    """Mend findings; those of a shard that follow each other go together.
+    """Repair findings; those of a shard that follow each other share steps.
 
-    Yields what became of those of each step; of a shard's counts at its end.
+    Yields the results of each step; those for a shard's counts at its end.
 
     Raises:
-        InvalidOption: one is of a shard that is not there.
+        InvalidOption: a finding names a shard that does not exist.
     """
     links = entries.links
     for number, some in groupby(findings, attrgetter("shard")):
@@ -66,12 +66,12 @@ def _mended(link: Shard, findings: Sequence[Finding]) -> list[Repaired]:
 
 
 def _recounted(link: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
-    """Count all records anew, and let these templates count so many; which of them were wrong."""
+    """Count all records again, and correct these templates; return those that were wrong."""
     seen, _ = link.scripts.call("recount", seen="", own="", counts=[])
     uses = Uses(link, counted.keys())
     for part in COUNTING:
         for _ in uses.find(part):
-            pass  # it is told of when it is looked for
+            pass  # check reports these
     own, done, wrong = os.urandom(8).hex(), set(), iter(uses.wrong())
     while some := list(islice(wrong, TEMPLATES)):
         flat = [word for one in some for word in one.arguments]

@@ -16,12 +16,13 @@ from ..operations.count import Count
 from ..services import HasServices
 from ..store import Outcome
 from .common import REFUSED, Argument, ErrorSentences, UsageErrors, confirm, delayq_of
+from .departed import why_gone
 from .filter_options import named_in, picked, picks
 from .looks import CeleryOption
 from .progress import counting
 from .stdin import STDIN, ids_read
 from .unknown import say_unknown
-from .zones import zoned
+from .zones import zone_of, zoned
 
 _GROUP = "Selection"
 
@@ -185,7 +186,7 @@ class ChosenTasks:
         ):
             try:
                 for each in named:
-                    said = refusal_of(one, each, sentences)
+                    said = refusal_of(self.ctx, one, each, sentences)
                     if said is None:
                         count += 1
                     else:
@@ -244,7 +245,7 @@ def change_one(
         beside: What is said behind that it was.
     """
     try:
-        said = refusal_of(step, named, sentences)
+        said = refusal_of(ctx, step, named, sentences)
     except StoreError as error:
         said = plain(f"Error: {error}")
     if said is None:
@@ -256,7 +257,10 @@ def change_one(
 
 
 def refusal_of(
-    step: Callable[..., Outcome], named: dict[str, str], sentences: Mapping[Outcome, str]
+    ctx: click.Context,
+    step: Callable[..., Outcome],
+    named: dict[str, str],
+    sentences: Mapping[Outcome, str],
 ) -> str | None:
     """Take a step of one task; why it was not done, or ``None`` where it was.
 
@@ -270,6 +274,8 @@ def refusal_of(
         raise
     except DelayQError as error:
         return plain(f"Error: {error}")
+    if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
+        return plain(why_gone(delayq_of(ctx), zone_of(ctx), named))
     return None if outcome else plain(sentences[outcome].format(name))
 
 

@@ -7,9 +7,13 @@ from typing import Any
 
 import click
 
+from ..errors import StoreError
+from ..integration.workers import answers, unheard_queues
 from ..logs import plain
 from ..operations.health import MAX_DEAD, MAX_OVERDUE
 from ..operations.health import health as health_now
+from ..operations.reading import counts
+from ..services import HasServices
 from .common import ErrorSentences, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
 
@@ -21,11 +25,11 @@ _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
 )
 @click.option(
     "--max-overdue", type=click.FloatRange(0), default=MAX_OVERDUE, metavar="SECONDS", **_BOUNDS,
-    help="For so long a task may be overdue.",
+    help="For so long a task may be overdue, or come back after a pause.",
 )  # fmt: skip
 @click.option(
     "--max-dead", type=click.IntRange(0), default=MAX_DEAD, metavar="TASKS", **_BOUNDS,
-    help="So many may be dead.",
+    help="So many may be dead, and so many refused.",
 )  # fmt: skip
 @click.option(
     "--here", is_flag=True, cls=CeleryOption, help_group="Bounds",
@@ -38,12 +42,18 @@ def health(
 ) -> None:
     """Tell whether tasks are handed over in time, for a probe.
 
-    Exit status 1, and a sentence for each thing that is wrong, where no scanner is alive or they
-    have another broker than the app, a task has been overdue for too long, too many are dead, or
-    the store cannot be read. What is paused is not overdue. No broker is needed.
+    If something is wrong, it prints a sentence for each problem and exits with 1. Problems are: no
+    scanner is alive, or the scanners have another broker than the app; a task has been overdue for
+    too long; too many tasks are dead or refused; tasks come back too slowly after a pause; no
+    worker listens to a queue for which tasks wait; Redis is full or nearly full, or cannot be read.
+    A paused task is not overdue. If tasks wait, workers have a second to answer; one that does not
+    is no problem.
     """
+    delayq = delayq_of(ctx)
     with ErrorSentences():
-        problems = health_now(delayq_of(ctx), max_overdue=max_overdue, max_dead=max_dead, here=here)
+        problems = health_now(delayq, max_overdue=max_overdue, max_dead=max_dead, here=here)
+        if not here:
+            problems += _unheard(delayq)
     if as_json:
         ctx.obj.echo(json.dumps({"healthy": not problems, "problems": problems}))
     else:
@@ -51,3 +61,14 @@ def health(
             ctx.obj.echo(plain(line))
     if problems:
         ctx.exit(1)
+
+
+def _unheard(delayq: HasServices) -> list[str]:
+    try:
+        waiting = counts(delayq)
+        if not waiting.scanners or not waiting.scheduled + waiting.paused:
+            return []
+        services = delayq.services
+        return unheard_queues(services, answers(services, "active_queues"))
+    except StoreError:
+        return []  # which the other problems tell

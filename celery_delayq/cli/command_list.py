@@ -1,11 +1,10 @@
-"""The commands that show tasks: ``list`` and ``show``."""
+"""The command ``list``."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
-from itertools import islice
+from itertools import chain, islice
 from sys import maxsize
 from typing import Any
 
@@ -15,18 +14,19 @@ from ..clock import EPOCH
 from ..logs import plain
 from ..operations import filters, reading
 from ..operations.scheduled_task import ScheduledTask
-from ..store import Outcome, State
-from .common import REFUSED, Argument, ErrorSentences, UsageErrors, delayq_of, examples, json_option
+from ..store import State
+from .common import UsageErrors, delayq_of, examples, json_option
 from .filter_options import named_in, picked, picks
 from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen
-from .tables import Column, table
-from .task_facts import facts_of, json_of
-from .zones import name_of, stamp, with_offset, zone_of, zoned
+from .tables import Column, Room, table
+from .task_facts import json_of
+from .unknown import say_unknown
+from .when import now_of
+from .zones import name_of, soon, stamp, until, zone_of, zoned
 
 LIMIT = 100  # rows of a table, unless one asks for more
 _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
-_READ = {"args", "kwargs", "reason", "error"}  # that nobody copies, so they may be wrapped
 
 
 @click.command(
@@ -73,10 +73,17 @@ def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
         elif only_ids:
             _show_ids(ctx, listed)
         else:
-            zone, screen = zone_of(ctx), Screen(ctx)
-            rows = (_row(task, zone) for task in listed)
-            screen.show(table(_columns(zone), rows))
+            _show_table(ctx, listed)
         listed.say_more()
+        listed.say_none(is_table=not (as_json or only_ids))
+
+
+def _show_table(ctx: click.Context, listed: Iterable[ScheduledTask]) -> None:
+    tasks = iter(listed)
+    first = next(tasks, None)
+    if first is not None:
+        screen = Screen(ctx)
+        screen.show(rows_of(chain([first], tasks), now_of(ctx), zone_of(ctx), screen.width))
 
 
 class _Listed:
@@ -104,7 +111,7 @@ class _Listed:
         self._is_whole = cursor is None
         # More than islice can count to is more than there can be.
         self._limit = None if limit is None else min(limit, maxsize - 1)
-        self._is_cut = False
+        self._is_cut = self._is_any = False
         self._tasks = self._read(cursor)
 
     def _read(self, cursor: str | None) -> Iterator[ScheduledTask]:
@@ -122,7 +129,9 @@ class _Listed:
         return iter(filters.select(self._delayq, **self._picking))
 
     def __iter__(self) -> Iterator[ScheduledTask]:
-        yield from islice(self._tasks, self._limit)
+        for task in islice(self._tasks, self._limit):
+            self._is_any = True
+            yield task
         self._is_cut = next(self._tasks, None) is not None
 
     def say_more(self) -> None:
@@ -131,6 +140,18 @@ class _Listed:
             more = self._more()
             many = "there are more" if more is None else f"{more:,} more"
             self._ctx.obj.error(f"{many}; this list has {self._limit:,}, as --limit says")
+
+    def say_none(self, *, is_table: bool) -> None:
+        """Say that there is none, and which name nobody knows; a pipe hears of the name alone."""
+        if self._is_any or self._is_cut:
+            return
+        if is_table:
+            services = self._delayq.services
+            where = f"{services.endpoint.url} (prefix {services.settings.prefix})"
+            which = "no task like that waits" if self._by else "no task waits"
+            self._ctx.obj.error(f"{which} in {where}")
+        names = {name: self._picking.get(name) for name in ("queue", "task")}
+        say_unknown(self._ctx, **names)
 
     def _more(self) -> int | None:
         """How many more there are, where that costs little; else ``None``."""
@@ -175,61 +196,57 @@ def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:
         )
 
 
-def _columns(zone: tzinfo) -> tuple[Column, ...]:
-    return (
-        Column("ID"),
+# How a row that is wider than the terminal gives way; ids are cut last, as they are copied.
+_ID, _DUE, _TASK, _ARGS, _QUEUE, _STATE = 0, 1, 3, 4, 5, 6
+_GIVES = (
+    (_ARGS, 12), (_STATE, 24), (_DUE, 0), (_TASK, 16), (_QUEUE, 8), (_ARGS, 6), (_ID, 13),
+    (_STATE, 9), (_TASK, 9), (_ARGS, 0),
+)  # fmt: skip
+
+
+def rows_of(
+    tasks: Iterable[ScheduledTask], now: datetime, zone: tzinfo, width: int | None
+) -> Iterator[Line]:
+    """The lines of a list, as wide as a terminal is; ``None``: as wide as they are."""
+    columns = (
+        Column("ID", is_id=True),
         Column(f"DUE ({name_of(zone)})"),
-        Column("QUEUE"),
+        Column("IN", {"": "cyan"}, is_number=True),
         Column("TASK"),
+        Column("ARGS"),
+        Column("QUEUE"),
         Column("STATE", _STATES),
-        Column("ERROR", {"": "red"}),
+    )
+    room = None if width is None else Room(width, _GIVES)
+    return table(columns, (_row(task, now, zone) for task in tasks), room)
+
+
+def _row(task: ScheduledTask, now: datetime, zone: tzinfo) -> tuple[str, ...]:
+    # Of what cannot be read, no time is known.
+    is_read = task.created != EPOCH
+    return (
+        plain(task.id),
+        stamp(task.due, zone) if is_read else "-",
+        until(task.due, now) if is_read else "-",
+        plain(task.task),
+        plain(_arguments(task)),
+        plain(task.queue),
+        plain(_state(task, now)),
     )
 
 
-def _row(task: ScheduledTask, zone: tzinfo) -> tuple[str, ...]:
-    # Of what cannot be read, no time is known.
-    time = "-" if task.created == EPOCH else stamp(task.due, zone)
+def _arguments(task: ScheduledTask) -> str:
+    """The arguments as logs show them; a hidden one stays hidden, and a canvas has none."""
+    if task.is_canvas:
+        return ""
+    texts = (task.argsrepr, task.kwargsrepr)
+    return " ".join(text for text in texts if text and text not in ("()", "{}"))
+
+
+def _state(task: ScheduledTask, now: datetime) -> str:
     state = task.state.value.lower()
     if task.paused_by and task.state is State.SCHEDULED:
         state = f"{state}, {', '.join(task.paused_by)} paused"
     if task.next_try:
-        state = f"{state}, next try {stamp(task.next_try, zone)}"
-    return (
-        plain(task.id), time, plain(task.queue), plain(task.task), plain(state), plain(task.error)
-    )  # fmt: skip
-
-
-@click.command(
-    cls=CeleryCommand, epilog=examples("show order-42", "show order-42 --json | jq .args")
-)
-@click.argument("id", cls=Argument, help="The task's id.")
-@zoned
-@json_option
-@click.pass_context
-def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
-    """Show one scheduled task."""
-    with ErrorSentences():
-        delayq = delayq_of(ctx)
-        task = reading.get(delayq, id)
-        has_left = task is None and reading.handed_over(delayq, id) is not None
-        zone = zone_of(ctx)
-    if task is None:
-        why = Outcome.HANDED_OVER if has_left else Outcome.NOT_FOUND
-        raise click.ClickException(plain(REFUSED[why].format(id)))
-    if as_json:
-        ctx.obj.echo(json_of(task))
-        return
-    screen, facts = Screen(ctx), facts_of(task)
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        lines = [_text_of(value, zone)]
-        if name in _READ and screen.width is not None:
-            lines = textwrap.wrap(lines[0], max(20, screen.width - width - 1)) or lines
-        screen.show([(f"{head:<{width}} ", "bold"), (line, "")] for head, line in
-                    zip([name, *[""] * (len(lines) - 1)], lines, strict=True))  # fmt: skip
-
-
-def _text_of(value: Any, zone: tzinfo) -> str:
-    if isinstance(value, datetime):
-        return with_offset(value, zone)
-    return plain(", ".join(value) if isinstance(value, list) else value)
+        state = f"{state}, next try {soon(task.next_try, now)}"
+    return f"{state}, {task.error}" if task.error else state

@@ -1,36 +1,51 @@
-"""The command ``status``: how the store stands, on one screen."""
+"""The command ``status``: how the store stands, on one screen; what is urgent stands first.
+
+delayq  redis://localhost:6379/0  prefix delayq  direct
+  ! no scanner is alive: nothing is handed over; start a worker, or: celery -A proj delayq scan
+waiting 10,007   overdue 1 (21 s)   paused 2   dead 0   next in 4 s   scanners 0
+QUEUE   WAITING  OVERDUE  STATE
+celery    9,997        1
+mail         10        0  paused 2 min ago (2030-01-31 09:00:00 UTC)
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from typing import Any
 
 import click
 
 from ..clock import from_ms
-from ..logs import plain
+from ..logs import counted, lasting, plain
+from ..operations.health import NO_SCANNER
 from ..operations.status import QueueCounts, Status
 from ..operations.status import status as status_now
 from ..services import Services
 from ..store import Pause
 from .common import ErrorSentences, delayq_of, examples, json_option
 from .looks import CeleryCommand
-from .screen import Line, Screen
-from .tables import Column, table
-from .zones import with_offset, zone_of, zoned
+from .screen import Line, Screen, text_of, wrapped
+from .tables import Column, Room, table
+from .zones import relative, soon, zone_of, zoned
 
 SHOWN = 50  # queues; a screen has no room for more
-NO_SCANNER = "No scanner is alive: nothing will run until a worker of this app is started."
 OTHER_BROKER = (
-    "The scanners have the broker {}, which is not this app's: what this app schedules goes there."
+    "the scanners have the broker {}, which is not this app's; give each app a delayq_prefix of "
+    "its own, or both the same broker_url"
 )
 _FIRST_ONLY = "These are the {:,} that are due next, of {:,} that wait."
 _MORE_QUEUES = "{:,} more queues are in --json."
 _UNREADABLE = "(cannot be read)"
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_COLUMNS = (Column("QUEUE"), Column("WAITING"), Column("OVERDUE"))
+_COLUMNS = (
+    Column("QUEUE"),
+    Column("WAITING", is_number=True),
+    Column("OVERDUE", is_number=True),
+    Column("STATE", {"": "yellow"}),
+)
+_GIVES = ((3, 24), (0, 12), (3, 8))  # how a row that is too wide gives way
+_GAP = "   "
 
 
 @click.command(cls=CeleryCommand, epilog=examples("status", "status --json | jq .overdue"))
@@ -48,78 +63,83 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     if as_json:
         ctx.obj.echo(json.dumps(found.facts()))
         return
-    screen, zone = Screen(ctx), zone_of(ctx)
-    screen.show(_facts(found, delayq.services, zone))
-    screen.show(_queues(found))
-    for pause in found.pauses:
-        ctx.obj.secho(plain(_pause(pause, zone)), fg="yellow")
-    if found.other_broker is not None:
-        ctx.obj.secho(plain(OTHER_BROKER.format(found.other_broker)), fg="yellow")
-    if not found.scanners:
-        ctx.obj.secho(NO_SCANNER, fg="yellow")
+    screen, path = Screen(ctx), path_in_words(found, delayq.services)
+    screen.show(screen_of(found, path, zone_of(ctx), screen.width))
 
 
-def _facts(found: Status, services: Services, zone: tzinfo) -> Iterator[Line]:
-    counts = found.counts
-    next_ms = counts.next_due_ms
-    facts: dict[str, tuple[object, str]] = {
-        "store": (found.store, ""),
-        "prefix": (found.prefix, ""),
-        "path": (path_in_words(services), ""),
-        "waiting": (counts.scheduled, ""),
-        "overdue": (counts.overdue, "yellow"),
-        "oldest overdue": (_oldest(found, zone), "yellow"),
-        "next due": ("-" if next_ms is None else with_offset(from_ms(next_ms), zone), ""),
-        "refused": (counts.refused, "yellow"),
-        "in flight": (counts.in_flight, ""),
-        "paused": (counts.paused, "yellow"),
-        "dead": (counts.dead, "red"),
-        "scanners": (len(found.scanners), ""),
-    }
-    width = max(map(len, facts))
-    for name, (value, style) in facts.items():
-        yield [
-            (f"{name:<{width}}  ", "bold"),
-            (plain(value), style if value not in (0, "-") else ""),
-        ]
-    now = from_ms(counts.now_ms)
-    for one in found.scanners:
-        ago = (now - one.seen).total_seconds()
-        yield [(f"  {plain(one.name)}, seen {max(0.0, ago):.1f} s ago", "")]
+def screen_of(found: Status, path: str, zone: tzinfo, width: int | None) -> Iterator[Line]:
+    """The lines of the screen, as wide as a terminal is; ``None``: as wide as they are."""
+    yield [
+        ("delayq", "bold"),
+        (f"  {plain(found.store)}  prefix {plain(found.prefix)}  {path}", ""),
+    ]
+    now = from_ms(found.counts.now_ms)
+    for text in _urgent(found, now, zone):
+        for line in wrapped(f"  ! {plain(text)}", width, "    "):
+            yield [(line, "yellow")]
+    yield from _lines_of(_counts(found, now), width)
+    yield from _queues(found, now, zone, width)
 
 
-def path_in_words(services: Services) -> str:
+def path_in_words(found: Status, services: Services) -> str:
     """How what is due reaches its queue."""
-    if services.store_is_broker:
-        return "direct: one step moves a task from the store to its queue"
-    broker = services.broker
-    return f"relay: tasks are published to the broker {broker.kind} on {broker.hosts}"
+    if found.path == "direct":
+        return "direct"
+    return f"relay to {services.broker.kind} on {services.broker.hosts}"
 
 
-def _oldest(found: Status, zone: tzinfo) -> str:
-    due_ms = found.counts.oldest_overdue_ms
-    if due_ms is None:
-        return "-"
-    how_long = lasting((found.counts.now_ms - due_ms) / 1000)
-    return f"{with_offset(from_ms(due_ms), zone)}, for {how_long}"
+def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
+    if not found.scanners:
+        yield NO_SCANNER
+    if found.other_broker is not None:
+        yield OTHER_BROKER.format(found.other_broker)
+    for pause in found.pauses:
+        # That of a queue stands beside the queue, if tasks wait for it.
+        if pause.queue is None or not any(one.queue == pause.queue for one in found.queues):
+            yield f"{pause.what} {_paused(pause, now, zone)}"
 
 
-def lasting(seconds: float) -> str:
-    """How long something lasts, in its two greatest units: ``2 h 5 min``."""
-    left, words = max(0, round(seconds)), []
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count:
-            words.append(f"{count} {unit}")
-    return " ".join(words[:2]) or "0 s"
+def _counts(found: Status, now: datetime) -> Line:
+    """Each count that says something, with its style."""
+    counts = found.counts
+    since_ms, next_ms = counts.oldest_overdue_ms, counts.next_due_ms
+    late = "" if since_ms is None else f" ({lasting((counts.now_ms - since_ms) / 1000)})"
+    parts = [
+        (f"waiting {counts.scheduled:,}", ""),
+        (f"overdue {counts.overdue:,}{late}", "yellow" * (counts.overdue > 0)),
+        (f"paused {counts.paused:,}", "yellow" * (counts.paused > 0)),
+        (f"dead {counts.dead:,}", "red" * (counts.dead > 0)),
+    ]
+    if counts.refused:
+        parts.insert(2, (f"refused {counts.refused:,}", "red"))
+    if counts.in_flight:
+        parts.append((f"in flight {counts.in_flight:,}", ""))
+    if next_ms is not None and next_ms > counts.now_ms:
+        parts.append((f"next {soon(from_ms(next_ms), now)}", ""))
+    hosts = ", ".join(sorted({plain(one.host) for one in found.scanners}))
+    parts.append((f"scanners {len(found.scanners)}" + f" on {hosts}" * bool(hosts), ""))
+    return parts
 
 
-def _queues(found: Status) -> Iterator[Line]:
+def _lines_of(parts: Line, width: int | None) -> Iterator[Line]:
+    """Parts of a line, with gaps, on as many lines as they need."""
+    line: Line = []
+    for text, style in parts:
+        length = len(text_of(line)) + len(_GAP) + len(text)
+        if line and width is not None and length > width:
+            yield line
+            line = []
+        line = [*line, (_GAP * bool(line), ""), (text, style)]
+    yield line
+
+
+def _queues(found: Status, now: datetime, zone: tzinfo, width: int | None) -> Iterator[Line]:
     if not found.queues:
         return
+    pauses = {one.queue: _paused(one, now, zone) for one in found.pauses if one.queue is not None}
     in_order = sorted(found.queues, key=lambda one: (-one.overdue, -one.waiting, one.queue))
-    yield []
-    yield from table(_COLUMNS, map(_row, in_order[:SHOWN]))
+    rows = (_row(one, pauses.get(one.queue, "")) for one in in_order[:SHOWN])
+    yield from table(_COLUMNS, rows, None if width is None else Room(width, _GIVES))
     if len(in_order) > SHOWN:
         yield [(_MORE_QUEUES.format(len(in_order) - SHOWN), "")]
     if not found.queues_complete:
@@ -127,13 +147,14 @@ def _queues(found: Status) -> Iterator[Line]:
         yield [(_FIRST_ONLY.format(looked_at, found.counts.scheduled), "")]
 
 
-def _pause(pause: Pause, zone: tzinfo) -> str:
+def _row(one: QueueCounts, state: str) -> Sequence[str]:
+    return plain(one.queue) or _UNREADABLE, f"{one.waiting:,}", f"{one.overdue:,}", plain(state)
+
+
+def _paused(pause: Pause, now: datetime, zone: tzinfo) -> str:
+    """How it is paused, or how it comes back."""
+    parked = f", {counted(pause.parked)} due" if pause.parked else ""
+    if not pause.resumed:
+        return f"paused {relative(pause.since.replace(microsecond=0), now, zone)}{parked}"
     rate = "" if pause.rate is None else f" at {pause.rate:g} a second"
-    since = f"is paused since {with_offset(pause.since.replace(microsecond=0), zone)}"
-    state = f"comes back{rate}" if pause.resumed else since
-    parked = f"; {pause.parked} due" if pause.parked else ""
-    return f"{pause.what} {state}{parked}"
-
-
-def _row(one: QueueCounts) -> Sequence[str]:
-    return plain(one.queue) or _UNREADABLE, str(one.waiting), str(one.overdue)
+    return f"comes back{rate}{parked}"

@@ -9,9 +9,10 @@ import click
 from ..libraries import Feature, works
 
 if TYPE_CHECKING or works(Feature.LOOKS):
-    from celery.bin.base import CeleryCommand, CeleryOption, handle_preload_options
+    from celery.bin.base import CeleryCommand as _Command
+    from celery.bin.base import CeleryOption, handle_preload_options
 else:
-    CeleryCommand = click.Command
+    _Command = click.Command
 
     class CeleryOption(click.Option):
         """An option whose group nothing shows."""
@@ -22,6 +23,17 @@ else:
     def handle_preload_options(command: Any) -> Any:
         """*command* as it is."""
         return command
+
+
+class CeleryCommand(_Command):
+    """A command whose help page begins with its examples, which are its epilog."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        super().format_help_text(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Nothing, as that stands above."""
 
 
 __all__ = ["CeleryCommand", "CeleryOption", "handle_preload_options"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterable
 from importlib.util import find_spec
 from itertools import islice
@@ -24,6 +25,15 @@ Line = list[tuple[str, str]]
 def text_of(line: Line) -> str:
     """A line without its styles."""
     return "".join([text for text, _ in line])
+
+
+def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    """A text as lines of a terminal; a word that is to be copied stays whole."""
+    if width is None:
+        return [text]
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def console_of(ctx: click.Context, stream: TextIO) -> Any:

@@ -14,6 +14,7 @@ import click
 from celery.utils.time import LocalTimezone
 from celery.utils.time import timezone as zones
 
+from ..logs import lasting
 from .common import delayq_of
 from .looks import CeleryOption
 
@@ -57,13 +58,32 @@ def name_of(zone: tzinfo) -> str:
 
 
 def stamp(time: datetime, zone: tzinfo) -> str:
-    """A time as tables have it, whose heading says the zone."""
-    return time.astimezone(zone).isoformat(" ", "milliseconds")[:_STAMP]
+    """A time as tables have it, whose heading says the zone; without a fraction of zero."""
+    return time.astimezone(zone).isoformat(" ", "milliseconds")[:_STAMP].removesuffix(".000")
 
 
 def with_zone(time: datetime, zone: tzinfo) -> str:
-    """A time as in tables, for a sentence: with the zone, and without a fraction of zero."""
-    return f"{stamp(time, zone).removesuffix('.000')} {name_of(zone)}"
+    """A time as in tables, for a sentence: with the zone."""
+    return f"{stamp(time, zone)} {name_of(zone)}"
+
+
+def until(time: datetime, now: datetime) -> str:
+    """How far off a time is: ``19 min``, ``now``, or ``21 s ago``."""
+    seconds = (time - now).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return lasting(seconds) if seconds > 0 else f"{lasting(-seconds)} ago"
+
+
+def soon(time: datetime, now: datetime) -> str:
+    """The same within a sentence: ``in 19 min``, ``21 s ago``."""
+    span = lasting(abs((time - now).total_seconds()))
+    return f"in {span}" if time > now else f"{span} ago"
+
+
+def relative(time: datetime, now: datetime, zone: tzinfo) -> str:
+    """A time as people read it: ``in 19 min (2030-01-31 09:00:00 UTC)``, or so long ago."""
+    return f"{soon(time, now)} ({with_zone(time, zone)})"
 
 
 def with_offset(time: datetime, zone: tzinfo) -> str:

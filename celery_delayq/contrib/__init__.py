@@ -1,1 +1,1 @@
-"""What goes with other packages; nothing here is imported unless it is asked for."""
+"""Support for other packages; import its modules where you need them."""

@@ -1,4 +1,4 @@
-"""Tasks of a Django project: scheduled when the transaction commits, and not if it rolls back.
+"""Schedules a Django project's tasks when the transaction commits, and not if it rolls back.
 
     with transaction.atomic():
         order.save()
@@ -6,8 +6,8 @@
         order.save()
                                         at the commit: remind.delay_for(1800, order.pk), by that id
 
-Every task that has Celery's ``delay_on_commit`` has these two methods. For anything else, and for
-another database than the default one: ``transaction.on_commit(partial(delayq.cancel, id))``.
+Every task with Celery's ``delay_on_commit`` has these two methods. For other operations, or another
+database than the default one, use ``transaction.on_commit(partial(delayq.cancel, id))``.
 """
 
 from __future__ import annotations
@@ -41,36 +41,35 @@ else:
 
 
 class DelayQDjangoTask(DelayQTask[P, R_co], _DjangoTask[P, R_co]):
-    """:class:`DelayQTask` with Celery's ``delay_on_commit``, and the like for a due time.
+    """:class:`DelayQTask` with Celery's ``delay_on_commit``, and the same for a due time.
 
-    ``task_cls=DelayQTask`` becomes this where Celery's Django support is at work; naming it tells
-    type checkers as well. All other tasks of a project that have Celery's method have these too.
+    With Celery's Django support, ``task_cls=DelayQTask`` becomes this class; name it yourself so
+    that type checkers know. All other tasks with Celery's method have these methods, too.
     """
 
     def delay_until_on_commit(self, when: TimeInput, /, *args: P.args, **kwargs: P.kwargs) -> str:
         """Run this task at *when*, if the transaction commits.
 
-        It is scheduled by Django's ``on_commit`` of the default database: right after the outermost
-        transaction has committed; never, if that or a savepoint around the call is rolled back; at
-        once, outside of a transaction. Until then Redis knows nothing of it, and it cannot be
-        cancelled.
+        Django's ``on_commit`` of the default database schedules it: right after the outermost
+        transaction commits; never, if that or a savepoint around the call rolls back; at once,
+        outside of a transaction. Until then it is not in Redis, and you cannot cancel it.
 
-        *when* is what ``delay_until`` takes. If it is past when the transaction commits, the task
-        runs at once.
+        *when* is any time that ``delay_until`` takes. If it is past when the transaction commits,
+        the task runs at once.
 
         Returns:
-            The id that the task will have, to be stored in the same transaction; for
+            The id of the task, which you can store in the same transaction; for
             ``delayq.cancel(id)``, ``delayq.get(id)``, ``delayq.result(id)``.
 
         Raises:
             InvalidDueTime: as ``delay_until``.
-            InvalidSetting: of the app; or there is no Redis to keep tasks in.
+            InvalidSetting: a setting of the app is invalid, or there is no Redis to keep tasks in.
             TypeError: the arguments do not fit the task.
 
-        What else ``delay_until`` raises, such as ``kombu.exceptions.OperationalError`` where Redis
-        cannot be reached, leaves the block of the transaction, which is committed by then. The
-        functions that were registered after this one are not called then. The task may be scheduled
-        again under the same id: where it is scheduled already, that raises ``AlreadyScheduled``.
+        All other errors of ``delay_until``, such as ``kombu.exceptions.OperationalError`` if Redis
+        cannot be reached, leave the transaction's block after the commit. Django does not call the
+        functions registered after this one then. You can schedule the task again with the same id;
+        if it is scheduled already, that raises ``AlreadyScheduled``.
         """
         services = services_of(self.app)
         return _on_commit(self, clock.at(when, services.timezone), args, kwargs)
@@ -78,15 +77,15 @@ class DelayQDjangoTask(DelayQTask[P, R_co], _DjangoTask[P, R_co]):
     def delay_for_on_commit(self, delay: DelayInput, /, *args: P.args, **kwargs: P.kwargs) -> str:
         """Run this task *delay* after the transaction commits: a timedelta, or seconds.
 
-        Returns and raises as ``delay_until_on_commit``, and is scheduled when that would be.
+        Otherwise the same as ``delay_until_on_commit``.
         """
         return _on_commit(self, clock.after(delay), args, kwargs)
 
 
 def with_django(app: Celery[Any]) -> None:
-    """Let all tasks that have ``delay_on_commit`` have these methods too.
+    """Add these methods to all tasks that have ``delay_on_commit``.
 
-    Celery's fixup makes its ``DjangoTask`` the tasks' base only where the user named no other.
+    Celery's fixup makes its ``DjangoTask`` the tasks' base only if the user named no other.
     """
     if app.task_cls in (DelayQTask, "celery_delayq:DelayQTask", "celery_delayq.DelayQTask"):
         app.task_cls = f"{__name__}:{DelayQDjangoTask.__name__}"
@@ -97,10 +96,10 @@ def with_django(app: Celery[Any]) -> None:
 
 def _on_commit(task: Task, when: When, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     services = services_of(task.app)
-    # What is wrong is told while there is something to roll back.
+    # Report errors while there is something to roll back.
     if not services.app.conf.task_always_eager:
         services.check()
-    # A task that is a class has no header, and is not checked by Celery either.
+    # A task that is a class has no header, and Celery does not check it either.
     if task.typing and (check := getattr(task, "__header__", None)):
         check(*args, **kwargs)
     task_id: str = uuid()

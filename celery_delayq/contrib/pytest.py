@@ -1,7 +1,7 @@
 """The pytest plugin of celery_delayq: the fixtures ``delayq`` and ``delayq_app``.
 
-pytest loads it wherever celery_delayq is installed. So it imports neither Celery nor the rest of
-the package until a test asks for a fixture.
+pytest loads it whenever celery_delayq is installed, so it imports neither Celery nor the rest of
+the package until a test requests a fixture.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where the app is, and a Redis other than fakeredis."""
+    """Add the options for the app, and for a Redis in place of fakeredis."""
     group = parser.getgroup("celery_delayq")
     group.addoption(
         "--delayq-redis",
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def delayq_app(request: pytest.FixtureRequest) -> Any:
-    """The Celery app that ``delayq`` is for; override it, or name one in ``delayq_app``."""
+    """The Celery app under test; override it, or set pytest's option ``delayq_app``."""
     from celery_delayq.contrib.testing.apps import app_of_test
 
     with _sentences():
@@ -36,13 +36,13 @@ def delayq_app(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def delayq_options() -> dict[str, Any]:
-    """What ``isolated`` is to be given besides the app; override it."""
+    """Options for ``isolated`` besides the app; override it."""
     return {}
 
 
 @pytest.fixture
 def delayq(request: pytest.FixtureRequest, delayq_app: Any, delayq_options: dict[str, Any]) -> Any:
-    """The app's ``DelayQ``, with a store, a broker, results and a clock of this test alone."""
+    """The app's ``DelayQ``, with a store, a broker, results and a clock for this test alone."""
     from celery_delayq.contrib.testing.isolation import isolated
 
     config = request.config
@@ -55,7 +55,7 @@ def delayq(request: pytest.FixtureRequest, delayq_app: Any, delayq_options: dict
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """What cannot be had is said in a sentence, without a traceback."""
+    """Report missing requirements in a sentence, without a traceback."""
     from celery_delayq.errors import DelayQError
 
     sentence = ""

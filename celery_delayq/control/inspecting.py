@@ -1,8 +1,8 @@
-"""What waits in the store, in the form in which a worker shows what it waits for itself.
+"""Shows waiting tasks in the form in which a worker shows the eta tasks that it holds.
 
 ``celery inspect scheduled``, ``app.control.inspect().scheduled()`` and Flower's page of a worker
-read it, and ``inspect query_task`` that of single tasks. What waits belongs to no worker, so each
-that is asked shows the same tasks.
+list them, and ``inspect query_task`` shows single ones. Waiting tasks belong to no worker, so every
+worker shows the same.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..operations.scheduled_task import ScheduledTask
 from ..services import Services
 from ..store import Entry, checked_id
 
-SHOWN = 100  # tasks, the next ones that are due: an answer is one message
+SHOWN = 100  # tasks, the next to fall due: an answer is one message
 SHOWN_BYTES = 4_000_000  # of messages; a worker does nothing else while it reads them
-PRIORITY = 6  # which Celery's timer gives to whatever has an eta
+PRIORITY = 6  # the priority that Celery's timer gives to tasks with an eta
 
 
 def scheduled(services: Services, hostname: str) -> list[dict[str, Any]]:
-    """The next tasks that are due, as the worker *hostname* shows those that it holds.
+    """Return the next tasks to fall due, as the worker *hostname* shows those that it holds.
 
-    Arguments are shown as in logs, so nothing is unpickled, and ``argsrepr`` hides them here too.
+    Arguments appear as in logs: nothing is unpickled, and ``argsrepr`` hides them here too.
 
     Raises:
         DelayQError: the store cannot be read.
@@ -46,7 +46,7 @@ def scheduled(services: Services, hostname: str) -> list[dict[str, Any]]:
 def queried(
     services: Services, task_ids: Iterable[str], hostname: str
 ) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Of those of these tasks that the store has: the state, and the task as :func:`scheduled`.
+    """Return the state of each task in the store, and the task as :func:`scheduled` shows it.
 
     Raises:
         DelayQError: the store cannot be read.
@@ -56,7 +56,7 @@ def queried(
         try:
             entry = services.entries.find(checked_id(task_id))
         except InvalidOption:
-            continue  # no task here can have such an id
+            continue  # no task in the store can have such an id
         if entry is not None:
             task = _task(services, entry)
             found[task_id] = (task.state.value.lower(), _request(entry, task, hostname))
@@ -64,7 +64,7 @@ def queried(
 
 
 def _task(services: Services, entry: Entry) -> ScheduledTask:
-    return ScheduledTask.of(entry, services.app, queue="")  # which a worker does not show
+    return ScheduledTask.of(entry, services.app, queue="")  # a worker shows no queue
 
 
 def _request(entry: Entry, task: ScheduledTask, hostname: str) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _request(entry: Entry, task: ScheduledTask, hostname: str) -> dict[str, Any]
 
 
 def _delivery(entry: Entry, task: ScheduledTask) -> dict[str, Any]:
-    # Of what cannot be read, its id and its time are shown.
+    # Of an unreadable entry, only the id and the time are shown.
     properties = {} if task.reason else loads(entry.message)["properties"]
     where = properties.get("delivery_info") or {}
     told = {name: where.get(name) for name in ("exchange", "routing_key")}

@@ -1,7 +1,7 @@
 """A worker's remote command ``delayq``.
 
-Loading this file makes it known, as Celery has it. A worker loads it, and Celery's command line
-by way of ``cli``; other processes do not, as it takes half of a worker's modules along.
+Importing this module registers the command with Celery. Workers import it, and Celery's command
+line does through ``cli``. Other processes do not, as it imports half of a worker's modules.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..services import services_of
 
 @inspect_command()
 def delayq(state: Any, **_: Any) -> dict[str, Any]:
-    """Show what waits in the store, what is paused, and how many scanners are alive."""
+    """Show how many tasks wait in the store, the pauses, and how many scanners are alive."""
     try:
-        services_of(state.app)  # says so where there is none
+        services_of(state.app)  # raises an error with a sentence if there are none
         return status(state.app.delayq, queues=False).facts()
     except DelayQError as error:
         return {"error": str(error)}  # Celery would print a traceback

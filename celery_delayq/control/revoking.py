@@ -1,7 +1,7 @@
-"""A worker's remote control, and the app's, reach the store.
+"""Lets remote control, a worker's and the app's, reach the store.
 
 ``revoke`` and ``terminate`` cancel waiting tasks; ``inspect scheduled`` and ``query_task`` show
-them. ``inspect delayq`` shows how the store stands.
+them. ``inspect delayq`` shows the state of the store.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from . import inspecting
 
 logger = logger_of(__name__)
 
-# All workers are told to revoke at the same moment, and the first of them cancels. Not for ever:
-# later on, another message may have been sent under the id.
+# All workers receive a revoke at the same moment, and the first cancels; the others still count it
+# as done for so long. Not forever: another message may be sent with the id later.
 LATELY_MS = 60_000
 
 
 class InspectingMixin:
-    """What an ``Inspect`` class needs to ask workers for their store."""
+    """Lets an ``Inspect`` class ask workers for the state of their store."""
 
     def delayq(self) -> dict[str, Any] | None:
-        """How the store stands, as each worker that answers sees it.
+        """Return the state of the store, as each worker that answers sees it.
 
         Returns:
-            Of each worker a dictionary, the ``facts()`` of ``DelayQ.status()`` without its
-            ``queues``; or ``error``, a sentence. ``None`` if no worker answers.
+            A dictionary for each worker: the ``facts()`` of ``DelayQ.status()`` without
+            ``queues``, or ``error`` with a sentence. ``None`` if no worker answers.
         """
         return self._request("delayq")  # type: ignore[attr-defined,no-any-return]
 
 
 class RevokingMixin:
-    """What a ``Control`` class needs to reach what waits; serves ``AsyncResult.revoke`` too."""
+    """Lets a ``Control`` class reach waiting tasks; serves ``AsyncResult.revoke`` too."""
 
     app: Any
 
@@ -56,26 +56,26 @@ class RevokingMixin:
         return type(plain.__name__, (InspectingMixin, plain), {})
 
     def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
-        # A worker remembers each id that it is told to revoke, and drops what comes under it. So
-        # workers are not told of tasks that never reached them.
+        # A worker remembers each revoked id and drops messages that have it. So the revoke of a
+        # task that never reached a worker is not broadcast.
         delayq = made_for(self.app)
         left = _cancel(delayq, task_id) if delayq else task_id
         return super().revoke(left, *args, **options) if left else None  # type: ignore[misc]
 
 
 class RevokingControl(RevokingMixin, Control):
-    """Celery's own ``Control`` that reaches what waits."""
+    """Celery's own ``Control``, which also reaches waiting tasks."""
 
 
 def set_up(app: Celery) -> None:
-    """Let the app's ``revoke`` reach what waits."""
+    """Let the app's ``revoke`` reach waiting tasks."""
     app.control_cls = revoking_control(app.control_cls)
 
 
 def revoking_control(base: Any) -> Any:
-    """*base*, the app's Control class, that does; by name where it can be, as apps get pickled."""
+    """Return *base* with that ability; if possible as a name, as apps are pickled."""
     base = symbol_by_name(base)
-    if issubclass(base, RevokingMixin):  # of a copied app
+    if issubclass(base, RevokingMixin):  # from a copied app
         return base
     if base is Control:
         return f"{__name__}:{RevokingControl.__name__}"
@@ -86,13 +86,13 @@ Command = Callable[..., Any]
 
 
 def in_worker(_app: Celery) -> None:
-    """Let those of a worker's commands that are about tasks ask the store as well; wraps once."""
+    """Let a worker's commands on tasks ask the store as well; a second call changes nothing."""
     if not works(Feature.REMOTE_CONTROL):
         return
-    # Here, not above: only a worker has these modules loaded already.
+    # Here, not above: only a worker has imported these modules already.
     from celery.worker.control import Panel
 
-    from . import panel  # noqa: F401 - which makes its commands known
+    from . import panel  # noqa: F401 - registers its commands
 
     for name, wrap in _WRAPS.items():
         plain = Panel.data.get(name)
@@ -149,7 +149,7 @@ def _finding(plain: Command) -> Any:
     return query_task
 
 
-# The last of them is the former name of the one before.
+# "dump_schedule" is the former name of "scheduled".
 _WRAPS = {
     "revoke": _cancelling,
     "terminate": _terminating,
@@ -157,18 +157,18 @@ _WRAPS = {
     "scheduled": _listing,
     "dump_schedule": _listing,
 }
-_NOT_SHOWN = "what waits in the store is not shown: %s"
+_NOT_SHOWN = "tasks waiting in the store are not shown: %s"
 
 
 def _cancel(delayq: HasServices, task_id: Any) -> Any:
-    """Cancel waiting tasks; returns the id, or the ids, that workers have to know of."""
+    """Cancel waiting tasks; return the id, or the ids, that workers still have to revoke."""
     if isinstance(task_id, (list, tuple, set)):
         return [one for one in task_id if not _is_cancelled(delayq, one)]
     return None if _is_cancelled(delayq, task_id) else task_id
 
 
 def _is_cancelled(delayq: HasServices, task_id: Any) -> bool:
-    """Cancel a task; whether it waited, or did until it was cancelled a moment ago."""
+    """Cancel a task; return whether it waited, or was cancelled a moment ago."""
     try:
         outcome = cancel(delayq, task_id)
         if outcome is Outcome.NOT_FOUND:
@@ -178,6 +178,6 @@ def _is_cancelled(delayq: HasServices, task_id: Any) -> bool:
     except InvalidOption:
         return False  # an id that cannot be scheduled; Celery may know it
     except StoreError as error:
-        # The workers can still be told, and it may be running.
-        logger.warning("task %s: not looked for in the store: %s", task_id, error)
+        # Workers can still revoke it: it may be running.
+        logger.warning("task %s: could not be looked up in the store: %s", task_id, error)
         return False

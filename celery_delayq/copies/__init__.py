@@ -1,6 +1,6 @@
-"""Second copies: a worker drops a relayed task of which another copy has been at a worker before.
+"""Drops duplicates: relayed tasks of which another copy has reached a worker before.
 
-    a worker's consumer --> GuardingStep --> each message is looked at before its task is
+    a worker's consumer --> GuardingStep --> checks each message before its task is accepted
 
-It drops them where ``delayq_once`` says so. What the store keeps of copies is in ``store.copies``.
+The setting ``delayq_once`` turns it on. ``store.copies`` has the records on which it relies.
 """

@@ -1,30 +1,32 @@
-"""A worker drops the second copy of a task that was relayed, where ``delayq_once`` says so.
+"""Lets a worker drop duplicates of a relayed task, if ``delayq_once`` is set.
 
-    message --> relayed? --> guarded? --> which attempt was here first? --> this one: runs
-                  | no          | no        | the store is away               another: dropped
+    message --> relayed? --> guarded? --> which attempt came first? --> this one: runs
+                  | no          | no        | the store is down          another: dropped
                   +--- runs ----+--- runs --+
 
-A relay publishes first and acknowledges second, so a task may be published more than once. Each
-time is another attempt at the same hand-over, and the one that is at a worker first is the one that
-runs, whichever it is. The broker may deliver that one again, because its worker died; then it has
-the same attempt, and passes, as it may be the only copy.
+A relay publishes first and acknowledges second, so it may publish a task more than once. Each
+publication is a new attempt at the same hand-over, and the attempt that reaches a worker first
+runs. If that worker dies, the broker delivers the same attempt again; it passes, as it may be the
+only copy.
 
-It is asked when a message is received, in the worker's main process, and not when its task starts:
+The guard asks the store when the worker's main process receives a message, not when its task
+starts:
 
-- A child can drop a task no more without a trace: by then it was announced, may have been
-  acknowledged, and have ``STARTED`` in the result backend. And each child needed a connection.
-- What is received and not acknowledged yet is safe with the broker. A worker that dies between mark
-  and run leaves it to be delivered again, as the attempt that is marked.
-- What is acknowledged before it runs (Celery's default) is lost with its worker, as it is without
-  a second copy. ``acks_late`` is what helps there.
+- A child process can no longer drop a task without a trace: by then the task was announced, may be
+  acknowledged, and may be ``STARTED`` in the result backend. Each child would need a connection,
+  too.
+- The broker still has a message that is received but not acknowledged. If the worker dies between
+  mark and run, the broker delivers the marked attempt again.
+- A message that is acknowledged before it runs (Celery's default) is lost with its worker, as it
+  would be without duplicates. ``acks_late`` helps there.
 
-A copy may so be dropped while the first one waits in a busy worker; it will run there.
+So a copy may be dropped while the first one waits in a busy worker; that one will run.
 
-Whatever the setting, it drops what became an entry of the store when it was delivered before, as
-the task put itself off:
+Whatever the setting, the guard drops a message that became an entry of the store at an earlier
+delivery, as its task put itself off:
 
     message --> delivered before? --yes--> became an entry? --yes--> dropped
-                      | no                     | no, or the store is away
+                      | no                     | no, or the store is down
                       +--- runs ---------------+
 """
 
@@ -44,15 +46,15 @@ from ..services import Services, find
 
 logger = logger_of(__name__)
 
-MOST_ATTEMPTS = 2**31  # a number past that is none of ours
+MOST_ATTEMPTS = 2**31  # a relay never reaches this number
 
-_DROPPED = "task %s: attempt %d is dropped, as attempt %d was at a worker first"
-_UNKNOWN = f"runs, as all will for {ASK_AGAIN:.0f} s, be it a second copy or not"
-_TAKEN = "task %s: dropped, as it was put off when this message was delivered before"
+_DROPPED = "task %s: attempt %d is dropped, as attempt %d reached a worker first"
+_UNKNOWN = f"runs, like all for the next {ASK_AGAIN:.0f} s, even if it is a duplicate"
+_TAKEN = "task %s: dropped, as it was put off at an earlier delivery"
 
 
 class _Copy(NamedTuple):
-    """A relayed message: which attempt at which hand-over of which task, out of which queue."""
+    """The task, hand-over, queue and attempt of a relayed message."""
 
     task_id: str
     hand_over: str
@@ -61,7 +63,7 @@ class _Copy(NamedTuple):
 
 
 class GuardingStep(bootsteps.Step):
-    """Lets a worker's consumer drop second copies, and what was put off already."""
+    """Lets a worker's consumer drop duplicates, and tasks that were put off already."""
 
     def __init__(self, consumer: Any, **_: Any) -> None:
         services = find(consumer.app)
@@ -71,7 +73,7 @@ class GuardingStep(bootsteps.Step):
 
 
 class Guard:
-    """Asks the store about what is received; of one worker."""
+    """Asks the store about the messages that one worker receives."""
 
     def __init__(self, services: Services, consumer: Any) -> None:
         self._services = services
@@ -79,7 +81,7 @@ class Guard:
         self._asking = StoreQuery(_UNKNOWN)
 
     def guarding(self, strategy: Strategy) -> Strategy:
-        """*strategy*, which is not given what has been dealt with."""
+        """*strategy*, for all messages but those that are dropped."""
 
         def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
             if self._is_second(message) or self._is_taken(message):
@@ -123,14 +125,14 @@ class Guard:
         headers, queue = message.headers, self._queue_of(message)
         task_id, attempt = message.properties.get("correlation_id"), headers[ATTEMPT_HEADER]
         copy = _Copy(task_id, headers.get(HAND_OVER_HEADER), queue, attempt)
-        # Anybody may have written the headers, and an exception here would stop the worker.
+        # Any program may have written the headers, and an exception here would stop the worker.
         is_one = all(isinstance(name, str) for name in copy[:3]) and type(attempt) is int
         return copy if is_one and 0 < attempt < MOST_ATTEMPTS else None
 
     def _queue_of(self, message: Any) -> Any:
-        """The queue that a message came from; ``None`` where that is not known.
+        """The queue that a message came from; ``None`` if it is not known.
 
-        An exchange may lead to several queues, and each is to have its copy.
+        An exchange may lead to several queues, and each gets its copy.
         """
         info = message.delivery_info or {}
         if not info.get("exchange"):

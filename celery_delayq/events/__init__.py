@@ -1,10 +1,10 @@
-"""Signals and events: they tell listeners what happens to tasks.
+"""Sends signals and events about what happens to tasks.
 
     a step --> hooks --> telling --> celery_delayq.signals, task_revoked
                                  --> sending: task-sent, task-revoked
-    a retry that was cancelled meanwhile --> retries --> REVOKED
+    a retry that is cancelled early --> retries --> REVOKED
 
-The signals themselves are in ``celery_delayq/signals.py``, which users import.
+``celery_delayq/signals.py``, which users import, has the signals themselves.
 """
 
 from .retries import listen as set_up

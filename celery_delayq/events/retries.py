@@ -1,4 +1,4 @@
-"""A retry that is cancelled before its worker has stored ``RETRY`` ends up ``REVOKED``."""
+"""Lets a retry that is cancelled before its worker stored ``RETRY`` end up ``REVOKED``."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from ..services import find
 
 logger = logger_of(__name__)
 
-# Of a running task's request, once its next run is scheduled; or was not, as another was kept.
+# Attributes of a running task's request: its next run is scheduled, or gave way to another task.
 _RETRIED, _GAVE_WAY = "delayq_retried", "delayq_gave_way"
 
 
 def listen(_app: Celery) -> None:
-    """Let a worker that has stored RETRY look whether the retry is cancelled already."""
+    """Let a worker that has stored RETRY check whether the retry is cancelled already."""
     task_retry.connect(_retried, dispatch_uid=__name__)
 
 
 def note_scheduled(running: Task) -> None:
-    """The next run of this running task is scheduled."""
+    """Note that the next run of this running task is scheduled."""
     setattr(running.request, _RETRIED, True)
     setattr(running.request, _GAVE_WAY, False)
 
 
 def note_gave_way(running: Task) -> None:
-    """The next run of this running task is not, as another task was kept."""
+    """Note that the next run of this running task is not, as another task was kept."""
     setattr(running.request, _GAVE_WAY, not getattr(running.request, _RETRIED, False))
 
 
 def _retried(sender: Task, request: Context, **_: Any) -> None:
-    """Store REVOKED once more, for a retry that was cancelled before the worker stored RETRY.
+    """Store REVOKED again for a retry that was cancelled before the worker stored RETRY.
 
-    Whoever cancels after this look stores REVOKED after RETRY. A retry may also be none, as its key
-    is another's.
+    A cancel after this check stores REVOKED after RETRY by itself. A retry that was not scheduled,
+    as another task with its key was kept, is REVOKED too.
     """
     services = find(sender.app)
     if services is None or request.ignore_result:
@@ -47,7 +47,7 @@ def _retried(sender: Task, request: Context, **_: Any) -> None:
         return
     try:
         if gave_way or services.entries.cancelled_ms_ago(request.id) is not None:
-            # Its chord has been told by whoever cancelled, and counts.
+            # The cancel has notified its chord, which counts each part once.
             told = Context({**vars(request), "chord": None})
             why = "kept another" if gave_way else "cancelled"
             sender.backend.mark_as_revoked(request.id, why, request=told)

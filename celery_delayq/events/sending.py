@@ -1,12 +1,12 @@
-"""Events of what is scheduled and cancelled, for Flower and ``celery events``.
+"""Sends events about scheduled and cancelled tasks, for Flower and ``celery events``.
 
-    scheduled --> task-sent, with its due time as eta           where task_send_sent_event is on
+    scheduled --> task-sent, with its due time as eta           if task_send_sent_event is on
     cancelled, skipped --> task-revoked
 
-They go through Celery's own dispatcher, in lists, as a worker's do. Each process keeps a connection
-for each kind: one of the app's pool has no time limit, and the call under way may hold the last.
-A broker that is away, or hangs, costs a call some two seconds at most, and those of the next five
-seconds nothing.
+Like a worker's, they go through Celery's own dispatcher, in lists. Each process keeps a connection
+for each kind: those in the app's pool have no time limit, and the call under way may hold the last.
+If the broker is down or hangs, a call takes some two seconds longer at most, and calls in the next
+five seconds take no longer.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from ..store import NewEntry
 
 logger = logger_of(__name__)
 
-TIMEOUT = 1.0  # seconds that the broker may take to connect, or for a list of events
-AGAIN = 5.0  # seconds after which it is tried again, where it did not take them
-LIST = 100  # events that go in one message
+TIMEOUT = 1.0  # seconds that the broker may take to connect, or to take a list of events
+AGAIN = 5.0  # seconds without events after the broker failed to take them
+LIST = 100  # events in one message
 SENT, REVOKED = "task-sent", "task-revoked"
-# Whose event that is no task-sent counts as a worker's, so it is one for all processes of a host.
+# Monitors take the sender of any event but task-sent for a worker, so there is one for each host.
 NODE = "delayq"
 
 Fields = Mapping[str, Any]
@@ -49,17 +49,17 @@ class Events:
 
     def __init__(self, app: Celery) -> None:
         self._app = app
-        # Of each process, as a forked one may inherit one that is taken.
+        # One for each process, as a forked one may inherit a lock that is held.
         self._locks: dict[int, threading.Lock] = {}
         self._kept: dict[str, tuple[int, float, Any]] = {}  # kind -> pid, last use, dispatcher
-        self._again = 0.0  # when the broker is tried again, by the monotonic clock
+        self._again = 0.0  # when to try the broker again, by the monotonic clock
 
     def sent(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
-        """Say of entries that they were scheduled, each with its due time in ms."""
+        """Send that entries were scheduled, each with its due time in ms."""
         self._send(SENT, [_sent(self._app, *one) for one in entries])
 
     def revoked(self, task_ids: Iterable[str]) -> None:
-        """Say of tasks that they will not run."""
+        """Send that tasks will not run."""
         how = {"terminated": False, "signum": None, "expired": False}
         self._send(REVOKED, [{"uuid": task_id, **how} for task_id in task_ids])
 
@@ -78,14 +78,14 @@ class Events:
             self._let_go(kind)
             self._again = clock.monotonic() + AGAIN
             logger.warning(
-                "events are not sent to the %s of %s for %.0f s: %r",
+                "sending no events to the %s of %s for %.0f s: %r",
                 *services_of(self._app).named_broker, AGAIN, error,
             )  # fmt: skip
         finally:
             lock.release()
 
     def _dispatcher(self, kind: str) -> Any:
-        """Celery's, on a connection that this process keeps until it was idle for too long."""
+        """Return Celery's dispatcher, on a connection that is kept until it idles too long."""
         pid, used, dispatcher = self._kept.get(kind, (0, 0.0, None))
         now = clock.monotonic()
         if pid != os.getpid() or now - used > IDLE:
@@ -98,7 +98,7 @@ class Events:
         pid, _, dispatcher = self._kept.pop(kind, (0, 0.0, None))
         # A forked child leaves its parent's connection alone.
         if dispatcher is not None and pid == os.getpid():
-            with suppress(Exception):  # one that hangs cannot say goodbye
+            with suppress(Exception):  # one that hangs cannot close properly
                 dispatcher.connection.collect()
 
     def _connected(self, kind: str) -> Any:
@@ -113,7 +113,7 @@ class Events:
                 buffer_limit=LIST,
             )
         except Exception:
-            with suppress(Exception):  # one that hangs cannot say goodbye
+            with suppress(Exception):  # one that hangs cannot close properly
                 connection.collect()
             raise
 
@@ -123,7 +123,7 @@ def _sent(app: Celery, new: NewEntry, due_ms: int) -> Fields:
     envelope = loads(new.record.message(new.task_id, due_ms))
     said = envelope["headers"]
     known = {"root_id": said.get("root_id"), "parent_id": said.get("parent_id")}
-    if "task" not in said:  # protocol 1, which knows neither
+    if "task" not in said:  # protocol 1, which has neither
         said, known = body_of(envelope, app.conf.accept_content) or {}, {}
         said["argsrepr"] = saferepr(tuple(said.get("args") or ()))
         said["kwargsrepr"] = saferepr(said.get("kwargs"))
@@ -144,7 +144,7 @@ def _sent(app: Celery, new: NewEntry, due_ms: int) -> Fields:
 
 
 def _queue_of(new: NewEntry, info: Mapping[str, str]) -> str | None:
-    """The queue that it was sent with; ``None``: an exchange was given in its place."""
+    """The queue that it was sent to; ``None`` if it was sent to an exchange without one."""
     if not info["exchange"]:
         return info["routing_key"]
     declared = Route.parse(new.record.destination.partition(b":")[2].decode()).declare

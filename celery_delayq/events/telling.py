@@ -1,4 +1,4 @@
-"""Telling what happens to tasks: this package's signals, Celery's ``task_revoked``, and events.
+"""Reports what happens to tasks: by this package's signals, Celery's ``task_revoked``, and events.
 
 a step --> Hooks --> Telling ---> celery_delayq.signals
                              ---> celery.signals.task_revoked, as if a worker had sent it
@@ -35,7 +35,7 @@ logger = logger_of(__name__)
 
 
 def hooks(app: Celery) -> Hooks:
-    """What tells whoever listens to *app*'s tasks."""
+    """Return the hooks that notify the listeners to *app*'s tasks."""
     telling = Telling(app)
     return Hooks(
         scheduled=telling.scheduled,
@@ -52,7 +52,7 @@ def hooks(app: Celery) -> Hooks:
 
 
 class Telling:
-    """Tells what happens to one app's tasks. A signal logs what a receiver raises."""
+    """Reports what happens to one app's tasks. A signal logs the errors of its receivers."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -118,10 +118,10 @@ def _hears_handed_over() -> bool:
 
 
 def _send_revoked(app: Celery, cancelled: Cancelled) -> None:
-    """Send the signal as a worker does; here in the process that cancelled."""
+    """Send the signal as a worker does, but in the process that cancelled."""
     try:
         request = _request_of(app, cancelled.message)
-        # What is known by its name only has no other sender.
+        # The sender of a task that this app does not have is its name.
         sender = app.tasks.get(request.task, request.task)
         task_revoked.send(
             sender=sender, request=request, terminated=False, signum=None, expired=False
@@ -134,7 +134,7 @@ def _request_of(app: Celery, message: bytes) -> Context:
     headers, properties, body = message_body(message, app.conf.accept_content)
     if isinstance(body, dict):  # protocol 1
         return Context({**headers, **properties, **body})
-    # What the app does not accept stays unread.
+    # Content that the app does not accept stays unread.
     args, kwargs, embedded = body or (None, None, None)
     call: dict[str, Any] = {"args": args, "kwargs": kwargs}
     return Context({**headers, **properties, **(embedded or {}), **call})

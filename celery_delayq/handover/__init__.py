@@ -1,15 +1,15 @@
-"""Out: from due to the queue.
+"""Delivers due tasks to their queues.
 
     Scanner ---> ScannerSteps.hand_over -------------------> lists of the store's own Redis
        |         one script: exactly once
        |
-       +-------> Outbox: stores REVOKED where a canceller could not
+       +-------> Outbox: stores REVOKED if a canceller could not
        |
        +-------> Relay: claim -> Link -> publisher --> any other broker
                  ack, or nack with a verdict: at least once
 
-The scanner is the loop, and knows neither Redis nor Celery nor kombu. The link is its connection to
-the broker; publishers are the ways to send a window of messages.
+The scanner is the loop; it uses neither Redis nor Celery nor kombu itself. The link is its
+connection to the broker; publishers send a window of messages, each in its own way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a le
 
 
 def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
-    """A scanner with connections of its own; *mark* stores ``REVOKED`` for one cancelled task."""
+    """Make a scanner with its own connections; *mark* stores ``REVOKED`` for a cancelled task."""
     relays = new_relays(services, owes=mark is not None)
     settings = services.settings
     return Scanner(
@@ -58,12 +58,12 @@ def _contacts(services: Services) -> tuple[Contact, Contact]:
 
 
 def _backoff(server: Server | None) -> Backoff:
-    # Where another may take over, it is to be found as soon as it has.
+    # If another server may take over, find it soon after it has.
     return Backoff(longest=ELECTION) if server is not None and server.may_move else Backoff()
 
 
 def new_relays(services: Services, *, owes: bool = False) -> list[Relay]:
-    """A relay for each shard, with connections of their own, to the store and to the broker."""
+    """Make a relay for each shard, with their own connections to the store and the broker."""
     lease = services.settings.lease
     link = Link(services.app.connection_for_write, timeout=min(PUBLISH_TIMEOUT, lease * 0.3))
     engines = services.engines(owes=owes)
@@ -71,12 +71,12 @@ def new_relays(services: Services, *, owes: bool = False) -> list[Relay]:
 
 
 def hand_over(services: Services, *, owes: bool = False) -> int:
-    """Hand over all that is due, once; returns how many tasks went.
+    """Deliver all due tasks once; return how many were delivered.
 
-    With *owes*, it is noted that ``REVOKED`` is to be stored for what was too late.
+    With *owes*, note in the store that ``REVOKED`` must be stored for tasks that were too late.
 
     Raises:
-        BrokerDown: the broker cannot be reached; what goes through it waits on.
+        BrokerDown: the broker cannot be reached; its tasks keep waiting.
         StoreError: a step failed.
     """
     went, away = 0, None
@@ -85,7 +85,7 @@ def hand_over(services: Services, *, owes: bool = False) -> int:
             went += _hand_over_shard(relay, services.hooks)
         except BrokerDown as error:
             services.hooks.broker_down()
-            away = error  # what goes directly goes all the same
+            away = error  # direct deliveries go on
     if away is not None:
         raise away
     return went
@@ -99,7 +99,7 @@ def _hand_over_shard(relay: Relay, hooks: Hooks) -> int:
     except StoreUnavailable:
         raise
     except Exception:
-        # It would count as alive.
+        # Otherwise it would count as alive.
         with suppress(StoreError):
             engine.leave()
         raise

@@ -1,20 +1,20 @@
-"""Pauses between tries."""
+"""Pauses between attempts."""
 
 from __future__ import annotations
 
 import random
 
-LONGEST_BACKOFF = 3.0  # seconds between tries to reach a Redis or a broker that is away
-ELECTION = 1.0  # the same, where another may take over at any moment
-QUIET = 15.0  # seconds between two lines of the log about the same outage
+LONGEST_BACKOFF = 3.0  # seconds between attempts to reach a Redis or a broker that is down
+ELECTION = 1.0  # the same, if another server may take over at any moment
+QUIET = 15.0  # seconds between two log lines about the same outage
 
 
 class Backoff:
-    """Doubling pauses with jitter, so that a hundred scanners do not come back as one.
+    """Doubling pauses with jitter, so that a hundred scanners do not come back at once.
 
     Args:
-        first: Seconds of the first pause, at most.
-        longest: Seconds of any.
+        first: The longest first pause, in seconds.
+        longest: The longest pause, in seconds.
     """
 
     def __init__(self, first: float = 0.5, longest: float = LONGEST_BACKOFF) -> None:
@@ -30,14 +30,14 @@ class Backoff:
         return pause * random.uniform(0.5, 1.0)
 
     def is_news(self, now: float, about: object = None) -> bool:
-        """Whether a failure is worth a line in the log.
+        """Return whether a failure is worth a log line.
 
-        Pauses stay short, so every failure would be a line. Of the same trouble, lines become as
-        rare as pauses that went on doubling.
+        Pauses stay short, so a line for each failure would be too many. Lines about the same
+        failure become as rare as if pauses went on doubling.
 
         Args:
             now: The time, by the monotonic clock.
-            about: The trouble; another one than the last is always news.
+            about: The kind of failure; a change of kind is always news.
         """
         if now < self._silent_until and about == self._about:
             return False

@@ -1,7 +1,7 @@
-"""Publishing to AMQP with many confirms on the way.
+"""Publishes to AMQP with many confirms under way.
 
-Measured on RabbitMQ 3.10: waiting for each confirm before the next message makes 1,400 messages a
-second; with a window of them on the way, and one wait, it is three to five times that.
+Measured on RabbitMQ 3.10: waiting for each confirm before the next message reaches 1,400 messages a
+second; a window of messages with one wait reaches three to five times that.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing,
 
 
 class Confirming(OneByOne):
-    """AMQP: a window of messages on the way, then one wait for all of their confirms.
+    """Publishes to AMQP: a window of messages, then one wait for all of their confirms.
 
-    Confirms are matched by delivery tag, so a late one vouches for nothing else. (py-amqp's own
-    publish-and-wait takes whatever confirm comes next for the one it waits for.)
+    Confirms are matched by delivery tag, so a late one confirms no other message. (py-amqp's own
+    publish-and-wait takes the next confirm for its own, whichever it is.)
     """
 
     def _open(self) -> None:
@@ -41,9 +41,9 @@ class Confirming(OneByOne):
         self._places: dict[str, int] = {}  # task id -> place in the window
 
     def probe(self) -> None:
-        # A broker under a memory alarm lets one connect and takes nothing. A message that no queue
-        # can get is confirmed all the same, and gone.
-        # Twice, because the first one it gets through a new connection it still takes.
+        # A broker with a memory alarm accepts connections but no messages, except for the first one
+        # of a new connection, so publish two. They reach no queue: the broker confirms and drops
+        # them.
         until = clock.monotonic() + self._timeout
         self._window = ()
         for _ in range(2):
@@ -53,7 +53,7 @@ class Confirming(OneByOne):
             self._waiting[self._sent] = 0
             self._await_confirms(until)
             if self._verdicts[0].word == REFUSED:
-                # Not allowed to publish there, says a broker that is alive, and closes the channel.
+                # The broker is alive: it closed the channel, as this user may not publish there.
                 return self._open()
             if self._verdicts[0].word != SENT:
                 raise OperationalError(f"it confirms nothing: {self._verdicts[0].reason}")
@@ -83,10 +83,10 @@ class Confirming(OneByOne):
         return self._verdicts
 
     def _declare_all(self, window: Sequence[LeasedEntry]) -> dict[str, Verdict]:
-        """Declare what the window's messages need; returns a verdict for each route that has not.
+        """Declare what the window's messages need; return a verdict for each route that fails.
 
-        Before any of them is sent: RabbitMQ answers a wrong declaration by closing the channel,
-        and with it go the confirms of what is on the way.
+        Before any message is sent: RabbitMQ closes the channel over a wrong declaration, and the
+        confirms under way are lost with it.
         """
         refused: dict[str, Verdict] = {}
         for text in {entry.destination for entry in window} - self._declared:
@@ -103,7 +103,7 @@ class Confirming(OneByOne):
 
     def _declare(self, route: Route) -> None:
         if route.exchange not in route.declared_exchanges and route.text not in self._declared:
-            # A publish to an exchange that does not exist closes the channel as well.
+            # A publish to a missing exchange closes the channel as well.
             channel = self._producer.channel
             channel.exchange_declare(route.exchange, "direct", passive=True)
         super()._declare(route)
@@ -112,11 +112,12 @@ class Confirming(OneByOne):
         try:
             while self._waiting and self._producer.channel.is_open:
                 left = until - clock.monotonic()
-                # The connection of py-amqp: kombu's would silently make a new one, and wait there.
+                # py-amqp's connection: kombu's would silently open a new one and wait there.
                 self._producer.channel.connection.drain_events(timeout=max(0.001, left))
         except Exception as error:
             verdict = self._verdict_of(error)
-            # The channel was closed over one of those on the way. Alone, it is that one.
+            # The broker closed the channel over one of the messages under way. If there is only
+            # one, it is that one.
             if verdict.word == REFUSED and len(self._waiting) > 1:
                 verdict = Verdict(UNKNOWN, verdict.reason)
             for place in self._waiting.values():
@@ -126,10 +127,12 @@ class Confirming(OneByOne):
         self._confirm(tag, multiple, Verdict(SENT))
 
     def _on_nack(self, tag: int, multiple: bool) -> None:
-        self._confirm(tag, multiple, Verdict(REFUSED, "the broker would not take it (nack)"))
+        self._confirm(
+            tag, multiple, Verdict(REFUSED, "the broker rejected it (nack), as a full queue may")
+        )
 
     def _is_partial(self, place: int) -> bool:
-        """Whether a nack may be the word of one queue of several: an exchange is named."""
+        """Whether a nack may come from one queue of several: an exchange is named."""
         if place >= len(self._window):
             return False
         return bool(Route.parse(self._window[place].destination).exchange)
@@ -138,7 +141,7 @@ class Confirming(OneByOne):
         tags = [one for one in self._waiting if one <= tag] if multiple else [tag]
         for one in tags:
             place = self._waiting.pop(one, None)
-            # A message that was returned is confirmed as well: it stays refused.
+            # The broker confirms a returned message as well: it stays refused.
             if place is not None and self._verdicts[place].word != REFUSED:
                 partly = verdict.word == REFUSED and self._is_partial(place)
                 self._verdicts[place] = verdict._replace(uncertain=partly)
@@ -150,7 +153,7 @@ class Confirming(OneByOne):
 
 
 def publisher_for(connection: Any, timeout: float) -> OneByOne:
-    """The best way that *connection*'s transport allows."""
+    """Return the best publisher that *connection*'s transport allows."""
     kinds = {"amqp": Confirming, "redis": Pushing}
     kind = kinds.get(connection.transport.driver_type, OneByOne)
     if kind is Pushing and not works(Feature.PUSHING):

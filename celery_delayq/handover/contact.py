@@ -1,4 +1,4 @@
-"""Contact with the store or the broker: pauses while it is lost, and what the log says of that."""
+"""Contact with the store or the broker: pauses and log lines while it is lost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ logger = logger_of(__name__)
 
 
 class Contact:
-    """One outage after the other, of one server; used by one thread.
+    """The outages of one server, one after the other; used by one thread.
 
     Args:
-        what: What it is, and its URL without what is secret: ``store redis://red:6379/0``.
-        setting: Where that URL is set.
-        backoff: Pauses between tries to reach it.
+        what: The server, and its URL without secrets: ``store redis://red:6379/0``.
+        setting: The setting with that URL.
+        backoff: Pauses between attempts to reach it.
     """
 
     def __init__(self, what: str, setting: str, backoff: Backoff | None = None) -> None:
@@ -33,14 +33,14 @@ class Contact:
         return self._lost_at is not None
 
     def lost(self, why: str) -> float:
-        """Note that a try failed; returns for how many seconds to wait before the next one."""
+        """Note that an attempt failed; return how many seconds to wait before the next one."""
         now = clock.monotonic()
         is_news, pause = self.backoff.is_news(now, "lost"), self.backoff.next()
         if self._lost_at is None:
             self._lost_at, self._is_said = now, False
         news = f"the {self._what} of {self._setting}"
         if self._is_said:
-            news += f" is still away after {now - self._lost_at:.0f} s"
+            news += f" is still down after {now - self._lost_at:.0f} s"
         else:
             news = f"{'lost' if self._was_there else 'cannot reach'} {news}"
         level = logging.WARNING if is_news else logging.DEBUG
@@ -49,10 +49,10 @@ class Contact:
         return pause
 
     def back(self, overdue: int | None = None) -> None:
-        """Note that it does its work, and say how long it did not, if the log has the loss.
+        """Note that the server works; if the log has its loss, log how long it was down.
 
         Args:
-            overdue: How many tasks were overdue before it did, if that is known.
+            overdue: How many tasks were overdue before it was back, if known.
         """
         self._was_there = True
         if self._lost_at is None:
@@ -64,6 +64,6 @@ class Contact:
 
 
 def _reason(why: str) -> str:
-    """An error's text as a part of a sentence."""
+    """Return an error's text as a part of a sentence."""
     text = why.rstrip(". ")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -1,7 +1,7 @@
-"""The scanner's connection to the broker, and what becomes of each message handed to it.
+"""The scanner's connection to the broker, with a verdict for each message sent over it.
 
-After any failure the connection is thrown away: what it would still say is about messages that
-somebody else may hold by then.
+After any failure the connection is discarded: its late answers would be about messages that another
+scanner may hold by then.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
 
 logger = logger_of(__name__)
 
-CONNECT_TIMEOUT = 5.0  # seconds for all of it
-REACH = 2.0  # seconds in which the broker has to answer each step of connecting, at most
-IDLE = 10.0  # seconds after which a connection is not trusted to be alive any more
-FIRST_WINDOW, WINDOW = 100, 1000  # messages on the way at once: at first, at most
-SLOW = 1.0  # seconds for a window after which the next one is half as large
+CONNECT_TIMEOUT = 5.0  # seconds for connecting, all steps included
+REACH = 2.0  # most seconds that the broker may take for each step of connecting
+IDLE = 10.0  # seconds without use after which a connection may be dead
+FIRST_WINDOW, WINDOW = 100, 1000  # messages under way at once: at first, at most
+SLOW = 1.0  # if a window takes more seconds, the next one is half as large
 
 
 def bounded(connection: Connection, timeout: float, connect_timeout: float) -> Connection:
-    """*connection*, not open yet, with time limits, in seconds, for all that it waits for."""
+    """Return a copy of *connection*, not open yet, with limits in seconds for all its waits."""
     reach = min(REACH, connect_timeout)
     copy = connection.clone(connect_timeout=reach, heartbeat=0)
     sockets = {"read_timeout": timeout, "write_timeout": timeout}
     redis = {"socket_timeout": timeout, "socket_connect_timeout": reach}
     options = {
-        # Whoever wants confirms awaits them himself, many at a time.
+        # A publisher that wants confirms waits for them itself, many at a time.
         "amqp": {"confirm_publish": False, **sockets},
         "redis": {**redis, "retry_on_timeout": False},
     }
@@ -57,17 +57,17 @@ def _is_group(connection: Connection) -> bool:
 
 
 def connect(connection: Connection, timeout: float) -> None:
-    """Open it: each of several hosts once, and no sleep in between; the caller has a back-off.
+    """Open it: try each host once, without a sleep in between, as the caller has a back-off.
 
-    Sentinels are asked all at once. And were kombu to go to the URL of another of them, it would
-    forget the login that the first one has.
+    redis-py asks all sentinels in one attempt. If kombu moved on to the next sentinel's URL, it
+    would lose the login in the first one.
     """
     hosts = 1 if _is_group(connection) else len(connection.alt or ()) or 1
     connection.ensure_connection(max_retries=hosts - 1, timeout=timeout)
 
 
 class Link:
-    """One connection to the broker, made when needed, used by one thread.
+    """One connection to the broker, opened when needed, used by one thread.
 
     Args:
         connect: Makes a connection that is not open yet.
@@ -83,10 +83,10 @@ class Link:
         self._size = FIRST_WINDOW
 
     def prepare(self) -> None:
-        """Make sure that there is a live connection, before anything is claimed.
+        """Make sure that there is a live connection, before a claim.
 
         Raises:
-            BrokerDown: there is none to be had.
+            BrokerDown: the broker cannot be reached.
         """
         if self._publisher is not None and clock.monotonic() - self._used < IDLE:
             return
@@ -107,12 +107,12 @@ class Link:
     def publish(
         self, entries: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
     ) -> Iterator[tuple[LeasedEntry, Verdict]]:
-        """Publish entries, window by window; yields what became of each.
+        """Publish entries, window by window; yield a verdict for each.
 
-        Nothing more is sent once *out_of_time* says so: somebody else may hold the rest by then.
+        Send nothing more once *out_of_time* is true: another scanner may hold the rest by then.
 
         Raises:
-            BrokerDown: at the end, when the broker was lost on the way.
+            BrokerDown: at the end, if the broker was lost on the way.
         """
         broken: BrokerDown | None = None
         for window in self._windows(entries):
@@ -145,7 +145,7 @@ class Link:
         return verdicts, publisher.lost
 
     def _windows(self, entries: Sequence[LeasedEntry]) -> Iterator[Sequence[LeasedEntry]]:
-        """Entries in windows; what failed before goes alone, lest it take others along again."""
+        """Yield windows of entries; one that failed before goes alone, to take no others along."""
         fresh = [entry for entry in entries if entry.is_first]
         start = 0
         while start < len(fresh):
@@ -157,7 +157,7 @@ class Link:
                 yield [entry]
 
     def close(self) -> None:
-        """Throw the connection away."""
+        """Discard the connection."""
         connection, self._connection, self._publisher = self._connection, None, None
         if connection is not None:
             try:

@@ -1,10 +1,10 @@
-"""Storing ``REVOKED`` where a canceller could not: he was killed, or his result backend was away.
+"""Stores ``REVOKED`` if a canceller could not: it was killed, or its result backend was down.
 
     cancel --> outbox, in the script that removes the entry
        +-----> backend --> mark_stored                       the canceller, as a rule
     Outbox --> owed --> backend --> mark_stored              beside a scanner, a while later
 
-In a thread of its own, as a result backend may take minutes to say that it is away.
+It runs in a thread of its own, as a result backend that is down may take minutes to fail.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..store.values import Cancelled
 
 logger = logger_of(__name__)
 
-INTERVAL = 30.0  # seconds between two looks
+INTERVAL = 30.0  # seconds between two checks
 
 Mark = Callable[[Cancelled], bool]
 
 
 class Outbox:
-    """Looks for what is owed, and stores it.
+    """Looks for cancelled tasks without ``REVOKED``, and stores it.
 
     Args:
-        engines: Of each shard, over a connection of their own.
-        mark: Stores ``REVOKED`` for one; returns whether that is done.
+        engines: The steps of each shard, over a connection of their own.
+        mark: Stores ``REVOKED`` for a task; returns whether that is done.
     """
 
     def __init__(self, engines: Sequence[ScannerSteps], mark: Mark) -> None:
@@ -44,18 +44,18 @@ class Outbox:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """End after the task at hand; waits at most *timeout* seconds."""
+        """End after the current task; wait at most *timeout* seconds."""
         self._stopping.set()
         self.wake()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def wake(self) -> None:
-        """Look at once: something has just come to be owed."""
+        """Check at once, as a task was skipped just now."""
         self._wanted.set()
 
     def run(self) -> None:
-        """Store what is owed until :meth:`stop`."""
+        """Store missing ``REVOKED`` until :meth:`stop`."""
         while True:
             self._wanted.wait(INTERVAL * random.uniform(0.8, 1.0))
             self._wanted.clear()
@@ -65,12 +65,12 @@ class Outbox:
                 while self.drain():
                     pass
             except StoreError as error:
-                logger.debug("what is owed is not known: %s", error)
+                logger.debug("cannot read which tasks lack REVOKED: %s", error)
         for engine in self._engines:
             engine.close()
 
     def drain(self) -> bool:
-        """Store what is owed, as much as is given at a time; returns whether there may be more."""
+        """Store ``REVOKED`` for one batch of tasks; return whether there may be more."""
         return any(self._drain(engine) for engine in self._engines)
 
     def _drain(self, engine: ScannerSteps) -> bool:

@@ -1,11 +1,11 @@
-"""Ways to publish a window of entries; each gets a verdict.
+"""Publishes a window of entries; each gets a verdict.
 
-sent      the broker has it (it confirmed, where the transport can)
-refused   the broker, or the message itself, says no: counts against the entry; where it is one of
-          several queues that says no, the others may have it
+sent      the broker has it (and confirmed it, if the transport can)
+refused   the broker rejected it, or it cannot be sent: counts as a refusal; if one of several
+          queues rejected it, the others may have it
 dead      the record cannot be read
 unknown   the link broke or timed out after sending began: it may have arrived
-unsent    it was not tried
+unsent    it was not attempted
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _CONFIRM_TIMEOUT = "confirm_timeout" in inspect.signature(Producer.publish).para
 
 
 class Verdict(NamedTuple):
-    """What became of one entry, and why.
+    """The result of publishing one entry, and the reason.
 
-    ``uncertain``: it was refused, but by one of several queues: another may have it.
+    ``uncertain``: one of several queues refused it, and another may have it.
     """
 
     word: str
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
 
 
 class OneByOne:
-    """Any transport: a message after the other; the first failure ends the window.
+    """Publishes on any transport, one message at a time; the first failure ends the window.
 
     Args:
         connection: An open connection.
@@ -54,7 +54,7 @@ class OneByOne:
     """
 
     def __init__(self, connection: Any, timeout: float) -> None:
-        self.lost = ""  # why, when it was the broker itself that failed, not a message
+        self.lost = ""  # the reason, if the broker itself failed, and not a message
         self._connection = connection
         self._timeout = timeout
         self._broken = (OperationalError, OSError, *connection.recoverable_connection_errors)
@@ -66,15 +66,15 @@ class OneByOne:
         self._producer = Producer(self._connection.channel(), auto_declare=False)
 
     def probe(self) -> None:
-        """Raise unless the broker takes a message; where that can be found out."""
+        """Raise if the broker takes no messages, as far as the transport can find out."""
 
     def publish(
         self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
     ) -> list[Verdict]:
-        """Publish in order; returns a verdict for each.
+        """Publish in order; return a verdict for each.
 
-        *out_of_time* is asked before each message, not once for all: a scanner may be stopped for
-        minutes between two of them, and come after the one that took over what it held.
+        Check *out_of_time* before each message: a scanner may be suspended for minutes between two
+        of them, and another one may have taken over the rest meanwhile.
         """
         verdicts: list[Verdict] = []
         for entry in window:
@@ -99,16 +99,16 @@ class OneByOne:
         return Verdict(SENT)
 
     def _verdict_of(self, error: Exception, *, partly: bool = False) -> Verdict:
-        """What an error says; *partly*: some queue may have the message in spite of it."""
+        """Return the verdict for an error; *partly*: a queue may have the message nevertheless."""
         reason = f"{type(error).__name__}: {error}"
-        # A nack is among the errors that py-amqp calls recoverable, and for other transports those
-        # of the channel are. What is irrecoverable, or no error of the connection, is about this
-        # message as well: it cannot be encoded, it has no queue.
+        # py-amqp calls a nack recoverable, as other transports do errors of the channel; they are
+        # about this message. So is an error that is irrecoverable or not the connection's: the
+        # message cannot be encoded, or has no queue.
         own = isinstance(error, (MessageNacked, ChannelError, *self._channel_errors))
-        # Of a group's master that has become a replica, redis-py closes the connection.
+        # redis-py closes the connection to a group's master that has become a replica.
         if refusal_of(error) or is_replica(error.__context__):
             self.lost = reason
-            # By the broker's own word it did nothing; of what it was asked last.
+            # The broker says that it did nothing of the last command; earlier ones may have run.
             return Verdict(UNKNOWN if partly else UNSENT, reason)
         if own or not isinstance(error, self._broken):
             return Verdict(REFUSED, reason, partly)
@@ -138,8 +138,8 @@ class OneByOne:
             for entity in route.declare:
                 self._producer.maybe_declare(entity)
             self._declared.add(route.text)
-        # On Redis a message for an exchange that no queue is bound to vanishes without a word:
-        # do what `mandatory` does where it is known.
+        # On Redis, a message to an exchange without queues vanishes silently, so do here what
+        # `mandatory` does on AMQP.
         if route.exchange and route.mandatory and not self._leads_somewhere(route):
             raise ChannelError(f"no queue is bound to exchange {route.exchange!r}")
 
@@ -150,7 +150,7 @@ class OneByOne:
         return bool(channel._lookup(route.exchange, route.routing_key))
 
     def _goes_in_parts(self, route: Route) -> bool:
-        """Whether a publish that failed may have reached some of several queues.
+        """Whether a failed publish may have reached some of several queues.
 
         kombu's own exchanges put a message into one queue after the other.
         """
@@ -164,7 +164,7 @@ class OneByOne:
 
 
 class Pushing(OneByOne):
-    """Redis: what is bound for a list is pushed as it stands, all for one list at once."""
+    """Publishes on Redis: pushes messages for a list as they are, all for one list at once."""
 
     def publish(
         self, window: Sequence[LeasedEntry], out_of_time: Callable[[], bool]
@@ -202,7 +202,7 @@ class Pushing(OneByOne):
 
 def _with_attempt(entry: LeasedEntry) -> bytes:
     message = entry.message if entry.is_first else _with_own_tag(entry.message, entry.attempts + 1)
-    # Its headers stand last in a message, and are closed by two braces.
+    # A message ends with its headers and two closing braces.
     return b"%s, %s}" % (message[:-2], json.dumps(_own_headers(entry))[1:].encode())
 
 
@@ -212,8 +212,8 @@ def _own_headers(entry: LeasedEntry) -> dict[str, Any]:
 
 
 def _with_own_tag(message: bytes, attempt: int) -> bytes:
-    # kombu keeps what a worker has not acknowledged yet under its delivery tag. Of two copies with
-    # the same one, acknowledging either would forget the other.
+    # kombu stores unacknowledged messages by their delivery tag. If two copies had the same tag,
+    # acknowledging one would drop the other.
     tag = json.loads(message)["properties"]["delivery_tag"]
     old, new = (b'"delivery_tag": ' + json.dumps(one).encode() for one in (tag, f"{tag}-{attempt}"))
     return message.replace(old, new, 1)

@@ -1,8 +1,8 @@
-"""Claim, publish, ack: the hand-over to anything but a list in the store's own Redis.
+"""Claims, publishes and acks: the delivery to anything but a list in the store's own Redis.
 
 At least once. Publish first, ack second: a crash in between publishes twice, the other order
-would lose the task. A claim carries a fencing token that the store checks at ack and nack,
-so what another scanner took over meanwhile is not touched.
+would lose the task. A claim carries a fencing token, which the store checks at ack and nack,
+so entries that another scanner took over meanwhile stay as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from .. import clock
 from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..logs import logger_of
+from ..message.route import Relayed
 from ..store.scanner_steps import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
 from ..store.values import LeasedEntry
 from .dead import RELAY, tell, tell_skipped
@@ -23,14 +24,14 @@ from .publishers import Verdict
 
 logger = logger_of(__name__)
 
-BATCH = 1000  # entries under one lease: what a crash between publish and ack may repeat
+BATCH = 1000  # entries under one lease, which a crash between publish and ack may repeat
 LEASE_MARGIN = 0.5  # part of a lease after which nothing more is published under it
 
 
 class Batch(NamedTuple):
     """How many entries were claimed, and how many of them the broker has.
 
-    ``others``: how many more were due, and are dead, parked, or ``skipped``.
+    ``others``: how many more were due, but are dead, parked or ``skipped``.
     """
 
     claimed: int
@@ -49,14 +50,14 @@ class Relay:
         self._hooks = hooks
 
     def batch(self, stopping: Callable[[], bool]) -> Batch:
-        """Relay one batch, unless *stopping*; returns how many entries it dealt with.
+        """Relay one batch, unless *stopping*; return how many entries it handled.
 
         Raises:
-            BrokerDown: nothing more can be published; what was claimed is given back.
+            BrokerDown: nothing more can be published; claimed entries are given back.
         """
-        # Probe first: a broker that is away must cost no entry a lease or an attempt.
+        # Probe first: a broker that is down must cost no entry a lease or an attempt.
         self._link.prepare()
-        # Before the claim is asked for, so that this clock runs out before Redis's does.
+        # Before the claim, so that the time runs out here before it does in Redis.
         started = clock.monotonic()
         claimed = self.engine.claim(BATCH)
         tell(self._hooks, claimed.dead)
@@ -74,7 +75,7 @@ class Relay:
         except BrokerDown as error:
             raise BrokerDown(error.why, len(verdicts["sent"])) from error
         finally:
-            # Whatever happened: what was sent and is not acked would be sent again.
+            # Whatever happened: a sent entry without an ack would be sent again.
             self._resolve(verdicts)
         return len(verdicts["sent"])
 
@@ -109,10 +110,11 @@ class Relay:
             return
         wait = min(LONGEST_WAIT, 2.0 ** (entry.refusals + 1))
         logger.warning(
-            "task %s: attempt %d was refused, next in %.0f s: %s",
+            "task %s: attempt %d was refused, next in %.0f s: %s, for the queue %s: %s",
             entry.task_id,
             entry.attempts + 1,
             wait,
+            *_names_of(entry),
             reason,
         )
         self._hooks.refused(RELAY, 1)
@@ -120,3 +122,12 @@ class Relay:
 
     def close(self) -> None:
         self._link.close()
+
+
+def _names_of(entry: LeasedEntry) -> tuple[str, str]:
+    """The names of an entry's task and of its queue, for the log."""
+    try:
+        relayed = Relayed.parse(entry.destination, entry.message)
+        return relayed.options["headers"]["task"], relayed.route.routing_key
+    except Exception:  # the message is not one of Celery's
+        return "a task without a name", entry.destination

@@ -1,12 +1,12 @@
-"""The scanner: hands over what is due, and sleeps until there is more.
+"""The scanner: delivers due tasks, and sleeps until the next one.
 
-    loop:  of each shard whose turn has come, batch after batch until none is left:
-               hand over what is due to lists of this Redis
-               take back leases that ran out; relay what goes elsewhere
-           wait until the earliest of: next due time, lease deadline, being told, safety scan
+    loop:  for each shard whose turn has come, batch after batch until none is left:
+               push due tasks to lists of this Redis
+               take back leases that ran out; relay tasks for other brokers
+           wait until the earliest of: next due time, lease deadline, wake-up, safety scan
 
-Any number of scanners may run at once; there is no leader. It knows neither Redis, Celery nor
-kombu: the shards' engines and relays, and the wake-up, are given to it.
+Any number of scanners may run at once; there is no leader. The scanner uses neither Redis, Celery
+nor kombu: its caller passes the shards' engines and relays, and the wake-up.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GRACE = 0.25  # seconds that a scanner gives the one whose timer is set for the 
 
 
 class _Shard:
-    """A shard as a scanner sees it; it is up there again at ``up_at``, by the monotonic clock."""
+    """A shard as a scanner sees it; its next turn is at ``up_at``, by the monotonic clock."""
 
     def __init__(self, relay: Relay) -> None:
         self.engine: ScannerSteps = relay.engine
@@ -47,14 +47,14 @@ class Scanner:
     """One scanner, to be run in a thread of its own.
 
     Args:
-        relays: Of each shard the relay, which has the shard's engine; all over one link.
-        wakeup: Listens for all of them.
-        safety_interval: Seconds after which it looks although nothing woke it.
+        relays: The relay of each shard, with the shard's engine; all over one link.
+        wakeup: Listens for all shards.
+        safety_interval: Seconds after which it scans even if nothing woke it.
         lease: Seconds for which a claim holds.
-        hooks: Who is told of what becomes of tasks.
+        hooks: Called with what happens to tasks.
         outbox: Stores ``REVOKED`` beside it.
-        start: Says what it found when it has looked for the first time.
-        contacts: With the store and with the broker.
+        start: Logs what it found after the first scan.
+        contacts: The contact with the store, and with the broker.
     """
 
     def __init__(
@@ -90,24 +90,24 @@ class Scanner:
         self._differs: StoreDiffers | None = None
 
     def start(self) -> None:
-        """Run in a thread; returns at once, whether or not Redis can be reached."""
+        """Run in a thread; return at once, whether or not Redis can be reached."""
         self._thread = threading.Thread(target=self.run, name="delayq-scanner", daemon=True)
         self._thread.start()
         if self._outbox is not None:
             self._outbox.start()
 
     def wait_for_first_scan(self, timeout: float) -> None:
-        """Wait until it has tried to look for the first time, *timeout* seconds at most.
+        """Wait until the first scan was attempted, *timeout* seconds at most.
 
         Raises:
-            StoreDiffers: it may not use this store. The log says so.
+            StoreDiffers: this process may not use the store; it is in the log, too.
         """
         self._looked.wait(timeout)
         if self._differs is not None:
             raise self._differs
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Claim nothing more, give back what was not published, and end; waits *timeout* s."""
+        """Claim nothing more, give back unpublished entries, and end; wait *timeout* s at most."""
         self._stopping.set()
         self._wakeup.interrupt()
         until = clock.monotonic() + timeout
@@ -121,7 +121,7 @@ class Scanner:
         while not self._stopping.is_set():
             try:
                 self._look_first()
-                # Before it looks: what is said from here on, it hears.
+                # Before the scan, so that no wake-up is missed from here on.
                 if self._wakeup.listen():
                     self._scan_shards(range(len(self._shards)))
                 self._scan_shards(self._wakeup.wait(self._pass()))
@@ -129,7 +129,8 @@ class Scanner:
                 self._reachable = True
             except Exception as error:
                 seconds = self._failed(error)
-                # Whoever waits for the first look may end the process: the log has the reason now.
+                # Only now: a caller that waits for the first scan may end the process, and the log
+                # has the reason by now.
                 self._looked.set()
                 self._rest(seconds)
         self._end()
@@ -142,7 +143,7 @@ class Scanner:
             self._stopping.wait(seconds)
 
     def _failed(self, error: Exception) -> float:
-        """Say why a pass failed; returns for how many seconds to wait before the next one."""
+        """Log why a pass failed; return how many seconds to wait before the next one."""
         if isinstance(error, StoreUnavailable):
             self._reachable = False
             return self._store.lost(error.why)
@@ -154,7 +155,7 @@ class Scanner:
         if isinstance(error, StoreDiffers):
             logger.log(level, "%s", error)
         elif isinstance(error, StoreError):
-            # Redis refused, and said why: who reads the log needs no traceback of it.
+            # Redis refused, and the error has its reason: a traceback would add nothing.
             logger.log(level, "%s; retrying in %.1f s", error, seconds)
         else:
             logger.log(level, "a pass failed; the scanner goes on", exc_info=error)
@@ -170,14 +171,14 @@ class Scanner:
             self._shards[number].up_at = 0.0
 
     def _pass(self) -> float:
-        """Hand over all that is due; returns for how many seconds there is nothing to do."""
+        """Deliver all due tasks; return for how many seconds there is nothing to do."""
         while not self._stopping.is_set():
             now = clock.monotonic()
             ready = [shard for shard in self._turns if shard.up_at <= now]
             if not ready:
                 return min(shard.up_at for shard in self._turns) - now
-            # One step each: what one shard is behind with holds up no other. And each round begins
-            # with another, or all scanners would go from shard to shard together.
+            # One step each, so that a backlog in one shard delays no other. Each round begins with
+            # another shard, or all scanners would go from shard to shard together.
             self._turns.append(self._turns.pop(0))
             for shard in ready:
                 if not self._stopping.is_set():
@@ -187,9 +188,9 @@ class Scanner:
         return 0.0
 
     def _step(self, shard: _Shard) -> None:
-        """Hand over a batch of a shard; it is ready for the next one as long as there is more."""
+        """Deliver a batch of a shard, which stays ready for the next as long as there is more."""
         shard.up_at = 0.0
-        # With jitter, or all scanners of a deployment look at the same moment.
+        # With jitter, or all scanners of a deployment would scan at the same moment.
         asleep = self._safety_interval * random.uniform(0.8, 1.0)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
         overdue = self._overdue(self._store)
@@ -204,7 +205,7 @@ class Scanner:
             shard.up_at = clock.monotonic() + self._idle_for(seen, asleep)
 
     def _overdue(self, contact: Contact) -> int | None:
-        """How many tasks are overdue, to be said if contact comes back now."""
+        """How many tasks are overdue, for the log line if contact comes back now."""
         return self._start.overdue() if self._start is not None and contact.is_lost else None
 
     def _look_for_owed(self, skipped: int) -> None:
@@ -213,7 +214,7 @@ class Scanner:
 
     def _take_back(self, shard: _Shard, seen: Seen) -> bool:
         left = seen.seconds_until(seen.leased)
-        # Further off than any lease of ours: Redis's clock was set back; the script knows more.
+        # Further off than any lease can be: Redis's clock was set back, which the script handles.
         if left is None or 0 < left <= self._lease:
             return False
         reclaimed = shard.engine.reclaim()
@@ -224,7 +225,7 @@ class Scanner:
         return bool(reclaimed)
 
     def _relay_due(self, shard: _Shard, seen: Seen) -> bool:
-        """Whether it relayed, or tried to: meanwhile another was to be up, so it looks again."""
+        """Relay; return whether it did or tried to: others may have fallen due, so scan again."""
         if not seen.is_past(seen.relay) or clock.monotonic() < self._relay_again:
             return False
         overdue = self._overdue(self._broker)
@@ -232,7 +233,7 @@ class Scanner:
             self._look_for_owed(shard.relay.batch(self._stopping.is_set).skipped)
         except BrokerDown as error:
             self._hooks.broker_down()
-            # One that takes some, and then loses a reply, is up: its pauses must not grow.
+            # A broker that takes some messages and then loses a reply is up: pauses must not grow.
             if error.sent:
                 self._broker.backoff.reset()
                 self._broker.back(overdue)
@@ -246,7 +247,7 @@ class Scanner:
         relay = seen.seconds_until(seen.relay)
         if relay is not None:
             relay = max(relay, self._relay_again - clock.monotonic())
-        # Another scanner has its timer set. Should it be dead, this one comes a little later.
+        # Another scanner has set its timer. In case it is dead, this one wakes a little later.
         grace = 0.0 if seen.has_timer else GRACE * random.uniform(1.0, 2.0)
         heads = (seen.due, seen.leased, seen.back)
         waits = (*map(seen.seconds_until, heads), relay)
@@ -257,8 +258,8 @@ class Scanner:
         for shard in self._shards:
             shard.relay.close()
         try:
-            # A Redis that did not answer would keep a stopping worker waiting once more; without a
-            # word from this scanner its heartbeat runs out.
+            # A Redis that did not answer would keep a stopping worker waiting again; without a
+            # leave, this scanner's heartbeat runs out by itself.
             for shard in self._shards if self._reachable else ():
                 shard.engine.leave()
         except Exception as error:

@@ -1,6 +1,6 @@
-"""What a scanner says at its first look: one line on its store, and a warning for each danger.
+"""Logs a scanner's start: one line about its store, and a warning for each risk.
 
-And how much is overdue when the store, or the broker, is back.
+It also counts the overdue tasks when the store, or the broker, is back.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ logger = logger_of(__name__)
 
 
 class Start:
-    """Says it once.
+    """Logs it once.
 
     Args:
-        engines: The scanner's, one of each shard.
-        store: The store's URL, without what is secret.
-        prefix: What the names of its keys begin with.
-        way: How what is due reaches its queue, in words.
+        engines: The scanner's engines, one for each shard.
+        store: The store's URL, without secrets.
+        prefix: The prefix of its keys.
+        way: How due tasks reach their queues, in words.
     """
 
     def __init__(
@@ -38,15 +38,15 @@ class Start:
 
     @classmethod
     def of(cls, services: Services, engines: Sequence[ScannerSteps]) -> Start:
-        """What a scanner of an app says."""
+        """Return the start of an app's scanner."""
         settings = services.settings
         return cls(engines, store=services.endpoint.url, prefix=settings.prefix, way=_way(services))
 
     def join(self) -> None:
-        """Join the store and say it, unless that is done.
+        """Join the store and log it, unless that is done.
 
         Raises:
-            StoreUnavailable: the store is away; this is said when it is back.
+            StoreUnavailable: the store is down; the log line comes when it is back.
             StoreDiffers: this process would use the store in another way than the others.
         """
         if self._is_said:
@@ -58,16 +58,16 @@ class Start:
         name = self._engines[0].name
         facts = (name, self._store, self._prefix, self._way, waiting)
         logger.info("scanner %s started: store %s, prefix %s, %s; %s", *facts)
-        # Something between may close a connection that asks this; tasks need no answer.
+        # A proxy may close a connection that asks this; tasks need no answer.
         with suppress(StoreUnavailable):
             for line in self._engines[0].risks():
                 logger.warning("%s; %s", line.found, line.advice)
 
     def overdue(self) -> int | None:
-        """How many tasks are overdue; ``None`` where a right to count them is missing.
+        """Return how many tasks are overdue; ``None`` without the permission to count them.
 
         Raises:
-            StoreUnavailable: the store is away.
+            StoreUnavailable: the store is down.
         """
         try:
             return sum_of([engine.counts() for engine in self._engines]).overdue
@@ -83,7 +83,7 @@ class Start:
         except StoreUnavailable:
             raise
         except StoreError as error:
-            return f"what waits is not known: {error}"  # a right that hand-over needs not
+            return f"waiting tasks unknown: {error}"  # delivery does not need this permission
         dead = f", {counts.dead} dead" if counts.dead else ""
         held = ", ".join(one.what for one in pauses if not one.resumed)
         paused = f"; paused: {held} ({counts.paused} due)" if held else ""

@@ -1,8 +1,8 @@
-"""History: the last things that happened to tasks.
+"""Lists the last things that happened to tasks.
 
-    scripts --> the store's list of events --> past --> DelayQ.history, ``celery delayq history``
+    scripts --> the store's list of events --> newest --> DelayQ.history, ``celery delayq history``
 
-Scripts write the list where ``delayq_history`` says how many events it keeps.
+Scripts write the list if ``delayq_history``, the number of events to keep, is set.
 """
 
 from .newest import Event, history

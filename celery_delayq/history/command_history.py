@@ -23,17 +23,17 @@ _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 @click.command(cls=CeleryCommand, epilog=examples("history -n 10", "history --json | jq .what"))
 @click.option(
     "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
-    cls=CeleryOption, help_group="Filter", help="At most so many.",
+    cls=CeleryOption, help_group="Filter", help="Show at most this many.",
 )  # fmt: skip
 @zoned
 @json_option
 @click.pass_context
 def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
-    """Show what happened last, the newest first.
+    """Show the last events, the newest first.
 
-    A line has no name of its task or queue, only a hash of it. TASK is empty where this app has no
-    task of that hash. QUEUE is empty where neither this app nor a pause has a queue of that hash,
-    and none of the tasks that are due next goes to one.
+    The store keeps hashes of the names of tasks and queues. TASK is empty if this app has no task
+    with that hash. QUEUE is empty if this app, its pauses and the tasks that are due next name no
+    queue with that hash.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
@@ -46,7 +46,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
     zone, screen = zone_of(ctx), Screen(ctx)
     screen.show(table(_columns(zone), (_event_row(one, zone) for one in events)))
     if not kept:
-        ctx.obj.secho(_NO_HISTORY, fg="yellow")
+        screen.show([[(_NO_HISTORY, "yellow")]])
 
 
 def _columns(zone: tzinfo) -> tuple[Column, ...]:

@@ -1,4 +1,4 @@
-"""What happened last: scheduled, handed over, cancelled, replaced, skipped, dead, repaired."""
+"""Reads the last events: scheduled, handed over, cancelled, replaced, skipped, dead, repaired."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Event:
     """Something that happened to a task.
 
     Attributes:
-        what: A text as well: ``What.HANDED_OVER == "handed_over"``.
+        what: The kind of event, which equals a string: ``What.HANDED_OVER == "handed_over"``.
         when: When it happened, by Redis's clock.
         id: The task's id.
         key: Its unique key, or empty.
-        due: When it was due then; ``None`` for one whose record cannot be read.
-        task: The task's name; empty where this app has none of that name.
-        queue: The queue that it was sent with; empty where it is none of this app's, nothing of it
-            is paused, and none of the tasks that are due next is of it.
+        due: The task's due time at that moment; ``None`` if its record cannot be read.
+        task: The task's name; empty if this app has no such task.
+        queue: The queue that it was sent to; empty if this app, its pauses and the tasks that are
+            due next name no such queue.
     """
 
     what: What
@@ -39,7 +39,7 @@ class Event:
 
 
 def history(services: Services, *, limit: int | None = None) -> list[Event]:
-    """What happened last, the newest first; see :meth:`DelayQ.history`."""
+    """Return the last events, the newest first; see :meth:`DelayQ.history`."""
     check_limit(limit, "events")
     most = LONGEST_HISTORY if limit is None else min(limit, LONGEST_HISTORY)
     events = services.entries.history(most) if most else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from celery import Celery
 from celery.app.task import Task
@@ -36,6 +36,8 @@ else:
     from typing import TypeVar
 
     R = TypeVar("R")
+
+_ARGUMENT = "it in the signature, schedule(task.s({0!r}), ...), or by its name, as after={0!r}"
 
 
 class DelayQ(Operations):
@@ -73,7 +75,7 @@ class DelayQ(Operations):
     def schedule(
         self,
         signature: Signature[R] | Task[..., R],
-        *,
+        *arguments: NoReturn,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
         key: str | None = None,
@@ -90,6 +92,7 @@ class DelayQ(Operations):
 
         Args:
             signature: A signature, a canvas (scheduled as one entry), or a task without arguments.
+            *arguments: None: those of the task are the signature's, ``task.s(42)``.
             at: Aware datetime; naive datetime, read in the app's time zone; Unix time in
                 seconds; or ISO 8601 text. The past means at once.
             after: From now: a timedelta, or seconds.
@@ -122,6 +125,8 @@ class DelayQ(Operations):
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)
+        if arguments:
+            raise NotATask("argument", arguments[0], _ARGUMENT.format(arguments[0]))
         # Its message goes to its own app's store, and only that one can cancel it.
         services = services_of(signature.app)
         when = one_of(services.timezone, at=at, after=after)
@@ -181,7 +186,7 @@ class DelayQ(Operations):
     # Handing over.
 
     def hand_over(self) -> int:
-        """Hand over all that is due, once, as a scanner does; for tests, and where none runs.
+        """Deliver all due tasks once, as a scanner does; for tests, or if no scanner runs.
 
         Returns:
             How many tasks went to their queues.
@@ -193,10 +198,7 @@ class DelayQ(Operations):
         return handover.hand_over(self.services, owes=has_backend(self.app))
 
     def scanner(self) -> Scanner:
-        """A scanner of one's own; the caller starts and stops it.
-
-        It also stores what is owed to the app's result backend.
-        """
+        """A scanner for you to start and stop; it also stores the ``REVOKED`` that is owed."""
         owes = has_backend(self.app)
         mark = partial(mark_revoked, self.app, late=True) if owes else None
         return handover.new_scanner(self.services, mark)

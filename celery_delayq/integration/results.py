@@ -121,7 +121,7 @@ class ScheduledResult(_Result[R_co]):
         return self._move(when, **conditions(services.timezone, only, if_due))
 
     def run_now(self) -> Outcome:
-        """Let it go at once, also where it is paused; see :meth:`DelayQ.run_now`."""
+        """Deliver it at once, even if it is paused; see :meth:`DelayQ.run_now`."""
         return self._move(NOW, mode="now")
 
     def _move(self, when: When, **how: Any) -> Outcome:

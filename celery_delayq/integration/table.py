@@ -22,7 +22,7 @@ from ..operations import changing, editing, filters, pausing, reading
 from ..operations.health import health as health_now
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.status import status as status_now
-from ..operations.targets import Named
+from ..operations.targets import Named, of_one_task
 from ..services import Services
 from .results import ScheduledResult, scheduled
 
@@ -62,6 +62,7 @@ class Operations:
     resume = pausing.resume
     pauses = pausing.pauses
 
+    @of_one_task
     def result(
         self, task_id: Named | None = None, *, key: str | None = None
     ) -> ScheduledResult[Any] | None:
@@ -95,7 +96,7 @@ class Operations:
     # What leaves of this package do.
 
     def history(self, limit: int | None = None) -> list[Event]:
-        """What happened last: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
+        """The last events: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
 
         It is kept where the setting ``delayq_history`` says how many.
 
@@ -114,7 +115,7 @@ class Operations:
         return events
 
     def check(self) -> Iterator[Finding]:
-        """What in the store does not fit together, read slice by slice while one iterates.
+        """The inconsistencies of the store, read slice by slice as you iterate.
 
         It changes nothing, and reports nothing that is merely under way. A template that counts
         too many records is found only while nothing is scheduled.
@@ -127,7 +128,7 @@ class Operations:
         return found
 
     def dump(self) -> Iterator[dict[str, Any]]:
-        """All that the store keeps of tasks, and what is paused, read while one iterates.
+        """All that the store keeps of tasks, and all pauses, read as you iterate.
 
         It changes nothing. What is scheduled meanwhile is not in it, and what leaves meanwhile may
         be: before a store moves, pause all, and stop what schedules.
@@ -145,7 +146,7 @@ class Operations:
         return lines
 
     def repair(self, finding: Finding) -> Repaired:
-        """Mend what :meth:`check` found, if it is still so; what fits is not touched.
+        """Mend a finding of :meth:`check`, if it is still there; nothing else is touched.
 
         All that the finding is about is looked at again in the step that mends it. A wrong count of
         a template takes a look at all records.
@@ -174,7 +175,7 @@ class Operations:
         dry_run: bool = False,
         progress: Callable[[Loaded], object] | None = None,
     ) -> Loaded:
-        """Keep what :meth:`dump` gave, as it was: ids, due times, keys, tags, attempts, the dead.
+        """Store the lines of :meth:`dump`: ids, due times, keys, tags, attempts, dead tasks stay.
 
         What was paused is paused here, before anything else. Where each message goes is found out
         for this app's broker. What is here already, and is the same task, stays as it is; what has

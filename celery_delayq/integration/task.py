@@ -91,7 +91,7 @@ class DelayQTask(_Task[P, R_co]):
         return call(services_of(self.app), self.apply_async, clock.after(delay), args, kwargs)
 
     def defer(self, after: DelayInput | None = None, at: TimeInput | None = None) -> Defer:
-        """What puts the running task off: ``raise self.defer(after=5)``.
+        """Put the running task off: ``raise self.defer(after=5)``.
 
         Takes, and raises, what :class:`~celery_delayq.Defer` does.
         """

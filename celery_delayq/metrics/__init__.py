@@ -1,11 +1,11 @@
-"""What Prometheus is told. It needs the extra ``celery_delayq[metrics]``.
+"""Metrics for Prometheus; they need the extra ``celery_delayq[metrics]``.
 
     a scrape --> Collector --> operations/status: gauges of the store, read at that moment
     a step   --> Hooks ------> Totals: counters and histograms of the process that took it
-    a worker --> MetricsStep --> an HTTP server with both, where delayq_metrics_port is set
+    a worker --> MetricsStep --> an HTTP server with both, if delayq_metrics_port is set
 
-``alerts.yml`` and ``grafana.json`` beside this file are rules and a dashboard to copy. What there
-is to be told is listed in ``names.py``, and nothing of it is imported before it is asked for.
+``alerts.yml`` and ``grafana.json`` beside this file are rules and a dashboard to copy. ``names.py``
+lists the metrics. Modules are imported on first use.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _HOMES = {"Collector": ".collector", "watch": ".totals"}
 
 
 def beside_scanner(app: Any) -> Serving | None:
-    """What the command ``scan`` serves metrics with, where the settings say so."""
+    """Return the server with which the command ``scan`` serves metrics, if one is configured."""
     from .step import serving_of
 
     return serving_of(app.delayq)
 
 
 def __getattr__(name: str) -> Any:
-    # A worker loads its step from here also where prometheus-client is not installed.
+    # A worker loads its step from here even if prometheus-client is not installed.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

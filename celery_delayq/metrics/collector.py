@@ -1,4 +1,4 @@
-"""Gauges of the store, read when somebody scrapes."""
+"""Gauges of the store, read at each scrape."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .names import READ, Metric
 
 logger = logger_of(__name__)
 
-MOST_QUEUES = 100  # that have labels of their own
-OTHER = "other"  # the label of all that come behind those
-UNREADABLE = "unreadable"  # of what has no queue: an empty label is none
+MOST_QUEUES = 100  # queues with a label of their own
+OTHER = "other"  # the label of all further queues
+UNREADABLE = "unreadable"  # the label of entries without a queue, as an empty label is none
 
-Samples = dict[str, float]  # label -> value; "" where there is no label
+Samples = dict[str, float]  # label -> value; "" for a metric without labels
 
 
 class Collector:
-    """What is in an app's store: ``REGISTRY.register(Collector(delayq))``.
+    """Collects the gauges of an app's store: ``REGISTRY.register(Collector(delayq))``.
 
-    Each scrape reads it anew. A scrape raises nothing, and ends within ``delayq_timeout``: where
-    the store has not answered by then, ``celery_delayq_store_up`` is 0, and what it would have told
-    is absent. One registry takes one of these.
+    Each scrape reads the store. It raises nothing and ends within ``delayq_timeout``: if the store
+    has not answered by then, ``celery_delayq_store_up`` is 0 and the other gauges of the store are
+    absent. A registry takes one collector.
     """
 
     def __init__(self, delayq: HasServices) -> None:
@@ -40,11 +40,11 @@ class Collector:
         self._reading: tuple[int, Future[dict[str, Samples]]] | None = None
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """What there is to be collected, for the registry; it asks nobody."""
+        """List the gauges for the registry, without values and without asking the store."""
         return (_family(one, {}) for one in READ)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The gauges with their values."""
+        """Read the gauges and their values."""
         told = {"build_info": {__version__: 1.0}, "store_up": {"": 0.0}, **self._read()}
         return (_family(one, told[one.name]) for one in READ if one.name in told)
 
@@ -52,16 +52,16 @@ class Collector:
         try:
             return self._begun().result(self._delayq.services.settings.timeout)
         except (StoreError, FutureTimeout) as error:
-            logger.debug("the store does not tell how it stands: %r", error)
+            logger.debug("the store does not report its state: %r", error)
         except Exception:
             logger.warning("metrics of the store could not be read", exc_info=True)
         return {}
 
     def _begun(self) -> Future[dict[str, Samples]]:
-        """The reading under way, or a new one.
+        """Return the reading under way, or start one.
 
-        It consists of several calls, each of which may take as long as the scrape; so it has a
-        thread, and a store that hangs has one of them however often it is scraped.
+        It makes several calls, and each may take as long as the scrape may. So it runs in a thread,
+        and only one waits for a store that hangs, however often you scrape.
         """
         reading, process = self._reading, os.getpid()
         if reading is None or reading[0] != process or reading[1].done():
@@ -81,14 +81,14 @@ def _fulfil(future: Future[dict[str, Samples]], delayq: HasServices) -> None:
 
 
 def _clock_difference(delayq: HasServices) -> float:
-    """By how many seconds Redis's clock is ahead; wrong by half a round trip at most."""
+    """Return how many seconds Redis's clock is ahead; wrong by half a round trip at most."""
     before = clock.utc_now().timestamp()
     there = (delayq.services.entries.counts().now_ms + 0.5) / 1000
     return there - (before + clock.utc_now().timestamp()) / 2
 
 
 def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
-    """All that a store tells, by the metrics' names."""
+    """Return the samples of a store's status, by the metrics' names."""
     counts = found.counts
     told = {
         "store_up": 1,
@@ -125,7 +125,7 @@ def _by_queue(queues: Sequence[QueueCounts], what: str) -> Samples:
     ranked = sorted(queues, key=lambda one: (-one.waiting, one.queue))
     samples: Samples = {}
     for place, one in enumerate(ranked):
-        # What cannot be UTF-8 would end the whole scrape, and a label is shown on terminals.
+        # A label that is not UTF-8 would end the whole scrape, and terminals show labels.
         own = plain(one.queue) or UNREADABLE
         name = own if place < MOST_QUEUES else OTHER
         samples[name] = samples.get(name, 0.0) + getattr(one, what)

@@ -1,4 +1,4 @@
-"""Every metric: name, labels, and what it says; the README's table reads these lines."""
+"""Every metric: name, labels, and what it says; the docs' table is made of these lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 PREFIX = "celery_delayq_"
 
-# Seconds. Most tasks leave within some milliseconds; one that waits for an hour is worth a bucket.
+# Seconds. Most tasks leave within milliseconds, but one that is an hour late deserves a bucket.
 LATENESS = (
     0.001,
     0.0025,
@@ -36,10 +36,10 @@ class Metric:
     Attributes:
         name: Without the prefix; of a counter without ``_total``.
         kind: ``gauge``, ``counter`` or ``histogram``.
-        says: What its value is.
+        says: The meaning of its value.
         label: The name of its label, if it has one.
-        values: All that the label can be, where that is known; they are told from the start.
-        buckets: Upper bounds, of a histogram.
+        values: All values of the label, if known; they are exposed from the start.
+        buckets: The upper bounds of a histogram.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Metric:
 
     @property
     def exposed(self) -> str:
-        """The name that a query has, of a histogram without the ending of its series."""
+        """The name in a query; a histogram's series have further endings."""
         return self.full_name + "_total" * (self.kind == "counter")
 
     @property
@@ -69,30 +69,30 @@ _ANSWERS = ("handed_over", "in_flight", "not_found", "unchanged")
 # At each scrape.
 READ = (
     Metric("store_up", "gauge", "1; 0 when the store's Redis did not answer this scrape"),
-    Metric("waiting_tasks", "gauge", "tasks that wait, with those that are overdue"),
-    Metric("overdue_tasks", "gauge", "of these, tasks whose due time is over"),
-    Metric("oldest_overdue_seconds", "gauge", "how long the oldest of them is overdue; or 0"),
+    Metric("waiting_tasks", "gauge", "waiting tasks, overdue ones included"),
+    Metric("overdue_tasks", "gauge", "of these, tasks past their due time"),
+    Metric("oldest_overdue_seconds", "gauge", "how long the oldest of them is overdue, or 0"),
     Metric(
         "next_due_seconds",
         "gauge",
-        "until the next task is due, below 0 when it is overdue; absent when nothing waits",
+        "until the next task is due, below 0 if it is overdue; absent if no task is waiting",
     ),
     Metric("in_flight_tasks", "gauge", "tasks that are being published under a lease"),
-    Metric("refused_tasks", "gauge", "tasks that were refused, and wait for their next try"),
-    Metric("paused_tasks", "gauge", "tasks that fell due while they are paused"),
-    Metric("dead_tasks", "gauge", "tasks that are kept and not tried any more"),
+    Metric("refused_tasks", "gauge", "tasks that were refused and wait for their next attempt"),
+    Metric("paused_tasks", "gauge", "paused tasks that are due"),
+    Metric("dead_tasks", "gauge", "tasks that are kept but not tried again"),
     Metric("scanners", "gauge", "scanners that are alive"),
-    Metric("queue_waiting_tasks", "gauge", "tasks that wait, by queue", "queue"),
-    Metric("queue_overdue_tasks", "gauge", "of these, tasks whose due time is over", "queue"),
+    Metric("queue_waiting_tasks", "gauge", "waiting tasks, by queue", "queue"),
+    Metric("queue_overdue_tasks", "gauge", "of these, tasks past their due time", "queue"),
     Metric(
         "queues_complete",
         "gauge",
-        "1; 0 when more waits than is looked at, and nothing is told by queue",
+        "1; 0 if more tasks wait than a scrape reads, so that counts by queue are absent",
     ),
     Metric(
         "clock_difference_seconds",
         "gauge",
-        "how far Redis's clock is ahead of this process's, as far as a scrape can tell",
+        "how far Redis's clock is ahead of this process's, to the precision of a scrape",
     ),
     Metric("build_info", "gauge", "1, with the version of this package", "version"),
 )
@@ -103,43 +103,41 @@ COUNTED = (
     Metric(
         "unreplicated",
         "counter",
-        "of these, tasks that are not known to be on as many replicas as `delayq_wait_replicas` "
-        "asks for",
+        "of these, tasks not known to be on as many replicas as `delayq_wait_replicas` requires",
     ),
     Metric(
         "cancelled",
         "counter",
         "tasks that were cancelled (`done`, `uncertain`) or `replaced`, and calls of `cancel` and "
-        "`remove` that came to nothing",
+        "`remove` without effect",
         "result",
         ("done", "uncertain", "replaced", *_ANSWERS),
     ),
     Metric(
         "rescheduled",
         "counter",
-        "tasks that were moved, and calls of `reschedule`, `run_now` and `retry` that came to "
-        "nothing",
+        "tasks that were moved, and calls of `reschedule`, `run_now` and `retry` without effect",
         "result",
         ("done", *_ANSWERS),
     ),
     Metric(
         "edited",
         "counter",
-        "tasks that were edited, and calls of `edit` that came to nothing",
+        "tasks that were edited, and calls of `edit` without effect",
         "result",
         ("done", *_ANSWERS),
     ),
-    Metric("skipped", "counter", "tasks that were too late to leave"),
-    Metric("handed_over", "counter", "tasks that went to their queues", "path", _PATHS),
-    Metric("refused", "counter", "hand-overs that were refused, to be tried again", "path", _PATHS),
+    Metric("skipped", "counter", "tasks that were skipped as too late"),
+    Metric("handed_over", "counter", "tasks that were delivered to their queues", "path", _PATHS),
+    Metric("refused", "counter", "refused deliveries, to be tried again", "path", _PATHS),
     Metric("uncertain", "counter", "tasks that were published without an answer"),
     Metric("lease_recoveries", "counter", "leases that ran out and were taken back"),
-    Metric("broker_failures", "counter", "tries to relay that found the broker down"),
+    Metric("broker_failures", "counter", "attempts to relay while the broker was down"),
     Metric("dead", "counter", "tasks that became dead"),
     Metric(
         "handover_lateness_seconds",
         "histogram",
-        "from the due time to the hand-over, by Redis's clock",
+        "from due time to delivery, by Redis's clock",
         "path",
         _PATHS,
         LATENESS,
@@ -147,7 +145,7 @@ COUNTED = (
     Metric(
         "script_duration_seconds",
         "histogram",
-        "round trip of a script to Redis, failed or not",
+        "round trip of a script to Redis, failures included",
         "script",
         (),
         ROUND_TRIP,

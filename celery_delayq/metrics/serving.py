@@ -1,4 +1,4 @@
-"""The HTTP server of a scanner's process, which is prometheus-client's own."""
+"""Serves metrics from a scanner's process, with prometheus-client's HTTP server."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from .totals import watch
 
 logger = logger_of(__name__)
 
-AGAIN = 5.0  # seconds at most after which a port that was taken is tried again
+AGAIN = 5.0  # most seconds between two attempts to get a port that is in use
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # a folder in which processes count together
 
 
 class Serving:
-    """Counts what this process does, from now on; once started, serves that and the store's gauges.
+    """Counts this process's steps from now on; once started, serves them and the store's gauges.
 
-    A port that another process has is tried again with each heartbeat, and taken over when that
-    process has ended.
+    If another process has the port, it tries again with each heartbeat, and takes the port over
+    when that process has ended.
 
-    It serves all that the process has in prometheus-client's default registry; or, where
-    ``PROMETHEUS_MULTIPROC_DIR`` is set, all that is counted in that folder by any process.
+    It serves prometheus-client's default registry. If ``PROMETHEUS_MULTIPROC_DIR`` is set, it
+    serves the counts of all processes that use this folder.
 
     Raises:
-        InvalidSetting: that folder is none.
+        InvalidSetting: ``PROMETHEUS_MULTIPROC_DIR`` is not a folder.
     """
 
     def __init__(self, delayq: HasServices, port: int, host: str) -> None:
@@ -56,7 +56,7 @@ class Serving:
         _MADE.add(self)
 
     def start(self) -> None:
-        """Serve, in a thread; if the port is taken, say so, and go on trying in a thread."""
+        """Serve, in a thread; if the port is in use, log it and keep trying in a thread."""
         try:
             self._registry.register(self._collector)
         except ValueError:
@@ -80,7 +80,7 @@ class Serving:
         logger.info("metrics are served on http://%s:%d/metrics", self._host, self._port)
 
     def stop(self) -> None:
-        """End the server, if there is one, and the tries to start it."""
+        """Stop the server, or the attempts to start it."""
         self._is_over.set()
         if self._trying.is_alive():
             self._trying.join()
@@ -105,6 +105,6 @@ def _let_go_all() -> None:
         serving.let_go()
 
 
-# A child may outlive a worker that was killed.
+# A child process may outlive a worker that was killed.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go_all)

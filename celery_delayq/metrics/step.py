@@ -1,6 +1,6 @@
-"""The step of a worker that serves metrics, where ``delayq_metrics_port`` is set.
+"""The step of a worker that serves metrics, if ``delayq_metrics_port`` is set.
 
-Workers load it from here whether or not it is; so nothing here imports prometheus-client before.
+Every worker loads this module, so nothing here imports prometheus-client before it is needed.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class MetricsStep(bootsteps.StartStopStep):
         if self._serving is not None:
             self._serving.stop()
 
-    # A worker that was told to QUIT, or shuts down softly, calls this instead.
+    # A worker that gets SIGQUIT, or shuts down softly, calls this instead.
     terminate = stop
 
 
 def serving_of(delayq: HasServices) -> Serving | None:
-    """What serves an app's metrics, if its settings say so; it counts already.
+    """Return the server of an app's metrics, which counts from now on, if one is configured.
 
     Raises:
-        InvalidSetting: the port is none, or prometheus-client is not installed.
+        InvalidSetting: the port is invalid, or prometheus-client is not installed.
     """
     settings = delayq.services.settings
     port = settings.metrics_port

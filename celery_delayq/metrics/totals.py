@@ -1,4 +1,4 @@
-"""Counters and histograms of one process, fed by the hooks of the steps that it takes."""
+"""Counters and histograms of one process, fed by the hooks of its steps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .names import COUNTED, Metric
 
 
 def watch(delayq: HasServices, registry: CollectorRegistry = REGISTRY) -> None:
-    """Count what this process does with tasks from now on; a second call changes nothing.
+    """Count this process's steps on tasks from now on; a second call changes nothing.
 
-    Children that are forked later count as well; where somebody is to learn of it,
-    ``PROMETHEUS_MULTIPROC_DIR`` has to be set before any of the processes starts.
+    Child processes that are forked later count as well. To see their counts, set
+    ``PROMETHEUS_MULTIPROC_DIR`` before any of the processes starts.
 
     Args:
-        delayq: Of the app whose tasks are meant.
-        registry: Where the counters are; two apps with the same one are counted together.
+        delayq: The ``DelayQ`` of the app whose tasks to count.
+        registry: The registry of the counters; it adds up the apps that share it.
     """
     totals = _TOTALS.get(registry)
     if totals is None:
@@ -84,5 +84,5 @@ def _make(one: Metric, registry: CollectorRegistry) -> Any:
     bounds = {"buckets": one.buckets} if one.buckets else {}
     made = _KINDS[one.kind](one.full_name, one.says, one.labels, registry=registry, **bounds)
     for value in one.values:
-        made.labels(value)  # told from the start, as 0: a rate needs a first value
+        made.labels(value)  # exposed from the start, as 0: a rate needs a first value
     return made

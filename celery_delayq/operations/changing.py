@@ -10,9 +10,10 @@ from ..revoked import has_backend
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
 from .moves import Direction, conditions, warn_of_expiry
-from .targets import Named, id_of, target_of
+from .targets import Named, id_of, of_one_task, target_of
 
 
+@of_one_task
 def cancel(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -40,8 +41,9 @@ def cancel(
     return outcome
 
 
+@of_one_task
 def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
-    """Delete a dead task, also one that cannot be read; its result becomes ``REVOKED``.
+    """Delete a dead task, even an unreadable one; its result becomes ``REVOKED``.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
@@ -66,6 +68,7 @@ def _removed(
     return outcome
 
 
+@of_one_task
 def reschedule(
     delayq: HasServices,
     task_id: Named | None = None,
@@ -101,10 +104,11 @@ def reschedule(
     return move(services, task_id, when, key=key, **conditions(services.timezone, only, if_due))[0]
 
 
+@of_one_task
 def run_now(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> Outcome:
-    """Let a task go at once, also where it is paused, or dead.
+    """Deliver a task at once, even if it is paused or dead.
 
     It is due now, by Redis's clock, until it is rescheduled.
 
@@ -114,8 +118,9 @@ def run_now(
     return move(delayq.services, task_id, NOW, key=key, mode="now")[0]
 
 
+@of_one_task
 def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
-    """Try the hand-over of a dead task again: it is due now.
+    """Try to deliver a dead task again: it is due now.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.

@@ -21,7 +21,7 @@ from ..services import HasServices, Services
 from ..store import Entry, Outcome
 from ..store.record import LAST_MS, NewRecord
 from .moves import warn_of_expiry
-from .targets import Named, target_of
+from .targets import Named, of_one_task, target_of
 
 
 class _Kept:
@@ -73,6 +73,7 @@ class Edit:
         return self.args is not KEPT or self.kwargs is not KEPT
 
 
+@of_one_task
 def edit(
     delayq: HasServices,
     task_id: Named | None = None,

@@ -13,6 +13,11 @@ from ..services import HasServices
 from ..store import Filter, State, checked_name
 from .selection import Selection
 
+_EXPECTED = (
+    "tag=, task=, queue=, state=, after_due= or before_due=, which pick tasks, or all=True for "
+    "every task"
+)
+
 
 def select(
     delayq: HasServices,
@@ -26,7 +31,7 @@ def select(
     all: bool = False,
     cursor: str | None = None,
 ) -> Selection:
-    """Pick tasks, to count, read or change them all; all that is given has to be so.
+    """Pick tasks, to count, read or change them; every given filter must hold.
 
     By tag it costs what has the tag; by a state other than ``SCHEDULED``, what is in that
     state; else, what waits: some seconds of Redis's time for a million tasks, in short steps.
@@ -38,7 +43,7 @@ def select(
         state: It is in this state.
         after_due: It is due at this time or later.
         before_due: It is due before this time.
-        all: Everything, where nothing else is given.
+        all: Every task; needed if nothing else is given.
         cursor: Go on behind the ``cursor`` of an earlier selection by the same arguments.
 
     Raises:
@@ -48,7 +53,7 @@ def select(
     """
     picking = (tag, task, queue, state, after_due, before_due)
     if not any(one is not None for one in picking) and all is not True:
-        raise InvalidOption("all", all, "True, where nothing else is given to select by")
+        raise InvalidOption("all", all, _EXPECTED)
     zone = delayq.services.timezone
     chosen = Filter(
         tag="" if tag is None else checked_name("tag", tag),

@@ -10,17 +10,28 @@ from typing import Any
 
 from ..clock import from_ms
 from ..errors import InvalidOption, StoreDiffers, StoreError
-from ..logs import plain
+from ..logs import counted, lasting, plain
+from ..servers.facts import Facts
+from ..servers.risks import OK, memory
 from ..services import HasServices, Services
-from ..store import Counts, Scanner
+from ..store import Counts, Pause, Scanner
 
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
 
-_NOBODY = "no scanner is alive: nothing is handed over until a worker of this app is started"
+NO_SCANNER = (
+    "no scanner is alive: nothing is handed over; start a worker, or: celery -A proj delayq scan"
+)
 _OTHER_BROKER = (
-    "this store's scanners have the broker {}, this app has {} on {}: what it schedules goes to "
-    "theirs; give each app a delayq_prefix of its own, or both the same broker_url"
+    "this store's scanners have the broker {}, this app has {} on {}: {}; give each app a "
+    "delayq_prefix of its own, or both the same broker_url"
+)
+_TO_THEIRS = "tasks of this app go to theirs"
+# A script pushes to the lists of the store's own Redis, whichever scanner calls it.
+_MIXED = "tasks of this app reach its queues, but both apps list and cancel each other's tasks"
+_COMES_BACK = (
+    "{} comes back at {:g} a second: {} left, the last one's turn is in {}; resume it once more, "
+    "without a rate or at a higher one"
 )
 _AGREED = "who shares the store agrees on its layout, shards and broker"
 _NOT_HERE = "no scanner of this host, {}, is alive"
@@ -28,7 +39,10 @@ _NOT_HERE = "no scanner of this host, {}, is alive"
 
 @dataclass(frozen=True)
 class Judged:
-    """One thing that has to be right: ``store, agreement, scanners, overdue, dead``.
+    """One thing that has to be right.
+
+    These are ``store``, ``agreement``, ``scanners``, ``overdue``, ``refused``, ``dead``, ``rates``
+    and ``memory``.
 
     Attributes:
         about: Which.
@@ -48,16 +62,18 @@ def health(
     max_dead: int = MAX_DEAD,
     here: bool = False,
 ) -> list[str]:
-    """What is wrong, a sentence each; nothing if what is scheduled will be handed over in time.
+    """The problems, a sentence each; an empty list if tasks are delivered in time.
 
-    It is wrong that no scanner is alive or that they have another broker than this app, that a
-    task has been overdue for too long or too many are dead, that the store cannot be read, or
-    is used in another way than by this process.
-    What is paused is not overdue. It takes two calls of the store, and no broker.
+    These are problems: no scanner is alive, or the scanners have another broker than this app; a
+    task has been overdue for too long; too many tasks are dead or refused; resumed tasks come back
+    so slowly that the last one waits for too long; the store's Redis is full or nearly full; the
+    store cannot be read, or is used in another way than by this process.
+    A paused task is not overdue. It takes four calls of the store, and no broker.
 
     Args:
-        max_overdue: For how many seconds a task may be overdue, from 0.
-        max_dead: How many tasks may be dead, from 0.
+        max_overdue: For how many seconds a task may be overdue, or resumed tasks may take to come
+            back, from 0.
+        max_dead: How many tasks may be dead, and how many refused, from 0.
         here: Ask for nothing but a scanner of this very host that is alive, as a probe of a
             worker's container does.
 
@@ -82,7 +98,8 @@ def judged(
         other_broker = entries.check_membership()
         if here:
             return [_here(entries.scanners())]
-        counts = entries.counts()
+        counts, pauses = entries.counts(), entries.pauses()
+        server = Facts.of_memory(entries.links[0].scripts.connection)
     except StoreDiffers as error:
         return [Judged("agreement", str(error))]
     except StoreError as error:
@@ -90,9 +107,14 @@ def judged(
         return [Judged("store", why)]
     agreement = ""
     if other_broker and counts.scanners:
-        ours = services.broker
-        agreement = _OTHER_BROKER.format(other_broker, ours.kind, ours.hosts)
-    return [Judged("agreement", agreement, _AGREED), *_judged(counts, max_overdue, max_dead)]
+        ours, means = services.broker, _MIXED if services.store_is_broker else _TO_THEIRS
+        agreement = _OTHER_BROKER.format(other_broker, ours.kind, ours.hosts, means)
+    return [
+        Judged("agreement", agreement, _AGREED),
+        *_judged(counts, max_overdue, max_dead),
+        _rates(pauses, max_overdue),
+        *_memory(server),
+    ]
 
 
 def _here(scanners: Iterable[Scanner]) -> Judged:
@@ -102,19 +124,38 @@ def _here(scanners: Iterable[Scanner]) -> Judged:
 
 
 def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judged]:
-    yield Judged("scanners", "" if counts.scanners else _NOBODY, f"{counts.scanners} alive")
+    yield Judged("scanners", "" if counts.scanners else NO_SCANNER, f"{counts.scanners} alive")
     due_ms, overdue = counts.oldest_overdue_ms, ""
     late = 0 if due_ms is None else (counts.now_ms - due_ms) / 1000
     if due_ms is not None and late > max_overdue:
         overdue = (
             f"a task that was due at {from_ms(due_ms):%Y-%m-%d %H:%M:%S} UTC is overdue by "
-            f"{late:.0f} seconds; {max_overdue:g} are allowed"
+            f"{lasting(late)}; {max_overdue:g} s are allowed"
         )
-    bound = f"of {counts.scheduled:,} that wait, none by more than {max_overdue:g} s"
+    bound = f"none by more than {max_overdue:g} s, of {counts.scheduled:,} waiting"
     yield Judged("overdue", overdue, bound)
-    what = "1 task is" if counts.dead == 1 else f"{counts.dead} tasks are"
-    dead = f"{what} dead; {max_dead} are allowed" if counts.dead > max_dead else ""
-    yield Judged("dead", dead, "none")
+    for about, count, means in (
+        ("refused", counts.refused, "refused by a queue, and tried again"),
+        ("dead", counts.dead, "dead"),
+    ):
+        what = f"{counted(count)} {'is' if count == 1 else 'are'} {means}"
+        yield Judged(about, f"{what}; {max_dead} are allowed" if count > max_dead else "", "none")
+
+
+def _rates(pauses: Iterable[Pause], longest: float) -> Judged:
+    """Whether something comes back so slowly that its last task waits for too long."""
+    slow = [
+        _COMES_BACK.format(one.what, one.rate, counted(one.parked), lasting(one.parked / one.rate))
+        for one in pauses
+        if one.resumed and one.rate is not None and one.parked / one.rate > longest
+    ]
+    return Judged("rates", ". ".join(slow), "no task waits long for the rate of a resume")
+
+
+def _memory(server: Facts) -> Iterator[Judged]:
+    for one in memory(server):
+        is_well = one.level == OK
+        yield Judged("memory", "" if is_well else f"{one.found}; {one.advice}", one.found)
 
 
 def _check(max_overdue: Any, max_dead: Any, here: Any) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 from celery.app.task import Task
 
 from ..errors import InvalidOption
+from ..logs import logger_of
 from ..services import HasServices, Services
-from ..store import Pause, lane_for
+from ..store import Pause, lane_for, lane_in_words
+
+logger = logger_of(__name__)
 
 LONGEST_NAME = 512  # bytes
 MIN_RATE, MAX_RATE = 0.001, 1_000_000.0
@@ -24,7 +27,7 @@ def pause(
     task: str | Task | None = None,
     late: bool = False,
 ) -> None:
-    """Hand over nothing of a queue, of a task, or at all, until it is resumed.
+    """Deliver nothing of a queue, of a task, or at all, until you resume it.
 
     It is in force when this returns. What a scanner is publishing this moment still goes. What
     is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
@@ -42,6 +45,7 @@ def pause(
     if not isinstance(late, bool):
         raise InvalidOption("late", late, "true or false")
     delayq.services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
+    logger.info("%s is paused", lane_in_words(queue, name))
 
 
 def resume(
@@ -51,7 +55,7 @@ def resume(
     task: str | Task | None = None,
     rate: float | None = None,
 ) -> bool:
-    """Hand over again what :meth:`pause` holds back; each pause is resumed as it was made.
+    """Deliver again what :meth:`pause` held back; resume each pause as you made it.
 
     Args:
         queue: As for :meth:`pause`.
@@ -68,11 +72,16 @@ def resume(
     """
     if rate is not None and not _is_rate(rate):
         raise InvalidOption("rate", rate, _RATE)
-    return delayq.services.entries.resume(lane_for(*_checked(queue, task)), rate)
+    queue, name = _checked(queue, task)
+    was_paused = delayq.services.entries.resume(lane_for(queue, name), rate)
+    if was_paused:
+        at = "" if rate is None else f", at {rate:g} tasks a second"
+        logger.info("%s is resumed%s", lane_in_words(queue, name), at)
+    return was_paused
 
 
 def pauses(delayq: HasServices) -> list[Pause]:
-    """What is paused, or coming back, and how many tasks are due there."""
+    """The pauses, also those that end at a rate, each with the number of its due tasks."""
     return delayq.services.entries.pauses()
 
 

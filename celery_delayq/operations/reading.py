@@ -10,13 +10,14 @@ from sys import maxsize
 from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
-from ..services import HasServices
-from ..store import Counts, State
+from ..services import HasServices, Services
+from ..store import Counts, Departure, State
 from .queues import QueueNames
 from .scheduled_task import ScheduledTask
-from .targets import Named, target_of
+from .targets import Named, of_one_task, target_of
 
 
+@of_one_task
 def get(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> ScheduledTask | None:
@@ -40,7 +41,7 @@ def tasks(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Iterator[ScheduledTask]:
-    """Waiting tasks in due order, read page by page while one iterates.
+    """Waiting tasks in due order, read page by page as you iterate.
 
     What is paused, or was refused and will be tried again, waits as well.
 
@@ -80,14 +81,16 @@ def counts(delayq: HasServices) -> Counts:
     return delayq.services.entries.counts()
 
 
+@of_one_task
 def state(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> State | None:
-    """Where a scheduled task stands, or ``None`` if it is not in the store."""
+    """The state of a scheduled task, or ``None`` if it is not in the store."""
     services = delayq.services
     return services.entries.state(target_of(task_id, key))
 
 
+@of_one_task
 def handed_over(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> datetime | None:
@@ -98,3 +101,10 @@ def handed_over(
     services = delayq.services
     when_ms = services.entries.handed_over_ms(target_of(task_id, key))
     return None if when_ms is None else clock.from_ms(when_ms)
+
+
+def departure(
+    services: Services, task_id: Named | None = None, *, key: str | None = None
+) -> Departure | None:
+    """How and when a task left the store; ``None`` if it waits, or left 10,000 tasks ago."""
+    return services.entries.departure(target_of(task_id, key))

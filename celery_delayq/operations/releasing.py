@@ -20,10 +20,9 @@ from ..message.headers import LAUNCH
 from ..services import Services
 from ..store import Filter, Match, Outcome, Shard, label_of, target_of_member
 from ..store.changes import release
-from ..store.pages import entry_of
 from ..store.record import NewRecord, Record
 from ..store.selection_scan import peek
-from ..store.values import State
+from ..store.values import State, entry_of
 from .count import Count, Tally
 
 STEP = 50  # members that are read and released in a step: some 5 ms of Redis's time

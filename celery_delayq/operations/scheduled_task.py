@@ -28,22 +28,20 @@ class ScheduledTask:
     Attributes:
         task: The task's name; of a canvas what it is, and its first task: ``chain(shop.add, ...)``.
             Empty of a pickle of protocol 1, which has it inside.
-        queue: The queue that selections and pauses mean by it: the one that it was sent with, or
-            the routing key, where no queue was known. Where nothing tells its name, where it goes
-            to.
+        queue: Its queue, as selections and pauses mean it: the one that it was sent with, or the
+            routing key, if no queue was known; without a known name, its destination.
         key: Its unique key, or empty.
         tags: Its tags.
         reason: Why it is dead, or why its message cannot be read.
         attempts: How often it was sent, or may have been.
-        error: What went wrong with it last, of one that was refused, or is dead.
+        error: The last error of a refused or dead task.
         next_try: When one that was refused is tried again.
-        dead_since: Since when it is dead.
-        paused_by: What of it is paused, be it due or not: ``everything``, ``queue mail``, ``task
+        dead_since: When it became dead.
+        paused_by: Its pauses, whether it is due or not: ``everything``, ``queue mail``, ``task
             shop.remind``.
         changed: When it was changed last, by scheduling it or since.
-        revision: The same in us. No two states of an entry have the same one, so that ``edit`` can
-            tell by it what its caller has seen.
-        cursor: Where it stands in the listing that it was read in; another one can go on behind it.
+        revision: The same in us; each state of a task has its own. Pass it to ``edit``.
+        cursor: Its place in the listing that it was read in; another one can continue behind it.
     """
 
     id: str

@@ -96,7 +96,7 @@ class Selection:
         return self._remove(WAITING, dry_run, progress)
 
     def remove(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Delete those that are dead, also what cannot be read; the rest as :meth:`cancel`."""
+        """Delete the dead and the unreadable ones; the rest as :meth:`cancel`."""
         return self._remove({"DEAD", "UNREADABLE"}, dry_run, progress, remove=True)
 
     def reschedule(
@@ -128,17 +128,17 @@ class Selection:
         return self._change(_moving(self._chosen, when, asked), progress)
 
     def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Let them go at once, also through a pause; the rest as :meth:`cancel`."""
+        """Deliver them at once, even if they are paused; the rest as :meth:`cancel`."""
         return self._go("now", WAITING, dry_run, progress)
 
     def retry(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Try the hand-over of those that are dead again; the rest as :meth:`cancel`."""
+        """Try to deliver the dead ones again; the rest as :meth:`cancel`."""
         return self._go("retry", {"DEAD"}, dry_run, progress)
 
     def release(
         self, *, canvas: bool = False, dry_run: bool = False, progress: Progress | None = None
     ) -> Released:
-        """Let them leave for good, as messages of Celery's own whose ``eta`` is their due time.
+        """Send them at once, as plain messages of Celery whose ``eta`` is their due time.
 
         Each goes to its queue now, also through a pause, and a worker that takes it waits until
         then, with or without this package. A relative ``expires`` counts on from the due time, and

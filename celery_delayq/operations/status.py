@@ -27,6 +27,11 @@ class ScannerSeen:
     name: str
     seen: datetime
 
+    @property
+    def host(self) -> str:
+        """The host that it runs on."""
+        return self.name.rsplit(":", 2)[0]
+
 
 @dataclass(frozen=True)
 class Status:
@@ -78,7 +83,7 @@ class Status:
 
 
 def status(delayq: HasServices, *, queues: bool = True) -> Status:
-    """How the store stands: counts, pauses, scanners by name, what waits queue by queue.
+    """The state of the store: counts, pauses, scanners by name, waiting tasks by queue.
 
     It reads in short steps, and looks at 10,000 waiting tasks at most.
 

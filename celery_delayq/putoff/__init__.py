@@ -1,9 +1,9 @@
-"""Putting off: a running task schedules itself once more, by ``raise self.defer(after=5)``.
+"""Lets a running task put itself off, by ``raise self.defer(after=5)``.
 
-    DelayQ(app) ---> set_up, configured    tasks that are there, and tasks that are made later
+    DelayQ(app) ---> set_up, configured    existing tasks, and tasks that are created later
     a worker ------> in_worker             tasks whose class has an ``on_bound`` of its own
 
-``defer`` is what a task raises; ``catching``, where it is caught, and what becomes of the task.
+``defer`` has the exception that the task raises; ``catching`` catches it and schedules the task.
 """
 
 from .catching import configured, in_worker, set_up

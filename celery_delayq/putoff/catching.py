@@ -1,15 +1,15 @@
-"""A running task puts itself off: the same task, with the same id, once more at a later time.
+"""Catches ``Defer``: the same task runs again, with the same id, at a later time.
 
     raise Defer(after=5) --> caught around the task's code --> its next run is an entry --> Ignore
-                                 |                                  | the store is away
+                                 |                                  | the store is down
                                  +-- eager: runs again at once      +--> that error, and it fails
 
-It is caught innermost, so that nothing which takes exceptions for failures sees it: not
-``autoretry_for``, no tracer. Celery lets go of what was ignored without a word to callbacks, chord
-or result backend, and acknowledges the message. The entry is there by then, with the mark of the
-message; so a broker that delivers the message once more is told that it is done.
+It is caught innermost, before ``autoretry_for`` or a tracer could take it for a failure. On
+``Ignore``, Celery acknowledges the message and notifies neither callbacks, chord nor result
+backend. The entry exists by then and names the message, so if the broker delivers the message
+again, the worker drops it.
 
-A ``Defer`` that nobody catches is an error like any other, and the task fails: it is not lost.
+An uncaught ``Defer`` is an error like any other: the task fails, and is not lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .defer import Defer
 
 logger = logger_of(__name__)
 
-MOST_EAGER = 100  # times that a task may put itself off where no time passes
+MOST_EAGER = 100  # times that an eager task may put itself off, as no time passes
 
 _WRAPS = "delayq_puts_off"
 
@@ -47,7 +47,7 @@ _ignores_result: Callable[[Task, Context], bool] = getattr(
 
 
 def set_up(_app: Celery) -> None:
-    """Let tasks that are made later put themselves off; a second call changes nothing."""
+    """Let tasks that are created later put themselves off; a second call changes nothing."""
     if not works(Feature.PUTTING_OFF):
         return
     plain = Task.on_bound.__func__
@@ -69,32 +69,32 @@ def _tasks_of(cls: type[Task], app: Any) -> list[Task]:
     named = app._tasks.get(cls.name)
     if type(named) is cls:
         return [named]
-    # Celery may have named the task, and not its class; or it is a base, which is no task.
+    # The class has no name if Celery named only the task, or if it is a base class and no task.
     return [task for task in app._tasks.values() if type(task) is cls]
 
 
 def configured(app: Celery) -> None:
-    """Let the tasks that are there put themselves off; a second call changes nothing."""
+    """Let existing tasks put themselves off; a second call changes nothing."""
     for task in [*app._tasks.values()]:
         let_put_off(task)
 
 
 def in_worker(app: Celery) -> None:
-    """Let all tasks, also those whose class has an ``on_bound`` of its own."""
+    """Let all tasks do so, including those whose class has an ``on_bound`` of its own."""
     for task in app.tasks.values():
         let_put_off(task)
 
 
 def let_put_off(task: Task) -> None:
-    """Catch a ``Defer`` around all of a task that is its own code; once."""
+    """Catch ``Defer`` around all of a task's own code; a second call changes nothing."""
     if not works(Feature.PUTTING_OFF):
         return
-    # Celery wraps `run` for `autoretry_for`, and keeps the task's own under another name.
+    # Celery wraps `run` for `autoretry_for`, and keeps the task's own as `_orig_run`.
     for name in ("_orig_run" if hasattr(task, "_orig_run") else "run", "before_start"):
         code = getattr(task, name)
         if not hasattr(code, _WRAPS):
             setattr(task, name, _catching(code, lambda *_: task))
-    # Of what is called by an operator, Python looks at the class.
+    # Python looks up `__call__` on the class.
     cls = type(task)
     if cls.__call__ is not Task.__call__ and not hasattr(cls.__call__, _WRAPS):
         cls.__call__ = _catching(cls.__call__, lambda one, *_: one)
@@ -124,7 +124,7 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     """Schedule the next run of a running task.
 
     Raises:
-        DelayQError: why that is not possible.
+        DelayQError: it cannot be scheduled.
     """
     when = defer.when(services.timezone)
     own = identity_of(request.id, request, request.properties or {})
@@ -136,26 +136,26 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
             services, signature.apply_async, when, given_out=True, delivery=delivery
         )
     except AlreadyTaken:
-        logger.info("task %s: was put off when its message was delivered before", request.id)
+        logger.info("task %s: was put off at an earlier delivery of its message", request.id)
     else:
         due = from_ms(receipt.due_ms) if receipt else "at once"
         logger.info("task %s: put off, until %s", request.id, due)
 
 
 def _also_kept(request: Context) -> dict[str, Any]:
-    """What Celery's own retry does not keep of a call, or not in each of its versions."""
+    """Options of a call that Celery's own retry does not keep, or not in every version."""
     names = ("argsrepr", "kwargsrepr", "ignore_result")
     return {name: vars(request)[name] for name in names if name in vars(request)}
 
 
 def _take_back_state(task: Task, request: Context) -> None:
-    """Let the backend forget the state of this run: results ask the store then.
+    """Reset the state of this run in the backend, so that results ask the store.
 
-    Celery stored that it was started or is a retry; the task may have stored a state of its own.
+    Celery stored that it was started or retried, or the task stored a state of its own.
     """
     if _ignores_result(task, request):
         return
-    # Before it is scheduled, as REVOKED may be stored from then on.
+    # Before it is scheduled, as a cancel may store REVOKED from then on.
     try:
         task.backend.store_result(request.id, None, states.PENDING, request=request)
     except Exception:

@@ -1,4 +1,4 @@
-"""``Defer``: what a running task raises to be put off."""
+"""``Defer``: the exception with which a running task puts itself off."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..errors import InvalidOption
 
 
 class Defer(TaskPredicate):
-    """Raised in a task, it puts the task off: it runs again, under its id, at another time.
+    """Puts off the task that raises it: the task runs again, with its id, at another time.
 
-    No retry is counted, and nothing of it fails. ``self.defer(after=5)`` makes one as well.
+    This does not count as a failure or a retry. ``self.defer(after=5)`` creates one as well.
 
     Args:
         after: A timedelta, or seconds from now.
@@ -21,7 +21,7 @@ class Defer(TaskPredicate):
 
     Raises:
         InvalidOption: neither or both are given.
-        InvalidDueTime: it is not a time, or past 2255-06-05.
+        InvalidDueTime: the value is not a time, or past 2255-06-05.
     """
 
     def __init__(self, after: DelayInput | None = None, at: TimeInput | None = None) -> None:
@@ -31,12 +31,12 @@ class Defer(TaskPredicate):
         self.when(timezone.utc)
 
     def when(self, zone: tzinfo) -> When:
-        """When that is; a naive time is read in *zone*."""
+        """Return the time of the next run; a naive one is read in *zone*."""
         after, at = self.args
         return one_of(zone, after=after, at=at)
 
     def __str__(self) -> str:
         return (
-            "raised where no task is put off: a worker catches Defer around a task's own code, if "
-            "its app has a DelayQ"
+            "Defer was not caught; a worker catches it around a task's own code if its app has a "
+            "DelayQ"
         )

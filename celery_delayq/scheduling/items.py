@@ -10,7 +10,7 @@ from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
 from .options import NAMES, Conflict, Late, Tags
 
-_EXPECTED = "(args, kwargs), and behind them, or by their names, what of an Item it has of its own"
+_EXPECTED = "(args, kwargs), such as ((1,), {}), or a celery_delayq.Item"
 _LEAST = 2  # fields of a plain tuple
 _PLAIN = 4  # fields before those that are options
 _NOTHING = (None,) * len(NAMES)

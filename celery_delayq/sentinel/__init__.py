@@ -1,9 +1,9 @@
-"""Redis Sentinel: the broker, or the store, is the current master of a group.
+"""Redis Sentinel: finds the broker or the store as the current master of a group.
 
     a sentinel:// URL --> address --> SentinelGroup --asks--> query --> the sentinels
-                                          '-- knows: known_master <-- failover_listener
+                                          '-- known_master <--heard-- failover_listener
 
-``servers/moving.py`` tells how the master is found; ``group``, how a process learns that it has
+``servers/moving.py`` describes how a process finds the master; ``group``, how it learns that it has
 moved.
 """
 

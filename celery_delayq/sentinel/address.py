@@ -1,4 +1,4 @@
-"""Which sentinels and which master kombu's URLs and options name."""
+"""Reads sentinels and their master from kombu's URLs and options."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _SENTINELS = "a whole number of sentinels, 0 or more"
 
 
 def group_of(connection: Connection, options: Mapping[str, Any], names: Names) -> SentinelGroup:
-    """The master that sentinels name.
+    """Return the group of the master that sentinels name.
 
-    As with kombu, its database, its login and its TLS are what the first URL and the options of
-    the connection say; of the other URLs only host and port count. What sentinels want is in
-    ``sentinel_kwargs``.
+    As with kombu, the master's database, login and TLS come from the first URL and the options of
+    the connection; the other URLs give only host and port. ``sentinel_kwargs`` has the options of
+    the sentinels.
 
     Args:
-        connection: kombu's, which is not open.
-        options: The transport's.
-        names: The settings' that say all of this.
+        connection: kombu's connection, not open.
+        options: The transport options.
+        names: The names of the settings with all of this.
 
     Raises:
-        InvalidSetting: a part is missing, or says what cannot be.
+        InvalidSetting: a part is missing or invalid.
         ValueError: the URL names no database.
     """
     name = names.options
@@ -74,18 +74,18 @@ def group_of(connection: Connection, options: Mapping[str, Any], names: Names) -
 
 
 def asked_once(said: Mapping[str, Any]) -> dict[str, Any]:
-    """A broker's transport options, so that kombu asks each sentinel once."""
+    """Return a broker's transport options with which kombu asks each sentinel once."""
     asking = {**ASKED_ONCE, **(said.get("sentinel_kwargs") or {})}
     provider = asking.get("credential_provider")
     if provider is not None:
-        # kombu hands it to redis-py as it is.
+        # kombu passes it to redis-py unchanged.
         name = "broker_transport_options['sentinel_kwargs']['credential_provider']"
         asking["credential_provider"] = credentials_of(provider, name)
     return {"sentinel_kwargs": asking}
 
 
 def _places(connection: Connection, name: str) -> Iterable[tuple[str | None, int | None]]:
-    """Host and port of each sentinel, once; *name* is the setting's."""
+    """Yield host and port of each sentinel once; *name* is the setting's."""
     urls = urls_of(connection)
     if any(url[0].isspace() for url in urls):
         raise InvalidSetting(name, without_secrets(";".join(urls)), _NO_BLANK)
@@ -95,10 +95,10 @@ def _places(connection: Connection, name: str) -> Iterable[tuple[str | None, int
 
 
 def _seconds_of(options: Mapping[str, Any], word: str, name: str) -> float | None:
-    """A number of seconds, which may be a text; ``None`` where nothing is said.
+    """Return an option in seconds, which may be a string; ``None`` if it is not set.
 
     Raises:
-        InvalidSetting: it is none.
+        InvalidSetting: it is no number above 0.
     """
     value = options.get(word)
     if value is None:
@@ -110,10 +110,10 @@ def _seconds_of(options: Mapping[str, Any], word: str, name: str) -> float | Non
 
 
 def _others_of(options: Mapping[str, Any], name: str) -> int:
-    """How many other sentinels one has to know, which may be a text.
+    """Return how many other sentinels a sentinel must know; the option may be a string.
 
     Raises:
-        InvalidSetting: it is no such number.
+        InvalidSetting: it is no whole number, or below 0.
     """
     value = options.get("min_other_sentinels")
     number = 0.0 if value is None else number_of(value)

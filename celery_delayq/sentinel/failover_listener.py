@@ -1,9 +1,8 @@
-"""Hearing from a sentinel that a group has another master, at the moment at which it has.
+"""Hears from a sentinel at once when a group has a new master.
 
-    Sentinel --PUBLISH +switch-master--> SwitchHerald --> the group knows the new address
+    sentinel --PUBLISH +switch-master--> FailoverListener --> the group knows the new address
 
-Scanners wait on it beside their subscription; callers look whether something was said, and have no
-thread for it.
+Scanners wait on it beside their subscription. Callers check for messages, without a thread.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from ..logs import logger_of
 from ..servers.endpoint import Address, Endpoint
 from ..servers.moving import FAILED, WRONG
 
-LISTEN_AGAIN = 5.0  # seconds after which another sentinel is listened to; or one has to answer
-SIGN_AFTER = 30.0  # seconds of silence after which it is asked for a sign of life
+LISTEN_AGAIN = 5.0  # seconds before the next sentinel is tried; also for an answer to a ping
+SIGN_AFTER = 30.0  # seconds of silence before a ping
 SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one
 
 logger = logger_of(__name__)
 
 
 class FailoverListener:
-    """Hears from one sentinel, whichever, when its group has another master; one thread's.
+    """Hears from any one sentinel that its group has a new master; used by one thread.
 
-    Nothing depends on it: what is not heard is found out by whoever meets a closed connection, a
-    replica, or silence. A sentinel that is gone or silent is replaced by the next one.
+    It only saves time: without it, a caller learns of the move from a closed connection, a replica
+    or silence. If a sentinel is gone or silent, the next one takes its place.
 
     Args:
-        name: The master's.
-        sentinels: Whom to listen to.
+        name: The master's name.
+        sentinels: The sentinels to listen to.
         seconds: How long one of them may take for each step.
-        check: Raises an error of redis-py's where the sentinel that a connection leads to is not to
-            be believed; then the next one is taken, as if it were away.
-        moved: Is told the new master's address, and that of the one before.
+        check: Raises an error of redis-py if the sentinel behind a connection cannot be trusted;
+            the next one is tried then, as if it were down.
+        moved: Called with the new master's address and the previous one's.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class FailoverListener:
         self._seconds = seconds
         self._check = check
         self._moved = moved
-        # Not all processes listen to the first one.
+        # So that not all processes listen to the first one.
         self._turn = os.getpid()
         self._again = 0.0
         self._is_asked, self._sign_by = False, 0.0
@@ -61,11 +60,11 @@ class FailoverListener:
 
     @property
     def sockets(self) -> list[Any]:
-        """What becomes readable when there is something to :meth:`hear`."""
+        """Return the sockets that become readable when there is something to :meth:`hear`."""
         return [] if self._connection is None else [self._connection._sock]
 
     def listen(self, seconds: float = math.inf) -> None:
-        """Subscribe, unless that is done; takes a moment at most, and says nothing of failures.
+        """Subscribe, unless that is done; failures only go to the debug log.
 
         Args:
             seconds: How long the sentinel may take for each step, at most.
@@ -95,7 +94,7 @@ class FailoverListener:
         self._note_sign()
 
     def hear(self) -> bool:
-        """Read what is there; whether another has become the master."""
+        """Read the messages that have come; return whether there is a new master."""
         is_moved = False
         try:
             while self._connection is not None and self._connection.can_read():
@@ -106,10 +105,10 @@ class FailoverListener:
                     is_moved = True
                 self._note_sign()
         except (*FAILED, *WRONG) as error:
-            logger.debug("a sentinel is not heard any more: %s", error)
+            logger.debug("lost the sentinel that was listened to: %s", error)
             self.close()
         except BaseException:
-            self.close()  # it was interrupted in the midst of a word
+            self.close()  # interrupted in the middle of a message
             raise
         return is_moved
 
@@ -127,7 +126,7 @@ class FailoverListener:
         self._is_asked, self._sign_by = False, clock.monotonic() + SIGN_AFTER
 
     def close(self) -> None:
-        """Listen no more; the next :meth:`listen` does again, soon."""
+        """Stop listening; the next :meth:`listen` may start again soon."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()

@@ -1,9 +1,8 @@
-"""A Redis that is found through Redis Sentinel: whoever is the master of a group at present.
+"""A Redis that is found through Redis Sentinel: the current master of a group.
 
-``servers/moving.py`` tells how such a master is found. Here, those who are asked are sentinels; a
-server has to say itself that it is a master; and ``failover_listener.py`` listens to a sentinel, so
-that a process hears at once of another one. How sentinels are asked is in ``query.py``; which of
-two words counts, in ``servers/known_master.py``.
+``servers/moving.py`` describes how a process finds such a master. Here it asks sentinels, and a
+server has to confirm that it is a master. ``failover_listener.py`` hears of a new master at once;
+``query.py`` asks the sentinels.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from ..servers.moving import ASK, MovingMaster
 from .failover_listener import FailoverListener
 from .query import MasterQuery
 
-# For those who let redis-py ask the sentinels: of itself it asks one that is away ten times, with
-# seconds in between, and waits for one that is silent for ever.
+# For queries by redis-py: by default it asks a sentinel that is down ten times, with seconds in
+# between, and waits forever for a silent one.
 ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
 
 
 class HeardMaster(MasterCache):
-    """What a process knows of a group, and what it hears that by."""
+    """The master of a group, as a process knows it, and the listener that hears of a new one."""
 
     def __init__(self) -> None:
         super().__init__()
-        # One, but while a thread has it; or none yet. Two threads at once may make one each.
+        # The listener, unless a thread is using it; empty at first. Two threads may make one each.
         self.ears: deque[FailoverListener] = deque(maxlen=1)
-        self.busy_until = 0.0  # when a thread that has it has given it back, or was interrupted
+        self.busy_until = 0.0  # by then a thread has given it back, or was interrupted
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ class SentinelGroup(MovingMaster):
     """A master and its replicas, as their sentinels know them.
 
     Args:
-        name: The master's.
-        sentinels: Where they are, and how each lets one in.
-        server: How the master lets one in: database, login, TLS. Where it is, sentinels tell.
+        name: The master's name.
+        sentinels: The addresses and logins of the sentinels.
+        server: The master's database, login and TLS. Its address comes from the sentinels.
         ask: Seconds that a sentinel may take for each step.
-        others: How many other sentinels one has to know, or else it is not believed.
+        others: How many other sentinels a sentinel must know to be trusted.
     """
 
     name: str
@@ -60,13 +59,13 @@ class SentinelGroup(MovingMaster):
 
     @property
     def url(self) -> str:
-        """Sentinels, database and name, without logins."""
+        """The sentinels, the database and the master's name, without logins."""
         hosts = ";".join(one.where for one in self.sentinels)
         return f"sentinel://{hosts}/{self.server.db} ({self.name})"
 
     @property
     def kind(self) -> str:
-        """What processes that share a store must not differ in, where it is their broker."""
+        """The broker's name, which must be the same in all processes that share a store."""
         return f"redis, master {self.name}, database {self.server.db}"
 
     @property
@@ -76,20 +75,20 @@ class SentinelGroup(MovingMaster):
         return (self.name, sentinels, self.server.tls is None, self.server.db)
 
     def find_master(self, until: float) -> None:
-        """Take note of what a sentinel has said meanwhile; where none is listened to, begin.
+        """Read what a sentinel has published meanwhile; start listening if none is listened to.
 
-        A master that hands over to another by ``SENTINEL FAILOVER`` may go on answering for ten
-        seconds, and what it takes in them is lost.
+        After ``SENTINEL FAILOVER``, the old master may answer for ten more seconds, and its writes
+        in that time are lost.
 
         Args:
-            until: When the call ends that it is for, by the monotonic clock.
+            until: When the caller's time is over, by the monotonic clock.
         """
         super().find_master(until)
         found = self._found
         try:
             herald = found.ears.pop()
         except IndexError:
-            # Another thread looks; or, after its time, it was interrupted, and they are lost.
+            # Another thread has the listener; or, if its time is over, was interrupted and lost it.
             if clock.monotonic() < found.busy_until:
                 return
             herald = self.herald()
@@ -101,23 +100,23 @@ class SentinelGroup(MovingMaster):
             found.ears.append(herald)
 
     def close(self) -> None:
-        """Listen no more, until the next :meth:`find_master`."""
+        """Stop listening, until the next :meth:`find_master`."""
         try:
             herald = self._found.ears.pop()
         except IndexError:
-            return  # there is none, or a thread looks that goes on to use it
+            return  # there is none, or another thread is using it
         try:
             herald.close()
         finally:
             self._found.busy_until = 0.0
 
     def forget(self) -> None:
-        """In a forked child: leave what the parent listens to, and do not touch its socket."""
+        """In a forked child: drop the parent's listener without touching its socket."""
         self._found.ears.clear()
         self._found.busy_until = 0.0
 
     def herald(self) -> FailoverListener:
-        """What hears at once when another becomes the master."""
+        """Make a listener that hears at once of a new master."""
         check = self._query.check
         return FailoverListener(self.name, self.sentinels, self.ask, check, self.moved)
 
@@ -128,7 +127,7 @@ class SentinelGroup(MovingMaster):
     def _named(self, until: float, errors: list[str]) -> Iterator[Address]:
         found = self._found
         for number, address in self._query.named(found.first, until, errors, found.left):
-            found.first = number  # who was right last is asked first
+            found.first = number  # the one to ask first next time
             yield address
 
     def _unknown(self, errors: list[str]) -> str:
@@ -143,12 +142,12 @@ class SentinelGroup(MovingMaster):
 
 
 def _why_no_master(connection: Any) -> str:
-    """Why a server that was named is not the master; empty where it is."""
+    """Return why a named server is not the master; empty if it is."""
     try:
         connection.send_command("HELLO", 2)
         told = connection.read_response()
     except redis.ResponseError:
-        return ""  # something in front of it, or an imitation, that does not know the command
+        return ""  # a proxy or an imitation without this command
     facts = dict(zip(told[::2], told[1::2], strict=False))
     role = facts.get(b"role", b"master")
     return "" if role == b"master" else f"it is a {role.decode()}"

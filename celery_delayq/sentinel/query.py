@@ -1,8 +1,8 @@
-"""Asking sentinels who is the master of a group: one after another, each in a share of the time.
+"""Asks sentinels for the master of a group, one after another, each with a share of the time.
 
-first the one that was right last --> next --> ...      until one names a master that can be used
+first the one that was right last --> next --> ...      until one names a usable master
         |                              |
-        away, silent, no sentinel, one that knows too few others: why is noted
+        down, silent, no sentinel, or one that knows too few others: the reason is noted
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class MasterQuery:
     """The sentinels of a group.
 
     Args:
-        name: The master's.
-        sentinels: Where they are, and how each lets one in.
+        name: The master's name.
+        sentinels: Their addresses and logins.
         ask: Seconds that one of them may take for each step.
-        others: How many others one has to know, or else it is not believed.
+        others: How many other sentinels a sentinel must know to be trusted.
     """
 
     name: str
@@ -37,13 +37,13 @@ class MasterQuery:
     def named(
         self, first: int, until: float, errors: list[str], left: Address | None = None
     ) -> Iterator[tuple[int, Address]]:
-        """Which sentinel names whom, while one iterates.
+        """Ask sentinels while you iterate; yield the number of each and the master it names.
 
         Args:
-            first: The number of the one to ask first.
+            first: The number of the sentinel to ask first.
             until: When to give up, by the monotonic clock.
-            errors: Gets what others said instead.
-            left: Who counts only where no sentinel names another, and comes last.
+            errors: Gets the errors of the others.
+            left: The previous master, yielded last, for the case that no sentinel names another.
         """
         names_left = []
         is_another = False
@@ -62,20 +62,20 @@ class MasterQuery:
         numbers = list(range(len(self.sentinels)))
         for turn, number in enumerate(numbers[first:] + numbers[:first]):
             sentinel = self.sentinels[number]
-            # Each of them gets a share of what is left, and so does the master.
+            # Each sentinel gets a share of the time left, and so does the master.
             seconds = min(self.ask, clock.seconds_left(until) / (len(self.sentinels) - turn + 1))
             try:
                 address = self._answer_of(sentinel, seconds)
             except FAILED as error:
                 errors.append(f"{sentinel.where}: {error}")
             except WRONG as error:
-                errors.append(f"{sentinel.where}: it answers as no sentinel does ({error!r})")
+                errors.append(f"{sentinel.where}: not a sentinel's answer ({error!r})")
             else:
                 if address is not None:
                     yield number, address
 
     def check(self, connection: Any) -> None:
-        """See whether the sentinel that a connection leads to is to be believed.
+        """Check that the sentinel behind a connection can be trusted.
 
         Raises:
             redis.exceptions.ResponseError: it knows too few others.
@@ -84,13 +84,13 @@ class MasterQuery:
             raise redis.ResponseError(f"it knows fewer than {self.others} other sentinels")
 
     def unknown(self, errors: list[str]) -> str:
-        """Why nobody was named, where these are the errors."""
+        """Return why no master was named, given these errors."""
         hosts = ", ".join(one.where for one in self.sentinels)
         if not errors:
             return f"the sentinels {hosts} know no master {self.name!r}"
         others = len(self.sentinels) - len(errors)
-        rest = "; the others know none of that name" if others else ""
-        return f"no sentinel tells who is the master {self.name!r}: {'; '.join(errors)}{rest}"
+        rest = "; the others know no such master" if others else ""
+        return f"no sentinel names the master {self.name!r}: {'; '.join(errors)}{rest}"
 
     def _answer_of(self, sentinel: Endpoint, seconds: float) -> Address | None:
         connection = sentinel.connection(seconds)
@@ -113,5 +113,5 @@ def _asked(connection: Any, *question: str) -> Any:
         return connection.read_response()
     except redis.ResponseError as error:
         if "unknown command" in str(error):
-            raise redis.ResponseError("it is a Redis, and no sentinel") from error
+            raise redis.ResponseError("it is a Redis, not a sentinel") from error
         raise

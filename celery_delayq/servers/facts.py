@@ -71,6 +71,12 @@ class Facts:
         told = dict(_LINE.findall(_text(ask(connection, "INFO") or b"")))
         return cls(_pairs(hello), told, _config(connection))
 
+    @classmethod
+    def of_memory(cls, connection: Connection) -> Facts:
+        """Ask it for its memory alone: one command."""
+        info = _text(ask(connection, "INFO", "memory") or b"")
+        return cls({}, dict(_LINE.findall(info)), {})
+
     @property
     def version(self) -> str:
         """Its product and version: ``Redis 7.0.15``; empty where it tells neither."""

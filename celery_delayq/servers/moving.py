@@ -1,13 +1,14 @@
 """A master that is found, and may move to another address: what Sentinel and Cluster share.
 
-    the address that is remembered --connect--> it is the master: used
-        |  none, or it failed                       | it is away, or not the master
+    the remembered address --connect-----------> it is the master: used
+        |  none, or it failed                       | it is down, or not the master
         v                                           v
-    ask in turn: who is the master?  <--------------+  the next one; and again, while there is time
+    ask in turn: which is the master? <-------------+  the next one; and again, while there is time
 
-The address is remembered until a connection to it fails, a refusal says that the master is another
-one, or the process hears so. The whole process knows it, and connections that lead elsewhere are
-closed when they are idle. Whom to ask, and what a refusal says, each leaf knows.
+The process remembers the address until a connection to it fails, a refusal says that the master is
+elsewhere, or the process hears of a new master. Idle connections to another address are closed.
+Each leaf knows whom to ask and what a refusal says; ``known_master.py`` decides which of two
+answers counts.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from .known_master import MasterCache
 from .refusals import Refusal, is_replica, lacks_replicas, refusal_of
 
 FAILED = (redis.RedisError, OSError)
-# What an answer of the wrong kind, or an address that cannot be one, ends in. Not any Exception:
-# the handler of a signal may have raised that, as Celery's soft time limit does.
+# Errors from an answer of another kind, or an invalid address. Not every Exception: the handler of
+# a signal may have raised it, as Celery's soft time limit does.
 WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
-ASK = 0.5  # seconds that one who is asked may take for each step, where nothing else is said
-TRY = 1.0  # seconds that a master may take for each step, at least, before another one is asked
-AGAIN = 0.2  # seconds after which all are asked again, while there is no master
-GLANCE = 0.1  # seconds after which who waits looks whether the process knows of another master
-PATIENCE = 1.0  # seconds without an answer after which it is asked whether there is one
+ASK = 0.5  # seconds that a sentinel or a node may take for each step of a query, by default
+TRY = 1.0  # least seconds that a master has for each step before the next query
+AGAIN = 0.2  # seconds between such queries, while there is no master
+GLANCE = 0.1  # seconds between two checks, while waiting, whether the process knows a new master
+PATIENCE = 1.0  # seconds without an answer before a query for a new master
 
 
 class MovingMaster(ABC):
-    """A :class:`Server` whose address others name.
+    """A :class:`Server` whose address comes from sentinels, or from the nodes of a Cluster.
 
     Attributes:
-        server: How the master lets one in: database, login, TLS. Its address is found.
+        server: The master's database, login and TLS.
     """
 
     server: Endpoint
@@ -53,29 +54,29 @@ class MovingMaster(ABC):
     @property
     @abstractmethod
     def place(self) -> tuple[object, ...]:
-        """Of two that name the same master and database, as far as names tell, equal."""
+        """Equal for two that name the same master and database, as far as names tell."""
 
     @abstractmethod
     def _named(self, until: float, errors: list[str]) -> Iterator[Address]:
-        """Ask in turn, while one iterates; *errors* gets what others said instead."""
+        """Yield the master that each of those who are asked names; *errors* gets their failures."""
 
     @abstractmethod
     def _unknown(self, errors: list[str]) -> str:
-        """Why nobody was named, where these are the errors."""
+        """Return why no master was named."""
 
     @abstractmethod
     def _unusable(self, tried: dict[Address, str]) -> str:
-        """Why none of those can be used that were named."""
+        """Return why none of the named masters can be used."""
 
     def _why_no_master(self, connection: Any) -> str:  # noqa: ARG002
-        """Why a server that was named is not the master; empty where it is, or will say so."""
+        """Return why a named server is not the master; empty if it may be."""
         return ""
 
     # What is known of the server.
 
     @property
     def user(self) -> str:
-        """The name that the master knows one by; empty where a provider of credentials says it."""
+        """The master's user name; empty if a credential provider has it."""
         return self.server.user
 
     def same_database(self, other: Server) -> bool:
@@ -83,15 +84,15 @@ class MovingMaster(ABC):
         return self.place == other.place
 
     def is_current(self, connection: Any) -> bool:
-        """Whether it leads to who is the master; not, while this process does not know."""
+        """Whether a connection leads to the master; false while this process knows none."""
         return address_of(connection) == self._found.address
 
     def is_replaced(self, connection: Any) -> bool:
-        """Whether another is the master; not, while this process does not know."""
+        """Whether another server is the master; false while this process knows none."""
         return self._found.address not in (None, address_of(connection))
 
     def doubt(self) -> None:
-        """Ask before the next call; connections stay if it is still the master."""
+        """Ask before the next call; connections stay if the master is the same."""
         self._found.is_doubted = True
 
     def lost(self, connection: Any) -> None:
@@ -99,11 +100,11 @@ class MovingMaster(ABC):
         self._found.forget(address_of(connection))
 
     def moved(self, address: Address, left: Address | None = None) -> None:
-        """Somebody says that another is the master now, and who was it before."""
+        """Note an announced new master, and the previous one."""
         self._found.moved(address, left or self._found.address)
 
     def refused(self, connection: Any, error: redis.ResponseError) -> None:
-        """Take note of what a refusal says about who is the master."""
+        """Note what a refusal says about the master."""
         if lacks_replicas(error):
             self.doubt()
         if is_replica(error):
@@ -114,7 +115,7 @@ class MovingMaster(ABC):
         return 0.0 if turn == 0 and is_replica(error) else None
 
     def find_master(self, until: float) -> None:
-        """Ask who is the master, where there is a doubt."""
+        """Ask for the master, if it is in doubt."""
         if not self._found.is_doubted:
             return
         self._found.is_doubted = False
@@ -124,24 +125,23 @@ class MovingMaster(ABC):
             self._found.learn(address, at)
 
     def herald(self) -> Listener | None:
-        """Nobody says by itself that the master has moved."""
+        """Return no listener: nobody announces a new master."""
         return None
 
     # How it is found.
 
     def connection(self, timeout: float) -> Any:
-        """A connection to the master, connected.
+        """Return an open connection to the master.
 
-        Others are asked, again and again, for as long as the one that they name is away or not the
-        master: one that takes over may be under way.
+        While the named master is down or none, ask again and again: a failover may be under way.
 
         Args:
             timeout: Seconds that all of this takes at most.
 
         Raises:
-            redis.exceptions.ConnectionError: nobody names a master, or that one lets nobody in; or
-                the time is over.
-            redis.exceptions.ResponseError: it is there, and refuses for good.
+            redis.exceptions.ConnectionError: nobody names a master, the master refuses
+                connections, or the time is over.
+            redis.exceptions.ResponseError: a server is up, and refuses for good.
         """
         until = clock.monotonic() + timeout
         each = max(TRY, timeout / 3)
@@ -158,15 +158,15 @@ class MovingMaster(ABC):
             tried = {}
 
     def wait(self, connection: Any, until: float) -> None:
-        """Wait for an answer; while there is none, look whether another has become the master.
+        """Wait for an answer, and check meanwhile whether there is a new master.
 
-        So a link that is cut silently costs no more time than the election of another.
+        So a link that is cut silently costs no more time than the election of a new master.
 
         Args:
-            until: When to give up, by the monotonic clock; then whoever reads notices.
+            until: When to return without an answer, by the monotonic clock; the read fails then.
 
         Raises:
-            redis.exceptions.ConnectionError: another is the master, or the connection is closed.
+            redis.exceptions.ConnectionError: there is a new master, or the connection is closed.
         """
         ask_at = clock.monotonic() + PATIENCE
         while not connection.can_read(min(GLANCE, clock.seconds_left(until))):
@@ -181,11 +181,11 @@ class MovingMaster(ABC):
                 ask_at = clock.monotonic() + PATIENCE
 
     def _named_first(self, until: float) -> Address | None:
-        """Whom the first one names that answers and does not lag behind."""
+        """Return the master that the first to answer, and to be up to date, names."""
         return next(self._named(until, []), None)
 
     def _remembered(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
-        """A connection to who is known; to another, if that becomes known meanwhile."""
+        """Return a connection to the known master, or to a new one that becomes known meanwhile."""
         while True:
             known = self._found.word
             if known.address is None or known.address in tried:
@@ -195,7 +195,7 @@ class MovingMaster(ABC):
                 return connection
 
     def _asked_for(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
-        """A connection to whom somebody names; ``None`` if nobody of those can be used."""
+        """Return a connection to a named master; ``None`` if none is usable."""
         errors: list[str] = []
         is_named = False
         at = clock.monotonic()
@@ -213,7 +213,7 @@ class MovingMaster(ABC):
     def _tried(
         self, address: Address, at: float, until: float, each: float, tried: dict[Address, str]
     ) -> Any | None:
-        """A connection to who was named at that time, or ``None``; *tried* gets the reason."""
+        """Return a connection to a master named at that time; else ``None``, reason in *tried*."""
         left = clock.seconds_left(until)
         place = replace(self.server, host=address[0], port=address[1])
         connection = place.connection(min(each, left))
@@ -221,7 +221,7 @@ class MovingMaster(ABC):
         try:
             connection.connect()
             why = self._why_no_master(connection)
-            # Who hands over by ``SENTINEL FAILOVER`` says for seconds that it is still the master.
+            # After ``SENTINEL FAILOVER``, the old master claims for seconds that it still is one.
             if not why and not self._found.learn(address, at):
                 why = "another became the master meanwhile"
             if not why:
@@ -229,7 +229,7 @@ class MovingMaster(ABC):
                 is_master = True
         except (*FAILED, *WRONG) as error:
             if is_final(error):
-                raise  # it is there, and asking again would not help
+                raise  # it is up, and asking again would not help
             why = str(error) or type(error).__name__
         finally:
             if not is_master:
@@ -242,12 +242,12 @@ class MovingMaster(ABC):
 
 
 def address_of(connection: Any) -> Address:
-    """Where a connection leads."""
+    """Return the address that a connection leads to."""
     return connection.host, connection.port
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether a server says that it will never let this user in, or into this database."""
+    """Whether a server refuses this user, or this database, for good."""
     refusal = refusal_of(error)
     is_refused = isinstance(error, redis.ResponseError) and refusal is not Refusal.AWAY
     return is_refused or refusal is Refusal.RIGHTS

@@ -23,6 +23,8 @@ ERROR: Level = "error"
 
 TASK_BYTES = 460  # that a task takes, arguments apart; see tests/benchmarks
 NEARLY_FULL = 0.9  # of maxmemory
+FULL = 0.99  # of maxmemory, or
+FEW = 1000  # tasks for which there is room: now and then a buffer takes the rest
 BEHIND = 10  # seconds by which a replica may be behind
 
 
@@ -216,10 +218,10 @@ def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Itera
                    f"more tasks take {_size(task_bytes * 1_000_000)}, {each}")  # fmt: skip
         return
     share, left = f"{_size(used)} of {_size(most)}", max(0, most - used)
-    if not left:
+    if left < min(FEW * task_bytes, (1 - FULL) * most):
         yield Line(
             "memory", ERROR,
-            f"the store's Redis is full ({share} are used), so nothing can be scheduled",
+            f"the store's Redis is full ({share} are used), so tasks cannot be scheduled",
             "raise maxmemory, or delete what nobody needs",
         )  # fmt: skip
     elif used > NEARLY_FULL * most:

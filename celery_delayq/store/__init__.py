@@ -24,6 +24,7 @@ from .ids import (
     target_of_member,
 )
 from .keys import Keys
+from .lookup import Departure
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
@@ -55,6 +56,7 @@ __all__ = [
     "Copies",
     "Counts",
     "Delivery",
+    "Departure",
     "Entries",
     "Entry",
     "Filter",

@@ -12,15 +12,16 @@ can happen to it.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .. import clock
 from ..errors import StoreError, StoreUnavailable
-from .member import Member
 from .scripts import Scripts
 
+DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
 AGAIN = 0.1  # seconds between two requests of a call that may have run, or meet the same refusal
 OPERATION_BYTES = 12
 
@@ -38,13 +39,45 @@ def new_operation() -> bytes:
     return os.urandom(OPERATION_BYTES)
 
 
-class Calls:
-    """Makes calls that change something; shared by the threads of a process."""
+class RedisTime:
+    """Redis's clock as this process knows it: it may be behind, and is never ahead."""
 
-    def __init__(self, scripts: Scripts, member: Member, timeout: float) -> None:
+    def __init__(self) -> None:
+        self._learned: tuple[int, float] | None = None
+
+    def learn(self, now_us: int) -> None:
+        """Take note of a time that Redis told in the reply just read."""
+        self._learned = now_us, clock.monotonic()
+
+    def at(self, moment: float) -> int | None:
+        """Redis's time in us at a moment of the monotonic clock; ``None`` if it is not known."""
+        if self._learned is None:
+            return None
+        now_us, read_at = self._learned
+        drift = -DRIFT if moment >= read_at else DRIFT
+        return now_us + math.floor((moment - read_at) * (1 + drift) * 1_000_000)
+
+
+class Calls:
+    """Makes calls that change something; shared by the threads of a process.
+
+    Args:
+        scripts: The shard's.
+        join: Makes this process known to the store, and returns Redis's time; :meth:`Member.join`.
+        timeout: Seconds that a call takes at most.
+    """
+
+    def __init__(
+        self, scripts: Scripts, join: Callable[[float | None, str], int], timeout: float
+    ) -> None:
         self._scripts = scripts
-        self._member = member
+        self._join = join
         self._timeout = timeout
+        self._time = RedisTime()
+
+    def join(self, until: float | None = None, step: str = "join") -> None:
+        """Become known to the store, and learn what time it is there; see :meth:`Member.join`."""
+        self._time.learn(self._join(until, step))
 
     def call(
         self,
@@ -75,14 +108,14 @@ class Calls:
             StoreError: Redis refused.
         """
         until = clock.monotonic() + self._timeout if until is None else until
-        time, attempt = self._member.time, _Attempts(until, iter(pauses))
+        time, attempt = self._time, _Attempts(until, iter(pauses))
         operation = operation or new_operation()
         began: int | None = None
         answer: list[Any]
         while True:
             try:
                 if time.at(until) is None:
-                    self._member.join(until, name)
+                    self.join(until, name)
                 issued = time.at(clock.monotonic())
                 began = issued if began is None else began
                 now_us, verdict, *answer = self._scripts.call(
@@ -96,7 +129,7 @@ class Calls:
                 )
                 time.learn(now_us)
                 if verdict == b"join":
-                    self._member.join(until, name)
+                    self.join(until, name)
             except StoreError as error:
                 attempt.wait_after(error)
                 continue
@@ -113,9 +146,9 @@ class Calls:
         Raises:
             StoreError: it is not known.
         """
-        if self._member.time.at(moment) is None:
-            self._member.join(until, "schedule")
-        return max(1, self._member.time.at(moment) or 0)
+        if self._time.at(moment) is None:
+            self.join(until, "schedule")
+        return max(1, self._time.at(moment) or 0)
 
 
 class _Attempts:

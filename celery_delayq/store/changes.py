@@ -15,13 +15,11 @@ from urllib.parse import unquote_to_bytes
 
 from ..clock import MAX_DUE_MS, When
 from ..errors import UnreadableRecord
-from .ids import Target, named, target_of, target_of_member
+from .ids import Target, named, target_of
 from .outcome import Outcome
 from .record import NewRecord, Record
-from .schedule import too_late
-from .selection_scan import Filter, Position, pages, start
 from .shard import Shard
-from .values import Cancelled, Change, State
+from .values import Cancelled, Change, too_late
 
 CHUNK = 100  # targets of one call: some 5 ms of Redis's time
 MAX_BYTES = 1_000_000  # of their records
@@ -30,7 +28,7 @@ MAX_BYTES = 1_000_000  # of their records
 _AGAIN, _SKIPPED, _TOO_LATE = [b"again"], [b"skipped"], [b"too_late"]
 _UNREADABLE = b"unreadable"
 _DONE = (b"done", b"uncertain")
-_NO_RECORD = "no record"  # why a record cannot be read that is not there
+NO_RECORD = "no record"  # why a record cannot be read that is not there
 
 NOW = When("at", 0)  # what is given where the mode says it all
 
@@ -56,8 +54,8 @@ def cancel(
         chosen: What the selection that met them picks by: none that it does not mean any more.
     """
     asked = {"mode": "remove" if remove else "cancel", "owes": owes, "tells": int(tells)}
-    for some, words, (flat,) in _ask(link, "cancel", targets, {**asked, "filter": chosen}):
-        told = dict(zip(flat[::3], zip(flat[1::3], flat[2::3], strict=True), strict=True))
+    for some, words, (rows,) in _ask(link, "cancel", targets, {**asked, "filter": chosen}):
+        told = {one.place: (one.when, one.message) for one in rows}
         yield [
             _read(who, word) or _cancelled(who, word, told.get(at))
             for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
@@ -140,28 +138,11 @@ def cancel_one(
         remove: Only if it is dead.
 
     Raises:
-        UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
+        UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead under
+            the number that *who* has.
     """
-    asked: dict[str, Any] = {"owes": int(owes), "tells": tells, "remove": remove}
-    try:
-        outcome, change = only(cancel(link, [who], **asked))
-    except UnreadableRecord as error:
-        member = _dead_member(link, error.task_id) if remove else None
-        if member is None:
-            if error.why == _NO_RECORD:
-                return Outcome.NOT_FOUND, None
-            raise
-        outcome, change = only(cancel(link, [target_of_member(member)], **asked))
+    outcome, change = only(cancel(link, [who], owes=int(owes), tells=tells, remove=remove))
     return outcome, change.cancelled
-
-
-def _dead_member(link: Shard, task_id: str) -> bytes | None:
-    """What is dead under an id whose record cannot be read, so that its number is not known."""
-    for page in pages(link, Filter(state=State.DEAD), *start(link), Position()):
-        for member in page:
-            if member[6:] == task_id.encode():
-                return member
-    return None
 
 
 def edit(link: Shard, who: Target, seen: Record | None, new: NewRecord) -> Outcome:

@@ -5,7 +5,7 @@ cancel, move, edit, find      shard_of(id) --> that one; a key has one shard onl
 waiting, history, counts      every shard's, put together
 
 What a step does, and what it is given, stands with the step: ``schedule.py``, ``changes.py``,
-``reading.py``, ``listing.py``, ``overview.py``, ``queues.py``.
+``lookup.py``, ``pages.py``, ``overview.py``, ``queue_counts.py``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from .. import clock
 from ..clock import When
-from ..errors import DelayQError, InvalidOption
-from . import changes, lookup, overview, pages, queue_counts, replicas
+from ..errors import DelayQError, InvalidOption, UnreadableRecord
+from . import changes, lookup, overview, pages, queue_counts, replicas, selection_scan
 from .history_entry import HistoryEntry
-from .ids import Target, named
+from .ids import Target, named, target_of_member
 from .keys import shard_of
+from .lookup import Departure
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
@@ -77,7 +78,7 @@ class Entries:
         Raises:
             StoreDiffers: it is used in another way than this process would.
         """
-        self._meeting_place.member.join(until)
+        self._meeting_place.calls.join(until)
         self._is_joined = True
 
     def check_membership(self) -> str:
@@ -119,8 +120,6 @@ class Entries:
             StoreUnavailable: as the step; in another shard it may have been taken before.
         """
         links, answers = self.links_to_change, dict[int, Answer]()
-        if len(links) == 1:
-            return list(step(links[0], list(given))) if given else []
         for shard, places in self._parts(given).items():
             told = step(links[shard], [given[place] for place in places])
             answers.update(zip(places, told, strict=True))
@@ -133,9 +132,20 @@ class Entries:
             parts[shard_of(one.task_id, len(self.unasked_links))].append(place)
         return parts
 
-    def schedule(self, new: Sequence[NewEntry], **options: Any) -> list[Receipt | DelayQError]:
+    def schedule(
+        self,
+        new: Sequence[NewEntry],
+        *,
+        supersede: bool = False,
+        owes: int = 0,
+        until: float | None = None,
+        pauses: Iterable[float] = (),
+    ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step a shard; see :func:`schedule.schedule`."""
-        return self.in_parts(new, partial(schedule, **options))
+        step = partial(schedule, supersede=supersede, owes=owes, until=until, pauses=pauses)
+        if len(self.unasked_links) == 1:
+            return step(self.unasked_links[0], new)
+        return self.in_parts(new, step)
 
     def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
         """Wait until replicas have what :meth:`schedule` has just answered; it raises nothing.
@@ -155,18 +165,43 @@ class Entries:
             for shard, places in self._parts(receipts).items()
         )
 
-    def cancel(self, who: Target, **options: Any) -> tuple[Outcome, Cancelled | None]:
-        """Remove an entry that has not left; see :func:`changes.cancel_one`."""
-        return changes.cancel_one(_of(self.links_to_change, who), who, **options)
+    def cancel(
+        self, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
+    ) -> tuple[Outcome, Cancelled | None]:
+        """Remove an entry that has not left; see :func:`changes.cancel_one`.
+
+        Raises:
+            UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
+        """
+        link = _of(self.links_to_change, who)
+        step = partial(changes.cancel_one, link, owes=owes, tells=tells, remove=remove)
+        try:
+            return step(who)
+        except UnreadableRecord as error:
+            member = selection_scan.dead_member(link, error.task_id) if remove else None
+            if member is not None:
+                return step(target_of_member(member))
+            if error.why == changes.NO_RECORD:
+                return Outcome.NOT_FOUND, None
+            raise
 
     def mark_stored(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
         changes.mark_stored(_of(self.unasked_links, cancelled.task_id), [cancelled])
 
-    def move(self, who: Target, when: When, **conditions: Any) -> tuple[Outcome, Change]:
-        """Give an entry another due time; *conditions* are those of :func:`changes.reschedule`."""
+    def move(
+        self,
+        who: Target,
+        when: When,
+        *,
+        mode: str = "",
+        only: str = "",
+        if_due_ms: int | None = None,
+    ) -> tuple[Outcome, Change]:
+        """Give an entry another due time; see :func:`changes.reschedule`."""
         link = _of(self.links_to_change, who)
-        return changes.only(changes.reschedule(link, [who], when, **conditions))
+        steps = changes.reschedule(link, [who], when, mode=mode, only=only, if_due_ms=if_due_ms)
+        return changes.only(steps)
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; see :func:`changes.edit`."""
@@ -195,20 +230,26 @@ class Entries:
         return [b"done"] in answers
 
     def find(self, who: Target) -> Entry | None:
-        """The entry, or ``None``; see :func:`reading.find`."""
+        """The entry, or ``None``; see :func:`lookup.find`."""
         return lookup.find(_of(self.links, who), who)
 
     def state(self, who: Target) -> State | None:
-        """Where an entry stands, or ``None``; see :func:`reading.state`."""
+        """Where an entry stands, or ``None``; see :func:`lookup.state`."""
         return lookup.state(_of(self.links, who), who)
 
+    def departure(self, who: Target) -> Departure | None:
+        """How and when an entry has left; see :func:`lookup.departure`."""
+        return lookup.departure(_of(self.links, who), who)
+
     def handed_over_ms(self, who: Target) -> int | None:
-        """When an entry was handed over, while its tombstone is kept."""
-        return lookup.left(_of(self.links, who), who, b"handed_over")
+        """When an entry was handed over; ``None`` if it was not, or its tombstone is gone."""
+        left = self.departure(who)
+        return left.when_ms if left and left.how == "handed_over" else None
 
     def cancelled_ms_ago(self, who: Target) -> int | None:
-        """How long ago an entry was cancelled of which no copy was delivered, while it is known."""
-        return lookup.left(_of(self.links, who), who, b"cancelled")
+        """How long ago an entry was cancelled, of which no copy can have been delivered."""
+        left = self.departure(who)
+        return left.now_ms - left.when_ms if left and left.how == "cancelled" else None
 
     def waiting(
         self,
@@ -266,7 +307,7 @@ class Entries:
         return sorted(found.values(), key=attrgetter("name"))
 
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
-        """What waits by its queues, one of each shard's; see :func:`queues.tallies_in`."""
+        """What waits by its queues, one of each shard's; see :func:`queue_counts.tallies_in`."""
         part = max(1, most // len(self.unasked_links))
         found = [queue_counts.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)

@@ -6,24 +6,18 @@ time is old. A pause and refused attempts count.
 
 from __future__ import annotations
 
-from .record import Record
+from .record import DUE, FLAGS, Record
 
-TIMES_BYTES = 36  # of a record: due time, time of scheduling, last change
+TIMES_BYTES = FLAGS - DUE  # of a record: due time, time of scheduling, last change
 
 
 def lateness_in(times: bytes, now_us: int) -> list[float]:
     """Seconds, at least 0, for each record of which ``hand_over`` tells the times."""
-    starts = range(0, len(times), TIMES_BYTES)
-    return [
-        _seconds(int(times[at : at + 13]), int.from_bytes(times[at + 29 : at + 36], "big"), now_us)
-        for at in starts
-    ]
+    # A record without what stands before its times.
+    records = (Record(times, at - DUE) for at in range(0, len(times), TIMES_BYTES))
+    return [lateness_of(one, now_us) for one in records]
 
 
 def lateness_of(record: Record, now_us: float) -> float:
     """The same of one record."""
-    return _seconds(record.due_ms, record.changed_us, now_us)
-
-
-def _seconds(due_ms: int, changed_us: int, now_us: float) -> float:
-    return max(0.0, (now_us - max(due_ms * 1000, changed_us)) / 1_000_000)
+    return max(0.0, (now_us - max(record.due_ms * 1000, record.changed_us)) / 1_000_000)

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import UnreadableRecord
 from .history_entry import HistoryEntry
 from .ids import Target, named, target_of
-from .pages import entry_of
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, letters_in, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
-# What `find.lua` answers of an entry that has left.
-_LEFT = (b"handed_over", b"cancelled")
+# How an entry has left, as `find.lua` says it.
+_LEFT = (b"handed_over", b"skipped", b"cancelled", b"uncertain")
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How and when an entry has left.
+
+    Attributes:
+        how: ``handed_over``; ``skipped``, as it was too late; ``cancelled``; or ``uncertain``: it
+            was cancelled, but a copy of it may have been delivered.
+        when_ms: When that was, by Redis's clock.
+        now_ms: When Redis said so.
+    """
+
+    how: str
+    when_ms: int
+    now_ms: int
 
 
 def find(link: Shard, who: Target) -> Entry | None:
@@ -54,10 +69,12 @@ def state(link: Shard, who: Target) -> State | None:
     return State(found[0].decode()) if found else None
 
 
-def left(link: Shard, who: Target, how: bytes) -> int | None:
-    """The time that is told of an entry that has left so, while its tombstone is kept."""
+def departure(link: Shard, who: Target) -> Departure | None:
+    """How an entry has left; ``None`` if it has not, or its tombstone is gone."""
     found = link.scripts.call("find", target=target_of(who))
-    return found[1] if found and found[0] == how else None
+    if not found or found[0] not in _LEFT:
+        return None
+    return Departure(found[0].decode(), *found[1:])
 
 
 def _read(link: Shard, who: Target) -> Any:

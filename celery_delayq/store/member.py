@@ -1,17 +1,14 @@
-"""What a process is in a store: what it has to agree on with the others, and the clock they share.
+"""What a process is in a store: what it has to agree on with the others.
 
 Member.join --> the script `join`: layout, shards, broker --> refused, warned of, or a member
-tells Redis's time, from which deadlines are counted
 Member.check_membership --> the same question, and nothing is written
 """
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 
-from .. import clock
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..servers.alone import check_alone
@@ -20,7 +17,6 @@ from .scripts import Scripts
 from .types import check_types
 
 STORE_BYTES = 8  # of what tells a store from every other one
-DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
 
 logger = logger_of(__name__)
 
@@ -56,25 +52,6 @@ class Membership:
         return f"{self.history} {int(self.repeats)}" if self.history else ""
 
 
-class RedisTime:
-    """Redis's clock as this process knows it: it may be behind, and is never ahead."""
-
-    def __init__(self) -> None:
-        self._learned: tuple[int, float] | None = None
-
-    def learn(self, now_us: int) -> None:
-        """Take note of a time that Redis told in the reply just read."""
-        self._learned = now_us, clock.monotonic()
-
-    def at(self, moment: float) -> int | None:
-        """Redis's time in us at a moment of the monotonic clock; ``None`` if it is not known."""
-        if self._learned is None:
-            return None
-        now_us, read_at = self._learned
-        drift = -DRIFT if moment >= read_at else DRIFT
-        return now_us + math.floor((moment - read_at) * (1 + drift) * 1_000_000)
-
-
 class Member:
     """A process's membership in a store.
 
@@ -84,24 +61,25 @@ class Member:
         scanner: Whether it hands over; a scanner decides which broker is the store's.
 
     Attributes:
-        time: Redis's clock.
         store: What tells the store from every other one, as it was when this process joined.
     """
 
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
-        self.time = RedisTime()
         self.store = ""
         self._scripts = scripts
         self._ours = membership
         self._scanner = scanner
         self._warned: set[str] = set()
 
-    def join(self, until: float | None = None, step: str = "join") -> None:
-        """Become known to the store, and learn what time it is there.
+    def join(self, until: float | None = None, step: str = "join") -> int:
+        """Become known to the store.
 
         Args:
             until: When to give up, by the monotonic clock.
             step: What it is for, as an error shall say.
+
+        Returns:
+            Redis's time, in us.
 
         Raises:
             StoreDiffers: it is used in another way than this process would.
@@ -138,7 +116,8 @@ class Member:
             _agree("broker", broker, ours.broker)
         self._warn_of_broker((broker, hosts))
         self._warn_of_app(app)
-        self.time.learn(now_us)
+        told_us: int = now_us
+        return told_us
 
     def check_membership(self) -> str:
         """Find out whether this process reads the store as the others write it; it changes nothing.

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
-from .pages import PAGE
 from .shard import Shard
 from .values import time_in
 
+SLICE = 200  # lanes that a step looks at, about
 OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms for each index
 OVERDUE_BYTES = 500_000  # of their records
 
@@ -105,20 +105,26 @@ def lane_in_words(queue: str | None, task: str | None) -> str:
 
 def counts_in(link: Shard) -> Counts:
     """All counts of a shard, at one instant."""
-    now_us, *numbers, due, relay, oldest = link.scripts.call(
-        "counts", most=OVERDUE, max_bytes=OVERDUE_BYTES
+    found = link.scripts.call("counts", most=OVERDUE, max_bytes=OVERDUE_BYTES)
+    return Counts(
+        found.scheduled,
+        found.in_flight,
+        found.dead,
+        found.scanners,
+        found.overdue,
+        found.paused,
+        found.refused,
+        next_due_ms=min((head for head in (found.due, found.relay) if head >= 0), default=None),
+        now_ms=found.now // 1000,
+        oldest_overdue_ms=None if found.oldest < 0 else found.oldest,
     )
-    known = [head for head in (due, relay) if head >= 0]
-    numbers += [min(known, default=None), now_us // 1000, None if oldest < 0 else oldest]
-    return Counts(*numbers)
 
 
 def scanners_in(link: Shard) -> list[Scanner]:
     """The scanners that are alive, as a shard knows them; each serves all shards."""
-    flat = link.scripts.call("scanners")
     return [
-        Scanner(name.decode(errors="replace"), time_in(seen) or 0)
-        for name, seen in zip(flat[::2], flat[1::2], strict=True)
+        Scanner(one.name.decode(errors="replace"), time_in(one.seen) or 0)
+        for one in link.scripts.call("scanners")
     ]
 
 
@@ -142,11 +148,10 @@ def pauses_in(link: Shard) -> list[Pause]:
     found: dict[bytes, Pause] = {}
     cursor: Any = 0
     while True:
-        cursor, flat = link.scripts.call(
-            "pauses", cursor=cursor, count=PAGE, most=OVERDUE, max_bytes=OVERDUE_BYTES
+        cursor, lanes = link.scripts.call(
+            "pauses", cursor=cursor, count=SLICE, most=OVERDUE, max_bytes=OVERDUE_BYTES
         )
-        for lane, *facts in zip(*[iter(flat)] * 7, strict=True):
-            found[lane] = _pause(lane, facts)
+        found |= {one.lane: _pause(one) for one in lanes}
         if int(cursor) == 0:
             return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
 
@@ -161,15 +166,14 @@ def union_of(pauses: Iterable[Sequence[Pause]]) -> list[Pause]:
     return [*found.values()]
 
 
-def _pause(lane: bytes, facts: Sequence[Any]) -> Pause:
-    name, back, since, late, rate, parked = facts
-    kind, text = lane[:1], name.decode(errors="replace")
+def _pause(one: Any) -> Pause:
+    kind, text = one.lane[:1], one.name.decode(errors="replace")
     return Pause(
         queue=text if kind == b"q" else None,
         task=text if kind == b"t" else None,
-        since=from_ms(time_in(float(since) // 1000) or 0),
-        late=bool(late),
-        parked=parked,
-        resumed=bool(back),
-        rate=float(rate) or None,
+        since=from_ms(time_in(float(one.since) // 1000) or 0),
+        late=bool(one.is_late),
+        parked=one.parked,
+        resumed=bool(one.is_back),
+        rate=float(one.rate) or None,
     )

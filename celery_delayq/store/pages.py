@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import InvalidOption, UnreadableRecord
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, letters_in, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -107,7 +107,7 @@ class Row:
 
 def store_of(link: Shard) -> str:
     """What tells the store from every other one; empty where no process has joined it."""
-    name: bytes = _page(link, "-1", -1, 0, 0)[0]
+    name: bytes = _page(link, "-1", -1, 0, 0).store
     return name.decode(errors="replace")
 
 
@@ -134,30 +134,27 @@ def rows(
     if behind is not None and float(behind.due) >= earliest_ms:
         due, order = behind.due, behind.order_in(shard)
     while True:
-        name, is_last, flat, known, failed, shared = _page(
-            link, due, order, end_ms, min(size, PAGE)
-        )
-        store = name.decode(errors="replace")
-        templates, errors = _pairs(shared), _pairs(failed)
-        words = iter(known.decode().split())
-        for member, text in zip(flat[::2], flat[1::2], strict=True):
-            due, header_end, state, attempts, next_try, paused_by = (next(words) for _ in range(6))
+        page = _page(link, due, order, end_ms, min(size, PAGE))
+        store = page.store.decode(errors="replace")
+        templates, errors = dict(page.templates), dict(page.failed)
+        for (member, text), known in zip(page.found, page.known, strict=True):
+            due = known.due.decode()
             order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
             if text:
-                record = Record(text, int(header_end))
+                record = Record(text, int(known.header_end))
                 yield Row(
                     float(due),
                     Cursor(store, shard, due, order),
                     member,
                     record,
-                    templates.get(record.name or b""),
-                    State.PAUSED if state == "P" else State.SCHEDULED,
-                    int(attempts),
-                    time_in(next_try),
+                    templates.get(record.name),
+                    State.PAUSED if known.state == b"P" else State.SCHEDULED,
+                    int(known.attempts),
+                    time_in(known.next_try),
                     errors.get(member[6:], b"").decode(errors="replace"),
-                    letters_in(paused_by),
+                    letters_in(known.paused_by),
                 )
-        if is_last:
+        if page.is_last:
             return
 
 
@@ -173,10 +170,6 @@ def _page(link: Shard, after: str, order: int, before: int, limit: int) -> Any:
     )
 
 
-def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
 def readable(rows: Iterable[Row]) -> Iterator[Entry]:
     """The entries that *rows* have, each once, without those that cannot be read."""
     given: set[int] = set()  # hashes, which take less than the members
@@ -186,28 +179,3 @@ def readable(rows: Iterable[Row]) -> Iterator[Entry]:
         given.add(hash(row.member))
         with suppress(UnreadableRecord):
             yield row.entry()
-
-
-def entry_of(
-    task_id: str, state: State, record: Record, template: bytes | None, **known: Any
-) -> Entry:
-    """An entry as it is read; *known* is what its record does not say.
-
-    Raises:
-        UnreadableRecord: it cannot be.
-    """
-    try:
-        message = record.message(task_id.encode(), template)
-        return Entry(
-            task_id,
-            state,
-            record.due_ms,
-            record.created_ms,
-            message,
-            changed_us=record.changed_us,
-            extras=record.extras,
-            record=record,
-            **known,
-        )
-    except ValueError as error:
-        raise UnreadableRecord(task_id, str(error)) from error

@@ -40,16 +40,17 @@ def tallies_in(link: Shard, most: int) -> tuple[list[Tally], bool]:
     found: dict[bytes, Tally] = {}
     after, order, looked, is_complete = b"-1", -1, 0, True
     for _ in range(MOST_STEPS):
-        step, after, order, left_out, flat = link.scripts.call(
+        step = link.scripts.call(
             "queues",
             after=after,
             order=order,
             limit=min(STEP, most - looked),
             max_bytes=STEP_BYTES,
         )
-        looked += step
-        is_complete = is_complete and left_out <= 0
-        for label, waiting, overdue, place in zip(*[iter(flat)] * 4, strict=True):
+        after, order = step.after, step.order
+        looked += step.looked
+        is_complete = is_complete and step.left_out <= 0
+        for label, waiting, overdue, place in step.tallies:
             text = place.decode(errors="replace")
             one = found.get(label) or Tally(label, 0, 0, text[:1], text[1:])
             found[label] = Tally(

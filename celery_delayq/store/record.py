@@ -56,12 +56,12 @@ LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that e
 LINES = 10
 NO_FLAGS = b"0"
 LABEL_BYTES = 6
+# Where each part begins, behind the header; the insertion number is the first.
+DUE, CREATED, CHANGED, FLAGS, TASK, QUEUE, FORM, MESSAGE = 6, 19, 35, 42, 43, 49, 55, 56
 EVERYTHING = b"*" * (1 + LABEL_BYTES)  # the lane of all
-FORM = 55  # where its letter stands, behind the header
 DIFFERING = 6  # what belongs between them, ids and due time apart
 RUN_NOW = 8  # flag; the smaller ones are those of extras
 RELEASED = 16  # flag
-FLAGS = 42  # where they stand, behind the header
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class NewRecord:
     def message(self, task_id: str, due_ms: int) -> bytes:
         """The message of an entry that is made of this, and due then."""
         head, when, body = b"1" + self.destination, b"%013d" % due_ms, self.labels + self.body
-        text = b"".join((head, bytes(6), when, b"0" * 16, bytes(7), body))
+        created, changed = b"0" * (CHANGED - CREATED), bytes(FLAGS - CHANGED)
+        text = b"".join((head, bytes(DUE), when, created, changed, body))
         return Record(text, len(head)).message(task_id.encode(), self.template or None)
 
 
@@ -140,7 +141,7 @@ def lane_for(queue: str | None = None, task: str | None = None) -> bytes:
 
 def lanes_of(labels: bytes) -> set[bytes]:
     """The lanes in which an entry can be, by the flags and labels of its record."""
-    task, queue = labels[1 : 1 + LABEL_BYTES], labels[1 + LABEL_BYTES :]
+    task, queue = labels[TASK - FLAGS : QUEUE - FLAGS], labels[QUEUE - FLAGS :]
     return {EVERYTHING, b"q" + queue, b"t" + task}
 
 
@@ -202,7 +203,7 @@ class Record:
 
     @property
     def created_us(self) -> int:
-        return int(self.text[self.header_end + 19 : self.header_end + 35])
+        return int(self._part(CREATED, CHANGED))
 
     @property
     def created_ms(self) -> int:
@@ -211,7 +212,7 @@ class Record:
     @property
     def changed_us(self) -> int:
         """When it was changed last; no two states of an entry have the same."""
-        return int.from_bytes(self.text[self.header_end + 35 : self.header_end + 42], "big")
+        return int.from_bytes(self._part(CHANGED, FLAGS), "big")
 
     @property
     def flags(self) -> int:
@@ -232,21 +233,17 @@ class Record:
         """How many ms after its due time it expires, where that counts from there."""
         if self.name is None:
             return None
-        start = self.header_end + FORM + 1 + NAME_BYTES
-        _, _, expires, *_ = self.text[start:].split(b"\n", DIFFERING - 1)
+        _, _, expires, *_ = self._differing
         return int(expires) if expires.startswith((b"+", b"-")) else None
 
     @property
     def seen(self) -> bytes:
         """Names this state of this entry: number and last change."""
-        start = self.header_end
-        return self.text[start : start + 6] + self.text[start + 35 : start + 42]
+        return self._part(0, DUE) + self._part(CHANGED, FLAGS)
 
     def with_message(self, new: NewRecord) -> NewRecord:
         """What is written of a new record that has this one's flags, labels and extras."""
-        start = self.header_end + FLAGS
-        labels = self.text[start : start + 1 + 2 * LABEL_BYTES]
-        return replace(new, labels=labels, body=new.body + self.text[self._end :])
+        return replace(new, labels=self._part(FLAGS, FORM), body=new.body + self.text[self._end :])
 
     def released(self, new: NewRecord) -> NewRecord:
         """What is written of a new record that goes at once: with this one's key and tags.
@@ -261,15 +258,12 @@ class Record:
     @property
     def labels(self) -> tuple[bytes, bytes]:
         """What it has of the names of its task and its queue; see :func:`label_of`."""
-        start = self.header_end + FLAGS + 1
-        middle = start + LABEL_BYTES
-        return self.text[start:middle], self.text[middle : middle + LABEL_BYTES]
+        return self.task_label, self._part(QUEUE, FORM)
 
     @property
     def task_label(self) -> bytes:
         """What it has of the name of its task; see :func:`label_of`."""
-        start = self.header_end + FLAGS + 1
-        return self.text[start : start + LABEL_BYTES]
+        return self._part(TASK, QUEUE)
 
     @property
     def is_released(self) -> bool:
@@ -290,10 +284,7 @@ class Record:
     @property
     def name(self) -> bytes | None:
         """The name of the template that it shares, if it does."""
-        start = self.header_end + FORM
-        if self.text[start : start + 1] != b"T":
-            return None
-        return self.text[start + 1 : start + 1 + NAME_BYTES]
+        return self._part(MESSAGE, MESSAGE + NAME_BYTES) if self._shares else None
 
     def message(self, task_id: bytes, template: bytes | None) -> bytes:
         """The message as kombu would have sent it.
@@ -306,21 +297,18 @@ class Record:
             ValueError: the template is gone, or not what its name says, or the record does not fit
                 it.
         """
-        text, header_end = self.text, self.header_end
-        form = header_end + FORM
-        if text[form : form + 1] != b"T":
-            return b"%s%s}}" % (text[form + 1 : self._end], self._due)
+        if not self._shares:
+            return b"%s%s}}" % (self.text[self.header_end + MESSAGE : self._end], self._due)
         if not template:
             raise ValueError("template is gone")
         if name_of(template) != self.name:
             raise ValueError("template is damaged")
-        line = template.split(b"\n")
-        differing = text[form + 1 + NAME_BYTES : self._end].split(b"\n", DIFFERING - 1)
+        line, differing = template.split(b"\n"), self._differing
         if len(line) != LINES or len(differing) != DIFFERING:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing
         # Together with the id no other message has it, so it is the delivery tag.
-        created = text[header_end + 19 : header_end + 35]
+        created = self._part(CREATED, CHANGED)
         root = root or b'"%s"' % task_id
         # fmt: off
         return b"".join((
@@ -341,4 +329,18 @@ class Record:
 
     @property
     def _due(self) -> bytes:
-        return self.text[self.header_end + 6 : self.header_end + 19]
+        return self._part(DUE, CREATED)
+
+    @property
+    def _shares(self) -> bool:
+        """Whether it shares a template."""
+        return self._part(FORM, MESSAGE) == b"T"
+
+    @property
+    def _differing(self) -> list[bytes]:
+        """What belongs between the lines of the template that it shares."""
+        start = self.header_end + MESSAGE + NAME_BYTES
+        return self.text[start : self._end].split(b"\n", DIFFERING - 1)
+
+    def _part(self, start: int, end: int) -> bytes:
+        return self.text[self.header_end + start : self.header_end + end]

@@ -15,7 +15,6 @@ from ..servers.risks import Line, risks
 from .changes import mark_stored
 from .lateness import lateness_in
 from .member import Membership
-from .outcome import Outcome
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
 from .scripts import Scripts
@@ -77,7 +76,7 @@ class ScannerSteps:
             StoreDiffers: this process would use the store in another way than the others.
         """
         if not self._joined:
-            self._link.member.join(step="hand_over")
+            self._link.calls.join(step="hand_over")
             self._joined = True
 
     def risks(self) -> list[Line]:
@@ -107,7 +106,7 @@ class ScannerSteps:
         self.join()
         asked = clock.monotonic()
         beats = asked >= self._beat_again
-        now_us, *seen = self._scripts.call(
+        reply = self._scripts.call(
             "hand_over",
             scanner=self.name,
             alive_ms=round(self._alive * 1000) if beats else 0,
@@ -122,16 +121,16 @@ class ScannerSteps:
             tells=int(tells),
             last_ms=self._handed_over_ms,
         )
-        if not seen:
+        if reply.handed_over is None:
             # The store was emptied, or another Redis took over.
             self._joined = False
             return self.hand_over(asleep=asleep, relay_in=relay_in, tells=tells)
-        self._handed_over_ms = now_us // 1000
+        self._handed_over_ms = reply.now // 1000
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
         # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
         # make every wait late by half a round trip, which is most of a scanner's lateness.
-        return _seen(now_us, seen, read_at=(asked + clock.monotonic()) / 2)
+        return _seen(reply, read_at=(asked + clock.monotonic()) / 2)
 
     def claim(self, limit: int) -> Claimed:
         """Deal with up to *limit* due entries: lease them, unless something is in the way."""
@@ -152,7 +151,7 @@ class ScannerSteps:
     def _claim(self, limit: int, last_ms: int) -> Claimed:
         asker = f"{self.name}:{next(self._claims)}"
         asked = clock.monotonic()
-        now_us, flat, known, shared, dead, skipped, parked = self._scripts.call(
+        reply = self._scripts.call(
             "claim",
             asker=asker,
             lease_ms=self._lease_ms,
@@ -162,18 +161,16 @@ class ScannerSteps:
             owes=self._owes,
             last_ms=last_ms,
         )
-        self._claimed_ms = now_us // 1000
-        ahead = now_us / 1_000_000 - (asked + clock.monotonic()) / 2
-        token = f"{asker}:{now_us}"
-        templates = dict(zip(shared[::2], shared[1::2], strict=True))
-        numbers = iter(map(int, known.split()))
+        self._claimed_ms = reply.now // 1000
+        ahead = reply.now / 1_000_000 - (asked + clock.monotonic()) / 2
+        token, templates = f"{asker}:{reply.now}", dict(reply.templates)
         claimed = []
-        for member, text in zip(flat[::2], flat[1::2], strict=True):
-            record = Record(text, next(numbers))
-            counts = next(numbers), next(numbers), next(numbers)
+        for one, known in zip(reply.claimed, reply.known, strict=True):
+            record = Record(one.record, int(known.header_end))
             template = templates.get(record.name)
-            claimed.append(LeasedEntry(token, member, record, template, *counts, ahead))
-        return Claimed(claimed, _pairs(dead), _pairs(skipped), parked)
+            counts = int(known.attempts), int(known.refusals), int(known.uncertain)
+            claimed.append(LeasedEntry(token, one.member, record, template, *counts, ahead))
+        return Claimed(claimed, _texts(reply.dead), _texts(reply.skipped), reply.parked)
 
     def ack(self, claimed: Iterable[LeasedEntry]) -> int:
         """Forget what the broker confirmed; returns how many were still ours."""
@@ -219,21 +216,10 @@ class ScannerSteps:
 
     def owed(self) -> list[Cancelled]:
         """Cancelled tasks whose ``REVOKED`` nobody has stored in time; for a while, ours alone."""
-        flat = self._scripts.call(
+        owed = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
-        rows = zip(*[iter(flat)] * 5, strict=True)
-        outcomes = {b"c": Outcome.DONE, b"u": Outcome.UNCERTAIN}
-        return [
-            Cancelled(
-                task_id.decode(errors="replace"),
-                outcomes[how],
-                when,
-                message,
-                why.decode(errors="replace"),
-            )
-            for task_id, how, when, message, why in rows
-        ]
+        return [Cancelled.of(one) for one in owed]
 
     def mark_stored(self, cancelled: Iterable[Cancelled]) -> None:
         """Note that ``REVOKED`` was stored for tasks."""
@@ -253,32 +239,30 @@ def new_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
 
 
-def _seen(now_us: int, told: list[Any], *, read_at: float) -> Seen:
-    handed_over, *heads, has_timer, dead, refused, skipped, lists, times = told
-    due, relay, leased, back = (None if head < 0 else head for head in heads)
+def _seen(reply: Any, *, read_at: float) -> Seen:
     return Seen(
-        now_us,
-        handed_over,
-        due,
-        relay,
-        leased,
-        back,
-        bool(has_timer),
-        _pairs(dead),
+        reply.now,
+        reply.handed_over,
+        _head(reply.due),
+        _head(reply.relay),
+        _head(reply.leased),
+        _head(reply.back),
+        bool(reply.has_timer),
+        _texts(reply.dead),
         read_at,
-        [
-            (reason.decode(errors="replace"), count)
-            for reason, count in zip(refused[::2], refused[1::2], strict=True)
-        ],
-        _pairs(skipped),
-        [task_id.decode(errors="replace") for ids in lists for task_id in ids],
-        [late for text in times for late in lateness_in(text, now_us)],
+        [(one.why.decode(errors="replace"), one.times) for one in reply.refused],
+        _texts(reply.skipped),
+        [task_id.decode(errors="replace") for ids in reply.ids for task_id in ids],
+        [late for text in reply.lateness for late in lateness_in(text, reply.now)],
     )
 
 
-def _pairs(flat: list[bytes]) -> list[tuple[str, str]]:
-    texts = [value.decode(errors="replace") for value in flat]
-    return list(zip(texts[::2], texts[1::2], strict=True))
+def _head(ms: int) -> int | None:
+    return None if ms < 0 else ms
+
+
+def _texts(rows: Iterable[Any]) -> list[tuple[str, str]]:
+    return [(one.id.decode(errors="replace"), one.why.decode(errors="replace")) for one in rows]
 
 
 def _chunks(claimed: Iterable[LeasedEntry]) -> Iterator[tuple[str, list[bytes]]]:

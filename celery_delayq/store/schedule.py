@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
 from .. import clock
-from ..clock import MAX_DUE_MS, When, from_ms
+from ..clock import MAX_DUE_MS
 from ..errors import (
     AlreadyScheduled,
     AlreadyTaken,
     DelayQError,
     InFlight,
-    InvalidDueTime,
     StoreUnavailable,
 )
 from .caller import new_operation
-from .outcome import Outcome
 from .shard import Shard
-from .values import Cancelled, NewEntry, Receipt
+from .values import Cancelled, NewEntry, Receipt, too_late
 
 SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
 MAX_BYTES = 1_000_000  # of what is in the way of one step's entries
@@ -93,7 +91,8 @@ def _ask(
     )
     if len(link.templates) < SENT_AT_MOST:
         link.templates |= {name for one in new if (name := one.record.name)}
-    owed = {one.task_id: one for one in _owed(more[0] if more else [])}
+    cancelled = (Cancelled.of(row) for rows in more for row in rows)
+    owed = {one.task_id: one for one in cancelled}
     words = zip(text.split(b" "), new, strict=True)
     return [_read(word, one, owed, operation) for word, one in words]
 
@@ -125,14 +124,6 @@ def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> byt
     return b"%d %d " % (found[0].keep_ms, found[0].most) + b"".join(marks)
 
 
-def _owed(flat: Sequence[bytes]) -> Iterator[Cancelled]:
-    for task_id, how, when, message, why in zip(*[iter(flat)] * 5, strict=True):
-        outcome = Outcome.UNCERTAIN if how == b"u" else Outcome.DONE
-        yield Cancelled(
-            task_id.decode(errors="replace"), outcome, when, message, why.decode(errors="replace")
-        )
-
-
 def _read(
     word: bytes, new: NewEntry, owed: dict[str, Cancelled], operation: bytes
 ) -> Answer | None:
@@ -152,8 +143,3 @@ def _read(
         return Receipt(ids[0], int(status[1:]), True, (mine,) if mine else (), operation)
     replaced = tuple(owed[one] for one in ids if one in owed)
     return Receipt(new.task_id, int(status), False, replaced, operation)
-
-
-def too_late(when: When) -> InvalidDueTime:
-    """The error of a due time that the store does not keep."""
-    return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")

@@ -2,14 +2,16 @@
 
 A script's header is its signature: the loader reads its arguments from it, their order and their
 types, and makes them the script's locals. The last may be rows, whose fields the header names as
-well. Keys have the names of ``keys.py``: the loader sends those that a script, or what it uses of
-the prelude, calls by ``keys.NAME``. So nobody counts positions.
+well, as it names the parts of the reply: see ``reply.py``. Keys have the names of ``keys.py``: the
+loader sends those that a script, or what it uses of the prelude, calls by ``keys.NAME``. So nobody
+counts positions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -22,14 +24,15 @@ from .. import clock
 from ..hooks import Hooks
 from ..servers.connection import Connection, packed
 from .keys import KEYS, Keys
+from .reply import reader_of
 
 _FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"\bkeys\.(\w+)")
 _ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.MULTILINE)
 _FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
-# What stands for the line `change`: see lua/prelude/call.lua.
-_CHANGE = re.compile(r"^change .*$", re.MULTILINE)
-_OF_A_CHANGE = "text operation\nnumber issued\nnumber deadline\nnumber began"
+# The arguments that each call begins with, as the line `change` says: see lua/prelude/call.lua.
+_CHANGE = re.compile(r"^change ", re.MULTILINE)
+_REQUEST = {"operation": "text", "issued": "number", "deadline": "number", "began": "number"}
 # What a script has of an argument of each type.
 _READ_AS = {
     "text": "ARGV[%d]",
@@ -53,6 +56,7 @@ class Script:
     """One script file: its text, and the signature its header declares.
 
     ``step``: what it is for, as an error shall say.
+    ``read``: makes of a reply what the header says that it is.
     """
 
     name: str
@@ -62,11 +66,13 @@ class Script:
     keys: tuple[str, ...]
     arguments: tuple[str, ...]
     rest: str | None
+    read: Callable[[Any], Any]
 
     @classmethod
     def parse(cls, name: str, prelude: str, source: str) -> Script:
-        header = _CHANGE.sub(_OF_A_CHANGE, source.partition("]]\n")[0])
-        arguments = [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
+        header = source.partition("]]\n")[0]
+        arguments = [(word, False) for word in _REQUEST if _CHANGE.search(header)]
+        arguments += [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
         source = arguments_of(header) + source
         # Its own locals are those of a function, as Lua has room for 200 of each.
         body = f"local function main()\n{source}\nend\nreturn main()\n"
@@ -83,6 +89,7 @@ class Script:
             keys=keys,
             arguments=tuple(word for word, dots in arguments if not dots),
             rest=next((word for word, dots in arguments if dots), None),
+            read=_reader_of_call(header) if _CHANGE.search(header) else reader_of(header),
         )
 
     def argv(self, given: dict[str, Any]) -> list[Any]:
@@ -103,10 +110,22 @@ class Script:
         return [*values, *tail]
 
 
+def _reader_of_call(header: str) -> Callable[[Any], Any]:
+    """The same for a call: the time, the verdict and the answer come before what is read."""
+    read = reader_of(header)
+    return lambda reply: [*reply[:3], *map(read, reply[3:])]
+
+
 def arguments_of(header: str) -> str:
     """The locals of a script, by what its header declares."""
-    lines = []
-    for at, found in enumerate(_ARGUMENT.finditer(header), 1):
+    lines, first = [], 1
+    if _CHANGE.search(header):
+        request = (
+            f"{name} = {_READ_AS[kind] % at}" for at, (name, kind) in enumerate(_REQUEST.items(), 1)
+        )
+        lines.append(f"local request = {{{', '.join(request)}}}\n")
+        first += len(_REQUEST)
+    for at, found in enumerate(_ARGUMENT.finditer(header), first):
         kind, dots, name = found.groups()
         if not dots:
             lines.append(f"local {name} = {_READ_AS[kind] % at}\n")
@@ -176,6 +195,9 @@ class Scripts:
     def call(self, name: str, *, until: float | None = None, **arguments: Any) -> Any:
         """Run one script; load it first where the server does not know it.
 
+        Returns:
+            Its reply, with the names that its header gives to the parts.
+
         Args:
             name: The file's name without ``.lua``.
             until: When to give up; as :meth:`Connection.execute`.
@@ -199,14 +221,15 @@ class Scripts:
         try:
             # Not asked for before: sent whole, which loads it; that saves an answer of NOSCRIPT.
             if call.script.sha in self._sent:
-                return self.connection.execute(call.script.step, call.by_sha + tail, until)
+                command = call.by_sha + tail
+                return call.script.read(self.connection.execute(call.script.step, command, until))
         except redis.exceptions.NoScriptError:
             # Flushed, restarted, or failed over to a server that never saw it. It did not run.
             pass
         whole = packed(["EVAL", call.script.text])
         answer = self.connection.execute(call.script.step, whole + tail, until)
         self._sent.add(call.script.sha)
-        return answer
+        return call.script.read(answer)
 
     def call_and(
         self, name: str, command: list[bytes], *, until: float, **arguments: Any

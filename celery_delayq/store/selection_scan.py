@@ -18,10 +18,9 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
-from .pages import entry_of
-from .record import LABEL_BYTES, Record, labels_for
+from .record import Record, label_of
 from .shard import Shard
-from .values import Entry, State, letters_in, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
 PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
 FIRST = 20  # entries that the first step of a pass looks at: they may be large
@@ -59,9 +58,8 @@ class Filter:
     @property
     def text(self) -> str:
         """As scripts take it; see ``lua/prelude/targets.lua``."""
-        labels = labels_for(self.task, self.queue)[1:]
-        task = labels[:LABEL_BYTES].hex() if self.task else "-"
-        queue = labels[LABEL_BYTES:].hex() if self.queue else "-"
+        task = label_of(self.task).hex() if self.task else "-"
+        queue = label_of(self.queue).hex() if self.queue else "-"
         state = self.state.value if self.state else "-"
         times = ("-" if one is None else str(one) for one in (self.after_ms, self.before_ms))
         words = (*times, state, task, queue)
@@ -128,11 +126,11 @@ class Match:
 
 def start(link: Shard) -> tuple[str, int]:
     """The store's name, and the last insertion number there is."""
-    store, seq, *_ = _sift(link, "start")
-    if not store:
-        link.member.join()
-        store, seq, *_ = _sift(link, "start")
-    return store.decode(errors="backslashreplace"), seq
+    found = _sift(link, "start")
+    if not found.store:
+        link.calls.join()
+        found = _sift(link, "start")
+    return found.store.decode(errors="backslashreplace"), found.last
 
 
 def pages(
@@ -146,6 +144,15 @@ def pages(
     if chosen.tag:
         return _tagged(link, chosen, store, start, behind)
     return _passes(link, chosen, store, start, behind)
+
+
+def dead_member(link: Shard, task_id: str) -> bytes | None:
+    """What is dead under an id whose record cannot be read, so that its number is not known."""
+    for page in pages(link, Filter(state=State.DEAD), *start(link), Position()):
+        for member in page:
+            if member[6:] == task_id.encode():
+                return member
+    return None
 
 
 def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
@@ -230,11 +237,11 @@ def _scan(
 
 
 def _step(link: Shard, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
-    name, _, cursor, size, found = _sift(link, way, **asked)
-    here = name.decode(errors="backslashreplace")
+    found = _sift(link, way, **asked)
+    here = found.store.decode(errors="backslashreplace")
     if here != store:
         raise StoreDiffers("name", here, store)
-    return cursor, size, found
+    return found.cursor, found.size, found.members
 
 
 def _sift(link: Shard, way: str, **asked: Any) -> Any:
@@ -249,16 +256,15 @@ def peek(
     left = list(members)
     while left:
         some = left[: READ if reads else PEEK]
-        now_us, text, flat, shared = link.scripts.call(
+        reply = link.scripts.call(
             "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
         )
-        templates = dict(zip(shared[::2], shared[1::2], strict=True))
-        rows = iter(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-        words = text.decode().split()
+        templates, rows = dict(reply.templates), iter(reply.found)
+        words = reply.words.decode().split()
         for member, word in zip(some, words, strict=True):
             if word not in ("skipped", "again"):
                 read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1")
-                yield _met(member, word, now_us, read, templates)
+                yield _met(member, word, reply.now, read, templates)
         left = left[len(words) - words.count("again") :]
 
 

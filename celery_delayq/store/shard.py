@@ -27,7 +27,7 @@ class Shard:
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
         self.scripts = scripts
         self.member = Member(scripts, membership, scanner=scanner)
-        self.calls = Calls(scripts, self.member, membership.timeout)
+        self.calls = Calls(scripts, self.member.join, membership.timeout)
         self.timeout = membership.timeout
         self.templates: set[bytes] = set()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import clock
-from ..clock import EPOCH, When
-from ..errors import DelayQError
+from ..clock import EPOCH, MAX_DUE_MS, When, from_ms
+from ..errors import DelayQError, InvalidDueTime, UnreadableRecord
 from .extras import Extras
 from .lateness import lateness_of
 from .outcome import Outcome
@@ -66,6 +66,31 @@ class Entry:
     cursor: str = field(default="", compare=False)
 
 
+def entry_of(
+    task_id: str, state: State, record: Record, template: bytes | None, **known: Any
+) -> Entry:
+    """An entry as it is read; *known* is what its record does not say.
+
+    Raises:
+        UnreadableRecord: it cannot be.
+    """
+    try:
+        message = record.message(task_id.encode(), template)
+        return Entry(
+            task_id,
+            state,
+            record.due_ms,
+            record.created_ms,
+            message,
+            changed_us=record.changed_us,
+            extras=record.extras,
+            record=record,
+            **known,
+        )
+    except ValueError as error:
+        raise UnreadableRecord(task_id, str(error)) from error
+
+
 @dataclass(frozen=True)
 class Delivery:
     """A message that a broker delivered, and that becomes an entry.
@@ -101,6 +126,11 @@ class NewEntry:
     delivery: Delivery | None = None
 
 
+def too_late(when: When) -> InvalidDueTime:
+    """The error of a due time that the store does not keep."""
+    return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
+
+
 @dataclass(frozen=True)
 class Cancelled:
     """A task that will not run: when that was settled (us in digits), its message, and why.
@@ -113,6 +143,17 @@ class Cancelled:
     when: bytes
     message: bytes
     reason: str = "cancelled"
+
+    @classmethod
+    def of(cls, row: Any) -> Cancelled:
+        """What a script tells of one: ``id``, ``how``, ``when``, ``message`` and ``why``."""
+        return cls(
+            row.id.decode(errors="replace"),
+            Outcome.UNCERTAIN if row.how == b"u" else Outcome.DONE,
+            row.when,
+            row.message,
+            row.why.decode(errors="replace"),
+        )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from story import MILLISECOND, Story
 
 from celery_delayq import Outcome
 
-WAIT = 8  # seconds
+WAIT = 5  # seconds
 
 
 class Form(Story):
@@ -21,15 +21,15 @@ class Form(Story):
         self.edits("jon edits what ida saw", 1, "hallo", seen, answers=Outcome.UNCHANGED)
         yield 1
         self.edits("ida edits form 2", 2, "goodbye", look(2).revision)
-        self.does("form 1: 10 s later", lambda: put_off(1, by=10), answers=Outcome.DONE)
-        moved = one.due + timedelta(seconds=10)
+        self.does("form 1: 5 s later", lambda: put_off(1, by=5), answers=Outcome.DONE)
+        moved = one.due + timedelta(seconds=5)
         due = look(1).due
         self.must(
             due == moved,
             f"form 1 is due at {self.second(due)}, and was moved to {self.second(moved)}",
         )
         self.will_run("form 2", two.id, two.due, "form 2 says 'goodbye'")
-        yield 4
+        yield 1.5
         now = self.stage.redis_now()
         self.does("ida submits form 1", lambda: submit(1), answers=Outcome.DONE)
         by_hand = now - MILLISECOND, self.stage.redis_now()

@@ -1,7 +1,7 @@
 from scenes.lock import bill, lock_of
 from story import Story, span
 
-AGAIN = 3  # seconds
+AGAIN = 2  # seconds
 TRIES = 2  # while the lock is taken
 
 

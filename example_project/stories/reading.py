@@ -3,7 +3,7 @@ from datetime import timedelta
 from scenes.reading import read
 from story import Story
 
-QUIET, CAP = 7, 12  # seconds
+QUIET, CAP = 4, 7  # seconds
 
 
 class Reading(Story):
@@ -12,13 +12,13 @@ class Reading(Story):
 
     def play(self):
         first = self.reads("cleo", 1)
-        yield 2
+        yield 1.5
         self.reads("cleo", 2)
-        yield 1
+        yield 0.5
         dave = self.reads("dave", 1)
-        yield 1
+        yield 0.5
         self.reads("cleo", 3)
-        yield 2
+        yield 1
         last = self.reads("cleo", 4, due_in=None)
         capped = first.due + timedelta(seconds=CAP - QUIET)
         self.tell(f"that is {CAP} s after page 1: the cap")

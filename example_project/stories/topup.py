@@ -3,7 +3,7 @@ from story import Story
 
 from celery_delayq import Outcome
 
-PATIENCE = 9  # seconds
+PATIENCE = 5  # seconds
 
 
 class TopUp(Story):

@@ -3,19 +3,19 @@ from datetime import timedelta
 from scenes.welcome import left, move_all, registered
 from story import Story
 
-WAITS = {"emil": 7, "fay": 8, "gus": 9}  # seconds
-MORE = 5
+WAITS = {"emil": 3, "fay": 4, "gus": 5}  # seconds
+MORE = 3
 
 
 class Welcome(Story):
     name, title = "welcome", "Welcome"
-    scale = "20, 30 and 40 minutes are 7, 8 and 9 s"
+    scale = "20, 30 and 40 minutes are 3, 4 and 5 s"
 
     def play(self):
         new = {user: self.comes(user, wait) for user, wait in WAITS.items()}
-        hal = self.does("hal leaves", lambda: left("hal", 8), due_in=8)
+        hal = self.does("hal leaves", lambda: left("hal", 4), due_in=4)
         self.will_run("the news for hal", hal.id, hal.due, "hal, have a look at the news")
-        yield 2
+        yield 1.5
         more = timedelta(seconds=MORE)
         what = f"all who registered: {MORE} s later"
         self.does(what, lambda: move_all("registered", by=more), answers=len(WAITS))

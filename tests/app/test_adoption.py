@@ -101,7 +101,7 @@ def test_the_log_says_who_sent_it_and_what_to_do(stranger, consumer, delayq, red
     [said] = caplog.messages
     assert said == (
         f"task a: scheduled on arrival; {origin} sent it at once, as its app has no DelayQ; "
-        "make DelayQ(app) there"
+        "create DelayQ(app) there"
     )
 
 
@@ -112,7 +112,7 @@ def test_what_is_delivered_again_is_dropped_while_it_waits(stranger, consumer, d
 
     assert delayq.counts().scheduled == 1
     assert (consumer.ran, consumer.acked) == ([], ["a", "a"])
-    assert caplog.messages[1] == "task a: waits already; this copy is dropped"
+    assert caplog.messages[1] == "task a: dropped this copy, as the task is already waiting"
 
 
 def test_a_message_of_any_size_waits(stranger, consumer, app, delayq):

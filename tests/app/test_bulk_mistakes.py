@@ -23,7 +23,7 @@ def numbered(count):
     ("items", "options", "words"),
     [
         ([((1,), {}), ((2,), {})], {}, "time is None; expected at, after or spread; or a time in"),
-        ([(1,), (2,)], {"at": FAR}, "item is (1,); expected (args, kwargs), and behind them"),
+        ([(1,), (2,)], {"at": FAR}, "item is (1,); expected (args, kwargs), such as ((1,), {})"),
         ([((1,), {}), (2,)], {}, "time is None"),
         ("ab", {"at": FAR}, "item is 'a'; expected (args, kwargs)"),
         ([{"x": 1}] * 450, {"at": FAR}, "item is {'x': 1}; expected"),

@@ -1,7 +1,5 @@
 """Keys under concurrency, and callers that are killed: one waits, and nobody waits for ever."""
 
-import subprocess
-import sys
 import threading
 from collections import Counter
 
@@ -10,7 +8,9 @@ from celery import states
 
 from tests.app.conflicts import owed, told, waiting
 from tests.app.support import FAR
+from tests.support.forked import PythonProcess, run_forked
 from tests.support.shards import with_one_shard
+from tests.support.worker import ROOT
 
 pytestmark = with_one_shard
 
@@ -112,9 +112,12 @@ with Celery(broker=sys.argv[1], backend=sys.argv[2]) as app:
 """.replace("FAR", str(FAR))
 
 
-def test_of_many_processes_the_last_call_waits(app, delayq, redis):
-    command = [sys.executable, "-c", PROCESS, app.conf.broker_url, app.conf.result_backend]
-    processes = [subprocess.Popen([*command, str(number)]) for number in range(4)]
+def test_of_many_processes_the_last_call_waits(app, delayq, redis, tmp_path):
+    command = ("-c", PROCESS, app.conf.broker_url, app.conf.result_backend)
+    processes = [
+        PythonProcess(*command, str(number), log=tmp_path / "log", env={}, cwd=tmp_path)
+        for number in range(4)
+    ]
 
     assert [process.wait(60) for process in processes] == [0] * 4
 
@@ -155,8 +158,8 @@ def test_a_scanner_stores_what_a_caller_could_not_who_was_killed(
     app = add.app
     add.s(1).set(task_id="old", delayq_key="k").delay_until(FAR)
 
-    command = [sys.executable, "-c", KILLED, app.conf.broker_url, app.conf.result_backend, conflict]
-    assert subprocess.run(command, check=False).returncode == -9
+    command = ("-c", KILLED, app.conf.broker_url, app.conf.result_backend, conflict)
+    assert run_forked(*command, cwd=ROOT).returncode == -9
 
     assert list(waiting(delayq)) == [stays]
     assert told(goes, app)[0] == states.PENDING

@@ -295,6 +295,5 @@ def test_a_list_of_no_queue_stays_that_list_and_cannot_be_relayed(delayq_app, re
 
     assert two.delayq.services.entries.find("a").record.destination == "celery\x06\x164"
     assert str(why) == (
-        "task 'a' was not loaded: it goes to the list 'celery\\x06\\x164', and nothing tells of "
-        "which queue"
+        "task 'a' was not loaded: it goes to the list 'celery\\x06\\x164' of an unknown queue"
     )

@@ -287,5 +287,5 @@ def test_one_that_is_delivered_twice_waits_once(stranger, consumer, delayq, capl
         consumer.receive()
 
     assert consumer.acked == ["a", "a"]
-    assert caplog.messages[1:] == ["task a: waits already; this copy is dropped"]
+    assert caplog.messages[1:] == ["task a: dropped this copy, as the task is already waiting"]
     assert terms(delayq) == ("k", (), None)

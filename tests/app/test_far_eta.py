@@ -343,7 +343,7 @@ def test_while_the_store_is_away_messages_are_left_to_celery(
 
     assert consumer.acked == []
     assert [one.levelno for one in caplog.records] == [logging.WARNING]
-    assert caplog.messages == [f"for 5 s, workers keep what has an eta: {error}"]
+    assert caplog.messages == [f"workers hold eta messages for the next 5 s: {error}"]
 
 
 def test_what_may_be_stored_is_asked_again_and_neither_runs_nor_is_acknowledged(

@@ -18,7 +18,7 @@ from tests.support.shards import each
 from tests.support.waiting import PATIENCE
 
 AMQP = "amqp://127.0.0.1:1//"
-NOBODY = "no scanner is alive: nothing is handed over until a worker of this app is started"
+NOBODY = health.NO_SCANNER
 NOW = 1_800_000_000  # Unix time
 WELL = Counts(5, 1, 0, 2, 0, 0, 0, None, NOW * 1000)
 
@@ -49,7 +49,7 @@ def test_what_is_overdue_is_told_with_its_due_time(app, delayq):
         [sentence] = delayq.health()
 
     assert sentence.startswith("a task that was due at 2001-09-09 01:46:40 UTC is overdue by ")
-    assert sentence.endswith(" seconds; 60 are allowed")
+    assert sentence.endswith("; 60 s are allowed")
 
 
 def wrong(*given):
@@ -71,7 +71,7 @@ def test_of_more_than_one_problem_each_is_told():
 
     assert wrong(counts, 30, 2) == [
         NOBODY,
-        "a task that was due at 2027-01-15 07:58:30 UTC is overdue by 90 seconds; 30 are allowed",
+        "a task that was due at 2027-01-15 07:58:30 UTC is overdue by 1 min 30 s; 30 s are allowed",
         "3 tasks are dead; 2 are allowed",
     ]
 
@@ -164,7 +164,7 @@ def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_
         [sentence] = other.health()
         assert sentence == (
             f"this store's scanners have the broker redis, database 0 on {where}, this app has "
-            "amqp, virtual host / on 127.0.0.1:1: what it schedules goes to theirs; give each app "
+            "amqp, virtual host / on 127.0.0.1:1: tasks of this app go to theirs; give each app "
             "a delayq_prefix of its own, or both the same broker_url"
         )
         assert other.health(here=True) == []

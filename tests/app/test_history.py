@@ -1,8 +1,5 @@
 """`delayq.history()`: what happened last, of as many as the setting says, over all shards."""
 
-import contextlib
-import subprocess
-import sys
 from datetime import timezone
 
 import pytest
@@ -10,7 +7,9 @@ import pytest
 from celery_delayq.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
+from tests.support.forked import PythonProcess
 from tests.support.shards import SHARDS, each, keys_of, total, with_one_shard
+from tests.support.waiting import eventually
 
 WRITERS = 8
 TURNS = 40
@@ -191,18 +190,25 @@ for turn in range(int(turns)):
 """
 
 
-def test_it_is_never_longer_while_eight_processes_write(delayq, redis, url):
+def test_it_is_never_longer_while_eight_processes_write(delayq, redis, url, tmp_path):
     facts = [url, LENGTH, SHARDS]
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, *map(str, [*facts, writer, TURNS, FAR])])
+        PythonProcess(
+            *("-c", WRITER, *map(str, [*facts, writer, TURNS, FAR])),
+            log=tmp_path / "log",
+            env={},
+            cwd=tmp_path,
+        )
         for writer in range(WRITERS)
     ]
     lengths = set()
-    while any(one.poll() is None for one in writers):
-        lengths |= {redis.llen(key) for key in each("history")}
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            writers[0].wait(0.002)
-    assert [one.returncode for one in writers] == [0] * WRITERS
+
+    def all_ended():
+        lengths.update(redis.llen(key) for key in each("history"))
+        return not any(one.running for one in writers)
+
+    eventually(all_ended)
+    assert [one.wait() for one in writers] == [0] * WRITERS
 
     assert max(lengths, default=0) <= LENGTH
     assert {redis.llen(key) for key in each("history")} == {LENGTH}

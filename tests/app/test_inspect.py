@@ -123,7 +123,7 @@ def test_a_store_that_cannot_be_read_hides_nothing_of_the_worker(
         [own] = shown(held_by_celery)
 
     assert own["request"]["id"] == "own"
-    assert "what waits in the store is not shown: read failed" in caplog.text
+    assert "tasks waiting in the store are not shown: read failed" in caplog.text
 
 
 def test_an_app_without_delayq_shows_what_it_holds(make_app, monkeypatch):
@@ -193,4 +193,4 @@ def test_a_store_that_cannot_be_read_hides_nothing_of_what_the_worker_is_asked_f
         answer = queried(["a", "own", "b"])
 
     assert answer.keys() == {"own"}
-    assert caplog.text.count("what waits in the store is not shown: ") == 1
+    assert caplog.text.count("tasks waiting in the store are not shown: ") == 1

@@ -42,7 +42,7 @@ def test_a_line_that_is_cut_is_named_by_its_number(two, dumped, place):
 def test_what_stands_before_a_damaged_line_is_loaded_and_nothing_of_it(two, dumped):
     dumped[2] = dumped[2].replace('"due_ms":', '"due_ms_":')
 
-    with pytest.raises(InvalidDump, match=r"line 3 of the dump: it has a field 'due_ms_'"):
+    with pytest.raises(InvalidDump, match=r"line 3 of the dump: it has an unknown field 'due_ms_'"):
         two.delayq.load(dumped)
 
     assert two.delayq.counts().scheduled == 1
@@ -51,7 +51,7 @@ def test_what_stands_before_a_damaged_line_is_loaded_and_nothing_of_it(two, dump
 def test_a_line_that_is_missing_is_noticed(two, dumped):
     del dumped[2]
 
-    with pytest.raises(InvalidDump, match="it says 2 tasks and 0 unreadable ones; 1 tasks"):
+    with pytest.raises(InvalidDump, match="it counts 2 tasks and 0 unreadable ones; 1 tasks"):
         two.delayq.load(dumped)
 
 
@@ -60,7 +60,7 @@ def test_empty_lines_are_nothing(two, dumped):
 
 
 def test_what_stands_behind_the_last_line_is_refused(two, dumped):
-    with pytest.raises(InvalidDump, match="line 5 of the dump: it stands behind the last one"):
+    with pytest.raises(InvalidDump, match="line 5 of the dump: it comes after the last line"):
         two.delayq.load([*dumped, dumped[1]])
 
 

@@ -141,7 +141,27 @@ MISTAKES = {
     "nothing selected": (
         lambda _, delayq, __: delayq.select(),
         InvalidOption,
-        "all is False; expected True, where nothing else is given to select by",
+        "or before_due=, which pick tasks, or all=True for every task",
+    ),
+    "cancel by tag": (
+        lambda _, delayq, __: delayq.cancel(tag="user:7"),
+        NotATask,
+        "as cancel is for one task; for many it is select(tag='user:7').cancel()",
+    ),
+    "reschedule a queue": (
+        lambda _, delayq, __: delayq.reschedule(queue="mail", after=60),
+        NotATask,
+        "for many it is select(queue='mail').reschedule(...)",
+    ),
+    "get by tag": (
+        lambda _, delayq, __: delayq.get(tag="user:7"),
+        NotATask,
+        "as get is for one task; for many it is select(tag='user:7')",
+    ),
+    "a task's argument": (
+        lambda add, delayq, __: delayq.schedule(add, 42),
+        NotATask,
+        "expected it in the signature, schedule(task.s(42), ...), or by its name, as after=42",
     ),
     "a state of Celery's": (
         lambda _, delayq, __: delayq.select(state="PENDING"),

@@ -143,3 +143,16 @@ def test_a_canvas_says_that_its_launch_is_paused(app, delayq):
     delayq.pause(task="celery_delayq.launch")
     [canvas] = delayq.tasks()
     assert canvas.paused_by == ("task celery_delayq.launch",)
+
+
+def test_a_pause_and_its_end_are_in_the_log(delayq, caplog):
+    caplog.set_level("INFO", logger="celery_delayq.operations.pausing")
+
+    delayq.pause(queue="mail")
+    delayq.resume(queue="mail", rate=0.5)
+    delayq.resume(task="t")
+
+    assert caplog.messages == [
+        "queue mail is paused",
+        "queue mail is resumed, at 0.5 tasks a second",
+    ]

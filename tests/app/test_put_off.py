@@ -180,8 +180,7 @@ def test_without_a_delayq_it_is_an_error_that_says_so(app):
     result = nobody.apply_async()
     assert result.state == "FAILURE"
     assert str(result.result) == (
-        "raised where no task is put off: a worker catches Defer around a task's own code, if its "
-        "app has a DelayQ"
+        "Defer was not caught; a worker catches it around a task's own code if its app has a DelayQ"
     )
 
 

@@ -1,7 +1,5 @@
 """`delayq_enabled = False`: Celery is as it was before, and scheduling says why it cannot be."""
 
-import subprocess
-import sys
 import types
 from datetime import datetime, timedelta, timezone
 
@@ -13,6 +11,7 @@ from celery.result import AsyncResult
 from celery_delayq import Defer, DelayQ, ScannerStep
 from celery_delayq.errors import SwitchedOff
 from tests.app.support import FAR, lists
+from tests.support.forked import run_forked
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
@@ -186,10 +185,7 @@ def test_the_command_line_says_so(tmp_path, url):
         f"app = Celery('shop', broker={url!r})\nDelayQ(app)\napp.conf.delayq_enabled = False\n"
     )
 
-    ran = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "switched_off", "delayq", "status"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ran = run_forked("-m", "celery", "-A", "switched_off", "delayq", "status", cwd=tmp_path)
 
     assert ran.returncode == 1
     assert "the DelayQ of the app 'shop' is switched off" in ran.stderr

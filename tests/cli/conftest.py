@@ -9,11 +9,18 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
+from celery_delayq.integration import workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
 
 __all__ = ["delayq_app", "redis", "redis_client", "url"]
 
 MODULE = "delayq_cli_project"
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch):
+    """None runs in these tests, so nobody waits a second for answers."""
+    monkeypatch.setattr(workers, "WAIT", 0.05)
 
 
 @pytest.fixture

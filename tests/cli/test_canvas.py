@@ -10,7 +10,7 @@ def test_a_canvas_is_listed_as_what_it_is_and_its_arguments_are_not(app, said):
     result = app.delayq.schedule(chain(secret, app.signature("shop.mail")), at=FAR)
 
     rows = said("list")
-    assert rows[1].endswith("  chain(shop.add, ...)  scheduled")
+    assert rows[1].endswith("  chain(shop.add, ...)        celery  scheduled")
     shown = "\n".join((*said("show", result.id), *said("list", "--json"), *rows))
     assert "secret" not in shown
 

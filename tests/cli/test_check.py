@@ -67,12 +67,12 @@ def test_it_says_what_it_found_and_does_then_asks_then_does_it_and_looks_again(
     assert result.output.splitlines() == [
         f"lost: {KINDS['record_without_place'].wrong}",
         "",
-        "found  kind                  what repair does",
+        "found  kind                  repair",
         f"1      record_without_place  {KINDS['record_without_place'].repair}",
         "",
         "repair 1 finding? [y/N]: y",
         "1 repaired; the task waits again",
-        "looking again",
+        "checking again",
         "nothing found",
     ]
     assert redis.zcard(DUE) == 2
@@ -120,8 +120,8 @@ def test_what_is_only_told_is_left_and_the_status_says_so(app, redis, run):
     redis.hset("{delayq:0}:records", "good", "2?")
     result = run("check", "--repair")
     assert result.exit_code == 1
-    assert "nothing; it is only told" in result.output
-    assert result.output.endswith("nothing of that is repaired\n")
+    assert "none; it is only reported" in result.output
+    assert result.output.endswith("none of these can be repaired\n")
 
 
 def test_what_is_left_beside_what_was_repaired_is_told_once_more(app, redis, run):
@@ -132,7 +132,7 @@ def test_what_is_left_beside_what_was_repaired_is_told_once_more(app, redis, run
     assert result.output.splitlines()[-4:] == [
         "1 left alone",
         "1 repaired; the task waits again",
-        "looking again",
+        "checking again",
         f"good: {KINDS['unreadable_record'].wrong}",
     ]
 
@@ -160,7 +160,7 @@ def test_what_is_lost_or_dead_is_named(app, redis, run, caplog):
     redis.delete(DUE)
     redis.zadd(DUE, {b"......gone": 1})
     assert run("check", "--repair", "--yes").exit_code == 0
-    assert "task gone is lost: it had no record; its place was removed" in caplog.messages
+    assert "task gone is lost: it had no record, so its place was removed" in caplog.messages
     assert "task failed is dead: NO_ROUTE\\n" in caplog.messages
     assert app.delayq.get("failed").reason == "NO_ROUTE\n"
 
@@ -171,7 +171,7 @@ def test_of_many_the_first_are_told_in_full_and_all_are_repaired(app, redis, run
     assert output.count("a place has no record") == 20
     assert "and 40 more of place_without_record\n" in output
     assert "\n60     place_without_record  the place is removed\n" in output
-    assert "\n60 repaired; the task is lost\nlooking again\nnothing found\n" in output
+    assert "\n60 repaired; the task is lost\nchecking again\nnothing found\n" in output
 
 
 def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
@@ -186,7 +186,7 @@ def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
     result = run("check", "--repair")
     assert result.exit_code == 1
     assert result.output.splitlines()[-3:] == [
-        "1 gone by itself meanwhile",
-        "looking again",
+        "1 resolved by itself meanwhile",
+        "checking again",
         f"later: {KINDS['place_without_record'].wrong}",
     ]

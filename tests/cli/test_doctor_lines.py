@@ -375,7 +375,8 @@ def test_scanners_are_counted_and_their_hosts_are_named(app, look, monkeypatch):
     assert look(app, "scanners") == [
         Line("agreement", "ok", "who shares the store agrees on its layout, shards and broker"),
         Line("scanners", "ok", "3 alive, on web0, web1"),
-        Line("overdue", "ok", "of 1 that wait, none by more than 60 s"),
+        Line("overdue", "ok", "none by more than 60 s, of 1 waiting"),
+        Line("refused", "ok", "none"),
         Line("dead", "ok", "none"),
     ]
 
@@ -390,8 +391,9 @@ def test_what_is_overdue_or_dead_is_told_as_health_does(app, redis, look):
 
     # A second may be over meanwhile.
     wrong = [line for line in found if line.level != "ok"]
-    said = [re.sub(r"by \d+ sec", "", line.found) for line in wrong]
-    assert said == [re.sub(r"by \d+ sec", "", one) for one in app.delayq.health()]
+    said = [re.sub(r"by [\d, dhmins]+", "", line.found) for line in wrong]
+    told = [re.sub(r"by [\d, dhmins]+", "", one) for one in app.delayq.health()]
+    assert said == [told[0].partition("; ")[0], *told[1:]]
     levels = {line.name: line.level for line in wrong}
     assert levels == {"scanners": "error", "overdue": "error", "dead": "warning"}
     assert named(wrong, "dead").advice == (
@@ -405,7 +407,7 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
     [line] = look(app, "pauses")
     assert line.level == "ok"
     assert re.fullmatch(
-        r"queue mail\\x1b is paused since [\d-]+ [\d:]+ UTC: nothing of it is due", line.found
+        r"queue mail\\x1b is paused since [\d-]+ [\d:]+ UTC: no task of it is due", line.found
     )
 
     app.delayq.pause()
@@ -415,7 +417,7 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
     [line] = look(app, "pauses")
     assert line.level == "warning"
     assert re.fullmatch(
-        r"everything is paused since [\d-]+ [\d:]+ UTC: 1 due and not handed over", line.found
+        r"everything is paused since [\d-]+ [\d:]+ UTC: 1 task due and not handed over", line.found
     )
     assert line.advice == "if that is over: celery -A proj delayq resume"
 
@@ -427,13 +429,19 @@ def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
     app.delayq.resume(queue="mail", rate=0.01)
     app.delayq.pause(queue="the reports")
 
-    [line] = look(app, "pauses")
+    line, back = look(app, "pauses")
 
     assert app.delayq.counts().paused == 1
     assert line.level == "ok"
+    assert back == Line(
+        "pauses",
+        "warning",
+        "queue mail comes back at 0.01 a second: 1 task left, the last one's turn is in 1 min 40 s",
+        "if that is too slow: celery -A proj delayq resume --queue mail",
+    )
     app.send_task("t", queue="the reports", delayq_at=LONG_AGO)
-    [line] = look(app, "pauses")
-    assert line.found.endswith(": 1 due and not handed over")
+    line, _ = look(app, "pauses")
+    assert line.found.endswith(": 1 task due and not handed over")
     assert line.advice.endswith("resume --queue 'the reports'")
 
 

@@ -16,12 +16,12 @@ from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
 from tests.support.waiting import eventually
 
-MOVING = "this store is not paused: what comes or goes meanwhile may be in the dump or not"
+MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
 LEAVING = (
-    "this store is not paused: once 10,000 tasks have left it, the same dump loaded again may "
-    "bring back some of them; --paused prevents that"
+    "this store is not paused: after 10,000 tasks have left it, loading the same dump again may "
+    "bring some of them back; pass --paused to prevent that"
 )
-OWED = "REVOKED is still to be stored for 1; scanners of this store do that, it is in no dump"
+OWED = "REVOKED is not stored yet for 1; this store's scanners do that, the dump does not have it"
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_what_is_in_flight_and_what_is_owed_is_said(delayq_app, redis, redis_ser
     result = run("dump", app=relayed)
 
     assert result.stderr.splitlines() == [
-        "1 task being published: dumped as what may have been delivered",
+        "1 task being published: dumped as possibly delivered",
         OWED,
     ]
 
@@ -84,8 +84,8 @@ def test_of_a_paused_store_it_says_where_the_counts_differ(app, run, redis):
 
     result = run("dump")
     assert result.stderr == (
-        "3 tasks dumped, and the store counts 2 now: something still schedules, cancels or "
-        "publishes, or check finds what does not fit\n"
+        "3 tasks dumped, but the store counts 2 now: a process still schedules, cancels or "
+        "publishes, or the store is inconsistent; run check\n"
     )
     assert (result.exit_code, json.loads(result.stdout.splitlines()[-1])["tasks"]) == (0, 3)
 
@@ -102,7 +102,7 @@ def test_a_count_that_fails_takes_nothing_off_the_dump(app, run, monkeypatch):
 
     assert json.loads(result.stdout.splitlines()[-1])["kind"] == "end"
     assert result.stderr == (
-        "whether the store counts 1 task could not be asked: counts failed: gone\n"
+        "could not compare the dump with the store's counts: counts failed: gone\n"
     )
 
 
@@ -113,7 +113,7 @@ def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url,
 
     result = run("dump", "--wait", "0.3", app=relayed)
     assert result.exit_code == 1
-    assert result.output == "Error: 1 task still being published; nothing was dumped\n"
+    assert result.output == "Error: 1 task still being published; dumped nothing\n"
 
     def ack(_):
         for engine in relayed.delayq.services.engines():
@@ -135,7 +135,7 @@ def test_what_cannot_be_read_is_said_by_both(app, other, redis, run):
     load = run("load", app=other, stdin=dump.stdout)
 
     assert (dump.exit_code, dump.stderr) == (
-        0, "1 task cannot be read, and dumped as stored; see check\n",
+        0, "1 task unreadable, dumped as stored; run check for details\n",
     )  # fmt: skip
     assert load.exit_code == 1
     assert load.output.splitlines() == [
@@ -159,7 +159,7 @@ def test_what_has_left_here_does_not_come_back(app, dumped, said):
     assert said("load", stdin=text) == [
         LEAVING,
         "0 tasks loaded",
-        "1 task left out: handed over or cancelled here since",
+        "1 task left out: delivered or cancelled here since",
     ]
 
 
@@ -177,7 +177,7 @@ def test_another_task_of_an_id_is_an_error_or_left_out(app, other, dumped, refus
     assert said("load", "--skip-existing", app=other, stdin=text) == [
         LEAVING,
         "0 tasks loaded",
-        "1 task left out: another has the id or the key",
+        "1 task left out: another task has the id or the key",
     ]
 
 
@@ -187,7 +187,7 @@ def test_it_can_pause_first_and_only_look(app, other, dumped, said):
 
     assert said("load", "--dry-run", "--paused", app=other, stdin=text) == [
         "1 task can be read",
-        "whether their ids and keys are taken here was not looked up",
+        "ids and keys were not compared with the tasks in this store",
     ]
     assert (other.delayq.counts().scheduled, other.delayq.pauses()) == (0, [])
     assert said("load", "--paused", app=other, stdin=text) == ["1 task loaded"]
@@ -200,7 +200,7 @@ def test_it_can_pause_first_and_only_look(app, other, dumped, said):
         ([], "mail", f"{LEAVING}\n"),
         ([], None, ""),
         (["--paused"], "mail", ""),
-        (["--dry-run"], "mail", "whether their ids and keys are taken here was not looked up\n"),
+        (["--dry-run"], "mail", "ids and keys were not compared with the tasks in this store\n"),
     ],
 )
 def test_of_a_store_that_is_not_paused_load_says_so(request, run, words, queue, said):
@@ -255,7 +255,7 @@ def test_one_that_ends_between_two_lines_says_so(app, other, dumped, refused):
 def test_in_a_terminal_load_says_what_it_wants(misused, monkeypatch):
     monkeypatch.setattr("celery_delayq.care.command_dump.reads_terminal", lambda: True)
 
-    assert misused("load") == "Error: Give it a dump: load < FILE"
+    assert misused("load") == "Error: Pass a dump on standard input: load < FILE"
 
 
 def test_no_text_of_others_reaches_a_terminal(app, other, dumped, run):
@@ -354,4 +354,4 @@ def test_without_a_standard_input_it_says_what_it_wants(command, tmp_path):
         _, said = process.communicate(timeout=60)
 
     assert process.returncode == 2
-    assert said.splitlines()[-1] == "Error: Give it a dump: load < FILE"
+    assert said.splitlines()[-1] == "Error: Pass a dump on standard input: load < FILE"

@@ -38,7 +38,7 @@ def test_how_long_a_task_may_be_overdue_can_be_said(app, alive, said, refused):
 
     [line] = refused("health", "--max-overdue", "0.5")
 
-    assert line.endswith(" seconds; 0.5 are allowed")
+    assert line.endswith("; 0.5 s are allowed")
     assert said("health", "--max-overdue", "1e10") == ["healthy"]
 
 

@@ -27,7 +27,7 @@ def test_what_is_shown_of_one_task_is_plain_text(app, run):
     output = run("show", "a").output
 
     assert all(printable(line) for line in output.split("\n")), ascii(output)
-    assert len(output.splitlines()) == 11
+    assert len(output.splitlines()) == 12
 
 
 def test_json_carries_the_text_as_it_is(app, said):
@@ -43,7 +43,7 @@ def test_json_carries_the_text_as_it_is(app, said):
 def test_wide_characters_are_listed_as_they_are(app, said):
     app.send_task("日本.タスク", task_id="a", queue="süß", delayq_at=FAR)
 
-    assert said("list")[1].endswith("süß    日本.タスク  scheduled")
+    assert said("list")[1].endswith("日本.タスク        süß    scheduled")
 
 
 def test_what_click_takes_for_an_option_can_be_given_after_a_double_dash(app, said):

@@ -1,5 +1,7 @@
 """`delayq pause` of a name that may be misspelt: it is done, and said."""
 
+import re
+
 import pytest
 
 from celery_delayq.cli import unknown
@@ -97,7 +99,7 @@ def test_before_it_is_due_show_and_list_say_what_of_it_is_paused(app, said):
     heading, first, second = said("list")
     assert first.endswith("scheduled, queue mail paused")
     assert second.endswith("scheduled")
-    assert heading.split() == ["ID", "DUE", "(UTC)", "QUEUE", "TASK", "STATE", "ERROR"]
+    assert heading.split() == ["ID", "DUE", "(UTC)", "IN", "TASK", "ARGS", "QUEUE", "STATE"]
     assert "paused_by queue mail" in said("show", "a")
     assert '"paused_by": ["queue mail"]' in said("show", "a", "--json")[0]
     assert "paused_by" not in said("show", "b", "--json")[0]
@@ -111,6 +113,5 @@ def test_what_no_scanner_has_met_is_one_thing_to_all_commands(app, said):
     assert said("list", "--overdue", "--ids") == []
     assert "state     PAUSED" in said("show", "a")
     status = said("status")
-    assert "paused          1" in status
-    assert "overdue         0" in status
-    assert status[-2].endswith("; 1 due")
+    assert status[-1] == "waiting 0   overdue 0   paused 1   dead 0   scanners 0"
+    assert re.fullmatch(r"  ! queue mail paused \d s ago \(.*\), 1 task due", status[2])

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from celery_delayq.cli.screen import text_of
-from celery_delayq.cli.tables import FIRST, Column, table
+from celery_delayq.cli.tables import FIRST, Column, Room, table
 from tests.app.support import FAR
 
 COLUMNS = (Column("ID"), Column("NAME"), Column("ERROR"))
@@ -41,6 +41,21 @@ def test_columns_keep_the_width_that_the_first_rows_gave_them():
     assert head == "ID  NAME  ERROR"
     assert {*lines[:FIRST]} == {"a   b"}
     assert lines[FIRST:] == ["a-long-id  b     why", "a   b     why"]
+
+
+def test_a_terminal_gets_whole_lines_if_they_fit_and_else_columns_give_way():
+    columns = (Column("ID", is_id=True), Column("DUE"), Column("N", is_number=True), Column("ARGS"))
+    gives = ((3, 6), (1, 0), (0, 5))
+    rows = [("0123456789", "2030-01-31", "7", "('a', 'b')"), ("0123456789abc", "", "42", "()")]
+
+    def lines(width):
+        return [text_of(line) for line in table(columns, rows, Room(width, gives))]
+
+    assert lines(80)[1] == "0123456789     2030-01-31   7  ('a', 'b')"
+    assert lines(38)[1] == "0123456789     2030-01-31   7  ('a', …"
+    assert lines(30)[1:] == ["0123456789      7  ('a',…", "0123456789abc  42  ()"]
+    assert lines(18)[1:] == ["012…89   7  ('a',…", "012…bc  42  ()"]
+    assert max(map(len, lines(30))) <= 30
 
 
 def test_a_table_of_nothing_is_its_heading():
@@ -89,4 +104,4 @@ def test_a_terminal_that_knows_fewer_characters_gets_escapes(app, shop):
     out, error = shop("list", PYTHONIOENCODING="latin-1", PYTHONUTF8="0").communicate(timeout=60)
 
     assert error == ""
-    assert out.splitlines()[1].endswith("\\u65e5\\u672c    scheduled")
+    assert out.splitlines()[1].endswith("\\u65e5\\u672c          celery  scheduled")

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,9 +73,14 @@ def tasks(app, redis):
     app.delayq.hand_over()
 
 
-def test_an_id_that_is_longer_than_the_terminal_is_one_line(app, terminal):
+def test_an_id_that_is_longer_than_the_terminal_is_cut_in_its_middle(app, terminal, printed):
     app.send_task("t", task_id="i" * 100, delayq_at=FAR)
-    assert lines_of(terminal(60, "list"))[1].startswith("i" * 100 + "  2100-01-01")
+
+    _, row = lines_of(terminal(60, "list"))
+
+    assert row.startswith("iiiiiii…iiiiii  ")
+    assert len(row) <= 60
+    assert printed("list")[1].startswith("i" * 100 + "  2100-01-01")
 
 
 def test_long_arguments_are_wrapped_behind_their_name(app, terminal):
@@ -100,7 +106,7 @@ def test_what_is_hostile_does_nothing_to_a_terminal(app, terminal):
     assert all(map(printable, lines)), ascii(shown)
     # None was taken for markup.
     for text in ("[red]red[/red]", ":boom:", "[/]", "\\[x]"):
-        assert sum(line.count(text) for line in lines) == 3
+        assert sum(line.count(text) for line in lines) >= 2
     for number, text in enumerate(texts):
         assert all(map(printable, lines_of(terminal(60, "show", f"{number}{text}"))))
 
@@ -170,11 +176,13 @@ def test_progress_is_for_a_terminal_only(impatient, run):
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("name", delayq.list_commands(None))
 def test_help_fits_and_has_an_example(terminal, name, columns):
-    text, _, examples = terminal(columns, name, "--help").partition("Example")
+    usage, _, rest = terminal(columns, name, "--help").partition("  Example")
+    examples, _, text = rest.partition("\n\n")
 
+    assert usage.startswith("Usage: ")
     assert max(map(len, text.splitlines())) <= columns
-    lines = [line.strip() for line in examples.splitlines()[1:] if line]
-    assert lines or name == "status"
+    lines = [line.strip() for line in examples.splitlines()[1:]]
+    assert lines
     assert all(line.startswith(f"celery -A proj delayq {name}") for line in lines)
     assert max(map(len, lines), default=0) <= 78
 
@@ -199,5 +207,6 @@ def test_a_real_process_in_a_real_terminal(app, url, tmp_path):
     shown = one.close()
 
     assert f"{COLOUR}1mID" in shown
-    row = f"{UUID}  2100-01-01 00:00:00.000  mail   shop.remind  scheduled"
-    assert lines_of(shown)[1:] == [row]
+    [row] = lines_of(shown)[1:]
+    assert re.fullmatch(r"8b0ce8…6f7a53 +[\d,]+ d( \d+ h)?  shop\S+ +mail +scheduled", row)
+    assert len(row) <= 60

@@ -18,7 +18,7 @@ FAST = ("cancel", "reschedule", "list", "process", "tag")
 # The project's README has less room: its rows and columns, and how it says what stands here.
 SHORT_ROWS = ("cancel", "truth", "reschedule", "kill", "timeout", "memory", "rate")
 SHORT_COLUMNS = (
-    "delayq", "celery_redis", "celery_rabbitmq", "celery_quorum", "celery_beat", "rq", "huey"
+    "delayq", "celery_redis", "celery_rabbitmq", "celery_beat", "rq", "huey"
 )  # fmt: skip
 SHORTER = {
     "none": "no",
@@ -47,7 +47,7 @@ def test_what_stands_beside_the_table_is_what_the_code_says(cells):
 
 
 def test_the_readme_of_the_project_says_the_same(cells):
-    rows = PROJECT.rows("Beside other ways")
+    rows = PROJECT.rows("Comparison")
     said = {
         (way, row): cell
         for row, (_, *told) in zip(SHORT_ROWS, rows, strict=True)

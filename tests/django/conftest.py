@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.readme.document import EXAMPLE, ROOT
+from tests.readme.document import ROOT, page
+from tests.support.forked import run_forked
 
 # The last line that a script prints is what its test asks for.
 START = """
@@ -45,10 +46,13 @@ class Project:
 
     def started(self, script, *options, **env):
         """A process that runs *script*, when it has ended."""
+        line, env = (*options, "-c", START + script), {**self.env, **env}
+        if not options:
+            return run_forked(*line, cwd=self.folder, env=env)
         return subprocess.run(
-            [sys.executable, *options, "-c", START + script],
+            [sys.executable, *line],
             cwd=self.folder,
-            env={**os.environ, **self.env, **env},
+            env={**os.environ, **env},
             capture_output=True,
             text=True,
             timeout=60,
@@ -68,7 +72,7 @@ def new_project(redis_server, tmp_path_factory):
 
     def new(settings=""):
         folder = tmp_path_factory.mktemp("django")
-        for block in EXAMPLE.written_in("python", "Django"):
+        for block in page("guide/django").written_in("python"):
             name = block.text.split()[1].rstrip(",")
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(block.text)

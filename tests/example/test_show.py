@@ -27,7 +27,9 @@ def temporary(tmp_path):
 def show(tmp_path, temporary):
     """A show that has begun."""
     started = ChildProcess(
-        [sys.executable, str(SHOW)], log=tmp_path / "log", env={"TMPDIR": str(temporary)}
+        [sys.executable, str(SHOW), "--only", "scenes"],
+        log=tmp_path / "log",
+        env={"TMPDIR": str(temporary)},
     )
     started.wait_log("ben pays", timeout=UP)
     yield started

@@ -160,7 +160,7 @@ def _by(name: str, facts: Iterable[Call] | Iterable[Copy] | Iterable[Kept]) -> d
 
 @dataclass(frozen=True)
 class _Rules:
-    """Which answers are true of which course, as the package's README has it."""
+    """Which answers are true of which course, as the page of outcomes has it."""
 
     relayed: bool
 

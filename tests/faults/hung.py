@@ -25,6 +25,7 @@ from kombu.exceptions import OperationalError
 from celery_delayq.errors import StoreUnavailable
 from tests.faults.hung_app import app, delayq, note
 from tests.faults.proxy import Proxy
+from tests.support.forked import PythonProcess
 from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.redis_programs import redis_binaries
 from tests.support.redis_server import RedisServer
@@ -179,8 +180,8 @@ def _worker(what: str, store: Store, conf: dict[str, object]) -> Took:
 def _started(what: str, log: Path, env: dict[str, str]) -> ChildProcess:
     if not what.startswith(SCAN):
         return WorkerProcess(APP, "-P", "solo", log=log, env=env)
-    command = [sys.executable, "-m", "celery", "-A", APP, "delayq", "scan"]
-    return ChildProcess(command, log=log, env=env, cwd=ROOT)
+    line = ("-m", "celery", "-A", APP, "delayq", "scan")
+    return PythonProcess(*line, log=log, env=env, cwd=ROOT)
 
 
 @contextlib.contextmanager

@@ -1,15 +1,14 @@
 """Scanner processes of a test's own."""
 
 import json
-import sys
 
-from tests.support.process import ChildProcess
+from tests.support.forked import PythonProcess
 from tests.support.worker import ROOT
 
 STARTED = r"scanner .* started"
 
 
-class ScannerProcess(ChildProcess):
+class ScannerProcess(PythonProcess):
     """A scanner alone in a process, for an app with this configuration.
 
     Args:
@@ -20,9 +19,9 @@ class ScannerProcess(ChildProcess):
 
     def __init__(self, conf, *fault, log):
         super().__init__(
-            [sys.executable, "-m", "tests.faults.scan", *fault],
+            *("-m", "tests.faults.scan", *fault),
             log=log,
-            env={"DELAYQ_TEST_CONF": json.dumps(conf), "PYTHONUNBUFFERED": "1"},
+            env={"DELAYQ_TEST_CONF": json.dumps(conf)},
             cwd=ROOT,
         )
 

@@ -10,7 +10,7 @@ LONG_AGO = 1_000_000_000
 
 @pytest.fixture
 def rights():
-    """The rights in the README's line for ``ACL SETUSER``, without the password."""
+    """The rights in the page's line for ``ACL SETUSER``, without the password."""
     return [right for right in documented() if right not in ("on", ">secret")]
 
 

@@ -42,7 +42,7 @@ def all_but(*missing: str) -> list[str]:
 
 
 def documented_but(*missing: str) -> list[str]:
-    """What the README says that a user of the store needs, without some of it."""
+    """What the page says that a user of the store needs, without some of it."""
     return [right for right in documented()[2:] if right not in {f"+{name}" for name in missing}]
 
 

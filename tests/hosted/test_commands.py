@@ -46,7 +46,7 @@ def forbidden(make_project, results):
 
 
 def forbidden_in_the_store(make_project, _results):
-    """The store's user may not even send all that the README asks for."""
+    """The store's user may not even send all that the page asks for."""
     with HostedServer() as store:
         login = forbid(
             store,

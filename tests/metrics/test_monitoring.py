@@ -16,6 +16,7 @@ from celery_delayq.metrics import Collector, watch
 from celery_delayq.metrics.names import METRICS
 from tests.app.support import FAR, LONG_AGO
 from tests.metrics.support import Scrape
+from tests.readme.document import DOCUMENTS
 from tests.support.missing import missing
 
 ROOM = Path(__file__).parents[2] / "celery_delayq" / "metrics"
@@ -100,6 +101,14 @@ def test_each_alert_is_played():
     played = PLAYED.read_text("utf-8")
     for alert, _ in alerts():
         assert len(re.findall(rf"alertname: {alert}\b", played)) >= 2, alert
+
+
+def test_each_alert_leads_to_its_section_of_the_runbook():
+    named = re.findall(r"runbook_url: (.*)#(\w+)", RULES.read_text("utf-8"))
+    sections = DOCUMENTS["celery_delayq/docs/runbook.md"].anchors
+    assert [anchor for _, anchor in named] == [alert.lower() for alert, _ in alerts()]
+    assert {path for path, _ in named} == {"celery_delayq/docs/runbook.md"}
+    assert [anchor for _, anchor in named if anchor not in sections] == []
 
 
 def test_prometheus_can_read_each_expression_and_all_that_it_names_is_told(found):

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -10,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from celery_delayq import DelayQ
 from celery_delayq.metrics.serving import Serving
 from tests.metrics.support import Scrape
+from tests.support.forked import PythonProcess
 from tests.support.ports import free_port
-from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
@@ -37,10 +36,10 @@ def scan(tmp_path):
 
     def start(project, env=None):
         started.append(
-            ChildProcess(
-                [sys.executable, "-m", "celery", "-A", TASKS, "delayq", "scan"],
+            PythonProcess(
+                *("-m", "celery", "-A", TASKS, "delayq", "scan"),
                 log=tmp_path / f"scan-{len(started)}.log",
-                env={"PYTHONUNBUFFERED": "1", **project.env, **(env or {})},
+                env={**project.env, **(env or {})},
                 cwd=ROOT,
             )
         )

@@ -1,14 +1,14 @@
-"""The store as a Redis user reaches it who has the rights that the README names, and no more."""
+"""The store as a Redis user reaches it who has the rights that its page names, and no more."""
 
 from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.servers.endpoint import Endpoint
-from tests.readme.document import OPERATIONS
+from tests.readme.document import page
 from tests.store.support import CLOCK, NOW_MS, Store
 
 
 def documented() -> list[str]:
-    """The rights in the README's line for ``ACL SETUSER``."""
-    lines = [block.text for block in OPERATIONS.written_in("text", "Access rights")]
+    """The rights in the page's line for ``ACL SETUSER``."""
+    lines = [block.text for block in page("operate/access-rights").written_in("text")]
     [line] = [line for line in lines if line.startswith("ACL SETUSER")]
     return line.split()[3:]
 

@@ -214,7 +214,7 @@ OPERATIONS = (
         "join",
         "caller",
         lambda ready: Member(ready.store.scripts, Membership(60.0)).join(),
-        None,
+        (NOW_MS + 2000) * 1000,
     ),
     Operation(
         "schedule",

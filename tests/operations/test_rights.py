@@ -1,4 +1,4 @@
-"""A Redis user with few rights: the README's suffice for everything, and one less loses nothing."""
+"""A Redis user with few rights: its page's suffice for everything, and one less loses nothing."""
 
 import re
 

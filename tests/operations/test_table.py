@@ -1,4 +1,4 @@
-"""The table has every operation, and nothing else; the READMEs name them."""
+"""The table has every operation, and nothing else; the texts name them."""
 
 import re
 
@@ -15,7 +15,7 @@ from tests.operations.table import (
     each_face,
     each_operation,
 )
-from tests.readme.document import PACKAGE, README
+from tests.readme.document import PAGES, page
 
 COMMANDS = sorted({line.split()[0] for line in (*LINES, *NO_OPERATION_COMMANDS)})
 
@@ -49,11 +49,11 @@ def test_only_what_a_caller_does_is_told_apart_by_a_task_s_id(operation):
 
 
 @each_face
-def test_a_readme_names_the_method(operation, method):
-    text = README.text + PACKAGE.text
+def test_a_page_names_the_method(operation, method):
+    text = "".join(document.text for document in PAGES)
     assert re.search(rf"\.{method}\b|`{method}`", text)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_readme_names_the_command(command):
-    assert re.search(rf"\bdelayq {command}\b|`{command}\b", README.text)
+def test_the_page_names_the_command(command):
+    assert re.search(rf"\bdelayq {command}\b|`{command}\b", page("reference/cli").text)

@@ -1,1 +1,1 @@
-"""Hold the READMEs against the code: examples run, and what they show is what one sees."""
+"""Hold the texts against the code: examples run, and what they show is what one sees."""

@@ -1,4 +1,4 @@
-"""The READMEs, taken apart into their fenced blocks, their tables and their links."""
+"""The texts in Markdown, taken apart into their fenced blocks, their tables and their links."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+DOCS = "celery_delayq/docs/"
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A README; *name* is its path in the project."""
+    """One text; *name* is its path in the project."""
 
     name: str
 
@@ -85,8 +86,9 @@ class Document:
 
     @property
     def links(self) -> list[str]:
-        """Where its links lead to."""
-        return re.findall(r"\]\(([^)]+)\)", self.prose)
+        """Where its links lead to, those that stand at its end by their names included."""
+        behind = re.findall(r"^\[[^\]]+\]: (\S+)$", self.prose, re.MULTILINE)
+        return re.findall(r"\]\(([^)]+)\)", self.prose) + behind
 
     @property
     def anchors(self) -> set[str]:
@@ -105,12 +107,17 @@ def _documents() -> Iterator[Document]:
 DOCUMENTS = {document.name: document for document in _documents()}
 
 README = DOCUMENTS["README.md"]
-PACKAGE = DOCUMENTS["celery_delayq/README.md"]
-OPERATIONS = DOCUMENTS["celery_delayq/OPERATIONS.md"]
-EXAMPLE = DOCUMENTS["example_project/README.md"]
 TESTS = DOCUMENTS["tests/README.md"]
 BENCHMARKS = DOCUMENTS["tests/benchmarks/README.md"]
 FAULTS = DOCUMENTS["tests/faults/README.md"]
+
+
+def page(name: str) -> Document:
+    """One of the documentation's pages: ``page("operate/doctor")``."""
+    return DOCUMENTS[f"{DOCS}{name}.md"]
+
+
+PAGES = [document for name, document in DOCUMENTS.items() if name.startswith(DOCS)]
 
 
 def written_in(language: str) -> list[Block]:

@@ -5,19 +5,26 @@ python -m tests.readme.tables    writes them anew
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from celery_delayq import errors
+from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask, errors
 from celery_delayq.care.inconsistencies import KINDS
+from celery_delayq.cli import delayq
 from celery_delayq.metrics.names import METRICS, Metric
+from celery_delayq.operations.selection import Selection
 from celery_delayq.settings import SETTINGS, Setting
 from celery_delayq.store.keys import KEYS
 from celery_delayq.store.scripts import load
-from tests.readme.document import OPERATIONS, PACKAGE, Document
+from tests.readme.document import ROOT, Document, page
 
 Row = tuple[str, ...]
+PACKAGE = ROOT / "celery_delayq"
 
 
 @dataclass(frozen=True)
@@ -43,20 +50,36 @@ class Table:
 
 
 def tables() -> tuple[Table, ...]:
+    api, stored = page("reference/api"), page("inside/stored-format")
     return (
-        Table(PACKAGE, ("Setting", "Default", "Allowed", "What it says"), _settings()),
-        Table(PACKAGE, ("key", "type", "content"), _keys()),
-        Table(PACKAGE, ("script", "what it does"), _scripts()),
-        Table(PACKAGE, ("error", "is also", "what it means"), _errors()),
-        Table(OPERATIONS, ("metric", "type", "label", "what it says"), _metrics()),
-        Table(OPERATIONS, ("kind", "what is wrong", "what `check --repair` does"), _kinds()),
+        Table(
+            page("reference/settings"),
+            ("Setting", "Default", "Allowed", "Meaning"),
+            _settings(),
+        ),
+        Table(stored, ("key", "type", "content"), _keys()),
+        Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
+        Table(page("reference/errors"), ("error", "is also", "what it means"), _errors()),
+        Table(page("reference/metrics"), ("metric", "type", "label", "what it says"), _metrics()),
+        Table(
+            page("operate/backups"),
+            ("kind", "what is wrong", "what `check --repair` does"),
+            _kinds(),
+        ),
+        Table(page("reference/cli"), ("command", "what it does"), _commands()),
+        Table(page("reference/messages"), ("error", "logged by"), _messages()),
+        Table(api, ("on tasks and signatures", "what it does"), _members(DelayQTask)),
+        Table(api, ("of `DelayQ`", "what it does"), _members(DelayQ)),
+        Table(api, ("of `ScheduledResult`", "what it does"), _members(ScheduledResult)),
+        Table(api, ("of `delayq.select(…)`", "what it does"), _members(Selection)),
+        Table(api, ("of `ScheduledTask`", "what it is"), _fields(ScheduledTask)),
     )
 
 
 def _kinds() -> tuple[Row, ...]:
     rows = ((name, kind.wrong, kind.repair) for name, kind in KINDS.items())
     return tuple(
-        (f"`{name}`", wrong, does or "nothing; it is only told") for name, wrong, does in rows
+        (f"`{name}`", wrong, does or "none; it is only reported") for name, wrong, does in rows
     )
 
 
@@ -84,7 +107,7 @@ def _scripts() -> tuple[Row, ...]:
 def _errors() -> tuple[Row, ...]:
     found = [one for one in vars(errors).values() if inspect.isclass(one)]
     ours = [one for one in found if issubclass(one, errors.DelayQError)]
-    return tuple((f"`{one.__name__}`", _bases(one), _first_line(one)) for one in ours)
+    return tuple((f"`{one.__name__}`", _bases(one), _first_sentence(one.__doc__)) for one in ours)
 
 
 def _metrics() -> tuple[Row, ...]:
@@ -100,8 +123,66 @@ def _bases(error: type) -> str:
     return ", ".join(f"`{base.__name__}`" for base in error.__bases__)
 
 
-def _first_line(error: type) -> str:
-    return inspect.getdoc(error).partition("\n")[0].replace("``", "`")
+def _commands() -> tuple[Row, ...]:
+    found = ((name, delayq.get_command(None, name)) for name in delayq.list_commands(None))
+    return tuple((f"`{name}`", _first_sentence(one.help)) for name, one in found)
+
+
+def _messages() -> tuple[Row, ...]:
+    """What the package logs as an error, in the order of its files."""
+    return tuple(row for path in sorted(PACKAGE.rglob("*.py")) for row in _messages_of(path))
+
+
+def _messages_of(path: Path) -> Iterator[Row]:
+    logger = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="error"),
+                args=[ast.Constant(value=str(message)), *_],
+            ) if re.search(r"\w{3}", message):
+                yield f"`{message}`", f"`{logger}`"
+
+
+def _members(owner: type) -> tuple[Row, ...]:
+    """The public methods and properties of a class, with their arguments."""
+    found = {
+        name: one
+        for base in reversed(owner.__mro__)
+        if base.__module__.startswith("celery_delayq")
+        for name, one in vars(base).items()
+        if not name.startswith("_") and (callable(one) or isinstance(one, property))
+    }
+    said = _attributes(owner)
+    return tuple(
+        (f"`{_call(name, one)}`", _first_sentence(one.__doc__ or said[name]))
+        for name, one in found.items()
+    )
+
+
+def _call(name: str, member: Any) -> str:
+    if not callable(member):
+        return name
+    given = inspect.signature(member).parameters.values()
+    own = [one for one in given if one.name not in ("self", "delayq")]
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in own]
+    return f"{name}{inspect.Signature(bare)}"
+
+
+def _fields(owner: type) -> tuple[Row, ...]:
+    return tuple((f"`{name}`", _first_sentence(text)) for name, text in _attributes(owner).items())
+
+
+def _attributes(owner: type) -> dict[str, str]:
+    """What the docstring of a class says of its attributes."""
+    _, _, said = inspect.getdoc(owner).partition("Attributes:\n")
+    return dict(re.findall(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", said, re.MULTILINE | re.DOTALL))
+
+
+def _first_sentence(text: str) -> str:
+    whole = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
+    plain = re.sub(r":\w+:", "", whole).replace("``", "`")
+    return re.match(r".*?\.(?= |$)|.*", plain)[0]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The rights that the README gives a user of Redis suffice, and none of them is too many."""
+"""The rights that the page gives a user of Redis suffice, and none of them is too many."""
 
 import re
 from functools import partial

@@ -1,4 +1,4 @@
-"""What the READMEs show of the command line is what one sees, but for ids, times and hosts."""
+"""What the texts show of the command line is what one sees, but for ids, times and hosts."""
 
 import os
 import re
@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from celery_delayq.cli import delayq
 from tests.operations.table import LINES
-from tests.readme.document import DOCUMENTS, README, written_in
+from tests.readme.document import DOCUMENTS, page, written_in
 from tests.readme.shape import shape
 
-SECTION = "Command line"
+CLI = page("reference/cli")
 KNOWN = (
     *("worker", "control", "revoke", "purge", "inspect", "scheduled", "delayq"),
     *delayq.list_commands(None),
@@ -51,15 +51,16 @@ def run(shop, monkeypatch):
 
 
 def steps(block):
-    """Each command of a transcript, with what the README shows for it."""
+    """Each command of a transcript, with what the text shows for it."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
         yield command, shown
 
 
 def commands():
-    """Every call of celery in the READMEs, whether its output is shown or not."""
-    return sorted({call for document in DOCUMENTS.values() for call in CALL.findall(document.text)})
+    """Every call of celery in the texts, whether its output is shown or not."""
+    calls = {call for document in DOCUMENTS.values() for call in CALL.findall(document.text)}
+    return sorted({each for call in calls for each in call.split(" | ")})
 
 
 @pytest.mark.parametrize("block", written_in("console"), ids=lambda block: block.document)
@@ -73,7 +74,7 @@ def test_the_transcript_is_what_one_sees(shop, environment, shop_file, block):
 
 
 def test_there_are_transcripts():
-    assert README.written_in("console", SECTION)
+    assert CLI.written_in("console")
 
 
 def test_the_exit_status_is_1_when_an_id_is_not_scheduled(shop, run):
@@ -114,8 +115,8 @@ def test_a_command_and_its_options_exist(run, command):
     assert [word for word in words if word.startswith("--") and word not in said] == []
 
 
-def test_every_option_that_the_section_names_is_one(run):
-    named = set(re.findall(r"`(?:\w+ )?(--[\w-]+)`", README.parts(SECTION)))
+def test_every_option_that_the_page_names_is_one(run):
+    named = set(re.findall(r"`(?:\w+ )?(--[\w-]+)`", CLI.text)) - {"--no-delayq"}
     assert len(named) >= 5
     commands = ("list", "cancel", "edit", "resume", "check", "doctor")
     helps = [run(f"delayq {command} --help")[0] for command in commands]
@@ -123,9 +124,9 @@ def test_every_option_that_the_section_names_is_one(run):
     assert [option for option in named if option not in "".join(helps)] == []
 
 
-def test_every_way_to_give_a_time_that_the_readme_names_is_taken(shop, run):
-    named = re.findall(r"`((?:by:)?[+-]\d[\dsmhd]+)`", README.parts(SECTION))
-    assert len(named) == 2
+def test_every_way_to_give_a_time_that_the_page_names_is_taken(shop, run):
+    named = re.findall(r"`((?:by:[+-]|\+)\d[\dsmhd]+)`", CLI.text)
+    assert len(named) == 5
     shop.remind.s(42).set(task_id="order-42").delay_for(1800)
 
     for when in [*named, "2030-01-01T09:00:00Z"]:

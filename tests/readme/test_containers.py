@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from tests.readme.document import OPERATIONS
+from tests.readme.document import page
 from tests.support.process import ChildProcess
 
-(FRAGMENT,) = OPERATIONS.written_in("yaml", "In containers")
+(FRAGMENT,) = page("operate/containers").written_in("yaml")
 
 
 def command_of(line):

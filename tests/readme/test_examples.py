@@ -1,23 +1,28 @@
-"""Every example in Python, of every README, runs as it stands and keeps its promises."""
+"""Every example in Python, of every text, runs as it stands and keeps its promises."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from tests.readme.conftest import first_example
-from tests.readme.document import EXAMPLE, OPERATIONS, README, written_in
+from tests.readme.document import page, written_in
 from tests.readme.runner import run
 from tests.support.waiting import eventually
 
 EXAMPLES = written_in("python")
-OF_SHOP = [block for block in EXAMPLES if "from shop import" in block.text]
-OWN_APP = [block for block in EXAMPLES if block not in OF_SHOP]
+# Files of a project, or of a test run: tests/django, test_own_tests.py run these.
+FILES = [
+    block for block in EXAMPLES if re.match(r"# (?!shop\.py|sentinels\.py)[\w/]+\.py", block.text)
+]
+OF_SHOP = [block for block in EXAMPLES if "from shop import" in block.text and block not in FILES]
+OWN_APP = [block for block in EXAMPLES if block not in OF_SHOP + FILES]
 
 REDIS, RABBITMQ = "redis://localhost:6379/0", "amqp://guest:guest@localhost:5672//"
 
 
-def example(section):
-    [block] = [block for block in OWN_APP if block.section == section]
+def example(name):
+    [block] = [block for block in OWN_APP if block.document == page(name).name]
     return block
 
 
@@ -27,18 +32,22 @@ def test_an_example_runs_and_keeps_its_promises(shop, block):
 
 
 def test_every_example_with_an_app_of_its_own_has_a_test_here():
-    assert [(block.document, block.section) for block in OWN_APP] == [
-        (README.name, "celery_delayq"),
-        (OPERATIONS.name, "Sentinel"),
-        *[(EXAMPLE.name, "Django")] * 5,  # files of a project: tests/django runs it
-        (EXAMPLE.name, "RabbitMQ, with a Redis for the store"),
-        *[(EXAMPLE.name, "Tests of one's own")] * 4,  # files of a test run: test_own_tests runs it
-    ]
+    assert {block.document for block in OWN_APP} == {
+        "README.md",
+        *(page(name).name for name in ("get-started", "operate/sentinel", "recipes/small")),
+    }
+    assert {block.document for block in FILES} == {
+        page(name).name for name in ("guide/django", "guide/testing", "recipes/workflows")
+    }
+
+
+def test_the_app_of_the_tutorial_is_that_of_the_readme():
+    assert example("get-started").text == first_example().text
 
 
 def test_the_example_of_a_group_has_its_store_in_the_broker(module):
     made = module("sentinels")
-    run(example("Sentinel"), vars(made))
+    run(example("operate/sentinel"), vars(made))
     services = made.delayq.services
     where = "sentinel://sentinel-1:26379;sentinel-2:26379;sentinel-3:26379/0 (mymaster)"
     assert (services.endpoint.url, services.store_is_broker) == (where, True)
@@ -52,7 +61,7 @@ def test_the_first_example_is_some_ten_lines():
 
 
 def test_the_example_with_rabbitmq_hands_its_task_over(module, redis_url, rabbitmq_server):
-    block = example("RabbitMQ, with a Redis for the store")
+    block = example("recipes/small")
     assert REDIS in block.text
     assert RABBITMQ in block.text
     text = block.text.replace(REDIS, redis_url).replace(RABBITMQ, rabbitmq_server.url)

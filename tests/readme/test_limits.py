@@ -1,4 +1,4 @@
-"""The README's limits that no other test names."""
+"""The limits that no other test names."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.handover.relay import MAX_REFUSALS
 from celery_delayq.store.scripts import load
 from tests.app.support import LONG_AGO, hand_over_until_dead, lists
-from tests.readme.document import PACKAGE, README
+from tests.readme.document import PAGES, page
 from tests.support.waiting import eventually
 
 
@@ -41,19 +41,17 @@ def test_to_any_other_broker_it_is_relayed(shop, redis_server, monkeypatch, brok
     assert shop.delayq.hand_over() == 1
 
 
-def test_as_many_tombstones_are_kept_as_the_readmes_say():
-    said = re.compile(r"last ([\d,]+) to ([\d,]+) (?:tasks )?that left")
-    [(least, most)] = {
-        pair for document in (README, PACKAGE) for pair in said.findall(document.parts("Limits"))
-    }
+def test_as_many_tombstones_are_kept_as_the_pages_say():
+    said = re.compile(r"last\s+([\d,]+) to\s+([\d,]+)\s+(?:tasks |per shard )?that\s+left")
+    [(least, most)] = {pair for document in PAGES for pair in said.findall(document.text)}
     [kept] = re.findall(r"^local TOMBSTONES = (\d+)", load()["hand_over"].text, re.MULTILINE)
     assert int(least.replace(",", "")) == int(kept)
     assert int(most.replace(",", "")) == 2 * int(kept)
 
 
-def test_a_refused_message_is_tried_as_often_as_the_readme_says():
+def test_a_refused_message_is_tried_as_often_as_the_page_says():
     assert MAX_REFUSALS == 8
-    assert "After eight refusals it is dead" in PACKAGE.parts("What happens when")
+    assert "After eight refusals it is dead" in page("concepts/guarantees").text
 
 
 def test_what_is_dead_says_why_and_can_be_tried_again(app, redis_server):

@@ -10,10 +10,9 @@ from click.testing import CliRunner
 
 from tests.app.support import FAR
 from tests.readme.conftest import first_example
-from tests.readme.document import OPERATIONS
+from tests.readme.document import page
 from tests.readme.runner import run
 
-SECTION = "Dump and load"
 NEW = {
     "another prefix": {"delayq_prefix": "moved"},
     "another number of shards": {"delayq_prefix": "moved", "delayq_shards": 3},
@@ -64,7 +63,7 @@ def made(module, start_redis, monkeypatch):
 
 @pytest.mark.parametrize("where", NEW)
 def test_a_store_moves_by_the_guide(shop, made, follow, where):
-    old, new, resume = OPERATIONS.written_in("bash", SECTION)
+    old, new, resume = page("operate/moving").written_in("bash")
     for number in range(5):
         shop.remind.s(number).set(task_id=f"order-{number}", delayq_tags=["x"]).delay_until(FAR)
     moved = made(where)

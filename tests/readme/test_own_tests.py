@@ -1,4 +1,4 @@
-"""The sections on tests of one's own are runs of pytest, and they pass."""
+"""The pages with tests are runs of pytest, and they pass."""
 
 import re
 import subprocess
@@ -6,17 +6,18 @@ import sys
 
 import pytest
 
-from tests.readme.document import EXAMPLE, README, ROOT
+from tests.readme.conftest import first_example
+from tests.readme.document import ROOT, page
 
 PLUGINS = ("timeout", "xdist", "hypothesispytest", "valkey", "cacheprovider")
 RUNS = {
-    "README.md": (README, "Testing", ["shop.py", "test_shop.py"], 1),
-    "example_project": (
-        EXAMPLE,
-        "Tests of one's own",
+    "first": ("guide/testing", ["test_shop.py"], 1),
+    "scenes": (
+        "guide/testing",
         ["conftest.py", "test_frozen.py", "test_topup.py", "test_without_pytest.py"],
         5,
     ),
+    "workflows": ("recipes/workflows", ["test_workflows.py", "workflows.py"], 3),
 }
 
 
@@ -27,13 +28,12 @@ def told(request):
 
 @pytest.fixture
 def folder(told, tmp_path, monkeypatch):
-    """The files that a section shows, each under the name in its first line."""
-    document, section, *_ = told
-    first = README.written_in("python", "celery_delayq")[:1] if document is README else []
-    for block in [*first, *document.written_in("python", section)]:
-        name = re.match(r"# (\w+\.py)\n", block.text)
-        if name:
-            tmp_path.joinpath(name[1]).write_text(block.text, encoding="utf-8")
+    """The files that a page shows, each under the name in its first line."""
+    name, files, _ = told
+    for block in [first_example(), *page(name).written_in("python")]:
+        [file] = re.findall(r"^# (\w+\.py)\n", block.text)
+        if file in [*files, "shop.py"]:
+            tmp_path.joinpath(file).write_text(block.text, encoding="utf-8")
     config = f"[pytest]\npythonpath = . {ROOT / 'example_project'}\n"
     tmp_path.joinpath("pytest.ini").write_text(config, encoding="utf-8")
     monkeypatch.delenv("DELAYQ_TEST_REDIS", raising=False)
@@ -42,7 +42,7 @@ def folder(told, tmp_path, monkeypatch):
 
 @pytest.mark.timeout(240)
 def test_its_tests_pass(told, folder):
-    *_, names, count = told
+    _, files, count = told
     without = [option for plugin in PLUGINS for option in ("-p", f"no:{plugin}")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-W", "error", *without],
@@ -53,5 +53,5 @@ def test_its_tests_pass(told, folder):
         check=False,
     )
 
-    assert sorted(path.name for path in folder.glob("*.py")) == names
+    assert {path.name for path in folder.glob("*.py")} == {*files, "shop.py"}
     assert f" {count} passed in " in done.stdout, done.stdout + done.stderr

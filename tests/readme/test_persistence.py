@@ -1,4 +1,4 @@
-"""What the README says of a Redis that restarts, is restored, or is full."""
+"""What the checklist says of a Redis that restarts, is restored, or is full."""
 
 import re
 
@@ -7,7 +7,7 @@ import redis
 
 from celery_delayq import DelayQ, Outcome
 from tests.app.support import FAR, lists
-from tests.readme.document import README
+from tests.readme.document import page
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def on(make_app):
 
 
 def configured():
-    """The README's settings of Redis, as they stand on a command line."""
-    named = re.findall(r"`((?:maxmemory-policy|appendonly) \w+)`", README.parts("In production"))
+    """The checklist's settings of Redis, as they stand on a command line."""
+    named = re.findall(r"`((?:maxmemory-policy|appendonly) \w+)`", page("operate/checklist").text)
     return [word for line in named for word in f"--{line}".split()]
 
 

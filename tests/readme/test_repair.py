@@ -1,8 +1,8 @@
-"""What OPERATIONS.md shows of `delayq check --repair` is what one sees, but for the answer."""
+"""What its page shows of `delayq check --repair` is what one sees, but for the answer."""
 
 import contextlib
 
-from tests.readme.document import OPERATIONS
+from tests.readme.document import page
 from tests.readme.test_console import said_by
 
 COMMAND = "celery -A shop delayq check --repair --yes"
@@ -14,7 +14,7 @@ def test_the_output_is_what_one_sees(redis_server, shop, environment, shop_file)
         redis.delete("{delayq:0}:due")
         redis.zadd("{delayq:0}:tags", {b"user:7\0......order-43": 0})
 
-    [shown] = OPERATIONS.written_in("text", "Check and repair")
+    [shown] = page("operate/backups").written_in("text")
     said, status = said_by(COMMAND, environment, shop_file)
 
     asked = "repair 2 findings? [y/N]: y\n"

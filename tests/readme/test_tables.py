@@ -1,4 +1,4 @@
-"""The READMEs' tables and numbers are those of the code."""
+"""The tables and numbers of the texts are those of the code."""
 
 import re
 from itertools import chain
@@ -11,10 +11,11 @@ from celery_delayq.control import panel
 from celery_delayq.scheduling.options import NAMES
 from celery_delayq.settings import SETTINGS
 from celery_delayq.store.scripts import prelude
-from tests.readme.document import DOCUMENTS, FAULTS, PACKAGE, README, ROOT, TESTS
+from tests.readme.document import DOCS, DOCUMENTS, FAULTS, PAGES, README, ROOT, TESTS, page
 from tests.readme.tables import tables
 
-LINES = 299
+README_LINES, README_COLUMNS, PAGE_LINES = 150, 100, 250
+STABLE = page("reference/stable")
 OPTIONS = {"delayq_at", "delayq_after", "delayq_once", "delayq_capture", *NAMES}
 HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered"}
 
@@ -34,11 +35,35 @@ def test_a_table_that_comes_from_the_code_is_as_the_code_has_it(table):
 
 
 def test_the_readme_is_short():
-    assert len(README.text.splitlines()) <= LINES
+    lines = README.text.splitlines()
+    assert len(lines) <= README_LINES
+    assert [line for line in lines if len(line) > README_COLUMNS] == []
+
+
+@pytest.mark.parametrize("document", PAGES, ids=lambda document: document.name)
+def test_a_page_is_short(document):
+    assert len(document.text.splitlines()) <= PAGE_LINES
+
+
+def test_the_site_has_every_page():
+    named = re.findall(
+        r"([\w/-]+\.md)$", (ROOT / DOCS / "mkdocs.yml").read_text("utf-8"), re.MULTILINE
+    )
+    assert sorted(named) == sorted(document.name.removeprefix(DOCS) for document in PAGES)
+
+
+def test_the_road_of_a_call_is_the_one_that_it_takes():
+    rows = [
+        row for row in page("inside/one-call").rows("One call, step by step") if ".py" in row[1]
+    ]
+    assert len(rows) > 10
+    for _, file, function, *_ in rows:
+        code = (ROOT / "celery_delayq" / file.strip("`")).read_text("utf-8")
+        assert f"def {function.strip('`')}(" in code, (file, function)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=lambda document: document.name)
-def test_every_setting_that_a_readme_names_is_one(document):
+def test_every_setting_that_a_text_names_is_one(document):
     named = set(re.findall(r"\bdelayq_[a-z_]+\b", document.text))
     commands = {name for name in vars(panel) if name.startswith("delayq")}
     plugin = (ROOT / "celery_delayq" / "contrib" / "pytest.py").read_text("utf-8")
@@ -48,7 +73,7 @@ def test_every_setting_that_a_readme_names_is_one(document):
 
 
 def test_the_outcomes_are_those_that_there_are():
-    named = [row[0] for row in README.rows("Changing one's mind")]
+    named = [row[0] for row in page("guide/changing-your-mind").rows("Outcomes")]
     assert named == [f"`{outcome.name}`" for outcome in Outcome]
 
 
@@ -71,14 +96,14 @@ def test_the_versions_are_those_that_the_project_declares():
     assert len(re.findall(r"\d+\.\d+\.\d+", said)) == len(pinned)
     assert (
         f"Python {supported['Python'][0]}, Celery {celery} and later, Redis {redis} and later"
-        in README.parts("Supported versions")
+        in README.parts("Status")
     )
 
 
 def test_every_row_of_what_happens_when_leads_to_tests():
-    rows = PACKAGE.rows("What happens when")
+    rows = page("concepts/guarantees").rows("What happens when")
     assert len(rows) > 10
-    assert [row[0] for row in rows if "](../tests/" not in row[-1]] == []
+    assert [row[0] for row in rows if "](../../../tests/" not in row[-1]] == []
 
 
 def test_every_row_of_the_faults_leads_to_a_test():
@@ -89,7 +114,7 @@ def test_every_row_of_the_faults_leads_to_a_test():
 
 
 def test_what_is_stable_is_all_that_is_public():
-    stable = {row[0]: names(row[1]) for row in PACKAGE.rows("What is stable")}
+    stable = {row[0]: names(row[1]) for row in STABLE.rows("What is stable")}
 
     assert stable["importable from `celery_delayq`"] == set(celery_delayq.__all__)
     assert stable["options of `apply_async` and `send_task`"] == OPTIONS
@@ -98,19 +123,19 @@ def test_what_is_stable_is_all_that_is_public():
 
 
 def test_every_attribute_of_delayq_is_named(shop):
-    [named] = [row[1] for row in PACKAGE.rows("What is stable") if row[0].endswith("`DelayQ`")]
+    [named] = [row[1] for row in STABLE.rows("What is stable") if row[0].endswith("`DelayQ`")]
     there = {name for name in dir(shop.delayq) if not name.startswith("_")}
     assert names(named) == there - {"services"}
-    assert "`DelayQ.services`" in PACKAGE.parts("What is stable")
+    assert "`DelayQ.services`" in STABLE.text
 
 
 def test_the_format_that_is_described_is_the_one_that_is_written():
     assert "local FORMAT = '1'" in prelude()
-    assert "This release writes and reads version 1." in PACKAGE.parts("Limits")
+    assert "This release writes and reads version 1." in page("operate/upgrades").text
 
 
 def test_the_layers_are_those_that_import_linter_checks():
-    drawn = PACKAGE.written_in("text", "Rooms and layers")[0].text
+    drawn = page("inside/rooms").written_in("text")[0].text
     rows = [re.split(r" {2,}", line)[0] for line in drawn.splitlines()]
     contract = re.search(r"^layers = \[\n(.*?)^\]", project(), re.MULTILINE | re.DOTALL)[1]
 
@@ -123,7 +148,11 @@ def _rooms(row):
 
 def test_every_room_is_in_the_table():
     rooms = {path.parent.name for path in (ROOT / "celery_delayq").glob("*/__init__.py")}
-    named = {row[0].split("`")[1].rstrip("/") for row in PACKAGE.rows("Rooms and layers")}
+    named = {
+        row[0].split("`")[1].rstrip("/")
+        for row in page("inside/rooms").rows("Rooms and layers")
+        if row[0].startswith("[")
+    }
     assert named == rooms
 
 
@@ -139,12 +168,12 @@ def test_the_variables_of_the_suite_are_those_that_it_reads():
     assert named == set(re.findall(r"^# (DELAYQ_\w+)", run, re.MULTILINE))
 
 
-def test_the_words_of_the_dictionary_are_used():
+def test_the_words_of_the_glossary_are_used():
     files = [path for kind in ("*.py", "*.lua") for path in (ROOT / "celery_delayq").rglob(kind)]
     used = " ".join(path.read_text("utf-8") for path in files).lower().replace("_", " ")
     words = [
         word.strip("` ").replace("_", " ")
-        for row in PACKAGE.rows("Dictionary")
+        for row in page("concepts/glossary").rows("Glossary")
         for word in row[0].split(",")
     ]
     assert len(words) > 30

@@ -110,7 +110,7 @@ def test_the_log_names_what_is_dropped_and_why(house, receiver, caplog):
     assert [(one.levelno, one.getMessage()) for one in said] == [
         (
             logging.INFO,
-            r"task a\n\x1b[2J: attempt 1 is dropped, as attempt 2 was at a worker first",
+            r"task a\n\x1b[2J: attempt 1 is dropped, as attempt 2 reached a worker first",
         )
     ]
 
@@ -258,7 +258,7 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
     assert (receiver.ran, receiver.dropped) == ([1, 2, 1, 2], [])
     [said] = [one for one in caplog.messages if one.startswith("task a")]
     assert said.startswith(
-        "task a: runs, as all will for 5 s, be it a second copy or not: arrive failed: "
+        "task a: runs, like all for the next 5 s, even if it is a duplicate: arrive failed: "
     )
 
 

@@ -84,7 +84,9 @@ def test_it_is_tried_again_later_and_counted(rabbit, trouble, caplog):
     rabbit.relay_once()
     assert rabbit.counts() == (1, 0, 0)
     assert rabbit.relay_once() == 0, "it waits"
-    assert any("task bad: attempt 1 was refused, next in 2 s" in one for one in caplog.messages)
+    queue = trouble.get("queue", trouble.get("routing_key"))
+    said = f"task bad: attempt 1 was refused, next in 2 s: note, for the queue {queue}: "
+    assert any(said in one for one in caplog.messages)
 
 
 def test_others_go_on_each_once(rabbit, trouble):

@@ -104,14 +104,14 @@ def test_a_store_that_is_lost_and_back_is_a_line_each(world, said):
         (
             "WARNING",
             (
-                "the store redis://red:6379/0 of delayq_url is still away after 0 s (connection "
+                "the store redis://red:6379/0 of delayq_url is still down after 0 s (connection "
                 "closed by server); retrying in 1.0 s"
             ),
         ),
         (
             "WARNING",
             (
-                "the store redis://red:6379/0 of delayq_url is still away after 2 s (connection "
+                "the store redis://red:6379/0 of delayq_url is still down after 2 s (connection "
                 "closed by server); retrying in 2.0 s"
             ),
         ),
@@ -138,7 +138,7 @@ def test_a_broker_that_is_lost_and_back_is_a_line_each(world, said):
         (
             "WARNING",
             (
-                "the broker amqp://rabbit:5672// of broker_url is still away after 0 s ([Errno "
+                "the broker amqp://rabbit:5672// of broker_url is still down after 0 s ([Errno "
                 "111] Connection refused); retrying in 1.0 s"
             ),
         ),

@@ -122,7 +122,7 @@ def test_a_right_that_is_missing_for_the_count_holds_up_nothing(house, start_red
     made.start()
     assert made.next_arrival()[0] == result.id
     [line] = said()[0]
-    assert "; what waits is not known: read failed: " in line
+    assert "; waiting tasks unknown: read failed: " in line
 
 
 def test_a_store_that_is_away_is_said_once_and_the_rest_when_it_is_back(

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.support.process import ChildProcess, ProcessEndedError
+from tests.support.process import ChildProcess, ProcessEndedError, alive
 from tests.support.waiting import eventually
 
 IGNORES_TERM = (
@@ -36,14 +36,6 @@ def start(tmp_path):
     yield start_python
     for process in started:
         process.kill()
-
-
-def alive(pid):
-    # A container's first process may never collect the dead: a number may be that of a zombie.
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout
-    return state.strip()[:1] not in ("", "Z")
 
 
 def test_wait_log_returns_the_match(start):

@@ -726,7 +726,7 @@ class _Cut(ClockedScripts):
 
 CUTS = {
     "answers are not looked up": Cut(
-        "if answer then return nil, {now_us, 'answer', answer} end",
+        "if known then return {now_us, 'answer', known, told_again and told_again(known)} end",
         "",
     ),
     "answers are forgotten early": Cut(
@@ -734,11 +734,11 @@ CUTS = {
         "age > 0",
     ),
     "deadlines are not looked at": Cut(
-        "if deadline < now_us then return nil, {now_us, 'late'} end",
+        "if call.deadline < now_us then return {now_us, 'late'} end",
         "",
     ),
     "fences are not looked at": Cut(
-        "return since and is_overtaken(call, issued, number_in(since, 1, 7))",
+        "return since and is_overtaken(call, number_in(since, 1, 7))",
         "return false",
     ),
     "a hand-over leaves no fence": Cut(
@@ -746,7 +746,7 @@ CUTS = {
         "",
     ),
     "the last change is not looked at": Cut(
-        "is_overtaken(call, issued, changed_of(entry.record, entry.header_end))",
+        "is_overtaken(call, changed_of(entry.record, entry.header_end))",
         "false",
     ),
     "a lease that ran out is not marked": Cut(
@@ -819,7 +819,7 @@ CUTS = {
         "",
     ),
     "a pause or a resume may come late": Cut(
-        "if is_fenced(call, fenced_as, issued) then return stale(call) end",
+        "if is_fenced(call, fenced_as) then return nil, 'stale' end",
         "",
     ),
     "what is parked stays there": Cut(
@@ -827,8 +827,8 @@ CUTS = {
         "keys.relay or keys.relay, 'XX', 0, member)",
     ),
     "what runs now is paused as well": Cut(
-        "if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then",
-        "if not lanes.any then",
+        "if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end",
+        "if not lanes.any then return found end",
     ),
     "nothing is too late": Cut(
         "if from and lanes.now > from + grace then",
@@ -868,7 +868,7 @@ CUTS = {
         "",
     ),
     "who writes does not look whether it was let through": Cut(
-        "if us and us > (received > 0 and received or issued) then",
+        "if us and us > (received > 0 and received or call.issued) then",
         "if false then",
     ),
     "in progress a cursor is one step behind": Cut(

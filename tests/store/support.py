@@ -4,6 +4,7 @@ The scripts are the package's own but for one line: where ``clock_us`` asks Redi
 here it reads a key. So time is an argument, to the microsecond, and everything else is real.
 """
 
+import functools
 import hashlib
 import json
 from collections import Counter, defaultdict
@@ -111,6 +112,7 @@ class ClockedScripts(Scripts):
         return call
 
 
+@functools.cache
 def _clocked(script):
     text = script.text.replace(TIME, f"return tonumber(redis.call('GET', '{CLOCK}'))")
     assert "'TIME'" not in text, "the prelude's clock has changed; change TIME here"

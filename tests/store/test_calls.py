@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
-from celery_delayq.store.caller import AGAIN, Calls
+from celery_delayq.store.caller import AGAIN, DRIFT, Calls, RedisTime
 from celery_delayq.store.keys import SCHEMA, Keys
-from celery_delayq.store.member import DRIFT, Member, Membership, RedisTime
+from celery_delayq.store.member import Member, Membership
 
 pytestmark = pytest.mark.kernel
 
@@ -83,7 +83,7 @@ def call(monkeypatch):
         monkeypatch.setattr(clock, "monotonic", world.monotonic)
         monkeypatch.setattr(clock, "sleep", world.sleep)
         member = Member(world, Membership(TIMEOUT))
-        return Calls(world, member, TIMEOUT).call("cancel", **options)
+        return Calls(world, member.join, TIMEOUT).call("cancel", **options)
 
     return make
 

@@ -9,6 +9,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import StoreError
 from celery_delayq.hooks import IDS, LATENESS
 from celery_delayq.store.scanner_steps import MAX_BYTES
+from celery_delayq.store.scripts import load
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -161,9 +162,9 @@ def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch)
     times = iter([10.0, 14.0])
     engine = store.engine()
     engine.hand_over()
-    monkeypatch.setattr(
-        engine._scripts, "call", lambda *_, **__: [0, 0, -1, -1, -1, -1, 0, [], [], [], [], []]
-    )
+    read = load()["hand_over"].read
+    reply = read([0, 0, -1, -1, -1, -1, 0, [], [], [], [], []])
+    monkeypatch.setattr(engine._scripts, "call", lambda *_, **__: reply)
     monkeypatch.setattr(clock, "monotonic", lambda: next(times))
     assert engine.hand_over().read_at == 12.0
 

@@ -1,14 +1,17 @@
 """Scripts are called by name, with named arguments, on a server that may have forgotten them."""
 
 import re
+from collections import Counter
 
 import pytest
 
 from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.store.keys import KEYS
+from celery_delayq.store.reply import reader_of
 from celery_delayq.store.scripts import arguments_of, load, prelude
 
 COUNTS = (0, 0, 0, 0)
+DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 
 
 def counted(store):
@@ -50,6 +53,28 @@ def test_the_header_makes_the_scripts_locals_of_its_arguments():
         "local some = {}\n"
         "for at = 4, #ARGV, 2 do some[#some + 1] = {id = ARGV[at + 0], when = ARGV[at + 1]} end\n"
     )
+
+
+def test_the_header_names_the_parts_of_the_reply_and_the_fields_of_its_rows():
+    read = reader_of(
+        "--[[ keep: keep some.\n\nreply    now, kept of id size,\n"
+        "         known in words of tries state, last\n\nReturns  all\n"
+    )
+    reply = read([1, [b"a", 7, b"b", 8], b"0 S 2 P"])
+    assert (reply.now, reply.last) == (1, None)
+    assert [(one.id, one.size) for one in reply.kept] == [(b"a", 7), (b"b", 8)]
+    assert [(one.tries, one.state) for one in reply.known] == [(b"0", b"S"), (b"2", b"P")]
+
+
+def test_a_reply_may_be_rows_and_nothing_else():
+    rows = reader_of("reply    of name seen\n")([b"a", 1, b"b", 2])
+    assert [(one.name, one.seen) for one in rows] == [(b"a", 1), (b"b", 2)]
+
+
+@pytest.mark.parametrize("given", [[1, [b"a"]], [1, [], 2]], ids=["half a row", "too much"])
+def test_a_reply_that_is_not_what_the_header_says_is_an_error(given):
+    with pytest.raises((TypeError, ValueError)):
+        reader_of("reply    now, kept of id size\n")(given)
 
 
 def test_missing_members_are_a_type_error(store):
@@ -116,7 +141,7 @@ def test_no_server_at_all_is_store_unavailable(start_redis, store_on):
 @pytest.mark.parametrize("name", sorted(load()))
 def test_a_script_has_of_the_prelude_what_it_uses_and_no_more(name):
     text = re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", load()[name].text, flags=re.DOTALL)
-    for word in re.findall(r"^local (?:function )?(\w+)", prelude(), re.MULTILINE):
-        defined = len(re.findall(rf"^local (?:function )?{word}\b", text, re.MULTILINE))
-        assert defined == (len(re.findall(rf"\b{word}\b", text)) > 0), word
-        assert len(re.findall(rf"\b{word}\b", text)) != 1, f"{word} is not used"
+    words, defined = Counter(re.findall(r"\w+", text)), Counter(DEFINED.findall(text))
+    for word in DEFINED.findall(prelude()):
+        assert defined[word] == (words[word] > 0), word
+        assert words[word] != 1, f"{word} is not used"

@@ -209,6 +209,17 @@ def test_what_was_to_be_published_by_now_goes_marked(store):
     assert drain(store) == [("a", True)]
 
 
+def test_what_is_marked_since_a_scanner_found_all_tidy_is_cancelled_as_uncertain(store):
+    """Repair takes the note away: by that, nothing is known of an attempt at any entry."""
+    store.engine()
+    store.schedule_relayed("relay", NOW_MS)
+    store.engine().hand_over()
+    assert store.raw.hget(store.keys["meta"], "tidy") == b"1"
+    store.raw.delete(store.keys["relay"])
+    assert repair(store) == {("record_without_place", "relay"): "back"}
+    assert store.entries.cancel("relay")[0] is Outcome.UNCERTAIN
+
+
 def test_what_was_tried_and_did_not_leave_is_not_marked(store):
     """Of its claim it is known that no attempt is uncertain."""
     store.schedule_relayed("a", NOW_MS)

@@ -428,7 +428,7 @@ def with_memory(used, most, uncounted=0):
             2_000_000,
             2_000_000,
             error(
-                "the store's Redis is full (2.0 MB of 2.0 MB are used), so nothing can be "
+                "the store's Redis is full (2.0 MB of 2.0 MB are used), so tasks cannot be "
                 "scheduled",
                 ROOM,
             ),

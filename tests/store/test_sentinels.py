@@ -443,8 +443,8 @@ def test_without_any_sentinel_each_is_said_with_its_reason(naming, first):
         client.execute("write", SET)
 
     why = caught.value.why
-    assert why.startswith(f"no sentinel tells who is the master '{NAME}': 127.0.0.1:{port}: Error")
-    assert f"; 127.0.0.1:{first.port}: it is a Redis, and no sentinel; " in why
+    assert why.startswith(f"no sentinel names the master '{NAME}': 127.0.0.1:{port}: Error")
+    assert f"; 127.0.0.1:{first.port}: it is a Redis, not a sentinel; " in why
     assert f"; 127.0.0.1:{naming.sentinel.port}: Error" in why
 
 
@@ -807,7 +807,7 @@ def test_a_wrong_answer_is_said_where_there_is_no_other(naming, answering):
     port = answering(b":5\r\n")
     naming.sentinel.kill()
 
-    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: it answers as no sentinel does"):
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: not a sentinel's answer"):
         naming.client(port).execute("write", SET)
 
 

@@ -21,6 +21,14 @@ TAIL = 40
 STRAGGLER_TIMEOUT = 1.0
 
 
+def alive(pid: int) -> bool:
+    # A container's first process may never collect the dead: a number may be that of a zombie.
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout
+    return state.strip()[:1] not in ("", "Z")
+
+
 class ProcessEndedError(Exception):
     """The process ended, or its deadline passed, before what was waited for came."""
 
@@ -47,20 +55,23 @@ class ChildProcess:
         self._lines: list[str] = []
         self._ended = False
         self._news = threading.Condition()
-        self._popen = subprocess.Popen(
+        self._popen = self._start(command, {**os.environ, **(env or {})}, cwd)
+        self._pipe = self._popen.stdout
+        reaper.watch(self.pid)
+        threading.Thread(target=self._read, name=f"log of {self.pid}", daemon=True).start()
+
+    def _start(self, command: Sequence[str], env: Mapping[str, str], cwd) -> subprocess.Popen:
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
+            env=env,
             cwd=cwd,
             text=True,
             errors="replace",
             start_new_session=True,
         )
-        self._pipe = self._popen.stdout
-        reaper.watch(self.pid)
-        threading.Thread(target=self._read, name=f"log of {self.pid}", daemon=True).start()
 
     @property
     def pid(self) -> int:

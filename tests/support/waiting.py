@@ -6,19 +6,21 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-INTERVAL = 0.005
+SHORTEST, LONGEST = 0.005, 0.05  # seconds between two looks
+SHARE = 20  # a look comes at most by this part of the wait too late
 PATIENCE = 30  # seconds that nothing takes, however slow the machine; what hangs takes longer
 
 
 def eventually(predicate: Callable[[], T], timeout: float = PATIENCE, message: str = "") -> T:
     """Return the first true value of *predicate*; fail after *timeout* seconds, with the last."""
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
     while not (value := predicate()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > timeout:
             raise AssertionError(
                 f"not within {timeout} s: {message or _name(predicate)}; last value: {value!r}"
             )
-        time.sleep(INTERVAL)
+        time.sleep(min(max(SHORTEST, waited / SHARE), LONGEST))
     return value
 
 

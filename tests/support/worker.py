@@ -3,11 +3,10 @@
 import itertools
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.process import ChildProcess
+from tests.support.forked import PythonProcess
 
 ROOT = Path(__file__).parents[2]
 # Mingling costs a second at each start, and no test's workers have anything to say to one another.
@@ -17,7 +16,7 @@ READY = r"\bready\.$"
 _numbers = itertools.count(1)
 
 
-class WorkerProcess(ChildProcess):
+class WorkerProcess(PythonProcess):
     """`celery -A module worker`, under a node name of its own.
 
     Args:
@@ -25,27 +24,25 @@ class WorkerProcess(ChildProcess):
         options: What follows ``worker``, such as ``"-P", "solo"``.
         env: Variables on top of this process's own.
         log: Where its output goes.
+        plain: Whether it has to be started plainly, and not as a fork.
     """
 
-    def __init__(self, module: str, *options: str, log: Path, env: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        module: str,
+        *options: str,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        plain: bool = False,
+    ):
         self.name = f"w{next(_numbers)}-{os.getpid()}@localhost"
-        command = [
-            sys.executable,
-            "-m",
-            "celery",
-            "-A",
-            module,
-            "worker",
-            "-l",
-            "INFO",
-            "-n",
-            self.name,
-        ]
+        named = ("worker", "-l", "INFO", "-n", self.name)
         super().__init__(
-            [*command, *QUIET, *options],
+            *("-m", "celery", "-A", module, *named, *QUIET, *options),
             log=log,
-            env={"PYTHONUNBUFFERED": "1", **(env or {})},
+            env=env or {},
             cwd=ROOT,
+            plain=plain,
         )
 
     def wait_ready(self, timeout: float = 30) -> "WorkerProcess":

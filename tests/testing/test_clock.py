@@ -75,8 +75,8 @@ def test_it_never_goes_back(shop, delayq):
         delayq.advance(minutes=-1)
 
     assert str(raised.value) == (
-        "advance is '-60 s'; expected time that passes, 0 or more; another test begins at the "
-        "present again"
+        "advance is '-60 s'; expected 0 or more, as time only passes; each test starts at the "
+        "present"
     )
 
 

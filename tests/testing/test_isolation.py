@@ -240,7 +240,7 @@ def test_without_fakeredis_one_is_told_what_to_install(shop, monkeypatch, missin
 
     assert str(raised.value) == (
         "an isolated store needs fakeredis with Lua: pip install 'celery_delayq[testing]'; or name "
-        "a Redis, by the environment's DELAYQ_TEST_REDIS, pytest's --delayq-redis, or redis="
+        "a Redis by the environment's DELAYQ_TEST_REDIS, pytest's --delayq-redis, or redis="
     )
     assert everything(shop.app) == before
     assert isolation._isolated == set()

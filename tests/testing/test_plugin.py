@@ -94,8 +94,8 @@ def test_where_there_is_no_such_app_one_sentence_says_so(user):
     done = user.run_tests(errors=1)
 
     sentence = (
-        "the current Celery app, 'plain', has no DelayQ; say which app the tests are for: in "
-        "pytest's configuration, delayq_app = shop:app; or override the fixture delayq_app"
+        "the current Celery app, 'plain', has no DelayQ; name the app under test: set "
+        "delayq_app = shop:app in pytest's configuration, or override the fixture delayq_app"
     )
     assert sentence in done.outlines
     assert "contrib" not in done.stdout.str()
@@ -105,8 +105,8 @@ def test_where_there_is_no_such_app_one_sentence_says_so(user):
     ("name", "sentence"),
     [
         ("plain:app", "the app plain:app has no DelayQ; make one with DelayQ(app)"),
-        ("plain:none", "delayq_app is 'plain:none', and there is none: No module named"),
-        ("nowhere", "delayq_app is 'nowhere', and there is none: No module named 'nowhere'"),
+        ("plain:none", "delayq_app is 'plain:none', which cannot be found: No module named"),
+        ("nowhere", "delayq_app is 'nowhere', which cannot be found: No module named 'nowhere'"),
     ],
 )
 def test_so_it_does_where_a_name_is_wrong(make_app, monkeypatch, name, sentence):

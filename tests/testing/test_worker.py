@@ -76,7 +76,7 @@ def test_one_follows_another_and_run_due_goes_on_from_there(shop, delayq):
 
 def test_meanwhile_nothing_else_runs_tasks(delayq):
     with delayq.worker():
-        with pytest.raises(CannotIsolate, match=r"inside of worker\(\)"):
+        with pytest.raises(CannotIsolate, match=r"inside worker\(\)"):
             delayq.run_due()
         with pytest.raises(CannotIsolate, match="one at a time"), delayq.worker():
             pass

@@ -220,7 +220,7 @@ def test_what_is_no_delay_is_refused_by_type(relative, value):
 
 IS_A_DELAY = "a delay goes to delay_for, or after="
 MILLISECONDS = "milliseconds are divided by 1000"
-ARGUMENTS = "the time comes first, and the task's arguments behind it"
+ARGUMENTS = "the time comes first, then the task's arguments"
 
 
 @pytest.mark.parametrize(

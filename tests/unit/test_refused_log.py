@@ -12,8 +12,8 @@ from celery_delayq.store.values import Seen
 @pytest.mark.parametrize(
     ("count", "said"),
     [
-        (1, "1 task was refused by its list, and waits: WRONGTYPE"),
-        (2, "2 tasks were refused by their list, and wait: WRONGTYPE"),
+        (1, "1 task was refused by its list and keeps waiting: WRONGTYPE"),
+        (2, "2 tasks were refused by their list and keep waiting: WRONGTYPE"),
     ],
 )
 def test_one_and_many_are_told_in_their_own_words(caplog, count, said):

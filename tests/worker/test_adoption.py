@@ -196,7 +196,7 @@ def test_while_the_store_is_away_others_run_and_nothing_is_lost(
     with stranger(project) as app:
         plain = app.send_task("note").id
     project.wait_runs(plain)
-    worker.wait_log("workers keep what has an eta")
+    worker.wait_log("workers hold eta messages")
 
     proxy.resume() if how == "stall" else proxy.accept()
     # Each is in the store, or in the worker.

@@ -48,7 +48,7 @@ def held(project, ids):
 
 
 def test_what_an_old_worker_held_is_adopted_by_a_new_one(project, before, start_worker):
-    old = start_worker("tests.worker.plain", "-P", "solo", env=before)
+    old = start_worker("tests.worker.plain", "-P", "solo", env=before, plain=True)
     ids = send(project, 3)
     eventually(lambda: in_queue(project) == 0)
 
@@ -63,7 +63,7 @@ def test_what_an_old_worker_held_is_adopted_by_a_new_one(project, before, start_
 
 
 def test_an_old_worker_beside_a_new_one_holds_what_it_gets(project, before, start_worker):
-    start_worker("tests.worker.plain", "-P", "solo", env=before)
+    start_worker("tests.worker.plain", "-P", "solo", env=before, plain=True)
     ids = send(project, 3)
     eventually(lambda: in_queue(project) == 0)
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.app.network import Listener
-from tests.readme.document import OPERATIONS
+from tests.readme.document import page
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
@@ -32,7 +32,7 @@ def test_where_all_is_well_every_line_is_ok_and_the_status_0(
 
 
 def test_the_rights_that_are_named_for_celery_are_enough(make_project, start_worker, start_redis):
-    [line] = re.findall(r"`(resetchannels .*?)`", OPERATIONS.parts("Access rights"))
+    [line] = re.findall(r"`(resetchannels .*?)`", page("operate/access-rights").text)
     server = start_redis()
     server.client().execute_command("ACL", "SETUSER", "celery", "on", ">secret", *line.split())
     project = make_project(server, broker_url=server.url().replace("//", "//celery:secret@"))

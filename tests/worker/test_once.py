@@ -43,7 +43,7 @@ def project(standing, server, broker):
 
 def wait_dropped(project, result, attempt, first, worker=None):
     (worker or project.worker).wait_log(
-        f"task {result.id}: attempt {attempt} is dropped, as attempt {first} was at a worker first"
+        f"task {result.id}: attempt {attempt} is dropped, as attempt {first} reached a worker first"
     )
 
 
@@ -205,4 +205,6 @@ def test_while_the_store_is_away_a_task_runs_and_the_log_says_so(
 
         runs = project.wait_runs(result, 2)
         assert [run["attempt"] for run in runs] == [1, 2]
-        worker.wait_log("runs, as all will for 5 s, be it a second copy or not: arrive failed: ")
+        worker.wait_log(
+            "runs, like all for the next 5 s, even if it is a duplicate: arrive failed: "
+        )

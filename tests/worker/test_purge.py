@@ -1,11 +1,8 @@
 """What Celery's `purge`, and a queue or a database that is deleted, do to what waits."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
+from tests.support.forked import run_forked
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 
@@ -39,14 +36,8 @@ def fill(project):
 
 
 def celery(project, *arguments):
-    ran = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "tests.worker.tasks", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **project.env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    ran = run_forked(
+        "-m", "celery", "-A", "tests.worker.tasks", *arguments, env=project.env, cwd=ROOT
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout

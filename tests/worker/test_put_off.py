@@ -221,7 +221,7 @@ def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
 
     second = start_worker(TASKS, "-P", "solo", env=project.env)
 
-    second.wait_log(f"task {result.id}: dropped, as it was put off when this message was")
+    second.wait_log(f"task {result.id}: dropped, as it was put off at an earlier delivery")
     assert len(project.runs(result)) == 1
     if not cancel:
         assert project.delayq.reschedule(result.id, after=0)
@@ -287,7 +287,7 @@ def test_with_the_store_away_it_fails_and_an_automatic_retry_tries_again(
 def test_a_soft_shutdown_meanwhile_loses_nothing(make_project, start_worker):
     project = make_project(worker_soft_shutdown_timeout=20.0)
     env = {**project.env, "REMAP_SIGTERM": "SIGQUIT"}
-    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=env)
+    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=env, plain=True)
     result = project.tasks["later_held"].delay(LONG)
     project.wait_runs(result)
     worker.signal(signal.SIGTERM)

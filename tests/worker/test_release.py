@@ -2,14 +2,13 @@
 
 import itertools
 import json
-import sys
 import time
 from datetime import datetime
 
 import pytest
 
 from celery_delayq import Outcome
-from tests.support.process import ChildProcess
+from tests.support.forked import PythonProcess
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT, WorkerProcess
 
@@ -38,7 +37,8 @@ def plain_worker(tmp_path):
         env = {**project.env, "DELAYQ_TEST_CONF": json.dumps(conf)}
         log = tmp_path / f"{project.queue}.log"
         options = ("-P", "prefork", "-c", "2")
-        started.append(WorkerProcess("tests.worker.plain", *options, env=env, log=log))
+        made = WorkerProcess("tests.worker.plain", *options, env=env, log=log, plain=True)
+        started.append(made)
         return started[-1].wait_ready()
 
     yield start
@@ -74,10 +74,8 @@ def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
     bulk = project.delayq.schedule_many(project.tasks["note"], items, after=3600)
 
     def command(log):
-        line = [sys.executable, "-m", "celery", "-A", "tests.worker.tasks", "delayq"]
-        return ChildProcess(
-            [*line, "release", "--all", "--yes"], log=tmp_path / log, env=project.env, cwd=ROOT
-        )
+        line = ("-m", "celery", "-A", "tests.worker.tasks", "delayq", "release", "--all", "--yes")
+        return PythonProcess(*line, log=tmp_path / log, env=project.env, cwd=ROOT)
 
     first = command("first.log")
     eventually(lambda: project.delayq.counts().overdue, 30, "some are released")

@@ -1,12 +1,9 @@
 """`celery control revoke` on the command line, through a worker, reaches the store."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from celery_delayq import Outcome
+from tests.support.forked import run_forked
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
@@ -15,15 +12,7 @@ pytestmark = pytest.mark.libraries
 
 
 def celery(project, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "celery", "-A", TASKS, *arguments],
-        env={**os.environ, **project.env},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return run_forked("-m", "celery", "-A", TASKS, *arguments, env=project.env, cwd=ROOT)
 
 
 def test_revoke_on_the_command_line_cancels_a_scheduled_task(crew):

@@ -72,7 +72,7 @@ def test_a_worker_that_finishes_its_task_first_scans_no_more(make_project, start
 def test_a_soft_shutdown_ends_promptly(make_project, start_worker):
     project = make_project(worker_soft_shutdown_timeout=2.0, delayq_safety_interval=SLEEPS)
     env = {**project.env, "REMAP_SIGTERM": "SIGQUIT"}
-    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=env)
+    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=env, plain=True)
     held = project.tasks["hold"].delay(60)
     project.wait_runs(held)
     worker.stop(signal.SIGTERM)

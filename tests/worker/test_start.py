@@ -1,15 +1,13 @@
 """A worker's start: one line on its store, or one sentence where it cannot begin."""
 
-import sys
-
 import pytest
 from celery import Celery
 
 from celery_delayq import DelayQ
 from celery_delayq.store.keys import SCHEMA
 from tests.faults.proxy import Proxy
+from tests.support.forked import PythonProcess
 from tests.support.ports import free_port
-from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
@@ -144,10 +142,9 @@ def start_beat(tmp_path):
     started = []
 
     def start(project):
-        command = [sys.executable, "-m", "celery", "-A", TASKS, "beat", "-l", "INFO"]
-        command += ["-s", str(tmp_path / "schedule")]
-        env = {"PYTHONUNBUFFERED": "1", **project.env}
-        started.append(ChildProcess(command, log=tmp_path / "beat.log", env=env, cwd=ROOT))
+        line = ("-m", "celery", "-A", TASKS, "beat", "-l", "INFO", "-s", str(tmp_path / "schedule"))
+        log = tmp_path / "beat.log"
+        started.append(PythonProcess(*line, log=log, env=project.env, cwd=ROOT))
         return started[-1]
 
     yield start

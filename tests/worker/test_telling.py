@@ -1,4 +1,4 @@
-"""The README's table of signals and events is what a real worker, and its callers, send."""
+"""The table of signals and events is what a real worker, and its callers, send."""
 
 import contextlib
 import re
@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.app.support import FAR, LONG_AGO
-from tests.readme.document import PACKAGE
+from tests.readme.document import page
 from tests.support.waiting import eventually
 from tests.worker import telling
 
@@ -18,9 +18,9 @@ NAME = re.compile(r"`([\w-]+)`")
 
 
 def table():
-    """What the README says: what happens -> the signals, the events."""
-    text = PACKAGE.text.partition("## Signals and events\n")[2].partition("\n## ")[0]
-    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")][2:]
+    """What the page says: what happens -> the signals, the events."""
+    lines = page("reference/signals").text.splitlines()
+    rows = [line.strip("|").split("|") for line in lines if line.startswith("|")][2:]
     return {
         what.strip(): (NAME.findall(celerys) + NAME.findall(ours), NAME.findall(events))
         for what, celerys, ours, events in rows

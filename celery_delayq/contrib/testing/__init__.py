@@ -1,4 +1,4 @@
-"""What users test their own tasks with: an app on its own for the length of a test.
+"""Isolates an app for the length of a test, so that you can test your own tasks.
 
     with isolated(app) as delayq:      the fixture `delayq` of the pytest plugin is this
         page_opened(7)
@@ -6,12 +6,12 @@
         delayq.advance(minutes=30)
         [result] = delayq.run_due()    in this process; or, with delayq.worker(), in a real worker
 
-    isolation --> store (fakeredis in this process, or a Redis with a prefix of the test's own)
+    isolation --> store (fakeredis in this process, or a Redis with a prefix for this test)
               --> app   (its settings, connections and caches are set aside)
-              --> clock (the scripts', the app's and this package's are ahead by what was advanced)
+              --> clock (the scripts', the app's and this package's, all advanced alike)
 
-The plugin's fixtures are in ``celery_delayq.contrib.pytest``, which imports none of this until a
-test asks for one.
+``celery_delayq.contrib.pytest`` has the plugin's fixtures, and imports this package when a test
+requests one.
 """
 
 from .isolation import isolated

@@ -1,4 +1,4 @@
-"""An app for the length of a test: other settings, and nothing of what it has open or cached."""
+"""Gives an app other settings for the length of a test, without its open connections and caches."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _VARIABLES = {
 }
 
 
-#: A broker in this process; kombu warns where a URL names no host.
+#: A broker in this process; kombu warns if a URL names no host.
 MEMORY = "memory://localhost//"
 
 
 def broker_settings(url: str, name: str) -> dict[str, Any]:
-    """The settings of a broker that is another than the app's.
+    """Return the settings of a broker in place of the app's.
 
     Args:
-        url: Where it is.
-        name: What no other broker has; kombu keeps a pool for each that differs from all others.
+        url: The broker's URL.
+        name: A unique name, so that kombu keeps a pool for this broker alone.
     """
     options = {"polling_interval": _POLLED} if url.startswith("memory:") else {}
     return {
@@ -48,15 +48,15 @@ def broker_settings(url: str, name: str) -> dict[str, Any]:
 
 @contextmanager
 def configured(app: Celery, settings: dict[str, Any]) -> Iterator[None]:
-    """Give an app these settings for a while; every other one stays as it is."""
-    # What is read first makes a configuration that was pending a real one, another object.
+    """Give an app these settings for a while; all others stay as they are."""
+    # The first read replaces a pending configuration by another object.
     app.conf.get("broker_url")
     conf = app.conf
     names = [name for setting in settings for name in _VARIABLES.get(setting, ())]
     with without_variables(names), kept(conf.changes):
         for name, value in settings.items():
-            # It may be there under an older name, or with a namespace's, which goes before: in
-            # Celery 5.4 also where that is no change.
+            # It may exist by an older name, or by one with a namespace, which takes precedence: in
+            # Celery 5.4 even if that changes nothing.
             first, *others = conf._to_keys(name)
             for alias in others:
                 conf.changes.pop(alias, None)
@@ -66,7 +66,7 @@ def configured(app: Celery, settings: dict[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def unconnected(app: Celery) -> Iterator[None]:
-    """Set aside what an app has open: its pools and backends; close what it opens meanwhile."""
+    """Set aside an app's pools and backends; close those that it opens meanwhile."""
     with ExitStack() as stack:
         if "amqp" not in vars(app):
             stack.callback(vars(app).pop, "amqp", None)
@@ -101,14 +101,14 @@ def _close(app: Celery, producers: Any) -> None:
 
 def _forget(group: Any, pool: Any) -> None:
     pool.force_close_all(close_pool=True)
-    # As a dict: its keys are hashes already, and the group would hash them once more.
+    # As a dict: its keys are hashes already, and the group would hash them again.
     for key in [key for key, its in dict.items(group) if its is pool]:
         dict.__delitem__(group, key)
 
 
 @contextmanager
 def empty_memory() -> Iterator[None]:
-    """Set aside what this process has in the queues and results that are in memory."""
+    """Set aside this process's queues and results in memory."""
     state = memory.Transport.global_state
     mappings = (state.exchanges, state.bindings, state.queue_index)
     results = LRUCache(limit=cache._DUMMY_CLIENT_CACHE.limit)
@@ -121,7 +121,7 @@ def empty_memory() -> Iterator[None]:
 
 @contextmanager
 def untraced(app: Celery) -> Iterator[None]:
-    """Let tasks be traced anew, as what traces one keeps its backend."""
+    """Let Celery build the tasks' tracers anew, as each keeps its backend."""
     had = {task: task.__trace__ for task in app._tasks.values()}
     for task in had:
         task.__trace__ = None

@@ -1,4 +1,4 @@
-"""Which app a test is about."""
+"""Finds the app under test."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ...errors import CannotIsolate
 from ...services import find
 
 _HOW = (
-    "say which app the tests are for: in pytest's configuration, delayq_app = shop:app; or "
-    "override the fixture delayq_app"
+    "name the app under test: set delayq_app = shop:app in pytest's configuration, or override "
+    "the fixture delayq_app"
 )
 
 
 def app_of_test(name: str) -> Any:
-    """The app of that name, as ``celery -A`` takes it; or, without one, the current app.
+    """Return the app of that name, as ``celery -A`` takes it; without a name, the current app.
 
     Raises:
         CannotIsolate: it cannot be found, or has no ``DelayQ``.
@@ -34,4 +34,4 @@ def _named(name: str) -> Any:
     try:
         return find_app(name)
     except (ImportError, AttributeError) as error:
-        raise CannotIsolate(f"delayq_app is {name!r}, and there is none: {error}") from error
+        raise CannotIsolate(f"delayq_app is {name!r}, which cannot be found: {error}") from error

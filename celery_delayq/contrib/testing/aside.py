@@ -1,4 +1,4 @@
-"""What a test sets aside of its process, and puts back."""
+"""Sets aside parts of a test's process, and puts them back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def put(names: MutableMapping[str, Any], name: str, value: Any) -> Iterator[None
 
 @contextmanager
 def emptied(*holders: Any) -> Iterator[None]:
-    """Let mappings be empty for a while; they stay the same objects."""
+    """Empty mappings for a while; they stay the same objects."""
     kept = [dict(one) for one in holders]
     for one in holders:
         one.clear()
@@ -36,7 +36,7 @@ def emptied(*holders: Any) -> Iterator[None]:
 
 @contextmanager
 def without_variables(names: Iterable[str]) -> Iterator[None]:
-    """Let the environment not have these for a while."""
+    """Remove these variables from the environment for a while."""
     had = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield
@@ -46,7 +46,7 @@ def without_variables(names: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def kept(names: MutableMapping[str, Any]) -> Iterator[None]:
-    """Let a mapping be afterwards what it is now, whatever is written to it."""
+    """Restore a mapping afterwards, whatever was written to it."""
     had = dict(names)
     try:
         yield

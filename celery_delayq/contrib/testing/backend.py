@@ -1,4 +1,4 @@
-"""The result backend of an isolated app: Celery's in memory, asked more often."""
+"""The result backend of an isolated app: Celery's in memory, polled more often."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from celery.backends.cache import CacheBackend
 
-INTERVAL = 0.01  # seconds between two looks at a result that is waited for
+INTERVAL = 0.01  # seconds between two polls of a result
 
 URL = f"{__name__}:QuickBackend+memory://"
 
 
 class QuickBackend(CacheBackend):
-    """A test that waits for a worker beside it need not wait for half a second."""
+    """Polls often, so that a test with a worker does not wait half a second for a result."""
 
     def wait_for(
         self,

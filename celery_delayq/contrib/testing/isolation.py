@@ -1,4 +1,4 @@
-"""One app, by itself for the length of a test."""
+"""Isolates an app for the length of a test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .tested import IsolatedDelayQ
 RESULTS = "cache+memory://"
 
 _isolated: set[int] = set()
-_sent: dict[str, set[str]] = {}  # by URL, which scripts a Redis has been sent
+_sent: dict[str, set[str]] = {}  # by URL, the scripts that a Redis has
 
 
 @contextmanager
@@ -36,22 +36,22 @@ def isolated(
 ) -> Iterator[IsolatedDelayQ]:
     """Give an app a store, a broker and a result backend of its own, and a clock that moves.
 
-    Afterwards all is as it was before, also where the test failed: settings, connections, results.
+    Settings, connections and results are restored afterwards, even if the test fails.
 
     Args:
-        app: An app that has a ``DelayQ``.
-        broker: The URL of its broker, by default one in memory; ``None``: it keeps its own.
-        backend: That of its result backend, by default one in memory; ``None``: it keeps its own.
-        redis: The URL of a Redis for the store: only keys of a prefix of its own are written, and
-            deleted. By default what the environment's ``DELAYQ_TEST_REDIS`` names, or else
-            fakeredis, inside this process.
-        **settings: Settings of the app that are to be others meanwhile. Unless they say so, no
-            call waits for replicas, and the store's Redis is told no login but its URL's.
+        app: An app with a ``DelayQ``.
+        broker: The URL of its broker, by default one in memory; ``None`` keeps the app's own.
+        backend: The URL of its result backend, by default one in memory; ``None`` keeps its own.
+        redis: The URL of a Redis for the store; it writes and deletes only keys with a prefix of
+            its own. The default is the environment's ``DELAYQ_TEST_REDIS``, or else fakeredis in
+            this process.
+        **settings: Other settings for the app meanwhile. Unless you set them here, no call waits
+            for replicas, and the store's login is the one in its URL.
 
     Raises:
         NoDelayQ: the app has none.
-        LibraryChanged: Celery or kombu lack something that this leans on.
-        CannotIsolate: it is isolated already; or no *redis* is named, and fakeredis is missing.
+        LibraryChanged: Celery or kombu lacks something that the isolation relies on.
+        CannotIsolate: the app is isolated already, or neither *redis* nor fakeredis is there.
         StoreError: Redis cannot be reached.
     """
     need(LEANS_ON)
@@ -60,7 +60,7 @@ def isolated(
         raise CannotIsolate(f"the app {app.main!r} is isolated already; one test at a time")
     prefix = stores.new_prefix()
     settings = {
-        "delayq_wait_replicas": None,  # there are none
+        "delayq_wait_replicas": None,  # the test's Redis has none
         "delayq_transport_options": None,  # they are for another Redis
         **settings,
         **({} if broker is None else broker_settings(broker, prefix)),
@@ -71,7 +71,7 @@ def isolated(
     with ExitStack() as stack:
         _isolated.add(id(app))
         stack.callback(_isolated.discard, id(app))
-        # Last of all, when the app has its own settings again.
+        # Runs last, when the app has its own settings again.
         stack.callback(services.start_anew)
         for aside in (configured(app, settings), unconnected(app), empty_memory(), untraced(app)):
             stack.enter_context(aside)

@@ -1,6 +1,6 @@
-"""What of Celery and kombu a test's isolation leans on beyond their documentation.
+"""The undocumented names of Celery and kombu that a test's isolation relies on.
 
-It is looked at when an app is isolated; no process in production needs it.
+They are checked when an app is isolated; no process in production needs them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A clock that a test moves: the scripts', the app's and this package's, all by the same.
+"""A clock that a test moves: the scripts', the app's and this package's, all alike.
 
     advance --> clock, a key beside the store's --> clock_us of the scripts
-            |     in the same step: heartbeats move along, and scanners are told to look
+            |     in the same step: heartbeats move along, and scanners are woken
             +-> ahead --> app.now, clock.utc_now
 
-The scripts differ from those in production in their function ``clock_us`` alone. It finds its key
+The scripts differ from those in production only in their function ``clock_us``. It finds its key
 beside the script's first one, so that the text is the same for each prefix: a real server keeps
-every text that it was ever sent.
+every script that it receives.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .aside import put
 KEY = "clock"
 
 _OWN = re.compile(r"^local function clock_us\(\)\n.*?^end$", re.MULTILINE | re.DOTALL)
-# Up to the next millisecond: due times are rounded up, and where time stands still, half an hour
-# after a task was scheduled for in half an hour has to be enough.
+# Rounded up to the next millisecond, as due times are: if time stands still, advancing by half an
+# hour has to reach a task that was scheduled half an hour ahead.
 _MOVED = """\
 local function clock_us()
   local time = redis.call('TIME')
@@ -41,8 +41,7 @@ local function clock_us()
   return math.ceil((time[1] * 1000000 + time[2] + ahead) / 1000) * 1000
 end"""
 
-# KEYS: clock, scanners, and the channel that all scanners hear. ARGV: by how many us, by how many
-# ms.
+# KEYS: clock, scanners, and the channel of all scanners. ARGV: the advance in us, and in ms.
 _ADVANCE = """\
 redis.call('INCRBY', KEYS[1], ARGV[1])
 for _, scanner in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
@@ -51,18 +50,18 @@ end
 return redis.call('PUBLISH', KEYS[3], '')
 """
 
-_FORWARD = "time that passes, 0 or more; another test begins at the present again"
+_FORWARD = "0 or more, as time only passes; each test starts at the present"
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class MovedScripts(Scripts):
-    """The scripts, with a clock that a key of the store is ahead by.
+    """The scripts, with a clock that is ahead by the number in a key of the store.
 
     Args:
-        connection: To their Redis.
-        keys: The shard's.
-        hooks: Who is told how long calls take.
-        sent: The texts that this Redis has; each of many short hand-overs need not send them.
+        connection: The connection to their Redis.
+        keys: The shard's keys.
+        hooks: Called with how long calls take.
+        sent: The scripts that this Redis has, so that short hand-overs need not send them again.
     """
 
     def __init__(self, connection: Connection, keys: Keys, hooks: Hooks, sent: set[str]) -> None:
@@ -88,7 +87,7 @@ class Clock:
     """How far a test is ahead of its process, and of its Redis.
 
     Args:
-        app: Whose ``now`` is to be ahead.
+        app: The app whose ``now`` is ahead.
     """
 
     def __init__(self, app: Celery) -> None:
@@ -97,7 +96,7 @@ class Clock:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Let this process see it, as far as its time is asked for by Celery and this package."""
+        """Let Celery and this package see that time in this process."""
         app_now, utc_now = self._app.now, clock.utc_now
         with ExitStack() as stack:
             moved = lambda: app_now() + self.ahead  # noqa: E731
@@ -106,11 +105,11 @@ class Clock:
             yield
 
     def advance(self, scripts: Sequence[Scripts], by: timedelta) -> None:
-        """Go on, and let scanners look.
+        """Move on, and wake the scanners.
 
         Args:
-            scripts: Those of each shard.
-            by: For how long; whole microseconds.
+            scripts: The scripts of each shard.
+            by: How far; whole microseconds.
 
         Raises:
             InvalidOption: *by* is below 0.
@@ -128,12 +127,12 @@ class Clock:
 
 
 def clock_key(scripts: Scripts) -> str:
-    """Where a shard's scripts find by how many us their clock is ahead."""
+    """Return the key that says by how many microseconds a shard's clock is ahead."""
     return scripts.keys["meta"].removesuffix("meta") + KEY
 
 
 def span_of(by: timedelta | None, units: dict[str, float]) -> timedelta:
-    """What ``advance`` was given: a timedelta, or a timedelta's keywords."""
+    """Return the argument of ``advance``, a timedelta or the keywords of one, as a timedelta."""
     if by is not None and units:
         raise TypeError("advance takes a timedelta, or keywords like minutes=30; not both")
     if by is None:

@@ -1,8 +1,8 @@
-"""Running what is in the queues, in this process, as a worker would.
+"""Runs the tasks in the queues, in this process, as a worker would.
 
 hand_over --> queues --> messages, in the order of their times --> Request.execute --> RanTask
     ^                        |                                           |
-    |                        +-- eta is to come: kept until then         |
+    |                        +-- eta in the future: kept until then      |
     +-----------------------------------------------------------  until none is left
 """
 
@@ -26,11 +26,11 @@ from ...message.headers import DUE_HEADER
 
 
 class RanTask(EagerResult):
-    """What came of a task that ``run_due`` ran: ``id``, ``state``, ``value``, and ``get()``.
+    """The result of a task that ``run_due`` ran: ``id``, ``state``, ``value``, and ``get()``.
 
-    ``state`` is a state of Celery's: ``RETRY`` where the task will be tried again, ``IGNORED``
-    where it put itself off, ``REVOKED`` where it had expired. ``value`` is what it returned, or
-    the exception, which ``get()`` raises.
+    ``state`` is a state of Celery's: ``RETRY`` if the task will be retried, ``IGNORED`` if it put
+    itself off, ``REVOKED`` if it had expired. ``value`` is its return value, or its exception,
+    which ``get()`` raises.
 
     Attributes:
         task: The task's name.
@@ -70,7 +70,7 @@ class RanTask(EagerResult):
 
     @property
     def value(self) -> Any:
-        """What the task returned, or raised."""
+        """The task's return value, or its exception."""
         return self.result
 
     def __reduce_args__(self) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ class Runner:
 
     Args:
         app: The app.
-        hand_over: Hands over what is due.
+        hand_over: Delivers due tasks.
     """
 
     def __init__(self, app: Celery, hand_over: Callable[[], int]) -> None:
@@ -109,7 +109,7 @@ class Runner:
         return ran
 
     def close(self) -> None:
-        """Close the connection; messages that were not run go back, where the broker does that."""
+        """Close the connection; messages that were not run go back, if the broker supports it."""
         connection, self._connection = self._connection, None
         self._ready.clear()
         self._held.clear()
@@ -117,7 +117,7 @@ class Runner:
             connection.close()
 
     def _collect(self) -> bool:
-        """Whether there is something to run."""
+        """Collect messages; return whether there is something to run."""
         if not self._ready:
             self._hand_over()
             messages = [*self._held, *self._received()]
@@ -175,7 +175,7 @@ class Runner:
 
 
 class _OfAnotherTime:
-    """A request that expires by the app's clock, which a test moves; and is not remembered."""
+    """A request that expires by the app's clock, which a test moves, and leaves no trace of it."""
 
     app: Celery
     expires: Any
@@ -196,7 +196,7 @@ class _Unknown:
 
 @contextmanager
 def _heard(task_id: str) -> Iterator[list[Any]]:
-    """A task's state when it ended, and what it returned or raised; nothing if it never ran."""
+    """Collect a task's final state, and its return value or exception; nothing if it never ran."""
     told: list[Any] = []
 
     def ended(task_id: str, retval: Any, state: str, **_: Any) -> None:
@@ -212,7 +212,7 @@ def _heard(task_id: str) -> Iterator[list[Any]]:
 
 
 def _moment(request: Any) -> float:
-    """When it was due; what had no time was sent before anything was handed over."""
+    """Its due time; messages without one come first, as they were sent before any hand-over."""
     due = (request.message.headers or {}).get(DUE_HEADER)
     if due is not None:
         return float(due) / 1000

@@ -1,8 +1,8 @@
-"""Where an isolated app's tasks wait: a Redis inside this process, or a prefix of a real one.
+"""Stores for isolated apps: a Redis inside this process, or a prefix of a real one.
 
-The one inside is fakeredis, over its TCP server on loopback: so every way to Redis that this
-package has is the one that it has in production. There is one for a process, started when first
-asked for; each test has a prefix of its own, and takes its keys away when it is over.
+The one inside is fakeredis with its TCP server on loopback, so this package talks to it as it does
+in production. Each process starts one on first use. Each test has a prefix of its own, and deletes
+its keys at the end.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from ...store.keys import KEYS
 from ...store.scripts import Scripts
 from .moved import clock_key
 
-#: Names a real Redis, where neither a caller nor pytest's options do.
+#: Names a real Redis, if neither the caller nor pytest's options do.
 VARIABLE = "DELAYQ_TEST_REDIS"
 
 _NEEDS = (
     "an isolated store needs fakeredis with Lua: pip install 'celery_delayq[testing]'; or name a "
-    f"Redis, by the environment's {VARIABLE}, pytest's --delayq-redis, or redis="
+    f"Redis by the environment's {VARIABLE}, pytest's --delayq-redis, or redis="
 )
 
 _served: dict[int, str] = {}  # by process id, as a forked child has the server's sockets only
 
 
 def url_of(redis: str | None) -> str:
-    """The URL of the Redis for a test.
+    """Return the URL of the Redis for a test.
 
     Args:
-        redis: The real one's; by default the one that the environment names, or else fakeredis.
+        redis: A real one's; by default the one that the environment names, or else fakeredis.
 
     Raises:
-        CannotIsolate: there is no fakeredis.
+        CannotIsolate: fakeredis is missing.
     """
     return redis or os.environ.get(VARIABLE) or _fake()
 
 
 def new_prefix() -> str:
-    """What no other test has, of no process."""
+    """Return a prefix that no other test has, in any process."""
     return f"delayq-test-{os.urandom(6).hex()}"
 
 
 def delete_all(scripts: Sequence[Scripts]) -> None:
-    """Delete the keys of these shards, each by its name, and none besides."""
+    """Delete the keys of these shards, each by its name, and no others."""
     for shard in scripts:
         names = [*(shard.keys[name] for name in KEYS), clock_key(shard)]
         shard.connection.execute("delete", packed(["UNLINK", *names]))
@@ -64,12 +64,12 @@ def _fake() -> str:
 
 def _serve() -> str:
     try:
-        import_module("lupa")  # what fakeredis runs scripts with
+        import_module("lupa")  # fakeredis runs scripts with it
         from fakeredis import TcpFakeServer
     except ImportError as error:
         raise CannotIsolate(_NEEDS) from error
     server = TcpFakeServer(("127.0.0.1", 0), server_type="redis")
-    # A connection that somebody forgot must not keep the process from ending.
+    # A forgotten connection must not keep the process from ending.
     server.daemon_threads = True
     server.block_on_close = False
     Thread(target=server.serve_forever, args=(0.05,), name="delayq-test-redis", daemon=True).start()

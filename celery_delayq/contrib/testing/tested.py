@@ -1,4 +1,4 @@
-"""The ``DelayQ`` that a test has."""
+"""The ``DelayQ`` of a test."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .moved import Clock, span_of
 from .runner import RanTask, Runner
 from .worker import running_worker
 
-#: How many tasks one ``run_due`` runs, unless told otherwise.
+#: How many tasks one ``run_due`` runs, by default.
 LIMIT = 1000
 
 
 class IsolatedDelayQ(DelayQ):
-    """The app's :class:`DelayQ` while it is isolated, and what a test needs besides.
+    """The app's :class:`DelayQ` while it is isolated, with methods for tests.
 
     Args:
         app: The app.
-        clock: By how much its time is ahead.
+        clock: Its clock, which the test moves.
     """
 
     def __init__(self, app: Celery[Any], clock: Clock) -> None:
@@ -39,21 +39,21 @@ class IsolatedDelayQ(DelayQ):
 
     @property
     def now(self) -> datetime:
-        """What time it is for the store, in UTC, rounded up to milliseconds."""
+        """Return the store's time in UTC, rounded up to milliseconds."""
         return from_ms(self.counts().now_ms)
 
     def advance(self, by: timedelta | None = None, **units: float) -> None:
-        """Let time pass at once: for the store, for ``app.now()``, for what counts from now.
+        """Let time pass at once: for the store, for ``app.now()`` and for delays from now.
 
-        A worker's scanner looks at once what has become due. So it does with ``advance()``, which
-        is of use where something else moved the clock, such as time-machine.
+        A worker's scanner wakes and scans at once. If something else moved the clock, such as
+        time-machine, call ``advance()`` without arguments to wake it.
 
         Args:
-            by: For how long.
-            **units: Or the same as a timedelta has it: ``minutes=30``.
+            by: How long.
+            **units: Or the keywords of a timedelta: ``minutes=30``.
 
         Raises:
-            InvalidOption: it is less than nothing.
+            InvalidOption: it is below 0.
             StoreError: Redis cannot be reached.
         """
         self._clock.advance(self.services.scripts, span_of(by, units))
@@ -69,19 +69,19 @@ class IsolatedDelayQ(DelayQ):
         after_due: TimeInput | None = None,
         before_due: TimeInput | None = None,
     ) -> list[ScheduledTask]:
-        """What the store has, in the order of due times; all that is given has to be so.
+        """Return the tasks in the store that match all filters, in the order of due times.
 
         Args:
-            key: It has this unique key.
-            tag: It has this tag.
-            task: It is of this task, or of the task of this name.
-            queue: It was sent with this queue.
-            state: It is in this state.
-            after_due: It is due at this time or later.
-            before_due: It is due before this time.
+            key: Tasks with this unique key.
+            tag: Tasks with this tag.
+            task: Runs of this task, or of the task with this name.
+            queue: Tasks sent to this queue.
+            state: Tasks in this state.
+            after_due: Tasks due at this time or later.
+            before_due: Tasks due before this time.
 
         Raises:
-            InvalidDueTime: not a time.
+            InvalidDueTime: a value is not a time.
         """
         chosen = self.select(
             tag=tag,
@@ -96,27 +96,27 @@ class IsolatedDelayQ(DelayQ):
         return sorted(found, key=lambda one: one.due)
 
     def run_due(self, *, propagate: bool | None = None, limit: int = LIMIT) -> list[RanTask]:
-        """Hand over what is due, and run all that is in the queues, here and one by one.
+        """Deliver due tasks, and run all tasks in the queues, one by one, in this process.
 
-        A task runs as in a worker, with its request, its links and its result in the backend; and
-        so do those that it sends, until nothing is left that is due.
+        A task runs as in a worker, with its request, its links and its result in the backend. The
+        tasks that it sends run as well, until no due task is left.
 
         Args:
-            propagate: Whether what a task raises is raised here as well, and the rest left for the
-                next call. By default what the setting ``task_eager_propagates`` says.
+            propagate: Whether to raise a task's exception here, and leave the rest for the next
+                call. The default is the setting ``task_eager_propagates``.
             limit: How many tasks may run.
 
         Returns:
-            What came of each, in the order in which they ran.
+            The result of each task, in the order in which they ran.
 
         Raises:
-            EndlessTasks: *limit* have run, and more are due.
+            EndlessTasks: *limit* tasks have run, and more are due.
             CannotIsolate: a worker is running, which would run the same tasks.
         """
         if self._worker is not None:
             raise CannotIsolate(
-                "run_due() was called inside of worker(), which runs what is due by itself; wait "
-                "for a result instead, with result.get(timeout=10)"
+                "run_due() was called inside worker(), which runs due tasks by itself; wait for a "
+                "result instead, with result.get(timeout=10)"
             )
         if propagate is None:
             propagate = bool(self.app.conf.task_eager_propagates)
@@ -124,14 +124,14 @@ class IsolatedDelayQ(DelayQ):
 
     @contextmanager
     def worker(self, **options: Any) -> Iterator[Any]:
-        """A Celery worker with its scanner, in a thread of this process.
+        """Run a Celery worker with its scanner, in a thread of this process.
 
         Args:
-            **options: What ``celery.contrib.testing.worker.start_worker`` takes: ``queues``,
+            **options: Options of ``celery.contrib.testing.worker.start_worker``: ``queues``,
                 ``concurrency``, ``pool="threads"``.
 
         Raises:
-            CannotIsolate: one is running already.
+            CannotIsolate: a worker is running already.
         """
         if self._worker is not None:
             raise CannotIsolate("worker() is running already; one at a time")
@@ -144,6 +144,6 @@ class IsolatedDelayQ(DelayQ):
                 self._worker = None
 
     def close(self) -> None:
-        """Close what is open, to the broker as well; the next call opens new ones."""
+        """Close all connections, the broker's too; the next call opens new ones."""
         self._runner.close()
         super().close()

@@ -1,4 +1,4 @@
-"""A worker in a thread of the test's process: Celery's own for tests, which leaves no trace."""
+"""Runs Celery's own worker for tests in a thread of the test's process, without a trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from celery import Celery, _state, signals
 from ... import clock
 from .aside import kept, put
 
-# What a worker sets in the environment, for processes that it might start.
+# The variables that a worker sets for processes that it might start.
 _VARIABLES = (
     "CELERY_LOG_LEVEL",
     "CELERY_LOG_FILE",
@@ -21,13 +21,13 @@ _VARIABLES = (
     "_MP_FORK_LOGFILE_",
     "_MP_FORK_LOGFORMAT_",
 )
-_ENDS = 30.0  # seconds that a task under way, and a slow machine, have to let a worker end
-_POLLED = 0.01  # seconds between two looks at the queues, and at whether it is to stop
+_ENDS = 30.0  # seconds for a worker to end, even with a task under way and on a slow machine
+_POLLED = 0.01  # seconds between two polls of the queues, and of the request to stop
 
 
 @contextmanager
 def running_worker(app: Celery, **options: Any) -> Iterator[Any]:
-    """Run a worker, until it is stopped here; see ``IsolatedDelayQ.worker``."""
+    """Run a worker until the block ends; see ``IsolatedDelayQ.worker``."""
     from celery.contrib.testing.worker import start_worker
 
     given = {"perform_ping_check": False, "shutdown_timeout": _ENDS, "loglevel": "WARNING"}
@@ -39,7 +39,7 @@ def running_worker(app: Celery, **options: Any) -> Iterator[Any]:
 
 @contextmanager
 def _traceless(app: Celery) -> Iterator[None]:
-    """Put back what such a worker leaves behind: logging, the current app, what was revoked."""
+    """Restore what such a worker changes: logging, the current app, the list of revoked ids."""
     from celery.worker import state
 
     with ExitStack() as stack:
@@ -54,7 +54,7 @@ def _traceless(app: Celery) -> Iterator[None]:
 
 @contextmanager
 def _own_logging(app: Celery) -> Iterator[None]:
-    """Let nobody set logging up: a test's is pytest's."""
+    """Keep Celery from setting up logging, as pytest does."""
     kind = type(app.log)
     captures = logging._warnings_showwarning is not None  # type: ignore[attr-defined]
     with ExitStack() as stack:
@@ -68,7 +68,7 @@ def _own_logging(app: Celery) -> Iterator[None]:
 
 
 def _leave_as_it_is(**_: Any) -> None:
-    """Whoever listens to ``setup_logging`` sets it up, and Celery does not."""
+    """Do nothing: if ``setup_logging`` has a receiver, Celery does not set up logging."""
 
 
 def _set_variable(name: str, value: str | None) -> None:
@@ -84,9 +84,9 @@ def _restore_revoked(revoked: Any, before: set[str]) -> None:
 
 
 def _hurry(worker: Any) -> None:
-    """Let it see soon what is sent, and that it is to stop; also where time stands still.
+    """Let it notice messages, and the request to stop, soon, even if time stands still.
 
-    Celery lets it wait for two seconds by the monotonic clock, which freezegun stops.
+    By default it waits for two seconds by the monotonic clock, which freezegun stops.
     """
     connection = worker.consumer.connection
     drain = connection.drain_events

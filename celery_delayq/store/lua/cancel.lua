@@ -1,6 +1,6 @@
 --[[ cancel: remove entries that have not left yet.
 
-change   begins with what every call does: see prelude/call.lua
+change   a call: see prelude/call.lua
 text     mode       cancel; or remove: only what is dead, be its record readable or not
 number   owes       REVOKED is to be stored: 0, not at all; 1, by the caller or else by a scanner; 2, by a scanner
 flag     tells      1: the caller wants the messages; or 0
@@ -8,9 +8,10 @@ filter   filter     what a selection picks by, or empty: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 text...    targets  who is meant, 1 to 1000: see prelude/entry.lua
 
-Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text,
-         {place of the target from 1, when it was cancelled in us, message, ...} of what the caller is told}.
-         The text has a word of each target: done | uncertain (removed, but an earlier attempt may have delivered
+reply    of place when message
+
+Returns  the answer, a text, and of what the caller is told: the place of the target, from 1, when it was cancelled, us,
+         and its message. The text has a word of each target: done | uncertain (removed, but an earlier attempt may have delivered
          it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (it is not dead) |
          unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N) a target
@@ -19,6 +20,7 @@ Keeps    an entry under a lease stays: whoever holds it may be publishing it thi
 -- What is owed of an answer that was given before.
 local function told_again(answer)
   local told, at = {}, 0
+  if not tells then return told end
   for word in string.gmatch(answer, '%S+') do
     at = at + 1
     local id = string.match(word, '^done:?(.*)$') or string.match(word, '^uncertain:?(.*)$')
@@ -33,118 +35,115 @@ local function told_again(answer)
   return told
 end
 
-local call, ended = begin_call(operation, issued, deadline, began)
-if not call then
-  if ended[3] then ended[4] = tells and told_again(ended[3]) or {} end
-  return ended
-end
-local looked = look_for(targets, call, issued, filter, max_bytes)
-if not looked then return stale(call) end
+return change(request, function(call)
+  local looked = look_for(call, targets, filter, max_bytes)
+  if not looked then return nil, 'stale' end
 
-local words, told, owed, fenced = {}, {}, {}, call.fenced
-local recordless = {} -- members of what is dead, and has no record
-local groups, by_name, count = {}, {}, 0 -- what leaves, by where it is, and how: c, or u, see tombstones
-local cache = {}
+  local words, told, owed, fenced = {}, {}, {}, call.fenced
+  local recordless = {} -- members of what is dead, and has no record
+  local groups, by_name, count = {}, {}, 0 -- what leaves, by where it is, and how: c, or u, see tombstones
+  local cache = {}
 
--- Let an entry leave with those that are in the same place, and leave in the same way.
-local function join_group(place, is_uncertain, id, member)
-  local how = is_uncertain and 'u' or 'c'
-  local name = how .. (place or '')
-  local leaving = by_name[name] or {how = how, place = place, ids = {}, members = {}, shared = {}}
-  if not by_name[name] then
-    by_name[name] = leaving
-    groups[#groups + 1] = leaving
-  end
-  leaving.ids[#leaving.ids + 1], leaving.members[#leaving.members + 1] = id, member
-  count = count + 1
-  return leaving
-end
-
-local function note_fence(name)
-  fenced[#fenced + 1], fenced[#fenced + 2] = name, seven_bytes(call.now_us)
-end
-
--- An entry leaves.
-local function take(at, entry)
-  local id, record, header_end = entry.id, entry.record, entry.header_end
-  local is_uncertain = entry.claim and entry.claim.uncertain
-  local leaving = join_group(entry.place, is_uncertain, id, entry.there)
-  leaving.claimed, leaving.failed = leaving.claimed or entry.claim, leaving.failed or entry.failed
-  local name = template_of(record, header_end)
-  if name then leaving.shared[name] = (leaving.shared[name] or 0) + 1 end
-  note_extras(leaving, id, entry.member, record, header_end)
-  note_fence(id)
-  words[at] = (is_uncertain and 'uncertain' or 'done') .. named_in(targets[at], id)
-  if owes == 0 and not tells then return end
-  local line = lines_for(record, header_end, cache)
-  local message = line ~= nil and message_of(record, header_end, id, line)
-  if not message then return end
-  if owes > 0 then owed[#owed + 1] = {id = id, how = leaving.how, message = message} end
-  if tells then told[#told + 1], told[#told + 2], told[#told + 3] = at, whole(call.now_us), message end
-end
-
--- There is no entry, or none that can be changed.
-local function pass(at, one)
-  words[at] = one.answer
-  if is_gone(one.answer) then
-    local member = one.member or one.id and RECORDLESS .. one.id
-    if member and redis.call('ZSCORE', keys.dead, member) then
-      recordless[#recordless + 1] = member
-      words[at] = 'done' .. named_in(targets[at], one.id)
-    elseif one.member then
-      words[at] = SKIPPED
-      return
-    elseif mode == 'remove' and one.id and redis.call('HEXISTS', keys.errors, one.id) == 1 then
-      -- It may be dead under a number that went with its record.
-      words[at] = 'unreadable' .. quoted(NO_RECORD) .. named_in(targets[at], one.id)
-      return
+  -- Let an entry leave with those that are in the same place, and leave in the same way.
+  local function join_group(place, is_uncertain, id, member)
+    local how = is_uncertain and 'u' or 'c'
+    local name = how .. (place or '')
+    local leaving = by_name[name] or {how = how, place = place, ids = {}, members = {}, shared = {}}
+    if not by_name[name] then
+      by_name[name] = leaving
+      groups[#groups + 1] = leaving
     end
-    note_fence(one.name)
-  elseif string.find(one.answer, '^unreadable ') then
-    if mode == 'remove' and one.member and redis.call('ZSCORE', keys.dead, one.member) then
-      local claim = parse_claim(redis.call('HGET', keys.claims, one.id))
-      local leaving = join_group(keys.dead, claim.uncertain, one.id, one.member)
-      leaving.claimed, leaving.failed = true, true
-      if past.kept then past.leaves(leaving, past.told_of(nil, one.id)) end
-      note_fence(one.id)
-      words[at] = claim.uncertain and 'uncertain' or 'done'
+    leaving.ids[#leaving.ids + 1], leaving.members[#leaving.members + 1] = id, member
+    count = count + 1
+    return leaving
+  end
+
+  local function note_fence(name)
+    fenced[#fenced + 1], fenced[#fenced + 2] = name, seven_bytes(call.now_us)
+  end
+
+  -- An entry leaves.
+  local function take(at, entry)
+    local id, record, header_end = entry.id, entry.record, entry.header_end
+    local is_uncertain = entry.claim and entry.claim.uncertain
+    local leaving = join_group(entry.place, is_uncertain, id, entry.there)
+    leaving.claimed, leaving.failed = leaving.claimed or entry.claim, leaving.failed or entry.failed
+    local name = template_of(record, header_end)
+    if name then leaving.shared[name] = (leaving.shared[name] or 0) + 1 end
+    note_extras(leaving, id, entry.member, record, header_end)
+    note_fence(id)
+    words[at] = (is_uncertain and 'uncertain' or 'done') .. named_in(targets[at], id)
+    if owes == 0 and not tells then return end
+    local line = lines_for(record, header_end, cache)
+    local message = line ~= nil and message_of(record, header_end, id, line)
+    if not message then return end
+    if owes > 0 then owed[#owed + 1] = {id = id, how = leaving.how, message = message} end
+    if tells then told[#told + 1], told[#told + 2], told[#told + 3] = at, whole(call.now_us), message end
+  end
+
+  -- There is no entry, or none that can be changed.
+  local function pass(at, one)
+    words[at] = one.answer
+    if is_gone(one.answer) then
+      local member = one.member or one.id and RECORDLESS .. one.id
+      if member and redis.call('ZSCORE', keys.dead, member) then
+        recordless[#recordless + 1] = member
+        words[at] = 'done' .. named_in(targets[at], one.id)
+      elseif one.member then
+        words[at] = SKIPPED
+        return
+      elseif mode == 'remove' and one.id and redis.call('HEXISTS', keys.errors, one.id) == 1 then
+        -- It may be dead under a number that went with its record.
+        words[at] = 'unreadable' .. quoted(NO_RECORD) .. named_in(targets[at], one.id)
+        return
+      end
+      note_fence(one.name)
+    elseif string.find(one.answer, '^unreadable ') then
+      if mode == 'remove' and one.member and redis.call('ZSCORE', keys.dead, one.member) then
+        local claim = parse_claim(redis.call('HGET', keys.claims, one.id))
+        local leaving = join_group(keys.dead, claim.uncertain, one.id, one.member)
+        leaving.claimed, leaving.failed = true, true
+        if past.kept then past.leaves(leaving, past.told_of(nil, one.id)) end
+        note_fence(one.id)
+        words[at] = claim.uncertain and 'uncertain' or 'done'
+      else
+        words[at] = 'unreadable' .. quoted(sub(one.answer, 12)) .. named_in(targets[at], one.id)
+      end
+    end
+  end
+
+  for at, one in ipairs(looked) do
+    if not one.entry then
+      pass(at, one)
+    elseif mode == 'remove' and not is_dead(one.entry.place) then
+      words[at] = 'unchanged'
     else
-      words[at] = 'unreadable' .. quoted(sub(one.answer, 12)) .. named_in(targets[at], one.id)
+      take(at, one.entry)
     end
   end
-end
 
-for at, one in ipairs(looked) do
-  if not one.entry then
-    pass(at, one)
-  elseif mode == 'remove' and not is_dead(one.entry.place) then
-    words[at] = 'unchanged'
-  else
-    take(at, one.entry)
+  -- Nothing is rolled back: what may be refused comes before the first record goes.
+  -- A call about one entry asks for the size of a generation only where it begins one of its own: there are many of
+  -- those.
+  local rotates = (count > 1 or count == 1 and turns(call)) and is_full(count)
+  allow_when_full(keys.tombstones)
+  redis.call('ZREM', keys.due, '')
+  for _, leaving in ipairs(groups) do
+    for _, one in ipairs(leaving.keyed or {}) do note_fence(name_of_key(one.key)) end
   end
-end
-
--- Nothing is rolled back: what may be refused comes before the first record goes.
--- A call about one entry asks for the size of a generation only where it begins one of its own: there are many of those.
-local rotates = (count > 1 or count == 1 and turns(call)) and is_full(count)
-allow_when_full(keys.tombstones)
-redis.call('ZREM', keys.due, '')
-for _, leaving in ipairs(groups) do
-  for _, one in ipairs(leaving.keyed or {}) do note_fence(name_of_key(one.key)) end
-end
-local reply = end_call(call, table.concat(words, ' '), {told})
-for _, member in ipairs(recordless) do
-  redis.call('ZREM', keys.dead, member)
-  redis.call('HDEL', keys.errors, id_of(member))
-end
-for _, one in ipairs(owed) do
-  owe(call, one.id, one.how, one.message, 'cancelled', owes == 2)
-end
-for _, leaving in ipairs(groups) do depart(leaving, leaving.how, math.floor(call.now_us / 1000)) end
-past.write()
--- It is done, and its caller is told so, also where he may not begin another generation; whoever
--- hands over will.
-if rotates and type(redis.pcall('UNLINK', keys.tombstones_old)) ~= 'table' then
-  redis.pcall('RENAME', keys.tombstones, keys.tombstones_old)
-end
-return reply
+  return table.concat(words, ' '), told, function()
+    for _, member in ipairs(recordless) do
+      redis.call('ZREM', keys.dead, member)
+      redis.call('HDEL', keys.errors, id_of(member))
+    end
+    for _, one in ipairs(owed) do
+      owe(call, one.id, one.how, one.message, 'cancelled', owes == 2)
+    end
+    for _, leaving in ipairs(groups) do depart(leaving, leaving.how, call.now) end
+    -- It is done, and its caller is told so, also where he may not begin another generation; whoever
+    -- hands over will.
+    if rotates and type(redis.pcall('UNLINK', keys.tombstones_old)) ~= 'table' then
+      redis.pcall('RENAME', keys.tombstones, keys.tombstones_old)
+    end
+  end
+end, {}, told_again)

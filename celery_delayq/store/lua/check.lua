@@ -5,9 +5,11 @@ text     part    due | relay | leased | dead | refused | parked | records | hold
 text     cursor  where the last slice ended; 0 for the start
 text     count   about how many fields to look at, 1..1000
 
-Returns  {the next cursor, or 0 at the end; {kind, id, field, ...}; last insertion number; now in us;
-         of records: {name, member, when it was changed last, ...} of those that share a template;
-         of template_uses: {name, count, '', ...}; how many bytes were read}
+reply    cursor, found of kind id field, last, now, shared of name value changed, size
+
+Returns  the next cursor, or 0 at the end; what is found; the last insertion number; now, us; what is shared, of records:
+         a template's name, the member, when it was changed last; of template_uses: the name, the count, ''; and how
+         many bytes were read
 Cost     O(count * log N)
 Keeps    changes nothing; all that one finding is about is looked at in this one step, so that what is
          in motion is none

@@ -9,9 +9,11 @@ number   catch_up   how many overdue entries may leave a second; 0: as many as t
 flag     owes       1: REVOKED is to be stored for what is too late to leave; or 0
 number   last_ms    when the caller took its last batch, ms; 0: it has taken none
 
-Returns  {now in us, {member, record, ...}, a text of what else is known of each: header_end, attempts made,
-         refusals and uncertain 0|1, blanks between; {name, template, ...} they share, {id, reason, ...} dead,
-         {id, why, ...} skipped, as they were too late, how many are paused, and so parked}
+reply    now, claimed of member record, known in words of header_end attempts refusals uncertain,
+         templates of name text, dead of id why, skipped of id why, parked
+
+Returns  what is claimed, what else is known of each, and the templates that they share; what is dead; what was too late,
+         and so skipped; how many are paused, and so parked. Now is in us, uncertain 0 or 1
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]

@@ -3,8 +3,9 @@
 number   most       look at no more than so many records that are overdue, of each index, > 0
 number   max_bytes  nor at more than so many bytes of them, of each index, > 0
 
-Returns  {now in us, scheduled, in flight, dead, live scanners, overdue, paused, refused, head of due, head of relay,
-         due time of what is overdue longest, ms or -1}
+reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest
+
+Returns  now, us; the heads of due and relay, and the due time of what is overdue longest, ms or -1
          scheduled: with the refused; overdue: of these, all that are refused or due by now. What is due and held back
          counts as paused, and as nothing else, be it parked or not: so far as it is among the first `most` of an
          index. Behind these it counts as overdue, as if nothing were paused. What is parked in a lane that comes back
@@ -58,8 +59,8 @@ if lanes.any then
   local found, rest = parked_freely(lanes, most, max_bytes)
   free = #found + rest
   for _, there in ipairs(found) do
-    heads[1] = earlier_head(heads[1], number_in(there, 8, 14))
-    oldest = earlier_head(oldest, number_in(there, 8, 14))
+    heads[1] = earlier_head(heads[1], parked_due(there))
+    oldest = earlier_head(oldest, parked_due(there))
   end
 end
 local overdue = free - held

@@ -3,8 +3,10 @@
 number   max_bytes  look at nothing more after so many bytes, > 0
 text...    members  what the search for all gave, 0 to 1000; of what cannot be read, RECORDLESS and its id
 
-Returns  {now in us, of how many REVOKED is to be stored, text, {record or '', claim or '', error or '', ...} of those
-         that are here, {name, template, ...} they share}. The text has a word of each member: waiting, paused (it is
+reply    now, owed, words, found of record claim error, templates of name text
+
+Returns  now, us; of how many REVOKED is to be stored; what is found of those that are here, '' where there is none of
+         it, and the templates that they share. There is a word of each member: waiting, paused (it is
          due, and would be parked if a scanner met it, or is), refused, in_flight or dead, then header_end, the next try
          (refused) or since when it is dead (ms, or -1), and 1 where its key names it or, in flight, would if it came
          back, else 0, a colon between two | unreadable, why stands where its error does | lost: it is dead, and its
@@ -52,7 +54,7 @@ local function word_of(member)
   end
   local own = member_of(record, header_end, id)
   -- Scheduled anew since it was met. The number's last bit only tells the size.
-  if not is_numbered or math.floor(number_in(own, 1, 6) / 2) ~= math.floor(number_in(member, 1, 6) / 2) then
+  if not is_numbered or serial_of(own) ~= serial_of(member) then
     return 'gone'
   end
   give(id, record)

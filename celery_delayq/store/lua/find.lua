@@ -5,8 +5,9 @@ text     target  who is meant: see prelude/entry.lua
 Returns  {state, id, record, its header_end, the template that it shares or '', what went wrong with it last or '',
          attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused: * (everything),
          q (its queue), t (its task), or -}, state one of
-         SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why}; {'handed_over', when in ms};
-         {'cancelled', how many ms ago}, if no copy of it can have been delivered; or {}
+         SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why}; of one that has left, while its tombstone is kept,
+         {how, when in ms, now in ms}, how one of handed_over | skipped | cancelled | uncertain: cancelled, but a
+         copy of it may have been delivered; or {}
 Cost     O(log N)
 Keeps    changes nothing
 ]]
@@ -18,8 +19,8 @@ if not record then
   if not tombstone then return {} end
   local how, when = string.match(tombstone, '^(.)(' .. string.rep('%d', 13) .. ')')
   when = tonumber(when or 0)
-  if how == 'h' then return {'handed_over', when} end
-  return how == 'c' and {'cancelled', math.floor(clock_us() / 1000) - when} or {}
+  local left = ({h = 'handed_over', s = 'skipped', c = 'cancelled', u = 'uncertain'})[how]
+  return left and {left, when, math.floor(clock_us() / 1000)} or {}
 end
 local header_end, defect = header_end_of(record)
 if not header_end then return {'unreadable', defect} end

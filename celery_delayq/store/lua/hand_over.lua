@@ -13,13 +13,14 @@ flag     owes          1: REVOKED is to be stored for what is too late to leave;
 number   tells         what the caller wants of what is handed over: 1 ids, 2 times, 3 both; or 0
 number   last_ms       when the caller took its last step, ms; 0: it has taken none
 
-Returns  {now in us, handed over, heads of due, relay, leased and of what comes back, in ms or -1, 1 if the caller
-         is to be up for the earliest of them, else 0, {id, reason, ...} dead, {reason, how many, ...} refused
-         by their lists, to be tried again}, {id, why, ...} skipped, as they were too late, {{id, ...} of each list
-         that was pushed to}, {a text of each list: bytes 7 to 42 of each record, which are its times}, both
-         empty unless they are wanted; or
-         {now in us} alone, at a heartbeat: nothing was done, as the store knows no process; the caller has
-         to join
+reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
+         skipped of id why, ids, lateness
+
+Returns  now, us; how many were handed over; the heads of due, relay, leased and of what comes back, ms or -1; 1 if the
+         caller is to be up for the earliest of them, else 0; what is dead; why lists refused how many, to be tried
+         again; what was too late, and so skipped; of each list that was pushed to the ids, and in one text the times
+         of each record, as in that, both empty unless they are wanted. Or now alone, at a heartbeat: nothing was
+         done, as the store knows no process; the caller has to join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
@@ -70,9 +71,8 @@ local function list_for(key)
   return list
 end
 
--- What neighbours mostly have in common is compared, not parsed again: the header, and from the flags on to
--- the name of the template.
-local prefix, labels, header_end = false, false, 0
+-- What neighbours mostly have in common is compared, not parsed again: the header, and likeness_of.
+local prefix, likeness, header_end = false, false, 0
 local list, line, name, has_extras
 local lane, pauses = false, {} -- the paused one that holds them up; all that may
 local messages, ids, its_members -- of that list
@@ -90,8 +90,8 @@ local function look_at(member, record)
     return false
   end
   prefix, header_end = sub(record, 1, found), found
-  labels = sub(record, found + 43, found + 68)
-  has_extras = string.byte(labels) % EXTRAS > 0
+  likeness = likeness_of(record, found)
+  has_extras = ends_in_extras(record, found)
   pauses = pauses_of(lanes, record, found)
   lane = paused_lane(pauses)
   list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
@@ -119,11 +119,11 @@ end
 
 -- Deal with an entry; whether it goes to its list.
 local function take(member, id, record)
-  if not record or sub(record, 1, header_end) ~= prefix or sub(record, header_end + 43, header_end + 68) ~= labels
-    or string.match(record, TIMES, header_end + 7) ~= header_end + 36
+  if not record or sub(record, 1, header_end) ~= prefix or likeness_of(record, header_end) ~= likeness
+    or not has_times(record, header_end)
     or has_extras and not extras_start(record, header_end) then
     if not look_at(member, record) then return end
-  elseif sub(record, header_end + 1, header_end + 6) ~= sub(member, 1, 6)
+  elseif order_of(record, header_end) ~= sub(member, 1, 6)
     and is_leftover(member, record, header_end) then
     return
   end
@@ -137,7 +137,7 @@ local function take(member, id, record)
   local at = list.size + 1
   list.size = at
   messages[at], ids[at], its_members[at] = message, id, member
-  if tells_times then list.times[at] = sub(record, header_end + 7, header_end + 42) end
+  if tells_times then list.times[at] = times_of(record, header_end) end
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
   if has_extras or past.kept then note_extras(list.leaving, id, member, record, header_end) end

@@ -1,6 +1,6 @@
 --[[ load: keep entries that were dumped, as they were; each is kept, or refused, by itself.
 
-change   begins with what every call does: see prelude/call.lua
+change   a call: see prelude/call.lua
 rows...    entries    of each entry, one after the other:
          id           the task's id
          due          its due time, unix ms
@@ -14,114 +14,112 @@ rows...    entries    of each entry, one after the other:
          error        what went wrong with it last; or empty
          named        1: its key names it; or 0
 
-Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; or {now in us, 'answer', text}. The
-         text has a word of each entry: loaded; or, where it is not written: here, it is here already, by its
+Returns  the answer, a text with a word of each entry: loaded; or, where it is not written: here, it is here already, by its
          time of scheduling; left, what had its id left after that; taken, its id is another entry's; held, its key
          is, and after a colon the id of that one
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    what is there; an id has one record and one place, a key has one entry that waits
 ]]
-local call, ended = begin_call(operation, issued, deadline, began)
-if not call then return ended end
-
--- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-local brought = {} -- templates that came along, be their entry refused or not
-for _, entry in ipairs(entries) do
-  local name = name_in(entry.body)
-  if name and entry.template ~= '' then brought[name] = entry.template end
-  if is_fenced(call, entry.id, issued) then return stale(call) end
-  local extras = extras_of_body(entry.body)
-  if extras and extras.key and is_key_fenced(call, name_of_key(extras.key), issued) then
-    return stale(call)
+return change(request, function(call)
+  -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
+  local brought = {} -- templates that came along, be their entry refused or not
+  for _, entry in ipairs(entries) do
+    local name = name_in(entry.body)
+    if name and entry.template ~= '' then brought[name] = entry.template end
+    if is_fenced(call, entry.id) then return nil, 'stale' end
+    local extras = extras_of_body(entry.body)
+    if extras and extras.key and is_key_fenced(call, name_of_key(extras.key)) then
+      return nil, 'stale'
+    end
   end
-end
 
-local leftovers = redis.call('EXISTS', keys.claims, keys.errors) > 0
-local is_owing = redis.call('EXISTS', keys.outbox) == 1
-local now = math.floor(call.now_us / 1000)
-local changed, here, earliest = seven_bytes(call.now_us), {}, math.huge
+  local leftovers = redis.call('EXISTS', keys.claims, keys.errors) > 0
+  local is_owing = redis.call('EXISTS', keys.outbox) == 1
+  local now = call.now
+  local changed, here, earliest = seven_bytes(call.now_us), {}, math.huge
 
--- Why an entry is not written because of its id; or nil.
-local function met(id, created)
-  local own = redis.call('HGET', keys.records, id)
-  local header_end = header_end_of(own)
-  if header_end and sub(own, header_end + 20, header_end + 35) == created then return 'here' end
-  local stone = find_tombstone(id)
-  -- What is still to come was told by a clock that is ahead of this one: it tells nothing of what was first.
-  local created_ms = math.floor(tonumber(created) / 1000)
-  -- Also where its id has an entry again: it may have scheduled itself anew when it ran.
-  if stone and (tonumber(sub(stone, 2)) >= created_ms or created_ms > now) then return 'left' end
-  return own and 'taken' or nil
-end
-
--- The id of another entry that waits under a key; or nil.
-local function holder_of(key, id)
-  local other = redis.call('HGET', keys.holders, key)
-  local record = other and other ~= id and redis.call('HGET', keys.records, other)
-  local header_end = header_end_of(record)
-  local extras = header_end and extras_of(record, header_end)
-  if not extras or extras.key ~= key then return nil end
-  return place_of(WAITING, member_of(record, header_end, other), record, header_end) and other
-end
-
-local function write_extras(extras, id, member, takes_key)
-  if not extras then return end
-  index_extras({key = takes_key and extras.key, tags = extras.tags}, id, member)
-end
-
--- The count before what it counts: what Redis stops half-way leaves too much, and not too little.
-local function share(name)
-  redis.call('HINCRBY', keys.template_uses, name, 1)
-  if not here[name] then redis.call('HSET', keys.templates, name, brought[name]) end
-  here[name] = true
-end
-
-local function load_one(entry)
-  local id, created, destination, body = entry.id, entry.created, entry.destination, entry.body
-  local place, claim, error = entry.place, entry.claim, entry.error
-  local why = met(id, created)
-  local extras = extras_of_body(body)
-  local key = extras and extras.key
-  local holder = not why and key and entry.named == '1' and holder_of(key, id)
-  if holder and place ~= 'dead' then why = 'held' .. quoted(holder) end
-  if why then return why end
-
-  -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
-  local size = #destination + #body + 50
-  local order = six_bytes(take_numbers(1, not call.has_numbers) * 2 + (size > SMALL and 1 or 0))
-  call.has_numbers = true
-  local name = name_in(body)
-  if name then share(name) end
-  local index = sub(destination, 1, 1) == 'L' and keys.due or keys.relay
-  local score = place == 'waiting' and entry.due or entry.ms
-  if place ~= 'waiting' then index = place == 'dead' and keys.dead or keys.refused end
-  if place ~= 'waiting' or claim ~= '' or error ~= '' then make_untidy() end
-  -- The place before its record, so that no record is without one.
-  redis.call('ZADD', index, score, order .. id)
-  write_extras(extras, id, order .. id, entry.named == '1' and not holder)
-  if leftovers then
-    redis.call('HDEL', keys.claims, id)
-    redis.call('HDEL', keys.errors, id)
-    redis.call('ZREM', keys.dead, RECORDLESS .. id)
+  -- Why an entry is not written because of its id; or nil.
+  local function met(id, created)
+    local own = redis.call('HGET', keys.records, id)
+    local header_end = header_end_of(own)
+    if header_end and created_of(own, header_end) == created then return 'here' end
+    local stone = find_tombstone(id)
+    -- What is still to come was told by a clock that is ahead of this one: it tells nothing of what was first.
+    local created_ms = math.floor(tonumber(created) / 1000)
+    -- Also where its id has an entry again: it may have scheduled itself anew when it ran.
+    if stone and (tonumber(sub(stone, 2)) >= created_ms or created_ms > now) then return 'left' end
+    return own and 'taken' or nil
   end
-  if claim ~= '' then redis.call('HSET', keys.claims, id, claim .. ':0:') end
-  if error ~= '' then redis.call('HSET', keys.errors, id, error) end
-  redis.call('HSET', keys.records, id, record_of(destination, order, entry.due, created, changed, body))
-  -- It is no longer revoked.
-  if is_owing then
-    redis.call('HDEL', keys.outbox_messages, id)
-    redis.call('ZREM', keys.outbox, id)
-  end
-  if place ~= 'dead' then earliest = math.min(earliest, tonumber(score)) end
-  return 'loaded'
-end
 
-local told, wrote = {}, false
-for _, entry in ipairs(entries) do
-  told[#told + 1] = load_one(entry)
-  wrote = wrote or told[#told] == 'loaded'
-end
-if earliest < math.huge then wake_for(earliest, now, call.promise) end
--- Nothing was written, so nothing is refused for want of memory.
-if not wrote then allow_when_full(keys.templates) end
-return end_call(call, table.concat(told, ' '))
+  -- The id of another entry that waits under a key; or nil.
+  local function holder_of(key, id)
+    local other = redis.call('HGET', keys.holders, key)
+    local record = other and other ~= id and redis.call('HGET', keys.records, other)
+    local header_end = header_end_of(record)
+    local extras = header_end and extras_of(record, header_end)
+    if not extras or extras.key ~= key then return nil end
+    return place_of(WAITING, member_of(record, header_end, other), record, header_end) and other
+  end
+
+  local function write_extras(extras, id, member, takes_key)
+    if not extras then return end
+    index_extras({key = takes_key and extras.key, tags = extras.tags}, id, member)
+  end
+
+  -- The count before what it counts: what Redis stops half-way leaves too much, and not too little.
+  local function share(name)
+    redis.call('HINCRBY', keys.template_uses, name, 1)
+    if not here[name] then redis.call('HSET', keys.templates, name, brought[name]) end
+    here[name] = true
+  end
+
+  local function load_one(entry)
+    local id, created, destination, body = entry.id, entry.created, entry.destination, entry.body
+    local place, claim, error = entry.place, entry.claim, entry.error
+    local why = met(id, created)
+    local extras = extras_of_body(body)
+    local key = extras and extras.key
+    local holder = not why and key and entry.named == '1' and holder_of(key, id)
+    if holder and place ~= 'dead' then why = 'held' .. quoted(holder) end
+    if why then return why end
+
+    -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
+    local size = #destination + #body + 50
+    local order = six_bytes(take_numbers(1, not call.has_numbers) * 2 + (size > SMALL and 1 or 0))
+    call.has_numbers = true
+    local name = name_in(body)
+    if name then share(name) end
+    local index = sub(destination, 1, 1) == 'L' and keys.due or keys.relay
+    local score = place == 'waiting' and entry.due or entry.ms
+    if place ~= 'waiting' then index = place == 'dead' and keys.dead or keys.refused end
+    if place ~= 'waiting' or claim ~= '' or error ~= '' then make_untidy() end
+    -- The place before its record, so that no record is without one.
+    redis.call('ZADD', index, score, order .. id)
+    write_extras(extras, id, order .. id, entry.named == '1' and not holder)
+    if leftovers then
+      redis.call('HDEL', keys.claims, id)
+      redis.call('HDEL', keys.errors, id)
+      redis.call('ZREM', keys.dead, RECORDLESS .. id)
+    end
+    if claim ~= '' then redis.call('HSET', keys.claims, id, claim .. ':0:') end
+    if error ~= '' then redis.call('HSET', keys.errors, id, error) end
+    redis.call('HSET', keys.records, id, record_of(destination, order, entry.due, created, changed, body))
+    -- It is no longer revoked.
+    if is_owing then
+      redis.call('HDEL', keys.outbox_messages, id)
+      redis.call('ZREM', keys.outbox, id)
+    end
+    if place ~= 'dead' then earliest = math.min(earliest, tonumber(score)) end
+    return 'loaded'
+  end
+
+  local told, wrote = {}, false
+  for _, entry in ipairs(entries) do
+    told[#told + 1] = load_one(entry)
+    wrote = wrote or told[#told] == 'loaded'
+  end
+  if earliest < math.huge then wake_for(earliest, now, call.promise) end
+  -- Nothing was written, so nothing is refused for want of memory.
+  if not wrote then allow_when_full(keys.templates) end
+  return table.concat(told, ' ')
+end)

@@ -8,13 +8,13 @@ Returns  how many were owed
 Cost     O(M log N)
 Keeps    what a later cancel under the same id owes
 ]]
-local marked = 0
+local count = 0
 for _, one in ipairs(stored) do
   local id = one.id
   if parse_owed(redis.call('HGET', keys.outbox_messages, id)) == one.when then
     redis.call('HDEL', keys.outbox_messages, id)
     redis.call('ZREM', keys.outbox, id)
-    marked = marked + 1
+    count = count + 1
   end
 end
-return marked
+return count

@@ -4,7 +4,9 @@ number   limit      most to take, 1..1000
 number   max_bytes  stop after the one that reaches so many bytes, > 0
 number   wait_ms    for how long nobody else is given them, > 0
 
-Returns  {id, c or u, when it was cancelled in us, message, why, ...}
+reply    of id how when message why
+
+Returns  of each: how, c or u; when it was cancelled, us
 Cost     O(log N + M log N), M <= limit
 Keeps    what is given stays until `mark_stored` says that it is done
 ]]

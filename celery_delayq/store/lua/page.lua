@@ -7,10 +7,13 @@ number   limit      most entries, 0..1000
 number   max_bytes  stop after the entry that reaches so many bytes, > 0
 number   most       of what was refused, look at no more than at the so many that are tried next, > 0
 
-Returns  {what `store` is in meta or '', 1 if that was all, else 0, {member, record or '' if it cannot be read, ...},
-         a text of what else is known of each: due time in ms, as Redis prints it, header_end, S (scheduled) or
-         P (paused), attempts and next try in ms or -1, by what it is paused, as `find` has it, blanks between; {id, what
-         went wrong with it last, ...} of those with which something did; {name, template, ...} they share}
+reply    store, is_last, found of member record,
+         known in words of due header_end state attempts next_try paused_by, failed of id why, templates of name text
+
+Returns  what `store` is in meta or ''; 1 if that was all, else 0; what is found, without its record where that cannot be
+         read; what else is known of each: due time in ms, as Redis prints it, S (scheduled) or P (paused), next try in
+         ms or -1, by what it is paused, as `find` has it; of those with which something went wrong, what did last; the
+         templates that they share
 Cost     O(log(N)^2 + M) and O(L log N), L lanes with something parked, and O(R), what was refused, at most `most`
 Keeps    changes nothing; all places are looked at in this one step, and each entry's place among the others is told
          by due time and number alone: so what comes, goes, or moves between places makes it neither skip nor repeat
@@ -21,7 +24,7 @@ local rows = {} -- what may be on the page
 
 -- Take a row, if it is behind what the last page ended with.
 local function add(member, score, text)
-  local number = number_in(member, 1, 6)
+  local number = number_of(member)
   if score >= before or score < behind or (score == behind and number <= order) then return end
   rows[#rows + 1] = {member = member, score = score, text = text, number = number}
   return rows[#rows]
@@ -38,8 +41,8 @@ end
 
 local function look_at_parked(found)
   for _, one in ipairs(found) do
-    local when = number_in(one, 8, 14)
-    local row = add(sub(one, 16), when, whole(when))
+    local when = parked_due(one)
+    local row = add(parked_member(one), when, whole(when))
     if row then row.there = one end
   end
 end
@@ -58,8 +61,8 @@ local function look_at_lane(lane)
   if behind >= 0 and order + 1 < 2^48 then of_time(math.floor(behind), order + 1) end
   local found = redis.call('ZRANGEBYLEX', keys.parked, '[' .. lane .. seven_bytes(from),
     '(' .. lane .. seven_bytes(math.ceil(before)), 'LIMIT', 0, limit)
-  local last = #found == limit and found[limit] and number_in(found[limit], 8, 14)
-  while last and #found > 0 and number_in(found[#found], 8, 14) == last do table.remove(found) end
+  local last = #found == limit and found[limit] and parked_due(found[limit])
+  while last and #found > 0 and parked_due(found[#found]) == last do table.remove(found) end
   look_at_parked(found)
   if last then of_time(last, 0) end
 end

@@ -5,10 +5,11 @@ filter   filter     what the selection picks by: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes, > 0
 text...    members  what it met, 1 to 1000
 
-Returns  {now in us, text, {record, error or '', known, ...} of those that it means, if they are wanted, in their
-         order, {name, template, ...} they share}. known: attempts made, next try in ms or -1, since when it is dead
-         in ms or -1, by what it is paused, as `find` has it, since when its lateness counts, ms, or -1, blanks
-         between. The text has a word of each member: SCHEDULED, PAUSED, IN_FLIGHT (its lease
+reply    now, words, found of record error known, templates of name text
+
+Returns  now, us; the records that it means, if they are wanted, in their order, and the templates that they share.
+         known: attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused, as `find`
+         has it, since when its lateness counts, ms, or -1, blanks between. There is a word of each member: SCHEDULED, PAUSED, IN_FLIGHT (its lease
          lasts), LAPSED (it is over) or DEAD, then the due time, ms, and header_end | UNREADABLE, it is dead, and cannot
          be read | skipped | again (it was not looked at)
 Cost     O(log N) a member

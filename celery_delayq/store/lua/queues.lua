@@ -5,10 +5,11 @@ number   order      and, among equals, behind this insertion number, -1 for the 
 number   limit      most entries to look at, 1..1000
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 
-Returns  {how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
-         next step goes on, or '' when that was all; how many of the refused and parked are left out;
-         {label of a queue, or '' of
-         what cannot be read, how many are of it, how many of these are overdue, destination of one of them, ...}}
+reply    looked, after, order, left_out, tallies of label waiting overdue place
+
+Returns  how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
+         next step goes on, or '' when that was all; how many of the refused and parked are left out; of each queue
+         its label, or '' of what cannot be read, how many are of it and overdue, the destination of one of them.
          What is due and paused does not wait for its queue: it is looked at, and counted nowhere. What is parked is,
          where it comes back as fast as it goes
 Cost     O(log(N)^2 + limit)
@@ -30,7 +31,7 @@ local function note(record, is_overdue)
   end
   bytes = bytes + #(record or '')
   if is_overdue and lanes.any and header and is_held(lanes, record, header_end) then return end
-  local label = header and sub(record, header_end + 50, header_end + 55) or ''
+  local label = header and queue_of(record, header_end) or ''
   local at = place_of_label[label]
   if not at then
     at = #tallies + 1
@@ -73,7 +74,7 @@ if tonumber(after) < 0 and order < 0 then
   if lanes.any then
     local free, rest = parked_freely(lanes, limit - looked, max_bytes)
     local freed = {}
-    for at = 1, math.min(#free, limit - looked) do freed[at] = sub(free[at], 16) end
+    for at = 1, math.min(#free, limit - looked) do freed[at] = parked_member(free[at]) end
     local noted = note_all(freed, #freed)
     looked, left_out = looked + noted, left_out + rest + #free - noted
   end
@@ -94,7 +95,7 @@ local one, other, at, beside = next_in(keys.due), next_in(keys.relay), 1, 1
 local score, its_score = tonumber(one[2]), tonumber(other[2])
 while (score or its_score) and #members < room do
   local is_earlier = score and (not its_score or score < its_score)
-  if score and score == its_score then is_earlier = number_in(one[at], 1, 6) < number_in(other[beside], 1, 6) end
+  if score and score == its_score then is_earlier = number_of(one[at]) < number_of(other[beside]) end
   if (is_earlier and score or its_score) <= now then overdue = overdue + 1 end
   if is_earlier then
     members[#members + 1], whens[#members + 1] = one[at], one[at + 1]
@@ -108,6 +109,6 @@ while (score or its_score) and #members < room do
 end
 
 local noted = note_all(members, overdue)
-if noted > 0 then after, order = whens[noted], number_in(members[noted], 1, 6) end
+if noted > 0 then after, order = whens[noted], number_of(members[noted]) end
 if noted == #members and not (score or its_score) then after = '' end
 return {looked + noted, after, order, left_out, tallies}

@@ -4,7 +4,7 @@ text        seen    the recount before this one, as it was told when the records
 text        own     names this recount; empty: only tell which one was the last
 rows...     counts  of each template:
          name       its name
-         change     raise, lower or drop
+         how        raise, lower or drop
          from       raise: by how many it counted too few; lower: what it counted; drop: 0
          to         raise: what it is where that was no number; lower: how many share it; drop: 0
          seq        the last insertion number when it was looked at, which lower asks for
@@ -60,6 +60,6 @@ end
 local is_first = last == seen or last == own
 if is_first and last ~= own then redis.call('HSET', keys.meta, 'recounted', own) end
 for at, one in ipairs(counts) do
-  words[at] = is_first and changes[one.change](one.name, one.from, one.to, one.seq) or 'gone'
+  words[at] = is_first and changes[one.how](one.name, one.from, one.to, one.seq) or 'gone'
 end
 return {own, words}

@@ -1,6 +1,6 @@
 --[[ release: let entries that wait go now, each with a message that tells a worker when to run it.
 
-change   begins with what every call does: see prelude/call.lua
+change   a call: see prelude/call.lua
 filter   filter     what a selection picks by, or empty: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 rows...    parts    of each, 1 to 100 of them:
@@ -8,8 +8,7 @@ rows...    parts    of each, 1 to 100 of them:
          seen       number and last change of the record that the caller has read, 13 bytes
          body       the new record's part from the flags on, whole, with the key and the tags that it had
 
-Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
-         with a word of each: done | uncertain (done, but an earlier attempt may have delivered it as it was) |
+Returns  the answer, a text with a word of each: done | uncertain (done, but an earlier attempt may have delivered it as it was) |
          unchanged (it was changed since the caller read it, or is dead) | in_flight | handed_over | not_found |
          unreadable, and why | skipped (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N + size of the record) each
@@ -18,59 +17,58 @@ Keeps    an entry is not due before its message says until when it is to wait
 local targets, seen, bodies = {}, {}, {}
 for at, part in ipairs(parts) do targets[at], seen[at], bodies[at] = part.target, part.seen, part.body end
 
-local call, ended = begin_call(operation, issued, deadline, began)
-if not call then return ended end
-local looked = look_for(targets, call, issued, filter, max_bytes)
-if not looked then return stale(call) end
-local now = math.floor(call.now_us / 1000)
+return change(request, function(call)
+  local looked, now = look_for(call, targets, filter, max_bytes), call.now
+  if not looked then return nil, 'stale' end
 
--- What becomes of a target, in a word.
-local function outcome_of(one, read)
-  local entry = one.entry
-  if not entry then
-    if one.member and is_gone(one.answer) then return SKIPPED end
-    local why = string.match(one.answer, '^unreadable (.*)$')
-    return why and 'unreadable' .. quoted(why) or one.answer
+  -- What becomes of a target, in a word.
+  local function outcome_of(one, read)
+    local entry = one.entry
+    if not entry then
+      if one.member and is_gone(one.answer) then return SKIPPED end
+      local why = string.match(one.answer, '^unreadable (.*)$')
+      return why and 'unreadable' .. quoted(why) or one.answer
+    end
+    if stamp_of(entry.record, entry.header_end) ~= read or entry.place == keys.dead then return 'unchanged' end
+    return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
   end
-  if stamp_of(entry.record, entry.header_end) ~= read or entry.place == keys.dead then return 'unchanged' end
-  return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
-end
 
--- Let an entry go. The record first: one that was due now with the message that it had would run too early, and
--- one that has the other message already is late for nothing.
-local function release(entry, body)
-  local record, header_end, id, there = entry.record, entry.header_end, entry.id, entry.there
-  local number, destination = number_in(record, header_end + 1, header_end + 6), sub(record, 2, header_end)
-  local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
-  local order = six_bytes(grows and number + 1 or number)
-  local extras = grows and extras_of(record, header_end)
-  local member, index = order .. id, index_of(record)
-  local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
+  -- Let an entry go. The record first: one that was due now with the message that it had would run too early, and
+  -- one that has the other message already is late for nothing.
+  local function release(entry, body)
+    local record, header_end, id, there = entry.record, entry.header_end, entry.id, entry.there
+    local number, destination = number_of(order_of(record, header_end)), sub(record, 2, header_end)
+    local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
+    local order = six_bytes(grows and number + 1 or number)
+    local extras = grows and extras_of(record, header_end)
+    local member, index = order .. id, index_of(record)
+    local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
 
-  redis.call('HSET', keys.records, id, record_of(destination, order, whole(now), sub(record, header_end + 20,
-    header_end + 35), changed_next(record, header_end, call.now_us), body))
-  for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
-  if entry.place == keys.leased then take_key(record, header_end, id) end
-  put_back(index, whole(now), entry.place, entry.member, entry.claim, there)
-  if grows then
-    redis.call('ZADD', index, whole(now), member)
-    redis.call('ZREM', index, entry.member)
+    redis.call('HSET', keys.records, id, record_of(destination, order, whole(now),
+      created_of(record, header_end), changed_next(record, header_end, call.now_us), body))
+    for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
+    if entry.place == keys.leased then take_key(record, header_end, id) end
+    put_back(index, whole(now), entry.place, entry.member, entry.claim, there)
+    if grows then
+      redis.call('ZADD', index, whole(now), member)
+      redis.call('ZREM', index, entry.member)
+    end
+    for _, tag in ipairs(its_tags) do redis.call('ZREM', keys.tags, tag .. '\0' .. entry.member) end
+    if name then drop_template(name, 1) end
+    if entry.failed then redis.call('HDEL', keys.errors, id) end
   end
-  for _, tag in ipairs(its_tags) do redis.call('ZREM', keys.tags, tag .. '\0' .. entry.member) end
-  if name then drop_template(name, 1) end
-  if entry.failed then redis.call('HDEL', keys.errors, id) end
-end
 
--- Nothing is rolled back: what may not be written to comes before the first write. So does a step that changes
--- nothing, to find out whether it is allowed: what has its new message has to go now.
-redis.call('ZADD', keys.due, 'XX', 0, '')
-local words, goes = {}, false
-for at, one in ipairs(looked) do
-  words[at] = outcome_of(one, seen[at])
-  if words[at] == 'done' or words[at] == 'uncertain' then
-    release(one.entry, bodies[at])
-    goes = true
+  -- Nothing is rolled back: what may not be written to comes before the first write. So does a step that changes
+  -- nothing, to find out whether it is allowed: what has its new message has to go now.
+  redis.call('ZADD', keys.due, 'XX', 0, '')
+  local words, goes = {}, false
+  for at, one in ipairs(looked) do
+    words[at] = outcome_of(one, seen[at])
+    if words[at] == 'done' or words[at] == 'uncertain' then
+      release(one.entry, bodies[at])
+      goes = true
+    end
   end
-end
-if goes then wake_for(now, now, call.promise) end
-return end_call(call, table.concat(words, ' '))
+  if goes then wake_for(now, now, call.promise) end
+  return table.concat(words, ' ')
+end)

@@ -93,7 +93,7 @@ end
 local mends = {}
 
 local function unpark_it(there)
-  local lane, id = sub(there, 1, 7), id_of(sub(there, inconsistencies.BEHIND_LANE))
+  local lane, id = parked_lane(there), id_of(parked_member(there))
   local record = redis.call('HGET', keys.records, id)
   excuse(id, record, header_end_of(record), now)
   -- It is not among the lanes that come back: what is known of it would hold up what comes back without it.
@@ -110,14 +110,14 @@ end
 
 function mends.place_without_record(part, there)
   redis.call('ZREM', keys[part], there)
-  local id = id_of(part == 'parked' and sub(there, inconsistencies.BEHIND_LANE) or there)
+  local id = id_of(part == 'parked' and parked_member(there) or there)
   if part == 'dead' then return redis.call('HDEL', keys.errors, id) and 'done' end
   return find_tombstone(id) and 'done' or 'lost'
 end
 
 -- The one that it keeps is there before another one goes.
 function mends.second_place(part, there)
-  local id = id_of(part == 'parked' and sub(there, inconsistencies.BEHIND_LANE) or there)
+  local id = id_of(part == 'parked' and parked_member(there) or there)
   local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
   local member = member_of(record, header_end, id)

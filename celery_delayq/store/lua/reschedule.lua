@@ -1,6 +1,6 @@
 --[[ reschedule: give entries that have not left yet another due time; their ids stay.
 
-change   begins with what every call does: see prelude/call.lua
+change   a call: see prelude/call.lua
 text      mode       at | after | by: what `us` counts from (by: the present due time); now: at once, and through a
                      pause; retry: at once, and only what is dead
 number    us         unix time, or microseconds, negative allowed with `by`; 0 with `now` and `retry`
@@ -11,8 +11,7 @@ filter    filter     what a selection picks by, or empty: see prelude/targets.lu
 number    max_bytes  look at nothing more after so many bytes of records, > 0
 text...     targets  who is meant, 1 to 1000: see prelude/entry.lua
 
-Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; or {now in us, 'answer', text}
-         with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
+Returns  the answer, a text with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
          the due time, the id, if a key was given, and when it expires, if that stays what it is | too_late (past
          `latest`) | unchanged (`only` or `if_due` does not hold, or it is not dead) | in_flight | handed_over (or it was
          released, and is about to be) | not_found |
@@ -20,71 +19,70 @@ Returns  {now in us, 'join' | 'late' | 'stale'}: refused, see prelude/call.lua; 
 Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
 ]]
-local call, ended = begin_call(operation, issued, deadline, began)
-if not call then return ended end
-local looked = look_for(targets, call, issued, filter, max_bytes)
-if not looked then return stale(call) end
+return change(request, function(call)
+  local looked = look_for(call, targets, filter, max_bytes)
+  if not looked then return nil, 'stale' end
 
--- When an entry is to be due, or nil: it stays as it is.
-local function new_due(entry)
-  local before, when = due_of(entry.record, entry.header_end), nil
-  if if_due and before ~= if_due then return nil end
-  if mode == 'retry' and not is_dead(entry.place) then return nil end
-  if mode == 'by' then
-    when = math.max(0, before + math.ceil(us / 1000))
-  elseif mode == 'now' or mode == 'retry' then
-    when = math.floor(call.now_us / 1000)
-  else
-    when = due_in_ms(mode == 'after' and call.now_us + us or us, call.now_us)
+  -- When an entry is to be due, or nil: it stays as it is.
+  local function new_due(entry)
+    local before, when = due_of(entry.record, entry.header_end), nil
+    if if_due and before ~= if_due then return nil end
+    if mode == 'retry' and not is_dead(entry.place) then return nil end
+    if mode == 'by' then
+      when = math.max(0, before + math.ceil(us / 1000))
+    elseif mode == 'now' or mode == 'retry' then
+      when = call.now
+    else
+      when = due_in_ms(mode == 'after' and call.now_us + us or us, call.now_us)
+    end
+    if (only == 'earlier' and when >= before) or (only == 'later' and when <= before) then return nil end
+    return when
   end
-  if (only == 'earlier' and when >= before) or (only == 'later' and when <= before) then return nil end
-  return when
-end
 
--- A record with its new due time, and whether it passes a pause.
-local function moved(entry, text)
-  local record = with_due(entry.record, entry.header_end, text, call.now_us)
-  local at = entry.header_end + 43
-  local flags = string.byte(record, at)
-  if is_released(record, entry.header_end) then return record end
-  local wanted = flags - (flags >= 48 + RUN_NOW and RUN_NOW or 0) + (mode == 'now' and RUN_NOW or 0)
-  return flags == wanted and record or sub(record, 1, at - 1) .. string.char(wanted) .. sub(record, at + 1)
-end
+  -- A record with its new due time, and whether it passes a pause.
+  local function moved(entry, text)
+    local record = with_due(entry.record, entry.header_end, text, call.now_us)
+    if is_released(record, entry.header_end) then return record end
+    local flags = flags_of(record, entry.header_end)
+    local wanted = flags % RUN_NOW + (mode == 'now' and RUN_NOW or 0)
+    return flags == wanted and record or with_flags(record, entry.header_end, wanted)
+  end
 
--- What becomes of a target, in a word; and, where it moves, its new due time.
-local function outcome_of(target, one)
-  if not one.entry then
-    if one.member and is_gone(one.answer) then return SKIPPED end
-    local why = string.match(one.answer, '^unreadable (.*)$')
-    return why and 'unreadable' .. quoted(why) .. named_in(target, one.id) or one.answer
+  -- What becomes of a target, in a word; and, where it moves, its new due time.
+  local function outcome_of(target, one)
+    if not one.entry then
+      if one.member and is_gone(one.answer) then return SKIPPED end
+      local why = string.match(one.answer, '^unreadable (.*)$')
+      return why and 'unreadable' .. quoted(why) .. named_in(target, one.id) or one.answer
+    end
+    if not (mode == 'now' or mode == 'retry') and is_released(one.entry.record, one.entry.header_end) then
+      return 'handed_over'
+    end
+    local when = new_due(one.entry)
+    if not when then return 'unchanged' end
+    if when > latest then return 'too_late' end
+    return one.entry.claim and one.entry.claim.uncertain and 'uncertain' or 'done', when
   end
-  if not (mode == 'now' or mode == 'retry') and is_released(one.entry.record, one.entry.header_end) then
-    return 'handed_over'
-  end
-  local when = new_due(one.entry)
-  if not when then return 'unchanged' end
-  if when > latest then return 'too_late' end
-  return one.entry.claim and one.entry.claim.uncertain and 'uncertain' or 'done', when
-end
 
-local words, earliest = {}, math.huge
-allow_when_full(keys.records)
-for at, one in ipairs(looked) do
-  local word, when = outcome_of(targets[at], one)
-  if when then
-    local entry, text = one.entry, whole(when)
-    local index = index_of(entry.record)
-    redis.call('HSET', keys.records, entry.id, moved(entry, text))
-    take_key(entry.record, entry.header_end, entry.id)
-    put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
-    if entry.failed then redis.call('HDEL', keys.errors, entry.id) end
-    earliest = math.min(earliest, when)
-    local named, expiry = named_in(targets[at], entry.id), fixed_expiry(entry.record, entry.header_end)
-    word = word .. ':' .. text .. (expiry and (named == '' and ':' or named) .. quoted(expiry) or named)
-  elseif not one.entry and is_gone(word) then
-    fence(call, one.name)
+  local words, earliest = {}, math.huge
+  allow_when_full(keys.records)
+  for at, one in ipairs(looked) do
+    local word, when = outcome_of(targets[at], one)
+    if when then
+      local entry, text = one.entry, whole(when)
+      local index = index_of(entry.record)
+      redis.call('HSET', keys.records, entry.id, moved(entry, text))
+      take_key(entry.record, entry.header_end, entry.id)
+      put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
+      if entry.failed then redis.call('HDEL', keys.errors, entry.id) end
+      earliest = math.min(earliest, when)
+      local named, expiry = named_in(targets[at], entry.id), fixed_expiry(entry.record, entry.header_end)
+      word = word .. ':' .. text .. (expiry and (named == '' and ':' or named) .. quoted(expiry) or named)
+    elseif not one.entry and is_gone(word) then
+      fence(call, one.name)
+    end
+    words[at] = word
   end
-  words[at] = word
-end
-if earliest < math.huge then wake_for(earliest, math.floor(call.now_us / 1000), call.promise) end
-return end_call(call, table.concat(words, ' '))
+  if earliest < math.huge then wake_for(earliest, call.now, call.promise) end
+  return table.concat(words, ' ')
+end)

@@ -1,6 +1,8 @@
 --[[ scanners: which scanners are alive.
 
-Returns  {scanner, when it gave its last heartbeat, ms, ...}, of a thousand at most
+reply    of name seen
+
+Returns  when each gave its last heartbeat, ms; of a thousand at most
 Cost     O(log S + M), M scanners that are alive
 Keeps    changes nothing
 ]]

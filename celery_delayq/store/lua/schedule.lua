@@ -1,6 +1,6 @@
 --[[ schedule: keep entries until they are due; each is scheduled, or refused, by itself.
 
-change   begins with what every call does: see prelude/call.lua
+change   a call: see prelude/call.lua
 number   latest       greatest due time allowed, unix ms
 flag     supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
 number   owes         REVOKED is to be stored: 0, for none; 1, for what is replaced; 2, also for what gives way
@@ -23,10 +23,10 @@ rows...    entries    of each entry, one after the other:
                       stays; debounce, replace it, and be due so many ms (after a blank, if any) after that one
                       was scheduled, at the latest
 
-Returns  {now in us, 'join' | 'late' | 'stale'}: all refused, see prelude/call.lua; {now in us, 'templates'}:
-         all refused, as those that are shared have to be sent along; or {now in us, 'answer', text}, and to
-         the first request {id, c or u, when (us), message, why, ...} of whom REVOKED is to be stored for. The text has a
-         word of each entry: its due time; or, where it is not written: -1, the id is scheduled already, or its
+reply    of id how when message why
+
+Returns  the answer, a text, and to the first request of whom REVOKED is to be stored for: how, c or u, when, us; or, by the verdict `templates`, all are refused, as those that are shared have to be sent along.
+         The text has a word of each entry: its due time; or, where it is not written: -1, the id is scheduled already, or its
          message was let through to another worker since; -2, due past `latest`; -3, an entry of its id is leased;
          -4, ask again; -5, its message became an entry before; k
          and a due time, that one stays. Behind it, each after a colon, the ids of who has the key (-1), was replaced,
@@ -43,159 +43,157 @@ for _, entry in ipairs(entries) do
   names[#names + 1] = entry.id
   if extras and extras.key then names[#names + 1] = name_of_key(extras.key) end
 end
-local call, ended = begin_call(operation, issued, deadline, began, names)
-if not call then return ended end
+return change(request, function(call)
+  -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
+  local some = redis.call('EXISTS', keys.claims, keys.errors, keys.outbox) > 0 -- of these there are none, as a rule
+  local leftovers = some and redis.call('EXISTS', keys.claims, keys.errors) > 0
+  local is_owing = some and redis.call('EXISTS', keys.outbox) == 1
 
--- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-local some = redis.call('EXISTS', keys.claims, keys.errors, keys.outbox) > 0 -- of these there are none, as a rule
-local leftovers = some and redis.call('EXISTS', keys.claims, keys.errors) > 0
-local is_owing = some and redis.call('EXISTS', keys.outbox) == 1
-
--- Whether all templates that are shared are here, whole, or come along.
-local here = {} -- name of a template -> true
-local brought = {} -- templates that came along, be their entry refused or not
-for _, entry in ipairs(entries) do
-  local name, template = name_in(entry.body), entry.template
-  if name and template ~= '' then brought[name] = template end
-  if name and not here[name] then
-    here[name] = text_of(name) ~= nil
-    if not here[name] and not brought[name] then return {call.now_us, 'templates'} end
-  end
-  if is_fenced(call, entry.id, issued) then return stale(call) end
-end
-
-local now = math.floor(call.now_us / 1000)
-local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
-local step = {
-  call = call, issued = issued, now = now, created = created_now, owes = owes,
-  here = here, brought = brought, leftovers = leftovers,
-  bytes = 0, owed = {}, asked = {}, cache = {},
-}
-local sharing = {} -- name of a template -> uses that are counted, and not made yet
-local earliest = math.huge -- due time of what was written
-local seq -- last insertion number used
-local marks = {} -- of messages that became entries
-
--- Count a use of a template before it is made, and with the first those of all that may follow: a
--- script that Redis stops half-way must not leave too low a count.
-local function count_use(name, most)
-  if not sharing[name] then
-    redis.call('HINCRBY', keys.template_uses, name, most)
-    sharing[name] = most
-  end
-  sharing[name] = sharing[name] - 1
-end
-
-local function next_order(size)
-  if not seq then
-    seq = take_numbers(#entries, not call.has_numbers) - #entries
-  end
-  seq = seq + 1
-  return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
-end
-
--- The mark of the message that an entry was, and why it does not become one, if so.
-local function delivered(at)
-  if not messages then return nil end
-  local first = (at - 1) * 24 + 1
-  local mark, again = sub(messages, first, first + 15), sub(messages, first + 16, first + 16) == '1'
-  local received = number_in(messages, first + 17, first + 23)
-  local us = marked(mark)
-  if us and us < 0 and -us >= (again and 0 or received) then return mark, TAKEN end
-  -- It runs elsewhere. Whoever died before that does not ask anew; and who runs it himself does.
-  if us and us > (received > 0 and received or issued) then return mark, received > 0 and CONFLICT or AGAIN end
-  return mark
-end
-
-local function schedule(at, entry)
-  local id, us, destination, body, conflict = entry.id, entry.us, entry.destination, entry.body, entry.conflict
-  if step.bytes >= max_bytes then return AGAIN end
-  local mark, refused_as = delivered(at)
-  if refused_as then return refused_as end
-  local when = due_in_ms(entry.mode == 'after' and call.now_us + us or tonumber(us), call.now_us)
-  if when > latest then return LATE end
-
-  local extras = extras_of_body(body)
-  local key = extras and extras.key
-  local new = {id = id, key = key, destination = destination, body = body}
-  local own = redis.call('HEXISTS', keys.records, id) == 1 and present(step, id)
-  local superseded = own and supersede and may_be_delivered(own)
-  if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
-  local named = key and named_by(step, key, id)
-  local holder = named and named.state == 'waiting' and named.place ~= keys.leased and named or nil
-  if holder and conflict == '' then return CONFLICT .. quoted(holder.id) end
-  if own and not superseded and is_newer(step, own) or key and is_late_under(step, key, named) then return AGAIN end
-
-  local ways, answer, created = {holder}, nil, created_now
-  if own and not superseded then ways[#ways + 1] = own end
-  if #ways > 0 then
-    answer, when, created = resolve(step, ways, not superseded and own, new, when, conflict)
-    if answer then return answer end
-  end
-
-  -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
-  local order = next_order(#destination + #body + 50)
-  local name = name_in(body)
-  if name then
-    count_use(name, #entries + 1 - at)
-    if not here[name] then
-      redis.call('HSET', keys.templates, name, brought[name])
-      here[name] = true
+  -- Whether all templates that are shared are here, whole, or come along.
+  local here = {} -- name of a template -> true
+  local brought = {} -- templates that came along, be their entry refused or not
+  for _, entry in ipairs(entries) do
+    local name, template = name_in(entry.body), entry.template
+    if name and template ~= '' then brought[name] = template end
+    if name and not here[name] then
+      here[name] = text_of(name) ~= nil
+      if not here[name] and not brought[name] then return nil, 'templates' end
     end
+    if is_fenced(call, entry.id) then return nil, 'stale' end
   end
 
-  local index, text = sub(destination, 1, 1) == 'L' and keys.due or keys.relay, whole(when)
-  local changed = own and changed_next(own.record, own.header_end, call.now_us) or changed_now
-  -- The place before its record, so that no record is without one.
-  redis.call('ZADD', index, text, order .. id)
-  if extras then index_extras(extras, id, order .. id) end
-  -- A copy of the earlier entry may be in a queue. Of the task that runs, it is the caller.
-  if own then own.lasts = not superseded and own.claim and own.claim.uncertain end
-  -- Whoever holds the lease of the earlier entry must not acknowledge this one.
-  if own and (own.lasts or own.place == keys.leased) then
-    own.claim.refusals = 0
-    end_claim(id, own.claim)
-  end
-  redis.call('HSET', keys.records, id, record_of(destination, order, text, created, changed, body))
-  if leftovers then
-    if not (own and own.lasts) then redis.call('HDEL', keys.claims, id) end
-    redis.call('HDEL', keys.errors, id)
-    redis.call('ZREM', keys.dead, RECORDLESS .. id)
-  end
-  -- It is no longer revoked, be it by an entry of this very call.
-  if is_owing or step.owed[id] then
-    step.owed[id] = nil
-    redis.call('HDEL', keys.outbox_messages, id)
-    redis.call('ZREM', keys.outbox, id)
-  end
-  if own then displace(step, own, new) end
-  if holder then displace(step, holder, new) end
-  if past.kept then past.note('s', now, past.told_of(padded(text) .. sub(body, 2, 13), id, key)) end
-  earliest = math.min(earliest, when)
-  if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end
-  return text .. (holder and quoted(holder.id) or '')
-end
+  local now = call.now
+  local created_now, changed_now = string.format('%016.0f', call.now_us), seven_bytes(call.now_us)
+  local step = {
+    call = call, created = created_now, owes = owes,
+    here = here, brought = brought, leftovers = leftovers,
+    bytes = 0, owed = {}, asked = {}, cache = {},
+  }
+  local sharing = {} -- name of a template -> uses that are counted, and not made yet
+  local earliest = math.huge -- due time of what was written
+  local seq -- last insertion number used
+  local marks = {} -- of messages that became entries
 
-local told, taken = {}, {}
-for at, entry in ipairs(entries) do
-  local id = entry.id
-  -- An id that comes twice: the second is refused whatever became of the first.
-  local one = taken[id] and CONFLICT or schedule(at, entry)
-  taken[id] = one ~= LATE
-  told[#told + 1] = one
-end
-for name, unused in pairs(sharing) do
-  if unused > 0 then drop_template(name, unused) end
-end
--- After the entries: a script that Redis stops half-way has forgotten none of the messages.
-if #marks > 0 then set_marks(now, tonumber(keep_ms), tonumber(most_marks), marks) end
-if earliest < math.huge then wake_for(earliest, now, call.promise) end
-past.write()
--- Nothing was written, so nothing is refused for want of memory.
-if not seq then allow_when_full(keys.templates) end
-local revoked = {}
-for _, one in pairs(step.owed) do
-  for _, word in ipairs(one) do revoked[#revoked + 1] = word end
-end
--- One text: a client takes longer to read hundreds of replies than a script to write their entries.
-return end_call(call, table.concat(told, ' '), #revoked > 0 and {revoked} or nil)
+  -- Count a use of a template before it is made, and with the first those of all that may follow: a
+  -- script that Redis stops half-way must not leave too low a count.
+  local function count_use(name, most)
+    if not sharing[name] then
+      redis.call('HINCRBY', keys.template_uses, name, most)
+      sharing[name] = most
+    end
+    sharing[name] = sharing[name] - 1
+  end
+
+  local function next_order(size)
+    if not seq then
+      seq = take_numbers(#entries, not call.has_numbers) - #entries
+    end
+    seq = seq + 1
+    return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
+  end
+
+  -- The mark of the message that an entry was, and why it does not become one, if so.
+  local function delivered(at)
+    if not messages then return nil end
+    local first = (at - 1) * 24 + 1
+    local mark, again = sub(messages, first, first + 15), sub(messages, first + 16, first + 16) == '1'
+    local received = number_in(messages, first + 17, first + 23)
+    local us = marked(mark)
+    if us and us < 0 and -us >= (again and 0 or received) then return mark, TAKEN end
+    -- It runs elsewhere. Whoever died before that does not ask anew; and who runs it himself does.
+    if us and us > (received > 0 and received or call.issued) then return mark, received > 0 and CONFLICT or AGAIN end
+    return mark
+  end
+
+  local function schedule(at, entry)
+    local id, us, destination, body, conflict = entry.id, entry.us, entry.destination, entry.body, entry.conflict
+    if step.bytes >= max_bytes then return AGAIN end
+    local mark, refused_as = delivered(at)
+    if refused_as then return refused_as end
+    local when = due_in_ms(entry.mode == 'after' and call.now_us + us or tonumber(us), call.now_us)
+    if when > latest then return LATE end
+
+    local extras = extras_of_body(body)
+    local key = extras and extras.key
+    local new = {id = id, key = key, destination = destination, body = body}
+    local own = redis.call('HEXISTS', keys.records, id) == 1 and present(step, id)
+    local superseded = own and supersede and may_be_delivered(own)
+    if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
+    local named = key and named_by(step, key, id)
+    local holder = named and named.state == 'waiting' and named.place ~= keys.leased and named or nil
+    if holder and conflict == '' then return CONFLICT .. quoted(holder.id) end
+    if own and not superseded and is_newer(step, own) or key and is_late_under(step, key, named) then return AGAIN end
+
+    local ways, answer, created = {holder}, nil, created_now
+    if own and not superseded then ways[#ways + 1] = own end
+    if #ways > 0 then
+      answer, when, created = resolve(step, ways, not superseded and own, new, when, conflict)
+      if answer then return answer end
+    end
+
+    -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
+    local order = next_order(#destination + #body + 50)
+    local name = name_in(body)
+    if name then
+      count_use(name, #entries + 1 - at)
+      if not here[name] then
+        redis.call('HSET', keys.templates, name, brought[name])
+        here[name] = true
+      end
+    end
+
+    local index, text = sub(destination, 1, 1) == 'L' and keys.due or keys.relay, whole(when)
+    local changed = own and changed_next(own.record, own.header_end, call.now_us) or changed_now
+    -- The place before its record, so that no record is without one.
+    redis.call('ZADD', index, text, order .. id)
+    if extras then index_extras(extras, id, order .. id) end
+    -- A copy of the earlier entry may be in a queue. Of the task that runs, it is the caller.
+    if own then own.lasts = not superseded and own.claim and own.claim.uncertain end
+    -- Whoever holds the lease of the earlier entry must not acknowledge this one.
+    if own and (own.lasts or own.place == keys.leased) then
+      own.claim.refusals = 0
+      end_claim(id, own.claim)
+    end
+    redis.call('HSET', keys.records, id, record_of(destination, order, text, created, changed, body))
+    if leftovers then
+      if not (own and own.lasts) then redis.call('HDEL', keys.claims, id) end
+      redis.call('HDEL', keys.errors, id)
+      redis.call('ZREM', keys.dead, RECORDLESS .. id)
+    end
+    -- It is no longer revoked, be it by an entry of this very call.
+    if is_owing or step.owed[id] then
+      step.owed[id] = nil
+      redis.call('HDEL', keys.outbox_messages, id)
+      redis.call('ZREM', keys.outbox, id)
+    end
+    if own then displace(step, own, new) end
+    if holder then displace(step, holder, new) end
+    if past.kept then past.note('s', now, past.told_of(padded(text) .. labels_in(body), id, key)) end
+    earliest = math.min(earliest, when)
+    if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end
+    return text .. (holder and quoted(holder.id) or '')
+  end
+
+  local told, taken = {}, {}
+  for at, entry in ipairs(entries) do
+    local id = entry.id
+    -- An id that comes twice: the second is refused whatever became of the first.
+    local one = taken[id] and CONFLICT or schedule(at, entry)
+    taken[id] = one ~= LATE
+    told[#told + 1] = one
+  end
+  for name, unused in pairs(sharing) do
+    if unused > 0 then drop_template(name, unused) end
+  end
+  -- After the entries: a script that Redis stops half-way has forgotten none of the messages.
+  if #marks > 0 then set_marks(now, tonumber(keep_ms), tonumber(most_marks), marks) end
+  if earliest < math.huge then wake_for(earliest, now, call.promise) end
+  -- Nothing was written, so nothing is refused for want of memory.
+  if not seq then allow_when_full(keys.templates) end
+  local revoked = {}
+  for _, one in pairs(step.owed) do
+    for _, word in ipairs(one) do revoked[#revoked + 1] = word end
+  end
+  -- One text: a client takes longer to read hundreds of replies than a script to write their entries.
+  return table.concat(told, ' '), #revoked > 0 and revoked or nil
+end, names)

@@ -9,9 +9,11 @@ number   after   only those of a later insertion number, -1 for the first
 number   upto    and none of a later one than this
 filter   filter  what the selection picks by: see prelude/targets.lua; state and tag are not asked for here
 
-Returns  {name of the store or '', last insertion number, or where the next begin, the next cursor, 0 when that was all,
-         how many bytes were read, or the count, {member, ...}}; without order some members come twice; insertion numbers
-         are counted without the last bit, which tells the size
+reply    store, last, cursor, size, members
+
+Returns  the name of the store or ''; the last insertion number, or where the next begin; the next cursor, 0 when that was
+         all; how many bytes were read, or the count. Without order some members come twice; insertion numbers are
+         counted without the last bit, which tells the size
 Cost     O(log(N)^2 + count)
 Keeps    changes nothing; what is there all the while is found, and by way of `tag` once
 ]]
@@ -53,12 +55,12 @@ elseif way == 'due' or way == 'relay' then
   for at = 1, #rows, 2 do
     if tonumber(rows[at + 1]) > now then break end
     take(rows[at])
-    if at == 2 * count - 1 then cursor = rows[at + 1] .. ':' .. whole(number_in(rows[at], 1, 6)) end
+    if at == 2 * count - 1 then cursor = rows[at + 1] .. ':' .. whole(number_of(rows[at])) end
   end
 elseif way ~= 'start' then
   local places = {leased = keys.leased, dead = keys.dead, parked = keys.parked, refused = keys.refused}
   local step = redis.call('ZSCAN', places[way], cursor, 'COUNT', count)
   cursor = step[1]
-  for at = 1, #step[2], 2 do take(way == 'parked' and sub(step[2][at], 16) or step[2][at]) end
+  for at = 1, #step[2], 2 do take(way == 'parked' and parked_member(step[2][at]) or step[2][at]) end
 end
 return {known[1] or '', last, cursor, bytes, found}

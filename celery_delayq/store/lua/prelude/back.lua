@@ -42,7 +42,7 @@ end
 -- Let an entry come back to wait, by what stands in `parked`, with the member and due time that it had. Returns when
 -- that is, ms.
 local function unpark_one(there)
-  local kind, member, due = sub(there, 15, 15), sub(there, 16), number_in(there, 8, 14)
+  local kind, member, due = parked_kind(there), parked_member(there), parked_due(there)
   -- Whoever is there already, as Redis stopped a script half-way, may have another due time since.
   redis.call('ZADD', string.upper(kind) == 'L' and keys.due or keys.relay, 'NX', whole(due), member)
   redis.call('ZREM', keys.parked, there)
@@ -55,9 +55,9 @@ local function unpark(lane, count, lanes, max_bytes)
   local came, bytes, due = 0, 0, 0
   for _, there in ipairs(parked_in(lane, count)) do
     if bytes >= max_bytes then break end
-    local kind = sub(there, 15, 15)
+    local kind = parked_kind(there)
     if kind == string.lower(kind) then
-      local id = id_of(sub(there, 16))
+      local id = id_of(parked_member(there))
       local record = redis.call('HGET', keys.records, id)
       local header_end = header_end_of(record)
       if header_end then
@@ -95,7 +95,7 @@ local function earliest_parked(lanes)
     lanes.earliest = {}
     local lane, first = lane_behind()
     while lane do
-      local kind, due = sub(lane, 1, 1), number_in(first, 8, 14)
+      local kind, due = sub(lane, 1, 1), parked_due(first)
       lanes.earliest[kind] = math.min(lanes.earliest[kind] or due, due)
       lane, first = lane_behind(lane)
     end

@@ -13,58 +13,35 @@ No request runs later than `timeout` after it was made, the greatest that any pr
 answers and fences are kept for that long, in two generations that are turned by age. A call that began in this
 generation finds nothing of its own in the older one, and does not read it.
 
-A script whose header says `change` begins with four arguments:
+A script whose header says `change` is `return change(request, function(call) ... end)`, where the function has the
+script's own steps alone. In `request` there is
 
 operation  names the call
 issued     when this request was made, us by Redis's clock
 deadline   when the call ends, us by Redis's clock
 began      when the call's first request was made; each repetition says the same, also after Redis's clock was set
 
+The script replies {now in us, verdict, ...}. The verdict is
+
+answer     then the answer comes, and what the script tells beside it
+join       the caller has to join, and ask again
+late       the call is over
+stale      something newer has overtaken this request
+
 calls  ANSWER and an operation -> its answer
        an id, name_of_key, or name_of_lane -> its fence: when something was done there last, us in 7 bytes
 ]]
 local ANSWER = '\253' -- no id begins with this byte, and neither does what stands for a key or a lane
-
--- A call that may run, and nil; or its time, and the reply that ends it here.
--- `names`: what is_fenced and is_key_fenced will be asked for, so that it is read along with the answer.
-local function begin_call(operation, issued, deadline, began, names)
-  local now_us = clock_us()
-  local known = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy')
-  local timeout = timeout_of(known[1])
-  -- Unknown to this store, or of a time before its clock was set back.
-  if not timeout or deadline > now_us + timeout * 1000 or issued > now_us + AHEAD then
-    return nil, {now_us, 'join'}
-  end
-  if deadline < now_us then return nil, {now_us, 'late'} end
-  names = names or {}
-  local new = redis.call('HMGET', keys.calls, ANSWER .. operation, unpack(names))
-  local turned = tonumber(known[2] or '')
-  local is_young = turned and (turned + 1) * 1000 <= began and began <= now_us
-  local old = is_young and {} or redis.call('HMGET', keys.calls_old, ANSWER .. operation, unpack(names))
-  local answer, fences = new[1] or old[1], {}
-  for at, name in ipairs(names) do fences[name] = {new[at + 1], old[at + 1]} end
-  if answer then return nil, {now_us, 'answer', answer} end
-  past.begin(known[3])
-  return {
-    operation = operation, now_us = now_us, timeout = timeout, turned = turned, has_numbers = known[4],
-    promise = promise_in(known[5]), is_tidy = known[6] == '1', is_young = is_young, fences = fences, fenced = {},
-  }
-end
-
--- The reply to a call that something newer has overtaken.
-local function stale(call)
-  return {call.now_us, 'stale'}
-end
 
 -- Whether an answer says that there is no entry.
 local function is_gone(answer)
   return answer == 'not_found' or answer == 'handed_over'
 end
 
--- Whether a request was made before a change, in us. One that is still to come was made before Redis's
+-- Whether the request was made before a change, in us. A change that is still to come was made before Redis's
 -- clock was set back, and tells nothing.
-local function is_overtaken(call, issued, changed)
-  return issued < changed and changed <= call.now_us
+local function is_overtaken(call, changed)
+  return call.issued < changed and changed <= call.now_us
 end
 
 -- The fences of an id, a key or a lane: of this generation, and of the one before; false, where there is none.
@@ -75,17 +52,17 @@ local function fences_of(call, name)
 end
 
 -- Whether what left, or was looked for in vain, under this id did so after the request was made.
-local function is_fenced(call, id, issued)
+local function is_fenced(call, id)
   local new, old = fences_of(call, id)
   local since = new or old
-  return since and is_overtaken(call, issued, number_in(since, 1, 7))
+  return since and is_overtaken(call, number_in(since, 1, 7))
 end
 
 -- The same of a key, by its name_of_key. The later of its two fences may be the older generation's: what left
 -- may have been changed before something was done under its key.
-local function is_key_fenced(call, name, issued)
+local function is_key_fenced(call, name)
   for _, since in ipairs({fences_of(call, name)}) do
-    if since and is_overtaken(call, issued, number_in(since, 1, 7)) then return true end
+    if since and is_overtaken(call, number_in(since, 1, 7)) then return true end
   end
   return false
 end
@@ -104,7 +81,7 @@ end
 
 -- Whether a call begins another generation.
 local function turns(call)
-  local age = call.turned and math.floor(call.now_us / 1000) - call.turned
+  local age = call.turned and call.now - call.turned
   return not age or age < 0 or age > call.timeout
 end
 
@@ -112,17 +89,50 @@ end
 -- are kept for longer.
 local function turn(call)
   if not turns(call) then return end
-  local now = math.floor(call.now_us / 1000)
-  redis.call('HSET', keys.meta, 'turned', whole(now))
+  redis.call('HSET', keys.meta, 'turned', whole(call.now))
   -- Its clock was set back, or it has none: what is kept is kept for another turn.
-  if call.turned and call.turned <= now then make_older() end
+  if call.turned and call.turned <= call.now then make_older() end
 end
 
--- Store the call's answer and its fences in `fenced` (name, when, ...), and reply. Only the first request gets `more`.
-local function end_call(call, answer, more)
+-- What the call was answered before, if it was. The fences of `names` are read along with it.
+local function answer_of(call, names)
+  local field = ANSWER .. call.operation
+  local new = redis.call('HMGET', keys.calls, field, unpack(names))
+  local old = call.is_young and {} or redis.call('HMGET', keys.calls_old, field, unpack(names))
+  for at, name in ipairs(names) do call.fences[name] = {new[at + 1], old[at + 1]} end
+  return new[1] or old[1]
+end
+
+-- Make a call: what each of them does before its own steps, and after them.
+-- `steps`, given the call, returns the answer, what only the first request is told beside it, and what is to be done
+-- once the answer is stored; or nil, and the verdict by which the call is refused.
+-- `names`: what is_fenced and is_key_fenced will be asked for, if that is known before.
+-- `told_again`: gives what a repetition is told beside the answer, if there is such a thing.
+local function change(call, steps, names, told_again)
+  local now_us = clock_us()
+  local meta = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy')
+  local timeout, turned, began = timeout_of(meta[1]), tonumber(meta[2] or ''), call.began
+  -- Unknown to this store, or of a time before its clock was set back.
+  if not timeout or call.deadline > now_us + timeout * 1000 or call.issued > now_us + AHEAD then
+    return {now_us, 'join'}
+  end
+  if call.deadline < now_us then return {now_us, 'late'} end
+
+  call.now_us, call.now, call.timeout, call.turned = now_us, math.floor(now_us / 1000), timeout, turned
+  call.is_young = turned and (turned + 1) * 1000 <= began and began <= now_us
+  call.has_numbers, call.promise, call.is_tidy = meta[4], promise_in(meta[5]), meta[6] == '1'
+  call.fences, call.fenced = {}, {} -- what is known of these; name, when, ... of those that come with the answer
+  local known = answer_of(call, names or {})
+  if known then return {now_us, 'answer', known, told_again and told_again(known)} end
+
+  past.begin(meta[3])
+  local answer, told, finish = steps(call)
+  if not answer then return {now_us, told} end
   turn(call)
   redis.call('HSET', keys.calls, ANSWER .. call.operation, answer, unpack(call.fenced))
-  return {call.now_us, 'answer', answer, unpack(more or {})}
+  if finish then finish() end
+  past.write()
+  return {now_us, 'answer', answer, told}
 end
 
 -- A part of a word of an answer, behind others: answers about many have a word for each, blanks between.

@@ -1,6 +1,6 @@
 --[[ Conflicts: what becomes of a new entry where another has its id, or waits under its key.
 
-What the functions share is `step`: the call, and since when it was issued; owes, here and brought,
+What the functions share is `step`: the call; owes, here and brought,
 as schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
 templates in cache.
 ]]
@@ -16,7 +16,7 @@ local function present(step, id)
   entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
   entry.claim = (entry.place ~= keys.due or step.leftovers) and parse_claim(redis.call('HGET', keys.claims, id))
   if entry.place == keys.leased then
-    entry.state = tonumber(entry.score) > step.now and 'leased' or 'waiting'
+    entry.state = tonumber(entry.score) > step.call.now and 'leased' or 'waiting'
     entry.claim.attempts, entry.claim.uncertain = entry.claim.attempts + 1, true
   else
     entry.state = (entry.place == keys.dead or not entry.place) and 'dead' or 'waiting'
@@ -29,9 +29,9 @@ local function may_be_delivered(entry)
   return entry.header_end and (not entry.place or entry.claim and entry.claim.uncertain)
 end
 
--- Whether an entry, wherever it is, was changed after this request was made.
+-- Whether an entry, wherever it is, was changed after the request was made.
 local function is_newer(step, entry)
-  return entry.header_end and is_overtaken(step.call, step.issued, changed_of(entry.record, entry.header_end))
+  return entry.header_end and is_overtaken(step.call, changed_of(entry.record, entry.header_end))
 end
 
 -- What has a key, other than an id, wherever it is; or nil.
@@ -45,7 +45,7 @@ end
 -- Whether something under a key is newer than this request. What an entry of this very call did is not.
 local function is_late_under(step, key, named)
   if step.asked[key] then return false end
-  if is_key_fenced(step.call, name_of_key(key), step.issued) then return true end
+  if is_key_fenced(step.call, name_of_key(key)) then return true end
   step.asked[key] = not (named and is_newer(step, named))
   return not step.asked[key]
 end
@@ -88,7 +88,7 @@ local function resolve(step, ways, own, new, when, conflict)
     elseif policy == 'keep' or (policy == 'earliest' and its_due <= when) or (policy == 'latest' and its_due >= when) then
       return keep(step, entry, new, when, own)
     elseif policy == 'debounce' then
-      local since = sub(entry.record, entry.header_end + 20, entry.header_end + 35)
+      local since = created_of(entry.record, entry.header_end)
       if since < created then created = since end
     end
   end
@@ -111,12 +111,12 @@ local function displace(step, entry, new)
   -- It may be the last that shares its template, and another entry of this call may share that.
   if name and name ~= name_in(new.body) then step.here[name] = nil end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
-  if entry.id == new.id then return depart(leaving, nil, step.now) end
+  if entry.id == new.id then return depart(leaving, nil, step.call.now) end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
   local line = lines_for(entry.record, entry.header_end, step.cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''
   owe_one(step, entry.id, how, message, 'replaced by ' .. new.id)
   leaving.what = past.REPLACED
   fence(step.call, entry.id)
-  depart(leaving, how, step.now)
+  depart(leaving, how, step.call.now)
 end

@@ -17,7 +17,7 @@ local function rank_behind(index, after, order)
   local high = redis.call('ZCOUNT', index, '-inf', after)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local number = number_in(redis.call('ZRANGE', index, middle, middle)[1], 1, 6)
+    local number = number_of(redis.call('ZRANGE', index, middle, middle)[1])
     if number <= order then low = middle + 1 else high = middle end
   end
   return low

@@ -18,16 +18,33 @@ local RUN_NOW = 8 -- flag: it passes a pause
 -- The lanes in which an entry can be.
 local function lanes_of(record, header_end)
   return {
-    EVERYTHING, 'q' .. sub(record, header_end + 50, header_end + 55),
-    't' .. sub(record, header_end + 44, header_end + 49),
+    EVERYTHING, 'q' .. queue_of(record, header_end), 't' .. task_of(record, header_end),
   }
 end
 
 -- The member of `parked` that an entry is in a lane.
 local function parked_as(lane, record, header_end, member)
   local kind = sub(record, 2, 2)
-  if string.byte(record, header_end + 43) % (2 * LATE_POLICY) >= LATE_POLICY then kind = string.lower(kind) end
+  if has_flag(record, header_end, LATE_POLICY) then kind = string.lower(kind) end
   return lane .. seven_bytes(due_of(record, header_end)) .. kind .. member
+end
+
+local function parked_lane(there)
+  return sub(there, 1, 7)
+end
+
+-- When that is due, ms.
+local function parked_due(there)
+  return number_in(there, 8, 14)
+end
+
+local function parked_kind(there)
+  return sub(there, 15, 15)
+end
+
+-- What stands in the other places.
+local function parked_member(there)
+  return sub(there, 16)
 end
 
 -- The first of some places where an entry is, the text of its score, and its member there; or nil.
@@ -89,7 +106,7 @@ end
 
 -- An entry comes back to wait: it has its key again, if that is free.
 local function take_key(record, header_end, id)
-  if string.byte(record, header_end + 43) % 2 == 0 then return end
+  if not has_flag(record, header_end, KEYED) then return end
   local key = extras_of(record, header_end).key
   if not key then return end -- somebody else changed it
   if is_key_free(key, id) then redis.call('HSET', keys.holders, key, id) end
@@ -157,7 +174,7 @@ local function entry_of(id, name, call)
   end
   entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
   entry.failed = redis.call('HEXISTS', keys.errors, id) == 1
-  if entry.place == keys.leased and tonumber(entry.score) > math.floor(call.now_us / 1000) then
+  if entry.place == keys.leased and tonumber(entry.score) > call.now then
     return nil, 'in_flight', entry
   end
   local text = redis.call('HGET', keys.claims, id)
@@ -175,9 +192,9 @@ end
 
 -- Whether a request was made before the last change of the entry that it is about, or, by key, before what was
 -- done under that: what comes back has the key, and may have been changed before.
-local function is_late_for(call, entry, name, issued)
-  if is_overtaken(call, issued, changed_of(entry.record, entry.header_end)) then return true end
-  return name ~= entry.id and is_key_fenced(call, name, issued)
+local function is_late_for(call, entry, name)
+  if is_overtaken(call, changed_of(entry.record, entry.header_end)) then return true end
+  return name ~= entry.id and is_key_fenced(call, name)
 end
 
 -- An entry cannot be handed over: it is dead; its record stays, and so does what is known.

@@ -12,6 +12,7 @@ extras  at the end of a record that has one of the flags 1, 2 and 4:
 the next, and has it again when it comes back and nobody else took it. `tags` has `tag NUL member` of each.
 ]]
 local CHUNK = 1000 -- arguments of one command
+local KEYED = 1 -- flag
 local TAGGED = 2 -- flag
 
 -- The extras of a record, or of a part of it that ends as it does; or nil.
@@ -25,17 +26,17 @@ local function extras_in(text, flags, from)
 end
 
 local function extras_of(record, header_end)
-  return extras_in(record, string.byte(record, header_end + 43), header_end)
+  return extras_in(record, flags_of(record, header_end), header_end)
 end
 
 -- The same of the part of a new record from its flags on.
 local function extras_of_body(body)
-  return extras_in(body, string.byte(body), -42)
+  return extras_in(body, flags_of(body, 1 - FLAGS), 1 - FLAGS)
 end
 
 -- The last byte of a record's message.
 local function message_end(record, header_end)
-  if string.byte(record, header_end + 43) % EXTRAS == 0 then return -1 end
+  if not ends_in_extras(record, header_end) then return -1 end
   return extras_start(record, header_end) - 1
 end
 

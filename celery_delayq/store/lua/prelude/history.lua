@@ -32,7 +32,7 @@ end
 
 -- The same by its record.
 function past.told_by(record, header_end, id, key)
-  local told = sub(record, header_end + 7, header_end + 19) .. sub(record, header_end + 44, header_end + 55)
+  local told = due_text(record, header_end) .. part_of(record, header_end, TASK, FORM)
   return past.told_of(told, id, key)
 end
 

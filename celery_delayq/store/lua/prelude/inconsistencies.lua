@@ -8,7 +8,6 @@ look    what one step has in common: now, seq (the last insertion number, or nil
         share, given what is known of templates
 ]]
 local inconsistencies = {
-  BEHIND_LANE = 16, -- where a member begins in that of `parked`
   LAST = 2^47 - 2^40, -- insertion numbers have 47 bits
 }
 
@@ -30,7 +29,7 @@ function inconsistencies.is_lane(lane)
 end
 
 function inconsistencies.place(part, there, look)
-  local member = part == 'parked' and sub(there, inconsistencies.BEHIND_LANE) or there
+  local member = part == 'parked' and parked_member(there) or there
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
   look.bytes = look.bytes + #(record or '')
@@ -40,7 +39,7 @@ function inconsistencies.place(part, there, look)
   if member_of(record, header_end, id) ~= member then return look.report('second_place', id) end
   local place, _, as = place_of(PLACES, member, record, header_end)
   if place ~= keys[part] or as ~= there then return look.report('second_place', id) end
-  if part == 'parked' and not inconsistencies.is_lane(sub(there, 1, 7)) then
+  if part == 'parked' and not inconsistencies.is_lane(parked_lane(there)) then
     look.report('record_without_place', id)
   end
 end
@@ -98,7 +97,7 @@ function inconsistencies.record(id, record, look)
   end
   local name = template_of(record, header_end)
   if not name then return end
-  look.share(name, member, sub(record, header_end + 36, header_end + 42))
+  look.share(name, member, changed_bytes(record, header_end))
   if not inconsistencies.is_template(name, look) then look.report('unreadable_record', id) end
 end
 

@@ -113,9 +113,7 @@ end
 -- The pauses that may hold an entry up; none holds up one that was told to run now.
 local function pauses_of(lanes, record, header_end)
   local found = {}
-  if not lanes.any or string.byte(record, header_end + 43) % (2 * RUN_NOW) >= RUN_NOW then
-    return found
-  end
+  if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end
   for _, lane in ipairs(lanes_of(record, header_end)) do
     local pause = pause_of(lanes, lane)
     if pause then
@@ -136,7 +134,7 @@ end
 -- Whether an entry comes back with a lane: it was here when that was resumed, and was due by then.
 local function returns_with(pause, record, header_end)
   return pause.state == 'b' and due_of(record, header_end) * 1000 <= pause.until_us
-    and math.floor(number_in(record, header_end + 1, header_end + 6) / 2) <= pause.last
+    and serial_of(order_of(record, header_end)) <= pause.last
 end
 
 -- The first lane, of some pauses, that an entry which is due belongs to: it is paused, or comes back; or nil.
@@ -153,7 +151,7 @@ local function is_held(lanes, record, header_end, there)
     if pause.state == 'p' or pause.rate > 0 and returns_with(pause, record, header_end) then return true end
   end
   -- Somebody else changed what is known of the lane: until that is resumed, nobody takes it out.
-  return there ~= nil and not pause_of(lanes, sub(there, 1, 7))
+  return there ~= nil and not pause_of(lanes, parked_lane(there))
 end
 
 -- By what an entry is paused, be it due or not: the first letters of lanes, or '-'.
@@ -177,7 +175,7 @@ local function lane_behind(lane)
   local longest = lane and #lane == 7 and string.rep('\255', 7 + 1 + 6 + 512) or ''
   local from = lane and '(' .. lane .. longest or '-'
   local found = redis.call('ZRANGEBYLEX', keys.parked, from, '+', 'LIMIT', 0, 1)[1]
-  local other = found and sub(found, 1, 7)
+  local other = found and parked_lane(found)
   if other and other ~= lane then return other, found end
 end
 
@@ -213,7 +211,7 @@ local function parked_freely(lanes, most, max_bytes)
       rest = rest + count_parked(lane)
       for _, there in ipairs(parked_in(lane, most)) do
         if bytes >= max_bytes then break end
-        local record = redis.call('HGET', keys.records, id_of(sub(there, 16)))
+        local record = redis.call('HGET', keys.records, id_of(parked_member(there)))
         local header_end = header_end_of(record)
         bytes, rest = bytes + #(record or ''), rest - 1
         if not header_end or not is_held(lanes, record, header_end, there) then found[#found + 1] = there end

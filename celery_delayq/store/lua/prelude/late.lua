@@ -7,7 +7,7 @@ policy  for how many ms after its due time it may still leave, ':', and since wh
 -- For how long after its due time an entry may leave, and since when that counts, ms; or nil: it has no policy, or one
 -- that cannot be read.
 local function policy_of(record, header_end)
-  if string.byte(record, header_end + 43) % (2 * LATE_POLICY) < LATE_POLICY then return nil end
+  if not has_flag(record, header_end, LATE_POLICY) then return nil end
   local grace, excused = string.match(extras_of(record, header_end).policy or '', '^(%d+):(%d+)$')
   return tonumber(grace), tonumber(excused)
 end
@@ -90,10 +90,11 @@ end
 -- to store it.
 local function leave_skipped(skips, owes, now_us)
   if #skips.ids == 0 then return end
-  local from_now_on = {now_us = now_us, timeout = 0}
+  local now = math.floor(now_us / 1000)
+  local from_now_on = {now_us = now_us, now = now, timeout = 0}
   fence_young(skips.young, now_us)
   for _, one in ipairs(owes and skips.owed or {}) do
     owe(from_now_on, one.id, one.how, one.message, one.why)
   end
-  depart(skips, 's', math.floor(now_us / 1000))
+  depart(skips, 's', now)
 end

@@ -50,8 +50,8 @@ end
 
 -- Note of a record that leaves that it is young, if it is.
 local function note_young(young, recent, id, record, header_end)
-  if recent[sub(record, header_end + 36, header_end + 39)] then
-    local changed = sub(record, header_end + 36, header_end + 42)
+  if recent[sub(record, header_end + CHANGED, header_end + CHANGED + 3)] then
+    local changed = changed_bytes(record, header_end)
     young[#young + 1], young[#young + 2] = id, changed
     local extras = extras_of(record, header_end)
     if extras and extras.key then
@@ -101,7 +101,7 @@ end
 local function owe(call, id, how, message, reason, by_scanner)
   local why = string.format('%03d', #reason) .. reason
   redis.call('HSET', keys.outbox_messages, id, how .. whole(call.now_us) .. why .. message)
-  redis.call('ZADD', keys.outbox, whole(math.floor(call.now_us / 1000) + (by_scanner and 0 or call.timeout)), id)
+  redis.call('ZADD', keys.outbox, whole(call.now + (by_scanner and 0 or call.timeout)), id)
 end
 
 -- When that was, in us, the message, how it was, and why, of what is owed.

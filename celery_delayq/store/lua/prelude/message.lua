@@ -73,13 +73,13 @@ end
 -- The message of a record as kombu would have pushed it; `line`: what lines_for gave. Or nil, and what is
 -- wrong. (Not by a pattern, which looks at every byte by itself.)
 local function message_of(record, header_end, id, line)
-  local due = sub(record, header_end + 7, header_end + 19)
+  local due = due_text(record, header_end)
   local last = message_end(record, header_end)
-  if not line then return sub(record, header_end + 57, last) .. due .. '}}' end
+  if not line then return sub(record, header_end + MESSAGE, last) .. due .. '}}' end
   local find, front, root, back = string.find, nil, nil, nil
-  local args = header_end + 69
-  if sub(record, args, args + 10) == USUAL then
-    args, front, root, back = args + 11, line.front, id, line.back
+  local args = header_end + DIFFERING
+  if sub(record, args, args + #USUAL - 1) == USUAL then
+    args, front, root, back = args + #USUAL, line.front, id, line.back
   else
     local parent = find(record, '\n', args, true)
     local expiry = parent and find(record, '\n', parent + 1, true)
@@ -94,7 +94,7 @@ local function message_of(record, header_end, id, line)
   local kwargs = find(record, '\n', args, true)
   local body = kwargs and find(record, '\n', kwargs + 1, true)
   if not body or not back then return nil, MISFIT end
-  return line[1] .. id .. line[2] .. id .. sub(record, header_end + 20, header_end + 35) .. line[3]
+  return line[1] .. id .. line[2] .. id .. created_of(record, header_end) .. line[3]
     .. sub(record, body + 1, last) .. line[4] .. id .. front .. root .. back .. sub(record, args, kwargs - 1)
     .. line[9] .. sub(record, kwargs + 1, body - 1) .. line[10] .. due .. '}}'
 end
@@ -104,12 +104,12 @@ end
 local function fixed_expiry(record, header_end)
   local at
   if template_of(record, header_end) then
-    if sub(record, header_end + 69, header_end + 79) == USUAL then return nil end
-    at = string.find(record, '\n', header_end + 69, true)
+    if part_of(record, header_end, DIFFERING, DIFFERING + #USUAL) == USUAL then return nil end
+    at = string.find(record, '\n', header_end + DIFFERING, true)
     at = at and string.find(record, '\n', at + 1, true)
     at = at and sub(record, at + 1, at + 1) == '"' and at + 1
   else
-    at = select(2, string.find(record, '"eta": null, "expires": "', header_end + 57, true))
+    at = select(2, string.find(record, '"eta": null, "expires": "', header_end + MESSAGE, true))
   end
   return at and string.match(sub(record, at + 1, at + 64), '^([^"]*)"')
 end

@@ -25,6 +25,16 @@ template the message's JSON, in 10 lines: between two of them belongs what diffe
 A message is bytes to a script: it is put together and cut, never parsed.
 ]]
 local FORMAT = '1'
+-- Where each part begins behind the header.
+local DUE = 7
+local CREATED = 20
+local CHANGED = 36
+local FLAGS = 43
+local TASK = 44
+local QUEUE = 50
+local FORM = 56
+local MESSAGE = 57
+local DIFFERING = 69 -- behind the name of a template
 local NO_RECORD = 'no record' -- why what Redis has deleted is dead
 local RECORDLESS = string.rep('\0', 6) -- begins its member among the dead, as its number is known to nobody
 local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '[0-O]' .. string.rep('.', 12) .. '[IT]$'
@@ -104,22 +114,107 @@ local function number_in(text, first, last)
   return number
 end
 
--- Where the extras at the end of a text begin, whose first 56 bytes after `from` are its own; or nil.
+-- The insertion number that a member begins with.
+local function number_of(member)
+  return number_in(member, 1, 6)
+end
+
+-- The same without its last bit, which tells the size of the record: an edit may change that.
+local function serial_of(member)
+  return math.floor(number_of(member) / 2)
+end
+
+-- A part of a record, from where it begins to where the next one does.
+local function part_of(record, header_end, part, next_part)
+  return sub(record, header_end + part, header_end + next_part - 1)
+end
+
+local function order_of(record, header_end)
+  return part_of(record, header_end, 1, DUE)
+end
+
+-- The due time, 13 bytes.
+local function due_text(record, header_end)
+  return part_of(record, header_end, DUE, CREATED)
+end
+
+local function due_of(record, header_end)
+  return tonumber(due_text(record, header_end))
+end
+
+-- When it was scheduled, us, 16 digits.
+local function created_of(record, header_end)
+  return part_of(record, header_end, CREATED, CHANGED)
+end
+
+-- When an entry was changed last, 7 bytes: by scheduling it, or since.
+local function changed_bytes(record, header_end)
+  return part_of(record, header_end, CHANGED, FLAGS)
+end
+
+-- The same as a number, us.
+local function changed_of(record, header_end)
+  return number_in(record, header_end + CHANGED, header_end + FLAGS - 1)
+end
+
+-- The sum of the flags that are set.
+local function flags_of(record, header_end)
+  return string.byte(record, header_end + FLAGS) - 48
+end
+
+local function has_flag(record, header_end, flag)
+  return flags_of(record, header_end) % (2 * flag) >= flag
+end
+
+-- Whether extras stand at its end.
+local function ends_in_extras(record, header_end)
+  return flags_of(record, header_end) % EXTRAS > 0
+end
+
+local function task_of(record, header_end)
+  return part_of(record, header_end, TASK, QUEUE)
+end
+
+local function queue_of(record, header_end)
+  return part_of(record, header_end, QUEUE, FORM)
+end
+
+-- Task and queue, in the part of a record from its flags on.
+local function labels_in(body)
+  return part_of(body, 1 - FLAGS, TASK, FORM)
+end
+
+-- What neighbours mostly have in common: from the flags to the name of the template.
+local function likeness_of(record, header_end)
+  return part_of(record, header_end, FLAGS, DIFFERING)
+end
+
+-- Due time, time of scheduling and last change.
+local function times_of(record, header_end)
+  return part_of(record, header_end, DUE, FLAGS)
+end
+
+-- Whether both times are all digits, as a rule they are.
+local function has_times(record, header_end)
+  return string.match(record, TIMES, header_end + DUE) == header_end + CHANGED
+end
+
+-- Where the extras at the end of a text begin, which has the parts of a record behind `from`; or nil.
 local function extras_start(text, from)
   local length = string.match(sub(text, -4), '^%d%d%d%d$')
   local start = length and #text - 3 - length
-  if start and start > from + 56 and string.find(text, '%z[^%z]*%z', start) then return start end
+  if start and start > from + FORM and string.find(text, '%z[^%z]*%z', start) then return start end
 end
 
 -- Whether what follows the header_end can be read: due time, time of scheduling, flags, form, extras.
 local function is_sound(record, header_end)
-  if #record <= header_end + 56 then return false end
-  local flags, form = string.byte(record, header_end + 43), string.byte(record, header_end + 56)
-  if flags > 48 and flags % EXTRAS > 0 and not extras_start(record, header_end) then return false end
-  if string.match(record, TIMES, header_end + 7) == header_end + 36 then
-    return (form == 73 or form == 84) and flags >= 48 and flags <= 79
+  if #record < header_end + MESSAGE then return false end
+  local flags, form = flags_of(record, header_end), string.byte(record, header_end + FORM)
+  if flags > 0 and flags % EXTRAS > 0 and not extras_start(record, header_end) then return false end
+  if has_times(record, header_end) then
+    return (form == 73 or form == 84) and flags >= 0 and flags < 2 * RELEASED
   end
-  return string.find(sub(record, header_end + 7, header_end + 56), SOUND)
+  return string.find(part_of(record, header_end, DUE, MESSAGE), SOUND)
 end
 
 -- Where the destination of a record ends; or nil, and what is wrong with it.
@@ -140,11 +235,7 @@ local function destination_of(record, header_end)
 end
 
 local function member_of(record, header_end, id)
-  return sub(record, header_end + 1, header_end + 6) .. id
-end
-
-local function due_of(record, header_end)
-  return tonumber(sub(record, header_end + 7, header_end + 19))
+  return order_of(record, header_end) .. id
 end
 
 -- A due time as a record has it. (Not by string.format: the text is there as a rule, and printing a
@@ -160,12 +251,7 @@ end
 
 -- The name of the template that the body of a new record shares, or false.
 local function name_in(body)
-  return sub(body, 14, 14) == 'T' and sub(body, 15, 26)
-end
-
--- When an entry was changed last, us: by scheduling it, or since.
-local function changed_of(record, header_end)
-  return number_in(record, header_end + 36, header_end + 42)
+  return part_of(body, 1 - FLAGS, FORM, MESSAGE) == 'T' and part_of(body, 1 - FLAGS, MESSAGE, DIFFERING)
 end
 
 -- The same, in its 7 bytes, of a change that is made now. Later than the one before, which tells each state of an
@@ -176,21 +262,25 @@ local function changed_next(record, header_end, now_us)
 end
 
 local function with_due(record, header_end, text, now_us)
-  return sub(record, 1, header_end + 6) .. padded(text) .. sub(record, header_end + 20, header_end + 35)
-    .. changed_next(record, header_end, now_us) .. sub(record, header_end + 43)
+  return sub(record, 1, header_end + DUE - 1) .. padded(text) .. created_of(record, header_end)
+    .. changed_next(record, header_end, now_us) .. sub(record, header_end + FLAGS)
+end
+
+local function with_flags(record, header_end, flags)
+  return sub(record, 1, header_end + FLAGS - 1) .. string.char(48 + flags) .. sub(record, header_end + TASK)
 end
 
 -- The name of the template that a record shares, or nil.
 local function template_of(record, header_end)
-  if string.byte(record, header_end + 56) == 84 then return sub(record, header_end + 57, header_end + 68) end
+  if string.byte(record, header_end + FORM) == 84 then return part_of(record, header_end, MESSAGE, DIFFERING) end
 end
 
 -- What no other state of this entry, and no other entry under its id, has.
 local function stamp_of(record, header_end)
-  return sub(record, header_end + 1, header_end + 6) .. sub(record, header_end + 36, header_end + 42)
+  return order_of(record, header_end) .. changed_bytes(record, header_end)
 end
 
 -- Whether its message has an `eta`: it goes at once, and there is no other time to give it.
 local function is_released(record, header_end)
-  return string.byte(record, header_end + 43) >= 48 + RELEASED
+  return has_flag(record, header_end, RELEASED)
 end

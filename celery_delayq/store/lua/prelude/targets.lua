@@ -4,7 +4,6 @@ filter  empty, where no selection is meant; or, blanks between: due at this time
         state; task and queue, as 12 hex digits; each of the five '-' where it does not matter; and, to the end,
         a tag, if one is wanted
 ]]
-local HAS_TAGS = 2 -- flag
 local SKIPPED = 'skipped' -- what a selection met, and does not mean any more
 
 local function bytes_of(hex)
@@ -23,13 +22,13 @@ end
 
 -- Whether an entry has what a filter says of its record.
 local function has_selected(filter, record, header_end)
-  if filter.task and sub(record, header_end + 44, header_end + 49) ~= filter.task then return false end
-  if filter.queue and sub(record, header_end + 50, header_end + 55) ~= filter.queue then return false end
+  if filter.task and task_of(record, header_end) ~= filter.task then return false end
+  if filter.queue and queue_of(record, header_end) ~= filter.queue then return false end
   if filter.after and due_of(record, header_end) < filter.after then return false end
   if filter.before and due_of(record, header_end) >= filter.before then return false end
   if not filter.tag then return true end
   -- Behind key and policy, where it stands between two NULs. (Taking all of it apart takes three times as long.)
-  local at = string.byte(record, header_end + 43) % 4 >= HAS_TAGS and extras_start(record, header_end)
+  local at = has_flag(record, header_end, TAGGED) and extras_start(record, header_end)
   for _ = 1, 2 do at = at and string.find(record, '\0', at, true) + 1 end
   return at and string.find(record, '\0' .. filter.tag .. '\0', at - 1, true) ~= nil
 end
@@ -48,11 +47,6 @@ local function state_of(entry, lanes)
   return is_due and is_held(lanes, entry.record, entry.header_end, there) and 'PAUSED' or 'SCHEDULED'
 end
 
--- The insertion number in a member: an edit may change the last bit, which tells the size of the record.
-local function serial_of(member)
-  return math.floor(number_in(member, 1, 6) / 2)
-end
-
 -- Whether a selection that met an entry as this member still means it.
 local function is_meant(entry, member, filter, lanes)
   return serial_of(member) == serial_of(entry.member)
@@ -63,7 +57,7 @@ end
 -- What there is of a call's targets, in their order: {entry, answer, id, name, member}, with an entry that can be
 -- changed or the answer that says why not, see entry_of; or nil, if something newer has overtaken the call.
 -- Nothing more is looked at after `max_bytes` of records, or twice: of that the answer is to ask again.
-local function look_for(targets, call, issued, filter, max_bytes)
+local function look_for(call, targets, filter, max_bytes)
   local looked, bytes, taken = {}, 0, {}
   local lanes = filter and filter.state and new_lanes(call.now_us)
   for at, target in ipairs(targets) do
@@ -78,7 +72,7 @@ local function look_for(targets, call, issued, filter, max_bytes)
         one.entry, one.answer = entry, answer
         if there then
           bytes = bytes + #there.record
-          if is_late_for(call, there, one.name, issued) then return nil end
+          if is_late_for(call, there, one.name) then return nil end
           if filter and not is_meant(there, one.member, filter, lanes) then
             one.entry, one.answer = nil, SKIPPED
           end

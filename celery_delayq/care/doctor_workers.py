@@ -1,0 +1,31 @@
+"""Whether the workers listen to the queues of waiting tasks, and have the same store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..integration.workers import answers, other_stores, unheard_queues
+from ..logs import counted
+from ..servers.risks import ERROR, OK, WARNING, Line
+from ..services import Services
+
+_SILENT = (
+    "no worker answers, so their queues and their stores are not known",
+    "start a worker; one of the pool solo answers between two tasks only",
+)
+
+
+def workers(services: Services) -> Iterator[Line]:
+    """What workers answer: two questions, each of a second."""
+    heard = answers(services, "active_queues")
+    if not heard:
+        yield Line("workers", WARNING, *_SILENT)
+        return
+    told = answers(services, "delayq")
+    wrong = [*other_stores(services, told, heard), *unheard_queues(services, heard)]
+    for one in wrong:
+        found, _, advice = one.partition("; ")
+        yield Line("workers", ERROR, found, advice)
+    if not wrong:
+        answered = f"{counted(len(heard), 'worker')} answered"
+        yield Line("workers", OK, f"{answered}: they have this store, and listen where tasks wait")

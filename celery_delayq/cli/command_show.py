@@ -1,0 +1,97 @@
+"""The command ``show``: one task, and why it has not run yet."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from datetime import datetime, tzinfo
+from typing import Any
+
+import click
+
+from ..clock import from_ms
+from ..logs import counted, lasting, plain
+from ..operations import pausing, reading
+from ..operations.health import NO_SCANNER
+from ..operations.scheduled_task import ScheduledTask
+from ..store import Counts, Pause, State, lane_in_words
+from .common import Argument, ErrorSentences, delayq_of, examples, json_option
+from .departed import HINT, why_gone
+from .looks import CeleryCommand
+from .screen import Line, Screen, wrapped
+from .task_facts import facts_of, json_of
+from .zones import relative, zone_of, zoned
+
+_READ = {"args", "kwargs", "reason", "error"}  # that nobody copies, so they may be wrapped
+_WAITS = (State.SCHEDULED, State.PAUSED)
+
+
+@click.command(
+    cls=CeleryCommand, epilog=examples("show order-42", "show order-42 --json | jq .args")
+)
+@click.argument("id", cls=Argument, help="The task's id.")
+@zoned
+@json_option
+@click.pass_context
+def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
+    """Show one task, and what keeps it waiting.
+
+    Of a task that has left the store it says when that was: it was handed over to its queue,
+    cancelled, or skipped because it was too late.
+    """
+    with ErrorSentences():
+        delayq = delayq_of(ctx)
+        task, zone = reading.get(delayq, id), zone_of(ctx)
+        if task is None:
+            raise click.ClickException(plain(why_gone(delayq, zone, {"task_id": id}, HINT)))
+        if as_json:
+            ctx.obj.echo(json_of(task))
+            return
+        counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
+    screen = Screen(ctx)
+    screen.show(screen_of(task, counts, pauses, zone, screen.width))
+
+
+def screen_of(
+    task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinfo, width: int | None
+) -> Iterator[Line]:
+    """The lines of the screen, as wide as a terminal is; ``None``: as wide as they are."""
+    yield from _lines(task, from_ms(counts.now_ms), zone, width)
+    for note in _notes(task, counts, pauses, zone):
+        for line in wrapped(f"! {plain(note)}", width, "  "):
+            yield [(line, "yellow")]
+
+
+def _lines(task: ScheduledTask, now: datetime, zone: tzinfo, room: int | None) -> Iterator[Line]:
+    facts = facts_of(task)
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        lines = [_text_of(value, now, zone)]
+        if name in _READ and room is not None:
+            lines = textwrap.wrap(lines[0], max(20, room - width - 1)) or lines
+        for head, line in zip([name, *[""] * (len(lines) - 1)], lines, strict=True):
+            yield [(f"{head:<{width}} ", "bold"), (line, "")]
+
+
+def _text_of(value: Any, now: datetime, zone: tzinfo) -> str:
+    if isinstance(value, datetime):
+        return relative(value, now, zone)
+    return plain(", ".join(value) if isinstance(value, list) else value)
+
+
+def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinfo) -> Iterator[str]:
+    """What keeps it waiting, a sentence each."""
+    now = from_ms(counts.now_ms)
+    if task.state not in _WAITS:
+        return
+    if task.due < now:
+        yield f"it is overdue by {lasting((now - task.due).total_seconds())}"
+    lanes = {lane_in_words(*lane) for lane in ((None, None), (task.queue, None), (None, task.task))}
+    for pause in pauses:
+        if pause.what in lanes and not pause.resumed:
+            yield f"{pause.what} was paused {relative(pause.since, now, zone)}"
+        elif pause.what in lanes and pause.rate is not None:
+            left = counted(pause.parked)
+            yield f"{pause.what} comes back at {pause.rate:g} a second, and {left} are left"
+    if not counts.scanners:
+        yield NO_SCANNER

@@ -1,0 +1,45 @@
+"""What is known of a task that is not in the store: how it left, or where else it may be."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import tzinfo
+
+from ..clock import from_ms
+from ..errors import DelayQError
+from ..operations.reading import departure
+from ..services import HasServices
+from ..store import Departure
+from .zones import relative
+
+_LEFT = {
+    "handed_over": "task {} has been handed over to its queue already",
+    "skipped": "task {} was skipped, as it was overdue by more than its grace",
+    "cancelled": "task {} has been cancelled already",
+    "uncertain": "task {} has been cancelled already, but an earlier attempt may have delivered it",
+}
+_NOT_HERE = "task {} is not scheduled in {} (prefix {})"
+HINT = (
+    "; a task that was sent with an eta may be held by a worker: celery -A proj inspect scheduled "
+    "lists it, celery -A proj delayq cancel --revoke drops it"
+)
+
+
+def why_gone(delayq: HasServices, zone: tzinfo, named: dict[str, str], hint: str = "") -> str:
+    """A sentence on a task that is not in the store.
+
+    Args:
+        delayq: The app's.
+        zone: In which times are told.
+        named: The task's ``task_id``, or its ``key``.
+        hint: What is said behind it if nothing is known of the task.
+    """
+    ((_, name),) = named.items()
+    left: Departure | None = None
+    with suppress(DelayQError):
+        left = departure(delayq.services, **named)
+    if left is None:
+        services = delayq.services
+        return _NOT_HERE.format(name, services.endpoint.url, services.settings.prefix) + hint
+    when = from_ms(left.when_ms)
+    return f"{_LEFT[left.how].format(name)}, {relative(when, from_ms(left.now_ms), zone)}"

@@ -1,0 +1,1 @@
+"""One reminder, twice: on a plain Celery app with ``countdown``, and on one with celery_delayq."""

@@ -1,0 +1,203 @@
+"""Three accidents, side by side: no worker runs, a worker is killed, Redis restarts.
+
+Both sides get the same calls, on one Redis, with a worker each. What the plain side does is shown
+as it comes. What celery_delayq does must be as promised.
+"""
+
+import contextlib
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from celery.result import AsyncResult
+from process import pause
+from story import LATEST, span
+
+from celery_delayq import Outcome, ScheduledResult
+
+from . import delayed, plain
+from .worker import Worker
+
+PATIENCE = 20.0  # seconds for what has to come
+TAKEN = 3.0  # seconds for the plain worker to take its messages
+NOT_COMING = 1.5  # seconds after which a task that did not run is told of
+UNACKED = "unacked"  # where kombu keeps what a worker took, for its visibility timeout of an hour
+
+
+class Play:
+    """Plays the three accidents, and tells them line by line.
+
+    Attributes:
+        wrong: A sentence for each thing that celery_delayq did not do as promised.
+    """
+
+    def __init__(self, folder, redis, tell):
+        """*tell* takes the seconds since the start, and a text for both sides or one for each."""
+        self._redis = redis
+        self._tell = tell
+        self._begun = time.monotonic()
+        self._plain = Worker("side_by_side.plain", folder / "plain.log")
+        self._delayed = Worker("side_by_side.delayed", folder / "delayed.log")
+        self._watched = []
+        self.wrong = []
+
+    def play(self, heading):
+        """*heading* takes the title of each part."""
+        # Nobody waits for a result here. A subscription would have to outlive a restart of Redis.
+        for app in (plain.app, delayed.app):
+            app.backend.on_task_call = lambda *_: None
+        with contextlib.closing(self._plain), contextlib.closing(self._delayed):
+            self._start()
+            heading("No worker runs")
+            self._no_worker()
+            heading("A worker is killed")
+            self._killed()
+            heading("Redis restarts")
+            if self._redis.keeps:
+                self._restarted()
+            else:
+                self._say("left out, as fakeredis keeps nothing on disk")
+        self._count()
+
+    def _no_worker(self):
+        due, calls = 7, {}
+        for user in ("anna", "ben", "cleo"):
+            calls[user] = self._schedule(user, due, say=False)
+        self._say(f"anna, ben, cleo: countdown={due}", f"anna, ben, cleo: delay_for({due})")
+        self._stop()
+        heard = plain.app.control.broadcast(
+            "revoke", {"task_id": calls["ben"].plain.id}, reply=True, timeout=0.5
+        )
+        cancelled = calls["ben"].delayed.cancel()
+        self._say(f"revoke ben: {len(heard)} workers heard it", f"cancel ben: {cancelled.name}")
+        self._must(cancelled is Outcome.DONE, f"ben's cancel answered {cancelled.name}")
+        later = timedelta(seconds=2)
+        moved = calls["cleo"].delayed.reschedule(by=later)
+        self._say("move cleo: there is no call for it", f"move cleo by 2 s: {moved.name}")
+        self._must(moved is Outcome.DONE, f"cleo's move answered {moved.name}")
+        calls["cleo"].due += later
+        self._start()
+        for user in ("anna", "cleo"):
+            self._watch(calls[user])
+        self._never(calls["ben"])
+
+    def _killed(self):
+        call = self._schedule("dave", 5)
+        self._kill()
+        self._start()
+        self._watch(call)
+
+    def _restarted(self):
+        call = self._schedule("emil", 5)
+        self._redis.restart()
+        self._say("Redis restarted")
+        self._watch(call)
+
+    # What both sides do.
+
+    def _schedule(self, user, seconds, *, say=True):
+        plain_due = _now() + timedelta(seconds=seconds)
+        of_plain = plain.remind.apply_async((user,), countdown=seconds)
+        of_delayed = delayed.remind.delay_for(seconds, user)
+        call = Call(user, of_plain, plain_due, of_delayed, of_delayed.due)
+        if say:
+            self._say(f"{user}: countdown={seconds}", f"{user}: delay_for({seconds})")
+        self._wait(lambda: self._in_memory(call.plain.id), TAKEN)
+        return call
+
+    def _in_memory(self, task_id):
+        """Whether the plain worker has taken this task's message."""
+        return f"[{task_id}] received" in self._plain.said()
+
+    def _start(self):
+        self._plain.start()
+        self._delayed.start()
+        for worker in (self._plain, self._delayed):
+            worker.wait_ready()
+        self._say("both workers started")
+
+    def _stop(self):
+        self._plain.stop()
+        self._delayed.stop()
+        self._say("both workers stopped")
+
+    def _kill(self):
+        self._plain.kill()
+        self._delayed.kill()
+        self._say("both workers killed with kill -9")
+
+    # What must come of it.
+
+    def _watch(self, call):
+        """Tell when a task ran on each side; celery_delayq's must run once, and in time."""
+        self._wait(lambda: _ran(call.delayed), (call.due - _now()).total_seconds() + LATEST)
+        ran = _ran(call.delayed)
+        late = (ran - call.due).total_seconds() if ran else None
+        self._must(ran, f"{call.user} did not run")
+        self._must(not ran or late >= 0, f"{call.user} ran early")
+        self._watched.append(call)
+        self._wait(lambda: _ran(call.plain), NOT_COMING)
+        told = f"{call.user} ran, {span(late)} late" if ran else f"{call.user} did not run"
+        self._say(self._of_plain(call), told)
+
+    def _of_plain(self, call):
+        ran = _ran(call.plain)
+        if ran:
+            return f"{call.user} ran, {span((ran - call.plain_due).total_seconds())} late"
+        if self._plain.status:
+            return f"the worker ended with status {self._plain.status}"
+        if any(call.plain.id.encode() in each for each in self._unacked()):
+            return f"{call.user} is held by the dead worker"
+        return f"{call.user} did not run"
+
+    def _never(self, call):
+        self._wait(lambda: _ran(call.plain), NOT_COMING)
+        ran = _ran(call.delayed)
+        self._must(not ran, f"{call.user} ran, and was cancelled")
+        plainly = "ran, though it was revoked" if _ran(call.plain) else "did not run"
+        self._say(f"{call.user} {plainly}", f"{call.user} {'ran' if ran else 'did not run'}")
+
+    def _unacked(self):
+        with plain.app.connection() as connection:
+            return connection.default_channel.client.hvals(UNACKED)
+
+    def _count(self):
+        """Each task must have run once. The workers have ended, so their logs are whole."""
+        for call in self._watched:
+            runs = self._delayed.said().count(f"[{call.delayed.id}] succeeded")
+            self._must(runs == 1, f"{call.user} ran {runs} times")
+
+    def _must(self, true, otherwise):
+        if not true:
+            self.wrong.append(f"side by side: {otherwise}")
+
+    def _say(self, *texts):
+        """Of the two sides; or one text, of both."""
+        self._tell(time.monotonic() - self._begun, *texts)
+
+    def _wait(self, come, seconds):
+        until = time.monotonic() + seconds
+        while not come() and time.monotonic() < until:
+            self._delayed.check()
+            pause()
+
+
+@dataclass
+class Call:
+    """One reminder, on both sides, and when it should run there."""
+
+    user: str
+    plain: AsyncResult
+    plain_due: datetime
+    delayed: ScheduledResult
+    due: datetime
+
+
+def _ran(result):
+    """When a task ended, by its result; None if it did not."""
+    result._cache = None
+    return result.date_done if result.successful() else None
+
+
+def _now():
+    return datetime.now(timezone.utc)

@@ -1,0 +1,30 @@
+"""Four screens are as the files in `shown` have them: see `python -m tests.cli.screens`."""
+
+import pytest
+
+from celery_delayq.cli.command_status import screen_of
+from celery_delayq.cli.screen import text_of
+from tests.cli.screens import FOLDER, SCANNED, UTC, WIDTHS, files
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
+def test_a_screen_is_as_its_file_has_it(path):
+    assert files()[path] == path.read_text(encoding="utf-8")
+
+
+def test_there_is_no_other_file():
+    assert {*FOLDER.iterdir()} == {*files()}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_is_wider_than_its_terminal(width):
+    texts = [text for path, text in files().items() if path.stem.endswith(f"-{width}")]
+
+    assert max(len(line) for text in texts for line in text.splitlines()) <= width
+
+
+def test_scanners_are_counted_with_their_hosts():
+    lines = [text_of(line) for line in screen_of(SCANNED, "direct", UTC, None)]
+
+    assert lines[1].endswith("   next in 4 s   scanners 2 on web1, web2")
+    assert "no scanner" not in "".join(lines)

@@ -1,0 +1,203 @@
+"""Ten incidents at three in the morning: of each, a tool or one line of the log names the cause.
+
+Each test sets up a system that is broken in one usual way, and does what somebody does who is woken
+up: `health`, `doctor`, `status`, `show`, and a look at the log.
+"""
+
+from contextlib import closing
+
+import pytest
+
+from celery_delayq.errors import StoreFull
+from celery_delayq.integration import workers
+from tests.app.conftest import delayq_app, redis, redis_client, url
+from tests.app.support import FAR, LONG_AGO
+from tests.cli.conftest import project, run
+from tests.support.waiting import eventually
+
+__all__ = ["delayq_app", "project", "redis", "redis_client", "run", "url"]
+
+pytestmark = pytest.mark.libraries
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    return delayq_app(url)
+
+
+@pytest.fixture
+def told(run, monkeypatch):
+    """What a command tells: its status, and its output as one line."""
+    monkeypatch.setattr(workers, "WAIT", 0.05)
+
+    def told(app, *command):
+        done = run(*command, app=app)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done.exit_code, " ".join(done.output.split())
+
+    return told
+
+
+@pytest.fixture
+def alive():
+    """Let a scanner of an app be alive, and hand over once."""
+
+    def alive(app):
+        [engine] = app.delayq.services.engines()
+        with closing(engine):
+            engine.hand_over()
+
+    return alive
+
+
+@pytest.fixture(scope="module")
+def shop(standing):
+    """A worker and its project."""
+    project = standing("-P", "threads", "-c", "1")
+    eventually(lambda: project.delayq.counts().scanners)
+    return project
+
+
+@pytest.fixture
+def patient(monkeypatch, told):
+    """Let workers have the time to answer that they need."""
+    monkeypatch.setattr(workers, "WAIT", 1.0)
+
+
+def fill(app):
+    for number in range(1000):
+        app.send_task("t", ("x" * 50_000,), task_id=f"{number}", delayq_at=FAR)
+
+
+def test_1_a_resume_at_a_low_rate_was_forgotten(app, alive, told):
+    app.delayq.pause(queue="mail")
+    for _ in range(40):
+        app.send_task("t", (), queue="mail", delayq_at=LONG_AGO)
+    alive(app)
+    app.delayq.resume(queue="mail", rate=0.5)
+
+    status, health = told(app, "health")
+
+    assert status == 1
+    assert "queue mail comes back at 0.5 a second: 40 tasks left, the last one's turn" in health
+    advice = "if that is too slow: celery -A proj delayq resume --queue mail"
+    assert advice in told(app, "doctor")[1]
+
+
+def test_2_two_apps_with_other_brokers_share_a_prefix(app, delayq_app, url, alive, told):
+    other = delayq_app("amqp://127.0.0.1:1//", delayq_url=url)
+    alive(app)
+
+    status, health = told(other, "health")
+
+    assert status == 1
+    assert "this store's scanners have the broker redis, database 0 on" in health
+    assert "tasks of this app go to theirs; give each app a delayq_prefix of its own" in health
+
+
+def test_2_tasks_of_the_app_whose_broker_is_the_store_reach_its_queues(
+    app, delayq_app, url, alive, told
+):
+    alive(delayq_app("amqp://127.0.0.1:1//", delayq_url=url))
+
+    status, health = told(app, "health")
+
+    assert status == 1
+    assert "tasks of this app reach its queues, but both apps list and cancel each" in health
+
+
+def test_3_the_broker_refuses_and_nobody_consumes(app, redis, alive, told):
+    redis.set("mail", "no list")
+    app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
+    alive(app)
+
+    status, health = told(app, "health")
+
+    assert status == 1
+    assert "1 task is refused by a queue, and tried again; 0 are allowed" in health
+    assert "mail: WRONGTYPE" in told(app, "show", "a")[1]
+    assert told(app, "doctor")[0] == 1
+
+
+def test_4_tasks_wait_for_a_queue_that_no_worker_listens_to(shop, told, patient):
+    shop.tasks["note"].apply_async(task_id="a", queue="mails", delayq_at=FAR)
+
+    status, health = told(shop.app, "health")
+
+    assert status == 1
+    assert "no worker listens to the queue mails, for which 1 task waits (" in health
+    assert "start a worker with -Q mails, or correct the name" in told(shop.app, "doctor")[1]
+    shop.delayq.cancel("a")
+    assert told(shop.app, "health") == (0, "healthy")
+
+
+def test_5_a_task_was_skipped_as_too_late(app, alive, told):
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=60)
+    alive(app)
+
+    for command in ("show", "cancel"):
+        status, said = told(app, command, "a")
+        assert status == 1
+        assert "task a was skipped, as it was overdue by more than its grace, " in said
+        assert " ago (" in said
+
+
+def test_6_the_store_is_at_its_maxmemory(start_redis, delayq_app, alive, told):
+    app = delayq_app(start_redis("--maxmemory", "3mb").url())
+    alive(app)
+    with pytest.raises(StoreFull):
+        fill(app)
+
+    status, health = told(app, "health")
+
+    assert status == 1
+    assert "the store's Redis is full (" in health
+    assert "raise maxmemory, or delete what nobody needs" in health
+    assert "error memory the store's Redis is full (" in told(app, "doctor")[1]
+
+
+def test_7_the_redis_user_has_no_right_to_a_queue(redis_server, delayq_app, redis, app, told):
+    keys = ["~{delayq:*}:*", "~celery*", "~_kombu*", "~*pidbox*"]
+    redis.execute_command("ACL", "SETUSER", "u", "reset", "on", ">p", "&*", "+@all", *keys)
+    limited = delayq_app(redis_server.url().replace("//", "//u:p@"))
+    limited.send_task("t", task_id="a", queue="sms", delayq_at=FAR)
+
+    status, doctor = told(limited, "doctor")
+
+    assert status == 1
+    assert "push to sms: what is due for it waits -> ACL SETUSER u ~sms" in doctor
+
+
+def test_8_one_process_does_not_capture(app, told):
+    status, shown = told(app, "show", "a")
+
+    assert status == 1
+    assert "task a is not scheduled in redis" in shown
+    assert "sent with an eta may be held by a worker: celery -A proj inspect scheduled" in shown
+    assert "cancel --revoke drops it" in shown
+
+
+def test_9_the_web_schedules_in_another_store_than_the_workers_have(
+    shop, delayq_app, told, patient
+):
+    there = shop.server.url(5)
+    web = delayq_app(shop.server.url(), task_default_queue=shop.queue, delayq_url=there)
+
+    status, doctor = told(web, "doctor")
+
+    assert status == 1
+    assert f"worker {shop.worker.name} has the store {shop.server.url()}, prefix" in doctor
+    assert f"this app has {there}, prefix delayq" in doctor
+    assert "give both the same delayq_url and delayq_prefix" in doctor
+    assert f"is not scheduled in {there} (prefix delayq)" in told(web, "show", "a")[1]
+
+
+def test_10_the_store_was_moved_and_an_old_worker_is_alive(shop, delayq_app, alive, told, patient):
+    prefix = f"{shop.queue}-moved"
+    moved = delayq_app(shop.server.url(), task_default_queue=shop.queue, delayq_prefix=prefix)
+    alive(moved)
+
+    status, doctor = told(moved, "doctor")
+
+    assert status == 1
+    assert f"error workers worker {shop.worker.name} has the store" in doctor
