@@ -1,10 +1,10 @@
-"""Redis Cluster: the store lies in one slot, on whichever node serves that at present.
+"""Redis Cluster: finds the store as the node that serves its slot.
 
-    a redis+cluster:// URL --> address --> SlotOwner --CLUSTER SLOTS--> slots --> a node
-                                              '-- knows: known_master <-- MOVED
+    a redis+cluster:// URL --> address --> SlotOwner --asks--> slots --> the nodes
+                                              '-- known_master <-- MOVED
 
-All keys of a store have one hash tag, so one connection to one node is enough, as with Sentinel.
-``slot_owner`` tells what each refusal of a Cluster means.
+All keys of a store have one hash tag, so a process needs only one node. ``servers/moving.py``
+describes how it finds that node; ``slot_owner``, what each refusal of a Cluster means.
 """
 
 from .address import nodes_of, owner_of

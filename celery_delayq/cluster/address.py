@@ -1,4 +1,4 @@
-"""Which nodes a redis+cluster:// URL names, and what options say about them."""
+"""Reads a redis+cluster:// URL and its options."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MAP = (
 
 
 def nodes_of(url: str) -> list[str]:
-    """The nodes that a ``redis+cluster://`` URL names, each as a URL of a plain Redis.
+    """Return the nodes that a ``redis+cluster://`` URL names, each as a URL of a plain Redis.
 
-    Login, database and query are the first one's, wherever the URL has them.
+    The first one has the login, the database and the query.
 
     >>> nodes_of("redis+cluster://:secret@h1:7000;h2:7001/0")
     ['redis://:secret@h1:7000/0', 'redis://h2:7001']
@@ -46,18 +46,18 @@ def owner_of(
     options: Mapping[str, Any],
     names: tuple[str, str],
 ) -> SlotOwner:
-    """The node that serves the store's slot.
+    """Return the node that serves the store's slot, as a server; nothing is connected.
 
     Args:
-        first: The first node, and how each of them lets one in.
-        url: It names all of them.
-        slots: Those of the store's shards.
-        options: The transport's.
+        first: The first node, with the login, the database and TLS of all.
+        url: The URL that names all nodes.
+        slots: The slots of the store's shards.
+        options: The transport options.
         names: The settings of URL and options.
 
     Raises:
-        InvalidSetting: a node has no such port; *options* map no addresses; or the store has
-            several shards.
+        InvalidSetting: a port is no number, ``address_map`` is no map of addresses, or the store
+            has several shards.
     """
     if len(slots) > 1:
         raise InvalidSetting("delayq_shards", len(slots), _ONE_SLOT)

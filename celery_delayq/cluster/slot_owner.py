@@ -1,15 +1,16 @@
-"""A Redis that is found through the nodes of a Cluster: whoever serves the store's slot at present.
+"""A Redis that is found through the nodes of a Cluster: the current owner of the store's slot.
 
-``servers/moving.py`` tells how such a master is found. Here, those who are asked are nodes
-(``slots.py``), and refusals tell more:
+``servers/moving.py`` describes how a process finds such a master. Here it asks nodes (``slots.py``),
+and a refusal says more. Redis did nothing, and
 
-    MOVED                      nothing was done; the slot is there: go there, at once
-    ASK, TRYAGAIN              nothing was done; the slot is being moved: again, after a pause
-    CLUSTERDOWN                nothing was done; as before, and ask another node who serves the slot
-    a broken or silent link    ask another node
+    MOVED              names the new owner: go there at once
+    ASK, TRYAGAIN      the slot is being moved: try again after a pause
+    CLUSTERDOWN        no node serves the slot: the same, and ask another node for the owner
 
-A step declares all keys that it may touch, and most of them are empty. So while a slot is moved key
-by key, both nodes refuse with TRYAGAIN or ASK, and to follow an ASK would be of no use.
+If a link breaks or is silent, the process asks another node as well.
+
+A script declares every key that it may touch, and most of these are empty. So while a slot is moved
+key by key, both nodes refuse with TRYAGAIN or ASK. Following an ASK would only meet a TRYAGAIN.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ MOST_OTHERS = 8  # nodes that are asked besides those of the URL
 
 
 class KnownOwner(MasterCache):
-    """What a process knows of the slot's owner, and which nodes it may ask."""
+    """The slot's owner, as a process knows it, and the nodes to ask."""
 
     def __init__(self) -> None:
         super().__init__()
         self.others: tuple[Address, ...] = ()
-        # A node that is cut off from the others does not begin twice in a row.
+        # Each query begins at the next node, as one may be cut off from the others.
         self.turns = count()
 
 
@@ -45,10 +46,10 @@ class SlotOwner(MovingMaster):
     """The node of a Cluster that serves a slot.
 
     Args:
-        slot: The store's.
-        seeds: Nodes, or an endpoint that leads to any of them.
-        server: How each node lets one in: database, login, TLS.
-        address_map: For an address that a node announces, the one to connect to.
+        slot: The store's slot.
+        seeds: Addresses of nodes, or of an endpoint that leads to any node.
+        server: The database, login and TLS of each node.
+        address_map: The address to use for an announced one.
     """
 
     slot: int
@@ -59,55 +60,55 @@ class SlotOwner(MovingMaster):
 
     @property
     def url(self) -> str:
-        """Nodes and database, without logins."""
+        """The nodes and the database, without logins."""
         scheme = "redis" if self.server.tls is None else "rediss"
         hosts = ";".join(shown(*one) for one in self.seeds)
         return f"{scheme}+cluster://{hosts}/{self.server.db}"
 
     @property
     def kind(self) -> str:
-        """Never a broker's, as Celery has none in a Cluster."""
+        """The broker's name; unused, as no broker is in a Cluster."""
         return f"redis cluster, database {self.server.db}"
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Equal for two that name the same slot by the same nodes, as far as names tell."""
+        """Equal for two that name the same slot by the same nodes."""
         return (self.slot, frozenset(self.seeds), self.server.tls is None, self.server.db)
 
     def refused(self, connection: Any, error: redis.ResponseError) -> None:
-        """Take note of where the slot is."""
+        """Note what a refusal says about the owner."""
         super().refused(connection, error)
         if isinstance(error, MovedError):
             host, port = str(error).split()[-1].rsplit(":", 1)
             if host == "?":
                 self.lost(connection)
             else:
-                # Without a host, it is the one that was asked.
+                # Without a host, the owner is at the host that was asked.
                 address = self._reachable((host or connection.host, int(port)))
                 self.moved(address, address_of(connection))
         elif isinstance(error, ClusterDownError):
             self.doubt()
 
     def again_after(self, error: BaseException | None, turn: int) -> float | None:
-        """Seconds after which a refused command may be sent again; ``None``: never."""
+        """Return the seconds to wait before a refused command is sent again; ``None``: never."""
         if isinstance(error, MovedError):
-            # While a slot changes hands, two nodes may each name the other one.
+            # At the end of a migration, two nodes may each name the other one.
             return AGAIN if turn else 0.0
         if isinstance(error, (AskError, TryAgainError, ClusterDownError)):
             return AGAIN
         return super().again_after(error, turn)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no link stays open."""
 
     def forget(self) -> None:
-        """Nothing is kept that belongs to the parent."""
+        """Do nothing: no socket is shared with a parent process."""
 
     def _named_first(self, until: float) -> Address | None:
         try:
             return super()._named_first(until)
         except redis.ResponseError:
-            return None  # a node that refuses says nothing of the one that is waited for
+            return None  # a refusal says nothing about the owner
 
     def _named(self, until: float, errors: list[str]) -> Iterator[Address]:
         found = self._found

@@ -1,11 +1,11 @@
-"""Asking the nodes of a Cluster who serves a slot: one after another, each in a share of the time.
+"""Asks the nodes of a Cluster which of them serves a slot, one node after the other.
 
-each question begins at the next one --> next --> ...       until one names a node that can be used
-        |                                  |
-        away, silent, or it knows of none: why is noted
+    a node --> the next node --> ...      until one names a node that can be used
+      |             |
+      down, silent, or without an answer: the reason is kept
 
-``CLUSTER SLOTS`` is answered by each version of Redis and Valkey, and by what stands before them;
-``CLUSTER SHARDS`` only from Redis 7 on.
+Each node has a share of the time. Every version of Redis and Valkey answers ``CLUSTER SLOTS``;
+``CLUSTER SHARDS`` needs Redis 7.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .. import clock
 from ..servers.endpoint import Address, Endpoint, shown
 from ..servers.moving import ASK, FAILED, WRONG, is_final
 
-# What a Redis by itself answers; a hosted one may know no such command.
+# The answers of a plain Redis; a hosted one may lack the command.
 _NO_CLUSTER = ("cluster support disabled", "unknown command", "unknown subcommand")
 
 
 class Told(NamedTuple):
-    """What a node tells: who serves the slot, and further nodes, its replicas first."""
+    """A node's answer: the owner of the slot, and more nodes to ask, the owner's replicas first."""
 
     owner: Address
     others: tuple[Address, ...]
@@ -36,9 +36,9 @@ class SlotQuery:
     """A question to the nodes of a Cluster.
 
     Args:
-        slot: Which one.
-        server: How each node lets one in.
-        reachable: What an address that a node announces is for this process.
+        slot: The slot.
+        server: The login and TLS of each node.
+        reachable: Returns the address to use for an announced one.
     """
 
     slot: int
@@ -46,10 +46,10 @@ class SlotQuery:
     reachable: Callable[[Address], Address]
 
     def told(self, nodes: Sequence[Address], until: float, errors: list[str]) -> Iterator[Told]:
-        """What each node tells, while one iterates; *errors* gets what others said instead.
+        """Yield the answer of each node; *errors* gets the failures.
 
         Raises:
-            redis.exceptions.ResponseError: one is no node of a Cluster, or refuses for good.
+            redis.exceptions.ResponseError: a node is not in a Cluster, or refuses for good.
         """
         for turn, node in enumerate(nodes):
             # Each of them gets a share of what is left, and so does the owner.
@@ -69,7 +69,7 @@ class SlotQuery:
                     yield told
 
     def _told_by(self, node: Address, seconds: float) -> Told | None:
-        # Of the database the owner is asked: here it is of no use.
+        # The owner is asked for the database; this question needs none.
         place = replace(self.server, host=node[0], port=node[1], db=0)
         connection = place.connection(seconds)
         try:
@@ -85,7 +85,7 @@ class SlotQuery:
         return self._read(ranges, node)
 
     def _read(self, ranges: Any, node: Address) -> Told | None:
-        """Who is the slot's owner in an answer, whose ranges name their master first."""
+        """Find the slot's owner in an answer; each range names its master first."""
         owner: Address | None = None
         replicas: list[Address] = []
         masters: list[Address] = []
@@ -101,9 +101,9 @@ class SlotQuery:
 
 
 def _address_of(server: Any, asked: Address) -> Address:
-    """Where a server is; without a name of its own it is where the asked one is."""
+    """Return the address of a node; without a host, it is at the host that was asked."""
     host, port, *rest = server
-    if host == b"?":  # it has to announce a host name, and has none: its address stands behind
+    if host == b"?":  # it announces host names, and has none; its IP address comes later
         pairs = rest[1] if len(rest) > 1 else []
         host = dict(zip(pairs[::2], pairs[1::2], strict=False)).get(b"ip")
     return (host.decode() if host else asked[0]), int(port)

@@ -1,8 +1,8 @@
 """Whether a Redis can be a store at all; every user may send HELLO.
 
-A node of a Redis Cluster can, where it serves the store's slot: the first step under the tag tells.
-It cannot be the broker as well: the queues' lists are in other slots than the store, where no
-script can push to them.
+A node of a Redis Cluster can be one if it serves the store's slot; the first read of the store's
+keys finds out. It cannot be the broker too: the queues' lists are in other slots, and no script can
+push to them.
 """
 
 from __future__ import annotations

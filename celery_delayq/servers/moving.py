@@ -111,7 +111,7 @@ class MovingMaster(ABC):
             self.lost(connection)
 
     def again_after(self, error: BaseException | None, turn: int) -> float | None:
-        """Seconds after which a refused command may be sent again; ``None``: never."""
+        """Return the seconds to wait before a refused command is sent again; ``None``: never."""
         return 0.0 if turn == 0 and is_replica(error) else None
 
     def find_master(self, until: float) -> None:

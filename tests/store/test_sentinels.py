@@ -161,8 +161,9 @@ def test_the_sentinel_names_the_server_that_is_written_to(naming, first, second)
 
 
 def test_who_was_found_is_remembered_and_no_sentinel_is_asked_again(naming, first):
-    client, another = naming.client(), naming.client()
-    another._server = client._server
+    client = naming.client()
+    another = PooledConnection(client._server)
+    naming._made.append(another)
     client.execute("write", SET)
 
     naming.sentinel.kill()
