@@ -1,7 +1,7 @@
 """A Redis that is found through the nodes of a Cluster: the current owner of the store's slot.
 
-``servers/moving.py`` describes how a process finds such a master. Here it asks nodes (``slots.py``),
-and a refusal says more. Redis did nothing, and
+``servers/moving.py`` describes how a process finds such a master. Here it asks nodes, by
+``slots.py``, and a refusal says more. Redis did nothing, and
 
     MOVED              names the new owner: go there at once
     ASK, TRYAGAIN      the slot is being moved: try again after a pause

@@ -22,8 +22,9 @@ NO_BROKER = (
     "this Redis belongs to a Redis Cluster, which cannot be the store and the broker at once; let "
     "delayq_url name it, and broker_url another broker"
 )
-_NO_SELECT = "SELECT is not allowed in cluster mode"
-_NUMBER_0 = "; let delayq_url name database 0"
+# Valkey 9 may have databases in a Cluster, and tells which it has not.
+_NO_DATABASE = re.compile(r"SELECT is not allowed in cluster mode|DB index is out of range")
+_DATABASE_0 = "; let the URL name a database that this Redis has, such as 0"
 
 
 class Refusal(Enum):
@@ -52,10 +53,9 @@ _PLACE = re.compile(
 )
 
 # NOPERM is said of a command and of a key, in other words by each version of Redis. A command that
-# was renamed or left out is one that nobody may use; in a Cluster, so is SELECT.
+# was renamed or left out is one that nobody may use.
 _NO_COMMAND = re.compile(
     r"no permissions to run the |can't run this command|(?i:unknown (redis )?command)"
-    rf"|{_NO_SELECT}"
 )
 
 # Codes that redis-py strips, as their errors have a class: by its name, lest this depend on it.
@@ -89,7 +89,7 @@ def why_of(error: BaseException) -> str:
     if refusal_of(error) is Refusal.ELSEWHERE:
         return NO_BROKER if "CROSSSLOT" in said_of(error) else NOT_SERVED
     said = _PLACE.sub("", str(error))
-    return said + _NUMBER_0 if _NO_SELECT in said else said
+    return said + _DATABASE_0 if _NO_DATABASE.search(said) else said
 
 
 def said_of(error: BaseException | None) -> str:
@@ -106,7 +106,8 @@ def refusal_of(error: BaseException) -> Refusal | None:
     found = _CODES.search(text)
     if found and found.lastgroup:
         return Refusal(found.lastgroup)
-    return Refusal.RIGHTS if _NO_COMMAND.search(text) else None
+    is_never = _NO_COMMAND.search(text) or _NO_DATABASE.search(text)
+    return Refusal.RIGHTS if is_never else None
 
 
 def is_replica(error: BaseException | None) -> bool:

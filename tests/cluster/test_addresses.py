@@ -15,6 +15,8 @@ from tests.support.redis_programs import on_path
 from tests.support.slow_link import SlowLink
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.libraries
+
 FAR = 4_102_444_800  # 2100-01-01
 ASKED = ("asked", 7000)
 

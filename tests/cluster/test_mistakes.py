@@ -7,6 +7,8 @@ from celery_delayq.errors import InvalidSetting, StoreError
 from tests.support.clusters import SLOTS
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 FAR = 4_102_444_800  # 2100-01-01
 NOT_SERVED = (
     "this node of a Redis Cluster does not serve the store's keys; let delayq_url name the "
@@ -16,7 +18,10 @@ NO_BROKER = (
     "this Redis belongs to a Redis Cluster, which cannot be the store and the broker at once; let "
     "delayq_url name it, and broker_url another broker"
 )
-NO_DATABASE = "SELECT is not allowed in cluster mode; let delayq_url name database 0"
+NO_DATABASE = {
+    f"schedule failed: {why}; let the URL name a database that this Redis has, such as 0"
+    for why in ("SELECT is not allowed in cluster mode", "DB index is out of range")  # Valkey 9
+}
 
 
 def refusal(house, kind=StoreError) -> str:
@@ -92,9 +97,8 @@ def test_a_plain_redis_is_no_cluster(redis_server, make_house):
 
 
 def test_another_database_is_what_the_server_refuses(cluster, make_house):
-    urls = (cluster.url(db=1), cluster.owner.url(db=1))
-
-    assert [refusal(make_house(url)) for url in urls] == [f"schedule failed: {NO_DATABASE}"] * 2
+    for url in (cluster.url(db=1), cluster.owner.url(db=1)):
+        assert refusal(make_house(url)) in NO_DATABASE
 
 
 def test_a_user_who_may_not_ask_for_slots_is_told_so(cluster, make_house):

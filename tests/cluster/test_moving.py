@@ -16,6 +16,8 @@ from tests.support.clusters import STORE, ClusterServers
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 FAR = 4_102_444_800  # 2100-01-01
 A_MOMENT = 0.5  # seconds: longer than several pauses between requests, and less than a call has
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from celery_delayq.store.keys import slot_of
 from tests.support.ports import free_port
+from tests.support.redis_programs import default_binary, on_path, version_of
 from tests.support.redis_server import RedisServer
 from tests.support.sentinels import tls_config
 from tests.support.waiting import eventually
@@ -25,7 +26,7 @@ class Node(RedisServer):
     """One Redis of a Cluster."""
 
     def __init__(self, *config: str, binary: str | None = None, tls: Path | None = None):
-        super().__init__(*config, binary=binary)
+        super().__init__(*config, binary=binary or _binary())
         self.bus_port = 0
         self._tls = tls
 
@@ -63,6 +64,12 @@ class Node(RedisServer):
             # Before its master's first ping, a replica is named by nobody.
             *("--repl-ping-replica-period", "1"),
         ]
+
+
+def _binary() -> str | None:
+    """The server that this run is about; Redis 6.2 lacks what these Clusters are made with."""
+    asked = default_binary()
+    return asked if asked and version_of(asked) >= (7,) else on_path()
 
 
 class ClusterServers:
