@@ -18,7 +18,7 @@ import redis
 
 from .. import clock
 from ..servers.endpoint import Address, Endpoint, shown
-from ..servers.moving import ASK, FAILED, WRONG, is_final
+from ..servers.moving import FAILED, TRY, WRONG, is_final
 
 # The answers of a plain Redis; a hosted one may lack the command.
 _NO_CLUSTER = ("cluster support disabled", "unknown command", "unknown subcommand")
@@ -53,7 +53,7 @@ class SlotQuery:
         """
         for turn, node in enumerate(nodes):
             # Each of them gets a share of what is left, and so does the owner.
-            seconds = min(ASK, clock.seconds_left(until) / (len(nodes) - turn + 1))
+            seconds = min(TRY, clock.seconds_left(until) / (len(nodes) - turn + 1))
             try:
                 told = self._told_by(node, seconds)
             except FAILED as error:

@@ -30,8 +30,8 @@ FAILED = (redis.RedisError, OSError)
 # a signal may have raised it, as Celery's soft time limit does.
 WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
-ASK = 0.5  # seconds that a sentinel or a node may take for each step of a query, by default
-TRY = 1.0  # least seconds that a master has for each step before the next query
+ASK = 0.5  # seconds that a sentinel may take for each step, by default
+TRY = 1.0  # seconds that a node of a Cluster, and least seconds that a master, has for each step
 AGAIN = 0.2  # seconds between such queries, while there is no master
 GLANCE = 0.1  # seconds between two checks, while waiting, whether the process knows a new master
 PATIENCE = 1.0  # seconds without an answer before a query for a new master

@@ -13,7 +13,9 @@ from celery_delayq.cluster.slots import SlotQuery
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.endpoint import Endpoint
 from tests.support.clusters import STORE, ClusterServers
+from tests.support.missing import missing
 from tests.support.ports import free_port
+from tests.support.redis_programs import redis_binaries
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
@@ -209,12 +211,15 @@ def test_a_replica_takes_over_and_a_call_succeeds(fragile, make_house, fault):
     owner, replica = fragile.owner, fragile.nodes[-1]
     # The URL names the owner alone: of the others the process has heard from it.
     house = make_house(fragile.url(fragile.nodes.index(owner)), delayq_timeout=20)
+    house.start().wait_for_first_scan(20)
     put(house, "before")
     assert owner.client().wait(1, 10_000) == 1
 
     getattr(owner, fault)()
     put(house, "after")
+    house.due_now(task_id="due")
 
+    assert [one.headers["id"] for one in house.take()] == ["due"]
     assert ids(house) == {"before", "after"}
     assert house.delayq.services.endpoint._found.address == replica.address
     if fault == "pause":
@@ -242,3 +247,25 @@ def test_who_cannot_be_reached_is_named(make_house):
         f"schedule failed: no node tells who serves slot {STORE} of redis+cluster://127.0.0.1:"
         f"{nobody}/0: 127.0.0.1:{nobody}: Error "
     )
+
+
+# A migration that moves the slot at once, as Redis 8.4 and Valkey 9 have it.
+
+
+@pytest.mark.thorough
+def test_an_atomic_migration_stops_no_call(make_house):
+    found = [path for name, path in redis_binaries() if name.startswith("valkey-9.")]
+    binary = found[0] if found else missing("Valkey 9")
+    with ClusterServers(binary=binary) as cluster:
+        house = make_house(cluster.url())
+        owner, to = cluster.owner, cluster.others()[0]
+        put(house, "before")
+
+        owner.ask("MIGRATESLOTS", "SLOTSRANGE", STORE, STORE, "NODE", to.id)
+        calls = 0
+        while cluster.owner is not to:
+            calls += 1
+            put(house, str(calls))
+        put(house, "after")
+
+        assert ids(house) == {"before", "after", *map(str, range(1, calls + 1))}
