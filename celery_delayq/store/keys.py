@@ -47,7 +47,8 @@ KEYS: dict[str, str] = {
     "heartbeats": "HASH  scanner -> when it gave its last heartbeat, ms",
     "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; what "
-    "processes agree on; turns and recounts made; tidy -> 1 while each entry just waits",
+    "processes agree on; turns and recounts made; tidy -> w while each entry just waits, u while "
+    "nothing is paused",
 }
 
 

@@ -6,6 +6,7 @@ Member.check_membership --> the same question, and nothing is written
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -17,6 +18,12 @@ from .scripts import Scripts
 from .types import check_types
 
 STORE_BYTES = 8  # of what tells a store from every other one
+SILENT_MS: float = 60_000  # without a scanner; then who schedules is warned
+
+_NOBODY = (
+    "no scanner is alive in the store %s, prefix %s: tasks wait there until a worker with the same "
+    "delayq_url and delayq_prefix is started"
+)
 
 logger = logger_of(__name__)
 
@@ -34,6 +41,7 @@ class Membership:
             differ, the last that joined decides.
         repeats: Whether it has events that equal the one before.
         app: The app's name; scanners of two apps in one store are warned. Empty: it has none.
+        url: Where the store is, for the log.
         direct: Whether the store's Redis is the broker as well.
     """
 
@@ -44,6 +52,7 @@ class Membership:
     history: int = 0
     repeats: bool = True
     app: str = ""
+    url: str = ""
     direct: bool = False
 
     @property
@@ -89,7 +98,7 @@ class Member:
         try:
             check_alone(self._scripts.connection, "join", until, direct=ours.direct)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
-            now_us, *known = self._scripts.call(
+            now_us, silent_ms, *known = self._scripts.call(
                 "join",
                 until=until,
                 schema=SCHEMA,
@@ -116,6 +125,8 @@ class Member:
             _agree("broker", broker, ours.broker)
         self._warn_of_broker((broker, hosts))
         self._warn_of_app(app)
+        if step == "schedule" and (math.inf if silent_ms < 0 else silent_ms) > SILENT_MS:
+            self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
         told_us: int = now_us
         return told_us
 

@@ -10,10 +10,11 @@ text...    targets  who is meant, 1 to 1000: see prelude/entry.lua
 
 reply    of place when message
 
-Returns  the answer, a text, and of what the caller is told: the place of the target, from 1, when it was cancelled, us,
-         and its message. The text has a word of each target: done | uncertain (removed, but an earlier attempt may have delivered
-         it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (it is not dead) |
-         unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
+Returns  the answer, a text, and of what the caller is told: the place of the target, from 1, when it was cancelled,
+         us, and its message. The text has a word of each target: done | uncertain (removed, but an earlier attempt
+         may have delivered it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (it
+         is not dead) | unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it
+         was not looked at)
 Cost     O(log N) a target
 Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
 ]]

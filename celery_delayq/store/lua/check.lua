@@ -7,9 +7,9 @@ text     count   about how many fields to look at, 1..1000
 
 reply    cursor, found of kind id field, last, now, shared of name value changed, size
 
-Returns  the next cursor, or 0 at the end; what is found; the last insertion number; now, us; what is shared, of records:
-         a template's name, the member, when it was changed last; of template_uses: the name, the count, ''; and how
-         many bytes were read
+Returns  the next cursor, or 0 at the end; what is found; the last insertion number; now, us; what is shared, of
+         records: a template's name, the member, when it was changed last; of template_uses: the name, the count, '';
+         and how many bytes were read
 Cost     O(count * log N)
 Keeps    changes nothing; all that one finding is about is looked at in this one step, so that what is
          in motion is none

@@ -12,8 +12,8 @@ number   last_ms    when the caller took its last batch, ms; 0: it has taken non
 reply    now, claimed of member record, known in words of header_end attempts refusals uncertain,
          templates of name text, dead of id why, skipped of id why, parked
 
-Returns  what is claimed, what else is known of each, and the templates that they share; what is dead; what was too late,
-         and so skipped; how many are paused, and so parked. Now is in us, uncertain 0 or 1
+Returns  what is claimed, what else is known of each, and the templates that they share; what is dead; what was too
+         late, and so skipped; how many are paused, and so parked. Now is in us, uncertain 0 or 1
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]

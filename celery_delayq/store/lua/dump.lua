@@ -6,11 +6,11 @@ text...    members  what the search for all gave, 0 to 1000; of what cannot be r
 reply    now, owed, words, found of record claim error, templates of name text
 
 Returns  now, us; of how many REVOKED is to be stored; what is found of those that are here, '' where there is none of
-         it, and the templates that they share. There is a word of each member: waiting, paused (it is
-         due, and would be parked if a scanner met it, or is), refused, in_flight or dead, then header_end, the next try
-         (refused) or since when it is dead (ms, or -1), and 1 where its key names it or, in flight, would if it came
-         back, else 0, a colon between two | unreadable, why stands where its error does | lost: it is dead, and its
-         record is gone | gone: it has left | again: it was not looked at
+         it, and the templates that they share. There is a word of each member: waiting, paused (it is due, and would
+         be parked if a scanner met it, or is), refused, in_flight or dead, then header_end, the next try (refused) or
+         since when it is dead (ms, or -1), and 1 where its key names it or, in flight, would if it came back, else 0,
+         a colon between two | unreadable, why stands where its error does | lost: it is dead, and its record is gone
+         | gone: it has left | again: it was not looked at
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]

@@ -16,11 +16,11 @@ number   last_ms       when the caller took its last step, ms; 0: it has taken n
 reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
          skipped of id why, ids, lateness
 
-Returns  now, us; how many were handed over; the heads of due, relay, leased and of what comes back, ms or -1; 1 if the
-         caller is to be up for the earliest of them, else 0; what is dead; why lists refused how many, to be tried
-         again; what was too late, and so skipped; of each list that was pushed to the ids, and in one text the times
-         of each record, as in that, both empty unless they are wanted. Or now alone, at a heartbeat: nothing was
-         done, as the store knows no process; the caller has to join
+Returns  now, us; how many were handed over; the heads of due, relay, leased and of what comes back, ms or -1; 1 if
+         the caller is to be up for the earliest of them, else 0; what is dead; why lists refused how many, to be
+         tried again; what was too late, and so skipped; of each list that was pushed to the ids, and in one text the
+         times of each record, as in that, both empty unless they are wanted. Or now alone, at a heartbeat: nothing
+         was done, as the store knows no process; the caller has to join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
@@ -33,8 +33,9 @@ allow_when_full(keys.records)
 if alive_ms > 0 then
   local known = redis.call('HMGET', keys.meta, 'timeout', 'tidy')
   if not known[1] then return {now_us} end
-  if is_store_tidy() then
-    redis.call('HSET', keys.meta, 'tidy', '1')
+  local note = tidiness()
+  if note ~= '' then
+    redis.call('HSET', keys.meta, 'tidy', note)
   elseif known[2] then
     make_untidy()
   end
@@ -227,7 +228,10 @@ for _, full in ipairs(lists) do
   end
 end
 leave_skipped(skips, owes, now_us)
-if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
+if #parking > 0 then
+  make_untidy()
+  redis.call('ZADD', keys.parked, unpack(parking))
+end
 remove_taken(keys.due, members, fresh, taken)
 if rotates then rotate() end
 past.write()

@@ -10,8 +10,9 @@ text     kept     what `meta` is to say of the history: see prelude/history.lua;
 text     store    random text: `store`, if it has none
 text     app      name of the process's app; empty: it has none of its own
 
-Returns  {now in us, schema, shards, broker, hosts, store, app}, as the store has them from now on; hosts that this
-         scanner has just changed while others are alive, as they were: that is worth a warning
+Returns  {now in us, silent, schema, shards, broker, hosts, store, app}, the last six as the store has them from now on;
+         hosts that this scanner has just changed while others are alive, as they were: that is worth a warning.
+         silent: for how many ms no scanner has been alive, 0 where one is; -1: none is known
 Cost     O(log S), S scanners; where the history becomes shorter, by so much more
 Keeps    what is agreed on; the broker and the app are those of the scanners, and others only when none is
          alive; where the broker is, is as the last scanner that joined has it, for a broker may move while
@@ -66,7 +67,9 @@ if is_other then
   -- What it may not touch, or is somebody else's, stays as it is.
   redis.pcall('LTRIM', keys.history, length and 0 or 1, length and length - 1 or 0)
 end
+local last = redis.call('ZREVRANGE', keys.scanners, 0, 0, 'WITHSCORES')[2]
+local silent = last and math.max(0, math.floor(now_us / 1000) - last) or -1
 return {
-  now_us, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',
+  now_us, silent, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',
   known[6] or '', known[8] or '',
 }

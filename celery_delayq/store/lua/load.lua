@@ -14,9 +14,9 @@ rows...    entries    of each entry, one after the other:
          error        what went wrong with it last; or empty
          named        1: its key names it; or 0
 
-Returns  the answer, a text with a word of each entry: loaded; or, where it is not written: here, it is here already, by its
-         time of scheduling; left, what had its id left after that; taken, its id is another entry's; held, its key
-         is, and after a colon the id of that one
+Returns  the answer, a text with a word of each entry: loaded; or, where it is not written: here, it is here already,
+         by its time of scheduling; left, what had its id left after that; taken, its id is another entry's; held, its
+         key is, and after a colon the id of that one
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    what is there; an id has one record and one place, a key has one entry that waits
 ]]

@@ -10,10 +10,10 @@ number   most       of what was refused, look at no more than at the so many tha
 reply    store, is_last, found of member record,
          known in words of due header_end state attempts next_try paused_by, failed of id why, templates of name text
 
-Returns  what `store` is in meta or ''; 1 if that was all, else 0; what is found, without its record where that cannot be
-         read; what else is known of each: due time in ms, as Redis prints it, S (scheduled) or P (paused), next try in
-         ms or -1, by what it is paused, as `find` has it; of those with which something went wrong, what did last; the
-         templates that they share
+Returns  what `store` is in meta or ''; 1 if that was all, else 0; what is found, without its record where that cannot
+         be read; what else is known of each: due time in ms, as Redis prints it, S (scheduled) or P (paused), next
+         try in ms or -1, by what it is paused, as `find` has it; of those with which something went wrong, what did
+         last; the templates that they share
 Cost     O(log(N)^2 + M) and O(L log N), L lanes with something parked, and O(R), what was refused, at most `most`
 Keeps    changes nothing; all places are looked at in this one step, and each entry's place among the others is told
          by due time and number alone: so what comes, goes, or moves between places makes it neither skip nor repeat

@@ -7,9 +7,9 @@ number   max_bytes  nor at more than so many bytes of them, of each index, > 0
 
 reply    cursor, lanes of lane name is_back since is_late rate parked
 
-Returns  the next cursor, or 0 at the end; of each lane 1 if it comes back, since when it is paused, us, 1 if that counts
-         as lateness, how many come back a second, as text, how many fell due and are here: with those that no scanner
-         has met yet, so far as they are among the first `most` of an index
+Returns  the next cursor, or 0 at the end; of each lane 1 if it comes back, since when it is paused, us, 1 if that
+         counts as lateness, how many come back a second, as text, how many fell due and are here: with those that no
+         scanner has met yet, so far as they are among the first `most` of an index
 Cost     O(count * log N), and O(`most`) where something is paused
 Keeps    changes nothing
 ]]

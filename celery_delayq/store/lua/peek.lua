@@ -8,10 +8,10 @@ text...    members  what it met, 1 to 1000
 reply    now, words, found of record error known, templates of name text
 
 Returns  now, us; the records that it means, if they are wanted, in their order, and the templates that they share.
-         known: attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused, as `find`
-         has it, since when its lateness counts, ms, or -1, blanks between. There is a word of each member: SCHEDULED, PAUSED, IN_FLIGHT (its lease
-         lasts), LAPSED (it is over) or DEAD, then the due time, ms, and header_end | UNREADABLE, it is dead, and cannot
-         be read | skipped | again (it was not looked at)
+         known: attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused, as
+         `find` has it, since when its lateness counts, ms, or -1, blanks between. There is a word of each member:
+         SCHEDULED, PAUSED, IN_FLIGHT (its lease lasts), LAPSED (it is over) or DEAD, then the due time, ms, and
+         header_end | UNREADABLE, it is dead, and cannot be read | skipped | again (it was not looked at)
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]

@@ -8,9 +8,10 @@ rows...    parts    of each, 1 to 100 of them:
          seen       number and last change of the record that the caller has read, 13 bytes
          body       the new record's part from the flags on, whole, with the key and the tags that it had
 
-Returns  the answer, a text with a word of each: done | uncertain (done, but an earlier attempt may have delivered it as it was) |
-         unchanged (it was changed since the caller read it, or is dead) | in_flight | handed_over | not_found |
-         unreadable, and why | skipped (the selection does not mean it any more) | again (it was not looked at)
+Returns  the answer, a text with a word of each: done | uncertain (done, but an earlier attempt may have delivered it
+         as it was) | unchanged (it was changed since the caller read it, or is dead) | in_flight | handed_over |
+         not_found | unreadable, and why | skipped (the selection does not mean it any more) | again (it was not
+         looked at)
 Cost     O(log N + size of the record) each
 Keeps    an entry is not due before its message says until when it is to wait
 ]]

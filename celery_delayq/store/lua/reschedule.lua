@@ -11,11 +11,11 @@ filter    filter     what a selection picks by, or empty: see prelude/targets.lu
 number    max_bytes  look at nothing more after so many bytes of records, > 0
 text...     targets  who is meant, 1 to 1000: see prelude/entry.lua
 
-Returns  the answer, a text with a word of each target: done | uncertain (done, but an earlier attempt may have delivered it), then
-         the due time, the id, if a key was given, and when it expires, if that stays what it is | too_late (past
-         `latest`) | unchanged (`only` or `if_due` does not hold, or it is not dead) | in_flight | handed_over (or it was
-         released, and is about to be) | not_found |
-         unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it was not looked at)
+Returns  the answer, a text with a word of each target: done | uncertain (done, but an earlier attempt may have
+         delivered it), then the due time, the id, if a key was given, and when it expires, if that stays what it is |
+         too_late (past `latest`) | unchanged (`only` or `if_due` does not hold, or it is not dead) | in_flight |
+         handed_over (or it was released, and is about to be) | not_found | unreadable, why, and that id | skipped
+         (the selection does not mean it any more) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
 Keeps    an entry that left is not brought back; one under a lease stays
 ]]

@@ -25,12 +25,12 @@ rows...    entries    of each entry, one after the other:
 
 reply    of id how when message why
 
-Returns  the answer, a text, and to the first request of whom REVOKED is to be stored for: how, c or u, when, us; or, by the verdict `templates`, all are refused, as those that are shared have to be sent along.
-         The text has a word of each entry: its due time; or, where it is not written: -1, the id is scheduled already, or its
-         message was let through to another worker since; -2, due past `latest`; -3, an entry of its id is leased;
-         -4, ask again; -5, its message became an entry before; k
-         and a due time, that one stays. Behind it, each after a colon, the ids of who has the key (-1), was replaced,
-         or stays (k).
+Returns  the answer, a text, and to the first request of whom REVOKED is to be stored for: how, c or u, when, us; or,
+         by the verdict `templates`, all are refused, as those that are shared have to be sent along. The text has a
+         word of each entry: its due time; or, where it is not written: -1, the id is scheduled already, or its
+         message was let through to another worker since; -2, due past `latest`; -3, an entry of its id is leased; -4,
+         ask again; -5, its message became an entry before; k and a due time, that one stays. Behind it, each after a
+         colon, the ids of who has the key (-1), was replaced, or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place, a key has one entry that waits; a repeated operation changes nothing
 ]]

@@ -11,8 +11,8 @@ filter   filter  what the selection picks by: see prelude/targets.lua; state and
 
 reply    store, last, cursor, size, members
 
-Returns  the name of the store or ''; the last insertion number, or where the next begin; the next cursor, 0 when that was
-         all; how many bytes were read, or the count. Without order some members come twice; insertion numbers are
+Returns  the name of the store or ''; the last insertion number, or where the next begin; the next cursor, 0 when that
+         was all; how many bytes were read, or the count. Without order some members come twice; insertion numbers are
          counted without the last bit, which tells the size
 Cost     O(log(N)^2 + count)
 Keeps    changes nothing; what is there all the while is found, and by way of `tag` once

@@ -3,9 +3,9 @@
 place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due while it is
         paused), leased, dead. Lists of places have `parked` under its name, as its members are longer: lane, due
         time in 7 bytes, kind, and then the member.
-tidy    `meta` says so where each entry waits in the index of its kind, nothing is paused, and nothing is known of an
-        attempt: so nothing else need be asked for. hand_over finds that out from time to time; what changes it takes
-        the word away before
+tidy    what need not be asked for, as `meta` says: w, where each entry waits in the index of its kind, and nothing is
+        known of an attempt; u, where nothing is paused. hand_over finds that out from time to time; what changes it
+        takes the note away before
 lane    what may be paused, 7 bytes: '*' and six more; 'q' or 't' and the label of the queue or task
 kind    L or R, as the record has it; in lower case where it has a late policy
 ]]
@@ -79,11 +79,12 @@ local function make_untidy()
   redis.call('HDEL', keys.meta, 'tidy')
 end
 
--- Whether each entry waits in the index of its kind, nothing is paused, and nothing is known of an attempt.
-local function is_store_tidy()
-  local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors, keys.paused)
+-- What the note `tidy` is to say of the store.
+local function tidiness()
+  local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors)
   local waiting = redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay)
-  return others == 0 and waiting == redis.call('HLEN', keys.records)
+  local all_wait = others == 0 and waiting == redis.call('HLEN', keys.records)
+  return (all_wait and 'w' or '') .. (redis.call('EXISTS', keys.paused) == 0 and 'u' or '')
 end
 
 -- Put an entry back to wait in `index` until `due`, out of the place where it is. The new place comes
@@ -168,7 +169,7 @@ local function entry_of(id, name, call)
   local header_end, defect = header_end_of(record)
   if not header_end then return nil, 'unreadable ' .. defect end
   local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
-  if call.is_tidy then
+  if call.all_wait then
     entry.place, entry.score, entry.there = index_of(record), whole(due_of(record, header_end)), entry.member
     return entry
   end
