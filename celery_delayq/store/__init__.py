@@ -1,4 +1,4 @@
-r"""The room that knows what is kept in Redis: scripts, and the steps an entry can take.
+r"""Everything kept in Redis: the scripts, and the steps that an entry can take.
 
     schedule --> due --hand_over--> its list in this Redis
             \                           one script, exactly once
@@ -7,7 +7,7 @@ r"""The room that knows what is kept in Redis: scripts, and the steps an entry c
                    +-- nack --------+      not sent, or refused
                    +-- reclaim -----+      the lease ran out: the scanner died or hung
 
-``cancel`` and ``reschedule`` act on what waits; a lease keeps them off.
+``cancel`` and ``reschedule`` act on waiting entries; a leased entry refuses them.
 """
 
 from .changes import CHUNK, NOW

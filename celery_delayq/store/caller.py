@@ -1,13 +1,13 @@
-"""Calls that change something, over a network that delays, doubles and loses.
+"""Calls that change the store, over a network that delays, duplicates and loses messages.
 
     caller --> Calls.call: one operation --request--> the script, which remembers its answer
-                  ^   |                     request--> told the same
-                  +---+ no answer: asked again, until the call's end
+                  ^   |                     request--> the same answer
+                  +---+ no answer: send it again, until the call ends
 
-A call takes effect once and in order, or is refused; ``lua/prelude/call.lua`` says by what. This
-side names the operation, says when a request was made and when the call ends, and goes on only when
-the call is answered, or has ended by Redis's clock as well. ``tests/protocol`` searches all that
-can happen to it.
+A call takes effect once and in order, or is refused; ``lua/prelude/call.lua`` says how. This side
+names the operation and sends with each request its time and the end of the call. It continues only
+when the call is answered, or has ended by Redis's clock as well. ``tests/protocol`` searches every
+course that a call can take.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from .. import clock
 from ..errors import StoreError, StoreUnavailable
 from .scripts import Scripts
 
-DRIFT = 0.0005  # by how much two machines' clocks may differ in speed, at most
-AGAIN = 0.1  # seconds between two requests of a call that may have run, or meet the same refusal
+DRIFT = 0.0005  # the largest difference in speed between two machines' clocks
+AGAIN = 0.1  # seconds before repeating a request that may have run, or got the same refusal
 OPERATION_BYTES = 12
 
-# Why a call ended that had no other answer than this verdict.
+# Why a call ended, if this verdict was its only answer.
 _WHY = {
-    b"late": "its requests came when the call had ended by Redis's clock",
+    b"late": "its requests arrived after its deadline by Redis's clock",
     b"join": "its clock is being set, or its keys are being deleted",
-    b"stale": "others change the same task all the while",
-    b"templates": "templates that it was sent are being deleted",
+    b"stale": "other processes keep changing the same task",
+    b"templates": "templates that it needs are being deleted",
 }
 
 
 def new_operation() -> bytes:
-    """A name that no other call has."""
+    """Return a name that no other call has."""
     return os.urandom(OPERATION_BYTES)
 
 
 class RedisTime:
-    """Redis's clock as this process knows it: it may be behind, and is never ahead."""
+    """Redis's clock as this process knows it: perhaps behind, never ahead."""
 
     def __init__(self) -> None:
         self._learned: tuple[int, float] | None = None
 
     def learn(self, now_us: int) -> None:
-        """Take note of a time that Redis told in the reply just read."""
+        """Note the time in the reply that was just read."""
         self._learned = now_us, clock.monotonic()
 
     def at(self, moment: float) -> int | None:
-        """Redis's time in us at a moment of the monotonic clock; ``None`` if it is not known."""
+        """Return Redis's time in us at a moment of the monotonic clock; ``None`` if unknown."""
         if self._learned is None:
             return None
         now_us, read_at = self._learned
@@ -59,12 +59,12 @@ class RedisTime:
 
 
 class Calls:
-    """Makes calls that change something; shared by the threads of a process.
+    """Makes calls that change the store; shared by the threads of a process.
 
     Args:
-        scripts: The shard's.
-        join: Makes this process known to the store, and returns Redis's time; :meth:`Member.join`.
-        timeout: Seconds that a call takes at most.
+        scripts: The shard's scripts.
+        join: Registers this process with the store and returns Redis's time; :meth:`Member.join`.
+        timeout: The longest that a call may take, in seconds.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Calls:
         self._time = RedisTime()
 
     def join(self, until: float | None = None, step: str = "join") -> None:
-        """Become known to the store, and learn what time it is there; see :meth:`Member.join`."""
+        """Register with the store, and learn its time; see :meth:`Member.join`."""
         self._time.learn(self._join(until, step))
 
     def call(
@@ -89,23 +89,23 @@ class Calls:
         whole: Callable[[], dict[str, Any]] | None = None,
         **arguments: Any,
     ) -> list[Any]:
-        """Make one call of a script that changes something.
+        """Call a script that changes the store.
 
         Args:
-            name: The script's.
-            operation: The call's name, from :func:`new_operation`, for who asks for it later.
+            name: The script's name.
+            operation: The call's name, from :func:`new_operation`, if you ask for its answer later.
             until: When the call ends, by the monotonic clock; after ``delayq_timeout`` by default.
-            pauses: Seconds before each repetition of a request that did not reach Redis. One that
-                may have reached it is repeated until it is answered or the call ends.
-            whole: Makes the arguments that differ in a request that leaves out no template.
-            arguments: The script's, without the four that each call begins with.
+            pauses: Seconds before each repetition of a request that did not reach Redis. A request
+                that may have reached it is repeated until the answer, or the end of the call.
+            whole: Makes the arguments that differ in a request with all templates.
+            arguments: The script's arguments, without the four common to all calls.
 
         Returns:
             The script's reply after its verdict; its first word is the answer.
 
         Raises:
             StoreUnavailable: no answer came in time.
-            StoreError: Redis refused.
+            StoreError: Redis refused the call.
         """
         until = clock.monotonic() + self._timeout if until is None else until
         time, attempt = self._time, _Attempts(until, iter(pauses))
@@ -141,10 +141,10 @@ class Calls:
             attempt.repeat_after(name, verdict)
 
     def time_of(self, moment: float, until: float) -> int:
-        """Redis's time in us at a moment of the monotonic clock, or somewhat less; > 0.
+        """Return a lower bound of Redis's time in us at a moment of the monotonic clock; > 0.
 
         Raises:
-            StoreError: it is not known.
+            StoreError: Redis's time is not known.
         """
         if self._time.at(moment) is None:
             self.join(until, "schedule")
@@ -152,7 +152,7 @@ class Calls:
 
 
 class _Attempts:
-    """The requests of one call, as far as they failed."""
+    """The failed requests of one call."""
 
     def __init__(self, until: float, pauses: Iterator[float]) -> None:
         self._until = until
@@ -161,7 +161,7 @@ class _Attempts:
         self._verdict = b""
 
     def wait_after(self, error: StoreError) -> None:
-        """Wait for the next request, or raise the error; not before none of them can run."""
+        """Wait before the next request, or raise the error once no request can run any more."""
         away = isinstance(error, StoreUnavailable)
         self._may_have_run |= isinstance(error, StoreUnavailable) and error.may_have_run
         pause = next(self._pauses, None) if away else None
@@ -179,9 +179,9 @@ class _Attempts:
         raise error
 
     def repeat_after(self, name: str, verdict: bytes) -> None:
-        """Wait for the next request where the last one was told this, or raise: the call is over.
+        """Wait before the next request, or raise if the call is over.
 
-        What is told the same twice is asked less often from then on.
+        A repeated verdict makes the pauses longer.
         """
         pause = AGAIN if verdict == self._verdict else 0.0
         self._verdict = verdict

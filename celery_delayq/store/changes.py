@@ -1,8 +1,6 @@
-"""The steps that change what is there, one entry or many of them.
+"""Steps that change one or many entries: cancel, remove, reschedule, run now, retry, release.
 
-cancel, remove, reschedule, run now, retry, release, each as
-
-targets --CHUNK at a time--> the script --a word of each--> changes
+targets --CHUNK at a time--> the script --a word for each--> changes
              ^                  |
              +----- again ------+      more bytes than one call reads
 """
@@ -22,15 +20,15 @@ from .shard import Shard
 from .values import Cancelled, Change, too_late
 
 CHUNK = 100  # targets of one call: some 5 ms of Redis's time
-MAX_BYTES = 1_000_000  # of their records
+MAX_BYTES = 1_000_000  # of the records that one call reads
 
-# What the scripts answer about a target, beside the outcomes.
+# The scripts' answers about a target, apart from the outcomes.
 _AGAIN, _SKIPPED, _TOO_LATE = [b"again"], [b"skipped"], [b"too_late"]
 _UNREADABLE = b"unreadable"
 _DONE = (b"done", b"uncertain")
-NO_RECORD = "no record"  # why a record cannot be read that is not there
+NO_RECORD = "no record"  # the reason in an UnreadableRecord if the record is missing
 
-NOW = When("at", 0)  # what is given where the mode says it all
+NOW = When("at", 0)  # placeholder if the mode alone decides
 
 
 def cancel(
@@ -42,16 +40,16 @@ def cancel(
     remove: bool = False,
     chosen: str = "",
 ) -> Iterator[list[Change]]:
-    """Remove entries that have not left.
+    """Remove entries that were not delivered yet.
 
     Args:
-        link: To their shard.
-        targets: Who is meant.
-        owes: Whether it is noted that ``REVOKED`` is to be stored for them: 1, by the caller,
-            who says so by :func:`mark_stored`, or else by a scanner; 2, by a scanner.
-        tells: Whether their messages are wanted.
-        remove: Only those that are dead.
-        chosen: What the selection that met them picks by: none that it does not mean any more.
+        link: Their shard.
+        targets: The entries.
+        owes: Whether ``REVOKED`` must be stored for them. 1: the caller stores it and calls
+            :func:`mark_stored`; if it does not, a scanner stores it. 2: a scanner stores it.
+        tells: Whether to return their messages.
+        remove: Whether to remove only dead letters.
+        chosen: The filter of the selection; entries that no longer match it are skipped.
     """
     asked = {"mode": "remove" if remove else "cancel", "owes": owes, "tells": int(tells)}
     for some, words, (rows,) in _ask(link, "cancel", targets, {**asked, "filter": chosen}):
@@ -73,17 +71,17 @@ def reschedule(
     if_due_ms: int | None = None,
     chosen: str = "",
 ) -> Iterator[list[Change]]:
-    """Give entries that have not left another due time.
+    """Move entries that were not delivered yet to another due time.
 
     Args:
-        link: To their shard.
-        targets: Who is meant.
-        when: The time.
-        mode: In its place: ``"now"``, at once, and through a pause; ``"retry"``, at once, and
-            only those that are dead.
-        only: ``"earlier"`` or ``"later"``: no other move.
-        if_due_ms: Only where that is the due time until now.
-        chosen: As for :func:`cancel`.
+        link: Their shard.
+        targets: The entries.
+        when: The new time.
+        mode: Replaces *when*. ``"now"``: at once, ignoring pauses. ``"retry"``: at once, and only
+            dead letters.
+        only: ``"earlier"`` or ``"later"``: make no other move.
+        if_due_ms: Move an entry only if this is its due time.
+        chosen: As in :func:`cancel`.
     """
     asked = {
         "mode": mode or when.mode,
@@ -104,16 +102,16 @@ def reschedule(
 def release(
     link: Shard, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
 ) -> list[Change]:
-    """Let entries that wait go at once, with other messages.
+    """Deliver waiting entries at once, with other messages.
 
     Args:
-        link: To their shard.
-        parts: Up to 100 times who is meant, the record as it was read, and the new one, made by
-            :meth:`Record.released`.
-        chosen: As for :func:`cancel`.
+        link: Their shard.
+        parts: Up to 100 triples: the target, its record as you read it, and its new record, made
+            by :meth:`Record.released`.
+        chosen: As in :func:`cancel`.
 
     Returns:
-        What was made of each, in their order; ``UNCHANGED`` where it is to be read anew.
+        A change for each part, in order; ``UNCHANGED`` if you must read the record again.
     """
     flat = [
         word
@@ -128,30 +126,30 @@ def release(
 def cancel_one(
     link: Shard, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
 ) -> tuple[Outcome, Cancelled | None]:
-    """Remove an entry that has not left; what there is to tell, if it was removed.
+    """Remove an entry that was not delivered yet; return its details if it was removed.
 
     Args:
-        link: To its shard.
+        link: Its shard.
         who: The entry.
-        owes: Whether ``REVOKED`` is noted as to be stored for it, until :func:`mark_stored`.
-        tells: Whether its message is wanted.
-        remove: Only if it is dead.
+        owes: Whether to note that ``REVOKED`` must be stored for it, until :func:`mark_stored`.
+        tells: Whether to return its message.
+        remove: Whether to remove it only if it is dead.
 
     Raises:
         UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead under
-            the number that *who* has.
+            the insertion number in *who*.
     """
     outcome, change = only(cancel(link, [who], owes=int(owes), tells=tells, remove=remove))
     return outcome, change.cancelled
 
 
 def edit(link: Shard, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
-    """Give an entry another message; what it is, and when it is due, stays.
+    """Give an entry another message; its task and its due time stay.
 
     Args:
-        link: To its shard.
+        link: Its shard.
         who: The entry.
-        seen: Its record, of which *new* was made; nothing is done where it is another one now.
+        seen: The record from which *new* was made; if it has changed since, nothing is done.
         new: Made by :meth:`Record.with_message`.
 
     Raises:
@@ -180,7 +178,7 @@ def mark_stored(link: Shard, cancelled: Iterable[Cancelled]) -> None:
 def _ask(
     link: Shard, script: str, targets: Sequence[Target], asked: dict[str, Any]
 ) -> Iterator[tuple[list[Target], list[list[bytes]], list[Any]]]:
-    """Of each call who was looked at, the parts of a word of each, and what else it answers."""
+    """Yield for each call: the targets, the parts of each one's answer, the rest of the reply."""
     left = list(targets)
     while left:
         some, left = left[:CHUNK], left[CHUNK:]
@@ -188,13 +186,13 @@ def _ask(
             script, **asked, max_bytes=MAX_BYTES, targets=[target_of(one) for one in some]
         )
         words = [word.split(b":") for word in text.split(b" ")]
-        # What is told of them goes by the places of all.
+        # The other rows refer to places in the whole chunk, so yield all of it.
         yield some, words, more
         left = [one for one, word in zip(some, words, strict=True) if word == _AGAIN] + left
 
 
 def _read(who: Target, word: Sequence[bytes]) -> Change | None:
-    """What is not an outcome, or not one with more to it."""
+    """Return the change if the answer needs no more than its word; else ``None``."""
     if word == _SKIPPED:
         return Change(None, _id_of(who))
     if word[0] == _UNREADABLE:
@@ -220,14 +218,14 @@ def _moved(who: Target, word: Sequence[bytes], when: When) -> Change:
 
 
 def _released(who: Target, word: Sequence[bytes]) -> Change:
-    # What was not looked at is read anew, like what was changed meanwhile.
+    # A record that was not looked at must be read again, as if it had changed.
     if word == _AGAIN:
         return Change(Outcome.UNCHANGED, _id_of(who))
     return _read(who, word) or Change(Outcome(_text(word[0])), _id_of(who))
 
 
 def only(steps: Iterable[list[Change]]) -> tuple[Outcome, Change]:
-    """What became of the only target.
+    """Return the outcome and the change of the only target.
 
     Raises:
         UnreadableRecord: its record cannot be read.
@@ -236,12 +234,12 @@ def only(steps: Iterable[list[Change]]) -> tuple[Outcome, Change]:
     ((change,),) = steps
     if change.error is not None:
         raise change.error
-    assert change.outcome is not None  # noqa: S101 - only a selection means what it does not mean
+    assert change.outcome is not None  # noqa: S101 - only a selection skips targets
     return change.outcome, change
 
 
 def _id_of(who: Target, *told: bytes) -> str:
-    """The id of who is meant; of a key, as the answer has it."""
+    """Return the id of a target; if the target is a key, the id in the answer."""
     if told:
         return _text(told[0])
     return "" if isinstance(who, bytes) and who.startswith(b"k") else named(who)

@@ -1,19 +1,21 @@
-"""Which copy of a relayed task was at a worker first, and which message was taken.
+"""Tells first copies of a message from later ones.
 
-    hand-over, attempt 1 ----> worker    marked: 1
-    the same, attempt 2 -----> worker    1 was first: a second copy
-    the same, attempt 1 -----> worker    1 was first: the broker delivers it again
+Which delivery of a relayed task reached a worker first:
 
-And which message became an entry of the store, so that it does so once, however often it comes:
+    delivery, attempt 1 -----> worker    marked: 1
+    the same, attempt 2 -----> worker    1 was first: a duplicate
+    the same, attempt 1 -----> worker    1 was first: the broker redelivers it
 
-    adopted, put off --------> store     marked, by the script that writes the entry
-    the same once more ------> worker    it was taken: nothing is left to do
-    another once more -------> worker    marked: it is let through, and what its first worker has
-                                         still under way does not become an entry any more
+Which message became an entry of the store, so that it becomes one only once:
 
-A mark is known for as long as a generation lasts, at least: an hour, and a lease or the broker's
-visibility time-out, in which a pause of more than a minute does not count; or a million marks,
-which take some 80 MB. There are two.
+    adopted, put off --------> store     marked by the script that writes the entry
+    redelivered -------------> worker    it was taken: nothing is left to do
+    another one redelivered -> worker    marked: it runs. A request of its first worker that is
+                                         still under way makes no entry any more
+
+A mark is kept for at least one generation: an hour plus a lease or the broker's visibility timeout,
+not counting pauses of more than a minute; or a million marks, which take some 80 MB. There are two
+generations.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ from .keys import shard_of
 from .scripts import Scripts
 from .values import Delivery
 
-KEEP = 3600.0  # seconds that a generation lasts, and what comes on top
-MOST = 1_000_000  # marks of a generation, whatever its age
+KEEP = 3600.0  # seconds that a generation lasts, in addition to `keep`
+MOST = 1_000_000  # marks in a generation, whatever its age
 
 
 class Copies:
-    """What a worker asks when it is given a message that may be one of several.
+    """Answers a worker whose message may be one of several copies.
 
     Args:
-        shards: The scripts of each shard; a mark is in that of its task.
-        keep: Seconds after which a copy may still come: a lease, or a visibility time-out.
+        shards: The scripts of each shard; a mark is in its task's shard.
+        keep: Seconds after which a copy may still come: a lease, or a visibility timeout.
     """
 
     def __init__(self, shards: Sequence[Scripts], keep: float) -> None:
@@ -43,39 +45,38 @@ class Copies:
         self._keep_ms = round((KEEP + keep) * 1000)
 
     def first(self, hand_over: tuple[str, ...], attempt: int, until: float) -> int:
-        """Which attempt at a hand-over was at a worker first; *attempt*, if none was before.
+        """Return the attempt that reached a worker first; *attempt*, if there was none before.
 
         Args:
-            hand_over: Texts that together name one hand-over of one task; the task's id is first.
-            attempt: Which attempt at it has arrived.
+            hand_over: Texts that together name one delivery of one task; the task's id is first.
+            attempt: The attempt that has arrived.
             until: When to give up, by the monotonic clock.
 
         Raises:
-            StoreError: it is not known.
+            StoreError: the first attempt is not known.
         """
         return self._arrive(hand_over, attempt, until)
 
     def delivery(
         self, message: tuple[str, ...], *, again: bool, received: float | None = None
     ) -> Delivery:
-        """A message that is to become an entry, once; see :class:`Delivery`.
+        """Describe a message that is to become an entry, once; see :class:`Delivery`.
 
         Args:
             message: Texts that together name it; the task's id is first.
-            again: Whether it may have been delivered before, or no other message has that name.
-            received: When it was, by the monotonic clock: a broker may have taken it back since,
-                and given it to somebody else. By default, if *again*, its task runs, and asks for
-                this; else now.
+            again: Whether it may have been delivered before, or its name is certainly unique.
+            received: When it arrived, by the monotonic clock; since then the broker may have
+                redelivered it to another worker. By default now; with *again*, none, for then its
+                running task makes the call.
         """
         if received is None and not again:
             received = clock.monotonic()
         return Delivery(_mark(("taken", *message)), again, received, self._keep_ms, MOST)
 
     def is_taken(self, message: tuple[str, ...], until: float) -> bool:
-        """Whether a message that came again became an entry before; if not, it is let through.
+        """Return whether a redelivered message became an entry before; if not, it may run.
 
-        What a worker has asked for it until now, one that died, say, makes no entry of it then,
-        however late that comes: it runs.
+        If it may run, a late request of its earlier worker (which may have died) makes no entry.
 
         Raises:
             StoreError: it is not known.
@@ -96,5 +97,5 @@ class Copies:
 
 
 def _mark(texts: tuple[str, ...]) -> bytes:
-    # Of one size, however long an id is.
+    # Of one size, however long the id is.
     return hashlib.sha256(repr(texts).encode()).digest()[:16]

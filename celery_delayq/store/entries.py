@@ -1,11 +1,11 @@
-"""What callers do with the store: here an id, a key or "all" becomes the shards to ask.
+"""The store as its callers see it: finds the shards for an id, a key or "all".
 
 schedule                      each entry to the shard of its id
-cancel, move, edit, find      shard_of(id) --> that one; a key has one shard only
-waiting, history, counts      every shard's, put together
+cancel, move, edit, find      shard_of(id) --> that one; with keys there is only one shard
+waiting, history, counts      every shard, results merged
 
-What a step does, and what it is given, stands with the step: ``schedule.py``, ``changes.py``,
-``lookup.py``, ``pages.py``, ``overview.py``, ``queue_counts.py``.
+Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``, ``pages.py``,
+``overview.py``, ``queue_counts.py``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
 
 class HasId(Protocol):
-    """What is in the shard of a task's id."""
+    """Belongs to the shard of its task id."""
 
     @property
     def task_id(self) -> str: ...
@@ -51,44 +51,44 @@ Answer = TypeVar("Answer")
 
 
 class Entries:
-    """What callers do with the store.
+    """The store as its callers see it.
 
     Args:
-        shards: The scripts of each shard, in the order of their numbers.
-        membership: What this process has of what all agree on.
+        shards: The scripts of each shard, by number.
+        membership: This process's version of the settings on which all processes agree.
 
     Attributes:
-        unasked_links: Each shard, before anybody has looked or joined.
+        unasked_links: Each shard, before a check or a join.
     """
 
     def __init__(self, shards: Sequence[Scripts], membership: Membership) -> None:
         self.unasked_links = [Shard(one, membership) for one in shards]
-        # Where processes that differ in the number of shards meet: one of them, always.
+        # The one shard that processes with different numbers of shards have in common.
         self._meeting_place = max(self.unasked_links, key=lambda one: one.keys.is_meeting_place)
         self._is_joined = len(shards) == 1  # then a call joins by itself
         self._has_looked = False
         self._shortfalls = Shortfalls()
 
     def join(self, until: float | None = None) -> None:
-        """Find out whether this process may use the store; a call does so by itself.
+        """Check that this process may use the store; a call does so by itself.
 
         Args:
             until: When to give up, by the monotonic clock.
 
         Raises:
-            StoreDiffers: it is used in another way than this process would.
+            StoreDiffers: other processes use it with different settings.
         """
         self._meeting_place.calls.join(until)
         self._is_joined = True
 
     def check_membership(self) -> str:
-        """Find out whether this process may read the store; it changes nothing.
+        """Check that this process may read the store, without changing anything.
 
         Returns:
-            The broker of the scanners, where it is not this process's; else empty.
+            The scanners' broker, if it is not this process's; else empty.
 
         Raises:
-            StoreDiffers: it is used in another way than this process would.
+            StoreDiffers: other processes use it with different settings.
         """
         broker = self._meeting_place.member.check_membership()
         self._has_looked = True
@@ -96,14 +96,14 @@ class Entries:
 
     @property
     def links(self) -> Sequence[Shard]:
-        """Each shard, to be read. Looks first: in another layout all would seem to be empty."""
+        """Each shard, to read. Checks first: with another layout all would look empty."""
         if not self._has_looked:
             self.check_membership()
         return self.unasked_links
 
     @property
     def links_to_change(self) -> Sequence[Shard]:
-        """Each shard, to be changed. Joins first, where processes meet."""
+        """Each shard, to change. Joins first, in the shard common to all processes."""
         if not self._is_joined:
             self.join()
         return self.unasked_links
@@ -111,13 +111,13 @@ class Entries:
     def in_parts(
         self, given: Sequence[Part], step: Callable[[Shard, list[Part]], Iterable[Answer]]
     ) -> list[Answer]:
-        """Take a step that changes something in each shard, with those of *given* that are there.
+        """Run a step that changes the store in each shard, with its part of *given*.
 
         Returns:
             The answers, in the order of *given*.
 
         Raises:
-            StoreUnavailable: as the step; in another shard it may have been taken before.
+            StoreUnavailable: a step raised it; other shards may have been changed before.
         """
         links, answers = self.links_to_change, dict[int, Answer]()
         for shard, places in self._parts(given).items():
@@ -126,7 +126,7 @@ class Entries:
         return [answers[place] for place in range(len(given))]
 
     def _parts(self, given: Sequence[HasId]) -> dict[int, list[int]]:
-        """Of each shard that has some of *given*, their places."""
+        """Return the places of *given* by shard."""
         parts: defaultdict[int, list[int]] = defaultdict(list)
         for place, one in enumerate(given):
             parts[shard_of(one.task_id, len(self.unasked_links))].append(place)
@@ -141,17 +141,17 @@ class Entries:
         until: float | None = None,
         pauses: Iterable[float] = (),
     ) -> list[Receipt | DelayQError]:
-        """Schedule entries, in one step a shard; see :func:`schedule.schedule`."""
+        """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
         step = partial(schedule, supersede=supersede, owes=owes, until=until, pauses=pauses)
         if len(self.unasked_links) == 1:
             return step(self.unasked_links[0], new)
         return self.in_parts(new, step)
 
     def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
-        """Wait until replicas have what :meth:`schedule` has just answered; it raises nothing.
+        """Wait until replicas have the entries that :meth:`schedule` just wrote; never raises.
 
         Returns:
-            How many have it, as :func:`replicas.wait`; of several shards, the fewest.
+            How many replicas have them, as :func:`replicas.wait`; of several shards, the fewest.
         """
         until = clock.monotonic() + wanted.seconds
         return min(
@@ -168,7 +168,7 @@ class Entries:
     def cancel(
         self, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
     ) -> tuple[Outcome, Cancelled | None]:
-        """Remove an entry that has not left; see :func:`changes.cancel_one`.
+        """Remove an entry that was not delivered yet; see :func:`changes.cancel_one`.
 
         Raises:
             UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
@@ -208,46 +208,46 @@ class Entries:
         return changes.edit(_of(self.links_to_change, who), who, seen, new)
 
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
-        """Let what falls due in a lane be parked, from when this returns.
+        """Park the tasks of a lane as they fall due, from when this returns.
 
         Args:
-            lane: As :func:`lane_for` says.
-            name: Of the queue or task, to be shown.
-            late: Whether what is parked counts as late for that time.
+            lane: From :func:`lane_for`.
+            name: The name of the queue or task, for display.
+            late: Whether the time parked counts as lateness.
         """
         for link in self.links_to_change:
             link.calls.call("pause", lane=lane, called=name, late=int(late))
 
     def resume(self, lane: bytes, rate: float | None = None) -> bool:
-        """Let what is parked in a lane come back, *rate* a second; whether it was paused.
+        """Let parked entries of a lane come back, *rate* a second; return whether it was paused.
 
         Shards share the rate.
         """
         links = self.links_to_change
         part = (rate or 0) / len(links)
-        # Each of them, whatever the first ones say.
+        # Ask each shard, whatever the first ones answer.
         answers = [link.calls.call("resume", lane=lane, rate=part) for link in links]
         return [b"done"] in answers
 
     def find(self, who: Target) -> Entry | None:
-        """The entry, or ``None``; see :func:`lookup.find`."""
+        """Return the entry, or ``None``; see :func:`lookup.find`."""
         return lookup.find(_of(self.links, who), who)
 
     def state(self, who: Target) -> State | None:
-        """Where an entry stands, or ``None``; see :func:`lookup.state`."""
+        """Return the state of an entry, or ``None``; see :func:`lookup.state`."""
         return lookup.state(_of(self.links, who), who)
 
     def departure(self, who: Target) -> Departure | None:
-        """How and when an entry has left; see :func:`lookup.departure`."""
+        """Return how and when an entry left; see :func:`lookup.departure`."""
         return lookup.departure(_of(self.links, who), who)
 
     def handed_over_ms(self, who: Target) -> int | None:
-        """When an entry was handed over; ``None`` if it was not, or its tombstone is gone."""
+        """Return when an entry was delivered; ``None`` if it was not, or its tombstone is gone."""
         left = self.departure(who)
         return left.when_ms if left and left.how == "handed_over" else None
 
     def cancelled_ms_ago(self, who: Target) -> int | None:
-        """How long ago an entry was cancelled, of which no copy can have been delivered."""
+        """Return how long ago an entry was cancelled, if no copy can have been delivered."""
         left = self.departure(who)
         return left.now_ms - left.when_ms if left and left.how == "cancelled" else None
 
@@ -259,21 +259,21 @@ class Entries:
         cursor: str | None = None,
         size: int = MAX_SIZE,
     ) -> Iterator[Entry]:
-        """Entries due from *earliest_ms* to just before *end_ms*, in due order, page by page.
+        """Yield entries due from *earliest_ms* to just before *end_ms*, in due order.
 
-        Entries that come or go meanwhile make it neither skip nor repeat another one, and one that
-        is rescheduled does not come again: so it ends, whatever is done with what it gives. What
-        cannot be read is left out; it becomes a dead letter when it falls due. Equal due times of
-        two shards have no order.
+        Entries that come or go meanwhile make it neither skip nor repeat others. A rescheduled
+        entry does not come again, so the listing ends whatever you do with its entries. It leaves
+        out unreadable entries; they become dead letters when they fall due. Entries of two shards
+        with the same due time have no order.
 
         Args:
-            earliest_ms: Only what is due at this time or later.
-            end_ms: Only what is due before this.
-            cursor: Go on behind the entry that has it.
-            size: How many are wanted, if that is known.
+            earliest_ms: The earliest due time.
+            end_ms: Just after the latest due time.
+            cursor: Continue after the entry that has it.
+            size: How many entries you want, if known.
 
         Raises:
-            InvalidOption: *cursor* is none of this store.
+            InvalidOption: *cursor* is not of this store.
         """
         links = self.links
         behind = None if cursor is None else _behind(cursor, links)
@@ -284,21 +284,21 @@ class Entries:
         return pages.readable(heapq.merge(*rows, key=attrgetter("place")))
 
     def history(self, limit: int) -> list[HistoryEntry]:
-        """What happened last, the newest first."""
+        """Return the latest events, newest first."""
         events = (lookup.history(link, limit) for link in self.links)
         newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
         return list(islice(newest_first, limit))
 
     def pauses(self) -> list[Pause]:
-        """What is paused, or comes back."""
+        """Return the lanes that are paused or coming back."""
         return overview.union_of(overview.pauses_in(link) for link in self.links)
 
     def counts(self) -> Counts:
-        """All counts; those of one shard at one instant."""
+        """Return all counts; those of one shard are of one instant."""
         return overview.sum_of([overview.counts_in(link) for link in self.links])
 
     def scanners(self) -> list[Scanner]:
-        """The scanners that are alive, by name; each serves every shard."""
+        """Return the live scanners by name; each serves every shard."""
         found: dict[str, Scanner] = {}
         for link in self.links:
             for one in overview.scanners_in(link):
@@ -307,7 +307,7 @@ class Entries:
         return sorted(found.values(), key=attrgetter("name"))
 
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
-        """What waits by its queues, one of each shard's; see :func:`queue_counts.tallies_in`."""
+        """Count each shard's waiting entries by queue; see :func:`queue_counts.tallies_in`."""
         part = max(1, most // len(self.unasked_links))
         found = [queue_counts.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)

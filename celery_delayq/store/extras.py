@@ -1,4 +1,4 @@
-"""What few entries have, at the end of their records: a unique key, tags, a late policy.
+"""Extras, at the end of some records: a unique key, tags, a late policy.
 
     key NUL policy NUL tag NUL tag NUL ... 0042        their length, in 4 digits
 
@@ -15,11 +15,11 @@ LENGTH_DIGITS = 4
 
 @dataclass(frozen=True)
 class Extras:
-    """What few entries have.
+    """The extras of an entry.
 
     Attributes:
-        key: Its unique key, 1 to 255 bytes of text without NUL; or none.
-        tags: Its tags, each as long, at most 16.
+        key: Its unique key, 1 to 255 bytes of text without NUL; or empty.
+        tags: Its tags, at most 16, each within the same limits.
         grace_ms: How late it may leave; ``None``: however late.
         excused_ms: Since when that counts, if that is later than its due time: unix ms.
     """
@@ -35,7 +35,7 @@ class Extras:
         return has + HAS_POLICY * (self.grace_ms is not None)
 
     def text(self) -> bytes:
-        """What stands at the end of a record; nothing, if it has none."""
+        """Return the extras as they end a record; empty, if there are none."""
         if not self.flags:
             return b""
         policy = "" if self.grace_ms is None else f"{self.grace_ms}:{self.excused_ms:013d}"
@@ -44,7 +44,7 @@ class Extras:
 
     @classmethod
     def read(cls, text: bytes) -> Extras:
-        """What :meth:`text` made, without the length."""
+        """Read the output of :meth:`text`, without the length."""
         key, policy, *tags = text.decode(errors="replace").split("\0")[:-1]
         grace, _, excused = policy.partition(":")
         return cls(key, tuple(tags), int(grace) if policy else None, int(excused or 0))

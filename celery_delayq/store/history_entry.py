@@ -1,4 +1,4 @@
-"""What the history tells: one event of it, as a script wrote it."""
+"""One event of the history, as a script wrote it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class What(str, Enum):
-    """What happened to an entry."""
+    """The kind of event."""
 
     SCHEDULED = "scheduled"
     HANDED_OVER = "handed_over"
@@ -22,8 +22,8 @@ class What(str, Enum):
 class HistoryEntry:
     """One event of the history; ``lua/prelude/history.lua`` has its layout.
 
-    ``labels``: of task and queue, as in the record; ``None``, as is the due time, where the record
-    could not be read.
+    ``labels``: of task and queue, as in the record. They and the due time are ``None`` if the
+    record could not be read.
     """
 
     what: What
@@ -35,10 +35,10 @@ class HistoryEntry:
 
     @classmethod
     def read(cls, event: bytes) -> HistoryEntry:
-        """What a script wrote.
+        """Read an event that a script wrote.
 
         Raises:
-            ValueError: somebody else wrote it.
+            ValueError: another program wrote it.
         """
         due, id_end = event[14:27].strip(), 42 + int(event[39:42])
         if event[:1] not in _WHAT:

@@ -1,10 +1,10 @@
-"""Every key's name, in one place; and over how many sets of keys the entries are spread.
+"""The names of all keys, and how entries are spread over shards: sets of keys.
 
     task id --shard_of--> shard i of N --hash tag--> a slot in the i-th N-th of the 16384 slots
 
-All keys of a shard carry one hash tag, so that Redis Cluster keeps them on one node and a
-script may touch them together. A node has a range of slots, as a rule; so tags spread over all
-slots spread shards over all nodes, where `0`, `1`, `2` might fall to a few of them.
+All keys of a shard have one hash tag, so Redis Cluster keeps them on one node and a script may use
+them together. A node usually has a range of slots, so tags spread over all slots spread the shards
+over all nodes; the tags `0`, `1`, `2` might all fall to a few of them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import zlib
 from functools import lru_cache
 from itertools import chain, count
 
-SCHEMA = "1"  # version of the layout; a process with another one is refused
+SCHEMA = "1"  # version of the layout; processes with another one are refused
 SLOTS = 16384  # of a Redis Cluster
 
-# Key -> Redis type and content. The scripts' headers use these very names.
+# Key -> Redis type and content. The scripts' headers use these names.
 KEYS: dict[str, str] = {
     "due": "ZSET  member -> due time in ms, of entries bound for a list in this Redis",
     "relay": "ZSET  member -> due time in ms, of entries that a scanner publishes",
@@ -27,28 +27,28 @@ KEYS: dict[str, str] = {
     "paused": "HASH  lane -> what is paused, since when, and how it comes back; < -> lanes that do",
     "dead": "ZSET  member -> since when it is dead, ms",
     "records": "HASH  id -> record",
-    "holders": "HASH  key -> id of the entry that has it; it holds it while it waits",
+    "holders": "HASH  key -> id of the entry that holds it while it waits",
     "tags": "ZSET  tag, NUL, member -> 0",
     "templates": "HASH  name -> template that records share",
     "template_uses": "HASH  name -> how many records share it",
-    "claims": "HASH  id -> attempts:refusals:uncertain:lease_ms:token, of what was tried",
-    "errors": "HASH  id -> what went wrong with it last",
-    "tombstones": "HASH  id -> what is remembered of an entry that left: how, and when",
+    "claims": "HASH  id -> attempts:refusals:uncertain:lease_ms:token, of its attempts",
+    "errors": "HASH  id -> its last error",
+    "tombstones": "HASH  id -> how and when the entry left",
     "tombstones_old": "HASH  the generation before; each holds some 10,000",
-    "calls": "HASH  operation -> answer of a changing call; id, key or lane -> its fence: what was "
-    "asked before is refused; see prelude/call.lua",
+    "calls": "HASH  operation -> answer of a changing call; id, key or lane -> its fence: calls "
+    "made before it are refused; see prelude/call.lua",
     "calls_old": "HASH  the generation before; a generation lasts as long as the longest call",
-    "outbox": "ZSET  id whose REVOKED is to be stored -> from when on a scanner does it, ms",
+    "outbox": "ZSET  id whose REVOKED must be stored -> when a scanner may store it, ms",
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
-    "arrived": "HASH  mark -> first attempt, or what became of a message; since, last -> when, ms",
+    "arrived": "HASH  mark -> first attempt, or a message's fate; since, last -> when, ms",
     "arrived_old": "HASH  the generation before",
-    "history": "LIST  what happened last, the newest first, if that is kept",
+    "history": "LIST  the latest events, newest first, if a history is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
-    "heartbeats": "HASH  scanner -> when it gave its last heartbeat, ms",
-    "wake": "CHANNEL  all scanners listen; and one to wake:NAME, which others do not",
-    "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; what "
-    "processes agree on; turns and recounts made; tidy -> w while each entry just waits, u while "
-    "nothing is paused",
+    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms",
+    "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
+    "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
+    "settings common to all processes; turns and recounts; tidy -> w while each entry just waits, "
+    "u while nothing is paused",
 }
 
 
@@ -70,20 +70,20 @@ class Keys:
 
     @property
     def names(self) -> list[str]:
-        """Those of its keys, without the channels."""
+        """The keys' names, without the channels."""
         return [self[name] for name, what in KEYS.items() if not what.startswith("CHANNEL")]
 
     def channels(self, scanner: str) -> tuple[str, str]:
-        """Where a scanner is told to look: with all others, and by itself."""
+        """Return the channels that wake a scanner: the common one, and its own."""
         return self["wake"], f"{self['wake']}:{scanner}"
 
 
 @lru_cache(maxsize=1000)
 def hash_tag(prefix: str, shard: int, shards: int) -> str:
-    """What stands in the braces of a shard's keys, and brings them into its part of the slots.
+    """Return the text in the braces of a shard's keys, which selects its part of the slots.
 
-    One shard has the tag ``prefix:0``, however many there are: so processes that differ in their
-    number meet there. The others have their own number, and one that was tried out.
+    One shard always has the tag ``prefix:0``, so processes with different numbers of shards meet
+    there. The tags of the others are their number and the first suffix that fits.
 
     >>> [hash_tag("delayq", shard, 3) for shard in range(3)]
     ['delayq:0.1', 'delayq:1.4', 'delayq:0']
@@ -100,13 +100,13 @@ def _meeting_place(prefix: str) -> str:
 
 
 def slot_of(tag: str) -> int:
-    """The slot of a hash tag; Redis Cluster's specification, "Key distribution model"."""
+    """Return the slot of a hash tag; Redis Cluster's specification, "Key distribution model"."""
     return binascii.crc_hqx(tag.encode(), 0) % SLOTS
 
 
 def shard_of(task_id: str, shards: int) -> int:
-    """The shard that a task's entry is in: the CRC-32 of its id, modulo their number.
+    """Return the shard of a task's entry: the CRC-32 of its id, modulo the number of shards.
 
-    Every process must come to the same, so it is nothing that differs between versions of Python.
+    Every process must get the same, so it uses nothing that differs between versions of Python.
     """
     return zlib.crc32(task_id.encode()) % shards if shards > 1 else 0

@@ -1,7 +1,7 @@
-"""How late entries leave: counted from their due time, or from their last change if that is later.
+"""The lateness of entries: from their due time to delivery, or from their last change if later.
 
-So what is scheduled, moved or told to run "at once" is as late as its hand-over, and not as its due
-time is old. A pause and refused attempts count.
+A task that was scheduled, moved or run "at once" is late from then on, not from its due time.
+Pauses and refused attempts count.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ TIMES_BYTES = FLAGS - DUE  # of a record: due time, time of scheduling, last cha
 
 
 def lateness_in(times: bytes, now_us: int) -> list[float]:
-    """Seconds, at least 0, for each record of which ``hand_over`` tells the times."""
-    # A record without what stands before its times.
+    """Return seconds, at least 0, for each record whose times ``hand_over`` returned."""
+    # A record without the part before its times.
     records = (Record(times, at - DUE) for at in range(0, len(times), TIMES_BYTES))
     return [lateness_of(one, now_us) for one in records]
 
 
 def lateness_of(record: Record, now_us: float) -> float:
-    """The same of one record."""
+    """Return the lateness of one record in seconds, at least 0."""
     return max(0.0, (now_us - max(record.due_ms * 1000, record.changed_us)) / 1_000_000)

@@ -1,4 +1,4 @@
-"""The steps that read one entry, or what is known of it; and what happened last."""
+"""Steps that read one entry, or its tombstone; and the history."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .record import Record
 from .shard import Shard
 from .values import Entry, State, entry_of, letters_in, time_in
 
-# How an entry has left, as `find.lua` says it.
+# How an entry left, in the words of `find.lua`.
 _LEFT = (b"handed_over", b"skipped", b"cancelled", b"uncertain")
 
 
 @dataclass(frozen=True)
 class Departure:
-    """How and when an entry has left.
+    """How and when an entry left.
 
     Attributes:
-        how: ``handed_over``; ``skipped``, as it was too late; ``cancelled``; or ``uncertain``: it
-            was cancelled, but a copy of it may have been delivered.
-        when_ms: When that was, by Redis's clock.
-        now_ms: When Redis said so.
+        how: ``handed_over``; ``skipped``: it was too late; ``cancelled``; or ``uncertain``:
+            cancelled, but a copy may have been delivered.
+        when_ms: When it left, by Redis's clock.
+        now_ms: Redis's time of this answer.
     """
 
     how: str
@@ -34,10 +34,10 @@ class Departure:
 
 
 def find(link: Shard, who: Target) -> Entry | None:
-    """The entry, or ``None``.
+    """Return the entry, or ``None``.
 
     Raises:
-        UnreadableRecord: it is of a format that this version does not know.
+        UnreadableRecord: this version does not know its format.
     """
     found = _read(link, who)
     if not found:
@@ -60,17 +60,17 @@ def find(link: Shard, who: Target) -> Entry | None:
 
 
 def state(link: Shard, who: Target) -> State | None:
-    """Where an entry stands; ``None`` if it is not in the store.
+    """Return the state of an entry; ``None`` if it is not in the store.
 
     Raises:
-        UnreadableRecord: it is of a format that this version does not know.
+        UnreadableRecord: this version does not know its format.
     """
     found = _read(link, who)
     return State(found[0].decode()) if found else None
 
 
 def departure(link: Shard, who: Target) -> Departure | None:
-    """How an entry has left; ``None`` if it has not, or its tombstone is gone."""
+    """Return how an entry left; ``None`` if it did not, or its tombstone is gone."""
     found = link.scripts.call("find", target=target_of(who))
     if not found or found[0] not in _LEFT:
         return None
@@ -85,9 +85,9 @@ def _read(link: Shard, who: Target) -> Any:
 
 
 def history(link: Shard, limit: int) -> list[HistoryEntry]:
-    """What happened last in a shard, the newest first."""
+    """Return a shard's latest events, newest first."""
     events = []
     for event in link.scripts.call("history", limit=limit):
-        with suppress(ValueError):  # somebody else's
+        with suppress(ValueError):  # another program's
             events.append(HistoryEntry.read(event))
     return events

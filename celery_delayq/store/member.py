@@ -1,7 +1,7 @@
-"""What a process is in a store: what it has to agree on with the others.
+"""Membership in a store: the settings on which its processes must agree.
 
-Member.join --> the script `join`: layout, shards, broker --> refused, warned of, or a member
-Member.check_membership --> the same question, and nothing is written
+Member.join --> the script `join`: layout, shards, broker --> refused, warned, or a member
+Member.check_membership --> the same check, which writes nothing
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .keys import SCHEMA
 from .scripts import Scripts
 from .types import check_types
 
-STORE_BYTES = 8  # of what tells a store from every other one
-SILENT_MS: float = 60_000  # without a scanner; then who schedules is warned
+STORE_BYTES = 8  # of a store's random name
+SILENT_MS: float = 60_000  # without a scanner; then a process that schedules logs a warning
 
 _NOBODY = (
     "no scanner is alive in the store %s, prefix %s: tasks wait there until a worker with the same "
@@ -30,19 +30,19 @@ logger = logger_of(__name__)
 
 @dataclass(frozen=True)
 class Membership:
-    """What the processes that share a store have to agree on.
+    """The settings on which the processes that share a store must agree.
 
     Attributes:
-        timeout: Seconds that a call takes at most; it may differ, and the greatest counts.
+        timeout: The longest that a call may take, in seconds; the greatest one counts.
         broker: The broker's transport, virtual host and prefix of keys.
-        hosts: Where the broker is; a name may differ from an address, so this is only warned of.
-        shards: Over how many shards the entries are spread.
-        history: How many events the history has, at most; 0: there is none. Where processes
-            differ, the last that joined decides.
-        repeats: Whether it has events that equal the one before.
-        app: The app's name; scanners of two apps in one store are warned. Empty: it has none.
-        url: Where the store is, for the log.
-        direct: Whether the store's Redis is the broker as well.
+        hosts: The broker's hosts. A difference is only a warning, as hosts have several names.
+        shards: The number of shards.
+        history: The most events in the history; 0: none. If processes differ, the last one to
+            join decides.
+        repeats: Whether the history has events that equal the one before.
+        app: The app's name, or empty. If scanners of two apps share a store, they log a warning.
+        url: The store's URL, for the log.
+        direct: Whether the store's Redis is the broker too.
     """
 
     timeout: float
@@ -57,7 +57,7 @@ class Membership:
 
     @property
     def kept(self) -> str:
-        """What the store is to note of its history; see ``lua/prelude/history.lua``."""
+        """The store's setting of its history; see ``lua/prelude/history.lua``."""
         return f"{self.history} {int(self.repeats)}" if self.history else ""
 
 
@@ -65,12 +65,12 @@ class Member:
     """A process's membership in a store.
 
     Args:
-        scripts: The store's.
-        membership: What this process has.
-        scanner: Whether it hands over; a scanner decides which broker is the store's.
+        scripts: The store's scripts.
+        membership: This process's settings.
+        scanner: Whether it delivers tasks; the scanners decide which broker is the store's.
 
     Attributes:
-        store: What tells the store from every other one, as it was when this process joined.
+        store: The store's random name, as of this process's join.
     """
 
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
@@ -81,18 +81,18 @@ class Member:
         self._warned: set[str] = set()
 
     def join(self, until: float | None = None, step: str = "join") -> int:
-        """Become known to the store.
+        """Register with the store.
 
         Args:
             until: When to give up, by the monotonic clock.
-            step: What it is for, as an error shall say.
+            step: The step to name in errors.
 
         Returns:
             Redis's time, in us.
 
         Raises:
-            StoreDiffers: it is used in another way than this process would.
-            StoreError: it cannot be a store, or one of its keys is another program's.
+            StoreDiffers: other processes use it with different settings.
+            StoreError: this Redis cannot be a store, or another program uses one of its keys.
         """
         ours = self._ours
         try:
@@ -112,7 +112,7 @@ class Member:
                 app=ours.app,
             )
         except StoreUnavailable as error:
-            # Of the call that it is for, nothing was sent yet.
+            # The call that needs the join was not sent yet.
             raise StoreUnavailable(step, error.why, False) from error.__cause__
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
@@ -131,14 +131,14 @@ class Member:
         return told_us
 
     def check_membership(self) -> str:
-        """Find out whether this process reads the store as the others write it; it changes nothing.
+        """Check, without changing anything, that this process reads what the others write.
 
         Returns:
-            The broker of the scanners, as ``redis, database 0 on red:6379``, where it is not this
-            process's; else empty. They may be gone.
+            The scanners' broker, as ``redis, database 0 on red:6379``, if it is not this
+            process's; else empty. The scanners may be gone.
 
         Raises:
-            StoreDiffers: it would not.
+            StoreDiffers: other processes use the store with different settings.
         """
         schema, shards, *theirs = (
             word.decode(errors="replace") for word in self._scripts.call("agreed")
@@ -153,20 +153,20 @@ class Member:
         ours = self._ours.broker, self._ours.hosts
         if theirs[0] and theirs != ours:
             self._warn(
-                "this store's scanners have the broker %s on %s, this process %s on %s; two apps "
-                "that share a store want a delayq_prefix each",
+                "the scanners of this store use the broker %s on %s, this process uses %s on %s; "
+                "if two apps share the store, give each its own delayq_prefix",
                 *theirs,
                 *ours,
             )
 
     def _warn_of_app(self, theirs: str) -> None:
         ours = self._ours.app
-        # Another app may well schedule for the workers of this one; but not hand over for them.
+        # Another app may schedule tasks for this one's workers, but must not deliver them.
         if self._scanner and ours and theirs not in ("", ours):
             self._warn(
-                "this store's scanners are of the app %s, this one is of the app %s: each hands "
-                "over, shows and selects the other's tasks as well; give each app a delayq_prefix "
-                "of its own",
+                "the scanners of this store belong to the app %s, this one belongs to the app %s: "
+                "each delivers, shows and selects the other's tasks as well; give each app its "
+                "own delayq_prefix",
                 theirs,
                 ours,
             )

@@ -1,4 +1,4 @@
-"""The truthful answers to what would change a task that waits."""
+"""The truthful answers to attempts to change a waiting task."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """What became of a cancel, a reschedule, an edit; only ``DONE`` is true in an ``if``."""
+    """The outcome of a cancel, reschedule or edit; only ``DONE`` is true in an ``if``."""
 
-    #: It was done: the entry had not left, and has not been delivered.
+    #: It was done: the entry was still in the store, and the task was not delivered.
     DONE = "done"
-    #: Too late: the task is in its queue, or was; nothing was changed.
+    #: Too late: the task was delivered to its queue; nothing was changed.
     HANDED_OVER = "handed_over"
-    #: A scanner is publishing it this moment; nothing was changed. Ask again shortly.
+    #: A scanner is publishing it right now; nothing was changed. Ask again shortly.
     IN_FLIGHT = "in_flight"
-    #: It was done, but an earlier attempt to publish ended without an answer from the broker:
-    #: a copy of the task may be in its queue.
+    #: It was done, but an earlier attempt to publish got no answer from the broker: a copy of
+    #: the task may be in its queue.
     UNCERTAIN = "uncertain"
-    #: No such entry: never scheduled, cancelled before, or handed over too long ago to be known.
+    #: No such entry: never scheduled, already cancelled, or delivered too long ago to be known.
     NOT_FOUND = "not_found"
-    #: A condition of the caller's does not hold (``only=``, ``if_due=``, ``if_revision=``; or it is
-    #: not dead, which ``retry`` and ``remove`` ask for); nothing was changed.
+    #: Your condition does not hold (``only=``, ``if_due=``, ``if_revision=``; or the task is not
+    #: dead, as ``retry`` and ``remove`` require); nothing was changed.
     UNCHANGED = "unchanged"
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a shard holds, in numbers, and what is paused there; and that of all shards together."""
+"""Counts, scanners and pauses of a shard, and of all shards together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .shard import Shard
 from .values import time_in
 
 SLICE = 200  # lanes that a step looks at, about
-OVERDUE = 300  # entries that are looked at for what is overdue longest: some 2 ms for each index
+OVERDUE = 300  # entries searched for the one overdue longest: some 2 ms for each index
 OVERDUE_BYTES = 500_000  # of their records
 
 
@@ -20,15 +20,15 @@ OVERDUE_BYTES = 500_000  # of their records
 class Counts:
     """How many entries are in which state; the next due time; how many scanners are alive.
 
-    ``scheduled`` are those that wait, with the ``overdue`` ones, and those that were ``refused``
-    and wait for their next try, which are overdue. ``paused`` fell due while they were, and are
-    counted as nothing else; so is what comes back at a rate, until its turn. Those that no scanner
-    has met yet are looked for among the first 300 that are due, and the first 300 that were
-    refused; behind these they count as overdue.
+    ``scheduled`` counts waiting entries, including ``overdue`` ones, and ``refused`` ones, which
+    wait for another try and are overdue. ``paused`` entries fell due during a pause and count as
+    nothing else; so do entries that come back at a rate, until their turn. If no scanner has met
+    them yet, they are looked for among the first 300 due and the first 300 refused ones; beyond
+    these they count as overdue.
 
-    ``oldest_overdue_ms``: the due time of what is overdue longest, and not paused; ``None`` if
-    nothing is. Of more than 300 that were refused, those count that are tried next.
-    ``next_due_ms``: that of the first that waits, overdue or not.
+    ``oldest_overdue_ms``: the due time of the entry overdue longest and not paused, or ``None``. Of
+    more than 300 refused entries it considers those with the next tries.
+    ``next_due_ms``: the due time of the first waiting entry, overdue or not.
     """
 
     scheduled: int
@@ -45,7 +45,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Scanner:
-    """A scanner that is alive: its name, and when it gave its last heartbeat, in ms."""
+    """A live scanner: its name, and the time of its last heartbeat, in ms."""
 
     name: str
     seen_ms: int
@@ -58,17 +58,17 @@ class Scanner:
 
 @dataclass(frozen=True)
 class Pause:
-    """What is paused: a queue, a task, or neither, which is everything.
+    """A paused lane: a queue, a task, or everything.
 
     Attributes:
-        queue: The queue that is paused, or ``None``.
-        task: The name of the task that is paused, or ``None``.
-        since: When it was.
-        late: Whether it counts as lateness for entries with a late policy.
-        parked: How many entries fell due meanwhile, and are still here; those that no scanner has
-            met yet as far as they are among the first 300 that are due, or were refused.
+        queue: The paused queue, or ``None``.
+        task: The name of the paused task, or ``None``.
+        since: When the pause began.
+        late: Whether the pause counts as lateness for entries with a late policy.
+        parked: How many entries fell due meanwhile and are still here. Those that no scanner has
+            met yet are counted among the first 300 due and the first 300 refused ones only.
         resumed: Whether they are coming back.
-        rate: How many of them come back a second at most; ``None``: as fast as it goes.
+        rate: The most that come back in a second; ``None``: no limit.
     """
 
     queue: str | None
@@ -81,7 +81,7 @@ class Pause:
 
     @property
     def what(self) -> str:
-        """What is paused, in words."""
+        """The lane, in words."""
         return lane_in_words(self.queue, self.task)
 
     @property
@@ -90,7 +90,7 @@ class Pause:
         return self.parked / self.rate if self.resumed and self.rate else 0.0
 
     def and_of(self, other: Pause) -> Pause:
-        """The same of two shards: it comes back where both do."""
+        """Merge with the same lane of another shard; it is resumed if it is in both."""
         rates = [one.rate for one in (self, other) if one.rate is not None]
         return replace(
             self,
@@ -102,14 +102,14 @@ class Pause:
 
 
 def lane_in_words(queue: str | None, task: str | None) -> str:
-    """What a queue, a task, or neither is called where it is paused or resumed."""
+    """Name a lane for messages: a queue, a task, or everything."""
     if queue is None and task is None:
         return "everything"
     return f"task {task}" if queue is None else f"queue {queue}"
 
 
 def counts_in(link: Shard) -> Counts:
-    """All counts of a shard, at one instant."""
+    """Return all counts of a shard, at one instant."""
     found = link.scripts.call("counts", most=OVERDUE, max_bytes=OVERDUE_BYTES)
     return Counts(
         found.scheduled,
@@ -126,7 +126,7 @@ def counts_in(link: Shard) -> Counts:
 
 
 def scanners_in(link: Shard) -> list[Scanner]:
-    """The scanners that are alive, as a shard knows them; each serves all shards."""
+    """Return the live scanners, as a shard knows them; each serves all shards."""
     return [
         Scanner(one.name.decode(errors="replace"), time_in(one.seen) or 0)
         for one in link.scripts.call("scanners")
@@ -134,7 +134,7 @@ def scanners_in(link: Shard) -> list[Scanner]:
 
 
 def sum_of(counts: Sequence[Counts]) -> Counts:
-    """The counts of all shards; a scanner serves each of them."""
+    """Sum the counts of all shards; each scanner serves all of them."""
     heads = [one.next_due_ms for one in counts if one.next_due_ms is not None]
     oldest = [one.oldest_overdue_ms for one in counts if one.oldest_overdue_ms is not None]
     sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused")
@@ -149,7 +149,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
 
 
 def pauses_in(link: Shard) -> list[Pause]:
-    """What is paused in a shard, or comes back."""
+    """Return the lanes of a shard that are paused or coming back."""
     found: dict[bytes, Pause] = {}
     cursor: Any = 0
     while True:
@@ -162,7 +162,7 @@ def pauses_in(link: Shard) -> list[Pause]:
 
 
 def union_of(pauses: Iterable[Sequence[Pause]]) -> list[Pause]:
-    """The pauses of all shards."""
+    """Merge the pauses of all shards."""
     found: dict[tuple[str | None, str | None], Pause] = {}
     for shard in pauses:
         for one in shard:

@@ -1,10 +1,10 @@
-"""What waits, in due order, page by page; and how far a listing has come.
+"""Lists waiting entries in due order, page by page; and the cursor of a listing.
 
     due, relay, refused, parked --page.lua, at one instant--> rows by (due time, insertion number)
     rows of each shard ------------------------------merged by (due time, insertion number, shard)
 
-An entry's place in that order depends on nothing that others do, nor on where it waits. So a
-listing that goes on behind a row meets each entry once whose time stays, whatever comes and goes.
+Other entries do not affect an entry's place in that order, nor does the index it waits in. So a
+listing that continues after a row meets each entry with an unchanged due time exactly once.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .values import Entry, State, entry_of, letters_in, time_in
 PAGE = 200
 PAGE_BYTES = 4_000_000
 MAX_SIZE = 1000
-REFUSED = 1000  # that a page looks at, as their order is not that of their due times
+REFUSED = 1000  # entries that a page looks at, since they are not in due order
 
-CURSOR = "that of a task in a list of this store"
+CURSOR = "the cursor of a task in a list of this store"
 _CURSOR = re.compile(r"([0-9a-f]*):(\d{1,2}):(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?):(\d{1,15})")
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """A row of a listing, behind which another one can go on.
+    """A row of a listing, after which another listing can continue.
 
     Attributes:
-        store: What tells the store from every other one.
-        shard: In which shard the row is.
+        store: The store's random name.
+        shard: The row's shard.
         due: Its due time in ms, as Redis prints it.
         number: Its insertion number, as in the member.
     """
@@ -50,10 +50,10 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str) -> Cursor:
-        """The cursor that *text* names.
+        """Read a cursor from text.
 
         Raises:
-            InvalidOption: none.
+            InvalidOption: *text* is no cursor.
         """
         found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
         if not found:
@@ -61,13 +61,13 @@ class Cursor:
         return cls(found[1], int(found[2]), found[3], int(found[4]))
 
     def order_in(self, shard: int) -> int:
-        """Behind which insertion number a shard goes on, among what is due at the same time."""
+        """Return the insertion number after which a shard continues, at the same due time."""
         return self.number if shard <= self.shard else self.number - 1
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row as read."""
+    """A row as read from the store."""
 
     due: float
     cursor: Cursor
@@ -82,11 +82,11 @@ class Row:
 
     @property
     def place(self) -> tuple[float, int, int]:
-        """Where it stands among the rows of all shards."""
+        """Its place among the rows of all shards."""
         return self.due, self.cursor.number, self.cursor.shard
 
     def entry(self) -> Entry:
-        """The entry.
+        """Return the entry.
 
         Raises:
             UnreadableRecord: it cannot be read.
@@ -106,7 +106,7 @@ class Row:
 
 
 def store_of(link: Shard) -> str:
-    """What tells the store from every other one; empty where no process has joined it."""
+    """Return the store's random name; empty if no process has joined it."""
     name: bytes = _page(link, "-1", -1, 0, 0).store
     return name.decode(errors="replace")
 
@@ -120,15 +120,15 @@ def rows(
     behind: Cursor | None = None,
     size: int = MAX_SIZE,
 ) -> Iterator[Row]:
-    """The rows of a shard that are due from *earliest_ms* to just before *end_ms*.
+    """Yield the rows of a shard that are due from *earliest_ms* to just before *end_ms*.
 
     Args:
-        link: To the shard.
+        link: The shard.
         shard: Its number.
-        earliest_ms: Only what is due at this time or later.
-        end_ms: Only what is due before this.
-        behind: Only what comes behind this row.
-        size: How many are read at a time, if that is less than a page.
+        earliest_ms: The earliest due time.
+        end_ms: Just after the latest due time.
+        behind: Yield only the rows after this one.
+        size: How many to read at a time, if fewer than a page.
     """
     due, order = str(earliest_ms - 1), 2**48
     if behind is not None and float(behind.due) >= earliest_ms:
@@ -171,8 +171,8 @@ def _page(link: Shard, after: str, order: int, before: int, limit: int) -> Any:
 
 
 def readable(rows: Iterable[Row]) -> Iterator[Entry]:
-    """The entries that *rows* have, each once, without those that cannot be read."""
-    given: set[int] = set()  # hashes, which take less than the members
+    """Yield the entries of *rows*, each once, without unreadable ones."""
+    given: set[int] = set()  # hashes take less memory than members
     for row in rows:
         if hash(row.member) in given:
             continue

@@ -1,4 +1,4 @@
-"""Of which queues the waiting entries are, looked at in due order, in steps that hold up nobody."""
+"""Counts waiting entries by queue, in due order and in short steps."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from .shard import Shard
 
 STEP = 500  # entries that one call looks at
 STEP_BYTES = 500_000  # of records that one call reads
-MOST_STEPS = 60  # of a shard, where records are large
+MOST_STEPS = 60  # per shard, if records are large
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many entries of a queue wait, as far as they were looked at.
+    """How many entries of a queue wait, of those that were looked at.
 
     Attributes:
-        label: See :func:`label_of`; empty of what cannot be read.
-        waiting: So many, with those that are overdue.
-        overdue: So many are due, or were refused.
-        kind: ``"L"`` where one of them is bound for a list in this Redis, ``"R"`` for a relay.
-        place: Where that one goes to: a list's key, or a route.
+        label: See :func:`label_of`; empty for unreadable entries.
+        waiting: How many wait, including overdue ones.
+        overdue: How many are due, or were refused.
+        kind: ``"L"`` if one of them is bound for a list in this Redis, ``"R"`` for a relay.
+        place: The destination of that one: a list's key, or a route.
     """
 
     label: bytes
@@ -31,11 +31,11 @@ class Tally:
 
 
 def tallies_in(link: Shard, most: int) -> tuple[list[Tally], bool]:
-    """What waits in a shard by its queues; and whether that is all.
+    """Count a shard's waiting entries by queue; also return whether all were counted.
 
     Args:
-        link: To the shard.
-        most: Look at no more than so many entries, > 0: first at what is overdue longest.
+        link: The shard.
+        most: The most entries to look at, > 0; those overdue longest come first.
     """
     found: dict[bytes, Tally] = {}
     after, order, looked, is_complete = b"-1", -1, 0, True

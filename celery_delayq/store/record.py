@@ -1,8 +1,8 @@
-"""What one entry is in Redis. The scripts put it together; this side writes two parts of it.
+"""The record of an entry in Redis. Scripts assemble it; this module writes two parts of it.
 
     1L6:celery ...... 1767225600000 1767222000123456 ....... 0 ...... ...... T ............ ...
     || |       |      |             |                |       | |      |      | |            |
-    || |       |      |             |                |       | |      |      | |     what differs
+    || |       |      |             |                |       | |      |      | |     values
     || |       |      |             |                |       | |      |      | its name, 12 bytes
     || |       |      |             |                |       | |      |      shares a template (T),
     || |       |      |             |                |       | |      |      or is whole (I)
@@ -17,28 +17,26 @@
     |bound for a list (L) or a relay through the broker (R)
     format version                                          (no blanks between the parts)
 
-A change keeps insertion number and time of scheduling, and moves the last change on: no two states
-of an entry have the same one, so it is also the number by which an edit tells what it has seen.
+A change keeps the insertion number and the time of scheduling, and increases the last change. Two
+states of an entry never have the same one, so an edit identifies by it the state that it read.
 
-The flags are one printable character: ``0``, and the sum of 1 (has a unique key), 2 (has tags), 4
-(has a late policy), 8 (was told to run now) and 16 (was released: its message has an ``eta``). A
-record with one of the first three ends with its :class:`Extras`; one that has none of them is asked
-nothing more.
+The flags are one printable character: ``0`` plus the sum of 1 (has a unique key), 2 (has tags), 4
+(has a late policy), 8 (is to run now) and 16 (was released: its message has an ``eta``). A record
+with one of the first three ends with its :class:`Extras`.
 
-Task and queue are the first 6 bytes of the SHA-1 of their names, so that entries can be picked by a
-comparison of bytes. The names take 20 bytes each, and more. Numbers for them would need a table
-that every call looks into, and that grows with each name that was ever used.
+Task and queue are the first 6 bytes of the SHA-1 of their names, so that a comparison of bytes can
+select entries. The names take 20 bytes each, and more. Numbers for them would need a table that
+every call reads, and that grows with each new name.
 
 Of the 956 bytes of a no-op task's message some 150 differ between two calls of the same task. The
-rest is a **template**, kept once and counted, which brings a waiting task from 1,260 to 460 bytes
-of Redis's memory, and makes the hand-over half as long again (``tests/benchmarks``, move_profile).
-A message that is sent for the first time, or large, or unlike the usual, is kept whole.
+rest is a **template**, kept once and counted. This reduces a waiting task from 1,260 to 460 bytes
+of Redis's memory, and makes delivery take half as long again (``tests/benchmarks``, move_profile).
+A message that is sent for the first time, or large, or unusual, is kept whole.
 
-The message ends where its due time belongs, so rescheduling never touches it. ``hand_over`` joins
-messages in its script; whoever else wants one is given the parts, and joins them here, at half of
-Redis's time. ``lua/prelude/record.lua`` describes the same layout to the scripts. What was written
-is read by every later version with the same first byte; a record that begins with another one
-becomes a dead letter, whole, and is left alone.
+The message ends just before its due time, so rescheduling never touches it. ``hand_over`` joins
+messages in its script; other readers get the parts and join them here, at half of Redis's time.
+``lua/prelude/record.lua`` describes the same layout for the scripts. Every later version with the
+same first byte can read a record. A record with another first byte becomes a dead letter as it is.
 """
 
 from __future__ import annotations
@@ -52,27 +50,27 @@ from ..clock import from_ms
 from .extras import HAS_KEY, LENGTH_DIGITS, Extras
 
 NAME_BYTES = 12
-LAST_MS = 253_402_214_400_000  # an expiry is no later: 9999-12-31, a day that each zone can name
+LAST_MS = 253_402_214_400_000  # the latest expiry: 9999-12-31, a day that exists in each time zone
 LINES = 10
 NO_FLAGS = b"0"
 LABEL_BYTES = 6
-# Where each part begins, behind the header; the insertion number is the first.
+# The start of each part, after the header; the insertion number comes first.
 DUE, CREATED, CHANGED, FLAGS, TASK, QUEUE, FORM, MESSAGE = 6, 19, 35, 42, 43, 49, 55, 56
-EVERYTHING = b"*" * (1 + LABEL_BYTES)  # the lane of all
-DIFFERING = 6  # what belongs between them, ids and due time apart
+EVERYTHING = b"*" * (1 + LABEL_BYTES)  # the lane of all entries
+DIFFERING = 6  # values between the lines, besides ids and due time
 RUN_NOW = 8  # flag; the smaller ones are those of extras
 RELEASED = 16  # flag
 
 
 @dataclass(frozen=True)
 class NewRecord:
-    """What scheduling writes of a record; the script adds number and times.
+    """The parts of a record that scheduling writes; the script adds number and times.
 
     Attributes:
         destination: See :func:`destination_for`.
         labels: See :func:`labels_for`.
-        body: From the letter that tells its form.
-        template: The text of the template that the body shares, if it does.
+        body: The rest, from the letter of its form.
+        template: The text of the template that the body shares, if any.
     """
 
     destination: bytes
@@ -82,27 +80,27 @@ class NewRecord:
 
     @property
     def name(self) -> bytes | None:
-        """The name of the template that the body shares, if it does."""
+        """The name of the template that the body shares, if any."""
         return self.body[1 : 1 + NAME_BYTES] if self.template else None
 
     @property
     def has_key(self) -> bool:
-        """Whether it is of an entry with a unique key."""
+        """Whether the entry has a unique key."""
         return bool(self.labels[0] & HAS_KEY)
 
     def with_extras(self, extras: Extras) -> NewRecord:
-        """The same, of an entry that has these; it had none."""
+        """Return the same record with these extras; it must have none yet."""
         text = extras.text()
         labels = b"%c" % (NO_FLAGS[0] + extras.flags) + self.labels[1:]
         return replace(self, labels=labels, body=self.body + text) if text else self
 
     @property
     def size(self) -> int:
-        """How many bytes of it are the message's, without the ids and times filled in later."""
+        """The bytes of the message, without the ids and times filled in later."""
         return len(self.body) + len(self.template)
 
     def message(self, task_id: str, due_ms: int) -> bytes:
-        """The message of an entry that is made of this, and due then."""
+        """Return the message of an entry that is made of this, and due then."""
         head, when, body = b"1" + self.destination, b"%013d" % due_ms, self.labels + self.body
         created, changed = b"0" * (CHANGED - CREATED), bytes(FLAGS - CHANGED)
         text = b"".join((head, bytes(DUE), when, created, changed, body))
@@ -110,29 +108,29 @@ class NewRecord:
 
 
 def destination_for(kind: str, place: str) -> bytes:
-    """A record's header but for its first byte; *kind* is ``"L"`` (a list's key) or ``"R"``."""
+    """Return a header without its first byte; *kind* is ``"L"`` (a list's key) or ``"R"``."""
     where = place.encode()
     return b"%s%d:%s" % (kind.encode(), len(where), where)
 
 
 @lru_cache(maxsize=256)
 def labels_for(task: str, queue: str) -> bytes:
-    """A record's flags, and what it can be picked by.
+    """Return a record's flags, and the labels by which it can be selected.
 
     Args:
-        task: The task's name; empty where it is not known.
+        task: The task's name; empty if it is not known.
         queue: The name of the queue that it was sent with.
     """
     return NO_FLAGS + label_of(task) + label_of(queue)
 
 
 def label_of(name: str) -> bytes:
-    """What a record has of the name of a task or queue."""
+    """Return the label of a task's or queue's name, as records contain it."""
     return _sha1(name.encode(errors="surrogatepass"))[:LABEL_BYTES]
 
 
 def lane_for(queue: str | None = None, task: str | None = None) -> bytes:
-    """What is paused together: a queue's entries, a task's, or all."""
+    """Return the lane for a pause: a queue's entries, a task's, or all."""
     if queue is None and task is None:
         return EVERYTHING
     kind, name = (b"t", task) if queue is None else (b"q", queue)
@@ -140,19 +138,19 @@ def lane_for(queue: str | None = None, task: str | None = None) -> bytes:
 
 
 def lanes_of(labels: bytes) -> set[bytes]:
-    """The lanes in which an entry can be, by the flags and labels of its record."""
+    """Return the lanes that an entry may be in, from the flags and labels of its record."""
     task, queue = labels[TASK - FLAGS : QUEUE - FLAGS], labels[QUEUE - FLAGS :]
     return {EVERYTHING, b"q" + queue, b"t" + task}
 
 
 def whole(destination: bytes, labels: bytes, message: str) -> NewRecord:
-    """A record that carries its message; *message* is JSON up to the due time at its end."""
+    """Return a record with a whole message; *message* is JSON up to the due time at its end."""
     return NewRecord(destination, labels, b"I" + message.encode())
 
 
 @lru_cache(maxsize=64)
 def name_of(text: bytes) -> bytes:
-    """The name of a template: a hash of it that a script can take as well."""
+    """Return the name of a template: a hash of it that scripts can compute too."""
     return _sha1(text)[:NAME_BYTES]
 
 
@@ -162,9 +160,9 @@ def _sha1(text: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Template:
-    """What the messages of one task share, in :data:`LINES` lines, and its name.
+    """The common part of one task's messages, in :data:`LINES` lines, and its name.
 
-    ``message_of`` in the prelude, and :meth:`Record.message`, put a message together from it.
+    ``message_of`` in the prelude and :meth:`Record.message` put a message together from it.
     """
 
     text: bytes
@@ -176,18 +174,18 @@ class Template:
         return cls(text, name_of(text))
 
     def new_record(self, destination: bytes, labels: bytes, differing: Iterable[str]) -> NewRecord:
-        """A record that shares it; *differing* belongs between the lines."""
+        """Return a record that shares this template; *differing* belongs between the lines."""
         body = b"T" + self.name + "\n".join(differing).encode()
         return NewRecord(destination, labels, body, self.text)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record as a script gave it away, which has looked at it as far as to the form's letter.
+    """A record that a script returned, and checked as far as the letter of its form.
 
     Attributes:
-        text: The whole of it.
-        header_end: Where its header ends, and the fixed positions begin.
+        text: The whole record.
+        header_end: Where its header ends and the fixed positions begin.
     """
 
     text: bytes
@@ -211,7 +209,7 @@ class Record:
 
     @property
     def changed_us(self) -> int:
-        """When it was changed last; no two states of an entry have the same."""
+        """The time of its last change; no two states of an entry have the same."""
         return int.from_bytes(self._part(CHANGED, FLAGS), "big")
 
     @property
@@ -225,12 +223,12 @@ class Record:
 
     @property
     def is_for_list(self) -> bool:
-        """Whether it is bound for a list in this Redis, and not for a relay."""
+        """Whether it goes to a list in this Redis, not to a relay."""
         return self.text[1:2] == b"L"
 
     @property
     def expires_ms(self) -> int | None:
-        """How many ms after its due time it expires, where that counts from there."""
+        """How many ms after its due time it expires, if its expiry is relative to that."""
         if self.name is None:
             return None
         _, _, expires, *_ = self._differing
@@ -238,17 +236,17 @@ class Record:
 
     @property
     def seen(self) -> bytes:
-        """Names this state of this entry: number and last change."""
+        """Identifies this state of the entry: insertion number and last change."""
         return self._part(0, DUE) + self._part(CHANGED, FLAGS)
 
     def with_message(self, new: NewRecord) -> NewRecord:
-        """What is written of a new record that has this one's flags, labels and extras."""
+        """Return *new* with this record's flags, labels and extras."""
         return replace(new, labels=self._part(FLAGS, FORM), body=new.body + self.text[self._end :])
 
     def released(self, new: NewRecord) -> NewRecord:
-        """What is written of a new record that goes at once: with this one's key and tags.
+        """Return *new* for immediate delivery, with this record's labels, key and tags.
 
-        It leaves whatever its late policy says: that is a worker's affair from now on.
+        It has no late policy: from now on, lateness is up to the worker.
         """
         made = self.with_message(new)
         extras = replace(self.extras, grace_ms=None)
@@ -257,17 +255,17 @@ class Record:
 
     @property
     def labels(self) -> tuple[bytes, bytes]:
-        """What it has of the names of its task and its queue; see :func:`label_of`."""
+        """Labels of its task and its queue; see :func:`label_of`."""
         return self.task_label, self._part(QUEUE, FORM)
 
     @property
     def task_label(self) -> bytes:
-        """What it has of the name of its task; see :func:`label_of`."""
+        """Label of its task; see :func:`label_of`."""
         return self._part(TASK, QUEUE)
 
     @property
     def is_released(self) -> bool:
-        """Whether its message has an ``eta``, and it is on its way out."""
+        """Whether its message has an ``eta``, and it is being delivered."""
         return bool(self.flags & RELEASED)
 
     @property
@@ -276,26 +274,26 @@ class Record:
 
     @property
     def _end(self) -> int:
-        """Where its message ends, and its extras begin."""
+        """Where its message ends and its extras begin."""
         size = len(self.text)
         length = int(self.text[-LENGTH_DIGITS:]) + LENGTH_DIGITS if self._has_extras else 0
         return size - length
 
     @property
     def name(self) -> bytes | None:
-        """The name of the template that it shares, if it does."""
+        """The name of the template that it shares, if any."""
         return self._part(MESSAGE, MESSAGE + NAME_BYTES) if self._shares else None
 
     def message(self, task_id: bytes, template: bytes | None) -> bytes:
-        """The message as kombu would have sent it.
+        """Return the message as kombu would have sent it.
 
         Args:
             task_id: The task's id.
-            template: The text of the template that it shares, if it does.
+            template: The text of the template that it shares, if any.
 
         Raises:
-            ValueError: the template is gone, or not what its name says, or the record does not fit
-                it.
+            ValueError: the template is missing or does not match its name, or the record does not
+                fit it.
         """
         if not self._shares:
             return b"%s%s}}" % (self.text[self.header_end + MESSAGE : self._end], self._due)
@@ -307,7 +305,7 @@ class Record:
         if len(line) != LINES or len(differing) != DIFFERING:
             raise ValueError("record does not fit its template")
         root, parent, expires, args, kwargs, body = differing
-        # Together with the id no other message has it, so it is the delivery tag.
+        # Together with the id it is unique, so it is the delivery tag.
         created = self._part(CREATED, CHANGED)
         root = root or b'"%s"' % task_id
         # fmt: off
@@ -321,7 +319,7 @@ class Record:
     def _expiry(self, expires: bytes) -> bytes:
         if not expires.startswith((b"+", b"-")):
             return expires
-        # It counts from the due time, and so follows it.
+        # Relative to the due time, so it moves with it.
         if not expires[1:].isdigit():
             raise ValueError("record does not fit its template")
         moment = from_ms(max(0, min(self.due_ms + int(expires), LAST_MS)))
@@ -338,7 +336,7 @@ class Record:
 
     @property
     def _differing(self) -> list[bytes]:
-        """What belongs between the lines of the template that it shares."""
+        """The values between the lines of the template that it shares."""
         start = self.header_end + MESSAGE + NAME_BYTES
         return self.text[start : self._end].split(b"\n", DIFFERING - 1)
 

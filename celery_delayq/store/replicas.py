@@ -1,13 +1,13 @@
-"""Waiting until replicas have what a call has written.
+"""Waits until replicas have the changes of a call.
 
     the call is answered --> replicate + WAIT, on one connection --> how many replicas have it
 
-``WAIT`` counts what its own connection has written, and where that has written nothing, it proves
-nothing: Redis 7.2 and later answer at once that all replicas have that. The call may have been
-answered on another connection, and even by another Redis, that was the master before. So a script
-is sent along that writes, if this Redis knows of the call, and changes nothing.
+``WAIT`` covers the writes of its own connection. If there were none, it proves nothing: Redis 7.2
+and later answer at once that all replicas are up to date. The call may have used another
+connection, or even another Redis, the master at that time. So a script goes before it: if this
+Redis knows the call, it writes, but changes nothing.
 
-Whatever becomes of it, the call is done: what goes wrong here is told, and not raised.
+The call itself is done, so failures here are logged, not raised.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ..servers.connection import packed
 from .shard import Shard
 from .values import Receipt
 
-# Redis looks for a WAIT that has timed out ten times a second, where nobody has set another `hz`.
-GRACE = 1.5  # seconds after which there is no answer, on top of those that are waited
-TOLD_EVERY = 60.0  # seconds between two warnings that say the same
+# By default (`hz`), Redis checks ten times a second whether a WAIT has timed out.
+GRACE = 1.5  # seconds to wait for the reply, in addition to the time of the WAIT
+TOLD_EVERY = 60.0  # seconds between two warnings of the same kind
 
 logger = logger_of(__name__)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is waited for; see the setting ``delayq_wait_replicas``.
+    """The replication to wait for; see the setting ``delayq_wait_replicas``.
 
     Attributes:
-        replicas: How many have to have it.
-        seconds: For how long that is waited for.
-        kind: ``"aof"``: also on disk, in the append-only files of theirs and of the master.
+        replicas: How many replicas must have the changes.
+        seconds: The longest wait.
+        kind: ``"aof"``: also on disk, in the append-only files of these replicas and the master.
     """
 
     replicas: int
@@ -48,24 +48,24 @@ class Wanted:
         return "WAITAOF" if self.kind else "WAIT"
 
     def packed(self, seconds: float) -> list[bytes]:
-        """The command, to wait so long."""
+        """Return the command for a wait of so many seconds."""
         local = [1] if self.kind else []
-        # 0 would be for ever.
+        # 0 would mean for ever.
         return packed([self.command, *local, self.replicas, max(1, round(seconds * 1000))])
 
 
 class Shortfalls:
-    """Warns of what too few replicas have: seldom, and with the number of tasks."""
+    """Warns of tasks that too few replicas have: seldom, with their number."""
 
     def __init__(self) -> None:
         self._told: dict[str, float] = {}
         self._untold = 0
 
     def note(self, kind: str, why: str, tasks: int, *, again: bool = True) -> int:
-        """Tell it, unless it was told lately; what does not pass by itself is told once.
+        """Log it, unless that was done lately; a failure that does not pass is logged once.
 
         Returns:
-            0: how many replicas are known to have them.
+            0: the number of replicas known to have the tasks.
         """
         self._untold += tasks
         now = clock.monotonic()
@@ -75,7 +75,7 @@ class Shortfalls:
             self._told[kind] = now
             logger.warning(
                 "%d tasks are scheduled, but not known to be on as many replicas as "
-                "delayq_wait_replicas asks for: %s",
+                "delayq_wait_replicas requires: %s",
                 untold,
                 why,
             )
@@ -85,18 +85,18 @@ class Shortfalls:
 def wait(
     link: Shard, wanted: Wanted, receipts: Sequence[Receipt], until: float, shortfalls: Shortfalls
 ) -> int:
-    """Wait until replicas of a shard's Redis have what calls have written.
+    """Wait until replicas of a shard's Redis have the changes of calls.
 
     Args:
-        link: To the shard.
-        wanted: How many, and how.
-        receipts: What the calls answered, just now.
-        until: For how long, by the monotonic clock.
-        shortfalls: Where it is told what was not reached.
+        link: The shard.
+        wanted: How many replicas, and how.
+        receipts: The calls' answers, just received.
+        until: When to give up, by the monotonic clock.
+        shortfalls: Logs failures.
 
     Returns:
-        How many replicas have it; 0 where that is not known. Where the append-only files were
-        wanted as well, and the master's has not got it, 0 too.
+        How many replicas have the changes; 0 if that is not known, or if the master's append-only
+        file is wanted too and does not have them.
     """
     seconds, tasks = until - clock.monotonic(), len(receipts)
     try:
@@ -109,10 +109,10 @@ def wait(
     except StoreUnavailable as error:
         return shortfalls.note("away", error.why, tasks)
     except StoreError as error:
-        why = f"{wanted.command} is refused, {error.why}"
+        why = f"Redis refused {wanted.command}: {error.why}"
         return shortfalls.note(why, why, tasks, again=False)
     if not is_known:
-        return shortfalls.note("unknown", "the Redis that answers has lost them", tasks)
+        return shortfalls.note("unknown", "the Redis that answered does not have them", tasks)
     local, reached = told if wanted.kind else (1, told)
     if not local:
         own = f"not even Redis's own file had them within {wanted.seconds:g} s"

@@ -1,10 +1,10 @@
-"""What a script replies, by the names that its header gives it.
+"""Reads a script's reply by the names in its header.
 
     reply    now, dead of id why, known in words of attempts refusals
 
-A part is what it is; or rows, whose fields stand one after the other in the reply (``of``), or in
-one text, blanks between (``in words of``), which a client reads faster. A name may be left out
-where rows are all there is.
+A part is a value or rows. The fields of all rows stand one after the other in the reply (``of``),
+or in one text with blanks between (``in words of``), which a client reads faster. If there is
+nothing but rows, the name may be left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _new_type: Callable[..., Any] = namedtuple  # noqa: PYI024 - the names are known
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a reply; without *fields*, it is no rows."""
+    """A part of a reply: rows if it has *fields*, else a value."""
 
     name: str
     fields: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class _Part:
         return cls(found[1], tuple(found[3].split()), bool(found[2])) if found else cls(text)
 
     def reader(self) -> Callable[[Any], Any]:
-        """What makes rows of such a part."""
+        """Return a function that makes rows of this part."""
         make, size = _new_type(self.name or "Row", self.fields)._make, len(self.fields)
 
         def read(value: Any) -> list[Any]:
@@ -45,10 +45,10 @@ class _Part:
 
 
 def reader_of(header: str) -> Callable[[Any], Any]:
-    """What makes named tuples of a script's reply, as far as its header names the parts.
+    """Return a function that makes a named tuple of a script's reply, by the names in its header.
 
-    What a reply leaves out at its end is ``None``. Where a reply is not what the header says, the
-    reader raises ``ValueError`` or ``TypeError``.
+    Parts missing at the end of a reply are ``None``. If the reply does not fit the header, the
+    function raises ``ValueError`` or ``TypeError``.
     """
     found = _REPLY.search(header)
     if not found:

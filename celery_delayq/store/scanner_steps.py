@@ -1,4 +1,4 @@
-"""The scanner's steps: hand over, claim, ack, nack, reclaim."""
+"""The scanner's steps: deliver, claim, ack, nack, reclaim."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from .values import Cancelled, Claimed, LeasedEntry, Seen
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
-HEARTBEATS = 6  # that a scanner gives in the time for which one counts
-MAX_REFUSALS = 8  # after which an entry is dead
-OWED = 100  # cancelled tasks that are taken from the outbox at a time
-OWED_FOR = 60.0  # seconds for which no other scanner is given them
-LONGEST_WAIT = 300.0  # seconds between two attempts at an entry that was refused
+HEARTBEATS = 6  # sent in the time for which one counts
+MAX_REFUSALS = 8  # after these an entry is dead
+OWED = 100  # cancelled tasks taken from the outbox at a time
+OWED_FOR = 60.0  # seconds in which no other scanner gets them
+LONGEST_WAIT = 300.0  # seconds between two attempts at a refused entry
 
 
 class ScannerSteps:
-    """What a scanner does with one shard of the store.
+    """A scanner's steps with one shard of the store.
 
     Args:
         scripts: The shard's, over a connection of the scanner's own.
-        membership: What this process has of what all agree on.
-        batch_size: Most entries that one step hands over.
+        membership: This process's settings.
+        batch_size: The most entries that one step delivers.
         lease: Seconds for which a claim holds.
         alive: Seconds for which a heartbeat counts.
         name: The scanner's; the same for each of its shards.
-        catch_up: How many overdue entries leave a second at most, over all scanners and shards.
-        owes: Whether ``REVOKED`` is to be stored for what is too late to leave.
+        catch_up: The most overdue entries delivered per second, by all scanners in all shards.
+        owes: Whether ``REVOKED`` must be stored for tasks that are too late.
     """
 
     def __init__(
@@ -66,42 +66,42 @@ class ScannerSteps:
         self._owes = int(owes)
         self._joined = False
         self._beat_again = 0.0
-        self._handed_over_ms = self._claimed_ms = 0  # when it did so last, by Redis's clock
+        self._handed_over_ms = self._claimed_ms = 0  # Redis's time of the last such step
         self._claims = itertools.count(1)
 
     def join(self) -> None:
-        """Become known to the store, if that is still to be done.
+        """Register with the store, unless that is done.
 
         Raises:
-            StoreDiffers: this process would use the store in another way than the others.
+            StoreDiffers: other processes use the store with different settings.
         """
         if not self._joined:
             self._link.calls.join(step="hand_over")
             self._joined = True
 
     def risks(self) -> list[Line]:
-        """How the store's Redis may lose what waits, or refuse it."""
+        """Return how the store's Redis may lose waiting tasks, or refuse new ones."""
         return risks(self._scripts.connection)
 
     def counts(self) -> Counts:
-        """All counts of the shard."""
+        """Return all counts of the shard."""
         return counts_in(self._link)
 
     def pauses(self) -> list[Pause]:
-        """What is paused in the shard, or comes back."""
+        """Return the lanes of the shard that are paused or coming back."""
         return pauses_in(self._link)
 
     def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: int = 0) -> Seen:
-        """Hand over one batch of what is bound for lists in the store's own Redis.
+        """Deliver one batch of the entries bound for lists in the store's own Redis.
 
         Args:
-            asleep: For how many seconds the caller sleeps at most, before it asks again. With 0 it
-                promises nothing: other scanners are told of what is scheduled.
-            relay_in: In how many seconds it will look at what goes through the broker, if not now.
-            tells: What is wanted of what is handed over: 1 ids, 2 how late it was, 3 both.
+            asleep: The longest that the caller then sleeps, in seconds. With 0 it promises nothing,
+                and new tasks wake other scanners.
+            relay_in: Seconds until it looks at the entries for the broker; 0: now.
+            tells: The wanted details of delivered tasks: 1 ids, 2 lateness, 3 both; 0 none.
 
         Raises:
-            StoreDiffers: this process would use the store in another way than the others.
+            StoreDiffers: other processes use the store with different settings.
         """
         self.join()
         asked = clock.monotonic()
@@ -128,12 +128,12 @@ class ScannerSteps:
         self._handed_over_ms = reply.now // 1000
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
-        # Redis looked at its clock half-way, as far as one can tell: counting from the answer would
-        # make every wait late by half a round trip, which is most of a scanner's lateness.
+        # Assume that Redis read its clock half-way. To count from the answer would make every wait
+        # late by half a round trip, which is most of a scanner's lateness.
         return _seen(reply, read_at=(asked + clock.monotonic()) / 2)
 
     def claim(self, limit: int) -> Claimed:
-        """Deal with up to *limit* due entries: lease them, unless something is in the way."""
+        """Take up to *limit* due entries: lease each that may be delivered now."""
         claimed, last_ms = Claimed([], [], [], 0), self._claimed_ms
         while claimed.met < limit:
             wanted = min(CHUNK, limit - claimed.met)
@@ -173,7 +173,7 @@ class ScannerSteps:
         return Claimed(claimed, _texts(reply.dead), _texts(reply.skipped), reply.parked)
 
     def ack(self, claimed: Iterable[LeasedEntry]) -> int:
-        """Forget what the broker confirmed; returns how many were still ours."""
+        """Remove entries that the broker confirmed; return how many this scanner still held."""
         return sum(
             self._scripts.call("ack", token=token, members=members)
             for token, members in _chunks(claimed)
@@ -188,13 +188,13 @@ class ScannerSteps:
         uncertain: bool = False,
         reason: str = "",
     ) -> int:
-        """Give back, or declare dead; returns how many were still ours.
+        """Give entries back, or make them dead; return how many this scanner still held.
 
         Args:
             verdict: See ``nack.lua``.
-            wait: Seconds until the next attempt, where it was refused.
-            uncertain: Whether some queue may have it although it was refused.
-            reason: Why, where it is refused or dead.
+            wait: Seconds until the next attempt, if it was refused.
+            uncertain: Whether a queue may have it although it was refused.
+            reason: The reason, if it is refused or dead.
         """
         return sum(
             self._scripts.call(
@@ -210,12 +210,12 @@ class ScannerSteps:
         )
 
     def reclaim(self) -> list[str]:
-        """Take back leases that ran out; returns the ids."""
+        """Take back expired leases; return the ids."""
         ids = self._scripts.call("reclaim", limit=self._batch_size, max_bytes=MAX_BYTES)
         return [task_id.decode(errors="replace") for task_id in ids]
 
     def owed(self) -> list[Cancelled]:
-        """Cancelled tasks whose ``REVOKED`` nobody has stored in time; for a while, ours alone."""
+        """Return cancelled tasks whose ``REVOKED`` is overdue; for a while, only we get them."""
         owed = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
@@ -226,16 +226,16 @@ class ScannerSteps:
         mark_stored(self._link, cancelled)
 
     def leave(self) -> None:
-        """Stop counting as alive."""
+        """Stop counting as a live scanner."""
         self._scripts.call("leave", scanner=self.name)
 
     def close(self) -> None:
-        """Let go of the connection to Redis."""
+        """Close the connection to Redis."""
         self._scripts.connection.close()
 
 
 def new_name() -> str:
-    """A scanner's name: where it runs, and what no other has."""
+    """Return a unique name for a scanner, which starts with its host and process id."""
     return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
 
 

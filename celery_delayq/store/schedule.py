@@ -1,4 +1,4 @@
-"""The step that schedules: what is sent of entries, and what its answers mean."""
+"""The step that schedules entries."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .caller import new_operation
 from .shard import Shard
 from .values import Cancelled, NewEntry, Receipt, too_late
 
-SENT_AT_MOST = 1000  # names of templates that a process remembers to have sent
-MAX_BYTES = 1_000_000  # of what is in the way of one step's entries
+SENT_AT_MOST = 1000  # names of sent templates that a process remembers
+MAX_BYTES = 1_000_000  # of existing entries in conflict with those of one step
 
-# What ``schedule.lua`` answers where it wrote nothing.
+# Answers of ``schedule.lua`` if it wrote nothing.
 _CONFLICT, _LATE, _IN_FLIGHT, _AGAIN, _TAKEN = b"-1", b"-2", b"-3", b"-4", b"-5"
 _IN_THE_WAY = {_IN_FLIGHT: InFlight, _TAKEN: AlreadyTaken}
 
@@ -38,21 +38,21 @@ def schedule(
     until: float | None = None,
     pauses: Iterable[float] = (),
 ) -> list[Answer]:
-    """Schedule entries of a shard, all of them in one step of Redis's; the caller bounds how many.
+    """Schedule entries of a shard, all in one step of Redis; the caller limits their number.
 
     Args:
-        link: To the shard.
+        link: The shard.
         new: The entries.
-        supersede: The caller is this very task, running: an entry of its id that may have been
-            delivered gives way. One that has not left is another task, and stays.
-        owes: Whether it is noted that ``REVOKED`` is to be stored: 1, for what is replaced; 2, also
-            for a new entry whose id was given out, and that gives way to another.
+        supersede: The caller is this very task, running. An entry with its id is replaced if it may
+            have been delivered; one still in the store is another task, and stays.
+        owes: Whether to note that ``REVOKED`` must be stored. 1: for replaced tasks; 2: also for
+            a new entry that gives way to another, if its id was already given out.
         until: When to give up, by the monotonic clock.
         pauses: Seconds before each repetition while Redis cannot be reached.
 
     Returns:
-        Of each a receipt; or, where it is not scheduled, why: ``AlreadyScheduled`` (the entry with
-        its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past 2255-06-05).
+        For each a receipt, or the reason why it was not scheduled: ``AlreadyScheduled`` (the entry
+        with its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past 2255-06-05).
     """
     until = clock.monotonic() + link.timeout if until is None else until
     asked: dict[str, Any] = {"supersede": int(supersede), "owes": owes, "pauses": pauses}
@@ -64,7 +64,7 @@ def schedule(
             answers[place] = answer
         left = [place for place in left if answers[place] is None]
         if left and clock.monotonic() >= until:
-            # Others changed what is in the way each time, or it is more than fits.
+            # Others changed the conflicting entries each time, or those exceed MAX_BYTES.
             for place in left:
                 answers[place] = StoreUnavailable("schedule", "it took too long", False)
             break
@@ -74,8 +74,8 @@ def schedule(
 def _ask(
     link: Shard, new: Sequence[NewEntry], *, until: float, **asked: Any
 ) -> list[Answer | None]:
-    # A template that this process has sent before is there, as a rule: not once more, unless it
-    # is for many.
+    # A template that this process has sent before is usually in the store. Leave it out, unless
+    # there are many entries.
     known: Container[bytes] = link.templates if len(new) == 1 else ()
     operation = new_operation()
     text, *more = link.calls.call(
@@ -98,7 +98,7 @@ def _ask(
 
 
 def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
-    """The fields of entries in ``schedule.lua``'s order; a template once, or not if *known*."""
+    """Return entries' fields in ``schedule.lua``'s order; each template once, or not if *known*."""
     flat: list[Any] = []
     sent: set[bytes] = set()
     for one in new:
@@ -112,7 +112,7 @@ def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
 
 
 def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> bytes:
-    """The messages that the entries were; of all of them, or of none."""
+    """Return the messages that the entries were; either all entries have one, or none."""
     if new[0].delivery is None:
         return b""
     found = [one.delivery for one in new if one.delivery is not None]
@@ -127,7 +127,7 @@ def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> byt
 def _read(
     word: bytes, new: NewEntry, owed: dict[str, Cancelled], operation: bytes
 ) -> Answer | None:
-    """What became of one entry; ``None``: it has to be asked for again."""
+    """Return the answer for one entry; ``None`` if you must ask again."""
     status, *others = word.split(b":")
     ids = [unquote_to_bytes(one).decode(errors="replace") for one in others]
     if status == _AGAIN:

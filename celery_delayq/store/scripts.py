@@ -1,10 +1,10 @@
-"""The Lua scripts, called by name with named arguments.
+"""Calls the Lua scripts by name, with named arguments.
 
-A script's header is its signature: the loader reads its arguments from it, their order and their
-types, and makes them the script's locals. The last may be rows, whose fields the header names as
-well, as it names the parts of the reply: see ``reply.py``. Keys have the names of ``keys.py``: the
-loader sends those that a script, or what it uses of the prelude, calls by ``keys.NAME``. So nobody
-counts positions.
+A script's header is its signature. From it the loader reads the arguments, their order and types,
+and makes them the script's locals. The last one may be rows; the header names their fields, and the
+parts of the reply (see ``reply.py``). Keys have the names of ``keys.py``: the loader sends those
+that a script, or the part of the prelude that it uses, reads as ``keys.NAME``. So no code depends
+on positions.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ _FOLDER = resources.files("celery_delayq.store") / "lua"
 _KEY = re.compile(r"\bkeys\.(\w+)")
 _ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.MULTILINE)
 _FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
-# The arguments that each call begins with, as the line `change` says: see lua/prelude/call.lua.
+# The first arguments of each call, if the header has a line `change`: see lua/prelude/call.lua.
 _CHANGE = re.compile(r"^change ", re.MULTILINE)
 _REQUEST = {"operation": "text", "issued": "number", "deadline": "number", "began": "number"}
-# What a script has of an argument of each type.
+# How a script reads an argument of each type.
 _READ_AS = {
     "text": "ARGV[%d]",
     "number": "tonumber(ARGV[%d])",
     "flag": "ARGV[%d] == '1'",
     "filter": "filter_of(ARGV[%d])",
 }
-# What scripts share, each part after those that it uses.
+# The parts of the prelude, each after those that it uses.
 _PRELUDE = (
     "record", "history", "extras", "message", "writing", "marks", "due", "call", "left", "claims",
     "entry", "lanes", "late", "back", "pace", "conflict", "targets", "inconsistencies",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
-READ = "read"  # so errors call each of these: their own names mean nothing to users
+READ = "read"  # the name of these scripts in errors: their own mean nothing to users
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Script:
-    """One script file: its text, and the signature its header declares.
+    """One script file: its text, and the signature in its header.
 
-    ``step``: what it is for, as an error shall say.
-    ``read``: makes of a reply what the header says that it is.
+    ``step``: the step to name in errors.
+    ``read``: turns a reply into the parts that the header names.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Script:
         arguments = [(word, False) for word in _REQUEST if _CHANGE.search(header)]
         arguments += [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
         source = arguments_of(header) + source
-        # Its own locals are those of a function, as Lua has room for 200 of each.
+        # In a function, because Lua has room for 200 locals in each.
         body = f"local function main()\n{source}\nend\nreturn main()\n"
         text = used_of(prelude, source) + body
         named = set(_KEY.findall(_COMMENT.sub("", text)))
@@ -92,10 +92,10 @@ class Script:
         )
 
     def argv(self, given: dict[str, Any]) -> list[Any]:
-        """The values in the script's order.
+        """Return the values in the script's order.
 
         Raises:
-            TypeError: a name is missing, or one is given that the script does not declare.
+            TypeError: a name is missing, or the script does not declare it.
         """
         expected = len(self.arguments) + (self.rest is not None)
         try:
@@ -110,13 +110,13 @@ class Script:
 
 
 def _reader_of_call(header: str) -> Callable[[Any], Any]:
-    """The same for a call: the time, the verdict and the answer come before what is read."""
+    """The same for a call, whose reply begins with time, verdict and answer."""
     read = reader_of(header)
     return lambda reply: [*reply[:3], *map(read, reply[3:])]
 
 
 def arguments_of(header: str) -> str:
-    """The locals of a script, by what its header declares."""
+    """Return the Lua code of a script's locals, from its header."""
     lines, first = [], 1
     if _CHANGE.search(header):
         request = (
@@ -141,7 +141,7 @@ def arguments_of(header: str) -> str:
 
 
 def used_of(prelude: str, source: str) -> str:
-    """What *source* needs of the prelude: making all of its functions costs each call 7 us."""
+    """Return the parts of the prelude that *source* uses; to make all takes 7 us a call."""
     wanted, used = _words(source), []
     for name, words, block in reversed(_blocks(prelude)):
         if name in wanted:
@@ -166,7 +166,7 @@ def _words(text: str) -> set[str]:
 
 @lru_cache(maxsize=1)
 def load() -> dict[str, Script]:
-    """Every script by its name, read once from the package's files."""
+    """Return every script by name, read once from the package's files."""
     shared = prelude()
     return {
         name: Script.parse(name, shared, path.read_text("utf-8"))
@@ -177,7 +177,7 @@ def load() -> dict[str, Script]:
 
 
 def prelude() -> str:
-    """What scripts share; of it each has what it uses."""
+    """Return the code that scripts share; each script gets the part that it uses."""
     parts = (_FOLDER / "prelude" / f"{name}.lua" for name in _PRELUDE)
     return "\n".join(part.read_text("utf-8") for part in parts)
 
@@ -186,9 +186,9 @@ class Scripts:
     """The scripts, bound to one Redis and one set of keys.
 
     Args:
-        connection: To that Redis.
-        keys: Those of a shard.
-        hooks: Who is told how long calls take.
+        connection: The connection to that Redis.
+        keys: The keys of a shard.
+        hooks: Notified how long calls take.
     """
 
     def __init__(self, connection: Connection, keys: Keys, hooks: Hooks | None = None) -> None:
@@ -199,7 +199,7 @@ class Scripts:
         self._sent: set[str] = set()
 
     def call(self, name: str, *, until: float | None = None, **arguments: Any) -> Any:
-        """Run one script; load it first where the server does not know it.
+        """Run a script; load it first if the server does not have it.
 
         Returns:
             Its reply, with the names that its header gives to the parts.
@@ -207,10 +207,10 @@ class Scripts:
         Args:
             name: The file's name without ``.lua``.
             until: When to give up; as :meth:`Connection.execute`.
-            arguments: The script's ARGV, by the names that its header gives them.
+            arguments: The script's arguments, by the names in its header.
 
         Raises:
-            TypeError: *arguments* are not what the header declares.
+            TypeError: *arguments* do not fit the header.
             StoreError: as :meth:`Connection.execute`.
         """
         if not self._hooks.hears_calls:
@@ -225,12 +225,12 @@ class Scripts:
         call = self._calls.get(name) or self._prepare(name)
         tail = call.keys + packed(call.script.argv(arguments))
         try:
-            # Not asked for before: sent whole, which loads it; that saves an answer of NOSCRIPT.
+            # The first time it is sent whole, which loads it and saves an answer NOSCRIPT.
             if call.script.sha in self._sent:
                 command = call.by_sha + tail
                 return call.script.read(self.connection.execute(call.script.step, command, until))
         except redis.exceptions.NoScriptError:
-            # Flushed, restarted, or failed over to a server that never saw it. It did not run.
+            # Flushed, restarted, or failed over to a server without it. It did not run.
             pass
         whole = packed(["EVAL", call.script.text])
         answer = self.connection.execute(call.script.step, whole + tail, until)
@@ -240,7 +240,7 @@ class Scripts:
     def call_and(
         self, name: str, command: list[bytes], *, until: float, **arguments: Any
     ) -> list[Any]:
-        """Run one script, and a command behind it on the same connection; both answers.
+        """Run a script, then a command on the same connection; return both answers.
 
         Args:
             name: As for :meth:`call`.
@@ -249,16 +249,16 @@ class Scripts:
             arguments: As for :meth:`call`.
 
         Raises:
-            StoreError: as :meth:`call`, of the first that was refused.
+            StoreError: as :meth:`call`, for the first of the two that was refused.
         """
         call = self._calls.get(name) or self._prepare(name)
         tail = call.keys + packed(call.script.argv(arguments))
-        # Whole, as nothing can be sent anew between the two.
+        # Sent whole, as a retry after NOSCRIPT would come after the command.
         whole = packed(["EVAL", call.script.text]) + tail
         return self.connection.exchange(call.script.step, [whole, command], until)
 
     def script(self, name: str) -> Script:
-        """One of them; those of a test have another clock."""
+        """Return a script; tests override this to change the clock."""
         return load()[name]
 
     def _prepare(self, name: str) -> _Call:
@@ -271,7 +271,7 @@ class Scripts:
 
 @dataclass(frozen=True)
 class _Call:
-    """What all calls of a script on the same keys have in common, packed."""
+    """The common part of all calls of a script on the same keys, packed."""
 
     script: Script
     by_sha: list[bytes]

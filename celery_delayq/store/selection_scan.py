@@ -1,11 +1,11 @@
-"""What a selection means: found step by step, in the order of insertion.
+"""Finds the entries of a selection, step by step, in the order of insertion.
 
     by tag        pages of `tags`, which is in that order
-    else          passes over `records` (`leased`, `dead`, or where what is paused may be, where the
-                  state says so), which have no order: each gives the first MOST entries behind the
-                  one before
+    else          passes over `records` (or, by state: `leased`, `dead`, or the indexes that hold
+                  paused entries), which have no order: each finds the first MOST entries after
+                  the pass before
 
-What is found is asked once more whether it is meant, by the step that deals with it.
+The step that changes an entry checks again that the selection includes it.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from .record import Record, label_of
 from .shard import Shard
 from .values import Entry, State, entry_of, letters_in, time_in
 
-PAGE = 500  # members that a step gives, or about as many entries that it looks at: some 2 ms
-FIRST = 20  # entries that the first step of a pass looks at: they may be large
+PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
+FIRST = 20  # entries in the first step of a pass: they may be large
 PASS_BYTES = 1_000_000  # that a step of a pass reads, about
-MOST = 100_000  # members that are remembered of a pass
-PEEK, READ = 200, 50  # members that are looked at, or read, in a step: some 2 ms
-PEEK_BYTES = 1_000_000  # of records that are read at a time
+MOST = 100_000  # members that a pass keeps in memory
+PEEK, READ = 200, 50  # members that a step looks at, or reads: some 2 ms
+PEEK_BYTES = 1_000_000  # of records read at a time
 
-# Where a selection of a state looks. What is paused goes from one of its places to the next.
+# The indexes in which to look for a state. Paused entries move from one to the next, in this order.
 _WAYS = {
     State.IN_FLIGHT: ("leased",),
     State.DEAD: ("dead",),
     State.PAUSED: ("refused", "due", "relay", "parked"),
 }
 
-# What `peek.lua` says where it knows more than users are told.
+# States of `peek.lua` that users see as another one.
 _STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
 
 
 @dataclass(frozen=True)
 class Filter:
-    """What a selection picks by; times in ms.
+    """The conditions of a selection; times in ms.
 
-    ``whole``: nothing is left out, be it readable or not; see ``dump.lua``.
+    ``whole``: leave nothing out, whether readable or not; see ``dump.lua``.
     """
 
     tag: str = ""
@@ -57,7 +57,7 @@ class Filter:
 
     @property
     def text(self) -> str:
-        """As scripts take it; see ``lua/prelude/targets.lua``."""
+        """The filter as scripts take it; see ``lua/prelude/targets.lua``."""
         task = label_of(self.task).hex() if self.task else "-"
         queue = label_of(self.queue).hex() if self.queue else "-"
         state = self.state.value if self.state else "-"
@@ -67,19 +67,19 @@ class Filter:
 
     @property
     def digest(self) -> str:
-        """Tells it from others."""
+        """Identifies this filter."""
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()[:16]
 
     @property
     def is_found_by_way(self) -> bool:
-        """Whether all that is found on the way is meant, as far as the tags are in order."""
+        """Whether the way finds only matching entries, provided that the tags are consistent."""
         if self.tag:
             return self == Filter(tag=self.tag)
         return self.state is None
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """How it is searched for, one after the other, without a tag; see ``sift.lua``."""
+        """The indexes to search, one after the other, without a tag; see ``sift.lua``."""
         if self.whole or self.state is None:
             return ("all",) if self.whole else ("records",)
         return _WAYS.get(self.state, ("records",))
@@ -87,9 +87,9 @@ class Filter:
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """How far a selection has come: behind this insertion number.
+    """The progress of a selection: it continues after this insertion number.
 
-    ``task_id``: only of what lost its record, and its number with it: those have 0.
+    ``task_id``: only for entries that lost their record and thus their number; these have 0.
     """
 
     number: int = -1
@@ -97,17 +97,17 @@ class Position:
 
     @classmethod
     def of(cls, member: bytes) -> Position:
-        # The last bit only tells the size.
+        # The last bit only tells the record's size.
         number = int.from_bytes(member[:6], "big") // 2
         return cls(number, "" if number else member[6:].decode(errors="replace"))
 
 
 @dataclass(frozen=True)
 class Match:
-    """What a selection met.
+    """An entry that a selection met.
 
-    ``state``: as ``peek.lua`` has it; ``record``: empty where it was not asked for, or is gone.
-    ``late_from_ms``: since when its lateness counts, of one with a late policy, if it was read.
+    ``state``: as ``peek.lua`` has it; ``record``: empty if it was not requested, or is gone.
+    ``late_from_ms``: when its grace period starts, if it has a late policy and was read.
     """
 
     member: bytes
@@ -125,7 +125,7 @@ class Match:
 
 
 def start(link: Shard) -> tuple[str, int]:
-    """The store's name, and the last insertion number there is."""
+    """Return the store's name, and the last insertion number."""
     found = _sift(link, "start")
     if not found.store:
         link.calls.join()
@@ -136,7 +136,7 @@ def start(link: Shard) -> tuple[str, int]:
 def pages(
     link: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
-    """Members that may be meant, in their order, from *behind* a place up to *start*.
+    """Yield members that may match, in order, after *behind* and up to *start*.
 
     Raises:
         StoreDiffers: the store was emptied, and is another one now.
@@ -147,7 +147,7 @@ def pages(
 
 
 def dead_member(link: Shard, task_id: str) -> bytes | None:
-    """What is dead under an id whose record cannot be read, so that its number is not known."""
+    """Return the dead entry with this id if its record, and thus its number, cannot be read."""
     for page in pages(link, Filter(state=State.DEAD), *start(link), Position()):
         for member in page:
             if member[6:] == task_id.encode():
@@ -156,12 +156,12 @@ def dead_member(link: Shard, task_id: str) -> bytes | None:
 
 
 def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
-    """How many are found, part by part, where :attr:`Filter.is_found_by_way`."""
+    """Yield part by part how many entries match, if :attr:`Filter.is_found_by_way`."""
     if chosen.tag:
         asked = {"after": behind.number, "upto": start, "filter": chosen.text}
         yield _step(link, store, "count", **asked)[1]
         return
-    met: set[int] = set()  # numbers, which take less than members
+    met: set[int] = set()  # numbers, which take less memory than members
     for members in _scan(link, chosen, store, behind, [start]):
         before = len(met)
         met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
@@ -202,7 +202,7 @@ def _each_pass(
 
 
 def _pass(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> list[bytes]:
-    """The first MOST members behind a place, in their order."""
+    """Return the first MOST members after a position, in order."""
     found: dict[bytes, bytes] = {}
     last = [start]
     for members in _scan(link, chosen, store, behind, last):
@@ -217,7 +217,7 @@ def _pass(link: Shard, chosen: Filter, store: str, start: int, behind: Position)
 def _scan(
     link: Shard, chosen: Filter, store: str, behind: Position, last: Sequence[int]
 ) -> Iterator[list[bytes]]:
-    """All that is found on a way without order, up to *last*; some of it comes twice."""
+    """Yield all members found without order, up to *last*; some come twice."""
     for way in chosen.ways:
         cursor, count = b"", FIRST
         while cursor != b"0":
@@ -227,7 +227,7 @@ def _scan(
                 way,
                 cursor=cursor or b"0",
                 count=count,
-                # Those without a number share 0, and are told apart by the caller.
+                # Those without a number share 0; the caller distinguishes them.
                 after=behind.number - (behind.number == 0),
                 upto=last[0],
                 filter=chosen.text,
@@ -252,7 +252,7 @@ def _sift(link: Shard, way: str, **asked: Any) -> Any:
 def peek(
     link: Shard, chosen: Filter, members: Sequence[bytes], *, reads: bool = False
 ) -> Iterator[Match]:
-    """Those of *members* that are meant, in their order; with their records, if *reads*."""
+    """Yield the *members* that match, in order; with their records, if *reads*."""
     left = list(members)
     while left:
         some = left[: READ if reads else PEEK]
@@ -269,7 +269,7 @@ def peek(
 
 
 def read(link: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
-    """Those of *members* that are meant, as entries; of what cannot be read, what is known."""
+    """Yield the *members* that match, as entries; unreadable ones with whatever is known."""
     for met in peek(link, chosen, members, reads=True):
         task_id = met.member[6:].decode(errors="replace")
         state = _STATES.get(met.state) or State(met.state)
@@ -291,17 +291,17 @@ def read(link: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tupl
 
 
 def next_count(count: int, size: int, most: int) -> int:
-    """How many entries the next step looks at, where *count* of them had *size* bytes."""
+    """Return how many entries the next step looks at, if *count* of them had *size* bytes."""
     return max(1, min(most, 2 * count, count * PASS_BYTES // max(size, 1)))
 
 
 def _sorting(member: bytes) -> bytes:
-    """A member as many are sorted by: the number without its last bit, and the id."""
+    """Return the sort key of a member: the number without its last bit, and the id."""
     return (int.from_bytes(member[:6], "big") // 2).to_bytes(6, "big") + member[6:]
 
 
 def _once(members: Sequence[bytes]) -> list[bytes]:
-    """Each number once: a script that was stopped may have left a member with another last bit."""
+    """Keep each number once: an aborted script may have left a member with another last bit."""
     return list({Position.of(member): member for member in members}.values())
 
 

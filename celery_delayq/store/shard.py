@@ -1,4 +1,4 @@
-"""One shard, as a process reaches it: what every step takes."""
+"""One shard, as a process reaches it; each step takes one."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from .scripts import Scripts
 
 
 class Shard:
-    """A process's way to one shard; its threads share it.
+    """A process's access to one shard; its threads share it.
 
     Args:
         scripts: The shard's.
-        membership: What this process has of what all agree on.
-        scanner: Whether it hands over.
+        membership: This process's settings.
+        scanner: Whether it delivers tasks.
 
     Attributes:
-        scripts: For steps that only read, and for those of a scanner.
-        member: What this process is there.
-        calls: For a caller's steps that change something.
-        timeout: Seconds that a call takes at most.
-        templates: Names of some that this process has sent.
+        scripts: For steps that only read, and for a scanner's.
+        member: This process's membership.
+        calls: For a caller's steps that change the store.
+        timeout: The longest that a call may take, in seconds.
+        templates: Names of templates that this process has sent.
     """
 
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:

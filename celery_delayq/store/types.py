@@ -1,6 +1,6 @@
-"""Ask Redis whether each key of a shard has its type: when a process joins, and by ``check``.
+"""Checks the type of each key of a shard: when a process joins, and in ``check``.
 
-Scripts do not ask: a key that another program overwrites while workers run can stop a script
+Scripts do not check: if another program overwrites a key while workers run, a script can stop
 half-way.
 """
 
@@ -10,7 +10,7 @@ from ..errors import StoreError, StoreUnavailable
 from ..servers.connection import Connection, packed
 from .keys import KEYS, Keys
 
-# What each type answers whose key has another one: it refuses. These are commands of the scripts.
+# For each type, a command that is refused for keys of another one. The scripts use them as well.
 _ASKING = {
     "ZSET": ("ZCARD",),
     "HASH": ("HLEN",),
@@ -19,16 +19,16 @@ _ASKING = {
 
 
 def check_types(connection: Connection, keys: Keys, step: str, until: float | None) -> None:
-    """Find out whether every key of ours that exists has the type that the scripts expect.
+    """Check that every existing key of the store has the type that the scripts expect.
 
     Args:
-        connection: To the Redis of the shard.
-        keys: The shard's.
-        step: What it is for, as an error shall say.
+        connection: The connection to the shard's Redis.
+        keys: The shard's keys.
+        step: The step to name in errors.
         until: When to give up, by the monotonic clock.
 
     Raises:
-        StoreError: one has not, and which.
+        StoreError: a key has another type; it names the key.
         StoreUnavailable: no answer came in time.
     """
     questions = {keys[name]: _question(keys[name], what) for name, what in _types().items()}
@@ -37,7 +37,7 @@ def check_types(connection: Connection, keys: Keys, step: str, until: float | No
     except StoreUnavailable:
         raise
     except StoreError:
-        # Several were asked at once; one by one they tell which it was, and why.
+        # All went in one exchange. Repeat them one by one, to find the key and the reason.
         for key, question in questions.items():
             _ask(connection, key, question, step, until)
 
@@ -50,7 +50,7 @@ def _ask(
     except StoreUnavailable:
         raise
     except StoreError as error:
-        # A right that is missing is named by the first step that needs it.
+        # If a right is missing, the first step that needs it names that.
         if error.why.startswith("WRONGTYPE"):
             raise StoreError(step, f"the key {key}: {error.why}") from error.__cause__
 

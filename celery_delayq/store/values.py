@@ -1,4 +1,4 @@
-"""What the store is given, and what it answers."""
+"""Values that the store takes and returns."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ NO_RECORD = Record(b"", 0)
 
 
 def time_in(score: float | bytes | str) -> int | None:
-    """A time that a script told, in ms, but none that no calendar has; ``None`` for -1."""
+    """Return a time from a script in ms, at most the calendar's last; ``None`` for -1."""
     ms = float(score)
     return int(min(ms, LAST_MS)) if ms >= 0 else None
 
 
 def letters_in(word: bytes | str) -> str:
-    """By what an entry is paused, as a script told: first letters of lanes, or nothing."""
+    """Return the first letters of the lanes that pause an entry, as a script sent them."""
     text = word.decode(errors="replace") if isinstance(word, bytes) else word
     return "" if text == "-" else text
 
 
 class State(str, Enum):
-    """Where an entry stands."""
+    """The state of an entry."""
 
     SCHEDULED = "SCHEDULED"
     PAUSED = "PAUSED"
@@ -43,11 +43,11 @@ class State(str, Enum):
 class Entry:
     """An entry as read from the store.
 
-    ``reason``: what went wrong with it last, if it is known; of a dead one, why it is dead.
+    ``reason``: its last error, if known; of a dead letter, why it is dead.
     ``attempts``: how often it was sent, or may have been.
-    ``next_try_ms``: of one whose last attempt was refused; ``since_ms``: since when it is dead.
-    ``paused_by``: what of it is paused, be it due or not: ``*`` (all), ``q`` (its queue), ``t``.
-    ``cursor``: where it stands in a listing, if it was read in one.
+    ``next_try_ms``: if its last attempt was refused; ``since_ms``: when it became a dead letter.
+    ``paused_by``: the pauses that apply, due or not: ``*`` (all), ``q`` (its queue), ``t``.
+    ``cursor``: its place in a listing, if read in one.
     """
 
     task_id: str
@@ -69,10 +69,10 @@ class Entry:
 def entry_of(
     task_id: str, state: State, record: Record, template: bytes | None, **known: Any
 ) -> Entry:
-    """An entry as it is read; *known* is what its record does not say.
+    """Return an entry from its record; *known* are facts that the record does not have.
 
     Raises:
-        UnreadableRecord: it cannot be.
+        UnreadableRecord: the record cannot be read.
     """
     try:
         message = record.message(task_id.encode(), template)
@@ -96,11 +96,11 @@ class Delivery:
     """A message that a broker delivered, and that becomes an entry.
 
     ``mark``: 16 bytes that name it, however often it is delivered.
-    ``again``: any mark says that it became an entry before; else only one that is younger than
-    its receipt.
-    ``received``: when that was, by the monotonic clock; ``None``: it runs, and asks for this now.
-    If it was let through to run since then, it does not become an entry.
-    ``keep_ms``, ``most``: for how long its mark is known, and among how many.
+    ``again``: any mark proves that it became an entry before; else only a mark that is younger
+    than its receipt does.
+    ``received``: when it arrived, by the monotonic clock; ``None``: it is running, and makes this
+    call now. If it was allowed to run since then, it does not become an entry.
+    ``keep_ms``, ``most``: how long its mark is kept, and among how many.
     """
 
     mark: bytes
@@ -114,8 +114,8 @@ class Delivery:
 class NewEntry:
     """An entry to be scheduled.
 
-    ``conflict``: what becomes of it where an entry has its id, or waits under its key; empty: it is
-    refused. See ``schedule.lua``.
+    ``conflict``: how to resolve it if an entry has its id, or waits under its key; empty: refuse
+    the new one. See ``schedule.lua``.
     ``delivery``: the message that it was, if a broker has delivered it.
     """
 
@@ -127,15 +127,15 @@ class NewEntry:
 
 
 def too_late(when: When) -> InvalidDueTime:
-    """The error of a due time that the store does not keep."""
-    return InvalidDueTime(when.given, f"what ends before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
+    """Return the error for a due time beyond the store's range."""
+    return InvalidDueTime(when.given, f"a time before {from_ms(MAX_DUE_MS):%Y-%m-%d}")
 
 
 @dataclass(frozen=True)
 class Cancelled:
-    """A task that will not run: when that was settled (us in digits), its message, and why.
+    """A task that will not run: when that was decided (us, in digits), its message, and why.
 
-    ``when``, ``message``: empty where they were not wanted, or the message cannot be read.
+    ``when``, ``message``: empty if not requested, or if the message cannot be read.
     """
 
     task_id: str
@@ -146,7 +146,7 @@ class Cancelled:
 
     @classmethod
     def of(cls, row: Any) -> Cancelled:
-        """What a script tells of one: ``id``, ``how``, ``when``, ``message`` and ``why``."""
+        """Read a script's row: ``id``, ``how``, ``when``, ``message`` and ``why``."""
         return cls(
             row.id.decode(errors="replace"),
             Outcome.UNCERTAIN if row.how == b"u" else Outcome.DONE,
@@ -158,13 +158,13 @@ class Cancelled:
 
 @dataclass(frozen=True)
 class Change:
-    """What a call made of one target.
+    """The result of a call for one target.
 
-    ``outcome``: ``None`` where a selection does not mean it any more, or there is an ``error``.
-    ``task_id``: empty where a key was given, and nothing was done.
-    ``due_ms``: its new due time, where it was moved.
-    ``expires``: when it expires, as its message says it, where it was moved and that did not.
-    ``cancelled``: what there is to tell; only where it was removed.
+    ``outcome``: ``None`` if a selection no longer includes it, or if there is an ``error``.
+    ``task_id``: empty if you gave a key, and nothing was done.
+    ``due_ms``: its new due time, if it was moved.
+    ``expires``: when it expires, in its message's words, if it was moved and its expiry was not.
+    ``cancelled``: details, if it was removed.
     """
 
     outcome: Outcome | None
@@ -177,12 +177,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What scheduling answers: which entry now waits, and until when.
+    """The answer to scheduling: the entry that now waits, and its due time.
 
-    ``existed``: the new one was not written; this is the one that stays.
-    ``cancelled``: who will not run because of it: what was replaced, or the new one itself.
-    ``operation``: the name of the call that was answered so.
-    ``replicas``: how many have it, where that was waited for.
+    ``existed``: the new entry was not written; this is the existing one.
+    ``cancelled``: tasks that will not run because of it: replaced ones, or the new one itself.
+    ``operation``: the name of the call.
+    ``replicas``: how many replicas have it, if the call waited for them.
     """
 
     task_id: str
@@ -195,15 +195,15 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one call of ``hand_over`` did and saw; times in ms, ``None`` where there is no head.
+    """The result of one call of ``hand_over``; times in ms, ``None`` if an index has no head.
 
-    ``back``: when an entry comes back to wait that waits for another reason than its due time.
-    ``has_timer``: this scanner is to be up for the earliest head; the others may sleep on.
+    ``back``: when the first entry comes back that waits for another reason than its due time.
+    ``has_timer``: this scanner must wake for the earliest head; the others may sleep on.
     ``dead``: (task id, reason) of each that became a dead letter.
-    ``refused``: (reason, how many) of what its list refused, and waits to be tried again.
-    ``skipped``: (task id, why) of each that was too late to leave.
-    ``ids``: of what was handed over, if they were wanted.
-    ``late``: how many seconds late each of these was, if that was wanted.
+    ``refused``: (reason, how many) of entries that their list refused; they are tried again.
+    ``skipped``: (task id, why) of each that was too late.
+    ``ids``: of delivered tasks, if requested.
+    ``late``: how many seconds late each of these was, if requested.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -222,7 +222,7 @@ class Seen:
     late: list[float] = field(default_factory=list)
 
     def seconds_until(self, head: int | None) -> float | None:
-        """Seconds from now until *head* by Redis's clock, at most 0 when it is past."""
+        """Return seconds from now until *head* by Redis's clock, at most 0 if it is past."""
         if head is None:
             return None
         return (head * 1000 - self.now_us) / 1_000_000 - (clock.monotonic() - self.read_at)
@@ -233,10 +233,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class LeasedEntry:
-    """An entry under a lease, and what was made of it so far.
+    """An entry under a lease, and its attempts so far.
 
-    ``attempts`` were made at it, ``refusals`` of them ended in a no of the broker;
-    ``uncertain``: of some it is not known how they ended.
+    ``attempts``: all of them; the broker declined ``refusals`` of these, and ``uncertain`` of them
+    ended in an unknown way.
     ``ahead``: Unix time by Redis's clock, less this process's monotonic one, in seconds.
     """
 
@@ -259,7 +259,7 @@ class LeasedEntry:
 
     @property
     def message(self) -> bytes:
-        """The message to be published, put together anew at each call.
+        """The message to publish, put together anew at each call.
 
         Raises:
             ValueError: the record cannot be read.
@@ -267,34 +267,34 @@ class LeasedEntry:
         return self.record.message(self.member[6:], self.template)
 
     def seconds_until(self, moment: datetime) -> float:
-        """From now by Redis's clock; that of this machine may be wrong."""
+        """Return seconds from now, by Redis's clock; this machine's may be wrong."""
         return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
 
     @property
     def late(self) -> float:
-        """How many seconds late it is by now, by Redis's clock."""
+        """How many seconds late it is now, by Redis's clock."""
         return lateness_of(self.record, (self.ahead + clock.monotonic()) * 1_000_000)
 
     @property
     def hand_over(self) -> str:
-        """Names this hand-over of the task, all attempts at it.
+        """Identifies this delivery of the task, with all its attempts.
 
-        A task that is scheduled anew under its id, or a retry, has an insertion number of its own;
-        one that was changed, another time of its last change.
+        A task that is scheduled again under its id, or retried, has another insertion number; a
+        changed one has another time of its last change.
         """
         return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.changed_us}"
 
     @property
     def is_first(self) -> bool:
-        """Whether no attempt was made at it before."""
+        """Whether there was no attempt before."""
         return not self.attempts
 
 
 class Claimed(NamedTuple):
-    """What one claim did.
+    """The result of one claim.
 
     ``entries`` are leased; ``dead``: (task id, reason) of each that became a dead letter;
-    ``skipped``: (task id, why) of each that was too late to leave; so many ``parked``, as paused.
+    ``skipped``: (task id, why) of each that was too late; ``parked``: how many are paused.
     """
 
     entries: list[LeasedEntry]
@@ -308,7 +308,7 @@ class Claimed(NamedTuple):
         return len(self.entries) + len(self.dead) + len(self.skipped) + self.parked
 
     def and_of(self, other: Claimed) -> Claimed:
-        """The same of two claims."""
+        """Return the sum of two claims."""
         return Claimed(
             self.entries + other.entries,
             self.dead + other.dead,

@@ -1,11 +1,11 @@
-"""Waiting for whichever comes first: a time, a word from Redis, or a call of ``interrupt``.
+"""Waits for a time, a message from Redis, or a call of ``interrupt``; whichever comes first.
 
-    script --PUBLISH--> wake:NAME    the scanner that is up next, when it has to be up before
-                        wake         all scanners, where none has promised to be up
+    script --PUBLISH--> wake:NAME    the scanner that is up next, if it must wake earlier
+                        wake         all scanners, if none has promised to wake
 
-A scanner subscribes to both of each shard, over one connection, before it looks for the first time;
-so what is said while it looks waits in the socket. Nothing that is said must arrive: whatever is
-lost, the safety interval finds. The timer is this process's own.
+Before its first look, a scanner subscribes to both channels of each shard over one connection, so
+messages sent while it looks wait in the socket. Messages may be lost: the safety interval covers
+that. The timer is this process's own.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ..servers.refusals import Refusal, refusal_of
 from .keys import Keys
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
-PING_AFTER = 30.0  # seconds of silence after which Redis is asked for a sign of life
+PING_AFTER = 30.0  # seconds of silence before Redis gets a PING
 
 logger = logger_of(__name__)
 
 
 class Wakeup:
-    """A subscription, beside a timer. One thread waits, any may interrupt.
+    """A subscription with a timer. One thread waits, any may interrupt.
 
     Args:
-        connection: To the Redis of all shards.
+        connection: The connection to the Redis of all shards.
         shards: Their keys; a shard's place among them is its number here.
-        scanner: The name by which the scripts know who listens here.
+        scanner: The scanner's name, as scripts use it.
     """
 
     def __init__(self, connection: Connection, shards: Iterable[Keys], scanner: str) -> None:
@@ -55,9 +55,9 @@ class Wakeup:
         self._inner, self._outer = socket.socketpair()
 
     def listen(self) -> bool:
-        """Subscribe, unless that is done; returns whether it was done now.
+        """Subscribe, unless that is done; return whether it was done now.
 
-        Where it may not be done, or cannot, nothing is heard, and that is logged.
+        If Redis refuses or cannot subscribe, no messages arrive, and a warning says so.
 
         Raises:
             StoreUnavailable: Redis cannot be reached.
@@ -87,7 +87,7 @@ class Wakeup:
             self._disconnect()
             if not self._deaf_until:
                 logger.warning(
-                    "scanner may not be told of tasks due before all others; they wait for up to "
+                    "Redis refused SUBSCRIBE, so a task due before all others may wait for up to "
                     "delayq_safety_interval: %s",
                     error,
                 )
@@ -97,11 +97,11 @@ class Wakeup:
         return True
 
     def wait(self, seconds: float) -> set[int]:
-        """Wait at most *seconds*; returns the shards in which there is something to look at.
+        """Wait at most *seconds*; return the shards with something to look at.
 
         Raises:
-            StoreUnavailable: the connection broke, or has been silent for too long; what was said
-                meanwhile is lost. After the next :meth:`listen` all shards want a look.
+            StoreUnavailable: the connection broke, or was silent for too long; messages may be
+                lost. After the next :meth:`listen`, look at all shards.
         """
         with translated("wake"):
             try:
@@ -153,12 +153,12 @@ class Wakeup:
 
     def _read(self) -> set[int]:
         told = set()
-        # All of it: what redis-py has read ahead, no socket shows any more.
+        # Read all of it: the socket does not show what redis-py has read ahead.
         while self._connection is not None and self._connection.can_read():
             try:
                 kind, *rest = self._connection.read_response()
             except redis.ResponseError as error:
-                # Where there is no PING for this user, a refusal is a sign of life as well.
+                # If this user may not PING, a refusal is a sign of life as well.
                 if not _is_never(error):
                     raise
                 kind = b""
@@ -168,10 +168,10 @@ class Wakeup:
         return told
 
     def rest(self, seconds: float) -> None:
-        """Wait *seconds*, or until another master is heard of, where the last one was away.
+        """Wait *seconds*; end early if the master was down and another one is announced.
 
-        The next :meth:`listen` subscribes anew: where another link failed, this one may be dead as
-        well, and say nothing of it.
+        The next :meth:`listen` subscribes anew: if another connection failed, this one may be dead
+        too, without any notice.
         """
         until = clock.monotonic() + seconds
         self._disconnect()
@@ -187,7 +187,7 @@ class Wakeup:
                 return
 
     def interrupt(self) -> None:
-        """End a wait, or a rest, that is under way, or the next; callable from any thread."""
+        """End the current or the next wait or rest; callable from any thread."""
         with suppress(OSError):  # closed already
             self._outer.send(b"x")
 
@@ -205,13 +205,13 @@ class Wakeup:
 
 
 def _is_never(error: redis.ResponseError) -> bool:
-    """Whether such a command is refused for good: a missing right, or a server without it."""
+    """Return whether the command is refused for good: a missing right, or an unknown command."""
     return refusal_of(error) in (None, Refusal.RIGHTS)
 
 
 def _readable(sockets: list[Any], seconds: float) -> list[Any]:
-    # select() counts in microseconds where poll() and epoll round up to the next millisecond,
-    # which would be most of a scanner's lateness. It takes no descriptor past 1023, though.
+    # select() counts in microseconds; poll() and epoll round up to the next millisecond, which
+    # would be most of a scanner's lateness. But it takes no descriptor past 1023.
     if max(sock.fileno() for sock in sockets) < FD_SETSIZE:
         return select.select(sockets, [], [], seconds)[0]
     poll = select.poll()

@@ -220,7 +220,7 @@ def test_what_is_no_cursor_of_this_store_is_an_error_at_the_call(schedule, delay
     schedule([1])
     with pytest.raises(InvalidOption) as caught:
         delayq.tasks(cursor=cursor)
-    assert str(caught.value).endswith("; expected that of a task in a list of this store")
+    assert str(caught.value).endswith("; expected the cursor of a task in a list of this store")
 
 
 @with_one_shard

@@ -33,8 +33,8 @@ LONG = 2.0 * PATIENCE  # where they will
 WAITAOF = (7, 2)  # the version of Redis that has it first
 
 UNREPLICATED = (
-    "1 tasks are scheduled, but not known to be on as many replicas as delayq_wait_replicas asks "
-    "for: "
+    "1 tasks are scheduled, but not known to be on as many replicas as delayq_wait_replicas "
+    "requires: "
 )
 
 
@@ -409,7 +409,7 @@ def test_a_user_who_may_not_wait_is_told_once(app_on, each_redis, caplog, monkey
         client.execute_command("ACL", "SETUSER", "default", "+wait")
     assert ([one.replicas for one in results], found) == ([0] * 3, [True] * 3)
     (told,) = warnings_of(caplog)
-    assert told.startswith(f"{UNREPLICATED}WAIT is refused, ")
+    assert told.startswith(f"{UNREPLICATED}Redis refused WAIT: ")
     assert "permissions" in told
     assert app.fell_short == [1, 1, 1]
 
@@ -427,7 +427,7 @@ def test_an_imitation_that_cannot_wait_is_told_once(app_on, caplog):
         server.server_close()
     assert [one.replicas for one in results] == [0, 0]
     (told,) = warnings_of(caplog)
-    assert told.startswith(f"{UNREPLICATED}WAIT is refused, ")
+    assert told.startswith(f"{UNREPLICATED}Redis refused WAIT: ")
 
 
 # The append-only files.
@@ -446,7 +446,7 @@ def test_with_aof_it_waits_for_the_disks(app_on, each_redis, caplog):
     else:
         assert result.replicas == 0
         (told,) = warnings_of(caplog)
-        assert told.startswith(f"{UNREPLICATED}WAITAOF is refused, unknown command")
+        assert told.startswith(f"{UNREPLICATED}Redis refused WAITAOF: unknown command")
 
 
 def test_with_aof_a_replica_that_keeps_nothing_on_disk_does_not_count(app_on, each_redis, caplog):
@@ -466,7 +466,7 @@ def test_with_aof_a_master_without_such_a_file_is_told_once(app_on, each_redis, 
     app = app_on(each_redis.port, 1, LONG, "aof")
     assert [app.tasks["add"].delay_for(LATER, 1).replicas for _ in range(2)] == [0, 0]
     (told,) = warnings_of(caplog)
-    assert told.startswith(f"{UNREPLICATED}WAITAOF is refused, WAITAOF cannot be used")
+    assert told.startswith(f"{UNREPLICATED}Redis refused WAITAOF: WAITAOF cannot be used")
 
 
 def test_with_aof_what_is_not_on_the_masters_own_disk_is_not_reached(app_on, each_redis, caplog):

@@ -160,5 +160,5 @@ def test_a_span_that_leads_past_the_end_of_time_is_told_in_words(app):
         app.delayq.reschedule("a", by=timedelta(days=30, hours=2))
 
     assert str(caught.value) == (
-        "30 days 2 hours is not a due time; expected what ends before 2255-06-05"
+        "30 days 2 hours is not a due time; expected a time before 2255-06-05"
     )

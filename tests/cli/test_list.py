@@ -151,7 +151,7 @@ def test_it_goes_on_behind_a_cursor(three, printed):
 
 def test_a_wrong_cursor_is_a_sentence(three, misused, run):
     line = misused("list", "--cursor", "x")
-    assert line == "Error: cursor is 'x'; expected that of a task in a list of this store"
+    assert line == "Error: cursor is 'x'; expected the cursor of a task in a list of this store"
     assert run("list", "--cursor", "x", "--queue", "q").exit_code == 2
 
 

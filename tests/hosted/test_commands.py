@@ -23,7 +23,7 @@ from tests.worker.project import TASKS
 pytestmark = pytest.mark.libraries
 
 LONG_AGO = 1_000_000_000
-DEAF = "scanner may not be told of tasks due before all others"
+DEAF = "Redis refused SUBSCRIBE, so a task due before all others"
 
 
 def left_out(make_project, results):

@@ -224,10 +224,10 @@ def test_a_clock_that_is_set_all_the_time_does_not_keep_a_caller(call):
 @pytest.mark.parametrize(
     ("verdict", "why"),
     [
-        (b"late", "its requests came when the call had ended by Redis's clock"),
+        (b"late", "its requests arrived after its deadline by Redis's clock"),
         (b"join", "its clock is being set, or its keys are being deleted"),
-        (b"stale", "others change the same task all the while"),
-        (b"templates", "templates that it was sent are being deleted"),
+        (b"stale", "other processes keep changing the same task"),
+        (b"templates", "templates that it needs are being deleted"),
     ],
 )
 def test_a_call_that_is_told_the_same_to_its_end_says_so_and_does_not_spin(call, verdict, why):

@@ -161,7 +161,8 @@ def test_a_caller_with_another_broker_is_warned_once_and_served(store, caplog):
     entries.cancel("a")
     (message,) = [one for one in caplog.messages if "broker" in one]
     assert message.startswith(
-        "this store's scanners have the broker redis, database 0 on red:6379, this process amqp, "
+        "the scanners of this store use the broker redis, database 0 on red:6379, this process "
+        "uses amqp, "
     )
     assert "delayq_prefix" in message
 
@@ -184,11 +185,12 @@ def test_a_scanner_of_another_app_is_warned_once(store, caplog, theirs, ours, wa
     beat(store)
     member = joined(store, replace(OURS, app=ours), scanner=True)
     member.join()
-    said = [one for one in caplog.messages if "of the app" in one]
+    said = [one for one in caplog.messages if "to the app" in one]
     assert len(said) == warnings
     for one in said:
         assert one.startswith(
-            "this store's scanners are of the app shop, this one is of the app billing: "
+            "the scanners of this store belong to the app shop, this one belongs to the app "
+            "billing: "
         )
         assert "delayq_prefix" in one
     assert (meta(store, "app") or b"").decode() == (theirs or ours)
@@ -211,7 +213,7 @@ def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, ca
     joined(store, replace(OURS, app="shop"), scanner=True)
     joined(store, replace(OURS, app="billing", hosts="elsewhere:6379"), scanner=True)
     assert (meta(store, "app"), meta(store, "hosts")) == (b"billing", b"elsewhere:6379")
-    assert not any("of the app" in one for one in caplog.messages)
+    assert not any("to the app" in one for one in caplog.messages)
 
 
 # A store that was emptied, or is away.

@@ -121,7 +121,7 @@ def test_a_redis_that_knows_nothing_of_the_call_proves_nothing(each_redis, caplo
         for one in (before, after):
             one.close()
     (told,) = caplog.messages
-    assert told.endswith("delayq_wait_replicas asks for: the Redis that answers has lost them")
+    assert told.endswith("requires: the Redis that answered does not have them")
 
 
 def test_of_several_shards_the_fewest_count(each_redis):

@@ -192,8 +192,8 @@ def test_two_apps_in_one_store_are_warned_of(make_project, start_worker):
     start_worker(TASKS, "-P", "solo", env=project.env)
     worker = start_worker("tests.worker.other_app", "-P", "solo", env=project.env)
     worker.wait_log(
-        "this store's scanners are of the app worker-tests, this one is of the app other: .*; "
-        "give each app a delayq_prefix of its own"
+        "the scanners of this store belong to the app worker-tests, this one belongs to the app "
+        "other: .*; give each app its own delayq_prefix"
     )
     with Celery("web", set_as_current=False) as web:
         web.conf.update(project.conf)
@@ -207,8 +207,8 @@ def test_a_broker_that_is_called_otherwise_is_warned_of_by_both_names(make_proje
     worker = start_worker(TASKS, "-P", "solo", env=project.env)
     port = project.server.port
     worker.wait_log(
-        f"this store's scanners have the broker redis, database 0 on 127.0.0.1:{port}, this "
-        f"process redis, database 0 on localhost:{port}; two apps .* want a delayq_prefix each"
+        f"the scanners of this store use the broker redis, database 0 on 127.0.0.1:{port}, this "
+        f"process uses redis, database 0 on localhost:{port}; if two apps .* its own delayq_prefix"
     )
 
 

@@ -1,11 +1,11 @@
 --[[ ack: forget entries that the broker has confirmed.
 
 text        token    the claim's fencing token
-text...     members  what was confirmed
+text...     members  the confirmed entries
 
-Returns  how many were still leased under this token; the others belong to somebody else now
+Returns  how many were still leased under this token; the others belong to another claim by now
 Cost     O(M log N)
-Keeps    an entry that was claimed anew, or rescheduled, is not touched by a late ack
+Keeps    a late ack does not touch an entry that was claimed again or rescheduled
 ]]
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)

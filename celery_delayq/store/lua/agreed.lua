@@ -1,6 +1,6 @@
---[[ agreed: on what the processes that share a store have agreed, so far as a reader has to know it.
+--[[ agreed: the settings on which the processes of a store agreed, as far as readers need them.
 
-Returns  {schema, shards, broker, hosts}, each '' where no process has joined yet; the last two: no scanner
+Returns  {schema, shards, broker, hosts}, each '' if no process has joined yet; the last two, if no scanner has
 Cost     O(1)
 Keeps    changes nothing
 ]]

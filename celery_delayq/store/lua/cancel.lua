@@ -1,24 +1,23 @@
---[[ cancel: remove entries that have not left yet.
+--[[ cancel: remove entries that were not delivered yet.
 
 change   a call: see prelude/call.lua
-text     mode       cancel; or remove: only what is dead, be its record readable or not
-number   owes       REVOKED is to be stored: 0, not at all; 1, by the caller or else by a scanner; 2, by a scanner
-flag     tells      1: the caller wants the messages; or 0
-filter   filter     what a selection picks by, or empty: see prelude/targets.lua
+text     mode       cancel; or remove: only dead letters, readable or not
+number   owes       who stores REVOKED: 0, no process; 1, the caller, or else a scanner; 2, a scanner
+flag     tells      1: return the messages; or 0
+filter   filter     the selection's filter, or empty: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes of records, > 0
-text...    targets  who is meant, 1 to 1000: see prelude/entry.lua
+text...    targets  1 to 1000 of them: see prelude/entry.lua
 
 reply    of place when message
 
-Returns  the answer, a text, and of what the caller is told: the place of the target, from 1, when it was cancelled,
-         us, and its message. The text has a word of each target: done | uncertain (removed, but an earlier attempt
-         may have delivered it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (it
-         is not dead) | unreadable, why, and that id | skipped (the selection does not mean it any more) | again (it
-         was not looked at)
+Returns  the answer, a text; and rows for the caller: the place of the target, from 1, when it was cancelled, us, and its
+         message. The text has a word for each target: done | uncertain (removed, but an earlier attempt may have
+         delivered it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (not dead) |
+         unreadable, why, and that id | skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N) a target
-Keeps    an entry under a lease stays: whoever holds it may be publishing it this very moment
+Keeps    an entry under a lease stays: its scanner may be publishing it right now
 ]]
--- What is owed of an answer that was given before.
+-- The rows of an answer that is repeated, as far as REVOKED is still owed.
 local function told_again(answer)
   local told, at = {}, 0
   if not tells then return told end
@@ -41,11 +40,11 @@ return change(request, function(call)
   if not looked then return nil, 'stale' end
 
   local words, told, owed, fenced = {}, {}, {}, call.fenced
-  local recordless = {} -- members of what is dead, and has no record
-  local groups, by_name, count = {}, {}, 0 -- what leaves, by where it is, and how: c, or u, see tombstones
+  local recordless = {} -- members of dead entries without a record
+  local groups, by_name, count = {}, {}, 0 -- leaving entries, by place and by how: c or u, see tombstones
   local cache = {}
 
-  -- Let an entry leave with those that are in the same place, and leave in the same way.
+  -- Group entries that leave from the same place in the same way.
   local function join_group(place, is_uncertain, id, member)
     local how = is_uncertain and 'u' or 'c'
     local name = how .. (place or '')
@@ -63,7 +62,7 @@ return change(request, function(call)
     fenced[#fenced + 1], fenced[#fenced + 2] = name, seven_bytes(call.now_us)
   end
 
-  -- An entry leaves.
+  -- Remove an entry.
   local function take(at, entry)
     local id, record, header_end = entry.id, entry.record, entry.header_end
     local is_uncertain = entry.claim and entry.claim.uncertain
@@ -82,7 +81,7 @@ return change(request, function(call)
     if tells then told[#told + 1], told[#told + 2], told[#told + 3] = at, whole(call.now_us), message end
   end
 
-  -- There is no entry, or none that can be changed.
+  -- Answer for a target with no entry that can be changed.
   local function pass(at, one)
     words[at] = one.answer
     if is_gone(one.answer) then
@@ -94,7 +93,7 @@ return change(request, function(call)
         words[at] = SKIPPED
         return
       elseif mode == 'remove' and one.id and redis.call('HEXISTS', keys.errors, one.id) == 1 then
-        -- It may be dead under a number that went with its record.
+        -- It may be dead under a number that was lost with its record.
         words[at] = 'unreadable' .. quoted(NO_RECORD) .. named_in(targets[at], one.id)
         return
       end
@@ -123,9 +122,8 @@ return change(request, function(call)
     end
   end
 
-  -- Nothing is rolled back: what may be refused comes before the first record goes.
-  -- A call about one entry asks for the size of a generation only where it begins one of its own: there are many of
-  -- those.
+  -- Nothing is rolled back, so commands that may be refused come before the first record goes.
+  -- A call for one entry asks for the size of a generation only if it begins a generation of calls: such calls are many.
   local rotates = (count > 1 or count == 1 and turns(call)) and is_full(count)
   allow_when_full(keys.tombstones)
   redis.call('ZREM', keys.due, '')
@@ -141,8 +139,8 @@ return change(request, function(call)
       owe(call, one.id, one.how, one.message, 'cancelled', owes == 2)
     end
     for _, leaving in ipairs(groups) do depart(leaving, leaving.how, call.now) end
-    -- It is done, and its caller is told so, also where he may not begin another generation; whoever
-    -- hands over will.
+    -- The call is done, and its caller gets the answer, even if it may not begin another generation; the next delivery
+    -- will.
     if rotates and type(redis.pcall('UNLINK', keys.tombstones_old)) ~= 'table' then
       redis.pcall('RENAME', keys.tombstones, keys.tombstones_old)
     end

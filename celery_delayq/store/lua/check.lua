@@ -1,18 +1,17 @@
---[[ check: look at a slice of one key for what does not fit the others.
+--[[ check: look at a slice of one key for inconsistencies.
 
 text     part    due | relay | leased | dead | refused | parked | records | holders | tags | templates |
                  template_uses | claims | errors | outbox | outbox_messages | meta
-text     cursor  where the last slice ended; 0 for the start
+text     cursor  the end of the last slice; 0 for the start
 text     count   about how many fields to look at, 1..1000
 
 reply    cursor, found of kind id field, last, now, shared of name value changed, size
 
-Returns  the next cursor, or 0 at the end; what is found; the last insertion number; now, us; what is shared, of
-         records: a template's name, the member, when it was changed last; of template_uses: the name, the count, '';
-         and how many bytes were read
+Returns  the next cursor, or 0 at the end; the findings; the last insertion number; now, us; facts about templates: from
+         records, the template's name, the member, its last change; from template_uses, the name, the count, ''; and
+         how many bytes were read
 Cost     O(count * log N)
-Keeps    changes nothing; all that one finding is about is looked at in this one step, so that what is
-         in motion is none
+Keeps    changes nothing; one step looks at everything that concerns a finding, so entries in motion are no findings
 ]]
 local IS_HASH = {
   [keys.records] = true, [keys.holders] = true, [keys.templates] = true, [keys.template_uses] = true,

@@ -1,19 +1,19 @@
 --[[ claim: lease due entries to a scanner that publishes them through the broker.
 
-text     asker      who claims, and its number; never used before. With now in us after it, the fencing
-                    token: a claim that arrives twice has two
-number   lease_ms   how long the caller may hold what it claims, > 0
+text     asker      the claiming scanner and its number, never used before. With now in us after it, the fencing
+                    token: so a claim that arrives twice has two tokens
+number   lease_ms   how long the caller may hold its claim, > 0
 number   limit      most entries to claim, 1..1000
 number   max_bytes  stop after the entry that reaches so many bytes, > 0
-number   catch_up   how many overdue entries may leave a second; 0: as many as there are
-flag     owes       1: REVOKED is to be stored for what is too late to leave; or 0
-number   last_ms    when the caller took its last batch, ms; 0: it has taken none
+number   catch_up   how many overdue entries may leave a second; 0: no limit
+flag     owes       1: REVOKED must be stored for entries that are too late; or 0
+number   last_ms    when the caller took its last batch, ms; 0: never
 
 reply    now, claimed of member record, known in words of header_end attempts refusals uncertain,
          templates of name text, dead of id why, skipped of id why, parked
 
-Returns  what is claimed, what else is known of each, and the templates that they share; what is dead; what was too
-         late, and so skipped; how many are paused, and so parked. Now is in us, uncertain 0 or 1
+Returns  the claimed entries, facts about each, and the templates that they share; the dead entries; those skipped as too
+         late; how many were parked as paused. Now is in us, uncertain 0 or 1
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]
@@ -27,7 +27,7 @@ if #members > 0 then make_untidy() end
 local lanes = new_lanes(now_us)
 local claimed, known, brought, killed = {}, {}, {}, {}
 local parking, skips = {}, new_skips()
-local ids, leases, attempts = {}, {}, {} -- what HMGET, ZADD and HSET take, once for all
+local ids, leases, attempts = {}, {}, {} -- arguments of HMGET, ZADD and HSET, one call each
 local taken, bytes, spent = 0, 0, 0
 local until_ms = whole(now + lease_ms)
 local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, token = token})
@@ -42,11 +42,11 @@ local function park(lane, member, record, header_end)
   excuse_before(lane, lanes, id_of(member), record, header_end)
 end
 
--- Whether an entry is too late to leave; then it is skipped.
+-- Skip an entry if it is too late; return whether it was.
 local function is_skipped(member, id, record, header_end, pauses)
   local ms, from = too_late_by(lanes, record, header_end)
   if not ms then
-    -- It may come back, when what was a pause is forgotten.
+    -- It may come back after the pause is forgotten.
     if #pauses > 0 then excuse(id, record, header_end, from) end
     return false
   end
@@ -57,7 +57,7 @@ local function is_skipped(member, id, record, header_end, pauses)
   return true
 end
 
--- Deal with an entry; whether it is claimed.
+-- Deal with an entry; return whether it is claimed.
 local function take(member)
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
@@ -81,7 +81,7 @@ local function take(member)
   return true
 end
 
--- Most are claimed for the first time: nothing is known of those.
+-- Most entries are claimed for the first time, and have no claim yet.
 local function lease(at, text)
   local numbers = '0 0 0'
   if text then

@@ -1,17 +1,17 @@
 --[[ counts: how many entries are in which state, and what comes next.
 
-number   most       look at no more than so many records that are overdue, of each index, > 0
-number   max_bytes  nor at more than so many bytes of them, of each index, > 0
+number   most       look at no more overdue records than this, in each index, > 0
+number   max_bytes  nor at more than so many bytes of them, in each index, > 0
 
 reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest
 
-Returns  now, us; the heads of due and relay, and the due time of what is overdue longest, ms or -1
-         scheduled: with the refused; overdue: of these, all that are refused or due by now. What is due and held back
-         counts as paused, and as nothing else, be it parked or not: so far as it is among the first `most` of an
-         index. Behind these it counts as overdue, as if nothing were paused. What is parked in a lane that comes back
-         as fast as it goes is held back by nothing, and counts as overdue
-Cost     O(log N + S), S scanners; O(R) of what was refused, and, where something is paused, O(D) of what is due, each
-         `most` at most, and as much for each lane that comes back as fast as it goes
+Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1
+         scheduled: with refused ones; overdue: those of them that are refused or due by now. A due entry that is held
+         back counts as paused and nothing else, parked or not, if it is among the first `most` of an index. Beyond
+         these it counts as overdue, as without a pause. An entry parked in a lane that comes back without a limit is
+         not held back, and counts as overdue
+Cost     O(log N + S), S scanners; O(R), R refused entries; and, during a pause, O(D), D due entries, each at most
+         `most`, and as much for each lane that comes back without a limit
 Keeps    changes nothing
 ]]
 local now_us = clock_us()
@@ -19,9 +19,8 @@ local now = whole(math.floor(now_us / 1000))
 local tried, lanes = redis.call('ZCARD', keys.refused), new_lanes(now_us)
 local oldest = -1
 
--- Look at what is overdue in an index. Behind so many that are paused, the next one counts, be it paused or not. Returns
--- how many are paused, of those that were looked at; and, where they stand in due order, when the first other one is
--- due: overdue or not; or -1.
+-- Look at the overdue entries of an index. After `most` paused ones, the next one counts even if it is paused. Return
+-- how many of those are paused; and, if they are in due order, when the first other one is due, overdue or not; or -1.
 local function look_at(index, last, is_in_due_order)
   local held, first = 0, -1
   local looked = look_through(index, last, most, max_bytes, function(record, header_end, text)

@@ -1,16 +1,16 @@
---[[ dump: all that is kept of some entries, whether this version can read their records or not.
+--[[ dump: everything stored of some entries, whether this version can read their records or not.
 
 number   max_bytes  look at nothing more after so many bytes, > 0
-text...    members  what the search for all gave, 0 to 1000; of what cannot be read, RECORDLESS and its id
+text...    members  results of the search for all, 0 to 1000; of unreadable ones, RECORDLESS and the id
 
 reply    now, owed, words, found of record claim error, templates of name text
 
-Returns  now, us; of how many REVOKED is to be stored; what is found of those that are here, '' where there is none of
-         it, and the templates that they share. There is a word of each member: waiting, paused (it is due, and would
-         be parked if a scanner met it, or is), refused, in_flight or dead, then header_end, the next try (refused) or
-         since when it is dead (ms, or -1), and 1 where its key names it or, in flight, would if it came back, else 0,
-         a colon between two | unreadable, why stands where its error does | lost: it is dead, and its record is gone
-         | gone: it has left | again: it was not looked at
+Returns  now, us; for how many entries REVOKED must be stored; the parts of those that are here, each '' if missing, and
+         the templates that they share. There is a word for each member: waiting, paused (parked, or due and to be
+         parked by the next scanner), refused, in_flight or dead, then header_end, the next try (refused) or when it
+         died (ms, or -1), and 1 if it holds its key or, in flight, would if it came back, else 0, with a colon between
+         two | unreadable, with the reason as its error | lost: it is dead, and its record is gone | gone: it has left
+         | again: it was not looked at
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]
@@ -29,8 +29,8 @@ local function give(id, record, why)
   found[at + 3] = why or redis.call('HGET', keys.errors, id) or ''
 end
 
--- Whether an entry has its key while it waits: it is named there. What is in flight has it again when that ends, if no
--- other waits under it: it may be named there no more, as another had it meanwhile.
+-- Whether an entry holds its key, as waiting entries do. One in flight gets it back when that ends, if no other entry
+-- waits under it: another one may have had it meanwhile.
 local function is_named(id, record, header_end, place)
   local extras = extras_of(record, header_end)
   if not extras or not extras.key then return false end
@@ -53,13 +53,13 @@ local function word_of(member)
     return 'lost'
   end
   local own = member_of(record, header_end, id)
-  -- Scheduled anew since it was met. The number's last bit only tells the size.
+  -- Scheduled again since then. The number's last bit only tells the record's size.
   if not is_numbered or serial_of(own) ~= serial_of(member) then
     return 'gone'
   end
   give(id, record)
   bytes = bytes + (bring(template_of(record, header_end), brought) or 0)
-  -- What Redis stopped half-way has no place: it is what is dead.
+  -- Without a place, because Redis stopped a script half-way, it counts as dead.
   local place, score = place_of(PLACES, own, record, header_end)
   local when = (place == keys.dead or place == keys.refused) and score or -1
   local is_met = place == keys.due or place == keys.relay or place == keys.refused

@@ -1,12 +1,12 @@
---[[ find: one entry and where it stands.
+--[[ find: one entry and its state.
 
-text     target  who is meant: see prelude/entry.lua
+text     target  see prelude/entry.lua
 
-Returns  {state, id, record, its header_end, the template that it shares or '', what went wrong with it last or '',
-         attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused: * (everything),
-         q (its queue), t (its task), or -}, state one of SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why};
-         of one that has left, while its tombstone is kept, {how, when in ms, now in ms}, how one of handed_over |
-         skipped | cancelled | uncertain: cancelled, but a copy of it may have been delivered; or {}
+Returns  {state, id, record, its header_end, the template that it shares or '', its last error or '', attempts made, next
+         try in ms or -1, when it died in ms or -1, by what it is paused: * (everything), q (its queue), t (its task),
+         or -}, state one of SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why}; while the tombstone of one that
+         left is kept, {how, when in ms, now in ms}, how one of handed_over | skipped | cancelled | uncertain:
+         cancelled, but a copy of it may have been delivered; or {}
 Cost     O(log N)
 Keeps    changes nothing
 ]]
@@ -26,7 +26,7 @@ if not header_end then return {'unreadable', defect} end
 local shared = template_of(record, header_end)
 local template = shared and redis.call('HGET', keys.templates, shared)
 
--- Mostly it waits, like all others.
+-- Most entries just wait.
 local tidy = redis.call('HGET', keys.meta, 'tidy') or ''
 local all_wait, is_unpaused = string.find(tidy, 'w') ~= nil, string.find(tidy, 'u') ~= nil
 if all_wait and is_unpaused then

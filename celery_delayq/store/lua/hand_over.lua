@@ -1,26 +1,26 @@
---[[ hand_over: hand over what is due and bound for lists in this Redis, at most one batch.
+--[[ hand_over: deliver due entries to lists in this Redis, at most one batch.
 
-text     scanner       who asks
-number   alive_ms      for how long this heartbeat counts; 0: the last one is young enough
-number   limit         most entries to hand over, 1..1000
+text     scanner       the caller's name
+number   alive_ms      how long this heartbeat counts; 0: no heartbeat is needed yet
+number   limit         most entries to deliver, 1..1000
 number   max_bytes     stop after the entry that reaches so many bytes, > 0
 number   max_refusals  refusals of its list after which an entry is dead, > 0
-number   longest_ms    longest wait between two attempts at an entry that was refused, > 0
-number   asleep_ms     for how long the caller sleeps at most, before it asks again; 0: it may not ask again
-number   relay_ms      for how long the caller will not look at `relay`, >= 0
-number   catch_up      how many overdue entries may leave a second; 0: as many as there are
-flag     owes          1: REVOKED is to be stored for what is too late to leave; or 0
-number   tells         what the caller wants of what is handed over: 1 ids, 2 times, 3 both; or 0
-number   last_ms       when the caller took its last step, ms; 0: it has taken none
+number   longest_ms    longest wait between two attempts at a refused entry, > 0
+number   asleep_ms     longest sleep of the caller before its next call; 0: there may be none
+number   relay_ms      how long the caller will not look at `relay`, >= 0
+number   catch_up      how many overdue entries may leave a second; 0: no limit
+flag     owes          1: REVOKED must be stored for entries that are too late; or 0
+number   tells         details of delivered entries: 1 ids, 2 times, 3 both; or 0
+number   last_ms       when the caller took its last step, ms; 0: never
 
 reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
          skipped of id why, ids, lateness
 
-Returns  now, us; how many were handed over; the heads of due, relay, leased and of what comes back, ms or -1; 1 if
-         the caller is to be up for the earliest of them, else 0; what is dead; why lists refused how many, to be
-         tried again; what was too late, and so skipped; of each list that was pushed to the ids, and in one text the
-         times of each record, as in that, both empty unless they are wanted. Or now alone, at a heartbeat: nothing
-         was done, as the store knows no process; the caller has to join
+Returns  now, us; how many were delivered; the heads of due, relay, leased and of coming-back entries, ms or -1; 1 if the
+         caller must wake for the earliest of them, else 0; the dead entries; reasons of lists that refused entries,
+         each with how many will be tried again; those skipped as too late; for each list that was pushed to, the ids,
+         and in one text the times of each record, both empty unless requested. Or, at a heartbeat, now alone: nothing
+         was done, as no process has joined the store; the caller must join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
@@ -43,7 +43,7 @@ if alive_ms > 0 then
   note_heartbeat(scanner, now)
 end
 
--- First comes back what waited for something else.
+-- First let entries come back that waited for something else.
 local bytes, returning, tried = 0, -1, head_of(keys.refused)
 local lanes = new_lanes(now_us)
 if lanes.any then bytes = come_back(lanes, max_bytes) end
@@ -72,14 +72,14 @@ local function list_for(key)
   return list
 end
 
--- What neighbours mostly have in common is compared, not parsed again: the header, and likeness_of.
+-- A record mostly resembles the one before in its header and likeness_of: compare these instead of parsing them again.
 local prefix, likeness, header_end = false, false, 0
 local list, line, name, has_extras
-local lane, pauses = false, {} -- the paused one that holds them up; all that may
+local lane, pauses = false, {} -- the paused one that holds such entries back; all that may
 local messages, ids, its_members -- of that list
 local recent = {}
 
--- Look at a record that is not like the one before; false where that was the end of it.
+-- Parse a record unlike the one before; return false if nothing more is to do for it.
 local function look_at(member, record)
   local found, defect = header_end_of(record)
   if is_leftover(member, record, found) then return false end
@@ -106,7 +106,7 @@ local function park(where, member, record)
   bytes = bytes + #record
 end
 
--- Whether an entry is too late to leave; then it is skipped.
+-- Skip an entry if it is too late; return whether it was.
 local function is_skipped(member, id, record, message)
   local ms, from = too_late_by(lanes, record, header_end)
   if not ms then
@@ -118,7 +118,7 @@ local function is_skipped(member, id, record, message)
   return true
 end
 
--- Deal with an entry; whether it goes to its list.
+-- Deal with an entry; return whether it goes to its list.
 local function take(member, id, record)
   if not record or sub(record, 1, header_end) ~= prefix or likeness_of(record, header_end) ~= likeness
     or not has_times(record, header_end)
@@ -145,8 +145,8 @@ local function take(member, id, record)
   return true
 end
 
--- Records are read many at a time, which is less work than one by one, and no more than fit: what is read
--- and does not fit any more would be read again. Of small ones it is enough to know that they are.
+-- Read many records at a time, which is less work than one by one, but no more than fit: the rest would be read again.
+-- Small ones count as SMALL.
 local function read_ahead()
   local ids, size, count = {}, bytes, 0
   for at = taken + 1, #members do
@@ -159,8 +159,8 @@ local function read_ahead()
   return ids, redis.call('HMGET', keys.records, unpack(ids))
 end
 
--- A list that cannot be pushed to (it is of another type, a right is missing) does not make dead what
--- is bound for it: that waits for its next try, and longer each time.
+-- If a list cannot be pushed to (it has another type, a right is missing), its entries wait for another try, longer
+-- each time.
 local function put_off(list, reason)
   local again, counted, failed = {}, {}, {}
   make_untidy()
@@ -184,20 +184,20 @@ local function put_off(list, reason)
 end
 
 local rotates = false
-local known, failed = false, false -- whether there may be claims, and errors, of an earlier attempt
+local known, failed = false, false -- whether there may be claims, and errors, of earlier attempts
 if #members > 0 then
   known = redis.call('HLEN', keys.claims) > 0
   failed = known and redis.call('HLEN', keys.errors) > 0
   rotates = is_full(#members)
   recent = recent_of(now_us)
-  -- Steps that change nothing, to find out before anything is pushed whether they are allowed.
+  -- These commands change nothing. They show whether they are allowed, before anything is pushed.
   redis.call('ZREMRANGEBYRANK', keys.due, 1, 0)
   redis.call('ZREM', keys.due, '')
   redis.call('HSET', keys.tombstones, '', '')
   redis.call('HDEL', keys.tombstones, '')
 end
 
-local is_over = false -- the batch: no more bytes, or the next one is overdue, and as many of those go as may
+local is_over = false -- the batch: by its bytes, or because the next entry is overdue and no more of those may leave
 while taken < #members and not is_over do
   local ids, found = read_ahead()
   for at = 1, #ids do
@@ -210,8 +210,8 @@ while taken < #members and not is_over do
 end
 if pace then spend(pace, spent) end
 
--- The new place is written before the old one is cleared: a script that Redis stops half-way is not
--- rolled back, and must not lose what it pushed.
+-- The new place is written before the old one is cleared: if Redis stops the script half-way, nothing is rolled back,
+-- and a pushed entry must not be lost.
 local handed_over, pushed_ids, pushed_times = 0, {}, {}
 for _, full in ipairs(lists) do
   fence_young(full.young, now_us)

@@ -1,4 +1,4 @@
---[[ history: what happened last, the newest first.
+--[[ history: the latest events, newest first.
 
 number   limit  most events, > 0
 

@@ -1,22 +1,22 @@
---[[ join: a process makes itself known to a store, and learns what time it is there.
+--[[ join: register a process with a store, and tell it the time there.
 
 text     schema   version of the layout that the process knows
-text     shards   how many the process spreads its entries over, > 0
-number   timeout  for how many ms its calls may last, > 0
-text     broker   what broker it has: transport, virtual host, prefix of keys
-text     hosts    where that is
-flag     scanner  1: it hands over, through that broker; or 0
-text     kept     what `meta` is to say of the history: see prelude/history.lua; empty: there is none
-text     store    random text: `store`, if it has none
-text     app      name of the process's app; empty: it has none of its own
+text     shards   over how many the process spreads its entries, > 0
+number   timeout  how many ms its calls may last, > 0
+text     broker   its broker: transport, virtual host, prefix of keys
+text     hosts    the broker's hosts
+flag     scanner  1: it delivers through that broker; or 0
+text     kept     the setting of the history for `meta`: see prelude/history.lua; empty: no history
+text     store    random text: the value of `store`, if it has none
+text     app      name of the process's app; empty: none of its own
 
-Returns  {now in us, silent, schema, shards, broker, hosts, store, app}, the last six as the store has them from now on;
-         hosts that this scanner has just changed while others are alive, as they were: that is worth a warning.
-         silent: for how many ms no scanner has been alive, 0 where one is; -1: none is known
-Cost     O(log S), S scanners; where the history becomes shorter, by so much more
-Keeps    what is agreed on; the broker and the app are those of the scanners, and others only when none is
-         alive; where the broker is, is as the last scanner that joined has it, for a broker may move while
-         scanners are replaced one by one; the history is as the last one who joined has it
+Returns  {now in us, silent, schema, shards, broker, hosts, store, app}, the last six as the store has them from now on.
+         If this scanner just changed hosts while others are alive, hosts as before: that is worth a warning. silent: for
+         how many ms no scanner has been alive; 0 if one is, -1 if none is known
+Cost     O(log S), S scanners; if the history becomes shorter, as much more
+Keeps    the settings in common. Broker and app are the scanners', and change only if none is alive. Hosts are the last
+         joining scanner's, as a broker may move while scanners are replaced one by one; the history setting is the
+         last joining process's
 ]]
 local now_us = clock_us()
 local known = redis.call('HMGET', keys.meta,
@@ -64,7 +64,7 @@ end
 if is_other then
   local length = string.match(kept, '^%d+')
   if not length then redis.call('HDEL', keys.meta, 'history') end
-  -- What it may not touch, or is somebody else's, stays as it is.
+  -- If this is not allowed, or the key is another program's, the list stays as it is.
   redis.pcall('LTRIM', keys.history, length and 0 or 1, length and length - 1 or 0)
 end
 local last = redis.call('ZREVRANGE', keys.scanners, 0, 0, 'WITHSCORES')[2]

@@ -1,10 +1,10 @@
---[[ leave: a scanner that stops is no longer counted as alive, nor relied upon.
+--[[ leave: a stopping scanner no longer counts as alive, and its promise ends.
 
-text     scanner  who leaves
+text     scanner  its name
 
-Returns  1, or 0 when it was not known
+Returns  1, or 0 if it was not known
 Cost     O(log S), S scanners
-Keeps    the other scanners; one of them is told to look if this one was to be up
+Keeps    the other scanners; one of them is woken if this one was to be up next
 ]]
 local promise = promise_of()
 local other = stand_in(scanner, math.floor(clock_us() / 1000))

@@ -1,4 +1,4 @@
---[[ load: keep entries that were dumped, as they were; each is kept, or refused, by itself.
+--[[ load: store dumped entries as they were; each is stored or refused by itself.
 
 change   a call: see prelude/call.lua
 rows...    entries    of each entry, one after the other:
@@ -10,19 +10,19 @@ rows...    entries    of each entry, one after the other:
          template     the template that `body` shares; empty if it comes with an entry before this one
          place        waiting | refused | dead
          ms           refused: its next try, dead: since when, unix ms; else 0
-         claim        empty; or attempts made, refusals, and 1 where it may have been delivered, else 0, colons between
-         error        what went wrong with it last; or empty
-         named        1: its key names it; or 0
+         claim        empty; or attempts, refusals, and 1 if it may have been delivered, else 0, with colons between
+         error        its last error; or empty
+         named        1: it holds its key; or 0
 
-Returns  the answer, a text with a word of each entry: loaded; or, where it is not written: here, it is here already,
-         by its time of scheduling; left, what had its id left after that; taken, its id is another entry's; held, its
+Returns  the answer, a text with a word for each entry: loaded; or why it was not: here, it exists already, with that
+         time of scheduling; left, an entry with its id left after that; taken, its id is another entry's; held, its
          key is, and after a colon the id of that one
 Cost     O(log N) an entry; the caller bounds entries and bytes
-Keeps    what is there; an id has one record and one place, a key has one entry that waits
+Keeps    existing entries; an id has one record and one place, a key has one waiting entry
 ]]
 return change(request, function(call)
-  -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-  local brought = {} -- templates that came along, be their entry refused or not
+  -- Nothing is rolled back, so any step that can fail comes before the first write, that of `meta`.
+  local brought = {} -- templates that came along, even with a refused entry
   for _, entry in ipairs(entries) do
     local name = name_in(entry.body)
     if name and entry.template ~= '' then brought[name] = entry.template end
@@ -38,20 +38,20 @@ return change(request, function(call)
   local now = call.now
   local changed, here, earliest = seven_bytes(call.now_us), {}, math.huge
 
-  -- Why an entry is not written because of its id; or nil.
+  -- Return why an entry's id forbids it; or nil.
   local function met(id, created)
     local own = redis.call('HGET', keys.records, id)
     local header_end = header_end_of(own)
     if header_end and created_of(own, header_end) == created then return 'here' end
     local stone = find_tombstone(id)
-    -- What is still to come was told by a clock that is ahead of this one: it tells nothing of what was first.
+    -- A time in the future comes from a clock ahead of this one, and shows no order.
     local created_ms = math.floor(tonumber(created) / 1000)
-    -- Also where its id has an entry again: it may have scheduled itself anew when it ran.
+    -- Even if its id has an entry again: the task may have scheduled itself anew when it ran.
     if stone and (tonumber(sub(stone, 2)) >= created_ms or created_ms > now) then return 'left' end
     return own and 'taken' or nil
   end
 
-  -- The id of another entry that waits under a key; or nil.
+  -- Return the id of another entry that waits under a key; or nil.
   local function holder_of(key, id)
     local other = redis.call('HGET', keys.holders, key)
     local record = other and other ~= id and redis.call('HGET', keys.records, other)
@@ -66,7 +66,7 @@ return change(request, function(call)
     index_extras({key = takes_key and extras.key, tags = extras.tags}, id, member)
   end
 
-  -- The count before what it counts: what Redis stops half-way leaves too much, and not too little.
+  -- The count comes before the use: if Redis stops the script half-way, it is too high, never too low.
   local function share(name)
     redis.call('HINCRBY', keys.template_uses, name, 1)
     if not here[name] then redis.call('HSET', keys.templates, name, brought[name]) end
@@ -83,7 +83,7 @@ return change(request, function(call)
     if holder and place ~= 'dead' then why = 'held' .. quoted(holder) end
     if why then return why end
 
-    -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
+    -- The first write is one that a full Redis refuses. After one that frees memory it would let all others pass.
     local size = #destination + #body + 50
     local order = six_bytes(take_numbers(1, not call.has_numbers) * 2 + (size > SMALL and 1 or 0))
     call.has_numbers = true
@@ -93,7 +93,7 @@ return change(request, function(call)
     local score = place == 'waiting' and entry.due or entry.ms
     if place ~= 'waiting' then index = place == 'dead' and keys.dead or keys.refused end
     if place ~= 'waiting' or claim ~= '' or error ~= '' then make_untidy() end
-    -- The place before its record, so that no record is without one.
+    -- The place comes before its record, so that no record lacks one.
     redis.call('ZADD', index, score, order .. id)
     write_extras(extras, id, order .. id, entry.named == '1' and not holder)
     if leftovers then

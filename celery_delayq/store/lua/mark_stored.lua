@@ -1,4 +1,4 @@
---[[ mark_stored: REVOKED was stored for cancelled tasks.
+--[[ mark_stored: note that REVOKED was stored for cancelled tasks.
 
 rows...     stored  of each task:
          id    the task's id

@@ -1,12 +1,12 @@
---[[ nack: give claimed entries back, or declare them dead.
+--[[ nack: give claimed entries back, or make them dead.
 
 text        token      the claim's fencing token
 text        verdict    unsent: it never left, nothing is counted
                        unknown: the broker may have it
-                       refused: the broker said no
+                       refused: the broker declined it
                        dead: refused for the last time
-number      wait_ms    refused: how long until the next attempt, >= 0
-flag        uncertain  1: a copy may be in some queue, although it was refused; or 0
+number      wait_ms    refused: time until the next attempt, >= 0
+flag        uncertain  1: a queue may have a copy, although it was refused; or 0
 text        reason     refused, dead: why
 text...     members    the entries
 

@@ -1,14 +1,14 @@
---[[ owed: whose REVOKED is to be stored, as nobody has said that it was.
+--[[ owed: cancelled tasks whose REVOKED is not known to be stored.
 
 number   limit      most to take, 1..1000
-number   max_bytes  stop after the one that reaches so many bytes, > 0
-number   wait_ms    for how long nobody else is given them, > 0
+number   max_bytes  stop after the task that reaches so many bytes, > 0
+number   wait_ms    how long no other caller gets them, > 0
 
 reply    of id how when message why
 
-Returns  of each: how, c or u; when it was cancelled, us
+Returns  for each: how, c or u; when it was cancelled, us
 Cost     O(log N + M log N), M <= limit
-Keeps    what is given stays until `mark_stored` says that it is done
+Keeps    the tasks returned, until `mark_stored`
 ]]
 local now = math.floor(clock_us() / 1000)
 local found, bytes = {}, 0

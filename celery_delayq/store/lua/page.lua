@@ -1,28 +1,26 @@
 --[[ page: the next waiting entries in due order, wherever they wait.
 
-text     after      continue behind this due time, ms, as the last row had it; -1 for the start
-number   order      and, among equals, behind this insertion number, -1 for the first
+text     after      continue after this due time, ms, as in the last row; -1 for the start
+number   order      and, among equals, after this insertion number, -1 for the first
 number   before     only entries due before this, unix ms
 number   limit      most entries, 0..1000
 number   max_bytes  stop after the entry that reaches so many bytes, > 0
-number   most       of what was refused, look at no more than at the so many that are tried next, > 0
+number   most       look at no more refused entries than this, those with the next tries, > 0
 
 reply    store, is_last, found of member record,
          known in words of due header_end state attempts next_try paused_by, failed of id why, templates of name text
 
-Returns  what `store` is in meta or ''; 1 if that was all, else 0; what is found, without its record where that cannot
-         be read; what else is known of each: due time in ms, as Redis prints it, S (scheduled) or P (paused), next
-         try in ms or -1, by what it is paused, as `find` has it; of those with which something went wrong, what did
-         last; the templates that they share
-Cost     O(log(N)^2 + M) and O(L log N), L lanes with something parked, and O(R), what was refused, at most `most`
-Keeps    changes nothing; all places are looked at in this one step, and each entry's place among the others is told
-         by due time and number alone: so what comes, goes, or moves between places makes it neither skip nor repeat
-         another one
+Returns  `store` from meta or ''; 1 if that was all, else 0; the entries, without unreadable records; facts about each:
+         due time in ms, as Redis prints it, S (scheduled) or P (paused), next try in ms or -1, its pauses, as in `find`;
+         the last errors of those that have one; the templates that they share
+Cost     O(log(N)^2 + M) and O(L log N), L lanes with parked entries, and O(R), R refused entries, at most `most`
+Keeps    changes nothing. It looks at all places in this one step, and only due time and number decide an entry's place
+         in the order: so entries that come, go, or move between places make it neither skip nor repeat another one
 ]]
 local behind = tonumber(after)
-local rows = {} -- what may be on the page
+local rows = {} -- candidates for the page
 
--- Take a row, if it is behind what the last page ended with.
+-- Take a row, if it comes after the end of the last page.
 local function add(member, score, text)
   local number = number_of(member)
   if score >= before or score < behind or (score == behind and number <= order) then return end
@@ -47,7 +45,7 @@ local function look_at_parked(found)
   end
 end
 
--- What is parked in a lane. Of one due time it stands in the order of kinds, and only then of insertion.
+-- Look at a lane's parked entries. With one due time they are in the order of kinds, and only then of insertion.
 local function look_at_lane(lane)
   local function of_time(when, first)
     for kind in string.gmatch('LRlr', '.') do
@@ -67,7 +65,7 @@ local function look_at_lane(lane)
   if last then of_time(last, 0) end
 end
 
--- What was refused stands in the order of its next tries: all of it is looked at, or as much as may be.
+-- Refused entries are in the order of their next tries, so look at all of them, within the limits.
 local function look_at_refused()
   local found, size = redis.call('ZRANGE', keys.refused, 0, most - 1, 'WITHSCORES'), 0
   for at = 1, #found, 2 do
@@ -101,7 +99,7 @@ local function is_paused(row, record, header_end)
   return header_end and (row.there or row.score <= lanes.now) and is_held(lanes, record, header_end, row.there)
 end
 
--- Mostly nothing went wrong, and no row need be asked.
+-- Mostly there are no errors, and no row must be checked.
 local has_claims = redis.call('HLEN', keys.claims) > 0
 local found, known, failed, brought, bytes, taken = {}, {}, {}, {}, 0, 0
 for _, row in ipairs(rows) do
@@ -111,13 +109,13 @@ for _, row in ipairs(rows) do
   local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
   found[#found + 1], found[#found + 2] = row.member, header_end and record or ''
-  -- Of what is in `due`, nothing is told: see find. What was never sent has no claim, and no error.
+  -- As in find, nothing is reported of entries in `due`: without an attempt there is no claim, and no error.
   local claim = has_claims and not row.is_new and redis.call('HGET', keys.claims, id)
   if claim or row.next_try then
     failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', keys.errors, id) or ''
   end
   local attempts = claim and parse_claim(claim).attempts or 0
-  -- Not as a whole number: behind a rounded score the next page might begin with this row again.
+  -- Not as a whole number: after a rounded score the next page might begin with this row again.
   known[#known + 1] = table.concat({
     row.text, header_end or 0, is_paused(row, record, header_end) and 'P' or 'S', attempts, row.next_try or -1,
     header_end and paused_by(lanes, record, header_end) or '-',

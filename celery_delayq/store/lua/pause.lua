@@ -1,13 +1,13 @@
---[[ pause: what falls due in a lane is parked, until that is resumed.
+--[[ pause: park entries of a lane as they fall due, until it is resumed.
 
 change   a call: see prelude/call.lua
 text     lane       7 bytes, see prelude/entry.lua
 text     called     the name of the queue or task; empty for the lane of all
-text     late       1: what is parked counts as late for that time; or 0
+text     late       1: the time parked counts as lateness; or 0
 
 Returns  the answer: done
-Cost     O(1), and O(the lanes that come back)
-Keeps    what is parked there; what came back meanwhile, and has not left, is parked again when it is met
+Cost     O(1), and O(lanes coming back)
+Keeps    parked entries; one that came back but was not delivered is parked again by the next scanner
 ]]
 return change(request, function(call)
   local fenced_as = name_of_lane(lane)

@@ -1,16 +1,16 @@
---[[ pauses: what is paused, or comes back.
+--[[ pauses: the lanes that are paused or coming back.
 
-text     cursor     where the last slice ended; 0 for the start
+text     cursor     the end of the last slice; 0 for the start
 text     count      about how many to look at, 1..1000
-number   most       look at no more than so many records that are overdue, of each index, > 0
-number   max_bytes  nor at more than so many bytes of them, of each index, > 0
+number   most       look at no more overdue records than this, in each index, > 0
+number   max_bytes  nor at more than so many bytes of them, in each index, > 0
 
 reply    cursor, lanes of lane name is_back since is_late rate parked
 
-Returns  the next cursor, or 0 at the end; of each lane 1 if it comes back, since when it is paused, us, 1 if that
-         counts as lateness, how many come back a second, as text, how many fell due and are here: with those that no
-         scanner has met yet, so far as they are among the first `most` of an index
-Cost     O(count * log N), and O(`most`) where something is paused
+Returns  the next cursor, or 0 at the end; for each lane 1 if it comes back, when it was paused, us, 1 if that counts as
+         lateness, how many come back a second, as text, how many fell due and are here: including those that no
+         scanner has met yet, if they are among the first `most` of an index
+Cost     O(count * log N), and O(`most`) during a pause
 Keeps    changes nothing
 ]]
 local lanes, unmet = new_lanes(clock_us()), {}

@@ -1,17 +1,17 @@
---[[ peek: what a selection means of what it met, and where that stands.
+--[[ peek: which of the met entries a selection includes, and their states.
 
-flag     reads      1: the records are wanted; or 0
-filter   filter     what the selection picks by: see prelude/targets.lua
+flag     reads      1: return the records; or 0
+filter   filter     the selection's filter: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes, > 0
-text...    members  what it met, 1 to 1000
+text...    members  the entries that it met, 1 to 1000
 
 reply    now, words, found of record error known, templates of name text
 
-Returns  now, us; the records that it means, if they are wanted, in their order, and the templates that they share.
-         known: attempts made, next try in ms or -1, since when it is dead in ms or -1, by what it is paused, as
-         `find` has it, since when its lateness counts, ms, or -1, blanks between. There is a word of each member:
-         SCHEDULED, PAUSED, IN_FLIGHT (its lease lasts), LAPSED (it is over) or DEAD, then the due time, ms, and
-         header_end | UNREADABLE, it is dead, and cannot be read | skipped | again (it was not looked at)
+Returns  now, us; the included records in order, if requested, and the templates that they share.
+         known: attempts made, next try in ms or -1, when it died in ms or -1, its pauses, as in `find`, when its grace
+         period starts, ms, or -1, with blanks between. There is a word for each member: SCHEDULED, PAUSED, IN_FLIGHT
+         (its lease lasts), LAPSED (its lease is over) or DEAD, then the due time, ms, and header_end | UNREADABLE: dead,
+         with an unreadable record | skipped | again (it was not looked at)
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]
@@ -19,7 +19,7 @@ local now_us = clock_us()
 local lanes = new_lanes(now_us)
 local words, found, brought, bytes = {}, {}, {}, 0
 
--- Whether a selection means what cannot be read: by nothing but that it is dead.
+-- Whether a selection includes unreadable entries: if its only condition is that they are dead.
 local asks_for_dead = filter.state == 'DEAD'
   and not (filter.task or filter.queue or filter.tag or filter.after or filter.before)
 

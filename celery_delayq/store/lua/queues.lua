@@ -1,25 +1,25 @@
---[[ queues: of which queues some of the waiting entries are, in due order.
+--[[ queues: count some of the waiting entries by queue, in due order.
 
-text     after      continue behind this due time, ms, as the last step had it; -1 for the start
-number   order      and, among equals, behind this insertion number, -1 for the first
+text     after      continue after this due time, ms, as in the last step; -1 for the start
+number   order      and, among equals, after this insertion number, -1 for the first
 number   limit      most entries to look at, 1..1000
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 
 reply    looked, after, order, left_out, tallies of label waiting overdue place
 
-Returns  how many were looked at; due time of the last one, as Redis prints it, and its insertion number, where the
-         next step goes on, or '' when that was all; how many of the refused and parked are left out; of each queue
-         its label, or '' of what cannot be read, how many are of it and overdue, the destination of one of them.
-         What is due and paused does not wait for its queue: it is looked at, and counted nowhere. What is parked is,
-         where it comes back as fast as it goes
+Returns  how many were looked at; due time of the last one, as Redis prints it, and its insertion number, for the next
+         step, or '' if that was all; how many refused and parked entries are left out; for each queue its label, or ''
+         of unreadable entries, how many wait and how many of them are overdue, the destination of one of them.
+         A due entry that is paused does not wait for its queue, so it is looked at but not counted. A parked one is
+         counted if its lane comes back without a limit
 Cost     O(log(N)^2 + limit)
-Keeps    changes nothing. At the start it looks at what was refused, which is overdue: at no more than `limit`, those
-         that are tried next; and at what is parked and overdue, at as much of each lane as is left of `limit`
+Keeps    changes nothing. At the start it looks at refused entries, which are overdue: at most `limit`, those with the
+         next tries; and at parked overdue entries, in each lane as many as are left of `limit`
 ]]
 local now = math.floor(clock_us() / 1000)
 local tallies, place_of_label, bytes = {}, {}, 0
 
--- Mostly a record is like the one before: what they have in common is compared, and not looked for again.
+-- Mostly a record resembles the one before: compare their common part instead of parsing it again.
 local header, header_end = false, 0
 local lanes = new_lanes(now * 1000)
 local function note(record, is_overdue)
@@ -43,7 +43,7 @@ local function note(record, is_overdue)
   if is_overdue then tallies[at + 2] = tallies[at + 2] + 1 end
 end
 
--- Records are read many at a time, which is less work than one by one, and no more than fit.
+-- Read many records at a time, which is less work than one by one, but no more than fit.
 local function read_behind(noted, members)
   local ids, size = {}, bytes
   for at = noted + 1, #members do
@@ -54,7 +54,7 @@ local function read_behind(noted, members)
   return redis.call('HMGET', keys.records, unpack(ids))
 end
 
--- Note members in their order, of which so many are overdue, until enough was read; how many that were.
+-- Note members in order, the first `overdue` of them as overdue, until enough was read; return how many.
 local function note_all(members, overdue)
   local noted = 0
   while noted < #members and bytes < max_bytes do
@@ -78,18 +78,18 @@ if tonumber(after) < 0 and order < 0 then
     local noted = note_all(freed, #freed)
     looked, left_out = looked + noted, left_out + rest + #free - noted
   end
-  -- Behind what was refused; no due time is below 0.
+  -- Continue after the refused ones; no due time is below 0.
   order = 0
 end
 
 local room = limit - looked
 local function next_in(index)
   local low = rank_behind(index, after, order)
-  -- One more than there is room for, which tells that this was not all.
+  -- One more than there is room for, to see whether this was all.
   return redis.call('ZRANGE', index, low, low + room, 'WITHSCORES')
 end
 
--- What comes next of two indexes, each of them in due order.
+-- Merge two indexes, each of them in due order.
 local members, whens, overdue = {}, {}, 0
 local one, other, at, beside = next_in(keys.due), next_in(keys.relay), 1, 1
 local score, its_score = tonumber(one[2]), tonumber(other[2])

@@ -1,9 +1,9 @@
---[[ reclaim: take back entries whose lease ran out; their scanner died or hung.
+--[[ reclaim: take back entries whose lease ran out because their scanner died or hung.
 
 number   limit      most entries to take back, 1..1000
 number   max_bytes  stop after the entry that reaches so many bytes, > 0
 
-Returns  {id, ...} that went back; whether they were published is not known
+Returns  {id, ...} that wait again; whether they were published is not known
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `relay` or in `leased`, never in both
 ]]
@@ -17,8 +17,8 @@ local function reclaim(member, claim)
   reclaimed[#reclaimed + 1] = id_of(member)
 end
 
--- First those that ended. Then any whose deadline is further off than its lease was long: Redis's
--- clock was set back since, and a lease of 30 s would hold for as long as the clock was wrong.
+-- First the leases that ended. Then any with a deadline further off than the lease was long: Redis's clock was set
+-- back since, and a lease of 30 s would hold for as long as the clock was wrong.
 local over = redis.call('ZRANGEBYSCORE', keys.leased, '-inf', whole(now), 'LIMIT', 0, limit)
 for _, member in ipairs(over) do
   if bytes >= max_bytes then return reclaimed end

@@ -1,31 +1,31 @@
---[[ recount: let templates count the records that share them.
+--[[ recount: correct how many records each template counts.
 
-text        seen    the recount before this one, as it was told when the records had not been looked at; or empty
+text        seen    the recount before this one, as read before the records were looked at; or empty
 text        own     names this recount; empty: only tell which one was the last
 rows...     counts  of each template:
          name       its name
          how        raise, lower or drop
-         from       raise: by how many it counted too few; lower: what it counted; drop: 0
-         to         raise: what it is where that was no number; lower: how many share it; drop: 0
-         seq        the last insertion number when it was looked at, which lower asks for
+         from       raise: by how many its count is too low; lower: its count; drop: 0
+         to         raise: the count, if there was no number; lower: how many share it; drop: 0
+         seq        the last insertion number when it was looked at, for lower
 
-Returns  {the last recount, or empty; a word of each: done, or gone: something came or left meanwhile}
+Returns  {the last recount, or empty; a word for each: done, or gone: records came or left meanwhile}
 Cost     O(templates)
-Keeps    no count is too low by it. Raised is by what it was too low, so what comes and leaves meanwhile counts;
-         lowered only where nothing did
+Keeps    it makes no count too low. A count is raised by the difference, so records that come and leave meanwhile are
+         included; it is lowered only if none did
 ]]
 local last = redis.call('HGET', keys.meta, 'recounted') or ''
 local words = {}
 if own == '' then return {last, words} end
 allow_when_full(keys.template_uses)
 
--- The counts go after their templates: what Redis stops half-way leaves a count too many.
+-- The count goes after its template: if Redis stops the script half-way, there is a count too many.
 local function drop(name)
   redis.call('HDEL', keys.templates, name)
   redis.call('HDEL', keys.template_uses, name)
 end
 
--- Whether HINCRBY takes a count, and has room to go on from it: '01' is no number to it. (checking.py has the same.)
+-- Whether HINCRBY accepts a count, with room to increase it: to it, '01' is no number. (checking.py has the same.)
 local function is_count(text)
   return text == '0' or #text < 16 and string.find(text, '^-?[1-9]%d*$') ~= nil
 end
@@ -56,7 +56,7 @@ function changes.drop(name)
   return 'done'
 end
 
--- Two at once would both raise what was too low: the second is told that it was done.
+-- Two recounts at once would both raise a low count, so the second one changes nothing.
 local is_first = last == seen or last == own
 if is_first and last ~= own then redis.call('HSET', keys.meta, 'recounted', own) end
 for at, one in ipairs(counts) do

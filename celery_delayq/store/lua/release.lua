@@ -1,19 +1,18 @@
---[[ release: let entries that wait go now, each with a message that tells a worker when to run it.
+--[[ release: deliver waiting entries now, each with a message that tells a worker when to run it.
 
 change   a call: see prelude/call.lua
-filter   filter     what a selection picks by, or empty: see prelude/targets.lua
+filter   filter     the selection's filter, or empty: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 rows...    parts    of each, 1 to 100 of them:
-         target     who is meant: see prelude/entry.lua
+         target     see prelude/entry.lua
          seen       number and last change of the record that the caller has read, 13 bytes
-         body       the new record's part from the flags on, whole, with the key and the tags that it had
+         body       the new record's part from the flags on, whole, with its key and tags unchanged
 
-Returns  the answer, a text with a word of each: done | uncertain (done, but an earlier attempt may have delivered it
-         as it was) | unchanged (it was changed since the caller read it, or is dead) | in_flight | handed_over |
-         not_found | unreadable, and why | skipped (the selection does not mean it any more) | again (it was not
-         looked at)
+Returns  the answer, a text with a word for each: done | uncertain (done, but an earlier attempt may have delivered it
+         with its old message) | unchanged (changed since the caller read it, or dead) | in_flight | handed_over |
+         not_found | unreadable, and why | skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N + size of the record) each
-Keeps    an entry is not due before its message says until when it is to wait
+Keeps    an entry is not due before its message has the time until which it waits
 ]]
 local targets, seen, bodies = {}, {}, {}
 for at, part in ipairs(parts) do targets[at], seen[at], bodies[at] = part.target, part.seen, part.body end
@@ -22,7 +21,7 @@ return change(request, function(call)
   local looked, now = look_for(call, targets, filter, max_bytes), call.now
   if not looked then return nil, 'stale' end
 
-  -- What becomes of a target, in a word.
+  -- Return the outcome for a target, in a word.
   local function outcome_of(one, read)
     local entry = one.entry
     if not entry then
@@ -34,8 +33,8 @@ return change(request, function(call)
     return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
   end
 
-  -- Let an entry go. The record first: one that was due now with the message that it had would run too early, and
-  -- one that has the other message already is late for nothing.
+  -- Release an entry. The record comes first: an entry due now with its old message would run too early; one with the
+  -- new message but its old due time is only late.
   local function release(entry, body)
     local record, header_end, id, there = entry.record, entry.header_end, entry.id, entry.there
     local number, destination = number_of(order_of(record, header_end)), sub(record, 2, header_end)
@@ -59,8 +58,8 @@ return change(request, function(call)
     if entry.failed then redis.call('HDEL', keys.errors, id) end
   end
 
-  -- Nothing is rolled back: what may not be written to comes before the first write. So does a step that changes
-  -- nothing, to find out whether it is allowed: what has its new message has to go now.
+  -- Nothing is rolled back, so keys that may be refused come before the first write. So does this command, which changes
+  -- nothing: an entry with its new message has to go now.
   redis.call('ZADD', keys.due, 'XX', 0, '')
   local words, goes = {}, false
   for at, one in ipairs(looked) do
