@@ -447,7 +447,7 @@ class Sender:
         name = record.name
         if name is None or name in self._seen or EXPIRES_HEADER in message.headers:
             return record
-        # The first message of its kind may be the only one; then a template costs more than it saves.
+        # The first of its kind may be the only one; then a template costs more than it saves.
         if len(self._seen) >= SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(name)
