@@ -1,6 +1,6 @@
 """This package's options of a call, and what they say of its entry.
 
-options of a call --> own_options --+--> terms_of --> Terms --> the entry
+options of a call --> own_options --+--> entry_options_of --> EntryOptions --> the entry
 the task's own ---------------------+
 """
 
@@ -84,7 +84,7 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options_of_entry(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a call's options that :func:`terms_of` takes."""
+    """Those of a call's options that :func:`entry_options_of` takes."""
     stamps = options.get("stamped_headers") or ()
     return {
         name: options[name]

@@ -7,7 +7,7 @@
 
 Most of what a call of ``apply_async`` does comes out the same for every item of a bulk: options,
 routing, headers, the record's template. Where nothing on the way looks at a single item
-(:mod:`.untouched`), the others are that message with their own id, arguments and body in the places
+(:mod:`.patches`), the others are that message with their own id, arguments and body in the places
 where the record's template is open. Only a bulk does this: of single calls Celery makes every
 message.
 
