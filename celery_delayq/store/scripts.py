@@ -142,7 +142,7 @@ def arguments_of(header: str) -> str:
 
 
 def used_of(prelude: str, source: str) -> str:
-    """Return the parts of the prelude that *source* uses; to make all takes 7 us a call."""
+    """Return the parts of the prelude that *source* uses; making them all takes 7 us a call."""
     # A definition reaches to the next one, and includes the comment above that.
     starts = [found.start() for found in _DEFINITION.finditer(prelude)]
     blocks = [prelude[one:other] for one, other in pairwise([*starts, len(prelude)])]
