@@ -16,8 +16,13 @@ from .logs import logger_of
 logger = logger_of(__name__)
 
 Hook = Callable[..., object]
+Ears = tuple[Callable[[], object], ...]  # each is true while somebody listens
 
 IDS, LATENESS = 1, 2  # the details that a hand-over can return, as bits
+
+
+# Asked one by one, each by a function of its own.
+_ASKED = ("hears_messages", "hears_handed_over", "hears_left")
 
 
 def _nobody(*_: object) -> None:
@@ -26,6 +31,10 @@ def _nobody(*_: object) -> None:
 
 def _never() -> bool:
     return False
+
+
+def _always() -> bool:
+    return True
 
 
 def _guarded(hook: Hook) -> Hook:
@@ -50,6 +59,8 @@ class Hooks:
         scheduled: A list of each ``NewEntry`` that was scheduled and its due time in ms.
         unreplicated: How many tasks were scheduled but are not known to be on as many replicas as
             required.
+        unscheduled: How many tasks were not scheduled because the store was full, away, or refused
+            them, and the name of the error.
         rescheduled: The task id and the due time in ms.
         edited: The task id.
         cancelled: A list of ``Cancelled``, the entries that a step removed.
@@ -66,6 +77,9 @@ class Hooks:
         broker_down: No arguments: the broker took nothing, or nothing more.
         dead: The task id and the reason.
         called: The name of a script and the seconds that its call took, failed or not.
+        hears_scheduled: ``scheduled`` is called only while one of these is true. Without any, it is
+            always called.
+        hears_cancelled: The same for ``cancelled``, after a call for one task.
         hears_messages: Whether ``cancelled`` needs messages now; it costs reading them.
         hears_handed_over: Whether ``handed_over`` does anything now; it costs the ids.
         hears_left: Whether ``left`` does anything now; it costs the times.
@@ -74,6 +88,7 @@ class Hooks:
 
     scheduled: Hook = _nobody
     unreplicated: Hook = _nobody
+    unscheduled: Hook = _nobody
     rescheduled: Hook = _nobody
     edited: Hook = _nobody
     cancelled: Hook = _nobody
@@ -88,7 +103,9 @@ class Hooks:
     broker_down: Hook = _nobody
     dead: Hook = _nobody
     called: Hook = _nobody
-    hears_messages: Callable[[], bool] = _never
+    hears_scheduled: Ears = ()
+    hears_cancelled: Ears = ()
+    hears_messages: Callable[[], object] = _never
     hears_handed_over: Callable[[], bool] = _never
     hears_left: Callable[[], bool] = _never
     hears_calls: bool = field(init=False, default=False)
@@ -96,6 +113,10 @@ class Hooks:
     def __post_init__(self) -> None:
         for name in _told():
             setattr(self, name, _guarded(getattr(self, name)))
+        if self.scheduled is not _nobody:
+            self.hears_scheduled = self.hears_scheduled or (_always,)
+        if self.cancelled is not _nobody:
+            self.hears_cancelled = self.hears_cancelled or (_always,)
         self.hears_calls = self.called is not _nobody
 
     @property
@@ -109,8 +130,10 @@ class Hooks:
             mine, theirs = getattr(self, name), getattr(others, name)
             if theirs is not _nobody:
                 setattr(self, name, theirs if mine is _nobody else _both(mine, theirs))
+        self.hears_scheduled += others.hears_scheduled
+        self.hears_cancelled += others.hears_cancelled
         self.hears_calls = self.called is not _nobody
-        for name in _asked():
+        for name in _ASKED:
             mine, theirs = getattr(self, name), getattr(others, name)
             if theirs is not _never:
                 setattr(self, name, theirs if mine is _never else _either(mine, theirs))
@@ -118,10 +141,6 @@ class Hooks:
 
 def _told() -> list[str]:
     return [one.name for one in fields(Hooks) if not one.name.startswith("hears_")]
-
-
-def _asked() -> list[str]:
-    return [one.name for one in fields(Hooks) if one.name.startswith("hears_") and one.init]
 
 
 def _both(one: Hook, other: Hook) -> Hook:
@@ -132,5 +151,5 @@ def _both(one: Hook, other: Hook) -> Hook:
     return told
 
 
-def _either(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
-    return lambda: one() or other()
+def _either(one: Callable[[], object], other: Callable[[], object]) -> Callable[[], bool]:
+    return lambda: bool(one() or other())

@@ -9,10 +9,8 @@ from typing import Any
 
 from celery import Celery, states
 from celery.app.task import Context
-from celery.backends.base import DisabledBackend
 
 from .leaves import leaf
-from .libraries import Feature, works
 from .logs import logger_of
 from .message.body import message_body
 from .message.headers import LAUNCH
@@ -20,11 +18,6 @@ from .store.outcome import Outcome
 from .store.values import Cancelled
 
 logger = logger_of(__name__)
-
-
-def has_backend(app: Celery) -> bool:
-    """Whether the app keeps results, and ``REVOKED`` can be stored."""
-    return not isinstance(app.backend, DisabledBackend) and works(Feature.REVOKED_RESULTS)
 
 
 def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bool:

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from celery import Celery
+from celery.backends.base import DisabledBackend
 from celery.utils import time
 
 from .errors import NoDelayQ, StoreError, SwitchedOff
@@ -76,6 +77,12 @@ class Services:
     def broker(self) -> Broker:
         """What the app's broker is; nothing is connected."""
         return Broker.of(self.app.connection_for_write, self.app.conf.broker_write_url)
+
+    @property
+    def has_backend(self) -> bool:
+        """Whether the app keeps results, and ``REVOKED`` can be stored."""
+        is_kept = not isinstance(self.app.backend, DisabledBackend)
+        return is_kept and works(Feature.REVOKED_RESULTS)
 
     @property
     def endpoint(self) -> Server:
@@ -194,8 +201,10 @@ class Services:
                 # It will not run, whatever comes now; what is not settled, a scanner does again.
                 with suppress(StoreError):
                     self.entries.mark_stored(one)
-        hooks = self.hooks
-        (hooks.gave_way if gave_way else hooks.cancelled)(list(cancelled))
+        if gave_way:
+            self.hooks.gave_way(list(cancelled))
+        elif any(hears() for hears in self.hooks.hears_cancelled):
+            self.hooks.cancelled(list(cancelled))
 
     def import_tasks(self) -> None:
         """Know tasks as a worker does: import the modules that it imports, as far as that works."""
@@ -311,6 +320,7 @@ class Configured:
             settings.history,
             settings.history_repeats,
             self._app_name,
+            self.endpoint.url,
         )
 
     @property

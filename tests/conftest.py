@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gc
+import math
 import signal
 import tempfile
 from importlib import metadata
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from celery_delayq.store import member
 from tests.support import parallel, same_draws
 from tests.support.apps import celery_state_kept, new_app
 from tests.support.durations import Recorder
@@ -80,6 +82,12 @@ def pytest_configure_node(node):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     return parallel.Grouping(config, log, config.stash[GROUPS])
+
+
+@pytest.fixture(autouse=True)
+def not_warned_of_silence(monkeypatch):
+    """Most tests run no scanner, and would be warned of that when they schedule."""
+    monkeypatch.setattr(member, "SILENT_MS", math.inf)
 
 
 @pytest.fixture(scope="session")

@@ -23,9 +23,9 @@ _START = r"(?:\A\s*|[.:;!?)]\s+|\n[ \t]*\n\s*|\n[ \t]*[-*|] |\|\s+)"
 _END = r"[.;:!?](?=\s|\Z)|\n[ \t]*\n| \||\Z"
 _BETWEEN = " \t\n.:;!?)|*-"
 _PLACE = (
-    r"(?:app|backend|broker|code|column|database|directory|docs|file|folder|host|key|line|machine|"
-    r"module|node|page|part|path|place|point|pod|position|process|queue|redis|room|section|server|"
-    r"setting|shard|store|table|terminal|thread|worker|zone)(?:s|es)?"
+    r"(?:app|backend|broker|case|code|column|database|directory|docs|file|folder|host|key|line|"
+    r"machine|module|node|page|part|path|place|point|pod|position|process|queue|redis|room|section|"
+    r"server|setting|shard|store|table|terminal|those|thread|worker|zone)(?:s|es)?"
 )
 _ASKS = (
     r"(?:and|asks?|begins?|by|ends?|exactly|finds?|from|is|knows?|known|learns?|of|on|or|remembers?|"

@@ -45,7 +45,7 @@ def pauses(services: Services) -> Iterator[Line]:
     """What is paused since when, and what comes back at a rate; a warning if tasks wait for it."""
     found = services.entries.pauses()
     held = [one for one in found if not one.resumed]
-    back = [one for one in found if one.resumed and one.rate is not None and one.parked]
+    back = [one for one in found if one.seconds_left]
     if held:
         yield _held(held)
     for one in back:
@@ -67,7 +67,7 @@ def _held(held: list[Pause]) -> Line:
 
 
 def _back(one: Pause) -> Line:
-    seconds = one.parked / (one.rate or 1)
+    seconds = one.seconds_left
     said = f"{plain(one.what)} comes back at {one.rate:g} a second:"
     return Line(
         "pauses", WARNING if seconds > MAX_OVERDUE else OK,

@@ -8,6 +8,8 @@ a step --> Hooks --> Telling ---> celery_delayq.signals
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from celery import Celery
@@ -34,6 +36,9 @@ from .sending import Events
 logger = logger_of(__name__)
 
 
+_RECEIVERS, _SENDS_EVENTS = attrgetter("receivers"), attrgetter("conf.task_send_sent_event")
+
+
 def hooks(app: Celery) -> Hooks:
     """Return the hooks that notify the listeners to *app*'s tasks."""
     telling = Telling(app)
@@ -46,7 +51,18 @@ def hooks(app: Celery) -> Hooks:
         skipped=telling.skipped,
         handed_over=telling.handed_over,
         dead=telling.dead,
-        hears_messages=_hears_revoked,
+        # Plain look-ups: a step that nobody hears of enters no function here.
+        hears_scheduled=(
+            partial(_RECEIVERS, task_scheduled),
+            partial(attrgetter("current_worker_task"), app),
+            partial(_SENDS_EVENTS, app),
+        ),
+        hears_cancelled=(
+            partial(_RECEIVERS, task_cancelled),
+            partial(_RECEIVERS, task_revoked),
+            partial(_SENDS_EVENTS, app),
+        ),
+        hears_messages=partial(_RECEIVERS, task_revoked),
         hears_handed_over=_hears_handed_over,
     )
 
@@ -102,15 +118,11 @@ class Telling:
         task_dead.send(self._app, task_id=task_id, reason=reason)
 
     def _revoked(self, cancelled: Sequence[Cancelled]) -> None:
-        for one in cancelled if _hears_revoked() else ():
+        for one in cancelled if task_revoked.receivers else ():
             if one.message:
                 _send_revoked(self._app, one)
         if self._app.conf.task_send_sent_event:
             self._events.revoked([one.task_id for one in cancelled])
-
-
-def _hears_revoked() -> bool:
-    return bool(task_revoked.receivers)
 
 
 def _hears_handed_over() -> bool:

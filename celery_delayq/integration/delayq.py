@@ -16,7 +16,7 @@ from ..clock import DelayInput, TimeInput, one_of
 from ..errors import NotATask
 from ..handover.scanner import Scanner
 from ..libraries import check_messages
-from ..revoked import has_backend, mark_revoked
+from ..revoked import mark_revoked
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk
 from ..scheduling.options import Conflict, Late, Tags, as_options
@@ -195,11 +195,11 @@ class DelayQ(Operations):
             BrokerDown: the broker cannot be reached; what goes through it waits on.
             StoreError: Redis cannot be reached, or refuses a step.
         """
-        return handover.hand_over(self.services, owes=has_backend(self.app))
+        return handover.hand_over(self.services, owes=self.services.has_backend)
 
     def scanner(self) -> Scanner:
         """A scanner for you to start and stop; it also stores the ``REVOKED`` that is owed."""
-        owes = has_backend(self.app)
+        owes = self.services.has_backend
         mark = partial(mark_revoked, self.app, late=True) if owes else None
         return handover.new_scanner(self.services, mark)
 

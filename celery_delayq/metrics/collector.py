@@ -98,6 +98,7 @@ def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
         "in_flight_tasks": counts.in_flight,
         "refused_tasks": counts.refused,
         "paused_tasks": counts.paused,
+        "coming_back_seconds": max((one.seconds_left for one in found.pauses), default=0),
         "dead_tasks": counts.dead,
         "scanners": len(found.scanners),
         "queues_complete": found.queues_complete,

@@ -80,6 +80,11 @@ READ = (
     Metric("in_flight_tasks", "gauge", "tasks that are being published under a lease"),
     Metric("refused_tasks", "gauge", "tasks that were refused and wait for their next attempt"),
     Metric("paused_tasks", "gauge", "paused tasks that are due"),
+    Metric(
+        "coming_back_seconds",
+        "gauge",
+        "until the last task that comes back at a rate after a pause has its turn, or 0",
+    ),
     Metric("dead_tasks", "gauge", "tasks that are kept but not tried again"),
     Metric("scanners", "gauge", "scanners that are alive"),
     Metric("queue_waiting_tasks", "gauge", "waiting tasks, by queue", "queue"),
@@ -104,6 +109,13 @@ COUNTED = (
         "unreplicated",
         "counter",
         "of these, tasks not known to be on as many replicas as `delayq_wait_replicas` requires",
+    ),
+    Metric(
+        "schedule_failures",
+        "counter",
+        "tasks that were not scheduled because the store was full or away, or refused them",
+        "error",
+        ("StoreFull", "StoreUnavailable", "StoreError"),
     ),
     Metric(
         "cancelled",

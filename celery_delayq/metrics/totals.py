@@ -40,6 +40,7 @@ class Totals:
         self._hooks = Hooks(
             scheduled=lambda entries: of["scheduled"].inc(len(entries)),
             unreplicated=of["unreplicated"].inc,
+            unscheduled=lambda count, error: of["schedule_failures"].labels(error).inc(count),
             rescheduled=lambda *_: of["rescheduled"].labels("done").inc(),
             edited=lambda *_: of["edited"].labels("done").inc(),
             cancelled=self._cancelled,

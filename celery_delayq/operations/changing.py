@@ -6,7 +6,6 @@ from typing import Any
 
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidOption
-from ..revoked import has_backend
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
 from .moves import Direction, conditions, warn_of_expiry
@@ -57,7 +56,7 @@ def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None
 def _removed(
     services: Services, task_id: Named | None, key: str | None, *, remove: bool = False
 ) -> Outcome:
-    owes, hears = has_backend(services.app), services.hooks.hears_messages()
+    owes, hears = services.has_backend, bool(services.hooks.hears_messages())
     outcome, cancelled = services.entries.cancel(
         target_of(task_id, key), owes=owes, tells=owes or hears, remove=remove
     )

@@ -145,9 +145,9 @@ def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judge
 def _rates(pauses: Iterable[Pause], longest: float) -> Judged:
     """Whether something comes back so slowly that its last task waits for too long."""
     slow = [
-        _COMES_BACK.format(one.what, one.rate, counted(one.parked), lasting(one.parked / one.rate))
+        _COMES_BACK.format(one.what, one.rate, counted(one.parked), lasting(one.seconds_left))
         for one in pauses
-        if one.resumed and one.rate is not None and one.parked / one.rate > longest
+        if one.seconds_left > longest
     ]
     return Judged("rates", ". ".join(slow), "no task waits long for the rate of a resume")
 

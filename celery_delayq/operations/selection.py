@@ -12,7 +12,6 @@ from typing import Any
 
 from ..clock import DelayInput, TimeInput, When, due_in_ms, one_of
 from ..errors import DelayQError, InvalidDueTime
-from ..revoked import has_backend
 from ..services import Services
 from ..store import (
     CHUNK,
@@ -186,10 +185,10 @@ class Selection:
     ) -> Count:
         if dry_run:
             return self._would_change(lambda met: met.state in states, progress)
-        owes = has_backend(self._services.app)
+        owes = self._services.has_backend
 
         def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
-            tells = self._services.hooks.hears_messages()
+            tells = bool(self._services.hooks.hears_messages())
             return changes.cancel(
                 link, targets, owes=2 * owes, tells=tells, remove=remove, chosen=self._chosen.text
             )

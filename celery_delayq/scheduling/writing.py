@@ -8,9 +8,8 @@ from itertools import count, islice
 from typing import Any
 
 from .. import clock
-from ..errors import DelayQError, InvalidOption
+from ..errors import DelayQError, InvalidOption, StoreError
 from ..message.outgoing import OutgoingMessage
-from ..revoked import has_backend
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted
 
@@ -63,11 +62,15 @@ def write(
     until = clock.monotonic() + settings.timeout
     pauses = _pauses(**policy)
     # Where none gives way there is nobody to tell, so the result backend is not asked for.
-    owed = any(one.conflict for one in new) and has_backend(services.app)
+    owed = any(one.conflict for one in new) and services.has_backend
     owes = 1 + given_out if owed else 0
-    answers = store.entries.schedule(
-        new, supersede=supersede, owes=owes, until=until, pauses=pauses
-    )
+    try:
+        answers = store.entries.schedule(
+            new, supersede=supersede, owes=owes, until=until, pauses=pauses
+        )
+    except StoreError as error:
+        services.hooks.unscheduled(len(new), type(error).__name__)
+        raise
     try:
         if settings.wait_replicas is None:
             return answers
@@ -93,7 +96,7 @@ def _tell(
             (gave_way if answer.existed else replaced).extend(answer.cancelled)
             if not answer.existed:
                 scheduled.append((one, answer.due_ms))
-    if scheduled:
+    if scheduled and any(hears() for hears in services.hooks.hears_scheduled):
         services.hooks.scheduled(scheduled)
     if replaced:
         services.will_not_run(replaced, owed=owed, late=late)

@@ -47,7 +47,8 @@ KEYS: dict[str, str] = {
     "heartbeats": "HASH  scanner -> time of its last heartbeat, ms",
     "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
-    "settings common to all processes; turns and recounts; tidy -> 1 while each entry just waits",
+    "settings common to all processes; turns and recounts; tidy -> w while each entry just waits, "
+    "u while nothing is paused",
 }
 
 

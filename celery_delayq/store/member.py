@@ -6,6 +6,7 @@ Member.check_membership --> the same check, which writes nothing
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -17,6 +18,12 @@ from .scripts import Scripts
 from .types import check_types
 
 STORE_BYTES = 8  # of a store's random name
+SILENT_MS: float = 60_000  # without a scanner; then a process that schedules logs a warning
+
+_NOBODY = (
+    "no scanner is alive in the store %s, prefix %s: tasks wait there until a worker with the same "
+    "delayq_url and delayq_prefix is started"
+)
 
 logger = logger_of(__name__)
 
@@ -34,6 +41,7 @@ class Membership:
             join decides.
         repeats: Whether the history has events that equal the one before.
         app: The app's name, or empty. If scanners of two apps share a store, they log a warning.
+        url: The store's URL, for the log.
     """
 
     timeout: float
@@ -43,6 +51,7 @@ class Membership:
     history: int = 0
     repeats: bool = True
     app: str = ""
+    url: str = ""
 
     @property
     def kept(self) -> str:
@@ -87,7 +96,7 @@ class Member:
         try:
             check_alone(self._scripts.connection, "join", until)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
-            now_us, *known = self._scripts.call(
+            now_us, silent_ms, *known = self._scripts.call(
                 "join",
                 until=until,
                 schema=SCHEMA,
@@ -114,6 +123,8 @@ class Member:
             _agree("broker", broker, ours.broker)
         self._warn_of_broker((broker, hosts))
         self._warn_of_app(app)
+        if step == "schedule" and (math.inf if silent_ms < 0 else silent_ms) > SILENT_MS:
+            self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
         told_us: int = now_us
         return told_us
 

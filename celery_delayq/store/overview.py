@@ -84,6 +84,11 @@ class Pause:
         """The lane, in words."""
         return lane_in_words(self.queue, self.task)
 
+    @property
+    def seconds_left(self) -> float:
+        """Until the last of those that come back at a rate has its turn; 0 of anything else."""
+        return self.parked / self.rate if self.resumed and self.rate else 0.0
+
     def and_of(self, other: Pause) -> Pause:
         """Merge with the same lane of another shard; it is resumed if it is in both."""
         rates = [one.rate for one in (self, other) if one.rate is not None]

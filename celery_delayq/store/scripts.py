@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from itertools import pairwise
 from typing import Any
 
 import redis
@@ -143,15 +142,22 @@ def arguments_of(header: str) -> str:
 
 def used_of(prelude: str, source: str) -> str:
     """Return the parts of the prelude that *source* uses; making them all takes 7 us a call."""
-    # A definition reaches to the next one, and includes the comment above that.
-    starts = [found.start() for found in _DEFINITION.finditer(prelude)]
-    blocks = [prelude[one:other] for one, other in pairwise([*starts, len(prelude)])]
     wanted, used = _words(source), []
-    for block in reversed(blocks):
-        if _DEFINITION.findall(block)[0] in wanted:
-            wanted |= _words(block)
+    for name, words, block in reversed(_blocks(prelude)):
+        if name in wanted:
+            wanted |= words
             used.append(block)
     return "".join(reversed(used))
+
+
+@lru_cache(maxsize=1)
+def _blocks(prelude: str) -> list[tuple[str, set[str], str]]:
+    """Each definition: its name, the words that it uses, and its text."""
+    # It reaches to the next one, and takes what is said about that along.
+    found = [*_DEFINITION.finditer(prelude)]
+    ends = [*(one.start() for one in found[1:]), len(prelude)]
+    texts = [prelude[one.start() : end] for one, end in zip(found, ends, strict=True)]
+    return [(one[1], _words(text), text) for one, text in zip(found, texts, strict=True)]
 
 
 def _words(text: str) -> set[str]:

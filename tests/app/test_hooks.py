@@ -30,6 +30,33 @@ def test_a_hook_that_raises_is_logged_and_spoils_no_step(app, delayq, caplog):
     assert [record.exc_info[1].args for record in caplog.records] == [("somebody's mistake",)] * 4
 
 
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_hook_is_called_only_while_somebody_listens(app, delayq, heard):
+    told, ears = [], (lambda: False, lambda: heard)
+    give(
+        delayq,
+        scheduled=lambda _: told.append("scheduled"),
+        cancelled=lambda _: told.append("cancelled"),
+        hears_scheduled=ears,
+        hears_cancelled=ears,
+    )
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    delayq.cancel("a")
+
+    assert told == (["scheduled", "cancelled"] if heard else [])
+
+
+def test_hooks_that_are_added_without_ears_always_hear(app, delayq):
+    told = []
+    hooks = Hooks(scheduled=told.append, hears_scheduled=(lambda: False,))
+    hooks.add(Hooks(scheduled=told.append))
+    delayq.services.hooks = hooks
+
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    assert len(told) == 2
+
+
 def test_whoever_is_told_of_a_hand_over_cannot_stop_it(app, delayq, caplog):
     def broken(*_):
         raise RuntimeError("somebody's mistake")

@@ -22,10 +22,10 @@ def schedule(app):
     """Schedule tasks whose id says when: ``schedule([3, 1], relayed=[2])``, seconds after FAR."""
 
     def schedule(moved, relayed=()):
-        for second in moved:
-            app.send_task("t", task_id=f"m{second}", delayq_at=FAR + second)
-        for second in relayed:
-            app.send_task("t", task_id=f"r{second}", queue=TOPIC, delayq_at=FAR + second)
+        plain, to_topic = app.signature("t"), app.signature("t").set(queue=TOPIC)
+        for one, name, seconds in ((plain, "m", moved), (to_topic, "r", relayed)):
+            items = [((), {}, FAR + second, f"{name}{second}") for second in seconds]
+            assert app.delayq.schedule_many(one, items)
 
     return schedule
 

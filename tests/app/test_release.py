@@ -437,8 +437,8 @@ def test_what_is_changed_after_it_was_read_is_read_anew(add, delayq, redis, monk
 
 
 def test_beside_others_that_schedule_and_cancel_each_is_dealt_with_once(add, delayq, redis):
-    for number in range(400):
-        add.apply_async(task_id=f"{number:03}", delayq_at=FAR, delayq_tags=["t"])
+    items = [((), {}, FAR, f"{number:03}") for number in range(400)]
+    assert delayq.schedule_many(add.s().set(delayq_tags=["t"]), items)
     begun, cancelled, new = threading.Event(), [], []
 
     def others():

@@ -28,8 +28,8 @@ print(*(task.id for task in delayq.select(tag="t", cursor=sys.argv[2])))
 
 
 def test_a_thousand_of_one_due_time_go_on_in_another_process(delayq, add, url):
-    for _ in range(1000):
-        add.apply_async(delayq_at=FAR, delayq_tags=["t"])
+    tagged = add.s().set(delayq_tags=["t"])
+    assert delayq.schedule_many(tagged, [((), {}, FAR)] * 1000)
     selection = delayq.select(tag="t")
     walk = iter(selection)
     first = [next(walk).id for _ in range(333)]
@@ -44,9 +44,9 @@ def test_a_thousand_of_one_due_time_go_on_in_another_process(delayq, add, url):
 @pytest.mark.parametrize("given", [{"tag": "t"}, {"task": "add"}, {"state": "SCHEDULED"}])
 def test_beside_others_at_work_each_task_ends_once_and_new_ones_stay(delayq, add, redis, given):
     """Some are moved, cancelled, handed over and scheduled while a selection is cancelled."""
-    for number in range(400):
-        due = LONG_AGO if number % 4 == 0 else FAR
-        add.apply_async(task_id=f"{number:03}", delayq_at=due, delayq_tags=["t"])
+    dues = [LONG_AGO if number % 4 == 0 else FAR for number in range(400)]
+    items = [((), {}, due, f"{number:03}") for number, due in enumerate(dues)]
+    assert delayq.schedule_many(add.s().set(delayq_tags=["t"]), items)
     selection, begun = delayq.select(**given), threading.Event()
     cancelled, new = [], []
 
@@ -71,8 +71,8 @@ def test_beside_others_at_work_each_task_ends_once_and_new_ones_stay(delayq, add
 
 
 def test_beside_others_at_work_what_stays_is_read_once(delayq, add):
-    for number in range(300):
-        add.apply_async(task_id=f"{number:03}", delayq_at=FAR, delayq_tags=["t"])
+    items = [((), {}, FAR, f"{number:03}") for number in range(300)]
+    assert delayq.schedule_many(add.s().set(delayq_tags=["t"]), items)
     done = threading.Event()
 
     def others():

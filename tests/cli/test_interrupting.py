@@ -147,6 +147,8 @@ def test_a_dump_that_is_loaded_can_be_loaded_again(app, delayq_app, url, run, mo
 
     result = run("load", app=other, stdin=dumped)
 
-    assert "interrupted: at least 2 tasks loaded; the same command goes on\n" in result.stderr
+    assert (
+        "interrupted: at least 2 tasks loaded; run the same command to continue\n" in result.stderr
+    )
     assert result.exit_code == CTRL_C
     assert other.delayq.counts().scheduled == 2

@@ -95,8 +95,8 @@ def test_a_real_process_reads_and_changes_what_another_one_scheduled(shop, app):
 
 @pytest.mark.parametrize("line", [["list"], ["list", "-n", "1"], ["list", "--json"], ["check"]])
 def test_a_full_disk_is_a_sentence(shop, app, line):
-    for number in range(300):
-        app.send_task("shop.remind", task_id=f"{number}" * 20, delayq_at=FAR)
+    items = [((), {}, FAR, f"{number}" * 20) for number in range(300)]
+    assert app.delayq.schedule_many(app.signature("shop.remind"), items)
 
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = shop(*line, stdout=full)
@@ -106,8 +106,8 @@ def test_a_full_disk_is_a_sentence(shop, app, line):
 
 
 def test_a_closed_pipe_ends_the_list_without_a_traceback(shop, app, tmp_path):
-    for number in range(3000):
-        app.send_task("shop.remind", task_id=f"{number}" * 20, delayq_at=FAR)
+    items = [((), {}, FAR, f"{number}" * 20) for number in range(3000)]
+    assert app.delayq.schedule_many(app.signature("shop.remind"), items)
 
     command = [sys.executable, "-m", "celery", "-A", "shop", "delayq", "list", "-n", "5000"]
     lister = subprocess.Popen(

@@ -65,6 +65,18 @@ def test_it_tells_what_waits(app, redis, collector, scrape):
     assert found.by_label("build_info") == {__version__: 1}
 
 
+def test_it_tells_how_long_the_return_after_a_pause_takes(app, delayq, collector, scrape):
+    assert scrape()["coming_back_seconds"] == 0
+    delayq.pause(queue="mail")
+    for _ in range(3):
+        app.send_task("t", delayq_after=0, queue="mail")
+    delayq.hand_over()
+
+    assert scrape()["coming_back_seconds"] == 0
+    delayq.resume(queue="mail", rate=0.01)
+    assert scrape()["coming_back_seconds"] == 300
+
+
 def test_it_tells_what_is_in_flight_refused_paused_and_dead(app, delayq, redis, collector, scrape):
     redis.set("celery", "no list")
     app.send_task("t", task_id="dead", delayq_after=0)

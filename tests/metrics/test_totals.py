@@ -6,12 +6,14 @@ import sys
 import pytest
 from prometheus_client import CollectorRegistry
 
+from celery_delayq.errors import StoreUnavailable
 from celery_delayq.handover.publishers import Verdict
 from celery_delayq.metrics import watch
 from celery_delayq.metrics.names import COUNTED
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.metrics.support import Scrape
 from tests.relay.conftest import make_house
+from tests.support.ports import free_port
 from tests.support.shards import keys_need_one_shard
 from tests.support.waiting import eventually
 
@@ -44,6 +46,17 @@ def test_what_too_few_replicas_have_is_counted(app, watched, scrape):
 
     assert scrape()["scheduled_total"] == 3
     assert scrape()["unreplicated_total"] == 2
+
+
+def test_what_the_store_does_not_take_is_counted_by_its_error(delayq_app, registry, scrape):
+    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
+    watch(app.delayq, registry)
+
+    with pytest.raises(StoreUnavailable):
+        app.send_task("t", delayq_at=FAR, retry=False)
+
+    failed = scrape().by_label("schedule_failures_total")
+    assert failed == {"StoreUnavailable": 1}
 
 
 def test_each_answer_to_a_cancel_is_counted(app, watched, scrape):

@@ -13,10 +13,10 @@ pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_scanners_share_what_is_due_and_repeat_nothing(rabbit, count):
-    wanted = [rabbit.due_now(task_id=f"{number:04}").id for number in range(1200)]
+    wanted = rabbit.due_now_many(2000)
     rabbit.start(count)
     eventually(lambda: rabbit.counts() == (0, 0, 0), timeout=2 * PATIENCE)
-    arrived = rabbit.take(count=1200)
+    arrived = rabbit.take(count=2000)
     assert sorted(message.headers["id"] for message in arrived) == wanted
     assert {message.headers["delayq_attempt"] for message in arrived} == {1}
     assert not any("delayq_redelivered" in message.headers for message in arrived)
@@ -52,7 +52,7 @@ def test_one_by_one_with_a_batch_of_one_each_arrives_once(make_house, rabbitmq_s
 def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch):
     for name in ("FIRST_WINDOW", "WINDOW"):
         monkeypatch.setattr(f"celery_delayq.handover.link.{name}", 10)
-    wanted = [rabbit.due_now(task_id=f"{number:03}").id for number in range(900)]
+    wanted = rabbit.due_now_many(900)
     attempt, tried, stopping = OneByOne._attempt, [], threading.Event()
 
     def held_up(publisher, entry):

@@ -123,10 +123,9 @@ def test_each_of_many_scanners_hands_over_what_no_other_does(house, count):
     made = house(delayq_safety_interval=FOREVER, delayq_batch_size=7)
     made.start_asleep(count)
     start = made.seconds() + 0.2
-    wanted = [
-        made.task.apply_async(task_id=f"id-{number}", delayq_at=start + number / 1000).id
-        for number in range(700)
-    ]
+    items = [((), {}, start + number / 1000, f"id-{number}") for number in range(700)]
+    assert made.delayq.schedule_many(made.task, items)
+    wanted = [task_id for *_, task_id in items]
     eventually(lambda: len(made.arrived()) >= 700)
     assert sorted(made.arrived()) == sorted(wanted)
     assert made.delayq.counts().scheduled == 0

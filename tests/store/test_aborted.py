@@ -175,6 +175,11 @@ def untouched(ready):
     ready.engine._beat_again = 0
 
 
+def found_tidy(ready):
+    untouched(ready)
+    ready.engine.hand_over()
+
+
 def backlog(ready):
     """More than a batch is overdue, some of it since a moment."""
     store, now = ready.store, NOW_MS + 2000
@@ -763,6 +768,7 @@ CASES = [
     Case("claim", "paused", _claim, paused),
     Case("claim", "too late", _claim, too_late_to_relay, "late"),
     Case("claim", "paced", _claim, paced),
+    Case("pause", "tidy", lambda ready: ready.store.entries.pause(MAIL, "mail"), found_tidy),
     Case("pause", "again", lambda ready: ready.store.entries.pause(MAIL, "mail"), resumed),
     Case("resume", "all", lambda ready: ready.store.entries.resume(lane_for()), nothing_parked),
     Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),

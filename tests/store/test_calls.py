@@ -57,7 +57,7 @@ class World:
         if name == "join":
             self.joined += 1
             known = (SCHEMA, str(arguments["shards"]), "", "", "store", "")
-            return [self.redis_us(), *(word.encode() for word in known)]
+            return [self.redis_us(), 0, *(word.encode() for word in known)]
         self.at.append(self.now)
         self.asked.append(arguments)
         self.now += self.slow

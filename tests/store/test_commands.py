@@ -5,6 +5,7 @@ import pytest
 from celery_delayq.clock import When
 from celery_delayq.store import Outcome, State
 from celery_delayq.store.extras import Extras
+from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.record import lane_for
 from tests.store.support import FAR_MS
 
@@ -16,6 +17,7 @@ CALLS = {
     "cancel, owing REVOKED": (14, lambda store: store.entries.cancel("a", owes=True)),
     "reschedule": (8, lambda store: store.reschedule("a", When("at", FAR_MS + 1))),
     "get": (3, lambda store: store.entries.find("a")),
+    "get by key": (4, lambda store: store.entries.find(target_of_key("key"))),
     "keyed replace": (
         25,
         lambda store: store.schedule(
@@ -84,26 +86,82 @@ def spoil(store):
     store.engine().hand_over()
 
 
-@pytest.mark.parametrize("happens", [put_into_pause, refuse, lease, kill, spoil])
+def tidy(store) -> bytes | None:
+    return store.raw.hget(store.keys["meta"], "tidy")
+
+
+@pytest.mark.parametrize("happens", [refuse, lease, kill, spoil])
 def test_the_store_is_taken_for_tidy_until_something_happens(busy, happens):
-    assert busy.raw.hget(busy.keys["meta"], "tidy") == b"1"
+    assert tidy(busy) == b"wu"
     happens(busy)
-    assert busy.raw.hget(busy.keys["meta"], "tidy") is None
+    assert tidy(busy) is None
     busy.engine().hand_over()
-    assert busy.raw.hget(busy.keys["meta"], "tidy") is None
+    assert tidy(busy) == b"u"
+
+
+def test_while_something_is_paused_each_entry_still_waits(busy):
+    put_into_pause(busy)
+    assert tidy(busy) == b"w"
+    busy.engine().hand_over()
+    assert tidy(busy) == b"w"
+
+
+def test_a_pause_of_a_store_that_is_not_tidy_says_nothing_of_it(busy):
+    kill(busy)
+    put_into_pause(busy)
+    assert tidy(busy) is None
+
+
+@pytest.mark.parametrize("happens", [put_into_pause, refuse, lease, kill, spoil])
+def test_then_to_get_another_one_takes_no_more_than_five(busy, happens):
+    happens(busy)
+    busy.entries.find("b")
+    assert commands_of(busy, lambda: busy.entries.find("b")) <= 5
+    busy.engine().hand_over()
+    assert commands_of(busy, lambda: busy.entries.find("b")) <= 5
+
+
+def park(store):
+    store.schedule("parked", PAST_MS)
+    store.engine().hand_over()
+
+
+def test_what_is_parked_is_found_though_each_entry_waited_when_the_pause_began(busy):
+    put_into_pause(busy)
+    scanner = busy.engine()
+    scanner.hand_over()
+    assert tidy(busy) == b"w"
+    busy.schedule("parked", PAST_MS)
+    scanner.hand_over()
+    assert tidy(busy) is None
+    assert busy.entries.find("parked").state is State.PAUSED
+    assert busy.entries.cancel("parked")[0] is Outcome.DONE
+    assert busy.places("parked") == []
 
 
 def test_it_is_tidy_again_when_that_has_passed(busy):
     put_into_pause(busy)
     busy.entries.resume(lane_for(queue="celery"))
     busy.engine().hand_over()
-    assert busy.raw.hget(busy.keys["meta"], "tidy") == b"1"
+    assert tidy(busy) == b"wu"
+
+
+def test_what_comes_back_of_a_lane_that_was_lost_is_told_of_truly(busy):
+    """Nothing was known to be paused when a scanner looked, as that was gone."""
+    put_into_pause(busy)
+    park(busy)
+    busy.raw.delete(busy.keys["paused"])
+    busy.engine().hand_over()
+    assert tidy(busy) == b"u"
+    busy.entries.resume(lane_for(queue="celery"), 0.001)
+    assert tidy(busy) is None
+    assert busy.entries.find("parked").state is State.PAUSED
 
 
 def test_an_entry_that_lost_its_place_makes_it_untidy_at_the_next_heartbeat(busy):
     busy.raw.zremrangebyrank(busy.keys["due"], 0, 0)
     busy.engine().hand_over()
-    assert busy.raw.hget(busy.keys["meta"], "tidy") is None
+    assert tidy(busy) == b"u"
     assert busy.entries.find("b").state is State.DEAD
 
 

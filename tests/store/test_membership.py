@@ -219,6 +219,28 @@ def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, ca
 # A store that was emptied, or is away.
 
 
+@pytest.mark.parametrize(
+    ("alive_ms", "is_warned"), [(None, True), (-60_001, True), (-60_000, False), (15_000, False)]
+)
+def test_who_schedules_where_no_scanner_has_been_for_a_minute_is_warned_once(
+    store, caplog, monkeypatch, alive_ms, *, is_warned
+):
+    monkeypatch.setattr(member, "SILENT_MS", 60_000)
+    if alive_ms is not None:
+        until_ms = requests.now_us(store) // 1000 + alive_ms
+        store.raw.zadd(store.keys["scanners"], {"somebody": until_ms})
+    one = Member(store.scripts, replace(OURS, url="redis://red:6379/0"))
+
+    for step in ("cancel", "schedule", "schedule"):
+        one.join(step=step)
+
+    warning = (
+        f"no scanner is alive in the store redis://red:6379/0, prefix {store.keys.prefix}: tasks "
+        "wait there until a worker with the same delayq_url and delayq_prefix is started"
+    )
+    assert caplog.messages == [warning] * is_warned
+
+
 def test_after_flushall_a_process_joins_anew_and_its_call_goes_on(store):
     store.schedule("a", FAR_MS)
     store.raw.flushall()

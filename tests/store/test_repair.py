@@ -214,7 +214,7 @@ def test_what_is_marked_since_a_scanner_found_all_tidy_is_cancelled_as_uncertain
     store.engine()
     store.schedule_relayed("relay", NOW_MS)
     store.engine().hand_over()
-    assert store.raw.hget(store.keys["meta"], "tidy") == b"1"
+    assert store.raw.hget(store.keys["meta"], "tidy") == b"wu"
     store.raw.delete(store.keys["relay"])
     assert repair(store) == {("record_without_place", "relay"): "back"}
     assert store.entries.cancel("relay")[0] is Outcome.UNCERTAIN

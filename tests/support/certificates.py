@@ -6,6 +6,9 @@ from pathlib import Path
 
 from tests.support.missing import missing
 
+# Of a curve, which is made at once.
+KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+
 
 def make_certificates(folder: Path) -> Path:
     """An authority, and certificates of its, with all that Python 3.13 asks for.
@@ -17,13 +20,13 @@ def make_certificates(folder: Path) -> Path:
         missing("openssl")
     subject = ["-subj", "/CN=authority"]
     openssl(
-        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+        *("req", "-x509", *KEY, "-nodes", "-days", "2"),
         *("-keyout", "ca.key", "-out", "ca.crt", *subject),
         *("-addext", "keyUsage=critical,keyCertSign"),
         cwd=folder,
     )
     openssl(
-        *("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "server.key"),
+        *("req", *KEY, "-nodes", "-keyout", "server.key"),
         *("-out", "server.csr", "-subj", "/CN=localhost"),
         cwd=folder,
     )

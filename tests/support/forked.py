@@ -30,6 +30,7 @@ import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from celery_delayq.store import scripts
 from tests.support.process import ChildProcess
 
 LARGEST = 128 * 1024  # bytes of a request
@@ -140,7 +141,10 @@ def _template(owner: int) -> socket.socket:
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         template = subprocess.Popen(
-            [sys.executable, "-u", "-m", __name__], stdin=its, stdout=subprocess.DEVNULL
+            [sys.executable, "-u", "-m", __name__],
+            cwd=Path(__file__).parents[2],
+            stdin=its,
+            stdout=subprocess.DEVNULL,
         )
     # It ends when the socket is closed.
     atexit.register(template.wait)
@@ -152,6 +156,7 @@ def main() -> None:
     requests = socket.socket(fileno=os.dup(0))
     for module in IMPORTED:
         importlib.import_module(module)
+    scripts.load()  # as a worker does when it first asks its store
     gc.freeze()
     while True:
         request, files, *_ = socket.recv_fds(requests, LARGEST, 3)
@@ -175,19 +180,20 @@ def _collect_the_dead() -> None:
 def _mind(request: list, output: int, error: int, tell: int) -> None:
     """Fork the process, and wait for its end."""
     if (pid := os.fork()) == 0:
+        os.setsid()
+        # From now on a signal to its group reaches it.
+        os.write(tell, NUMBER.pack(os.getpid()))
         os.close(tell)
         _become(output, error, *request)
         return
     os.close(output)
     os.close(error)
-    os.write(tell, NUMBER.pack(pid))
     _, status = os.waitpid(pid, 0)
     os.write(tell, NUMBER.pack(os.waitstatus_to_exitcode(status)))
     os._exit(0)
 
 
 def _become(output: int, error: int, arguments: list[str], env: dict[str, str], cwd: str) -> None:
-    os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (error, 2)):
         os.dup2(source, target)

@@ -1,5 +1,7 @@
 """A Redis process of the suite's own: a socket in a temporary folder, and a loopback port."""
 
+import socket
+
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -64,9 +66,11 @@ class RedisServer(Server):
         return client
 
     def empty(self) -> None:
-        """Remove every key, by a client that is closed at once: a suite asks thousands of times."""
-        with redis.Redis(unix_socket_path=self.socket) as client:
-            client.flushall()
+        """Remove every key. A suite asks thousands of times, and a client costs a millisecond."""
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(self.socket)
+            link.sendall(b"FLUSHALL\r\n")
+            assert link.recv(64) == b"+OK\r\n"
 
     def _command(self) -> list[str]:
         return [

@@ -10,6 +10,7 @@ import pytest
 
 from celery_delayq.errors import StoreFull
 from celery_delayq.integration import workers
+from celery_delayq.store import member
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import project, run
@@ -60,7 +61,8 @@ def shop(standing):
 
 @pytest.fixture
 def patient(monkeypatch, told):
-    """Let workers have the time to answer that they need."""
+    """Let workers have the time to answer that they need, and callers warn as they do."""
+    monkeypatch.setattr(member, "SILENT_MS", 60_000)
     monkeypatch.setattr(workers, "WAIT", 1.0)
 
 
@@ -178,13 +180,15 @@ def test_8_one_process_does_not_capture(app, told):
 
 
 def test_9_the_web_schedules_in_another_store_than_the_workers_have(
-    shop, delayq_app, told, patient
+    shop, delayq_app, told, patient, caplog
 ):
     there = shop.server.url(5)
     web = delayq_app(shop.server.url(), task_default_queue=shop.queue, delayq_url=there)
 
+    web.send_task("note", delayq_at=FAR)
     status, doctor = told(web, "doctor")
 
+    assert f"no scanner is alive in the store {there}, prefix delayq" in caplog.text
     assert status == 1
     assert f"worker {shop.worker.name} has the store {shop.server.url()}, prefix" in doctor
     assert f"this app has {there}, prefix delayq" in doctor

@@ -15,8 +15,8 @@ LONG_AGO = 1_000_000_000
 
 def test_a_second_worker_runs_all_that_a_killed_one_left(make_project, start_worker):
     project = make_project(delayq_batch_size=5, worker_prefetch_multiplier=1)
-    for number in range(1000):
-        project.tasks["note"].apply_async(task_id=f"due{number}", delayq_at=LONG_AGO)
+    items = [((), {}, LONG_AGO, f"due{number}") for number in range(1000)]
+    assert project.delayq.schedule_many(project.tasks["note"], items)
     # The first one scans, and takes tasks of another queue.
     first = start_worker(TASKS, "-P", "solo", "-Q", "elsewhere", env=project.env, ready=False)
     eventually(project.queued, timeout=30)

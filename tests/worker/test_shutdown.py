@@ -45,8 +45,8 @@ def test_an_idle_worker_ends_promptly(ended, pool, number):
 
 def test_a_worker_ends_promptly_with_much_that_is_due(make_project, start_worker):
     project = make_project(delayq_batch_size=1, delayq_safety_interval=SLEEPS)
-    for number in range(2000):
-        project.tasks["note"].apply_async(task_id=f"due-{number}", delayq_at=1_000_000_000)
+    items = [((), {}, 1_000_000_000)] * 2000
+    assert project.delayq.schedule_many(project.tasks["note"], items)
     worker = start_worker(TASKS, "-P", "solo", "-Q", "elsewhere", env=project.env, ready=False)
     worker.wait_log(r"scanner .* started")
     worker.stop()

@@ -27,20 +27,25 @@ local shared = template_of(record, header_end)
 local template = shared and redis.call('HGET', keys.templates, shared)
 
 -- Most entries just wait.
-if redis.call('HGET', keys.meta, 'tidy') == '1' then
+local tidy = redis.call('HGET', keys.meta, 'tidy') or ''
+local all_wait, is_unpaused = string.find(tidy, 'w') ~= nil, string.find(tidy, 'u') ~= nil
+if all_wait and is_unpaused then
   return {'SCHEDULED', id, record, header_end, template or '', '', 0, -1, -1, '-'}
 end
 
-local place, score, there = place_of(PLACES, member_of(record, header_end, id), record, header_end)
-local lanes = new_lanes(clock_us())
-local state = state_of({place = place, there = there, record = record, header_end = header_end}, lanes)
-local failed, attempts = '', 0
-if place ~= keys.due then
-  failed = redis.call('HGET', keys.errors, id) or ''
-  attempts = parse_claim(redis.call('HGET', keys.claims, id)).attempts
+local place, score, there = index_of(record), nil, nil
+if not all_wait then
+  local places = {place, keys.leased, keys.dead, keys.refused, parked = keys.parked}
+  place, score, there = place_of(places, member_of(record, header_end, id), record, header_end)
 end
+local lanes = is_unpaused and {now = 0, known = {}, any = false} or lanes_about(record, header_end)
+local state = state_of({place = place, there = there, record = record, header_end = header_end}, lanes)
+-- What was never sent has no claim, and no error.
+local claim = not all_wait and place ~= keys.due and redis.call('HGET', keys.claims, id)
+local is_failed = claim or place == keys.refused or is_dead(place)
+local failed = is_failed and redis.call('HGET', keys.errors, id) or ''
 return {
-  state, id, record, header_end, template or '', failed, attempts,
+  state, id, record, header_end, template or '', failed, claim and parse_claim(claim).attempts or 0,
   place == keys.refused and tonumber(score) or -1, place == keys.dead and tonumber(score) or -1,
   paused_by(lanes, record, header_end),
 }

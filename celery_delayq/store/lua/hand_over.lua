@@ -33,8 +33,9 @@ allow_when_full(keys.records)
 if alive_ms > 0 then
   local known = redis.call('HMGET', keys.meta, 'timeout', 'tidy')
   if not known[1] then return {now_us} end
-  if is_store_tidy() then
-    redis.call('HSET', keys.meta, 'tidy', '1')
+  local note = tidiness()
+  if note ~= '' then
+    redis.call('HSET', keys.meta, 'tidy', note)
   elseif known[2] then
     make_untidy()
   end
@@ -227,7 +228,10 @@ for _, full in ipairs(lists) do
   end
 end
 leave_skipped(skips, owes, now_us)
-if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
+if #parking > 0 then
+  make_untidy()
+  redis.call('ZADD', keys.parked, unpack(parking))
+end
 remove_taken(keys.due, members, fresh, taken)
 if rotates then rotate() end
 past.write()

@@ -10,8 +10,9 @@ text     kept     the setting of the history for `meta`: see prelude/history.lua
 text     store    random text: the value of `store`, if it has none
 text     app      name of the process's app; empty: none of its own
 
-Returns  {now in us, schema, shards, broker, hosts, store, app}, as the store has them from now on. If this scanner just
-         changed hosts while others are alive, hosts as before: that is worth a warning
+Returns  {now in us, silent, schema, shards, broker, hosts, store, app}, the last six as the store has them from now on.
+         If this scanner just changed hosts while others are alive, hosts as before: that is worth a warning. silent: for
+         how many ms no scanner has been alive; 0 if one is, -1 if none is known
 Cost     O(log S), S scanners; if the history becomes shorter, as much more
 Keeps    the settings in common. Broker and app are the scanners', and change only if none is alive. Hosts are the last
          joining scanner's, as a broker may move while scanners are replaced one by one; the history setting is the
@@ -66,7 +67,9 @@ if is_other then
   -- If this is not allowed, or the key is another program's, the list stays as it is.
   redis.pcall('LTRIM', keys.history, length and 0 or 1, length and length - 1 or 0)
 end
+local last = redis.call('ZREVRANGE', keys.scanners, 0, 0, 'WITHSCORES')[2]
+local silent = last and math.max(0, math.floor(now_us / 1000) - last) or -1
 return {
-  now_us, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',
+  now_us, silent, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',
   known[6] or '', known[8] or '',
 }

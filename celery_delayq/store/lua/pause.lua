@@ -15,7 +15,7 @@ return change(request, function(call)
 
   local before = parse_pause(redis.call('HGET', keys.paused, lane))
   local lasts = before and before.state == 'p'
-  make_untidy()
+  if call.all_wait then redis.call('HSET', keys.meta, 'tidy', 'w') else make_untidy() end
   fence(call, fenced_as)
   redis.call('HSET', keys.paused, lane, format_pause({
     state = 'p', late = late, since = lasts and before.since or whole(call.now_us), rate = 0, next_us = 0, left = 0,

@@ -24,6 +24,7 @@ return change(request, function(call)
   fence(call, fenced_as)
   if has_more then
     pause.rate, pause.next_us, pause.left = rate, call.now_us, 0
+    make_untidy()
     redis.call('HSET', keys.paused, lane, format_pause(pause))
     note_returning(lane, true)
     wake_for(call.now, call.now, call.promise)

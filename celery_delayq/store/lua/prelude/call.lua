@@ -120,7 +120,8 @@ local function change(call, steps, names, told_again)
 
   call.now_us, call.now, call.timeout, call.turned = now_us, math.floor(now_us / 1000), timeout, turned
   call.is_young = turned and (turned + 1) * 1000 <= began and began <= now_us
-  call.has_numbers, call.promise, call.is_tidy = meta[4], promise_in(meta[5]), meta[6] == '1'
+  call.has_numbers, call.promise = meta[4], promise_in(meta[5])
+  call.all_wait = string.find(meta[6] or '', 'w') ~= nil
   call.fences, call.fenced = {}, {} -- fences read before; name, when, ... of those written along with the answer
   local known = answer_of(call, names or {})
   if known then return {now_us, 'answer', known, told_again and told_again(known)} end

@@ -3,8 +3,9 @@
 place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due during a pause), leased,
         dead. Lists of places have `parked` under its name, as its members are longer: lane, due time in 7 bytes, kind,
         and then the member.
-tidy    set in `meta` while each entry waits in the index of its kind, nothing is paused, and no attempt is known: so
-        other keys need no look. hand_over sets it from time to time; any step that changes this removes it first
+tidy    a note in `meta`, by which other keys need no look: w, while each entry waits in the index of its kind and no
+        attempt is known; u, while nothing is paused. hand_over sets it from time to time; any step that changes this
+        removes it first
 lane    a scope of pauses, 7 bytes: '*' and six more; 'q' or 't' and the label of the queue or task
 kind    L or R, as in the record; in lower case if it has a late policy
 ]]
@@ -78,11 +79,12 @@ local function make_untidy()
   redis.call('HDEL', keys.meta, 'tidy')
 end
 
--- Whether each entry waits in the index of its kind, nothing is paused, and no attempt is known.
-local function is_store_tidy()
-  local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors, keys.paused)
+-- The note `tidy`, as the store is now.
+local function tidiness()
+  local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors)
   local waiting = redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay)
-  return others == 0 and waiting == redis.call('HLEN', keys.records)
+  local all_wait = others == 0 and waiting == redis.call('HLEN', keys.records)
+  return (all_wait and 'w' or '') .. (redis.call('EXISTS', keys.paused) == 0 and 'u' or '')
 end
 
 -- Put an entry back to wait in `index` until `due`, out of its place. The new place comes before the old one goes: if
@@ -166,7 +168,7 @@ local function entry_of(id, name, call)
   local header_end, defect = header_end_of(record)
   if not header_end then return nil, 'unreadable ' .. defect end
   local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
-  if call.is_tidy then
+  if call.all_wait then
     entry.place, entry.score, entry.there = index_of(record), whole(due_of(record, header_end)), entry.member
     return entry
   end

@@ -95,6 +95,21 @@ local function new_lanes(now_us)
   }
 end
 
+-- The same for one entry's lanes, which are read at once. The time is read only if one of them is paused or coming back.
+local function lanes_about(record, header_end)
+  local names, lanes = lanes_of(record, header_end), {now_us = 0, now = 0, known = {}, any = false}
+  for at, text in ipairs(redis.call('HMGET', keys.paused, unpack(names))) do
+    local pause = text and parse_pause(text) or false
+    lanes.known[names[at]] = pause
+    lanes.any = lanes.any or pause ~= false
+  end
+  if lanes.any then
+    lanes.now_us = clock_us()
+    lanes.now = math.floor(lanes.now_us / 1000)
+  end
+  return lanes
+end
+
 -- The pause of a lane; or false: it is neither paused nor coming back.
 local function pause_of(lanes, lane)
   if lanes.known[lane] == nil then

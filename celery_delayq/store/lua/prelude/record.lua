@@ -129,13 +129,14 @@ local function part_of(record, header_end, part, next_part)
   return sub(record, header_end + part, header_end + next_part - 1)
 end
 
+-- The insertion number, 6 bytes.
 local function order_of(record, header_end)
-  return part_of(record, header_end, 1, DUE)
+  return sub(record, header_end + 1, header_end + DUE - 1)
 end
 
 -- The due time, 13 bytes.
 local function due_text(record, header_end)
-  return part_of(record, header_end, DUE, CREATED)
+  return sub(record, header_end + DUE, header_end + CREATED - 1)
 end
 
 local function due_of(record, header_end)
@@ -144,12 +145,12 @@ end
 
 -- When it was scheduled, us, 16 digits.
 local function created_of(record, header_end)
-  return part_of(record, header_end, CREATED, CHANGED)
+  return sub(record, header_end + CREATED, header_end + CHANGED - 1)
 end
 
 -- The last change of an entry, 7 bytes: its scheduling, or a later one.
 local function changed_bytes(record, header_end)
-  return part_of(record, header_end, CHANGED, FLAGS)
+  return sub(record, header_end + CHANGED, header_end + FLAGS - 1)
 end
 
 -- The same as a number, us.
@@ -172,11 +173,11 @@ local function ends_in_extras(record, header_end)
 end
 
 local function task_of(record, header_end)
-  return part_of(record, header_end, TASK, QUEUE)
+  return sub(record, header_end + TASK, header_end + QUEUE - 1)
 end
 
 local function queue_of(record, header_end)
-  return part_of(record, header_end, QUEUE, FORM)
+  return sub(record, header_end + QUEUE, header_end + FORM - 1)
 end
 
 -- Task and queue, in a record's part from the flags on.
@@ -186,12 +187,12 @@ end
 
 -- The part that neighbours usually have in common: from the flags to the name of the template.
 local function likeness_of(record, header_end)
-  return part_of(record, header_end, FLAGS, DIFFERING)
+  return sub(record, header_end + FLAGS, header_end + DIFFERING - 1)
 end
 
 -- Due time, time of scheduling and last change.
 local function times_of(record, header_end)
-  return part_of(record, header_end, DUE, FLAGS)
+  return sub(record, header_end + DUE, header_end + FLAGS - 1)
 end
 
 -- Whether both times are all digits, as they usually are.
@@ -271,7 +272,9 @@ end
 
 -- The name of the template that a record shares, or nil.
 local function template_of(record, header_end)
-  if string.byte(record, header_end + FORM) == 84 then return part_of(record, header_end, MESSAGE, DIFFERING) end
+  if string.byte(record, header_end + FORM) == 84 then
+    return sub(record, header_end + MESSAGE, header_end + DIFFERING - 1)
+  end
 end
 
 -- Distinguishes this state of an entry from its others, and from other entries under its id.
