@@ -78,7 +78,7 @@ def test_an_id_that_is_longer_than_the_terminal_is_cut_in_its_middle(app, termin
 
     _, row = lines_of(terminal(60, "list"))
 
-    assert row.startswith("iiiiiii…iiiiii  ")
+    assert re.match("i{6,}…i{6,}  ", row)
     assert len(row) <= 60
     assert printed("list")[1].startswith("i" * 100 + "  2100-01-01")
 
