@@ -60,6 +60,7 @@ LEAVES = {
     "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),
     "canvas": Leaf("canvas", at=(CONFIGURED,)),
     "care": Leaf("care", commands=_CARE),
+    "cluster": Leaf("cluster"),
     "control": Leaf("control", at=(SET_UP, WORKER, COMMAND_LINE)),
     "copies": Leaf("copies", consumer_step="guard:GuardingStep"),
     "django": Leaf("contrib.django", at=(DJANGO,)),

@@ -31,7 +31,7 @@ from .servers.endpoint import Server
 from .settings import SETTINGS, Settings, written
 from .store.copies import Copies
 from .store.entries import Entries
-from .store.keys import Keys
+from .store.keys import Keys, hash_tag, slot_of
 from .store.member import Membership
 from .store.scanner_steps import ScannerSteps, new_name
 from .store.scripts import Scripts
@@ -291,7 +291,10 @@ class Configured:
     def endpoint(self) -> Server:
         settings = self.settings
         names = written(self.conf, "delayq_url"), written(self.conf, "delayq_transport_options")
-        return store_endpoint(settings.url, settings.transport_options, self._broker(), names)
+        tags = [hash_tag(settings.prefix, one, settings.shards) for one in range(settings.shards)]
+        slots = [slot_of(tag) for tag in tags]
+        options = settings.transport_options
+        return store_endpoint(settings.url, options, self._broker(), names, slots)
 
     @cached_property
     def store_is_broker(self) -> bool:
@@ -321,6 +324,7 @@ class Configured:
             settings.history_repeats,
             self._app_name,
             self.endpoint.url,
+            direct=self.store_is_broker,
         )
 
     @property

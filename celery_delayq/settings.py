@@ -106,7 +106,7 @@ SETTINGS: tuple[Setting, ...] = (
         "url",
         None,
         "URL",
-        "a redis://, rediss://, redis+socket:// or sentinel:// URL",
+        "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
         "The Redis in which scheduled tasks wait; by default the broker, if it is a single Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
         without_secrets,
@@ -250,7 +250,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Address on which it serves them. The default allows local connections only.",
         lambda value: isinstance(value, str) and bool(value.strip()),
     ),
-    # For the nodes of a Redis Cluster, which the store does not support yet. On one Redis, several
+    # For the nodes of a Redis Cluster, of which the store uses one so far. On one Redis, several
     # shards work without any gain.
     Setting(
         "shards",

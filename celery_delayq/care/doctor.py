@@ -16,6 +16,7 @@ from ..logs import plain
 from ..servers import risks
 from ..servers.connection import Connection, packed
 from ..servers.facts import Facts, ask
+from ..servers.refusals import NO_BROKER
 from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
 from ..services import Services
 from .doctor_broker import broker, unusable
@@ -66,7 +67,7 @@ class Patient:
                 f"scheduled or handed over: {plain(error.why)}",
                 "see whether it runs, and whether the URL in delayq_url or broker_url, its "
                 "password and its certificate are right"
-                + "; so with master_name and sentinel_kwargs" * is_group,
+                + "; so with what the transport options say of it" * is_group,
             )  # fmt: skip
         except StoreError:
             return None  # it is there; the rights tell of what is missing
@@ -237,6 +238,8 @@ def _broker(patient: Patient) -> Iterable[Line]:
     # Either of these lines would say what keeps it from the queues.
     if {"store", "rights"} & patient.wrong:
         return ()
+    if patient.server.hello.get("mode") == "cluster":
+        return [Line("broker", ERROR, NO_BROKER, "take RabbitMQ, or a Redis of its own, as broker")]
     return [Line("broker", OK, "the store's own Redis: a script moves a task into its queue")]
 
 

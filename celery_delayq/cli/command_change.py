@@ -126,7 +126,7 @@ def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
 @click.command("run-now", cls=CeleryCommand, epilog=examples("run-now order-42"))
 @meaning
 def run_now(meant: ChosenTasks, **_: Any) -> None:
-    """Let tasks go at once, also where they are paused, or dead."""
+    """Let tasks go at once, even if they are paused or dead."""
     meant.change("run", "due now", changing.run_now, Selection.run_now)
 
 

@@ -23,7 +23,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
 )  # fmt: skip
 @click.pass_context
 def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
-    """Run one scanner, without a worker, until it is told to stop."""
+    """Run one scanner, without a worker, until you stop it."""
     ctx.obj.app.log.setup(loglevel=loglevel)
     with ErrorSentences():
         delayq_of(ctx).services.check()

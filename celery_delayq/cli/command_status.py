@@ -53,7 +53,7 @@ _GAP = "   "
 @json_option
 @click.pass_context
 def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Show what waits, what is overdue or dead, and who scans.
+    """Show waiting, overdue and dead tasks, and the scanners.
 
     Queue by queue it counts the 10,000 tasks that are due next, the overdue ones first.
     """

@@ -16,7 +16,7 @@ DIRECT, RELAY = "direct", "relay"  # the ways out, by the names that hooks get
 def tell(hooks: Hooks, dead: Iterable[tuple[str, str]]) -> None:
     """Log each (task id, reason), and call the hooks."""
     for task_id, reason in dead:
-        logger.error("task %s is dead: %s", task_id, reason)
+        logger.error("task %s is dead: %s; runbook: DelayqDead", task_id, reason)
         hooks.dead(task_id, reason)
 
 

@@ -49,18 +49,29 @@ def answers(services: Services, command: str) -> dict[str, Any]:
 def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
     """A sentence for each queue of waiting tasks to which no worker listens.
 
-    Nothing if fewer workers answered than scanners are alive: a silent one may listen.
+    Nothing if fewer workers of this app answered than scanners are alive: a silent one may listen.
+    Workers of other apps may have the same broker. They do not count if they are on other hosts
+    than the scanners, and listen neither to the app's queues nor to those of waiting tasks.
 
     Args:
         services: Of the app.
         heard: The :func:`answers` to ``active_queues``.
     """
-    entries = services.entries
-    if not heard or len(heard) < len(entries.scanners()):
+    if not heard:
         return []
-    queues, _ = queue_counts(services, entries.pauses())
-    names = {name for told in heard.values() for name in _names_in(told)}
-    workers = counted(len(heard), "worker")
+    scanners = services.entries.scanners()
+    queues, _ = queue_counts(services, services.entries.pauses())
+    hosts, own = {one.host for one in scanners}, {*services.app.amqp.queues}
+    own |= {one.queue for one in queues}
+    names_by_worker = {worker: _names_in(told) for worker, told in heard.items()}
+    answered = [
+        worker
+        for worker, names in names_by_worker.items()
+        if names & own or worker.partition("@")[2] in hosts
+    ]
+    if not answered or len(answered) < len(scanners):
+        return []
+    names, workers = set().union(*names_by_worker.values()), counted(len(answered), "worker")
     return [
         _UNHEARD.format(one.queue, waiting(one.waiting), workers, one.queue)
         for one in queues

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,14 +18,19 @@ from .connection_options import check_words_of_store, login_of, tls_of
 
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
+_CLUSTER = re.compile(r"\s*rediss?\+cluster://")
 VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's, where nothing is said
 SENTINEL = "sentinel"
-_WANTED = "a redis://, rediss://, redis+socket:// or sentinel:// URL"
+_WANTED = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
 _TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
 _DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"
 _QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
 _REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"
 _READABLE = "a URL whose port is a number, with the special characters of a password as %XX"
+_NO_CLUSTER = (
+    "a URL of a transport that kombu has: Celery's broker cannot be in a Redis Cluster; let "
+    "delayq_url name the Cluster, and broker_url another broker"
+)
 _SEVERAL = "a redis:// URL, because broker_url lists several brokers, and tasks wait in one Redis"
 _NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transport_options"
 
@@ -78,8 +84,10 @@ class Broker:
 
         Raises:
             InvalidSetting: kombu cannot read it, or would ask other sentinels than those that are
-                meant, or none.
+                meant, or none; or it is a Redis Cluster.
         """
+        if _CLUSTER.match(str(url)):
+            raise InvalidSetting(_BROKER.url, without_secrets(url), _NO_CLUSTER)
         connection = _read(connect, url, _BROKER.url, _TRANSPORT)
         options = connection.transport_options or {}
         hosts = _hosts(connection)
@@ -101,11 +109,13 @@ def store_endpoint(
     options: Mapping[str, Any] | None,
     broker: Broker,
     names: tuple[str, str],
+    slots: Sequence[int],
 ) -> Server:
     """Where the store is: *url*, found with *options*, or else the broker.
 
     Args:
         names: The settings' of *url* and *options*.
+        slots: Of a Redis Cluster, in which the store's keys are.
 
     Raises:
         InvalidSetting: neither is one Redis, a part of what it takes is missing, or nothing reads
@@ -123,7 +133,8 @@ def store_endpoint(
             raise InvalidSetting(names[1], type(options).__name__, _NO_OPTIONS.format(names[0]))
         return broker.endpoint
     check_words_of_store(options, names[1])
-    each = [one.strip() for one in url.split(";")]
+    nodes = leaf("cluster").nodes_of(url) if _CLUSTER.match(url) else []
+    each = nodes[:1] or [one.strip() for one in url.split(";")]
     tls = options.get("ssl", False)
     connection = _read(
         lambda: Connection(";".join(filter(None, each)), ssl=tls), url, names[0], _WANTED
@@ -133,6 +144,8 @@ def store_endpoint(
     server = _server(connection, options, Names(*names, of_tls), url)
     if server is None or _has_others(connection) or not all(map(is_sentinel, connection.alt)):
         raise InvalidSetting(names[0], without_secrets(url), _WANTED)
+    if nodes:
+        server = leaf("cluster").owner_of(server, url, slots, options, names)
     return server
 
 

@@ -17,7 +17,14 @@ from ..errors import InvalidSetting, UnknownSetting
 from ..servers.credentials import Credentials
 from ..servers.words import TLS, client_refuses, connection_refuses
 
-_OF_STORES = ("master_name", "sentinel_kwargs", "min_other_sentinels", "credential_provider", "ssl")
+_OF_STORES = (
+    "master_name",
+    "sentinel_kwargs",
+    "min_other_sentinels",
+    "address_map",
+    "credential_provider",
+    "ssl",
+)
 _PROVIDER = "a redis.CredentialProvider, its class, or the dotted name of that"
 _SSL = "true or false, or a mapping of redis-py's words for TLS, such as ssl_ca_certs"
 _REQUIREMENTS = {

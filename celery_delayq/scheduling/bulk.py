@@ -40,25 +40,24 @@ logger = logger_of(__name__)
 SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
 
-# Of an item its entry, what was there in its stead, the id of a task that has run, or why neither.
+# For an item: its entry, the entry that was kept instead, the id of a task that ran, or an error.
 ItemOutcome = Union[NewEntry, Receipt, str, Exception]
 
-# What an item may bring; anything else that is wrong with an option is the call's fault.
+# Options of an item; an error in any other option is the call's.
 _BROUGHT = {"task_id", *NAMES}
 
 
 class Bulk:
-    """What became of a bulk, item by item, in their order.
+    """The result of a bulk, item by item, in their order.
 
     Attributes:
-        ids: Task ids; ``None`` in the place of an item that was refused.
+        ids: Task ids; ``None`` for an item that was refused.
         existed: Places of items that were not scheduled, as an earlier task was kept, or the
-            task's own ``apply_async`` returned an earlier call's result: their ids are those of
-            that task.
-        refused: Place of an item -> why it was not scheduled.
+            task's own ``apply_async`` returned an earlier call's result. Their ids are the earlier
+            task's.
+        refused: Place of an item -> the error that kept it from being scheduled.
         replicas: How many replicas of the store's Redis have all of it, as far as
-            ``delayq_wait_replicas`` waited for that: of the slices, the fewest. ``None``: it did
-            not.
+            ``delayq_wait_replicas`` waited: the fewest of all slices. ``None``: it did not wait.
     """
 
     def __init__(self) -> None:
@@ -69,14 +68,14 @@ class Bulk:
 
     @property
     def scheduled(self) -> int:
-        """How many were scheduled."""
+        """The number of scheduled items."""
         return len(self.ids) - len(self.refused) - len(self.existed)
 
     def raise_for_refused(self) -> None:
-        """Do nothing where no item was refused.
+        """Raise if an item was refused.
 
         Raises:
-            ItemsRefused: some were; its ``so_far`` is this bulk.
+            ItemsRefused: some items were; its ``so_far`` is this bulk.
         """
         if self.refused:
             place, why = next(iter(self.refused.items()))
@@ -85,7 +84,7 @@ class Bulk:
             raise error from why
 
     def __bool__(self) -> bool:
-        """Whether no item was refused."""
+        """Return whether no item was refused."""
         return not self.refused
 
     def __repr__(self) -> str:
@@ -135,23 +134,23 @@ class Loader:
         self._has_own_ids = False
 
     def load(self, items: Iterable[tuple[Any, ...]], times: Iterator[When | None]) -> Bulk:
-        """Schedule all items; *times* has one for each, ``None`` where the item brings its own."""
+        """Schedule all items; *times* has one for each, ``None`` if the item brings its own."""
         self._look_around()
         try:
-            # An item is asked for first: one time too many would be taken of the other.
+            # zip must exhaust `items` first, or it swallows one of `times`.
             for item, when in zip(items, times, strict=False):
                 self._add(self._outcome(item, when))
             self._flush()
             self._refuse_the_call()
         except BaseException as error:  # KeyboardInterrupt and time limits among them
-            with suppress(AttributeError, TypeError):  # one of somebody's that takes none
+            with suppress(AttributeError, TypeError):  # an error that takes no attributes
                 error.so_far = self.bulk  # type: ignore[attr-defined]
             raise
         self._warn()
         return self.bulk
 
     def _refuse_the_call(self) -> None:
-        """Raise what is wrong with the call, where that is why nothing is scheduled."""
+        """Raise the call's own error if it is why nothing was scheduled."""
         refused = self.bulk.refused
         if (
             refused
@@ -173,11 +172,11 @@ class Loader:
             )
 
     def _outcome(self, item: Any, when: When | None) -> ItemOutcome:
-        """Of one item its entry, the id of a task that has run or was there, or why neither."""
+        """Return an item's entry, the id of a task that ran or existed, or the error."""
         try:
             return self._new(*self._read(item, when))
         except (OperationalError, StoreError, SoftTimeLimitExceeded, NotScheduled):
-            raise  # not about the item; and one task that was sent at once is enough
+            raise  # not the item's fault; and one task that was sent at once is enough
         except Exception as error:
             return _bare(error)
 
@@ -205,11 +204,11 @@ class Loader:
         self._look_around()
 
     def _write(self, new: list[NewEntry]) -> list[Receipt | DelayQError]:
-        # An id that an item brings is known already.
+        # A caller knows the ids that its items bring.
         return write(self._services, new, self._policy, given_out=self._has_own_ids)
 
     def _look_around(self) -> None:
-        """Find out whether a slice's messages may be made of others; it may change in between."""
+        """Check, before each slice, whether its messages may be made from others."""
         touching = touched(self._services.app, self._task, self._signature)
         if touching:
             if self._preparation or not self.bulk.ids:
@@ -279,14 +278,14 @@ class Loader:
         return ready.new
 
     def _not_made(self, result: Any, request: Request) -> Receipt | str:
-        """What became of an item of which ``apply_async`` has made no entry."""
+        """Return the outcome of an item for which ``apply_async`` made no entry."""
         has_run = isinstance(result, EagerResult) or self._services.app.conf.task_always_eager
         if not has_run:
             request.refuse_sent(result)
         known: str | None = getattr(result, "id", None)
         if known is None:
             raise CallRejected(str(self._signature.get("task")))
-        # When the earlier call's task is due, nobody asks a bulk.
+        # A bulk does not report when the earlier call's task is due.
         return known if has_run else Receipt(known, 0, existed=True)
 
 
@@ -297,14 +296,14 @@ def _id_of(outcome: Receipt | str | Exception) -> str | None:
 
 
 def _is_call_s(error: Exception) -> bool:
-    """Whether an error would meet any item: a time that was forgotten, an option for all."""
+    """Return whether each item would meet this error: a missing time, an option for all."""
     if isinstance(error, InvalidOption):
         return error.name not in _BROUGHT
     return isinstance(error, (QueueNotFound, SerializerNotInstalled))
 
 
 def _bare(error: Exception) -> Exception:
-    """The error without tracebacks, which would keep alive what their frames hold."""
+    """Return the error without tracebacks, whose frames would keep objects alive."""
     link: BaseException | None = error
     while link is not None and link.__traceback__:
         link.__traceback__ = None

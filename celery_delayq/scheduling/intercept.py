@@ -1,6 +1,6 @@
-"""Whether a message that Celery makes is scheduled, and as what: decided once, on its way.
+"""Decides once, for each message that Celery makes, whether it becomes an entry of the store.
 
-    apply_async --> as_task_v2       asked for by an option, or captured by its eta?
+    apply_async --> as_task_v2       scheduled by an option, or captured by its eta?
                         |
                     router, result backend
                         |
@@ -10,10 +10,10 @@
                                                                               |
     the call <------- Request.receipt <---------------------------------------+
 
-Everything that sends a task passes here: ``apply_async``, ``send_task``, signatures, retries, every
-part of a canvas. Celery asks the app's ``AMQP`` to make each message (``as_task_v2``), where to
-send it (``Router``), and for the function that sends (``_create_task_sender``). Nothing else of
-``AMQP`` is overridden.
+Every way to send a task passes here: ``apply_async``, ``send_task``, signatures, retries, each part
+of a canvas. Celery calls the app's ``AMQP`` to make each message (``as_task_v2``), to route it
+(``Router``), and to get the function that sends it (``_create_task_sender``). The rest of ``AMQP``
+stays Celery's.
 """
 
 from __future__ import annotations
@@ -91,21 +91,21 @@ Send = Callable[..., Any]
 
 @dataclass(eq=False)
 class Request:
-    """When a message shall be due and on which terms; then what came of it.
+    """The due time and options of a message to schedule; afterwards, the outcome.
 
     It travels as an option of ``apply_async``, through the task, canvas and router code that every
-    other option passes. Celery drops what a sender returns, so the answer comes back in it.
+    other option passes. Celery drops a sender's return value, so the answer comes back in it.
 
     Attributes:
         when: The due time.
         delivery: The message that a broker delivered, if the call is about one.
-        given_out: Whether somebody knows the task's id already.
+        given_out: Whether a caller may know the task's id already.
         writes: False: the entry is only made, and the caller writes it.
-        captured: Nobody asked for it; the message has an eta.
-        terms: What is written of the entry.
-        ready: The entry that the caller is to write.
+        captured: The call has an eta, and no option of this package.
+        terms: The options of the entry.
+        ready: The entry for the caller to write.
         receipt: The store's.
-        sent: The ids of the messages that the call sent, and did not schedule.
+        sent: The ids of the messages that the call sent instead of scheduling them.
     """
 
     when: When
@@ -118,7 +118,7 @@ class Request:
     receipt: Receipt | None = None
     sent: list[str] = field(default_factory=list)
 
-    # Somebody's `apply_async` may copy its options; the caller reads the answer from this one.
+    # A task's own `apply_async` may copy its options; the caller reads the answer from this one.
     def __copy__(self) -> Request:
         return self
 
@@ -126,7 +126,7 @@ class Request:
         return self
 
     def sent_by(self, apply_async: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """What ``apply_async(*args, **options)`` returns, with this request among its options."""
+        """Call ``apply_async(*args, **options)`` with this request among its options."""
         token = _under_way.set(self)
         try:
             return apply_async(*args, **{OPTION: self, **options})
@@ -134,29 +134,29 @@ class Request:
             _under_way.reset(token)
 
     def refuse_sent(self, result: Any) -> None:
-        """Look at what a call returned that scheduled nothing.
+        """Check the result of a call that scheduled nothing.
 
         Raises:
-            NotScheduled: it has sent the task that it returned the result of.
+            NotScheduled: the call sent this result's task at once.
         """
-        # Something else may have been sent on the way, by an `apply_async` that does more.
+        # An `apply_async` of the task's own may have sent other messages on the way.
         task_id = getattr(result, "id", self.sent[0] if self.sent else None)
         if task_id in self.sent:
             raise NotScheduled(str(task_id))
 
     def expected_due(self) -> datetime:
-        """The due time by this machine's clock; the store's own is in the receipt."""
+        """Return the due time by this machine's clock; the store's own is in the receipt."""
         if self.when.mode == "at":
             return from_ms(self.when.ms)
         return clock.utc_now() + timedelta(milliseconds=self.when.ms)
 
 
-# That of the call under way: an `apply_async` that drops options sends a message without it.
+# The request of the call under way: an `apply_async` that drops options sends a message without it.
 _under_way: ContextVar[Request | None] = ContextVar("celery_delayq_under_way", default=None)
 
 
 class SchedulingMixin:
-    """What an ``AMQP`` class needs to schedule what asks for it."""
+    """Lets an ``AMQP`` class schedule messages."""
 
     app: Any
     is_celerys_own = False
@@ -178,21 +178,21 @@ class SchedulingMixin:
 
 
 def _is_for_amqp(services: Services) -> bool:
-    """Whether messages go to a broker that speaks AMQP; Celery delays an eta there by queues."""
+    """Return whether the broker speaks AMQP; there, Celery delays an eta by queues."""
     try:
         return services.broker.transport == "amqp"
-    except InvalidSetting:  # nothing can be scheduled, but a plain call may go
+    except InvalidSetting:  # nothing can be scheduled, but plain calls may pass
         return False
 
 
 class SchedulingAMQP(SchedulingMixin, AMQP):
-    """Celery's own ``AMQP`` that schedules."""
+    """Celery's own ``AMQP``, able to schedule."""
 
     is_celerys_own = True
 
 
 def scheduling_amqp(base: Any) -> Any:
-    """The app's AMQP class *base*, able to schedule; by name if it can be, as apps get pickled."""
+    """Return the app's AMQP class, able to schedule; by name if possible, as apps get pickled."""
     base = symbol_by_name(base)
     if issubclass(base, SchedulingMixin):  # of a copied app
         return base
@@ -202,7 +202,7 @@ def scheduling_amqp(base: Any) -> Any:
 
 
 class _DecidedMessage(_TaskMessage):
-    """Celery's task message, and whether it is to be scheduled: with a request, or ``None``."""
+    """Celery's task message with the request that schedules it, or ``None``."""
 
     request: Request | None
 
@@ -210,18 +210,18 @@ class _DecidedMessage(_TaskMessage):
 def _decided(
     services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """Decide whether a message is to be scheduled; *args* and *options* made it.
+    """Decide whether to schedule a message; *args* and *options* made it.
 
     A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
-    which can end a task's life before it is due.) Here, and not in the sender, because Celery asks
-    the result backend in between.
+    so a task may expire before it is due.) This happens here and not in the sender, because Celery
+    calls the result backend in between.
 
     Raises:
-        InvalidOption, InvalidDueTime: what asks for it cannot be honoured.
+        InvalidOption, InvalidDueTime: an option is invalid.
     """
     headers = message.headers
     given = {**options, **{name: args[at] for name, at in _PLACES.items() if at < len(args)}}
-    # A retry has a time by itself: its task's default delay.
+    # A retry always has a time: its task's default delay.
     beside = {} if headers.get("retries") else given
     request = requested(services, options, headers.get("eta"), given["name"], beside)
     if request is not None:
@@ -231,7 +231,7 @@ def _decided(
             headers["expires"] = _expiry_after(request.expected_due(), expires).isoformat()
             headers[EXPIRES_HEADER] = round(expires * 1000)
     if type(message) is not _TaskMessage:
-        return message  # an AMQP class has messages of its own: the sender decides on these
+        return message  # an AMQP class with messages of its own: the sender decides
     made: _DecidedMessage = _DecidedMessage._make(message)
     made.request = request
     return made
@@ -244,19 +244,18 @@ def requested(
     task: str,
     beside: Mapping[str, Any] | None = None,
 ) -> Request | None:
-    """Whether a message is to be scheduled: asked for among its options, or captured by its eta.
+    """Return the request to schedule a message: by its options or its eta; else ``None``.
 
     Args:
-        services: Of the app that sends it.
-        options: The call's.
-        eta: The message's.
-        task: The name of its task, whose attributes are defaults of the options.
-        beside: Where the call may have a time of Celery's, which would not count.
+        services: The services of the sending app.
+        options: The call's options.
+        eta: The message's eta.
+        task: The name of its task, whose attributes are the options' defaults.
+        beside: Options that may have a second time, Celery's, which is an error.
 
     Raises:
-        InvalidOption: an option of this package's that does not exist, or cannot be honoured; or
-            more than one time.
-        InvalidDueTime: not a time.
+        InvalidOption: an option of this package is unknown or invalid, or there are two times.
+        InvalidDueTime: a value is no time.
     """
     times = own_options(options)
     said = {name: times.pop(name) for name in NAMES if name in times}
@@ -265,12 +264,12 @@ def requested(
         if not isinstance(value, bool):
             raise InvalidOption(name, value, "true or false")
     tasks = services.app._tasks
-    # An app that is asked for its tasks makes all of them; one that is called is there already.
+    # `app.tasks` would finalize the app and make all tasks; a task that is called exists already.
     known = tasks.get(task) or services.app.tasks.get(task)
     request: Request | None = None
     if times:
         request = _asked_for(services, times, beside or {})
-    # A retry has the words of its call among its headers.
+    # A retry has the options of its call among its headers.
     elif eta and wants_capture(known, {**(options.get("headers") or {}), **lasting}):
         request = _captured(services, eta, is_asked=bool(said))
     if request is not None:
@@ -298,11 +297,11 @@ def _asked_for(services: Services, times: Mapping[str, Any], beside: Mapping[str
 
 
 def wants_capture(task: Any, said: Mapping[str, Any]) -> bool:
-    """Whether a task may be held because of its ``eta``.
+    """Return whether a task may be captured by its ``eta``.
 
     Args:
-        task: Whose attribute says what holds where its call says nothing; ``None`` if not known.
-        said: What the call said, among other things.
+        task: The task, whose attribute is the default; ``None`` if it is not known.
+        said: The call's options, among others.
     """
     return said.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
 
@@ -312,7 +311,7 @@ def _captured(services: Services, eta: str, *, is_asked: bool) -> Request | None
     if not settings.capture_eta:
         return None
     when = at(isoparse(eta), services.timezone)
-    if is_asked:  # what only an entry has: it must not be left to Celery
+    if is_asked:  # it has options that only an entry can have, so Celery must not send it
         return Request(when)
     ahead = when.ms / 1000 - clock.utc_now().timestamp()
     return Request(when, captured=True) if ahead >= settings.min_delay else None
@@ -321,7 +320,7 @@ def _captured(services: Services, eta: str, *, is_asked: bool) -> Request | None
 class Sender:
     """Celery's ``send_task_message``: schedules a message, or passes it on.
 
-    It is the one place where a message is complete and not yet published.
+    Only here a message is complete and not yet published.
     """
 
     def __init__(self, services: Services, send: Send) -> None:
@@ -331,7 +330,7 @@ class Sender:
 
     @cached_property
     def producer(self) -> Producer:
-        """What records a message as the broker's producer would publish it."""
+        """A producer that records a message as the broker's producer would publish it."""
         broker = self.services.broker
         return recording_producer(broker.options, broker.transport)
 
@@ -343,10 +342,10 @@ class Sender:
         try:
             request = message.request
         except AttributeError:
-            # Made by another way than the app's AMQP, or copied since, or of protocol 1.
+            # Not made by the app's AMQP, or copied since, or of protocol 1.
             request = self._requested(name, message, options)
         theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
-        # What a call says that outlives a retry, as headers do.
+        # Options of a call that outlive a retry travel as headers.
         words = {key: options[key] for key in LASTING if isinstance(options.get(key), bool)}
         if words or theirs.get("headers"):
             theirs["headers"] = {**foreign(theirs.get("headers") or {}), **words}
@@ -372,9 +371,9 @@ class Sender:
         return request
 
     def _is_left(self, message: Any, options: dict[str, Any]) -> bool:
-        """Whether a captured message is so large that it is left to Celery.
+        """Return whether a captured message is too large, so that Celery sends it.
 
-        Asked before the signals of publishing: whoever hears the first expects the second.
+        Called before Celery's signals of publishing, which come in pairs.
         """
         conf, most = self.services.app.conf, self.services.settings.max_message
         serializer = options.get("serializer") or conf.task_serializer
@@ -383,7 +382,7 @@ class Sender:
             body = encoded(self.producer, serializer, compression, message.body)
             size = len(body) + len(dumps({**message.headers, **(options.get("headers") or {})}))
         except Exception:
-            return False  # what is wrong with it, Celery's own way tells
+            return False  # Celery's own way raises the error
         if size > most:
             logger.warning(
                 "task %s: a message of %d bytes, with delayq_max_message %d, is left to Celery",
@@ -398,9 +397,9 @@ class Sender:
     ) -> None:
         if message.headers.get("eta"):
             native_delay.undo(options, self.services.app.amqp)
-        # The receiving worker would hold a message with an eta once more, in its memory.
+        # A worker would hold a message with an eta in its memory.
         message.headers["eta"] = None
-        # Celery counted it from now; whoever publishes the message counts anew.
+        # Celery counted it from now; the hand-over counts it from the delivery.
         options.pop("expiration", None)
         conf = self.services.app.conf
         retry, own = options.pop("retry", None), options.pop("retry_policy", None)
@@ -409,7 +408,7 @@ class Sender:
         retries = conf.task_publish_retry if retry is None else retry
         task_id = checked_id(message.properties["correlation_id"])
         entrance = _Entrance(self, request, task_id, policy if retries else ONCE)
-        # Retrying is this sender's: there is no broker connection here that Celery could revive.
+        # The store retries: there is no broker connection here that Celery could revive.
         message = message._replace(sent_event=None)
         self._send(entrance, name, message, *where, retry=False, **options)
 
@@ -422,10 +421,10 @@ class Sender:
         *,
         limited: bool = False,
     ) -> Ready:
-        """The entry of a complete message, as *request* wants it.
+        """Return the entry of a complete message, as *request* describes it.
 
         Raises:
-            MessageTooLarge: it has more than ``delayq_max_message`` bytes, and is *limited*.
+            MessageTooLarge: it is *limited*, and has more than ``delayq_max_message`` bytes.
             InvalidOption: its queue's list would be a key of the store.
         """
         services, store = self.services, self.services.configured
@@ -444,11 +443,11 @@ class Sender:
 
     def _new_record(self, message: OutgoingMessage, destination: bytes) -> NewRecord:
         record = record_of(message.message, destination, message.labels, share=True)
-        # A template is also what lets an expiry follow the due time.
+        # With a template, an expiry can follow the due time.
         name = record.name
         if name is None or name in self._seen or EXPIRES_HEADER in message.headers:
             return record
-        # Seen once, it may never come again, and then a template costs more than it saves.
+        # The first of its kind may be the only one; then a template costs more than it saves.
         if len(self._seen) >= SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(name)
@@ -457,7 +456,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class _Entrance:
-    """Stands where Celery's sender expects a producer, and writes into the store instead."""
+    """A producer for Celery's sender that writes into the store instead."""
 
     sender: Sender
     request: Request
@@ -467,22 +466,22 @@ class _Entrance:
     def publish(self, body: Any, **options: Any) -> None:
         sender, request = self.sender, self.request
         message = recorded(sender.producer, body, **options)
-        # Of what was captured, the size was looked at before: its call must not fail.
+        # A captured message's size was checked before: its call must not fail.
         limited = not request.captured
         ready = sender.entry(message, request, self.task_id, self.policy, limited=limited)
-        # Somebody's `apply_async` may send two messages: the first is the call's own.
+        # A task's own `apply_async` may send two messages: the first is the call's.
         if not request.writes and request.ready is None:
             request.ready = ready
             return
         if request.ready and request.ready.new.task_id == self.task_id:
-            # Or this one would be there, and the caller told that its own is refused.
+            # Otherwise this entry would exist, although its caller gets an error.
             raise AlreadyScheduled(self.task_id)
         receipt = write_one(sender.services, ready, given_out=request.given_out)
         request.receipt = request.receipt or receipt
 
 
 def _expiry_after(due: datetime, seconds: float) -> datetime:
-    """So many seconds after *due*; the last time that can be, where that is too late."""
+    """Return *due* plus some seconds, or the last possible time if that is too late."""
     last = from_ms(LAST_MS)
     try:
         return min(due + timedelta(seconds=seconds), last)
@@ -491,7 +490,7 @@ def _expiry_after(due: datetime, seconds: float) -> datetime:
 
 
 def _count_expiry_from_now(message: Any) -> None:
-    """Undo what was made of a relative ``expires``."""
+    """Let a relative ``expires`` start now again."""
     expires_ms = message.headers.get(EXPIRES_HEADER)
     if expires_ms is not None:
         expiry = _expiry_after(clock.utc_now(), expires_ms / 1000)

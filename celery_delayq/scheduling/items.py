@@ -1,4 +1,4 @@
-"""What ``schedule_many`` takes: the arguments of a call, and what it has of its own."""
+"""The items of ``schedule_many``: the arguments of a call, and options of its own."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _NOTHING = (None,) * len(NAMES)
 
 
 class Item(NamedTuple):
-    """One call of a bulk. A plain tuple of its first fields, two at least, is as good.
+    """One call of a bulk. A plain tuple of its first fields, at least two, works as well.
 
     Attributes:
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        time: Its own due time; a timedelta is from now, all else as for ``at``.
+        time: Its own due time: a timedelta from now, or a time as for ``at``.
         task_id: Its own id.
-        key: This and what follows: as for ``delayq.schedule``. ``None`` is as the signature says.
+        key: Its unique key. This and the next fields are as for ``delayq.schedule``; ``None`` takes
+            the signature's value.
         conflict: One of the policies.
         max_wait: Seconds, or a timedelta.
         tags: A list of text.
@@ -45,7 +46,7 @@ class Item(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What it says of its entry, by the names that options of a call have."""
+        """Return the options of its entry, by the names that a call uses."""
         given = self[_PLAIN:]
         if given == _NOTHING:
             return {}
@@ -53,10 +54,10 @@ class Item(NamedTuple):
 
 
 def item_of(given: Any) -> Item:
-    """An item as one of them, or a tuple, has it.
+    """Return an item, from an item or a tuple.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: it is neither.
     """
     try:
         fields = tuple(given)

@@ -1,6 +1,6 @@
-"""This package's options of a call, and what they say of its entry.
+"""This package's options of a call, and the options of the entry that they make.
 
-options of a call --> own_options --+--> terms_of --> Terms --> the entry
+options of a call --> own_options --+--> entry_options_of --> EntryOptions --> the entry
 the task's own ---------------------+
 """
 
@@ -19,7 +19,7 @@ from ..store import NewEntry, plain_text
 from ..store.extras import Extras
 
 PREFIX = "delayq_"
-_NEAR = "delay"  # what begins like this is meant for this package, and mistyped
+_NEAR = "delay"  # an unknown option that begins like this is a mistyped one of this package
 OPTION = "delayq_request"
 AT, AFTER = "delayq_at", "delayq_after"
 LASTING = (ONCE_HEADER, CAPTURE_HEADER)  # options that travel on, as headers
@@ -45,16 +45,16 @@ _SPAN = f"seconds, or a timedelta, of 0 to {clock.MAX_DUE_MS // 1000} seconds"
 
 @dataclass(frozen=True)
 class EntryOptions:
-    """What is written of an entry, and what becomes of it where another is in its way.
+    """The extras of an entry, and the policy if another entry has its id or key.
 
-    ``conflict``: as the store takes it; empty: it is refused.
+    ``conflict``: as the store takes it; empty: the new entry is refused.
     """
 
     extras: Extras = field(default_factory=Extras)
     conflict: str = ""
 
     def of(self, new: NewEntry) -> NewEntry:
-        """*new* on these terms."""
+        """Return *new* with these options."""
         if self is PLAIN:
             return new
         return replace(new, record=new.record.with_extras(self.extras), conflict=self.conflict)
@@ -64,10 +64,10 @@ PLAIN = EntryOptions()
 
 
 def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a call's options that are this package's; none of them ``None``.
+    """Return this package's options among those of a call; none of them is ``None``.
 
     Raises:
-        InvalidOption: there is no such option.
+        InvalidOption: an option does not exist.
     """
     stamps = options.get("stamped_headers") or ()  # the user's own, which travel as options
     given = {
@@ -84,7 +84,7 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options_of_entry(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a call's options that :func:`terms_of` takes."""
+    """Return the options of a call that :func:`entry_options_of` takes."""
     stamps = options.get("stamped_headers") or ()
     return {
         name: options[name]
@@ -102,20 +102,20 @@ def as_options(
     late: Late | None = None,
     grace: DelayInput | None = None,
 ) -> dict[str, Any]:
-    """Those that are given, by the names that they have in a call."""
+    """Return the given ones, by the names that a call uses."""
     given = zip(NAMES, (key, conflict, max_wait, tags, late, grace), strict=True)
     return {name: value for name, value in given if value is not None}
 
 
 def entry_options_of(given: Mapping[str, Any], task: Any = None) -> EntryOptions:
-    """The terms of one call.
+    """Return the options of the entry of one call.
 
     Args:
         given: The options of the call, by name; none of them ``None``.
-        task: Whose attributes say what holds where the call says nothing; if it is known.
+        task: The task, if it is known; its attributes are the defaults.
 
     Raises:
-        InvalidOption: one that cannot be honoured, or that lacks the other it belongs to.
+        InvalidOption: an option is invalid, or needs another one that is missing.
     """
     said = _with_defaults(given, task)
     if not said:
@@ -145,7 +145,7 @@ def _with_defaults(given: Mapping[str, Any], task: Any) -> dict[str, Any]:
         raise InvalidOption(KEY, own[KEY], "a key in each call; a task's would be that of them all")
     said = {name: value for name, value in own.items() if value is not None}
     said.update(given)
-    # What the task says of its own policy is not meant for the one that a call has in its place.
+    # If the call brings its own policy, the task's details of its policy do not apply.
     if CONFLICT in given and MAX_WAIT not in given and given[CONFLICT] != DEBOUNCE:
         said.pop(MAX_WAIT, None)
     if LATE in given and GRACE not in given and given[LATE] != SKIP:

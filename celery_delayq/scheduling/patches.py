@@ -1,11 +1,11 @@
-"""Whether all that lies between a call and its message is as its library defined it.
+"""Finds out whether the functions between a call and its message are the libraries' own.
 
-A tracer patches a function that every message passes, and adds to each what belongs to that one
-alone. A subclass, a router or a signal's handler may do the same. Then each message of a bulk has
-to pass there, and none may be made of another one (:mod:`.prepared`).
+A tracer patches a function that every message passes, and adds data of that one message. A
+subclass, a router or a signal's handler may do the same. Then each message of a bulk must pass
+there, and none may be made of another one (:mod:`.prepared`).
 
-What is looked for is a sign of somebody else, and a function that is missing is one, too: a
-library that renames it makes bulks slower, and no message wrong.
+A missing function counts as patched: if a library renames it, bulks become slower, but no message
+becomes wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..message.outgoing import DIFFERING
 
 _SIGNALS = (before_task_publish, after_task_publish, task_sent)
 
-# What of the options of a call belongs to its arguments, or looks at them.
+# Options of a call that describe its arguments, or look at them.
 _OF_ARGUMENTS = {"argsrepr", "kwargsrepr", "router"}
 
 _MapRoute = getattr(celery.app.routes, "MapRoute", None)
@@ -33,7 +33,7 @@ _Router = getattr(celery.app.routes, "Router", None)
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
-# Where the way is the same for every app.
+# Functions that are the same for every app.
 _EVERYWHERE = (
     *(Place(AMQP, name, ("celery.app.amqp",)) for name in ("as_task_v2", "_create_task_sender")),
     Place(celery.app.amqp, "saferepr", ("celery.utils.saferepr",)),
@@ -44,12 +44,12 @@ _EVERYWHERE = (
 
 _ROUTER = ("route", "expand_destination", "lookup_route", "query_router")
 
-# Where Celery defines what a backend does at a call; none cares which of many calls it is.
+# The modules of Celery's backends; their hook does the same for each call of a bulk.
 _BACKENDS = ("celery.backends.base", "celery.backends.redis", "celery.backends.rpc")
 
 
 def places(app: Any, task: Any, signature: Signature) -> Iterator[Place]:
-    """Each function that a message of *signature* passes."""
+    """Yield each function that a message of *signature* passes."""
     for name in ("apply_async", "_merge"):
         yield Place(signature, name, ("celery.canvas",))
     if task is not None:
@@ -66,12 +66,12 @@ def places(app: Any, task: Any, signature: Signature) -> Iterator[Place]:
 
 
 def touched(app: Any, task: Any, signature: Signature) -> str | None:
-    """What may see, or change, single messages of *signature*; ``None`` if nothing does.
+    """Return what may see or change single messages of *signature*; ``None`` if nothing does.
 
     Args:
         app: The app that sends.
         task: The task, or ``None`` if only its name is known.
-        signature: What is called.
+        signature: The call's signature.
     """
     name = signature.get("task")  # the sender of the signals
     reasons: Iterable[str | bool] = (

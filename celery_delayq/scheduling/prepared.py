@@ -5,15 +5,14 @@
     item 2 --Celery--> message --+                                                    |
     item 3 .. n ----- id, arguments, body, texts for logs ----------------------------+--> entries
 
-Most of what a call of ``apply_async`` does comes out the same for every item of a bulk: options,
-routing, headers, the record's template. Where nothing on the way looks at a single item
-(:mod:`.untouched`), the others are that message with their own id, arguments and body in the places
-where the record's template is open. Only a bulk does this: of single calls Celery makes every
-message.
+For every item of a bulk, ``apply_async`` computes mostly the same: options, routing, headers, the
+record's template. If no function on the way looks at single items (:mod:`.patches`), the other
+messages are made from the first one: their own id, arguments and body fill the gaps of the
+record's template. Only bulks do this; Celery makes the message of each single call.
 
-Two things are done here that a library does, as the rate of a bulk hangs on them: what ``saferepr``
-says of plain arguments (18 to 40 % of the caller's time), and ``servers.connection.packed`` (10 to
-20 %).
+The rate of a bulk depends on two functions that replace a library's: the text that ``saferepr``
+makes of plain arguments (18 to 40 % of the caller's time), and ``servers.connection.packed`` (10
+to 20 %).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _SIMPLE = {bool, int, float, type(None)}
 
 @dataclass(frozen=True)
 class PreparedMessage:
-    """What a bulk's messages have in common, and how to make of arguments what differs."""
+    """The common parts of a bulk's messages, and the functions that make the others."""
 
     destination: bytes
     labels: bytes
@@ -50,7 +49,7 @@ class PreparedMessage:
 
     @classmethod
     def of(cls, app: Any, message: OutgoingMessage, destination: bytes) -> PreparedMessage | None:
-        """What messages like this one are filled into; ``None`` where it shares no template."""
+        """Return the prepared form of a message; ``None`` if it shares no template."""
         lines, differing = message.shareable()
         if not lines:
             return None
@@ -74,7 +73,7 @@ class PreparedMessage:
         return self.new_record(args, kwargs) == shared
 
     def new(self, task: Any, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | None:
-        """An entry for these arguments; ``None`` where Celery has to make it.
+        """Return an entry for these arguments; ``None`` if Celery must make it.
 
         Raises:
             TypeError: the arguments do not fit *task* (``None`` if only its name is known).
@@ -90,7 +89,7 @@ class PreparedMessage:
         return NewEntry(task_id, when, record) if record else None
 
     def new_record(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewRecord | None:
-        """The record for these arguments; ``None`` where it should not share a template.
+        """Return the record for these arguments; ``None`` if it should not share a template.
 
         Raises:
             kombu.exceptions.EncodeError: the serializer cannot take the arguments.
@@ -105,7 +104,7 @@ class PreparedMessage:
 
 
 class Preparation:
-    """Looks at a bulk's first messages, and has the prepared one as soon as two of them agree."""
+    """Reads a bulk's first messages, and prepares one as soon as two of them agree."""
 
     def __init__(self, app: Any) -> None:
         self.message: PreparedMessage | None = None
@@ -119,12 +118,12 @@ class Preparation:
             return
         made = PreparedMessage.of(self._app, ready.message, ready.destination)
         if made is None:
-            return  # large, or unlike the usual; another one may do
+            return  # large, or unusual; another one may do
         if self._first is None:
             self._first = (ready, made)
             return
         first, message = self._first
-        # Two that have one id would hide where it stands.
+        # If both had the same id, its place in the message would stay unknown.
         agree = first.new.task_id != ready.new.task_id and first.policy == ready.policy
         if agree and message.explains(first) and message.explains(ready):
             self.message = message
@@ -141,7 +140,7 @@ def _describers(app: Any) -> tuple[Callable[[Any], str], Callable[[Any], str]]:
 
 
 def _described(values: Any, maxlen: int, **deep: int) -> str:
-    """What saferepr says of arguments, a fifth of a bulk's time; repr where it says the same."""
+    """Return saferepr's text of arguments; by repr if that is the same, and saves a fifth."""
     if type(values) is tuple and all(map(_is_simple, values)):
         text = repr(values)
         if len(text) < maxlen // 2:

@@ -25,12 +25,12 @@ def times_for(
     after: DelayInput | Sequence[DelayInput] | None = None,
     spread: Spread | None = None,
 ) -> Iterator[When | None]:
-    """A time for each item.
+    """Return a time for each item.
 
     Raises:
-        InvalidOption: more than one of them; as many times as there are items are wanted, and there
-            are not; a spread that is none.
-        InvalidDueTime: not a time.
+        InvalidOption: more than one of them is given; there is not one time for each item; the
+            spread is invalid.
+        InvalidDueTime: a value is no time.
     """
     given = {"at": at, "after": after, "spread": spread}
     given = {name: value for name, value in given.items() if value is not None}
@@ -60,7 +60,7 @@ def _time(name: str, value: Any, zone: tzinfo) -> When:
 
 
 def own_time(value: Any, zone: tzinfo) -> When:
-    """The time that an item brings: a timedelta is from now."""
+    """Return the time of an item; a timedelta counts from now."""
     return clock.after(value) if isinstance(value, timedelta) else clock.at(value, zone)
 
 

@@ -1,4 +1,4 @@
-"""Writing entries into the store."""
+"""Writes entries into the store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..store import Cancelled, NewEntry, Receipt, Wanted
 
 @dataclass(frozen=True)
 class Ready:
-    """An entry that can be written, and what it is made of.
+    """An entry that can be written, and its parts.
 
-    ``policy``: how often the store is asked again while it does not answer.
+    ``policy``: how often to ask the store again while it does not answer.
     """
 
     new: NewEntry
@@ -37,31 +37,31 @@ def write(
 ) -> list[Receipt | DelayQError]:
     """Schedule entries in one step, repeated as *policy* says while Redis cannot be reached.
 
-    ``delayq_timeout`` is for all of that together. Then it waits for replicas, where that is asked
-    for: at once, as Redis knows only for a while what it has answered. Then receivers are told, and
-    what will not run because of it is ``REVOKED``.
+    All attempts together take ``delayq_timeout`` at most. Then it waits for replicas, if so set: at
+    once, as Redis remembers its answers only for a while. Then it calls the hooks, and stores
+    ``REVOKED`` for tasks that were replaced or kept out.
 
     Args:
-        services: Of their app.
+        services: The services of their app.
         new: The entries.
         policy: Celery's retry policy.
         supersede: See :meth:`Entries.schedule`.
-        given_out: Whether somebody knows their ids already; then one that is not written, as
-            another one is kept, will not run either.
+        given_out: Whether a caller may know their ids already. Then an entry that is not written,
+            as another one is kept, also becomes ``REVOKED``.
 
     Returns:
         As :meth:`Entries.schedule`.
 
     Raises:
-        InvalidOption: an entry has a key, and entries are spread over shards by their ids.
+        InvalidOption: an entry has a key, and the store has several shards.
     """
     store = services.configured
     settings = store.settings
     if settings.shards > 1 and any(one.record.has_key for one in new):
-        raise InvalidOption("delayq_shards", settings.shards, "1, where a task has a unique key")
+        raise InvalidOption("delayq_shards", settings.shards, "1, if a task has a unique key")
     until = clock.monotonic() + settings.timeout
     pauses = _pauses(**policy)
-    # Where none gives way there is nobody to tell, so the result backend is not asked for.
+    # No conflict policy, so no task can be replaced, and no backend is needed.
     owed = any(one.conflict for one in new) and services.has_backend
     owes = 1 + given_out if owed else 0
     try:
@@ -75,8 +75,8 @@ def write(
         if settings.wait_replicas is None:
             return answers
         return _replicated(services, answers, Wanted(*settings.wait_replicas))
-    finally:  # also where a time limit or Ctrl-C ends the wait: it is done
-        # By then a scanner may have stored what is owed.
+    finally:  # also if a time limit or Ctrl-C ends the wait: the entries are written
+        # By then a scanner may have stored REVOKED.
         _tell(services, new, answers, owed, late=clock.monotonic() > until)
 
 
@@ -107,7 +107,7 @@ def _tell(
 def _replicated(
     services: Services, answers: list[Receipt | DelayQError], wanted: Wanted
 ) -> list[Receipt | DelayQError]:
-    """The same answers; the receipts say how many replicas have it."""
+    """Return the same answers, with the number of replicas in each receipt."""
     receipts = [one for one in answers if isinstance(one, Receipt)]
     if not receipts:
         return answers
@@ -124,7 +124,7 @@ def _pauses(
     interval_step: float = 2,
     interval_max: float = 30,
 ) -> Iterator[float]:
-    """The pauses of Celery's retry policy, with kombu's defaults."""
+    """Return the pauses of Celery's retry policy, with kombu's defaults."""
     growing = (min(interval_start + n * interval_step, interval_max) for n in count())
     return islice(growing, max_retries)
 
@@ -133,10 +133,10 @@ def write_one(services: Services, ready: Ready, *, given_out: bool = True) -> Re
     """Schedule one entry; see :func:`write`.
 
     Raises:
-        DelayQError: why it was not scheduled.
+        DelayQError: the reason why it was not scheduled.
     """
     running = services.app.current_worker_task
-    # The running task schedules itself anew: what may have brought it here gives way.
+    # The running task schedules itself anew: the entry that may have delivered it gives way.
     supersede = running is not None and running.request.id == ready.new.task_id
     (answer,) = write(services, [ready.new], ready.policy, supersede=supersede, given_out=given_out)
     if isinstance(answer, DelayQError):

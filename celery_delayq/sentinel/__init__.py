@@ -3,10 +3,11 @@
     a sentinel:// URL --> address --> SentinelGroup --asks--> query --> the sentinels
                                           '-- known_master <--heard-- failover_listener
 
-``group`` describes how a process finds the master, and learns that it has moved.
+``servers/moving.py`` describes how a process finds the master; ``group``, how it learns that it has
+moved.
 """
 
 from .address import asked_once, group_of
-from .group import ASK, ASKED_ONCE, SentinelGroup
+from .group import ASKED_ONCE, SentinelGroup
 
-__all__ = ["ASK", "ASKED_ONCE", "SentinelGroup", "asked_once", "group_of"]
+__all__ = ["ASKED_ONCE", "SentinelGroup", "asked_once", "group_of"]

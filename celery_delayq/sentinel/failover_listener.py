@@ -12,16 +12,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import redis
-
 from .. import clock
 from ..logs import logger_of
 from ..servers.endpoint import Address, Endpoint
+from ..servers.moving import FAILED, WRONG
 
-FAILED = (redis.RedisError, OSError)
-# Errors from an answer that no sentinel gives, or an invalid address. Not every Exception: the
-# handler of a signal may have raised it, as Celery's soft time limit does.
-WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 LISTEN_AGAIN = 5.0  # seconds before the next sentinel is tried; also for an answer to a ping
 SIGN_AFTER = 30.0  # seconds of silence before a ping
 SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one

@@ -15,7 +15,7 @@ import redis
 
 from .. import clock
 from ..servers.endpoint import Address, Endpoint
-from .failover_listener import FAILED, WRONG
+from ..servers.moving import FAILED, WRONG
 
 
 @dataclass(frozen=True)

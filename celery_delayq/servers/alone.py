@@ -1,27 +1,33 @@
-"""Whether a Redis can be a store: it has to be one by itself.
+"""Whether a Redis can be a store at all; every user may send HELLO.
 
-In a Redis Cluster the queues' lists are on other nodes than the store, where no script can push to
-them; so it is asked before anything is done there. Every user may send HELLO.
+A node of a Redis Cluster can be one if it serves the store's slot; the first read of the store's
+keys finds out. It cannot be the broker too: the queues' lists are in other slots, and no script can
+push to them.
 """
 
 from __future__ import annotations
 
 from ..errors import StoreError, StoreUnavailable
 from .connection import Connection, packed
-from .refusals import CLUSTER
+from .refusals import NO_BROKER
 
-_SENTINEL = (
+SENTINEL = (
     "this is a Redis Sentinel, which keeps nothing; name it by a sentinel:// URL, and its master "
     "by master_name in the transport options"
 )
-WHY = {b"cluster": CLUSTER, b"sentinel": _SENTINEL}
 
 
-def check_alone(connection: Connection, step: str, until: float | None) -> None:
+def check_alone(connection: Connection, step: str, until: float | None, *, direct: bool) -> None:
     """Ask a Redis what it is.
 
+    Args:
+        connection: To the Redis.
+        step: What it is for, as an error shall say.
+        until: When to give up, by the monotonic clock.
+        direct: Whether it is the broker as well.
+
     Raises:
-        StoreError: a node of a Redis Cluster, or a Redis Sentinel.
+        StoreError: it is a Redis Sentinel; or a node of a Redis Cluster, and the broker.
         StoreUnavailable: no answer came in time.
     """
     try:
@@ -31,5 +37,7 @@ def check_alone(connection: Connection, step: str, until: float | None) -> None:
     except StoreError:
         return  # something in front of it, or an imitation, that does not know the command
     mode = dict(zip(told[::2], told[1::2], strict=False)).get(b"mode")
-    if mode in WHY:
-        raise StoreError(step, WHY[mode])
+    if mode == b"sentinel":
+        raise StoreError(step, SENTINEL)
+    if mode == b"cluster" and direct:
+        raise StoreError(step, NO_BROKER)

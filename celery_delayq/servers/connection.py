@@ -23,7 +23,7 @@ from ..errors import StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Listener, Server
 from .pool import Pool
-from .refusals import CLUSTER, Refusal, is_replica, lacks_replicas, refusal_of, why_of
+from .refusals import Refusal, refusal_of, said_of, why_of
 
 _AWAY = (
     redis.exceptions.ConnectionError,
@@ -114,18 +114,23 @@ class PooledConnection:
     ) -> list[Any]:
         if until is None:
             until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
-        try:
-            return self._exchange(step, commands, until)
-        except StoreUnavailable as error:
-            if not (self._server.may_move and is_replica(error.__cause__)):
-                raise
-        try:
-            return self._exchange(step, commands, until)
-        except StoreUnavailable as error:
-            # Of several commands, the one that met a replica may have been the last.
-            if len(commands) > 1 and not error.may_have_run:
-                raise StoreUnavailable(step, error.why) from error
-            raise
+        turn = 0
+        while True:
+            try:
+                return self._exchange(step, commands, until)
+            except StoreError as error:
+                pause = self._server.again_after(error.__cause__, turn)
+                # Of several commands, the one that was refused may have been the last.
+                may_have_run = len(commands) > 1
+                if pause is not None and clock.seconds_left(until) <= pause:
+                    why = f"refused until the call's time was over: {said_of(error.__cause__)}"
+                    raise StoreUnavailable(step, why, may_have_run) from error.__cause__
+                if pause is None:
+                    if turn and may_have_run and isinstance(error, StoreUnavailable):
+                        raise StoreUnavailable(step, error.why) from error
+                    raise
+            clock.sleep(pause)
+            turn += 1
 
     def _exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
         pool = self.pool
@@ -148,13 +153,9 @@ class PooledConnection:
                 pool.drop(connection)
                 raise
             refused = [one for one in answers if isinstance(one, redis.ResponseError)]
-            if any(map(lacks_replicas, refused)):
-                self._server.doubt()
-            if any(map(is_replica, refused)):
-                self._server.lost(connection)
-                pool.drop(connection)
-            else:
-                pool.give(connection)
+            for error in refused:
+                self._server.refused(connection, error)
+            pool.give(connection)
             # Not to be touched from here on: another call may have it already.
             if refused:
                 raise refused[0]
@@ -229,4 +230,4 @@ def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
             raise StoreFull(step, why) from error
         if refusal is Refusal.AWAY:
             raise StoreUnavailable(step, why, False) from error
-        raise StoreError(step, CLUSTER if refusal is Refusal.ELSEWHERE else why) from error
+        raise StoreError(step, why) from error

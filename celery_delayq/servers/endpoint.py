@@ -1,7 +1,7 @@
 """Where a Redis is, and how to be let in.
 
-``Server`` is what connections know of it: one address (``Endpoint``), or whoever is the master of a
-group at present (``SentinelGroup`` of the leaf ``sentinel``).
+``Server`` is what connections know of it: one address (``Endpoint``), or a master that is found and
+may move (``moving.py``, for the leaves ``sentinel`` and ``cluster``).
 
 Every setting of redis-py that matters is owned here. It repeats commands by itself after a
 connection error (ten times in version 8), which turns one push into eleven, and it changed its
@@ -71,7 +71,7 @@ class Server(Protocol):
         """
 
     def close(self) -> None:
-        """Close what :meth:`look` has opened; the next one opens it anew."""
+        """Close what :meth:`find_master` has opened; the next one opens it anew."""
 
     def forget(self) -> None:
         """In a forked child: leave what belongs to the parent."""
@@ -98,8 +98,19 @@ class Server(Protocol):
     def lost(self, connection: Any) -> None:
         """A connection broke, timed out, or told that it leads to another server."""
 
-    def doubt(self) -> None:
-        """Find out before the next call whether another address has taken over."""
+    def refused(self, connection: Any, error: redis.ResponseError) -> None:
+        """Take note of what a refusal says about which address it is."""
+
+    def again_after(self, error: BaseException | None, turn: int) -> float | None:
+        """Whether a command that was refused may be sent again, as nothing was done.
+
+        Args:
+            error: The refusal.
+            turn: How often it was sent again already.
+
+        Returns:
+            Seconds to wait before that; ``None``: it is refused for good.
+        """
 
     def herald(self) -> Listener | None:
         """What hears of it when another address takes over, if that can be."""
@@ -201,8 +212,11 @@ class Endpoint:
     def lost(self, connection: Any) -> None:
         """It is where it was."""
 
-    def doubt(self) -> None:
+    def refused(self, connection: Any, error: redis.ResponseError) -> None:
         """It is where it was."""
+
+    def again_after(self, error: BaseException | None, turn: int) -> None:
+        """No other address would take it."""
 
     def herald(self) -> None:
         """It stays where it is."""

@@ -3,7 +3,7 @@
     full      it is at maxmemory
     away      it serves nobody at present: starting, busy, a replica, unable to write to its disk
     rights    this user may not do that at all, or this server does not know how
-    elsewhere it is a node of a Redis Cluster, and keys are on other ones
+    elsewhere it is a node of a Redis Cluster, and other nodes serve the keys
     (none)    it is about this command: the type of this key, the right to this key
 
 The first four are the server's own trouble. It did nothing, and no entry is to blame.
@@ -14,10 +14,17 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-CLUSTER = (
-    "this Redis is a node of a Redis Cluster, which cannot be the store; let delayq_url name a "
-    "Redis by itself"
+NOT_SERVED = (
+    "this node of a Redis Cluster does not serve the store's keys; let delayq_url name the "
+    "Cluster: redis+cluster:// or rediss+cluster:// in place of redis:// or rediss://"
 )
+NO_BROKER = (
+    "this Redis belongs to a Redis Cluster, which cannot be the store and the broker at once; let "
+    "delayq_url name it, and broker_url another broker"
+)
+# Valkey 9 may have databases in a Cluster, and tells which it has not.
+_NO_DATABASE = re.compile(r"SELECT is not allowed in cluster mode|DB index is out of range")
+_DATABASE_0 = "; let the URL name a database that this Redis has, such as 0"
 
 
 class Refusal(Enum):
@@ -66,12 +73,28 @@ _CLASSES = {
 }
 
 _REPLICA = re.compile(r"(?:^|\s-|\s)(?:READONLY|MASTERDOWN|UNBLOCKED)\b")
-_STRIPPED = {"ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN"}
+_STRIPPED = {
+    "AskError": "ASK",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+    "MovedError": "MOVED",
+    "ReadOnlyError": "READONLY",
+    "TryAgainError": "TRYAGAIN",
+}
 
 
 def why_of(error: BaseException) -> str:
     """What a server says of its own trouble, without the place in a script where it met it."""
-    return _PLACE.sub("", str(error))
+    if refusal_of(error) is Refusal.ELSEWHERE:
+        return NO_BROKER if "CROSSSLOT" in said_of(error) else NOT_SERVED
+    said = _PLACE.sub("", str(error))
+    return said + _DATABASE_0 if _NO_DATABASE.search(said) else said
+
+
+def said_of(error: BaseException | None) -> str:
+    """What a server said, with its code."""
+    return f"{_code_of(error)} {error}".strip()
 
 
 def refusal_of(error: BaseException) -> Refusal | None:
@@ -83,12 +106,13 @@ def refusal_of(error: BaseException) -> Refusal | None:
     found = _CODES.search(text)
     if found and found.lastgroup:
         return Refusal(found.lastgroup)
-    return Refusal.RIGHTS if _NO_COMMAND.search(text) else None
+    is_never = _NO_COMMAND.search(text) or _NO_DATABASE.search(text)
+    return Refusal.RIGHTS if is_never else None
 
 
 def is_replica(error: BaseException | None) -> bool:
     """Whether a server says by an error that it is a replica: it did nothing, another is to ask."""
-    return error is not None and bool(_REPLICA.search(f"{_code_of(error)} {error}"))
+    return error is not None and bool(_REPLICA.search(said_of(error)))
 
 
 def lacks_replicas(error: BaseException) -> bool:
@@ -96,5 +120,5 @@ def lacks_replicas(error: BaseException) -> bool:
     return "NOREPLICAS" in str(error)
 
 
-def _code_of(error: BaseException) -> str:
+def _code_of(error: BaseException | None) -> str:
     return _STRIPPED.get(type(error).__name__, "")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .alone import WHY
+from .alone import SENTINEL
 from .connection import Connection
 from .facts import Facts
 
@@ -58,10 +58,9 @@ def risks(connection: Connection) -> list[Line]:
 
 
 def role(server: Facts) -> Iterator[Line]:
-    """Whether it is one by itself, the one to write to, and what its replicas have of that."""
-    mode = server.hello.get("mode", "").encode()
-    if mode in WHY:
-        yield Line("replication", ERROR, WHY[mode], "let delayq_url name a Redis by itself")
+    """Whether it is no sentinel, the one to write to, and what its replicas have of that."""
+    if server.hello.get("mode") == "sentinel":
+        yield Line("replication", ERROR, SENTINEL, "let delayq_url name a Redis by itself")
     elif server.is_replica:
         info = server.info
         of = f" of {info['master_host']}:{info.get('master_port')}" if "master_host" in info else ""

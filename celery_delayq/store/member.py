@@ -42,6 +42,7 @@ class Membership:
         repeats: Whether the history has events that equal the one before.
         app: The app's name, or empty. If scanners of two apps share a store, they log a warning.
         url: The store's URL, for the log.
+        direct: Whether the store's Redis is the broker too.
     """
 
     timeout: float
@@ -52,6 +53,7 @@ class Membership:
     repeats: bool = True
     app: str = ""
     url: str = ""
+    direct: bool = False
 
     @property
     def kept(self) -> str:
@@ -94,7 +96,7 @@ class Member:
         """
         ours = self._ours
         try:
-            check_alone(self._scripts.connection, "join", until)
+            check_alone(self._scripts.connection, "join", until, direct=ours.direct)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
             now_us, silent_ms, *known = self._scripts.call(
                 "join",

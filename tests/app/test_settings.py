@@ -10,7 +10,11 @@ from tests.support.shards import keys_of
 
 # tests/unit/test_settings.py tries each setting; here, a few go the whole way.
 WRONG = [
-    ("delayq_url", "localhost:6379", "a redis://, rediss://, redis+socket:// or sentinel:// URL"),
+    (
+        "delayq_url",
+        "localhost:6379",
+        "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
+    ),
     ("delayq_transport_options", 5, "a mapping, or None"),
     ("delayq_prefix", "{x}", "1 to 64 letters, digits, dots, dashes or underscores"),
     ("delayq_batch_size", 1001, "a whole number of tasks from 1 to 1000"),

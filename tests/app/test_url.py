@@ -12,7 +12,7 @@ from tests.support.shards import total
 
 pytestmark = pytest.mark.libraries
 
-WANTED = "a redis://, rediss://, redis+socket:// or sentinel:// URL"
+WANTED = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
 READABLE = "a URL whose port is a number, with the special characters of a password as %XX"
 QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
 REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"

@@ -100,8 +100,8 @@ def _keys() -> tuple[Row, ...]:
 
 
 def _scripts() -> tuple[Row, ...]:
-    headers = {name: re.search(r"--\[\[ (\w+): (.*)", one.text) for name, one in load().items()}
-    return tuple((f"`{name}`", headers[name][2]) for name in sorted(headers))
+    headers = {name: re.search(rf"--\[\[ {name}: (.*)", one.text) for name, one in load().items()}
+    return tuple((f"`{name}`", headers[name][1]) for name in sorted(headers))
 
 
 def _errors() -> tuple[Row, ...]:
@@ -135,7 +135,10 @@ def _messages() -> tuple[Row, ...]:
 
 def _messages_of(path: Path) -> Iterator[Row]:
     logger = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    text = path.read_text("utf-8")
+    if ".error(" not in text:
+        return
+    for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Call(
                 func=ast.Attribute(attr="error"),

@@ -13,7 +13,9 @@ from tests.support.waiting import eventually
 EXAMPLES = written_in("python")
 # Files of a project, or of a test run: tests/django, test_own_tests.py run these.
 FILES = [
-    block for block in EXAMPLES if re.match(r"# (?!shop\.py|sentinels\.py)[\w/]+\.py", block.text)
+    block
+    for block in EXAMPLES
+    if re.match(r"# (?!shop\.py|sentinels\.py|cluster\.py)[\w/]+\.py", block.text)
 ]
 OF_SHOP = [block for block in EXAMPLES if "from shop import" in block.text and block not in FILES]
 OWN_APP = [block for block in EXAMPLES if block not in OF_SHOP + FILES]
@@ -34,7 +36,10 @@ def test_an_example_runs_and_keeps_its_promises(shop, block):
 def test_every_example_with_an_app_of_its_own_has_a_test_here():
     assert {block.document for block in OWN_APP} == {
         "README.md",
-        *(page(name).name for name in ("get-started", "operate/sentinel", "recipes/small")),
+        *(
+            page(name).name
+            for name in ("get-started", "operate/cluster", "operate/sentinel", "recipes/small")
+        ),
     }
     assert {block.document for block in FILES} == {
         page(name).name for name in ("guide/django", "guide/testing", "recipes/workflows")
@@ -51,6 +56,14 @@ def test_the_example_of_a_group_has_its_store_in_the_broker(module):
     services = made.delayq.services
     where = "sentinel://sentinel-1:26379;sentinel-2:26379;sentinel-3:26379/0 (mymaster)"
     assert (services.endpoint.url, services.store_is_broker) == (where, True)
+
+
+def test_the_example_of_a_cluster_has_its_broker_elsewhere(module):
+    made = module("cluster")
+    run(example("operate/cluster"), vars(made))
+    services = made.delayq.services
+    where = "redis+cluster://redis-1:6379;redis-2:6379/0"
+    assert (services.endpoint.url, services.store_is_broker) == (where, False)
 
 
 def test_the_first_example_is_some_ten_lines():

@@ -98,7 +98,7 @@ def test_what_becomes_dead_is_logged_with_its_reason(world, caplog):
     made = world()
     made.engine.dead = [("id-7", "record is cut short")]
     made.run()
-    assert "task id-7 is dead: record is cut short" in caplog.messages
+    assert "task id-7 is dead: record is cut short; runbook: DelayqDead" in caplog.messages
 
 
 def test_relayed_entries_are_drained_without_a_wait_between(world):

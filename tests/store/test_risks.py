@@ -6,10 +6,10 @@ import pytest
 
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers import risks
+from celery_delayq.servers.alone import SENTINEL
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.servers.facts import Facts
-from celery_delayq.servers.refusals import CLUSTER
 from tests.faults.proxy import Proxy
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -214,9 +214,9 @@ def test_one_that_has_the_replicas_it_wants_takes_writes():
     assert line.level == "ok"
 
 
-def test_a_node_of_a_cluster_cannot_be_the_store():
-    assert lines(risks.role(saying(hello={"mode": "cluster"}))) == [
-        error(CLUSTER, "let delayq_url name a Redis by itself")
+def test_a_sentinel_cannot_be_the_store():
+    assert lines(risks.role(saying(hello={"mode": "sentinel"}))) == [
+        error(SENTINEL, "let delayq_url name a Redis by itself")
     ]
 
 

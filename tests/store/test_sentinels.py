@@ -13,8 +13,9 @@ from celery.exceptions import SoftTimeLimitExceeded
 from celery_delayq import clock
 from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.sentinel import SentinelGroup as SentinelPlaces
-from celery_delayq.sentinel import failover_listener, known_master, query
+from celery_delayq.sentinel import failover_listener, query
 from celery_delayq.sentinel import group as sentinels
+from celery_delayq.servers import known_master, moving
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
 from tests.support.ports import free_port
@@ -233,7 +234,7 @@ def test_of_two_threads_who_found_a_master_who_was_told_later_is_right(naming, f
 def test_a_slow_answer_of_the_new_master_does_not_lead_back(
     naming, stale, first, second, monkeypatch
 ):
-    monkeypatch.setattr(sentinels, "PATIENCE", 0.1)
+    monkeypatch.setattr(moving, "PATIENCE", 0.1)
     client = naming.client(stale.port)
     client.execute("read", packed(["PING"]))
     move(client, naming, second, first)
@@ -365,7 +366,7 @@ def test_while_there_is_no_master_a_call_waits_for_one(naming, first, second, st
 def test_a_call_without_an_answer_is_given_up_when_another_is_named(
     naming, first, second, monkeypatch
 ):
-    monkeypatch.setattr(sentinels, "PATIENCE", 0.1)
+    monkeypatch.setattr(moving, "PATIENCE", 0.1)
     client = naming.client()
     client.execute("write", packed(["PING"]))
     first.pause()
@@ -384,7 +385,7 @@ def test_a_call_without_an_answer_is_given_up_when_another_is_named(
 
 
 def test_a_slow_answer_is_waited_for_while_nobody_else_is_named(naming, monkeypatch):
-    monkeypatch.setattr(sentinels, "PATIENCE", 0.05)
+    monkeypatch.setattr(moving, "PATIENCE", 0.05)
     client = naming.client()
 
     wait = packed(["BLPOP", "nothing", "0.5"])
@@ -393,7 +394,7 @@ def test_a_slow_answer_is_waited_for_while_nobody_else_is_named(naming, monkeypa
 
 
 def test_one_who_waits_hears_what_another_of_its_process_found(naming, first, second, monkeypatch):
-    monkeypatch.setattr(sentinels, "PATIENCE", 60.0)
+    monkeypatch.setattr(moving, "PATIENCE", 60.0)
     client = naming.client(timeout=60.0)
     client.execute("write", packed(["PING"]))
     first.pause()
@@ -704,7 +705,7 @@ def interrupted(*_):
 
 
 def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypatch):
-    monkeypatch.setattr(sentinels, "PATIENCE", 60.0)
+    monkeypatch.setattr(moving, "PATIENCE", 60.0)
     client = naming.client()
     answers = []
     blocked = packed(["BLPOP", "nothing", "1.5"])
@@ -726,7 +727,7 @@ def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypat
 
 
 def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch):
-    monkeypatch.setattr(sentinels, "PATIENCE", 0.05)
+    monkeypatch.setattr(moving, "PATIENCE", 0.05)
     client = naming.client()
     held = client.pool.take(10**9)
     client._server.lost(held)
@@ -741,7 +742,7 @@ def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatc
 
 
 def test_who_waits_while_nobody_is_known_goes_on_when_the_same_is_named(naming, monkeypatch):
-    monkeypatch.setattr(sentinels, "PATIENCE", 0.05)
+    monkeypatch.setattr(moving, "PATIENCE", 0.05)
     client = naming.client()
     held = client.pool.take(10**9)
     client._server.lost(held)

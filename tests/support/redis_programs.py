@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -43,14 +42,13 @@ def default_binary() -> str | None:
     return next((path for _, path in redis_binaries()), None)
 
 
-def absent() -> Iterator[str]:
+@functools.cache
+def absent() -> list[str]:
     """What this machine should have, by what the package's extras ask for, and has not."""
-    if not on_path():
-        yield "redis-server"
-    for line in requires("celery_delayq") or ():
-        requirement = Requirement(line)
-        if requirement.name in WHEELS and _applies(requirement) and not _in_wheel(requirement.name):
-            yield requirement.name
+    required = map(Requirement, requires("celery_delayq") or ())
+    wheels = [one.name for one in required if one.name in WHEELS and _applies(one)]
+    missed = [name for name in wheels if not _in_wheel(name)]
+    return missed if on_path() else ["redis-server", *missed]
 
 
 def _applies(requirement: Requirement) -> bool:

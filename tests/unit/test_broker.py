@@ -122,12 +122,12 @@ def test_a_url_of_which_kombu_reads_no_place_is_refused(url, shown, expected):
     "url", [f"{URLS};", f" {URLS}", "sentinel://user:pass@a/3; ; sentinel://b:1 "]
 )
 def test_blanks_and_nothing_between_the_urls_of_a_store_do_not_matter(url):
-    found = store_endpoint(url, OPTIONS, broker("memory://"), NAMES)
+    found = store_endpoint(url, OPTIONS, broker("memory://"), NAMES, [0])
     assert found == broker().endpoint
 
 
 def test_a_redis_url_s_last_semicolon_is_no_other_store():
-    found = store_endpoint("redis://a; ", None, broker("memory://"), NAMES)
+    found = store_endpoint("redis://a; ", None, broker("memory://"), NAMES, [0])
     assert found == Endpoint("a")
     assert broker("redis://a;", {}).failover  # of a broker, kombu turns to this machine then
 
@@ -176,7 +176,7 @@ def test_options_that_leave_out_what_it_takes_are_named(options, name):
 
 def test_a_store_of_its_own_takes_what_a_broker_takes_and_its_tls():
     options = {**OPTIONS, "ssl": {"ssl_ca_certs": "/ca"}}
-    found = store_endpoint(URLS, options, broker("memory://"), NAMES)
+    found = store_endpoint(URLS, options, broker("memory://"), NAMES, [0])
 
     assert found.same_database(broker(ssl={"ssl_ca_certs": "/ca"}).endpoint)
     assert found.server.tls["ssl_ca_certs"] == "/ca"

@@ -13,7 +13,7 @@ NAMED = {"master_name": "mymaster"}
 
 def store(url, options):
     memory = Broker.of(lambda: Connection("memory://"), "memory://")
-    return store_endpoint(url, options, memory, ("delayq_url", OURS))
+    return store_endpoint(url, options, memory, ("delayq_url", OURS), [0])
 
 
 def broker(url, options, **said):

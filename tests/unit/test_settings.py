@@ -34,7 +34,7 @@ ROWS = {
     ),
     "url": Row(
         None,
-        "a redis://, rediss://, redis+socket:// or sentinel:// URL",
+        "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
         [None, "redis://localhost/0"],
         ["", "localhost:6379", 6379, b"redis://localhost/0"],
     ),

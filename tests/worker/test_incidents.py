@@ -4,6 +4,7 @@ Each test sets up a system that is broken in one usual way, and does what somebo
 up: `health`, `doctor`, `status`, `show`, and a look at the log.
 """
 
+import socket
 from contextlib import closing
 
 import pytest
@@ -131,6 +132,20 @@ def test_4_tasks_wait_for_a_queue_that_no_worker_listens_to(shop, told, patient)
     assert "start a worker with -Q mails, or correct the name" in told(shop.app, "doctor")[1]
     shop.delayq.cancel("a")
     assert told(shop.app, "health") == (0, "healthy")
+
+
+def test_4_a_busy_worker_may_listen_although_workers_of_another_app_answer(app, alive):
+    app.send_task("t", queue="mails", delayq_at=FAR)
+    alive(app)
+    theirs, ours = [{"name": "theirs"}], [{"name": app.conf.task_default_queue}]
+    here = f"celery@{socket.gethostname()}"
+
+    def unheard(heard):
+        return workers.unheard_queues(app.delayq.services, heard)
+
+    assert unheard({"celery@away": theirs}) == []
+    assert len(unheard({"celery@away": theirs, "celery@own": ours})) == 1
+    assert len(unheard({here: [{"name": "of this app, and with -Q"}]})) == 1
 
 
 def test_5_a_task_was_skipped_as_too_late(app, alive, told):

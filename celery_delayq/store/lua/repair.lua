@@ -1,19 +1,19 @@
---[[ repair: mend what `check` found, where it is still so.
+--[[ repair: mend findings of `check` that still exist.
 
 rows...     findings  of each, not those of counts:
-         kind   what does not fit
+         kind   the inconsistency
          part   the key where it was found
          field  and the field or member of that
 
-Returns  a word of each: gone (it is so no more, and nothing was changed) | done | back (it waits again) |
-         late (it does, and is too late to leave, so it will be skipped) | lost (its place was taken away) |
+Returns  a word for each: gone (it no longer exists, and nothing was changed) | done | back (the entry waits again) |
+         late (it does, but is too late and will be skipped) | lost (its place was removed) |
          dead and a blank and the reason
 Cost     O(log N) a finding
-Keeps    what fits, and what another step has changed since: all is looked at again in this one step, as `check` does
+Keeps    consistent data, and changes by other steps: this one step looks at everything again, as `check` does
 ]]
 local LEFT = 'it had lost its place, and may have left'
 local NUMBER = string.rep('%d', 13)
-local kinds = {} -- of what does not fit at the field that is looked at: kind -> true
+local kinds = {} -- inconsistencies of the field being looked at: kind -> true
 local look = inconsistencies.look(function(kind) kinds[kind] = true end, function() end)
 local now, earliest = look.now, math.huge
 
@@ -21,18 +21,18 @@ local promise = promise_of()
 past.begin(redis.call('HGET', keys.meta, 'history'))
 make_untidy()
 
--- Whether an entry that is here has left as well: its tombstone is as young as its last change.
+-- Whether an existing entry has left as well: its tombstone is as young as its last change.
 local function has_left(id, record, header_end)
   local stone = find_tombstone(id)
   local left = stone and tonumber(string.match(stone, '^.(' .. NUMBER .. ')'))
   return left and left >= math.floor(changed_of(record, header_end) / 1000)
 end
 
--- Where an entry belongs that is nowhere, and its score there, or why it is dead; and its claim, if that is another
--- than it was. No script leaves one so, also where Redis stops it: a whole index was lost, or a member of one. In
--- `leased` it may have been published since, or be under way: then that goes on until its lease ends. What had failed
--- may have been dead, and what has a tombstone may have left: nothing lets those go but whoever looks at them. What
--- was due to be published, and of which no attempt is known, may have lost its claim along with its lease.
+-- Return the place for an entry that has none, and its score there, or why it is dead; and its claim, if that changes.
+-- No script leaves an entry so, even if Redis stops it: a whole index was lost, or a member of one. An entry in `leased`
+-- may have been published since, or may be right now: let that continue until its lease ends. One with an error may have
+-- been dead, and one with a tombstone may have left: only a person should deliver those. One due to be published,
+-- without a known attempt, may have lost its claim along with its lease.
 local function place_for(id, record, header_end)
   local text = redis.call('HGET', keys.claims, id)
   local claim, is_relayed = parse_claim(text), sub(record, 2, 2) == 'R'
@@ -63,14 +63,14 @@ local function give_place(id, record, header_end, member)
     local extras = extras_of(record, header_end)
     past.note('b', now, past.told_by(record, header_end, id, extras and extras.key))
   end
-  -- Of a pause that held it up, and is over, nothing is known here: that excuses nothing.
+  -- Earlier pauses that held it back are not known here, and excuse nothing.
   local lanes = new_lanes(clock_us())
   local is_late = too_late_by(lanes, record, header_end) and not is_held(lanes, record, header_end)
   return is_late and 'late' or 'back'
 end
 
--- All places of an entry, the one that it keeps first: under a lease somebody may be publishing it; what waits goes
--- before what failed, as where Redis stops a script that moves it.
+-- All places of an entry, the one that it keeps first. Under a lease a scanner may be publishing it. Waiting places go
+-- before those of failures, as when Redis stops a script that moves an entry.
 local function places_of(id, record, header_end, member)
   local found = {}
   local function add(place, there)
@@ -96,7 +96,7 @@ local function unpark_it(there)
   local lane, id = parked_lane(there), id_of(parked_member(there))
   local record = redis.call('HGET', keys.records, id)
   excuse(id, record, header_end_of(record), now)
-  -- It is not among the lanes that come back: what is known of it would hold up what comes back without it.
+  -- The lane is not coming back: its old pause would hold up entries that come back without it.
   if parse_pause(redis.call('HGET', keys.paused, lane)) then redis.call('HDEL', keys.paused, lane) end
   earliest = math.min(earliest, unpark_one(there))
 end
@@ -115,7 +115,7 @@ function mends.place_without_record(part, there)
   return find_tombstone(id) and 'done' or 'lost'
 end
 
--- The one that it keeps is there before another one goes.
+-- The place to keep is written before another one is removed.
 function mends.second_place(part, there)
   local id = id_of(part == 'parked' and parked_member(there) or there)
   local record = redis.call('HGET', keys.records, id)
@@ -155,7 +155,7 @@ function mends.owed_revoked(part, id)
   end
 end
 
--- Above all that were given, as where `seq` is lost; and not below that of the record which shows that it is too low.
+-- Above all numbers given, as if `seq` were lost; and not below that of the record which shows that it is too low.
 function mends.number_too_low(part, field)
   local record = part == 'records' and redis.call('HGET', keys.records, field)
   local serial = record and serial_of(member_of(record, header_end_of(record), field)) or 0

@@ -1,10 +1,10 @@
---[[ replicate: write once more what is there; a replica that has that has all that was written before.
+--[[ replicate: repeat a write; a replica that has it has all earlier writes.
 
 text...     operations  calls that were answered just now, at least one
 
-Returns  1; or 0: there is one that this Redis knows nothing of, so it is not among what was written here
+Returns  1; or 0: this Redis does not know one of them, so that was not written here
 Cost     O(N), N operations
-Keeps    the timeout is what it was
+Keeps    the value of the timeout
 ]]
 for _, operation in ipairs(operations) do
   local field = ANSWER .. operation

@@ -1,29 +1,29 @@
---[[ reschedule: give entries that have not left yet another due time; their ids stay.
+--[[ reschedule: move entries that were not delivered yet to another due time; their ids stay.
 
 change   a call: see prelude/call.lua
-text      mode       at | after | by: what `us` counts from (by: the present due time); now: at once, and through a
-                     pause; retry: at once, and only what is dead
+text      mode       at | after | by: the start of `us` (by: the current due time); now: at once, ignoring pauses;
+                     retry: at once, and only dead letters
 number    us         unix time, or microseconds, negative allowed with `by`; 0 with `now` and `retry`
 number    latest     greatest due time allowed, unix ms
 text      only       earlier | later: no other move; or empty
-number    if_due     the due time that it has to have until now, ms; or empty
-filter    filter     what a selection picks by, or empty: see prelude/targets.lua
+number    if_due     the due time that it must have, ms; or empty
+filter    filter     the selection's filter, or empty: see prelude/targets.lua
 number    max_bytes  look at nothing more after so many bytes of records, > 0
-text...     targets  who is meant, 1 to 1000: see prelude/entry.lua
+text...     targets  1 to 1000 of them: see prelude/entry.lua
 
-Returns  the answer, a text with a word of each target: done | uncertain (done, but an earlier attempt may have
-         delivered it), then the due time, the id, if a key was given, and when it expires, if that stays what it is |
+Returns  the answer, a text with a word for each target: done | uncertain (done, but an earlier attempt may have
+         delivered it), then the due time, the id, if a key was given, and its expiry, if that does not move |
          too_late (past `latest`) | unchanged (`only` or `if_due` does not hold, or it is not dead) | in_flight |
-         handed_over (or it was released, and is about to be) | not_found | unreadable, why, and that id | skipped
-         (the selection does not mean it any more) | again (it was not looked at)
+         handed_over (or it was released, and soon will be) | not_found | unreadable, why, and that id |
+         skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
-Keeps    an entry that left is not brought back; one under a lease stays
+Keeps    a delivered entry is not brought back; one under a lease stays
 ]]
 return change(request, function(call)
   local looked = look_for(call, targets, filter, max_bytes)
   if not looked then return nil, 'stale' end
 
-  -- When an entry is to be due, or nil: it stays as it is.
+  -- Return an entry's new due time; or nil: it stays as it is.
   local function new_due(entry)
     local before, when = due_of(entry.record, entry.header_end), nil
     if if_due and before ~= if_due then return nil end
@@ -39,7 +39,7 @@ return change(request, function(call)
     return when
   end
 
-  -- A record with its new due time, and whether it passes a pause.
+  -- Return a record with its new due time, and with the flag to ignore pauses, if so.
   local function moved(entry, text)
     local record = with_due(entry.record, entry.header_end, text, call.now_us)
     if is_released(record, entry.header_end) then return record end
@@ -48,7 +48,7 @@ return change(request, function(call)
     return flags == wanted and record or with_flags(record, entry.header_end, wanted)
   end
 
-  -- What becomes of a target, in a word; and, where it moves, its new due time.
+  -- Return the outcome for a target, in a word; and, if it moves, its new due time.
   local function outcome_of(target, one)
     if not one.entry then
       if one.member and is_gone(one.answer) then return SKIPPED end

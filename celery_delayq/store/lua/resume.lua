@@ -1,12 +1,12 @@
---[[ resume: what fell due in a lane while it was paused comes back.
+--[[ resume: let parked entries of a lane come back.
 
 change   a call: see prelude/call.lua
 text     lane       7 bytes, see prelude/entry.lua
-number   rate       how many come back a second; 0: as fast as it goes
+number   rate       how many come back a second; 0: no limit
 
-Returns  the answer: done; or unchanged, where it is not paused, and nothing of it comes back
-Cost     O(log N), and O(the lanes that come back)
-Keeps    the entries where they are: hand_over lets them come back; what no scanner has met is left to the lane's memory
+Returns  the answer: done; or unchanged, if it is not paused and nothing comes back
+Cost     O(log N), and O(lanes coming back)
+Keeps    entries in their places: hand_over lets them come back; the lane's memory covers those that no scanner has met
 ]]
 return change(request, function(call)
   local fenced_as = name_of_lane(lane)

@@ -1,57 +1,56 @@
---[[ schedule: keep entries until they are due; each is scheduled, or refused, by itself.
+--[[ schedule: store entries until they are due; each is scheduled or refused by itself.
 
 change   a call: see prelude/call.lua
 number   latest       greatest due time allowed, unix ms
 flag     supersede    1: the caller is this very task, running: an entry that may have been delivered gives way
-number   owes         REVOKED is to be stored: 0, for none; 1, for what is replaced; 2, also for what gives way
-                      to what is kept, as its id has been given out
-number   max_bytes    look at nothing more after so many bytes of what is in the way, > 0
-text     deliveries   empty; or, where the entries were messages that a broker delivered: how many ms a generation of
-                      marks lasts, how many it has at most, blanks behind both, and of each entry its mark, 16 bytes;
-                      1, if it may have been delivered before, or 0: what was marked before this is another message;
-                      and when it was received (us, 7 bytes), or 0: its task runs, and asks for this now
+number   owes         store REVOKED: 0, for none; 1, for replaced entries; 2, also for a new one that gives way to an
+                      existing one, as its id was given out
+number   max_bytes    look at nothing more after so many bytes of conflicting entries, > 0
+text     deliveries   empty; or, if the entries were messages that a broker delivered: how many ms a generation of
+                      marks lasts, the most marks in one, a blank after both, and of each entry its mark, 16 bytes;
+                      1, if it may have been delivered before, or 0: an older mark is of another message; and when it
+                      was received (us, 7 bytes), or 0: its task is running, and makes this call now
 rows...    entries    of each entry, one after the other:
          id           the task's id
-         mode         at | after: what `us` counts from
+         mode         at | after: the start of `us`
          us           unix time, or microseconds from now, >= 0
          destination  the record's header, from its second byte
          body         the record's part from the flags on
-         template     the template that `body` shares; empty if it comes with an entry before this
-                      one, or the caller believes it is here
-         conflict     what becomes of it where an entry has its id, or waits under its key: empty, it is refused;
-                      keep, that one stays; replace, that one goes; earliest, latest: the one that is due then
-                      stays; debounce, replace it, and be due so many ms (after a blank, if any) after that one
-                      was scheduled, at the latest
+         template     the template that `body` shares; empty if it comes with an entry before this one, or the caller
+                      believes that it is here
+         conflict     the policy if an entry has its id, or waits under its key: empty, refuse the new one; keep the
+                      existing one; replace it; earliest, latest: the one due then stays; debounce, replace it, and
+                      be due at the latest so many ms (after a blank, if any) after the existing one was scheduled
 
 reply    of id how when message why
 
-Returns  the answer, a text, and to the first request of whom REVOKED is to be stored for: how, c or u, when, us; or,
-         by the verdict `templates`, all are refused, as those that are shared have to be sent along. The text has a
-         word of each entry: its due time; or, where it is not written: -1, the id is scheduled already, or its
-         message was let through to another worker since; -2, due past `latest`; -3, an entry of its id is leased; -4,
-         ask again; -5, its message became an entry before; k and a due time, that one stays. Behind it, each after a
-         colon, the ids of who has the key (-1), was replaced, or stays (k).
+Returns  the answer, a text; and, to the first request, rows of those whose REVOKED must be stored: how, c or u, when, us.
+         With the verdict `templates` all are refused: send the shared templates along.
+         The text has a word for each entry: its due time; or why it was not written: -1, the id is already scheduled,
+         or its message was allowed to run at another worker since; -2, due past `latest`; -3, an entry with its id is
+         leased; -4, ask again; -5, its message became an entry before; k and a due time, that existing entry stays.
+         After it, each with a colon before it, the ids of the entry that has the key (-1), was replaced, or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
-Keeps    an id has one record and one place, a key has one entry that waits; a repeated operation changes nothing
+Keeps    an id has one record and one place, a key has one waiting entry; a repeated operation changes nothing
 ]]
 local keep_ms, most_marks, messages = string.match(deliveries, '^(%d+) (%d+) (.*)$')
 local CONFLICT, LATE, AGAIN, TAKEN = '-1', '-2', '-4', '-5'
 
-local names = {} -- ids, and what stands for keys
+local names = {} -- ids, and the names of keys
 for _, entry in ipairs(entries) do
   local extras = extras_of_body(entry.body)
   names[#names + 1] = entry.id
   if extras and extras.key then names[#names + 1] = name_of_key(extras.key) end
 end
 return change(request, function(call)
-  -- All that can fail comes before the first write, which is that of `meta`: nothing is rolled back.
-  local some = redis.call('EXISTS', keys.claims, keys.errors, keys.outbox) > 0 -- of these there are none, as a rule
+  -- Nothing is rolled back, so any step that can fail comes before the first write, that of `meta`.
+  local some = redis.call('EXISTS', keys.claims, keys.errors, keys.outbox) > 0 -- usually there are none of these
   local leftovers = some and redis.call('EXISTS', keys.claims, keys.errors) > 0
   local is_owing = some and redis.call('EXISTS', keys.outbox) == 1
 
-  -- Whether all templates that are shared are here, whole, or come along.
+  -- Check that all shared templates are here, whole, or come along.
   local here = {} -- name of a template -> true
-  local brought = {} -- templates that came along, be their entry refused or not
+  local brought = {} -- templates that came along, even with a refused entry
   for _, entry in ipairs(entries) do
     local name, template = name_in(entry.body), entry.template
     if name and template ~= '' then brought[name] = template end
@@ -69,13 +68,13 @@ return change(request, function(call)
     here = here, brought = brought, leftovers = leftovers,
     bytes = 0, owed = {}, asked = {}, cache = {},
   }
-  local sharing = {} -- name of a template -> uses that are counted, and not made yet
-  local earliest = math.huge -- due time of what was written
+  local sharing = {} -- name of a template -> uses counted in advance
+  local earliest = math.huge -- due time of the entries written
   local seq -- last insertion number used
   local marks = {} -- of messages that became entries
 
-  -- Count a use of a template before it is made, and with the first those of all that may follow: a
-  -- script that Redis stops half-way must not leave too low a count.
+  -- Count a use of a template before it is made; the first time, count all that may follow. If Redis stops the script
+  -- half-way, the count must not be too low.
   local function count_use(name, most)
     if not sharing[name] then
       redis.call('HINCRBY', keys.template_uses, name, most)
@@ -92,7 +91,7 @@ return change(request, function(call)
     return six_bytes(seq * 2 + (size > SMALL and 1 or 0))
   end
 
-  -- The mark of the message that an entry was, and why it does not become one, if so.
+  -- Return the mark of an entry's message, and why the message may not become an entry, if so.
   local function delivered(at)
     if not messages then return nil end
     local first = (at - 1) * 24 + 1
@@ -100,7 +99,7 @@ return change(request, function(call)
     local received = number_in(messages, first + 17, first + 23)
     local us = marked(mark)
     if us and us < 0 and -us >= (again and 0 or received) then return mark, TAKEN end
-    -- It runs elsewhere. Whoever died before that does not ask anew; and who runs it himself does.
+    -- It runs elsewhere. A worker that died before that does not repeat its request; a worker that runs it does.
     if us and us > (received > 0 and received or call.issued) then return mark, received > 0 and CONFLICT or AGAIN end
     return mark
   end
@@ -131,7 +130,7 @@ return change(request, function(call)
       if answer then return answer end
     end
 
-    -- The first write: one that a full Redis refuses. After one that frees memory it would let all pass.
+    -- The first write is one that a full Redis refuses. After one that frees memory it would let all others pass.
     local order = next_order(#destination + #body + 50)
     local name = name_in(body)
     if name then
@@ -144,12 +143,12 @@ return change(request, function(call)
 
     local index, text = sub(destination, 1, 1) == 'L' and keys.due or keys.relay, whole(when)
     local changed = own and changed_next(own.record, own.header_end, call.now_us) or changed_now
-    -- The place before its record, so that no record is without one.
+    -- The place comes before its record, so that no record lacks one.
     redis.call('ZADD', index, text, order .. id)
     if extras then index_extras(extras, id, order .. id) end
-    -- A copy of the earlier entry may be in a queue. Of the task that runs, it is the caller.
+    -- A queue may have a copy of the earlier entry. If that is the running task, it is the caller itself.
     if own then own.lasts = not superseded and own.claim and own.claim.uncertain end
-    -- Whoever holds the lease of the earlier entry must not acknowledge this one.
+    -- The scanner of the earlier entry's lease must not acknowledge this one.
     if own and (own.lasts or own.place == keys.leased) then
       own.claim.refusals = 0
       end_claim(id, own.claim)
@@ -160,7 +159,7 @@ return change(request, function(call)
       redis.call('HDEL', keys.errors, id)
       redis.call('ZREM', keys.dead, RECORDLESS .. id)
     end
-    -- It is no longer revoked, be it by an entry of this very call.
+    -- It is no longer revoked, not even by an entry of this very call.
     if is_owing or step.owed[id] then
       step.owed[id] = nil
       redis.call('HDEL', keys.outbox_messages, id)
@@ -177,7 +176,7 @@ return change(request, function(call)
   local told, taken = {}, {}
   for at, entry in ipairs(entries) do
     local id = entry.id
-    -- An id that comes twice: the second is refused whatever became of the first.
+    -- An id that comes twice: refuse the second, whatever happened to the first.
     local one = taken[id] and CONFLICT or schedule(at, entry)
     taken[id] = one ~= LATE
     told[#told + 1] = one
@@ -185,7 +184,7 @@ return change(request, function(call)
   for name, unused in pairs(sharing) do
     if unused > 0 then drop_template(name, unused) end
   end
-  -- After the entries: a script that Redis stops half-way has forgotten none of the messages.
+  -- After the entries: if Redis stops the script half-way, no message is forgotten.
   if #marks > 0 then set_marks(now, tonumber(keep_ms), tonumber(most_marks), marks) end
   if earliest < math.huge then wake_for(earliest, now, call.promise) end
   -- Nothing was written, so nothing is refused for want of memory.

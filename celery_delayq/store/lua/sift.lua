@@ -1,21 +1,21 @@
---[[ sift: a step of the search for what a selection means; whether it still does, is asked when it is dealt with.
+--[[ sift: a step of the search for a selection's entries; the step that changes an entry checks it again.
 
-text     way     start: nothing is looked for; tag: in insertion order; count: how many these are; or in no order:
-                 records, leased, dead, parked, refused, and, of what is due in them, due and relay; of these three
-                 nothing, where nothing is paused; all: records, of what cannot be read RECORDLESS and its id
-text     cursor  of a way without order: 0 to begin, and then what the step before gave
+text     way     start: no search; tag: in insertion order; count: how many these are; or in no order: records, leased,
+                 dead, parked, refused, and, for due entries in them, due and relay (without a pause, these last three
+                 find nothing); all: records, of unreadable ones RECORDLESS and the id
+text     cursor  of a way without order: 0 to begin, then the cursor from the step before
 number   count   about how many entries to look at, 1..1000
-number   after   only those of a later insertion number, -1 for the first
-number   upto    and none of a later one than this
-filter   filter  what the selection picks by: see prelude/targets.lua; state and tag are not asked for here
+number   after   only those with a later insertion number, -1 for the first
+number   upto    and none with a later one than this
+filter   filter  the selection's filter: see prelude/targets.lua; state and tag are not checked here
 
 reply    store, last, cursor, size, members
 
-Returns  the name of the store or ''; the last insertion number, or where the next begin; the next cursor, 0 when that
-         was all; how many bytes were read, or the count. Without order some members come twice; insertion numbers are
+Returns  the name of the store or ''; the last insertion number, or the start of the next ones; the next cursor, 0 if
+         that was all; how many bytes were read, or the count. Without order some members come twice; insertion numbers are
          counted without the last bit, which tells the size
 Cost     O(log(N)^2 + count)
-Keeps    changes nothing; what is there all the while is found, and by way of `tag` once
+Keeps    changes nothing; entries that stay throughout are found, and by way of `tag` once
 ]]
 local found, bytes = {}, 0
 

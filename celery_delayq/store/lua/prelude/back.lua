@@ -1,20 +1,20 @@
---[[ What comes back of a lane that was resumed: in the order of due times, at its rate.
+--[[ Resumed lanes: their entries come back in the order of due times, at the lane's rate.
 
-Each step of a rate gives turns to those of what is parked that were due first: they are put back to wait. Whoever meets
-something that comes back takes a turn for it, or parks it, where none is left, or those given so far are of an earlier
-due time. So it makes no difference what was parked before, and by whom.
+Each step of a rate gives turns to the parked entries that were due first, and puts them back to wait. A step that meets
+an entry which comes back takes a turn for it. If none is left, or the turns given so far are for earlier due times, it
+parks the entry. So it makes no difference which entries were parked before, and by which scanner.
 ]]
 local BACK = 1000 -- most entries that come back in one step
-local STEPS_A_SECOND = 10 -- in which they come back at a rate, at least
-local MOST_AT_ONCE = 100 -- of these, so that a step of a high rate is small as well
-local STEPS_BEHIND = 10 -- that are made up for when nobody has looked for a while
+local STEPS_A_SECOND = 10 -- steps of a rate, at least
+local MOST_AT_ONCE = 100 -- entries in one of these, so that a step of a high rate is small as well
+local STEPS_BEHIND = 10 -- steps to catch up on after a time without a look
 
--- How many may come back by now at a lane's rate, at most `left`; notes when the next ones may.
+-- Return how many may come back by now at a lane's rate, at most `left`; note when the next ones may.
 local function admitted(pause, now_us, left)
   if pause.rate == 0 then return left end
   local step = math.min(math.max(1, math.floor(pause.rate / STEPS_A_SECOND)), MOST_AT_ONCE)
   local step_us = step / pause.rate * 1000000
-  -- Later than a step from now: Redis's clock was set back.
+  -- More than a step from now: Redis's clock was set back.
   pause.next_us = math.min(pause.next_us, now_us + step_us)
   if now_us < pause.next_us then return 0 end
   local steps = math.floor((now_us - pause.next_us) / step_us) + 1
@@ -23,7 +23,7 @@ local function admitted(pause, now_us, left)
   return count
 end
 
--- The lane in which an entry has to wait for its turn; or nil: it may go, and takes its turn by take_turns.
+-- Return the lane in which an entry must wait for its turn; or nil: it may go, and take_turns takes its turn.
 local function full_lane(pauses, record, header_end)
   for _, pause in ipairs(pauses) do
     local has_turn = pause.left >= 1 and due_of(record, header_end) <= pause.at
@@ -39,18 +39,17 @@ local function take_turns(pauses, record, header_end)
   end
 end
 
--- Let an entry come back to wait, by what stands in `parked`, with the member and due time that it had. Returns when
--- that is, ms.
+-- Let an entry of `parked` come back to wait, with its old member and due time. Return that time, ms.
 local function unpark_one(there)
   local kind, member, due = parked_kind(there), parked_member(there), parked_due(there)
-  -- Whoever is there already, as Redis stopped a script half-way, may have another due time since.
+  -- If Redis stopped a script half-way, the entry may be there already, with a newer due time.
   redis.call('ZADD', string.upper(kind) == 'L' and keys.due or keys.relay, 'NX', whole(due), member)
   redis.call('ZREM', keys.parked, there)
   return due
 end
 
--- Let up to `count` entries of a lane come back; of those with a late policy, what was a pause does not count. Returns
--- how many did, how many bytes of records that took, and when the last one is due, ms.
+-- Let up to `count` entries of a lane come back; with a late policy, excuse the pause. Return how many came back, the
+-- bytes of records read for that, and the due time of the last one, ms.
 local function unpark(lane, count, lanes, max_bytes)
   local came, bytes, due = 0, 0, 0
   for _, there in ipairs(parked_in(lane, count)) do
@@ -70,13 +69,13 @@ local function unpark(lane, count, lanes, max_bytes)
   return came, bytes, due
 end
 
--- Let come back what may. Returns how many bytes of records were read.
+-- Let entries come back that may. Return how many bytes of records were read.
 local function come_back(lanes, max_bytes)
   local left, bytes = BACK, 0
   for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
     local pause = pause_of(lanes, lane) or unknown_pause(lanes.now_us)
     lanes.known[lane] = pause
-    -- One that was paused anew is not among them: Redis stopped a script half-way.
+    -- A lane that was paused again is listed only because Redis stopped a script half-way.
     local is_ready = pause.state == 'b' and bytes < max_bytes and #parked_in(lane, 1) > 0
     if is_ready then
       local count = admitted(pause, lanes.now_us, left)
@@ -89,7 +88,7 @@ local function come_back(lanes, max_bytes)
   return bytes
 end
 
--- When the earliest of what is parked is due, ms, by the kinds of lanes; asked once in a step, as lanes may be thousands.
+-- The earliest due time of parked entries, ms, by kinds of lanes; read once in a step, as there may be thousands.
 local function earliest_parked(lanes)
   if not lanes.earliest then
     lanes.earliest = {}
@@ -103,8 +102,8 @@ local function earliest_parked(lanes)
   return lanes.earliest
 end
 
--- Whether something may be of a lane that was resumed, and comes back with it: it is parked there; or no scanner has
--- met it since it fell due; or it is parked in another lane, which may be one of its own as well.
+-- Whether a resumed lane may still have entries: parked there; or due since before, but not yet met by a scanner; or
+-- parked in another lane, though they belong to this one as well.
 local function is_awaited(lane, pause, lanes)
   if #parked_in(lane, 1) > 0 then return true end
   for _, index in ipairs({keys.due, keys.relay, keys.refused, keys.leased}) do
@@ -117,7 +116,7 @@ local function is_awaited(lane, pause, lanes)
   return false
 end
 
--- Forget the lanes of which all has come back. Returns when there is more of the others, ms, or -1.
+-- Forget the lanes whose entries have all come back. Return when the others continue, ms, or -1.
 local function look_back(lanes)
   local text, more, others = redis.call('HGET', keys.paused, RETURNING) or '', -1, {}
   for lane in string.gmatch(text, string.rep('.', 7)) do
@@ -134,7 +133,7 @@ local function look_back(lanes)
       end
     end
   end
-  -- Once, as there may be thousands. One whose field is gone, and stands here still, is dropped by the next step.
+  -- Written once, as there may be thousands. The next step drops a lane that is listed, but has no field.
   if #others * 7 < #text then write_returning(others) end
   save_lanes(lanes)
   return more

@@ -1,7 +1,7 @@
---[[ What is remembered of an entry from one hand-over attempt to the next. ]]
+--[[ Claims: facts about an entry, kept from one attempt to deliver it to the next. ]]
 
--- The claims field of an entry.
--- attempts: how often it was sent, or may have been; refusals: how often the broker said no;
+-- Parse the claims field of an entry.
+-- attempts: how often it was sent, or may have been; refusals: how often the broker declined it;
 -- uncertain: the outcome of some attempt is not known.
 local function parse_claim(claim)
   local attempts, refusals, uncertain, lease_ms, token =
@@ -20,12 +20,12 @@ local function format_claim(claim)
     claim.attempts, claim.refusals, claim.uncertain and 1 or 0, claim.lease_ms, claim.token)
 end
 
--- Whether an entry is under the claim of that token, which stands last in the text.
+-- Whether an entry is under the claim with this token, which ends the text.
 local function is_claimed(text, token)
   return text and sub(text, -#token - 1) == ':' .. token
 end
 
--- What is kept of an entry's claim once that ended: nothing, where no attempt was made.
+-- End an entry's claim: keep its counts, or nothing if there was no attempt.
 local function end_claim(id, claim)
   claim.token = ''
   if claim.attempts == 0 and not claim.uncertain then

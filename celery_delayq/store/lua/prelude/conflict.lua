@@ -1,10 +1,9 @@
---[[ Conflicts: what becomes of a new entry where another has its id, or waits under its key.
+--[[ Conflicts: a new entry meets one that has its id, or waits under its key.
 
-What the functions share is `step`: the call; owes, here and brought,
-as schedule.lua has them; and what they note in it: bytes that were read, owed (id -> what is told of it), asked,
-templates in cache.
+The functions share `step`: the call; owes, here and brought, as in schedule.lua; and their own notes: bytes read, owed
+(id -> its row for the caller), asked, templates in cache.
 ]]
--- An entry that is there: `state` is waiting, leased, dead, or nil where it cannot be read.
+-- Return an existing entry: `state` is waiting, leased, dead, or nil if it cannot be read.
 local function present(step, id)
   local record = redis.call('HGET', keys.records, id)
   if not record then return nil end
@@ -24,17 +23,17 @@ local function present(step, id)
   return entry
 end
 
--- Whether the running task may be a copy of this entry. What has not left is another task.
+-- Whether the running task may be a copy of this entry. An entry still in the store is another task.
 local function may_be_delivered(entry)
   return entry.header_end and (not entry.place or entry.claim and entry.claim.uncertain)
 end
 
--- Whether an entry, wherever it is, was changed after the request was made.
+-- Whether an entry, in any place, was changed after the request was made.
 local function is_newer(step, entry)
   return entry.header_end and is_overtaken(step.call, changed_of(entry.record, entry.header_end))
 end
 
--- What has a key, other than an id, wherever it is; or nil.
+-- Return the entry, in any place, that has a key, if its id is another one; or nil.
 local function named_by(step, key, id)
   local holder = redis.call('HGET', keys.holders, key)
   local entry = holder and holder ~= id and present(step, holder)
@@ -42,7 +41,7 @@ local function named_by(step, key, id)
   return extras and extras.key == key and entry or nil
 end
 
--- Whether something under a key is newer than this request. What an entry of this very call did is not.
+-- Whether something under a key is newer than this request; changes by this very call do not count.
 local function is_late_under(step, key, named)
   if step.asked[key] then return false end
   if is_key_fenced(step.call, name_of_key(key)) then return true end
@@ -50,13 +49,13 @@ local function is_late_under(step, key, named)
   return not step.asked[key]
 end
 
--- Whose REVOKED is to be stored, and why. The caller is told, and the outbox, in case he cannot.
+-- REVOKED must be stored for a task. Tell the caller, and the outbox in case the caller cannot store it.
 local function owe_one(step, id, how, message, why)
   step.owed[id] = {id, how, whole(step.call.now_us), message, why}
   if step.owes > 0 then owe(step.call, id, how, message, why) end
 end
 
--- That entry stays, and the new one is not written. Where its id is that of an entry, `own`, it is no other task.
+-- Keep the existing entry instead of the new one. With `own`, an entry of the same id, there is no other task to revoke.
 local function keep(step, entry, new, when, own)
   if new.key then fence(step.call, name_of_key(new.key)) end
   if step.owes == 2 and not own then
@@ -72,8 +71,8 @@ local function keep(step, entry, new, when, own)
   return 'k' .. whole(due_of(entry.record, entry.header_end)) .. quoted(entry.id)
 end
 
--- What the caller wants of what is in the way: an answer, or nil: that goes, and the new entry is written, from
--- when it is due, and since when it is scheduled.
+-- Apply the policy to the existing entries: return an answer; or nil, if they give way to the new entry, its due time,
+-- and its time of scheduling.
 local function resolve(step, ways, own, new, when, conflict)
   local created = step.created
   local policy, max_wait = string.match(conflict, '^(%l+) ?(%d*)$')
@@ -98,8 +97,8 @@ local function resolve(step, ways, own, new, when, conflict)
   return nil, when, created
 end
 
--- An entry that was in the way departs. Of its own id nothing is owed: a new task has it, and its claim, if that
--- `lasts`.
+-- Remove an existing entry that gives way. With the new entry's id nothing is owed: the id has a new task, which keeps
+-- the claim if that `lasts`.
 local function displace(step, entry, new)
   local leaving = {
     ids = {entry.id}, place = entry.place, members = {entry.there},
@@ -108,7 +107,7 @@ local function displace(step, entry, new)
   }
   local name = template_of(entry.record, entry.header_end)
   if name then leaving.shared[name] = 1 end
-  -- It may be the last that shares its template, and another entry of this call may share that.
+  -- It may be the last to share its template, which another entry of this call may need.
   if name and name ~= name_in(new.body) then step.here[name] = nil end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
   if entry.id == new.id then return depart(leaving, nil, step.call.now) end

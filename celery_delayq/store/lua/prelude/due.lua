@@ -1,17 +1,17 @@
---[[ What is due, and who is to wake for it. ]]
-local FRESH = 1000 -- ms for which what fell due counts as fresh at least, see due_members
-local LATER = 9999999999999 -- ms: who promises this is up for what it is told of, and for nothing else
-local OVERDUE = 100 -- ms after which a scanner that was to be up is taken for dead
+--[[ Due entries, and scanners to wake for them. ]]
+local FRESH = 1000 -- ms for which an entry that fell due counts as fresh at least, see due_members
+local LATER = 9999999999999 -- ms: a scanner with this promise wakes for messages only
+local OVERDUE = 100 -- ms after which a scanner that should have woken is taken for dead
 
--- The first score of an index, or -1: there is none. (One below 0 is somebody else's.)
+-- The first score of an index, or -1 if it is empty. (A score below 0 is another program's.)
 local function head_of(index)
   local head = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
   return head[2] and math.max(0, tonumber(head[2])) or -1
 end
 
--- The rank in an index of what comes behind a due time, as Redis prints it, and an insertion number. Among equal due
--- times the members stand in insertion order: halve until the place is found. (Lua's own comparison of strings follows
--- the locale, so the numbers are compared.)
+-- The rank in an index after a due time, as Redis prints it, and an insertion number. Members with the same due time are
+-- in insertion order, so a binary search finds the place. (It compares numbers, as Lua's comparison of strings depends on
+-- the locale.)
 local function rank_behind(index, after, order)
   local low = redis.call('ZCOUNT', index, '-inf', '(' .. after)
   local high = redis.call('ZCOUNT', index, '-inf', after)
@@ -23,16 +23,15 @@ local function rank_behind(index, after, order)
   return low
 end
 
--- The earlier of two heads, or the one that there is.
+-- The earlier of two heads, or the only one.
 local function earlier_head(one, other)
   if one < 0 or other < 0 then return math.max(one, other) end
   return math.min(one, other)
 end
 
--- What to take next of an index: members that are due, in due order, at most `limit`. If more than
--- that is overdue, up to a quarter are those that fell due since the caller's last step, or in the last
--- second: so a backlog holds up nothing that comes after it, however long a step takes. Returns the
--- members, the fresh ones first, and how many those are.
+-- The next entries of an index: due members in due order, at most `limit`. If more are overdue, up to a quarter are
+-- those that fell due since the caller's last step, or in the last second. So a backlog holds up no later entry, however
+-- long a step takes. Return the members, fresh ones first, and the number of those.
 local function due_members(index, now, limit, _, last_ms)
   local since = math.min(now - FRESH, last_ms > 0 and last_ms or now)
   local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now), 'LIMIT', 0, limit)
@@ -45,15 +44,15 @@ local function due_members(index, now, limit, _, last_ms)
   return mixed, fresh
 end
 
--- Take the first `taken` members that due_members gave out of their index.
+-- Remove the first `taken` members of due_members from their index.
 local function remove_taken(index, members, fresh, taken)
   if taken > fresh then redis.call('ZREMRANGEBYRANK', index, 0, taken - fresh - 1) end
   local first = math.min(taken, fresh)
   if first > 0 then redis.call('ZREM', index, unpack(members, 1, first)) end
 end
 
--- What a scanner has promised: to be up at `at`, and for whatever it is told of. `by` is its name, or
--- empty where all were told, and none has looked since. Or nil: nobody has promised anything.
+-- A scanner's promise: to wake at `at`, and when a message comes. `by` is its name, or empty if all scanners were woken
+-- and none has looked since. Or nil: there is no promise.
 local function promise_in(text)
   local at, by = string.match(text or '', '^(%d+):(.*)$')
   return at and {at = tonumber(at), by = by}
@@ -63,13 +62,12 @@ local function promise_of()
   return promise_in(redis.call('HGET', keys.meta, 'timer'))
 end
 
--- Whether the scanner that promised is taken for dead: it should have been up, and is not.
+-- Whether the scanner that promised is taken for dead: it should have woken, but did not.
 local function is_overdue(promise, now)
   return promise.at < now - OVERDUE
 end
 
--- Tell one scanner that there is something to look at; whether it listens. Where publishing is not
--- allowed, scanners find it when they look by themselves.
+-- Wake one scanner; return whether it listens. Without the right to publish, scanners find new entries at the next look.
 local function tell(scanner)
   local heard = redis.pcall('PUBLISH', keys.wake .. ':' .. scanner, '')
   return type(heard) == 'number' and heard > 0
@@ -79,9 +77,8 @@ local function tell_all()
   redis.pcall('PUBLISH', keys.wake, '')
 end
 
--- See to it that a scanner is up at `due`, when something falls due: nobody is told who has promised that,
--- and whoever is told is taken at his word, so that of many calls one tells. It can fail no more: what it
--- is for is written.
+-- Make sure that a scanner wakes at `due`. One that has promised it gets no message; one that gets a message has thereby
+-- promised it, so of many calls only one sends a message. It cannot fail the call: the entries are written.
 local function wake_for(due, now, promise)
   local kept = promise and not is_overdue(promise, now)
   due = math.max(due, now)
@@ -94,8 +91,7 @@ local function wake_for(due, now, promise)
   redis.pcall('HSET', keys.meta, 'timer', whole(due) .. ':' .. by)
 end
 
--- Note when a scanner gave its heartbeat, and forget those that have been silent for an hour. Nothing that has to go
--- depends on it.
+-- Note a scanner's heartbeat, and forget scanners that were silent for an hour. No delivery depends on it.
 local function note_heartbeat(scanner, now)
   redis.pcall('HSET', keys.heartbeats, scanner, whole(now))
   local silent = redis.call('ZRANGEBYSCORE', keys.scanners, '-inf', whole(now - 3600000), 'LIMIT', 0, 1000)
@@ -104,8 +100,8 @@ local function note_heartbeat(scanner, now)
   redis.pcall('HDEL', keys.heartbeats, unpack(silent))
 end
 
--- The scanners that are alive, at most a thousand: each one's name, and when it gave its last heartbeat, ms. One that
--- is further ahead than it counts was given before the clock was set back, and tells nothing.
+-- The live scanners, at most a thousand: name and time of the last heartbeat, ms. A heartbeat further ahead than it may
+-- be is from before the clock was set back, and does not count.
 local function alive_in(now)
   local rows = redis.call('ZRANGEBYSCORE', keys.scanners, whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
   local names, alive = {}, {}
@@ -119,7 +115,7 @@ local function alive_in(now)
   return alive
 end
 
--- Another scanner that is alive: of two, the one that was the last to say so. Or nil.
+-- Another live scanner: of two, the one with the later heartbeat. Or nil.
 local function stand_in(scanner, now)
   local rows = redis.call('ZREVRANGE', keys.scanners, 0, 1, 'WITHSCORES')
   for at = 1, #rows, 2 do
@@ -127,10 +123,10 @@ local function stand_in(scanner, now)
   end
 end
 
--- One scanner is up for what comes next; were it all of them, a hundred scanners would call a hundred times for each
--- due time. Another takes its place where that one was to be up later, or is overdue. `heads`: of due, relay, leased,
--- and of what comes back. Returns 1 where it is the caller, which sleeps for asleep_ms at most, and will not look
--- at `relay` for relay_ms; or 0.
+-- One scanner wakes for the next entry; if all did, a hundred scanners would make a hundred calls for each due time.
+-- Another one takes over if that one would wake later, or is overdue. `heads`: of due, relay, leased, and of coming-back
+-- entries. Return 1 if the caller wakes for it, which sleeps for asleep_ms at most, and will not look at `relay` for
+-- relay_ms; or 0.
 local function promise_next(heads, relay_ms, asleep_ms, scanner, now)
   local waits, next_up = {0, relay_ms, 0, 0}, math.huge
   for at, head in ipairs(heads) do
@@ -141,7 +137,7 @@ local function promise_next(heads, relay_ms, asleep_ms, scanner, now)
   if not mine and promise.at <= next_up and not is_overdue(promise, now) then return 0 end
   local by, at = scanner, math.min(next_up, now + asleep_ms)
   if heads[2] >= 0 and heads[2] <= now and relay_ms == 0 then
-    -- It goes to publish now, and for how long is not known; what comes meanwhile, another is told.
+    -- It publishes now, for an unknown time; meanwhile another scanner gets the messages.
     by, at = stand_in(scanner, now) or scanner, LATER
   end
   redis.call('HSET', keys.meta, 'timer', whole(at) .. ':' .. by)

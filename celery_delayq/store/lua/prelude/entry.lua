@@ -1,28 +1,28 @@
---[[ One entry, where it stands, and the moves between places.
+--[[ One entry, its place, and its moves between places.
 
-place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due while it is
-        paused), leased, dead. Lists of places have `parked` under its name, as its members are longer: lane, due
-        time in 7 bytes, kind, and then the member.
-tidy    what need not be asked for, as `meta` says: w, where each entry waits in the index of its kind, and nothing is
-        known of an attempt; u, where nothing is paused. hand_over finds that out from time to time; what changes it
-        takes the note away before
-lane    what may be paused, 7 bytes: '*' and six more; 'q' or 't' and the label of the queue or task
-kind    L or R, as the record has it; in lower case where it has a late policy
+place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due during a pause), leased,
+        dead. Lists of places have `parked` under its name, as its members are longer: lane, due time in 7 bytes, kind,
+        and then the member.
+tidy    a note in `meta`, by which other keys need no look: w, while each entry waits in the index of its kind and no
+        attempt is known; u, while nothing is paused. hand_over sets it from time to time; any step that changes this
+        removes it first
+lane    a scope of pauses, 7 bytes: '*' and six more; 'q' or 't' and the label of the queue or task
+kind    L or R, as in the record; in lower case if it has a late policy
 ]]
-local EVERYTHING = '*******' -- the lane of all
+local EVERYTHING = '*******' -- the lane of all entries
 local PLACES = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked}
 local WAITING = {keys.due, keys.relay, keys.refused, parked = keys.parked}
 local LATE_POLICY = 4 -- flag
-local RUN_NOW = 8 -- flag: it passes a pause
+local RUN_NOW = 8 -- flag: ignores pauses
 
--- The lanes in which an entry can be.
+-- The lanes that an entry may be in.
 local function lanes_of(record, header_end)
   return {
     EVERYTHING, 'q' .. queue_of(record, header_end), 't' .. task_of(record, header_end),
   }
 end
 
--- The member of `parked` that an entry is in a lane.
+-- An entry's member of `parked` in a lane.
 local function parked_as(lane, record, header_end, member)
   local kind = sub(record, 2, 2)
   if has_flag(record, header_end, LATE_POLICY) then kind = string.lower(kind) end
@@ -33,7 +33,7 @@ local function parked_lane(there)
   return sub(there, 1, 7)
 end
 
--- When that is due, ms.
+-- Its due time, ms.
 local function parked_due(there)
   return number_in(there, 8, 14)
 end
@@ -42,12 +42,12 @@ local function parked_kind(there)
   return sub(there, 15, 15)
 end
 
--- What stands in the other places.
+-- Its member in the other places.
 local function parked_member(there)
   return sub(there, 16)
 end
 
--- The first of some places where an entry is, the text of its score, and its member there; or nil.
+-- The first of some places that has an entry, the text of its score, and its member there; or nil.
 local function place_of(places, member, record, header_end)
   for _, index in ipairs(places) do
     local score = redis.call('ZSCORE', index, member)
@@ -61,8 +61,8 @@ local function place_of(places, member, record, header_end)
   end
 end
 
--- Whether a due member is no entry, but what a script left that Redis stopped half-way: its entry has
--- left, or its id stands elsewhere. What has neither record nor tombstone lost its record.
+-- Whether a due member is the remains of a script that Redis stopped half-way: its entry has left, or is elsewhere. With
+-- neither record nor tombstone, the record was lost instead.
 local function is_leftover(member, record, header_end)
   if not record then return find_tombstone(id_of(member)) end
   local own = header_end and member_of(record, header_end, id_of(member)) or member
@@ -74,12 +74,12 @@ local function index_of(record)
   return sub(record, 2, 2) == 'L' and keys.due or keys.relay
 end
 
--- Something is about to be elsewhere than in the index of its kind, to be paused, or to have been tried.
+-- To be called before an entry leaves the index of its kind, is paused, or is tried.
 local function make_untidy()
   redis.call('HDEL', keys.meta, 'tidy')
 end
 
--- What the note `tidy` is to say of the store.
+-- The note `tidy`, as the store is now.
 local function tidiness()
   local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors)
   local waiting = redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay)
@@ -87,34 +87,34 @@ local function tidiness()
   return (all_wait and 'w' or '') .. (redis.call('EXISTS', keys.paused) == 0 and 'u' or '')
 end
 
--- Put an entry back to wait in `index` until `due`, out of the place where it is. The new place comes
--- before the old one goes: a script that Redis stops half-way must not lose an entry.
+-- Put an entry back to wait in `index` until `due`, out of its place. The new place comes before the old one goes: if
+-- Redis stops the script half-way, the entry must not be lost.
 local function put_back(index, due, place, member, claim, there)
   if claim then end_claim(id_of(member), claim) end
   redis.call('ZADD', index, due, member)
   if place and place ~= index then redis.call('ZREM', place, there or member) end
 end
 
--- Whether no other entry waits under a key. One that is leased or dead may be named there, and does not hold it.
+-- Whether no other entry waits under a key. A leased or dead one may be named there, but does not hold it.
 local function is_key_free(key, id)
   local holder = redis.call('HGET', keys.holders, key)
   local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
   local its_end = header_end_of(other)
   local extras = its_end and extras_of(other, its_end)
-  if not extras or extras.key ~= key then return true end -- it has another one by now
+  if not extras or extras.key ~= key then return true end -- that entry has another key by now
   return not place_of(WAITING, member_of(other, its_end, holder), other, its_end)
 end
 
--- An entry comes back to wait: it has its key again, if that is free.
+-- An entry comes back to wait: give it its key again, if that is free.
 local function take_key(record, header_end, id)
   if not has_flag(record, header_end, KEYED) then return end
   local key = extras_of(record, header_end).key
-  if not key then return end -- somebody else changed it
+  if not key then return end -- another program changed it
   if is_key_free(key, id) then redis.call('HSET', keys.holders, key, id) end
 end
 
--- An entry comes back to wait: it has its key again, if nobody else took that. Returns the index of its kind, the
--- text of its own due time there (now, where its record cannot be read), and how many bytes it took to find out.
+-- An entry comes back to wait: give it its key again, if that is free. Return the index of its kind, the text of its due
+-- time (now, if its record cannot be read), and the bytes read for that.
 local function welcome(member, now)
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
@@ -125,8 +125,7 @@ local function welcome(member, now)
   return index, whole(due_of(record, header_end)), #record
 end
 
--- A lease is over, and nobody knows whether its entry was published. Returns when that is due, and how many bytes it
--- took.
+-- A lease ran out; whether its entry was published is not known. Return its due time, and the bytes read.
 local function take_back(member, claim, now)
   claim.attempts, claim.uncertain = claim.attempts + 1, true
   local index, due, read = welcome(member, now)
@@ -134,7 +133,7 @@ local function take_back(member, claim, now)
   return due, read
 end
 
--- What was refused and is up again goes back to wait under its own due time. Returns how many bytes that took.
+-- Put refused entries with a due next try back to wait under their own due time. Return the bytes read.
 local function retry_refused(now, limit, max_bytes)
   local bytes = 0
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', keys.refused, '-inf', whole(now), 'LIMIT', 0, limit)) do
@@ -146,8 +145,8 @@ local function retry_refused(now, limit, max_bytes)
   return bytes
 end
 
--- Who is meant by 'i' and an id, 'k' and a key, or 'm' and a member. Returns the id, if there is one, the name
--- under which it is fenced and remembered, and the member that it has to be.
+-- Parse a target: 'i' and an id, 'k' and a key, or 'm' and a member. Return the id, if there is one, the name for its
+-- fence and tombstone, and the required member, if any.
 local function meant_by(target)
   local kind, text = sub(target, 1, 1), sub(target, 2)
   if kind == 'k' then return redis.call('HGET', keys.holders, text), name_of_key(text) end
@@ -155,11 +154,11 @@ local function meant_by(target)
   return text, text
 end
 
--- An entry that can still be changed; or nil, the answer that says why not, and one that is in flight. All that
--- can fail here comes before the first write: nothing is rolled back. It has
+-- Return an entry that can still be changed; or nil, the answer that says why not, and an entry in flight. Any step that
+-- can fail here comes before the first write: nothing is rolled back. The entry has
 --   id, record, header_end, member
---   place, score, there   where it is, and what it is there
---   claim                 what outlives a change, which is what is uncertain
+--   place, score, there   its place, and its score and member there
+--   claim                 the part that outlives a change: uncertain attempts
 --   failed                whether an error of an earlier attempt is known
 local function entry_of(id, name, call)
   local record = id and redis.call('HGET', keys.records, id)
@@ -181,7 +180,7 @@ local function entry_of(id, name, call)
   local text = redis.call('HGET', keys.claims, id)
   local claim = (text or entry.place == keys.leased) and parse_claim(text)
   if entry.place == keys.leased or not entry.place and claim and claim.token ~= '' then
-    -- A lease that ran out, or was lost, is an attempt whose outcome nobody knows.
+    -- A lease that ran out, or was lost, is an attempt with an unknown outcome.
     claim.attempts, claim.uncertain = claim.attempts + 1, true
   elseif claim and not claim.uncertain then
     claim.attempts = 0
@@ -191,14 +190,14 @@ local function entry_of(id, name, call)
   return entry
 end
 
--- Whether a request was made before the last change of the entry that it is about, or, by key, before what was
--- done under that: what comes back has the key, and may have been changed before.
+-- Whether a request was made before the last change of its entry, or, by key, before the last change under that: an
+-- entry that comes back gets the key, and may have been changed before.
 local function is_late_for(call, entry, name)
   if is_overtaken(call, changed_of(entry.record, entry.header_end)) then return true end
   return name ~= entry.id and is_key_fenced(call, name)
 end
 
--- An entry cannot be handed over: it is dead; its record stays, and so does what is known.
+-- An entry cannot be delivered, so it becomes a dead letter; its record and its claim stay.
 local function bury(now, member, reason)
   if reason == NO_RECORD then member = RECORDLESS .. id_of(member) end
   local id = id_of(member)

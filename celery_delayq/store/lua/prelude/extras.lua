@@ -1,21 +1,20 @@
---[[ What few entries have: a unique key, tags, a late policy.
+--[[ Extras that some entries have: a unique key, tags, a late policy.
 
-extras  at the end of a record that has one of the flags 1, 2 and 4:
-        key, NUL                                      empty: it has none
-        policy, NUL                                   empty, or for how many ms after its due time it may still
-                                                      leave, ':', and since when that counts, if that is later:
-                                                      unix ms, 13 digits
-        tag, NUL                                      of each
+extras  at the end of a record with one of the flags 1, 2 and 4:
+        key, NUL                                      empty: none
+        policy, NUL                                   empty, or the grace period, ms, ':', and its start, if that is
+                                                      after the due time: unix ms, 13 digits
+        tag, NUL                                      for each
         the length of all that, in 4 digits
 
-`holders` names the entry that has a key. It holds it while it waits; one that is leased or dead gives way to
-the next, and has it again when it comes back and nobody else took it. `tags` has `tag NUL member` of each.
+`holders` names the entry that has a key. It holds it while it waits. A leased or dead one gives way to the next, and
+gets the key again if it comes back and the key is free. `tags` has `tag NUL member` of each.
 ]]
 local CHUNK = 1000 -- arguments of one command
 local KEYED = 1 -- flag
 local TAGGED = 2 -- flag
 
--- The extras of a record, or of a part of it that ends as it does; or nil.
+-- The extras of a record, or of a part with the same end; or nil.
 local function extras_in(text, flags, from)
   if flags % EXTRAS == 0 then return nil end
   local tags, key, policy, rest = {}, string.match(text, '^([^%z]*)%z([^%z]*)%z()', extras_start(text, from))
@@ -29,7 +28,7 @@ local function extras_of(record, header_end)
   return extras_in(record, flags_of(record, header_end), header_end)
 end
 
--- The same of the part of a new record from its flags on.
+-- The same for a new record's part from the flags on.
 local function extras_of_body(body)
   return extras_in(body, flags_of(body, 1 - FLAGS), 1 - FLAGS)
 end
@@ -40,18 +39,18 @@ local function message_end(record, header_end)
   return extras_start(record, header_end) - 1
 end
 
--- Under what a key is fenced and remembered, among ids: those are UTF-8, which has no such byte.
+-- The name for a key's fence and tombstone, among ids: those are UTF-8, which has no such byte.
 local function name_of_key(key)
   return '\255' .. key
 end
 
--- Write what leads to an entry, before its record: what Redis stops half-way leaves too much, and not too little.
+-- Index an entry before its record is written: if Redis stops the script half-way, there is too much, never too little.
 local function index_extras(extras, id, member)
   if extras.key then redis.call('HSET', keys.holders, extras.key, id) end
   for _, tag in ipairs(extras.tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
 end
 
--- Note what leads to an entry that leaves, and what its history will tell. Of many they are let go of together.
+-- Note the index entries and the history event of a leaving entry. Those of many entries are removed together.
 local function note_extras(leaving, id, member, record, header_end)
   local extras = extras_of(record, header_end)
   if past.kept then past.leaves(leaving, past.told_by(record, header_end, id, extras and extras.key)) end
@@ -62,7 +61,7 @@ local function note_extras(leaving, id, member, record, header_end)
   for _, tag in ipairs(extras.tags) do tagged[#tagged + 1] = tag .. '\0' .. member end
 end
 
--- Let go of what note_extras noted; `stamp` is the tombstone of those that have a key, if they leave one.
+-- Remove the entries of note_extras; `stamp` is the tombstone for their keys, if they leave one.
 local function drop_extras(leaving, stamp)
   for _, one in ipairs(leaving.keyed or {}) do
     if stamp then redis.call('HSET', keys.tombstones, name_of_key(one.key), stamp) end

@@ -1,36 +1,36 @@
---[[ The history: the last things that happened to entries, if `meta` says that they are kept.
+--[[ The history: the latest events of entries, if `meta` has a setting for it.
 
-`history` in `meta`: how many, 1..10000, a blank, and 0 where an event that equals the one before is left out, or 1.
+`history` in `meta`: how many, 1..10000, a blank, and 0 to leave out an event that equals the one before, or 1.
 
 event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipped, d: dead,
                  b: repaired, it waits again
        2..14   when, ms, 13 digits
-       15..27  due time, ms, 13 bytes, blanks after the digits; blanks only where the record cannot be read
+       15..27  due time, ms, 13 bytes, blanks after the digits; only blanks if the record cannot be read
        28..39  task and queue, labels as in a record, or blanks
        40..42  length of the id, 3 digits; the id; and the unique key, if it has one
 
-A step notes what happens, and writes it down in the end. All of that is in one table, as a script may have no more
-than 200 locals.
+A step notes events, and writes them at its end. All functions are in one table, as a script may have no more than 200
+locals.
 ]]
--- kept: whether there is a history; nil: nobody has looked yet
--- events: what this step noted; length, repeats: what `meta` says
+-- kept: whether there is a history; nil: not read yet
+-- events: noted by this step; length, repeats: from `meta`
 local past = {events = {}, REPLACED = 'r'}
--- What the history says of an entry that leaves with a tombstone.
+-- The events of entries that leave with a tombstone.
 past.LEFT = {h = 'h', c = 'c', u = 'c', s = 'k'}
 
--- Find out whether there is a history, by what `meta` says of it; once a step.
+-- Read the setting from `meta`; once a step.
 function past.begin(setting)
   if past.kept ~= nil then return end
   local length, repeats = string.match(type(setting) == 'string' and setting or '', '^(%d+) ([01])$')
   past.kept, past.length, past.repeats = length ~= nil, tonumber(length or 0), repeats == '1'
 end
 
--- What an event tells of an entry; of its due time and labels nothing, where the record cannot be read.
+-- The part of an event about an entry; without due time and labels if the record cannot be read.
 function past.told_of(due_and_labels, id, key)
   return (due_and_labels or string.rep(' ', 25)) .. string.format('%03d', #id) .. id .. (key or '')
 end
 
--- The same by its record.
+-- The same, from the entry's record.
 function past.told_by(record, header_end, id, key)
   local told = due_text(record, header_end) .. part_of(record, header_end, TASK, FORM)
   return past.told_of(told, id, key)
@@ -40,20 +40,20 @@ function past.note(what, now, told)
   past.events[#past.events + 1] = what .. string.format('%013.0f', now) .. told
 end
 
--- Let `depart` note that of an entry, which is among those that leave.
+-- Let `depart` note an event for an entry among those that leave.
 function past.leaves(leaving, told)
   leaving.events = leaving.events or {}
   leaving.events[#leaving.events + 1] = told
 end
 
--- What two events that follow each other have to differ in: what happened, the task, the key, or else the id.
+-- The part in which successive events must differ: the kind, the task, and the key, or else the id.
 function past.subject_of(event)
   local id_end = 42 + (tonumber(sub(event, 40, 42)) or 0)
   local key = sub(event, id_end + 1)
   return sub(event, 1, 1) .. sub(event, 28, 33) .. (key == '' and 'i' .. sub(event, 43, id_end) or 'k' .. key)
 end
 
--- What happened, without what equals the event before it; `last` is the one that was written last.
+-- The events, without those that equal the one before; `last` is the last one written.
 function past.without_repeats(last)
   local rest, before = {}, last and past.subject_of(last)
   for _, event in ipairs(past.events) do
@@ -64,14 +64,14 @@ function past.without_repeats(last)
   return rest
 end
 
--- Write down what happened, the newest first. Room is made before: the list is never longer than it may be.
--- Where that is not allowed, or something foreign is there, nothing is written; the step itself is done.
+-- Write the events, newest first. Room is made first, so the list never exceeds its length. If that is not allowed, or
+-- the key is another program's, nothing is written; the step itself is done.
 function past.write()
   local events, length, most = past.events, past.length, 1000
   if #events == 0 then return end
   if not past.repeats then events = past.without_repeats(redis.pcall('LRANGE', keys.history, 0, 0)[1]) end
   local first = math.max(1, #events - length + 1)
-  local left = length - (#events - first + 1) -- of those that are there
+  local left = length - (#events - first + 1) -- of the existing ones
   if first > #events or redis.pcall('LTRIM', keys.history, left > 0 and 0 or 1, math.max(0, left - 1)).err then return end
   for from = first, #events, most do
     redis.pcall('LPUSH', keys.history, unpack(events, from, math.min(from + most - 1, #events)))

@@ -1,11 +1,11 @@
---[[ What does not fit the rest of the store: `check` looks for it, and `repair` looks again before it does anything.
+--[[ Inconsistencies of the store: `check` looks for them, and `repair` looks again before it does anything.
 
 part    a key of the store, by its name
-field   one of its fields or members, as it is there
-kind    what does not fit, in one word: see care/inconsistencies.py
-look    what one step has in common: now, seq (the last insertion number, or nil), bytes (of records, read
-        so far), templates (name -> whether it can be read), and two functions: report, given a kind and an id, and
-        share, given what is known of templates
+field   one of its fields or members
+kind    the inconsistency, in one word: see care/inconsistencies.py
+look    shared by one step: now, seq (the last insertion number, or nil), bytes (of records read so far),
+        templates (name -> whether it can be read), and two functions: report, given a kind and an id, and share, given
+        facts about templates
 ]]
 local inconsistencies = {
   LAST = 2^47 - 2^40, -- insertion numbers have 47 bits
@@ -18,7 +18,7 @@ function inconsistencies.look(report, share)
   }
 end
 
--- Whether what is parked in a lane is paused, or comes back.
+-- Whether a lane is paused, or coming back.
 function inconsistencies.is_lane(lane)
   local pause = parse_pause(redis.call('HGET', keys.paused, lane))
   if pause and pause.state == 'p' then return true end
@@ -35,7 +35,7 @@ function inconsistencies.place(part, there, look)
   look.bytes = look.bytes + #(record or '')
   if not record then return look.report('place_without_record', id) end
   local header_end = header_end_of(record)
-  if not header_end then return end -- told of as a record
+  if not header_end then return end -- reported as a record
   if member_of(record, header_end, id) ~= member then return look.report('second_place', id) end
   local place, _, as = place_of(PLACES, member, record, header_end)
   if place ~= keys[part] or as ~= there then return look.report('second_place', id) end
@@ -44,8 +44,8 @@ function inconsistencies.place(part, there, look)
   end
 end
 
--- The extras of an entry, and its member; nil where it is not here; and whether it is, and cannot be read: what a later
--- version wrote may have any key and tag.
+-- The extras of an entry, and its member, or nil; and whether there is a record that cannot be read: one of a later
+-- version may have any key and tag.
 function inconsistencies.extras_at(id, look)
   local record = redis.call('HGET', keys.records, id)
   look.bytes = look.bytes + #(record or '')
@@ -79,8 +79,8 @@ function inconsistencies.record(id, record, look)
   local header_end = header_end_of(record)
   if not header_end then return look.report('unreadable_record', id) end
   local member = member_of(record, header_end, id)
-  -- A number is taken before a record is written, so none is later than the last. Above one near their end, which only
-  -- a spoilt record has, numbers could not go on for long.
+  -- A number is taken before a record is written, so none is later than the last. One near the end of the range is from
+  -- a damaged record; numbers could not continue above it for long.
   local number = serial_of(member)
   if look.seq and number > look.seq and number < inconsistencies.LAST then look.report('number_too_low', 'seq') end
   local place = place_of(PLACES, member, record, header_end)
@@ -89,7 +89,7 @@ function inconsistencies.record(id, record, look)
   for _, tag in ipairs(extras and extras.tags or {}) do
     if not redis.call('ZSCORE', keys.tags, tag .. '\0' .. member) then look.report('wrong_tag', id) end
   end
-  -- What is leased or dead holds no key; what has no place has it again with that.
+  -- A leased or dead entry holds no key; one without a place gets it along with a place.
   local waits = place and place ~= keys.leased and place ~= keys.dead
   if waits and extras and extras.key and redis.call('HGET', keys.holders, extras.key) ~= id
     and is_key_free(extras.key, id) then
@@ -101,7 +101,7 @@ function inconsistencies.record(id, record, look)
   if not inconsistencies.is_template(name, look) then look.report('unreadable_record', id) end
 end
 
--- What a field of `part` is reported of is what `check` looks for there.
+-- Look for the inconsistencies of a field of `part`; `check` looks for the same there.
 function inconsistencies.at(part, field, value, look)
   if part == 'records' then
     inconsistencies.record(field, value, look)

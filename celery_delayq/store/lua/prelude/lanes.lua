@@ -1,28 +1,28 @@
---[[ What is paused, and what that holds back.
+--[[ Pauses, and the entries that they hold back.
 
-paused  lane -> p (paused) or b (it comes back), whether the pause counts as lateness (0 or 1), since when, us, how many
-                come back a second (0: as fast as it goes), when the next ones come, us, how many of those before have
-                a turn left, and up to which due time turns were given, ms; when it was resumed, us, and the last
-                insertion number then; what is remembered of the pauses before, a comma behind each: from when on, until
-                it was resumed, and until it held nothing back any more, ms, '-' between; a colon between two; and,
-                behind one more, the name of the queue or task
-        '<'  -> the lanes that come back, one behind the other
+paused  lane -> p (paused) or b (coming back), whether the pause counts as lateness (0 or 1), since when, us, how many
+                come back a second (0: no limit), when the next ones come, us, how many of those before have a turn
+                left, and up to which due time turns were given, ms; when it was resumed, us, and the last insertion
+                number then; earlier pauses, each with a comma after it: begin, resumption, and when it held no entry
+                back any more, ms, with '-' between; a colon between two; and, after one more, the name of the queue
+                or task
+        '<'  -> the lanes that are coming back, one after the other
 
-A lane comes back until nothing is parked there, and nothing is due that fell due before it was resumed. What no scanner
-has met meanwhile is told by its due time and its insertion number: so it waits for its turn as what was parked does.
+A lane comes back until no entry is parked there, and no due entry fell due before it was resumed. Due time and insertion
+number identify such entries that no scanner has met: they wait for their turn like parked ones.
 ]]
 local RETURNING = '<' -- no lane is as short
-local MOST_SPANS = 8 -- pauses that a lane remembers
+local MOST_SPANS = 8 -- earlier pauses that a lane keeps
 local FIELD = '^([pb]):([01]):(%d+):([%d.]+):(%d+):(%d+):(%d+):(%d+):(%d+):([-%d,]*):(.*)$'
 local SPAN = '(%d+)%-(%d+)%-(%d+),'
-local NUMBERS = 2^47 -- are all below this
+local NUMBERS = 2^47 -- insertion numbers are below this
 
--- What a lane's field in `paused` says; or nil.
+-- Parse a lane's field in `paused`; or nil.
 local function parse_pause(text)
   local state, late, since, rate, next_us, left, at, until_us, last, spans, name = string.match(text or '', FIELD)
   if not state or not tonumber(rate) then return nil end
   for _, number in ipairs({since, rate, next_us, left, at, until_us, last}) do
-    if tonumber(number) >= 2^53 then return nil end -- somebody else's
+    if tonumber(number) >= 2^53 then return nil end -- another program's
   end
   return {
     state = state, late = late, since = since, rate = tonumber(rate), next_us = tonumber(next_us), left = tonumber(left),
@@ -30,7 +30,7 @@ local function parse_pause(text)
   }
 end
 
--- What stands for a pause of which only what is parked is left: somebody else changed the rest.
+-- A substitute for a pause if only its parked entries are left: another program changed the rest.
 local function unknown_pause(now_us)
   local now = whole(math.ceil(now_us / 1000))
   return {
@@ -46,7 +46,7 @@ local function format_pause(pause)
   }, ':')
 end
 
--- What a lane remembers of the pauses before, when it is paused anew: those that count as lateness need not be.
+-- The earlier pauses of a lane that is paused again, without those that count as lateness.
 local function spans_with(pause, now_us)
   local spans = {}
   for from, upto, over in string.gmatch(pause.spans, SPAN) do spans[#spans + 1] = {from, upto, over} end
@@ -56,7 +56,7 @@ local function spans_with(pause, now_us)
     }
   end
   if #spans > MOST_SPANS then
-    -- The two that are over longest become one: rather too much is excused than too little.
+    -- The two oldest become one: that excuses rather too much than too little.
     spans[2][1] = spans[1][1]
     table.remove(spans, 1)
   end
@@ -64,12 +64,12 @@ local function spans_with(pause, now_us)
   return table.concat(spans)
 end
 
--- Under what a pause is fenced, among ids and keys, which do not begin with this byte.
+-- The name for a lane's fence; ids and keys do not begin with this byte.
 local function name_of_lane(lane)
   return '\254' .. lane
 end
 
--- Let these lanes be the ones that come back.
+-- Make these lanes the ones that come back.
 local function write_returning(lanes)
   if #lanes == 0 then
     redis.call('HDEL', keys.paused, RETURNING)
@@ -78,7 +78,7 @@ local function write_returning(lanes)
   end
 end
 
--- Let a lane be among those that come back, or be so no longer.
+-- Add a lane to those that come back, or remove it.
 local function note_returning(lane, comes_back)
   local others = {}
   for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
@@ -88,15 +88,14 @@ local function note_returning(lane, comes_back)
   write_returning(others)
 end
 
--- The lanes, as a step sees them: what it asked of them, and has not written yet.
+-- The lanes, as a step sees them: those it has read, with changes not written yet.
 local function new_lanes(now_us)
   return {
     now_us = now_us, now = math.floor(now_us / 1000), known = {}, any = redis.call('HLEN', keys.paused) > 0,
   }
 end
 
--- The same of one entry's lanes, which are read at once. The time is only asked for where one of them is paused, or
--- comes back.
+-- The same for one entry's lanes, which are read at once. The time is read only if one of them is paused or coming back.
 local function lanes_about(record, header_end)
   local names, lanes = lanes_of(record, header_end), {now_us = 0, now = 0, known = {}, any = false}
   for at, text in ipairs(redis.call('HMGET', keys.paused, unpack(names))) do
@@ -111,7 +110,7 @@ local function lanes_about(record, header_end)
   return lanes
 end
 
--- What is known of a lane; or false: it is not paused, and does not come back.
+-- The pause of a lane; or false: it is neither paused nor coming back.
 local function pause_of(lanes, lane)
   if lanes.known[lane] == nil then
     lanes.known[lane] = lanes.any and parse_pause(redis.call('HGET', keys.paused, lane)) or false
@@ -119,14 +118,14 @@ local function pause_of(lanes, lane)
   return lanes.known[lane]
 end
 
--- Write what has changed.
+-- Write the changed pauses.
 local function save_lanes(lanes)
   for lane, pause in pairs(lanes.known) do
     if pause and pause.is_changed then redis.call('HSET', keys.paused, lane, format_pause(pause)) end
   end
 end
 
--- The pauses that may hold an entry up; none holds up one that was told to run now.
+-- The pauses that may hold an entry back; none if it is to run now.
 local function pauses_of(lanes, record, header_end)
   local found = {}
   if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end
@@ -140,37 +139,37 @@ local function pauses_of(lanes, record, header_end)
   return found
 end
 
--- The lane that is paused, of some pauses; or nil.
+-- The first paused lane of some pauses; or nil.
 local function paused_lane(pauses)
   for _, pause in ipairs(pauses) do
     if pause.state == 'p' then return pause.lane end
   end
 end
 
--- Whether an entry comes back with a lane: it was here when that was resumed, and was due by then.
+-- Whether an entry comes back with a lane: it was here and due when the lane was resumed.
 local function returns_with(pause, record, header_end)
   return pause.state == 'b' and due_of(record, header_end) * 1000 <= pause.until_us
     and serial_of(order_of(record, header_end)) <= pause.last
 end
 
--- The first lane, of some pauses, that an entry which is due belongs to: it is paused, or comes back; or nil.
+-- The first lane of some pauses that is paused or coming back, for a due entry; or nil.
 local function lane_for(pauses, record, header_end)
   for _, pause in ipairs(pauses) do
     if pause.state == 'p' or returns_with(pause, record, header_end) then return pause.lane end
   end
 end
 
--- Whether an entry that is due is paused, as users are told: a lane of it is, or comes back at a rate. One that comes
--- back as fast as it goes holds nothing back. `there`: what stands in `parked`, if it does.
+-- Whether a due entry is paused, as users see it: one of its lanes is paused, or comes back at a rate. A lane without a
+-- rate holds nothing back. `there`: the member of `parked`, if it is parked.
 local function is_held(lanes, record, header_end, there)
   for _, pause in ipairs(pauses_of(lanes, record, header_end)) do
     if pause.state == 'p' or pause.rate > 0 and returns_with(pause, record, header_end) then return true end
   end
-  -- Somebody else changed what is known of the lane: until that is resumed, nobody takes it out.
+  -- Another program changed the lane's pause: the entry stays parked until that is resumed.
   return there ~= nil and not pause_of(lanes, parked_lane(there))
 end
 
--- By what an entry is paused, be it due or not: the first letters of lanes, or '-'.
+-- The pauses of an entry, due or not: the first letters of lanes, or '-'.
 local function paused_by(lanes, record, header_end)
   local letters = ''
   for _, pause in ipairs(pauses_of(lanes, record, header_end)) do
@@ -179,15 +178,15 @@ local function paused_by(lanes, record, header_end)
   return letters ~= '' and letters or '-'
 end
 
--- What is parked in a lane, in the order of due times, at most `count`.
+-- The members parked in a lane, in the order of due times, at most `count`.
 local function parked_in(lane, count)
   -- No due time begins with this byte.
   return redis.call('ZRANGEBYLEX', keys.parked, '[' .. lane, '(' .. lane .. '\255', 'LIMIT', 0, count)
 end
 
--- The next lane in which something is parked, and its first; or nil.
+-- The next lane with parked entries, and the first of these; or nil.
 local function lane_behind(lane)
-  -- What is shorter than a lane is somebody else's, and a whole member.
+  -- A text shorter than a lane is another program's, and a whole member.
   local longest = lane and #lane == 7 and string.rep('\255', 7 + 1 + 6 + 512) or ''
   local from = lane and '(' .. lane .. longest or '-'
   local found = redis.call('ZRANGEBYLEX', keys.parked, from, '+', 'LIMIT', 0, 1)[1]
@@ -195,13 +194,13 @@ local function lane_behind(lane)
   if other and other ~= lane then return other, found end
 end
 
--- How many are parked in a lane.
+-- How many entries are parked in a lane.
 local function count_parked(lane)
   return redis.call('ZLEXCOUNT', keys.parked, '[' .. lane, '(' .. lane .. '\255')
 end
 
--- Look at the records of what is overdue in an index, at no more than `most`, nor than so many bytes: visit(record,
--- header_end or nil, score as text). Returns how many that were.
+-- Look at the records of overdue entries in an index, at most `most`, and at most so many bytes: visit(record,
+-- header_end or nil, score as text). Return how many were looked at.
 local function look_through(index, last, most, max_bytes, visit)
   local looked, bytes, slice = 0, 0, 50
   repeat
@@ -217,8 +216,8 @@ local function look_through(index, last, most, max_bytes, visit)
   return looked
 end
 
--- What is parked in lanes that come back as fast as they go, and so is held back by nothing: of each lane's first ones,
--- at most `most`, and not after so many bytes of records; and how many are behind those.
+-- The entries parked in lanes that come back without a limit, which hold nothing back: the first ones of each lane, at
+-- most `most`, and none after so many bytes of records; and how many come after those.
 local function parked_freely(lanes, most, max_bytes)
   local found, rest, bytes = {}, 0, 0
   for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do

@@ -1,20 +1,18 @@
 --[[ Late policies: an entry that would leave too late does not leave at all.
 
-policy  for how many ms after its due time it may still leave, ':', and since when that counts, if that is later:
-        unix ms, 13 digits
+policy  the grace period, ms, ':', and its start, if that is after the due time: unix ms, 13 digits
 ]]
 
--- For how long after its due time an entry may leave, and since when that counts, ms; or nil: it has no policy, or one
--- that cannot be read.
+-- The grace period of an entry, ms, and its start in the record; or nil: it has no readable policy.
 local function policy_of(record, header_end)
   if not has_flag(record, header_end, LATE_POLICY) then return nil end
   local grace, excused = string.match(extras_of(record, header_end).policy or '', '^(%d+):(%d+)$')
   return tonumber(grace), tonumber(excused)
 end
 
--- Since when the lateness of an entry counts, ms, and for how long it may last: since its due time, what it was excused
--- for, or the end of the last pause before which it was not too late, whichever of its lanes that was in. Or nil.
--- `is_open`: one that lasts is over by now; `own`: the lane in which it was parked until now.
+-- When an entry's grace period starts, ms, and how long it is. It starts at its due time, at its excuse, or at the end
+-- of the last pause before which it was not too late, whichever of its lanes that was in. Or nil.
+-- `is_open`: a lasting pause counts as over by now; `own`: the lane in which it was parked until now.
 local function counted_from(lanes, record, header_end, is_open, own)
   local grace, excused = policy_of(record, header_end)
   if not grace then return nil end
@@ -32,7 +30,7 @@ local function counted_from(lanes, record, header_end, is_open, own)
   end
   table.sort(spans, function(one, other) return one[1] < other[1] end)
   for _, span in ipairs(spans) do
-    -- What had come back by the end of a pause is not excused for that again.
+    -- A pause by whose end the entry had come back does not excuse it again.
     if span[1] <= from + grace and (from < span[2] or from == span[2] and excused < due) then
       from = math.max(from, math.min(span[3], now))
     end
@@ -40,14 +38,14 @@ local function counted_from(lanes, record, header_end, is_open, own)
   return from, grace
 end
 
--- For how many ms an entry has been due, if that is more than its policy allows; or nil, and since when that counts.
+-- How many ms an entry has been due, if that is more than its policy allows; or nil, and when its grace period starts.
 local function too_late_by(lanes, record, header_end)
   local from, grace = counted_from(lanes, record, header_end)
   if from and lanes.now > from + grace then return lanes.now - due_of(record, header_end) end
   return nil, from
 end
 
--- Let an entry's lateness count from a time, if it does not already. It is no change of its owner's.
+-- Start the grace period at a time, if it does not start later. This does not count as a change by its owner.
 local function excuse(id, record, header_end, from)
   local _, excused = policy_of(record, header_end)
   if not from or not excused or from <= excused then return end
@@ -57,8 +55,8 @@ local function excuse(id, record, header_end, from)
   redis.call('HSET', keys.records, id, sub(record, 1, at) .. string.format('%013.0f', from) .. sub(record, at + 14))
 end
 
--- An entry is parked: it keeps what it is excused for by pauses of other lanes, which are forgotten before it comes
--- back. What its own lane excuses, it is given then.
+-- An entry is parked: keep the excuse of pauses in other lanes, which may be forgotten before it comes back. The excuse
+-- of its own lane is added then.
 local function excuse_before(lane, lanes, id, record, header_end)
   local pause = pause_of(lanes, lane)
   if pause.state == 'p' or pause.late == '1' then
@@ -66,12 +64,12 @@ local function excuse_before(lane, lanes, id, record, header_end)
   end
 end
 
--- What a step skips; it is what `depart` is given.
+-- The entries that a step skips; an argument for `depart`.
 local function new_skips()
   return {ids = {}, shared = {}, claimed = true, failed = true, young = {}, owed = {}, told = {}}
 end
 
--- Note that an entry is skipped, which has been due for `ms`; how: c, or u where a copy may have been delivered.
+-- Note that an entry, due for `ms`, is skipped; how: c, or u if a copy may have been delivered.
 local function note_skip(skips, member, record, header_end, message, ms, how, now_us)
   local id, name = id_of(member), template_of(record, header_end)
   if #skips.ids == 0 then
@@ -86,8 +84,8 @@ local function note_skip(skips, member, record, header_end, message, ms, how, no
   note_extras(skips, id, member, record, header_end)
 end
 
--- They leave; the caller clears their places. REVOKED is owed for them where `owes`, from now on, as nobody waits
--- to store it.
+-- Remove skipped entries; the caller clears their places. If `owes`, scanners may store REVOKED at once, as no caller
+-- will do it.
 local function leave_skipped(skips, owes, now_us)
   if #skips.ids == 0 then return end
   local now = math.floor(now_us / 1000)

@@ -1,21 +1,21 @@
---[[ The way out of the store, and what is remembered of entries that took it.
+--[[ The way out of the store, and tombstones of entries that left.
 
 tombstone  1 byte   h: handed over; s: skipped; c: cancelled; u: cancelled, and a copy may have been delivered
            2..14    when, ms, 13 digits
-           of an entry with a unique key, under name_of_key as well
+           an entry with a unique key also leaves one under name_of_key
 ]]
 local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; there are two
 
--- Entries leave: the one way out, for whatever reason, of one or of a batch; what else is kept of an entry
--- goes here. `how` begins their tombstone; nil: they are replaced, and records under their ids go on.
+-- Remove entries: the one way out, for any reason, for one or a batch. Everything stored of an entry goes here. `how`
+-- begins their tombstone; nil: they are replaced, and their ids keep a record.
 -- `leaving` has their ids, and, if any:
---   place, members   where they are, unless the caller clears that
+--   place, members   their place, unless the caller clears it
 --   claimed, failed  whether there may be a claim, or an error of an earlier attempt
 --   shared           name of a template -> how many of them share it
---   keyed, tagged    their keys and tags, see note_extras; kept_key: what of these stays
---   events, what     what the history tells of them, see note_extras; and what happened, if `how` does not say it
--- `keys`: the names of all keys that this touches. The record goes before its place: what Redis stops
--- half-way leaves a place without a record, which the next hand-over clears.
+--   keyed, tagged    their keys and tags, see note_extras; kept_key: the key that stays
+--   events, what     their history events, see note_extras; and the kind, if `how` does not imply it
+-- The record goes before its place: if Redis stops the script half-way, a place without a record is left, which the next
+-- delivery clears.
 local function depart(leaving, how, now)
   local ids, stamp = leaving.ids, how and how .. whole(now)
   if how then
@@ -36,9 +36,9 @@ local function depart(leaving, how, now)
   end
 end
 
--- Which records may be younger than a call, by the first 4 of the 7 bytes of their last change: what leaves
--- younger leaves that as a fence, or a request from before it would be taken for new. (4 bytes are 17 s, and
--- compared faster than read.) Whether there is a history is asked for along with it.
+-- Which records may be younger than a call, by the first 4 of the 7 bytes of their last change. If a younger one leaves,
+-- it leaves that as a fence, or an older request would be taken for new. (4 bytes are 17 s, and are compared faster than
+-- read.) The setting of the history is read along with it.
 local function recent_of(now_us)
   local known = redis.call('HMGET', keys.meta, 'timeout', 'history')
   past.begin(known[2])
@@ -48,7 +48,7 @@ local function recent_of(now_us)
   return recent
 end
 
--- Note of a record that leaves that it is young, if it is.
+-- Note a leaving record's last change, if it is young.
 local function note_young(young, recent, id, record, header_end)
   if recent[sub(record, header_end + CHANGED, header_end + CHANGED + 3)] then
     local changed = changed_bytes(record, header_end)
@@ -62,9 +62,8 @@ local function note_young(young, recent, id, record, header_end)
   end
 end
 
--- Refuse what was asked for the young ones before their last change; before they leave, as that cannot fail.
--- Under its key something newer may have been done than to the entry that leaves: that fence stays, unless it is
--- of a time before Redis's clock was set back.
+-- Refuse requests from before the last change of young entries; before they leave, as that cannot fail. A newer change
+-- under the key than of the entry keeps its own fence, unless that is from before Redis's clock was set back.
 local function fence_young(young, now_us)
   if #young > 0 then redis.call('HSET', keys.calls, unpack(young)) end
   for name, changed in pairs(young.keyed or {}) do
@@ -79,7 +78,7 @@ local function is_full(count)
 end
 
 local function rotate()
-  -- Not left to RENAME, which frees ten thousand fields there and then: some 4 ms.
+  -- Not left to RENAME, which frees ten thousand fields at once: some 4 ms.
   redis.call('UNLINK', keys.tombstones_old)
   redis.call('RENAME', keys.tombstones, keys.tombstones_old)
 end
@@ -93,18 +92,18 @@ local function was_handed_over(id)
   return tombstone and sub(tombstone, 1, 1) == 'h'
 end
 
--- The outbox. REVOKED is owed to whoever waits for a cancelled task's result: its canceller stores it, or,
--- where that was not done when his call must have ended, a scanner does; or a scanner from now on. What is owed:
+-- The outbox. A cancelled task's result must become REVOKED for those that wait for it. Its canceller stores that; if it
+-- did not by the latest end of its call, a scanner does; or a scanner from now on. Such an entry is
 --   1        c, or u: a copy of the task may have been delivered
 --   2..17    when, us, 16 digits
---   18..20   the length of the reason, 3 digits; it; and the task's message
+--   18..20   the length of the reason, 3 digits; the reason; and the task's message
 local function owe(call, id, how, message, reason, by_scanner)
   local why = string.format('%03d', #reason) .. reason
   redis.call('HSET', keys.outbox_messages, id, how .. whole(call.now_us) .. why .. message)
   redis.call('ZADD', keys.outbox, whole(call.now + (by_scanner and 0 or call.timeout)), id)
 end
 
--- When that was, in us, the message, how it was, and why, of what is owed.
+-- Parse an entry of the outbox: when, in us, the message, how, and why.
 local function parse_owed(text)
   local length = text and string.match(text, '^%d%d%d', 18)
   if not length then return nil end

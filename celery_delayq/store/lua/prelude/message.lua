@@ -1,9 +1,9 @@
 --[[ Messages, put together from a record and the template that it shares. ]]
-local LAST = 253402214400000 -- an expiry is no later: 9999-12-31 in UTC, a day that each zone can name
-local USUAL = '\nnull\nnull\n' -- its own root, no parent, no expiry: most records begin so where they differ
+local LAST = 253402214400000 -- the latest expiry: 9999-12-31 in UTC, a day that exists in each time zone
+local USUAL = '\nnull\nnull\n' -- its own root, no parent, no expiry: the usual beginning of a record's values
 local MISFIT = 'record does not fit its template'
 
--- The lines of a template's text, or nil. (Not by gmatch, which looks at every byte by itself.)
+-- The lines of a template's text, or nil. (Not by gmatch, which looks at each byte by itself.)
 local function split_lines(text)
   local lines = {}
   local from, to = 1, string.find(text, '\n', 1, true)
@@ -17,7 +17,7 @@ local function split_lines(text)
   return lines
 end
 
--- The text of a template; or nil, and what is wrong with it.
+-- The text of a template; or nil, and its defect.
 local function text_of(name)
   local text = redis.call('HGET', keys.templates, name)
   if not text then return nil, 'template is gone' end
@@ -29,7 +29,7 @@ local function text_of(name)
   return text
 end
 
--- The lines of a template, kept in `cache` for the length of a script; or nil, and what is wrong with it.
+-- The lines of a template, kept in `cache` for the length of a script; or nil, and its defect.
 local function lines_of(name, cache)
   if cache[name] then return cache[name] end
   local text, why = text_of(name)
@@ -56,22 +56,22 @@ local function iso_of(ms)
     floor(rest / 60000) % 60, floor(rest / 1000) % 60, rest % 1000)
 end
 
--- The lines of the template that a record shares, or false where it shares none; or nil, and what is wrong.
+-- The lines of the template that a record shares, or false if it shares none; or nil, and the defect.
 local function lines_for(record, header_end, cache)
   local name = template_of(record, header_end)
   if not name then return false end
   return lines_of(name, cache)
 end
 
--- An expiry as a message has it. One that counts from the due time moves with it.
+-- An expiry as a message has it. One relative to the due time moves with it.
 local function expiry_of(expires, due)
   if expires == 'null' or not string.find(expires, '^[+-]') then return expires end
   if not string.find(expires, '^[+-]%d+$') then return nil end
   return iso_of(math.max(0, math.min(tonumber(due) + tonumber(expires), LAST)))
 end
 
--- The message of a record as kombu would have pushed it; `line`: what lines_for gave. Or nil, and what is
--- wrong. (Not by a pattern, which looks at every byte by itself.)
+-- The message of a record as kombu would have pushed it; `line`: from lines_for. Or nil, and the defect. (Not by a
+-- pattern, which looks at each byte by itself.)
 local function message_of(record, header_end, id, line)
   local due = due_text(record, header_end)
   local last = message_end(record, header_end)
@@ -99,8 +99,8 @@ local function message_of(record, header_end, id, line)
     .. line[9] .. sub(record, kwargs + 1, body - 1) .. line[10] .. due .. '}}'
 end
 
--- When a record's message expires, as it says it; or nil: never, or so long after it is due. In the text of a message
--- Celery's own two headers stand side by side, and in a text of somebody's no quote stands without a backslash.
+-- A record's fixed expiry, in its message's words; or nil: never, or relative to its due time. In a message, Celery's
+-- own two headers stand side by side, and in a user's text each quote has a backslash.
 local function fixed_expiry(record, header_end)
   local at
   if template_of(record, header_end) then
@@ -114,8 +114,7 @@ local function fixed_expiry(record, header_end)
   return at and string.match(sub(record, at + 1, at + 64), '^([^"]*)"')
 end
 
--- Add the template that a record shares to those sent along, {name, text, ...}, each once. Returns how
--- many bytes that took, or false if it is gone.
+-- Add a shared template to those sent along, {name, text, ...}, each once. Return its bytes, or false if it is gone.
 local function bring(name, brought)
   if not name or brought[name] then return 0 end
   local text = redis.call('HGET', keys.templates, name)
@@ -125,8 +124,8 @@ local function bring(name, brought)
   return #text
 end
 
--- `count` records that shared a template are gone; the last one takes it along. Where the count is no
--- number, the template stays: what left has left, and nobody is to be told of an error.
+-- `count` records that shared a template are gone; the last one removes it. If the count is no number, the template
+-- stays: the entries have left, so there must be no error.
 local function drop_template(name, count)
   local left = redis.pcall('HINCRBY', keys.template_uses, name, -count)
   if type(left) == 'number' and left <= 0 then

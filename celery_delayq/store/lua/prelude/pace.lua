@@ -1,11 +1,11 @@
---[[ Catching up: what is overdue leaves at a rate, over all scanners; what falls due meanwhile is not held up.
+--[[ Catching up: overdue entries leave at a rate, over all scanners; entries that fall due meanwhile are not held up.
 
-meta  caught_up -> from when on the next overdue entry may leave, us; there only while the setting is on
+meta  caught_up -> when the next overdue entry may leave, us; there only while the setting is on
 ]]
 local OVERDUE_BY = 1000 -- ms after its due time from which an entry counts as overdue
-local SAVED_US = 100000 -- for as long what was not used may be made up for
+local SAVED_US = 100000 -- unused time that may be made up for
 
--- How many overdue entries may leave: {left, at in us, us between two}; nil: as many as there are.
+-- How many overdue entries may leave: {left, at in us, us between two}; nil: no limit.
 local function pace_of(rate, now_us)
   if rate == 0 then return nil end
   local us = 1000000 / rate
@@ -15,15 +15,15 @@ local function pace_of(rate, now_us)
   return {left = at <= now_us and math.floor((now_us - at) / us) + 1 or 0, at = at, us = us}
 end
 
--- So many of them leave.
+-- Note that so many of them leave.
 local function spend(pace, count)
   if count == 0 then return end
   pace.left, pace.at = pace.left - count, pace.at + count * pace.us
   redis.call('HSET', keys.meta, 'caught_up', whole(math.ceil(pace.at)))
 end
 
--- The members of an index that are due: first those that are not overdue, then the others, if some of them may
--- leave. Returns also how many the first ones are.
+-- The due members of an index: first those that are not overdue, then the others, if some of them may leave. Also return
+-- the number of the first ones.
 local function paced_members(index, now, limit, pace)
   local since = whole(now - OVERDUE_BY)
   local members = redis.call('ZRANGEBYSCORE', index, since, whole(now), 'LIMIT', 0, limit - math.floor(limit / 4))
@@ -35,7 +35,7 @@ local function paced_members(index, now, limit, pace)
   return members, fresh
 end
 
--- When there is something to do about an index, ms, or -1: where its head may not leave yet, that is later.
+-- When a look at an index is needed, ms, or -1: later than its head, if that may not leave yet.
 local function paced_head(index, now, pace)
   local head = head_of(index)
   if not pace or pace.left > 0 or head < 0 or head >= now - OVERDUE_BY then return head end

@@ -10,22 +10,22 @@ record   1 byte    format version, '1'; a script leaves a record of another form
                    a reschedule keeps it
          7..19     due time, ms, 13 bytes, blanks after the digits
          20..35    when it was scheduled, us, 16 digits; a change keeps it
-         36..42    when it was changed last, us, big-endian; each change of an entry has a later one
-         43        flags, '0' and the sum of those that are set: 1 has a key, 2 has tags, 4 has a late policy,
-                   8 was told to run now, 16 was released; with one of the first three, extras stand at the
-                   end: see extras.lua
+         36..42    its last change, us, big-endian; each change of an entry has a later one
+         43        flags, '0' plus the sum of those that are set: 1 has a key, 2 has tags, 4 has a late policy,
+                   8 is to run now, 16 was released; with one of the first three, extras follow at the end:
+                   see extras.lua
          44..49    task: the first 6 bytes of the SHA-1 of its name
          50..55    queue that it was sent with: the same of its name
          56        I: the message follows, as JSON up to the due time at its end
-                   T: it shares a template: 12 bytes that name it, then what differs, in 6 lines; behind the
-                   kwargs for logs, in the fifth, the headers that may differ with each call
-template the message's JSON, in 10 lines: between two of them belongs what differs; see message_of
-         Its name is the first 12 bytes of its text's SHA-1: one that was spoilt is not pushed.
+                   T: it shares a template: 12 bytes that name it, then the values, in 6 lines; in the fifth, after
+                   the kwargs for logs, the headers that may differ with each call
+template the message's JSON, in 10 lines, with a value between each two; see message_of
+         Its name is the first 12 bytes of its text's SHA-1, so a damaged one is not pushed.
 
-A message is bytes to a script: it is put together and cut, never parsed.
+To a script a message is bytes: it joins and cuts them, and never parses them.
 ]]
 local FORMAT = '1'
--- Where each part begins behind the header.
+-- The start of each part, after the header.
 local DUE = 7
 local CREATED = 20
 local CHANGED = 36
@@ -34,15 +34,15 @@ local TASK = 44
 local QUEUE = 50
 local FORM = 56
 local MESSAGE = 57
-local DIFFERING = 69 -- behind the name of a template
-local NO_RECORD = 'no record' -- why what Redis has deleted is dead
-local RECORDLESS = string.rep('\0', 6) -- begins its member among the dead, as its number is known to nobody
+local DIFFERING = 69 -- after the name of a template
+local NO_RECORD = 'no record' -- why an entry is dead whose record Redis has deleted
+local RECORDLESS = string.rep('\0', 6) -- begins its member among the dead, as its number is not known
 local SOUND = '^%d+ *' .. string.rep('%d', 16) .. string.rep('.', 7) .. '[0-O]' .. string.rep('.', 12) .. '[IT]$'
-local AHEAD = 250000 -- us by which a request, or a change, may have been made later than Redis's clock shows
-local EXTRAS = 8 -- what the flags of a record with extras are no multiple of
-local TIMES = '^%d+()' -- where digits end: both times are all digits, as a rule, and the next byte is none
+local AHEAD = 250000 -- us by which a request, or a change, may be ahead of Redis's clock
+local EXTRAS = 8 -- the flags of a record with extras are no multiple of this
+local TIMES = '^%d+()' -- the end of digits: usually both times are all digits, and the next byte is none
 local RELEASED = 16 -- flag
-local SMALL = 4000 -- bytes; so many of them are read without a look at their sizes
+local SMALL = 4000 -- bytes: records up to this are read without a look at their sizes
 local sub = string.sub
 
 local function clock_us()
@@ -50,14 +50,14 @@ local function clock_us()
   return time[1] * 1000000 + time[2]
 end
 
--- The millisecond in which a time in us is due: one to come is rounded up, so that nothing is early; one that has passed
--- is due in the millisecond that has begun, so that the very next look finds it.
+-- The millisecond in which a time in us is due. A future time is rounded up, so that nothing is early; a past one is due
+-- in the current millisecond, so that the very next look finds it.
 local function due_in_ms(us, now_us)
   local ms = math.ceil(us / 1000)
   return us > now_us and ms or math.min(ms, math.floor(now_us / 1000))
 end
 
--- The longest that a call may last, in ms, by what `meta` says; nil where that says nothing sensible.
+-- The longest that a call may last, in ms, from `meta`; nil if there is no valid value.
 local function timeout_of(text)
   local ms = tonumber(text or '')
   return ms and ms > 0 and ms <= 60000 and ms or nil
@@ -79,20 +79,20 @@ local function six_bytes(number)
     floor(number / 2^16) % 256, floor(number / 2^8) % 256, number % 256)
 end
 
--- Where the numbering begins in a store that has lost `meta`, and with it the last number: above all that were given,
--- at up to 32 a millisecond since the last time. It fits into its 47 bits until the year 2109.
+-- The start of the numbering in a store that lost `meta` with the last number: above all numbers given, if there were up
+-- to 32 a millisecond. It fits into 47 bits until the year 2109.
 local function numbers_anew()
   if redis.call('HLEN', keys.records) == 0 then return 0 end
   return math.floor(clock_us() / 1000) * 32
 end
 
--- The last number, by what `meta` says; nil where that cannot have been counted. (`tonumber` reads '1e3' as well.)
+-- The last number, from `meta`; nil if it cannot have been counted. (`tonumber` reads '1e3' as well.)
 local function last_number(text)
   local number = tonumber(text or '')
   return number and number >= 0 and number < 2^47 and whole(number) == text and number or nil
 end
 
--- Take so many numbers; the last of them. `lost`: `meta` had none when the call began.
+-- Take so many numbers; return the last of them. `lost`: `meta` had none when the call began.
 local function take_numbers(count, lost)
   return redis.call('HINCRBY', keys.meta, 'seq', whole(count + (lost and numbers_anew() or 0)))
 end
@@ -107,7 +107,7 @@ local function seven_bytes(us)
   return string.char(math.floor(us / 2^48) % 256) .. six_bytes(us)
 end
 
--- Such a number, read. (What somebody else left may be shorter.)
+-- Read such a number. (Another program's may be shorter.)
 local function number_in(text, first, last)
   local number = 0
   for at = first, last do number = number * 256 + (string.byte(text, at) or 0) end
@@ -119,12 +119,12 @@ local function number_of(member)
   return number_in(member, 1, 6)
 end
 
--- The same without its last bit, which tells the size of the record: an edit may change that.
+-- The same without the last bit, which tells the size of the record and may change with an edit.
 local function serial_of(member)
   return math.floor(number_of(member) / 2)
 end
 
--- What stands from where one part of a record begins to where another one does.
+-- A part of a record, up to the beginning of the next part.
 local function part_of(record, header_end, part, next_part)
   return sub(record, header_end + part, header_end + next_part - 1)
 end
@@ -148,7 +148,7 @@ local function created_of(record, header_end)
   return sub(record, header_end + CREATED, header_end + CHANGED - 1)
 end
 
--- When an entry was changed last, 7 bytes: by scheduling it, or since.
+-- The last change of an entry, 7 bytes: its scheduling, or a later one.
 local function changed_bytes(record, header_end)
   return sub(record, header_end + CHANGED, header_end + FLAGS - 1)
 end
@@ -167,7 +167,7 @@ local function has_flag(record, header_end, flag)
   return flags_of(record, header_end) % (2 * flag) >= flag
 end
 
--- Whether extras stand at its end.
+-- Whether a record ends in extras.
 local function ends_in_extras(record, header_end)
   return flags_of(record, header_end) % EXTRAS > 0
 end
@@ -180,12 +180,12 @@ local function queue_of(record, header_end)
   return sub(record, header_end + QUEUE, header_end + FORM - 1)
 end
 
--- Task and queue, in the part of a record from its flags on.
+-- Task and queue, in a record's part from the flags on.
 local function labels_in(body)
   return part_of(body, 1 - FLAGS, TASK, FORM)
 end
 
--- What neighbours mostly have in common: from the flags to the name of the template.
+-- The part that neighbours usually have in common: from the flags to the name of the template.
 local function likeness_of(record, header_end)
   return sub(record, header_end + FLAGS, header_end + DIFFERING - 1)
 end
@@ -195,19 +195,19 @@ local function times_of(record, header_end)
   return sub(record, header_end + DUE, header_end + FLAGS - 1)
 end
 
--- Whether both times are all digits, as a rule they are.
+-- Whether both times are all digits, as they usually are.
 local function has_times(record, header_end)
   return string.match(record, TIMES, header_end + DUE) == header_end + CHANGED
 end
 
--- Where the extras at the end of a text begin, which has the parts of a record behind `from`; or nil.
+-- The start of the extras at the end of a text, which has the parts of a record after `from`; or nil.
 local function extras_start(text, from)
   local length = string.match(sub(text, -4), '^%d%d%d%d$')
   local start = length and #text - 3 - length
   if start and start > from + FORM and string.find(text, '%z[^%z]*%z', start) then return start end
 end
 
--- Whether what follows the header_end can be read: due time, time of scheduling, flags, form, extras.
+-- Whether the part after the header can be read: due time, time of scheduling, flags, form, extras.
 local function is_sound(record, header_end)
   if #record < header_end + MESSAGE then return false end
   local flags, form = flags_of(record, header_end), string.byte(record, header_end + FORM)
@@ -218,7 +218,7 @@ local function is_sound(record, header_end)
   return string.find(part_of(record, header_end, DUE, MESSAGE), SOUND)
 end
 
--- Where the destination of a record ends; or nil, and what is wrong with it.
+-- The end of a record's destination; or nil, and the record's defect.
 local function header_end_of(record)
   if not record then return nil, NO_RECORD end
   local length, at = string.match(record, '^.(%d+):()', 2)
@@ -239,8 +239,7 @@ local function member_of(record, header_end, id)
   return order_of(record, header_end) .. id
 end
 
--- A due time as a record has it. (Not by string.format: the text is there as a rule, and printing a
--- number is slow.)
+-- A due time as a record has it. (Not by string.format: usually the text exists, and printing a number is slow.)
 local function padded(text)
   return text .. string.rep(' ', 13 - #text)
 end
@@ -255,8 +254,8 @@ local function name_in(body)
   return part_of(body, 1 - FLAGS, FORM, MESSAGE) == 'T' and part_of(body, 1 - FLAGS, MESSAGE, DIFFERING)
 end
 
--- The same, in its 7 bytes, of a change that is made now. Later than the one before, which tells each state of an
--- entry from all others; but where the clock was set back, it is now: else this change would tell nothing either.
+-- The last change, in 7 bytes, for a change made now. It is later than the one before, which distinguishes all states of
+-- an entry; but if the clock was set back, it is now: else this change would prove nothing either.
 local function changed_next(record, header_end, now_us)
   local before = changed_of(record, header_end)
   return seven_bytes(before > now_us + AHEAD and now_us or math.max(now_us, before + 1))
@@ -278,12 +277,12 @@ local function template_of(record, header_end)
   end
 end
 
--- What no other state of this entry, and no other entry under its id, has.
+-- Distinguishes this state of an entry from its others, and from other entries under its id.
 local function stamp_of(record, header_end)
   return order_of(record, header_end) .. changed_bytes(record, header_end)
 end
 
--- Whether its message has an `eta`: it goes at once, and there is no other time to give it.
+-- Whether its message has an `eta`: it is delivered at once, and cannot be rescheduled.
 local function is_released(record, header_end)
   return has_flag(record, header_end, RELEASED)
 end

@@ -1,16 +1,16 @@
---[[ The targets of a call that is about many, and what a selection picks entries by.
+--[[ The targets of a call about many, and the filter of a selection.
 
-filter  empty, where no selection is meant; or, blanks between: due at this time or later, ms; due before this, ms;
-        state; task and queue, as 12 hex digits; each of the five '-' where it does not matter; and, to the end,
-        a tag, if one is wanted
+filter  empty, if there is no selection; or, with blanks between: due at this time or later, ms; due before this, ms;
+        state; task and queue, as 12 hex digits; each of the five '-' if it does not matter; and, to the end, a tag,
+        if one is wanted
 ]]
-local SKIPPED = 'skipped' -- what a selection met, and does not mean any more
+local SKIPPED = 'skipped' -- a selection met the entry, but no longer includes it
 
 local function bytes_of(hex)
   return hex ~= '-' and string.gsub(hex, '%x%x', function(two) return string.char(tonumber(two, 16)) end)
 end
 
--- A filter, read; or nil, where there is none.
+-- Parse a filter; nil if there is none.
 local function filter_of(text)
   if text == '' then return nil end
   local after, before, state, task, queue, tag = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(.*)$')
@@ -20,25 +20,25 @@ local function filter_of(text)
   }
 end
 
--- Whether an entry has what a filter says of its record.
+-- Whether an entry's record matches a filter.
 local function has_selected(filter, record, header_end)
   if filter.task and task_of(record, header_end) ~= filter.task then return false end
   if filter.queue and queue_of(record, header_end) ~= filter.queue then return false end
   if filter.after and due_of(record, header_end) < filter.after then return false end
   if filter.before and due_of(record, header_end) >= filter.before then return false end
   if not filter.tag then return true end
-  -- Behind key and policy, where it stands between two NULs. (Taking all of it apart takes three times as long.)
+  -- After key and policy, between two NULs. (Taking all of it apart takes three times as long.)
   local at = has_flag(record, header_end, TAGGED) and extras_start(record, header_end)
   for _ = 1, 2 do at = at and string.find(record, '\0', at, true) + 1 end
   return at and string.find(record, '\0' .. filter.tag .. '\0', at - 1, true) ~= nil
 end
 
--- Whether an entry is dead, by its place: what has none lost it.
+-- Whether an entry is dead, by its place: one without a place has lost it.
 local function is_dead(place)
   return place == keys.dead or not place
 end
 
--- Where an entry stands, as users are told: what is due and held back is paused, wherever it waits.
+-- The state of an entry, as users see it: a due one that is held back is paused, wherever it waits.
 local function state_of(entry, lanes)
   if is_dead(entry.place) then return 'DEAD' end
   if entry.place == keys.leased then return 'IN_FLIGHT' end
@@ -47,16 +47,16 @@ local function state_of(entry, lanes)
   return is_due and is_held(lanes, entry.record, entry.header_end, there) and 'PAUSED' or 'SCHEDULED'
 end
 
--- Whether a selection that met an entry as this member still means it.
+-- Whether a selection that met an entry as this member still includes it.
 local function is_meant(entry, member, filter, lanes)
   return serial_of(member) == serial_of(entry.member)
     and (not filter.state or state_of(entry, lanes) == filter.state)
     and has_selected(filter, entry.record, entry.header_end)
 end
 
--- What there is of a call's targets, in their order: {entry, answer, id, name, member}, with an entry that can be
--- changed or the answer that says why not, see entry_of; or nil, if something newer has overtaken the call.
--- Nothing more is looked at after `max_bytes` of records, or twice: of that the answer is to ask again.
+-- Read a call's targets, in order: {entry, answer, id, name, member}, with an entry that can be changed, or the answer
+-- that says why not, see entry_of. Or nil, if a newer change has overtaken the call. Targets after `max_bytes` of
+-- records and repeated ones are not looked at: their answer is to ask again.
 local function look_for(call, targets, filter, max_bytes)
   local looked, bytes, taken = {}, 0, {}
   local lanes = filter and filter.state and new_lanes(call.now_us)
@@ -83,7 +83,7 @@ local function look_for(call, targets, filter, max_bytes)
   return looked
 end
 
--- The id of who is meant, in a word, where the caller gave a key.
+-- The id of a target, as part of a word, if the caller gave a key.
 local function named_in(target, id)
   return sub(target, 1, 1) == 'k' and quoted(id) or ''
 end

@@ -1,22 +1,21 @@
-"""Remembers a group's master for a process, and since when it is known.
+"""Remembers a master that may move, for a process, and since when it is known.
 
-    a listener --moved----> heard --+
-                                    +--> the later of the two counts
-    asked, tried --learn--> named --+
+    a sentinel or MOVED --moved--> heard --+
+                                           +--> the later of the two counts
+    asked, tried --------learn---> named --+
 
-Each of the two is written in one step, and only listeners write ``heard``. So a connect that ends
-late does not overwrite a newer announcement. No lock: an interrupted caller could leave it held.
+Each of the two is written in one step, and only :meth:`MasterCache.moved` writes ``heard``. So a
+connect that ends late does not overwrite a newer announcement. No lock: an interrupted caller could
+leave it held.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 
 from .. import clock
-from ..servers.endpoint import Address
-from .failover_listener import FailoverListener
+from .endpoint import Address
 
 # For this many seconds after a new master was announced, the old one counts only if no sentinel
 # names another. A sentinel that is cut off goes on naming it. The others make it a replica within
@@ -26,7 +25,7 @@ LEFT = 30.0
 
 @dataclass(frozen=True)
 class KnownMaster:
-    """The master, according to a sentinel.
+    """The master, according to a sentinel or a node of a Cluster.
 
     Args:
         address: Its address; ``None`` if no master is known.
@@ -40,15 +39,12 @@ class KnownMaster:
 
 
 class MasterCache:
-    """The master of a group, as a process knows it, and the sentinel to ask first."""
+    """The master, as a process knows it, and the sentinel to ask first."""
 
     def __init__(self) -> None:
         self._heard = self._named = KnownMaster()
         self.is_doubted = False
         self.first = 0
-        # The listener, unless a thread is using it; empty at first. Two threads may make one each.
-        self.ears: deque[FailoverListener] = deque(maxlen=1)
-        self.busy_until = 0.0  # by then a thread has given it back, or was interrupted
 
     @property
     def word(self) -> KnownMaster:

@@ -1,0 +1,133 @@
+"""A Redis that is found through the nodes of a Cluster: the current owner of the store's slot.
+
+``servers/moving.py`` describes how a process finds such a master. Here it asks nodes, by
+``slots.py``, and a refusal says more. Redis did nothing, and
+
+    MOVED              names the new owner: go there at once
+    ASK, TRYAGAIN      the slot is being moved: try again after a pause
+    CLUSTERDOWN        no node serves the slot: the same, and ask another node for the owner
+
+If a link breaks or is silent, the process asks another node as well.
+
+A script declares every key that it may touch, and most of these are empty. So while a slot is moved
+key by key, both nodes refuse with TRYAGAIN or ASK. Following an ASK would only meet a TRYAGAIN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import redis
+from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
+
+from ..servers.endpoint import Address, Endpoint, shown
+from ..servers.known_master import MasterCache
+from ..servers.moving import AGAIN, MovingMaster, address_of
+from .slots import SlotQuery
+
+MOST_OTHERS = 8  # nodes that are asked besides those of the URL
+
+
+class KnownOwner(MasterCache):
+    """The slot's owner, as a process knows it, and the nodes to ask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others: tuple[Address, ...] = ()
+        # Each query begins at the next node, as one may be cut off from the others.
+        self.turns = count()
+
+
+@dataclass(frozen=True)
+class SlotOwner(MovingMaster):
+    """The node of a Cluster that serves a slot.
+
+    Args:
+        slot: The store's slot.
+        seeds: Addresses of nodes, or of an endpoint that leads to any node.
+        server: The database, login and TLS of each node.
+        address_map: The address to use for an announced one.
+    """
+
+    slot: int
+    seeds: tuple[Address, ...]
+    server: Endpoint
+    address_map: Mapping[Address, Address] = field(default_factory=dict)
+    _found: KnownOwner = field(default_factory=KnownOwner, init=False, compare=False, repr=False)
+
+    @property
+    def url(self) -> str:
+        """The nodes and the database, without logins."""
+        scheme = "redis" if self.server.tls is None else "rediss"
+        hosts = ";".join(shown(*one) for one in self.seeds)
+        return f"{scheme}+cluster://{hosts}/{self.server.db}"
+
+    @property
+    def kind(self) -> str:
+        """The broker's name; unused, as no broker is in a Cluster."""
+        return f"redis cluster, database {self.server.db}"
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Equal for two that name the same slot by the same nodes."""
+        return (self.slot, frozenset(self.seeds), self.server.tls is None, self.server.db)
+
+    def refused(self, connection: Any, error: redis.ResponseError) -> None:
+        """Note what a refusal says about the owner."""
+        super().refused(connection, error)
+        if isinstance(error, MovedError):
+            host, port = str(error).split()[-1].rsplit(":", 1)
+            if host == "?":
+                self.lost(connection)
+            else:
+                # Without a host, the owner is at the host that was asked.
+                address = self._reachable((host or connection.host, int(port)))
+                self.moved(address, address_of(connection))
+        elif isinstance(error, ClusterDownError):
+            self.doubt()
+
+    def again_after(self, error: BaseException | None, turn: int) -> float | None:
+        """Return the seconds to wait before a refused command is sent again; ``None``: never."""
+        if isinstance(error, MovedError):
+            # At the end of a migration, two nodes may each name the other one.
+            return AGAIN if turn else 0.0
+        if isinstance(error, (AskError, TryAgainError, ClusterDownError)):
+            return AGAIN
+        return super().again_after(error, turn)
+
+    def close(self) -> None:
+        """Do nothing: no link stays open."""
+
+    def forget(self) -> None:
+        """Do nothing: no socket is shared with a parent process."""
+
+    def _named_first(self, until: float) -> Address | None:
+        try:
+            return super()._named_first(until)
+        except redis.ResponseError:
+            return None  # a refusal says nothing about the owner
+
+    def _named(self, until: float, errors: list[str]) -> Iterator[Address]:
+        found = self._found
+        nodes = list(dict.fromkeys([*self.seeds, *found.others[:MOST_OTHERS]]))
+        first = next(found.turns) % len(nodes)
+        query = SlotQuery(self.slot, self.server, self._reachable)
+        for told in query.told(nodes[first:] + nodes[:first], until, errors):
+            found.others = told.others
+            yield told.owner
+
+    def _reachable(self, announced: Address) -> Address:
+        return self.address_map.get(announced, announced)
+
+    def _unknown(self, errors: list[str]) -> str:
+        return f"no node tells who serves slot {self.slot} of {self.url}: {'; '.join(errors)}"
+
+    def _unusable(self, tried: dict[Address, str]) -> str:
+        each = "; ".join(f"{shown(*address)}: {why}" for address, why in tried.items())
+        return (
+            f"the owner of slot {self.slot} of {self.url} cannot be used; if it announces an "
+            f"address that cannot be reached, set address_map in delayq_transport_options: {each}"
+        )

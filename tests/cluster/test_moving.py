@@ -1,0 +1,271 @@
+"""The slot moves, or its owner fails: a call goes on elsewhere, or says truthfully why not."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from redis.exceptions import ClusterDownError, MovedError
+
+from celery_delayq.cluster import SlotOwner
+from celery_delayq.cluster.slots import SlotQuery
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.servers.endpoint import Endpoint
+from tests.support.clusters import STORE, ClusterServers
+from tests.support.missing import missing
+from tests.support.ports import free_port
+from tests.support.redis_programs import redis_binaries
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.libraries
+
+FAR = 4_102_444_800  # 2100-01-01
+A_MOMENT = 0.5  # seconds: longer than several pauses between requests, and less than a call has
+
+
+def put(house, task_id) -> None:
+    house.task.apply_async(task_id=task_id, delayq_at=FAR)
+
+
+def ids(house) -> set[str]:
+    return {task.id for task in house.delayq.tasks()}
+
+
+# MOVED.
+
+
+def test_a_call_follows_a_slot_that_has_moved(cluster, house):
+    put(house, "before")
+    new = cluster.move()
+
+    began = time.monotonic()
+    put(house, "after")
+
+    assert time.monotonic() - began < A_MOMENT  # at once: nobody was asked who has it
+    assert ids(house) == {"before", "after"}
+    assert new.client().dbsize() > 0
+
+
+def test_it_follows_a_node_that_names_no_host(cluster, house):
+    for node in cluster.masters:
+        node.client().config_set("cluster-preferred-endpoint-type", "unknown-endpoint")
+    try:
+        put(house, "before")
+        cluster.move()
+
+        put(house, "after")
+    finally:
+        for node in cluster.masters:
+            node.client().config_set("cluster-preferred-endpoint-type", "ip")
+
+    assert ids(house) == {"before", "after"}
+
+
+def test_a_scanner_is_woken_at_the_node_that_has_the_slot_now(cluster, make_house):
+    house = make_house(cluster.url(), delayq_safety_interval=60)
+    house.start().wait_for_first_scan(20)
+    house.task.apply_async(task_id="a", delayq_at=time.time())
+    house.take()
+    new = cluster.move()
+
+    house.task.apply_async(task_id="b", delayq_at=time.time() + 0.2)
+
+    assert [one.headers["id"] for one in house.take()] == ["b"]
+    # Any node passes on what is published; but the old one may leave the Cluster.
+    eventually(lambda: new.client().client_list(_type="pubsub"))
+
+
+@pytest.mark.parametrize(
+    ("named", "address"),
+    [("h:2", ("h", 2)), ("::1:2", ("::1", 2)), (":2", ("asked", 2)), ("?:2", None)],
+)
+def test_where_a_slot_has_moved_to(named, address):
+    owner, asked = SlotOwner(STORE, (), Endpoint()), SimpleNamespace(host="asked", port=1)
+    owner.moved(("asked", 1))
+
+    owner.refused(asked, MovedError(f"5 {named}"))
+
+    assert owner._found.address == address
+
+
+def test_two_nodes_that_name_each_other_are_asked_after_a_pause():
+    owner = SlotOwner(STORE, (("a", 1),), Endpoint())
+
+    assert [owner.again_after(MovedError("1 b:1"), turn) for turn in (0, 1, 2)] == [0.0, 0.2, 0.2]
+
+
+# TRYAGAIN, and ASK.
+
+
+def test_a_call_waits_while_the_slot_is_being_moved(cluster, house):
+    put(house, "before")
+    owner, to = cluster.begin_move(keys=2)
+
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(put, house, "after")
+        is_refused = _refusals(owner)
+        eventually(lambda: _refusals(owner) > is_refused)
+        assert not call.done()
+        cluster.end_move(owner, to)
+        call.result(30)
+
+    assert ids(house) == {"before", "after"}
+
+
+def _refusals(node) -> int:
+    """How often a node has refused a command."""
+    return sum(one["count"] for one in node.client().info("errorstats").values())
+
+
+def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(cluster, make_house):
+    house = make_house(cluster.url(), delayq_timeout=A_MOMENT)
+    put(house, "before")
+    owner, to = cluster.begin_move(keys=2)
+    try:
+        with pytest.raises(StoreUnavailable) as caught:
+            put(house, "after")
+    finally:
+        cluster.end_move(owner, to)
+
+    assert str(caught.value).startswith(
+        "schedule failed: refused until the call's time was over: TRYAGAIN"
+    )
+    assert not caught.value.may_have_run
+    assert ids(house) == {"before"}
+
+
+def test_an_ask_is_no_other_than_tryagain(cluster, make_house):
+    house = make_house(cluster.url(), delayq_timeout=A_MOMENT)
+    put(house, "before")
+    owner, to = cluster.begin_move(keys=1000)  # all have gone, and the slot is not the other's yet
+    try:
+        with pytest.raises(StoreUnavailable, match="refused until the call's time was over: ASK"):
+            list(house.delayq.tasks())
+    finally:
+        cluster.end_move(owner, to)
+
+    assert ids(house) == {"before"}
+
+
+# CLUSTERDOWN.
+
+
+def test_a_call_waits_while_nobody_serves_the_slot(cluster, house):
+    put(house, "before")
+    owner = cluster.owner
+    for node in cluster.masters:
+        node.ask("DELSLOTS", STORE)
+    timer = threading.Timer(A_MOMENT, lambda: owner.ask("ADDSLOTS", STORE))
+    timer.start()
+    try:
+        assert house.delayq.get("before") is not None
+    finally:
+        timer.join()
+        eventually(cluster.is_whole)
+
+
+def test_then_another_node_is_asked_who_serves_it(cluster, house):
+    put(house, "before")
+    server, owner = house.delayq.services.endpoint, cluster.owner
+    server.moved(cluster.others()[0].address)
+
+    server.refused(None, ClusterDownError("The cluster is down"))
+    server.find_master(time.monotonic() + 10)
+
+    assert server._found.address == owner.address
+
+
+def test_each_question_begins_at_another_node(monkeypatch):
+    asked = []
+    monkeypatch.setattr(SlotQuery, "told", lambda _, nodes, *__: iter(asked.append(nodes) or ()))
+    owner = SlotOwner(STORE, (("a", 1), ("b", 1)), Endpoint())
+
+    for _ in range(3):
+        assert list(owner._named(0.0, [])) == []
+
+    assert [nodes[0] for nodes in asked] == [("a", 1), ("b", 1), ("a", 1)]
+
+
+def test_a_node_that_refuses_ends_no_call_that_is_under_way(redis_server):
+    owner = SlotOwner(STORE, (("127.0.0.1", redis_server.port),), Endpoint())
+    owner.doubt()
+
+    owner.find_master(time.monotonic() + 10)  # it is no Cluster's
+
+    assert owner._found.address is None
+
+
+# A link that breaks or is silent.
+
+
+@pytest.fixture
+def fragile():
+    """A Cluster of this test alone, with a replica of the store's owner."""
+    with ClusterServers(replica=True) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_a_replica_takes_over_and_a_call_succeeds(fragile, make_house, fault):
+    owner, replica = fragile.owner, fragile.nodes[-1]
+    # The URL names the owner alone: of the others the process has heard from it.
+    house = make_house(fragile.url(fragile.nodes.index(owner)), delayq_timeout=20)
+    house.start().wait_for_first_scan(20)
+    put(house, "before")
+    assert owner.client().wait(1, 10_000) == 1
+
+    getattr(owner, fault)()
+    put(house, "after")
+    house.due_now(task_id="due")
+
+    assert [one.headers["id"] for one in house.take()] == ["due"]
+    assert ids(house) == {"before", "after"}
+    assert house.delayq.services.endpoint._found.address == replica.address
+    if fault == "pause":
+        owner.resume()
+
+
+def test_a_node_of_the_url_that_is_away_is_passed_over(cluster, make_house):
+    nobody = free_port()
+    url = cluster.url(0).replace("://", f"://127.0.0.1:{nobody};")
+
+    for number in range(3):  # each begins at another one
+        put(make_house(url), str(number))
+
+    assert ids(make_house(url)) == {"0", "1", "2"}
+
+
+def test_who_cannot_be_reached_is_named(make_house):
+    nobody = free_port()
+    house = make_house(f"redis+cluster://127.0.0.1:{nobody}/0", delayq_timeout=A_MOMENT)
+
+    with pytest.raises(StoreUnavailable) as caught:
+        put(house, "a")
+
+    assert str(caught.value).startswith(
+        f"schedule failed: no node tells who serves slot {STORE} of redis+cluster://127.0.0.1:"
+        f"{nobody}/0: 127.0.0.1:{nobody}: Error "
+    )
+
+
+# A migration that moves the slot at once, as Redis 8.4 and Valkey 9 have it.
+
+
+@pytest.mark.thorough
+def test_an_atomic_migration_stops_no_call(make_house):
+    found = [path for name, path in redis_binaries() if name.startswith("valkey-9.")]
+    binary = found[0] if found else missing("Valkey 9")
+    with ClusterServers(binary=binary) as cluster:
+        house = make_house(cluster.url())
+        owner, to = cluster.owner, cluster.others()[0]
+        put(house, "before")
+
+        owner.ask("MIGRATESLOTS", "SLOTSRANGE", STORE, STORE, "NODE", to.id)
+        calls = 0
+        while cluster.owner is not to:
+            calls += 1
+            put(house, str(calls))
+        put(house, "after")
+
+        assert ids(house) == {"before", "after", *map(str, range(1, calls + 1))}

@@ -1,0 +1,14 @@
+"""In the README and the pages, no pattern finds a sentence that one has to read twice."""
+
+import pytest
+
+from tests import english
+from tests.readme.document import DOCUMENTS, PAGES, README, TESTS
+
+OTHERS = (DOCUMENTS["celery_delayq/README.md"], DOCUMENTS["example_project/README.md"], TESTS)
+
+
+@pytest.mark.parametrize("document", [README, *PAGES, *OTHERS], ids=lambda document: document.name)
+def test_no_sentence_is_to_be_rewritten(document):
+    found = english.places(document.path, document.text)
+    assert [f"line {one.line}, {one.pattern}: {one.sentence}" for one in found] == []

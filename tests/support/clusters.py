@@ -1,0 +1,183 @@
+"""A Redis Cluster of the suite's own: masters on loopback, and a replica if one is asked for.
+
+    client --> any node --MOVED--> the node that serves the slot
+
+Slots are moved the old way, key by key, as Redis 7.0 does it.
+"""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from celery_delayq.store.keys import slot_of
+from tests.support.ports import free_port
+from tests.support.redis_programs import default_binary, on_path, version_of
+from tests.support.redis_server import RedisServer
+from tests.support.sentinels import tls_config
+from tests.support.waiting import eventually
+
+SLOTS = 16384
+MASTERS = 3
+NODE_TIMEOUT_MS = 500  # after which a node that is silent is taken for down
+STORE = slot_of("delayq:0")  # the slot of a store with the default prefix
+
+
+class Node(RedisServer):
+    """One Redis of a Cluster."""
+
+    def __init__(self, *config: str, binary: str | None = None, tls: Path | None = None):
+        super().__init__(*config, binary=binary or _binary())
+        self.bus_port = 0
+        self._tls = tls
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    def ask(self, *words: object) -> object:
+        """What it answers to ``CLUSTER ...``."""
+        return self.client().execute_command("CLUSTER", *words)
+
+    @property
+    def id(self) -> str:
+        return self.ask("MYID").decode()
+
+    def knows(self) -> dict[int, int]:
+        """The first slot of each range, and the port of its master."""
+        return {low: master[1] for low, _, master, *_ in self.ask("SLOTS")}
+
+    def _command(self) -> list[str]:
+        self.bus_port = free_port()
+        command = super()._command()
+        if self._tls:
+            place = command.index("--port")
+            command[place : place + 2] = ["--port", "0", "--tls-port", str(self.port)]
+            config = tls_config(self._tls)
+            for name, value in zip(config[::2], config[1::2], strict=True):
+                command += [f"--{name}", value]
+            command += ["--tls-cluster", "yes"]
+        return [
+            *command,
+            *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
+            *("--cluster-node-timeout", str(NODE_TIMEOUT_MS)),
+            *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
+            # Before its master's first ping, a replica is named by nobody.
+            *("--repl-ping-replica-period", "1"),
+        ]
+
+
+def _binary() -> str | None:
+    """The server that this run is about; Redis 6.2 lacks what these Clusters are made with."""
+    asked = default_binary()
+    return asked if asked and version_of(asked) >= (7,) else on_path()
+
+
+class ClusterServers:
+    """Masters, each with as many slots; with *replica*, one of the store's owner."""
+
+    def __init__(
+        self,
+        masters: int = MASTERS,
+        *,
+        replica: bool = False,
+        binary: str | None = None,
+        tls: Path | None = None,
+    ):
+        self.nodes = [Node(binary=binary, tls=tls) for _ in range(masters + replica)]
+        self.masters = self.nodes[:masters]
+
+    def __enter__(self):
+        self._stack = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(stack.enter_context, self.nodes))
+            self._join()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _join(self) -> None:
+        first = self.nodes[0]
+        for number, node in enumerate(self.nodes):
+            # Else they would choose one each, and for a moment several would have the same.
+            node.ask("SET-CONFIG-EPOCH", number + 1)
+            if node in self.masters:
+                ends = [SLOTS * one // len(self.masters) for one in (number, number + 1)]
+                node.ask("ADDSLOTSRANGE", ends[0], ends[1] - 1)
+            if node is not first:
+                first.ask("MEET", *node.address, node.bus_port)
+        eventually(self.is_whole)
+        if self.nodes != self.masters:
+            *_, replica = self.nodes
+            replica.ask("REPLICATE", self.owner.id)
+            eventually(lambda: replica.client().info("replication")["master_link_status"] == "up")
+            eventually(lambda: all(self._names_replica(one) for one in self.masters))
+
+    def is_whole(self) -> bool:
+        """Whether all nodes that run serve, know each other, and agree on who has which slot."""
+        running = [one for one in self.nodes if one._process.running]
+        infos = [one.ask("INFO") for one in running]
+        known = [one.knows() for one in running]
+        count = f"cluster_known_nodes:{len(self.nodes)}\r".encode()
+        return all(b"cluster_state:ok" in one and count in one for one in infos) and all(
+            one == known[0] for one in known
+        )
+
+    def _names_replica(self, node: Node) -> bool:
+        return any(len(servers) > 1 for _, _, *servers in node.ask("SLOTS"))
+
+    def url(self, *nodes: int, db: int = 0) -> str:
+        """A URL that names these nodes, or all masters."""
+        hosts = [f"127.0.0.1:{self.nodes[one].port}" for one in nodes or range(len(self.masters))]
+        return f"redis+cluster://{';'.join(hosts)}/{db}"
+
+    # Who serves the store's slot.
+
+    def owner_by(self, node: Node) -> Node | None:
+        """Who does, as *node* says."""
+        ports = [master[1] for low, high, master, *_ in node.ask("SLOTS") if low <= STORE <= high]
+        return next((one for one in self.nodes if ports == [one.port]), None)
+
+    @property
+    def owner(self) -> Node:
+        running = (one for one in self.nodes if one._process.running)
+        return self.owner_by(next(running))
+
+    def others(self) -> list[Node]:
+        """The masters that do not serve it."""
+        return [one for one in self.masters if one is not self.owner]
+
+    def empty(self) -> None:
+        for one in self.masters:
+            one.empty()
+
+    # What happens to a slot.
+
+    def begin_move(self, keys: int = 0) -> tuple[Node, Node]:
+        """Begin to move the slot, and move so many keys; returns its owner, and the next one."""
+        owner, to = self.owner, self.others()[0]
+        to.ask("SETSLOT", STORE, "IMPORTING", owner.id)
+        owner.ask("SETSLOT", STORE, "MIGRATING", to.id)
+        self._move_keys(owner, to, keys)
+        return owner, to
+
+    def end_move(self, owner: Node, to: Node) -> None:
+        """Move what is left; then the slot is the next one's."""
+        while self._move_keys(owner, to, 1000):
+            pass
+        for node in (to, owner, *self.masters):
+            node.ask("SETSLOT", STORE, "NODE", to.id)
+
+    def move(self) -> Node:
+        """Let another master have the slot, with all keys in it; returns that one."""
+        owner, to = self.begin_move()
+        self.end_move(owner, to)
+        return to
+
+    def _move_keys(self, owner: Node, to: Node, most: int) -> int:
+        keys = owner.ask("GETKEYSINSLOT", STORE, most)
+        if keys:
+            owner.client().execute_command("MIGRATE", *to.address, "", 0, 5000, "KEYS", *keys)
+        return len(keys)
