@@ -1,6 +1,6 @@
 """The time zone of what is typed and printed: the app's own, or ``--utc``, or ``--local``.
 
-In tables the heading says which one it is, in sentences the time itself; facts have their offset.
+In tables the heading says which one it is, in sentences the time itself.
 JSON is always in UTC, with the offset.
 """
 
