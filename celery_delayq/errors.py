@@ -1,4 +1,4 @@
-"""What can go wrong, one class each; the class builds the sentence, the caller passes facts.
+"""The errors of the package; each class makes its message from the values that it gets.
 
 DelayQError
 ├── NoDelayQ
@@ -20,11 +20,11 @@ DelayQError
 ├── PutOffTooOften
 ├── UnreadableRecord
 ├── InvalidDump               (ValueError)
-├── NotLoaded                 (in what ``load`` refused)
+├── NotLoaded                 (in the ``refused`` of a ``load``)
 ├── LibraryChanged
 ├── CannotIsolate             (of ``contrib.testing``)
 ├── EndlessTasks              (of ``contrib.testing``)
-├── BrokerDown                (of ``hand_over``; scanners wait, and go on)
+├── BrokerDown                (of ``hand_over``; scanners wait and retry)
 └── StoreError
     ├── StoreDiffers
     ├── StoreFull
@@ -38,32 +38,32 @@ from typing import Any, cast
 
 from kombu.exceptions import OperationalError
 
-SHOWN = 500  # characters of a value that somebody gave
+SHOWN = 500  # characters of a value that a message shows
 
 
 class DelayQError(Exception):
     """Base of every error that this package raises itself.
 
-    ``args`` are the facts, and the sentence is made of them when it is asked for: so an error is
-    the same one after the journey from a pool's process, or through a result backend.
+    ``args`` are the values, and ``str()`` makes the message from them. So an error that was pickled
+    by a pool process, or stored in a result backend, has the same message.
 
-    ``so_far``: of a ``schedule_many`` that this ended, what is scheduled already. The slice that it
-    met is scheduled whole, or not at all. Of a selection, the count of what was done.
+    ``so_far``: the items that a ``schedule_many`` scheduled before this ended it; the slice in
+    which it failed is scheduled whole or not at all. For a selection, the count of tasks done.
     """
 
     so_far: Any = None
 
     def __str__(self) -> str:
-        # One line of plain text, whatever an id, a name or a server's words are made of.
+        # One line of plain text, whatever an id, a name or a server's error contains.
         return plain(self.sentence())
 
     def sentence(self) -> str:
-        """What is wrong, what was seen, what to do."""
+        """Return the message: what happened, with the value, and what to do."""
         return super().__str__()
 
 
 def plain(text: object) -> str:
-    """Text for one row: what could move a cursor or begin a line is shown by its escape."""
+    """Return text for one row: characters that move the cursor or begin a line are escaped."""
     line = str(text)
     if line.isprintable():
         return line
@@ -73,7 +73,7 @@ def plain(text: object) -> str:
 
 
 def _shown(value: object) -> str:
-    # Several times that exclude one another come by their names.
+    # Times that exclude each other are passed by name.
     named = value.items() if type(value) is dict else ()
     inside = ", ".join(f"{name!r}: {_told(one)}" for name, one in named)
     text = f"{{{inside}}}" if inside else _told(value)
@@ -81,14 +81,14 @@ def _shown(value: object) -> str:
 
 
 def _told(value: object) -> str:
-    """A time as people write it; anything else as Python does. A class of its own knows best."""
+    """Return a time in ISO format, a span in words, and the ``repr`` of anything else."""
     if type(value) in (datetime, date):
         return cast(date, value).isoformat()
     return _span(value) if type(value) is timedelta else repr(value)
 
 
 def _span(value: timedelta) -> str:
-    """A span in words, such as ``1 day 2 hours``."""
+    """Return a span in words, such as ``1 day 2 hours``."""
     left, parts = abs(value), []
     for unit in ("day", "hour", "minute"):
         count, left = divmod(left, timedelta(**{f"{unit}s": 1}))
@@ -119,7 +119,7 @@ class SwitchedOff(NoDelayQ):
 
 
 class NoLeaf(DelayQError):
-    """A call needs a part of this package that is not installed."""
+    """A call needs an optional part of this package that is not installed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -155,7 +155,7 @@ class CallRejected(DelayQError):
 
 
 class InvalidDueTime(DelayQError, ValueError):
-    """The value is no possible due time."""
+    """The value cannot be a due time."""
 
     def __init__(self, value: object, expected: str) -> None:
         super().__init__(value, expected)
@@ -167,7 +167,7 @@ class InvalidDueTime(DelayQError, ValueError):
 
 
 class NotADueTime(InvalidDueTime, TypeError):
-    """The value's type is no time at all."""
+    """The value's type is not one of a time."""
 
 
 class InvalidOption(DelayQError, ValueError):
@@ -184,7 +184,7 @@ class InvalidOption(DelayQError, ValueError):
 
 
 class NotATask(InvalidOption, TypeError):
-    """The object to schedule is no task, and no signature that this call accepts."""
+    """The object to schedule is neither a task nor a signature that this call accepts."""
 
 
 class InvalidSetting(InvalidOption):
@@ -204,9 +204,9 @@ class UnknownSetting(InvalidSetting):
 
 
 class AlreadyScheduled(DelayQError, ValueError):
-    """A task with this id, or with this unique key, is scheduled, and has not left yet.
+    """A task with this id or unique key is scheduled and has not been delivered yet.
 
-    ``holder``: the id of the task that has the key; empty where it is the id that is taken.
+    ``holder``: the id of the task that has the key; empty if the id is taken.
     """
 
     def __init__(self, task_id: str, holder: str = "") -> None:
@@ -227,16 +227,16 @@ class AlreadyScheduled(DelayQError, ValueError):
 
 
 class InFlight(AlreadyScheduled):
-    """A task with this id is being published this moment, so it cannot be replaced."""
+    """A task with this id is being published right now, so it cannot be replaced."""
 
     def sentence(self) -> str:
         return f"task {self.task_id!r} is being published this moment; try again shortly"
 
 
 class AlreadyTaken(AlreadyScheduled):
-    """Its message became an entry at an earlier delivery.
+    """Its message was scheduled at an earlier delivery.
 
-    That one waits, was cancelled, or has left since.
+    That task waits, or was cancelled or delivered since.
     """
 
     def sentence(self) -> str:
@@ -246,7 +246,7 @@ class AlreadyTaken(AlreadyScheduled):
 class ItemsRefused(DelayQError):
     """Some items of a bulk were not scheduled; ``raise_for_refused`` raises it.
 
-    ``so_far`` is the bulk, which knows why each was refused.
+    ``so_far`` is the bulk, which has the reason for each.
     """
 
     def __init__(self, count: int, of: int, place: int, why: str) -> None:
@@ -280,7 +280,7 @@ class MessageTooLarge(DelayQError, ValueError):
 
 
 class PutOffTooOften(DelayQError):
-    """An eager task, for which no time passes, has put itself off again and again."""
+    """An eager task, for which no time passes, has put itself off too many times in a row."""
 
     def __init__(self, task: str, times: int) -> None:
         super().__init__(task, times)
@@ -295,7 +295,7 @@ class PutOffTooOften(DelayQError):
 
 
 class UnreadableRecord(DelayQError):
-    """This version cannot read the entry's record; it is left as it is."""
+    """This version cannot read the entry's record, and leaves it as it is."""
 
     def __init__(self, task_id: str, why: str) -> None:
         super().__init__(task_id, why)
@@ -307,10 +307,10 @@ class UnreadableRecord(DelayQError):
 
 
 class InvalidDump(DelayQError, ValueError):
-    """The input of ``load`` is no dump, was cut, or has a damaged line.
+    """The input of ``load`` is no dump, is truncated, or has a damaged line.
 
-    ``line``: the number of the line, from 1; of a dump that was cut, that of the first one that is
-    missing. ``why``: what is wrong with it; empty where it is missing.
+    ``line``: the number of the line, from 1; of a truncated dump, of the first missing line.
+    ``why``: the fault; empty if the line is missing.
     """
 
     def __init__(self, line: int, why: str = "") -> None:
@@ -362,7 +362,7 @@ class LibraryChanged(DelayQError):
 
 
 class CannotIsolate(DelayQError):
-    """A test cannot have an app, a store or a worker for itself."""
+    """A test cannot get an app, a store or a worker of its own."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -373,7 +373,7 @@ class CannotIsolate(DelayQError):
 
 
 class EndlessTasks(DelayQError):
-    """A test has run many tasks, and more are due: perhaps one sends itself again at once."""
+    """A test ran many tasks, and more are due: perhaps a task sends itself again at once."""
 
     def __init__(self, limit: int, last: str) -> None:
         super().__init__(limit, last)
@@ -388,9 +388,9 @@ class EndlessTasks(DelayQError):
 
 
 class BrokerDown(DelayQError):
-    """The broker cannot be reached; no entry is to blame.
+    """The broker cannot be reached; this does not count as a failure of any task.
 
-    ``sent``: how many tasks it took before.
+    ``sent``: how many tasks the broker accepted before.
     """
 
     def __init__(self, why: str, sent: int = 0) -> None:
@@ -403,7 +403,7 @@ class BrokerDown(DelayQError):
 
 
 class StoreError(DelayQError):
-    """A step of the store failed. Raised as such: Redis refused it, and said why."""
+    """A step of the store failed. Raised itself if Redis refused it, with Redis's reason."""
 
     def __init__(self, step: str, why: str) -> None:
         super().__init__(step, why)
@@ -442,8 +442,8 @@ class StoreUnavailable(StoreError, OperationalError):
     Also an ``OperationalError`` of kombu, because that is what ``apply_async`` raises
     when its broker is away, and what callers therefore catch.
 
-    ``may_have_run``: whether the step may have been taken. If so, and it was a call that changes
-    something, it was taken before this was raised, or never will be.
+    ``may_have_run``: whether the step may have run. If it may, and it changes something, it ran
+    before this was raised, or never will.
     """
 
     def __init__(self, step: str, why: str, may_have_run: bool = True) -> None:

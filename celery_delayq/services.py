@@ -1,10 +1,10 @@
 """One app's settings, broker and store, each made when it is first needed.
 
-    app.conf ---> settings      anew where one is changed
+    app.conf ---> settings      made anew if one changes
     broker URL -> broker ---+--> endpoint --> connection --> scripts --> entries
-    delayq_url -------------+                              one of each to a shard
+    delayq_url -------------+                              one of each per shard
 
-This is what is handed down, in place of the app's ``DelayQ``.
+The other parts get this object instead of the app's ``DelayQ``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .store.wakeup import Wakeup
 
 logger = logger_of(__name__)
 
-GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
-# Seconds in which the store's Redis has to answer each step of connecting. Where packets vanish, a
-# scanner notices that they arrive again so much later at most, after its pause.
+GONE_AFTER = 3  # safety intervals without a heartbeat, after which a scanner counts as gone
+# Seconds that the store's Redis has for each step of connecting. After a network cut, a scanner
+# notices at most this much later, after its pause, that packets arrive again.
 REACH = 2.0
 _KEYS = [setting.key for setting in SETTINGS]
 
@@ -50,11 +50,11 @@ ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
 
 
 class Services:
-    """What the rooms above need to know of one app.
+    """The settings, the broker and the store of one app, for all other parts.
 
     Args:
-        app: The Celery app. Its configuration is read when something is first asked for.
-        hooks: Who is told of what happens to tasks.
+        app: The Celery app. Its configuration is read on first use.
+        hooks: Called when something happens to a task.
     """
 
     def __init__(self, app: Celery, hooks: Hooks | None = None) -> None:
@@ -62,25 +62,25 @@ class Services:
         self.hooks = hooks or Hooks()
         self._made: Configured | None = None
         self._scripts_of: ScriptsOf = Scripts
-        self.is_off = False  # whether the app's configuration has switched it off
+        self.is_off = False  # whether the app's configuration switches it off
 
     @property
     def settings(self) -> Settings:
         """The checked settings, as they are now.
 
         Raises:
-            InvalidSetting: one is out of its range, or there is none of that name.
+            InvalidSetting: a setting is out of its range or unknown.
         """
         return self.configured.settings
 
     @cached_property
     def broker(self) -> Broker:
-        """What the app's broker is; nothing is connected."""
+        """The description of the app's broker; reading it opens no connection."""
         return Broker.of(self.app.connection_for_write, self.app.conf.broker_write_url)
 
     @property
     def has_backend(self) -> bool:
-        """Whether the app keeps results, and ``REVOKED`` can be stored."""
+        """Whether the app has a result backend, which can store ``REVOKED``."""
         is_kept = not isinstance(self.app.backend, DisabledBackend)
         return is_kept and works(Feature.REVOKED_RESULTS)
 
@@ -89,13 +89,13 @@ class Services:
         """Where the store is.
 
         Raises:
-            InvalidSetting: there is no Redis to keep tasks in.
+            InvalidSetting: no Redis is configured to keep tasks in.
         """
         return self.configured.endpoint
 
     @property
     def named_store(self) -> tuple[str, str]:
-        """The store as the log has it: its URL without what is secret, and that URL's setting."""
+        """The store as logs name it: its URL without secrets, and the setting that has the URL."""
         key = "broker_url" if self.settings.url is None else "delayq_url"
         return f"store {self.endpoint.url}", written(self.app.conf, key)
 
@@ -111,8 +111,8 @@ class Services:
 
     @property
     def timezone(self) -> tzinfo:
-        """The zone of naive times."""
-        # Not the app's `timezone`, which is what it was when a message first asked for it.
+        """The time zone of naive times."""
+        # Not the app's `timezone`, which keeps the value that it had when first read.
         conf = self.app.conf
         if conf.timezone:
             zone: tzinfo = time.timezone.get_timezone(conf.timezone)
@@ -120,50 +120,50 @@ class Services:
         return timezone.utc if conf.enable_utc else time.timezone.local
 
     def connect(self) -> Connection:
-        """A connection to the store's Redis that nobody else uses; opened when first needed."""
-        # The search for a group's master has steps and an end of its own.
+        """Return an unshared connection to the store's Redis; it is opened on first use."""
+        # The search for a master limits its own steps and its total time.
         reach = math.inf if self.endpoint.may_move else REACH
         return PooledConnection(self.endpoint, reach=reach)
 
     @property
     def scripts(self) -> Sequence[Scripts]:
-        """The scripts on each shard's keys, over the connection that callers share."""
+        """The scripts for each shard, over the connection that callers share."""
         return self.configured.scripts
 
     @property
     def membership(self) -> Membership:
-        """What the processes that share the store have to agree on."""
+        """The check that all processes that share the store agree on its layout."""
         return self.configured.membership
 
     @property
     def entries(self) -> Entries:
-        """What callers do with the store."""
+        """The operations that callers use."""
         return self.configured.entries
 
     @property
     def copies(self) -> Copies:
-        """What a worker asks when it is given a relayed task."""
+        """The check for duplicates, which a worker makes when it receives a relayed task."""
         return self.configured.copies
 
     def engines(self, *, owes: bool = False) -> list[ScannerSteps]:
-        """What a scanner does with each shard, over a connection of its own.
+        """Return each shard's steps for a scanner, over a connection of its own.
 
-        With *owes*, it notes that ``REVOKED`` is to be stored for what is too late.
+        With *owes*, the scanner notes that ``REVOKED`` must be stored for a task that is too late.
         """
         connection, name, hooks = self.connect(), new_name(), self.hooks
         each = [self._scripts_of(connection, keys, hooks) for keys in self._keys()]
         return [self.engine(scripts, name, owes=owes) for scripts in each]
 
     def _keys(self) -> list[Keys]:
-        # First where processes meet that differ in the number of shards: one that is refused there
-        # leaves nothing in the others.
+        # First the shard that all numbers of shards have: a process with another number is refused
+        # there, and leaves nothing in the others.
         keys = [one.keys for one in self.scripts]
         return sorted(keys, key=lambda one: not one.is_meeting_place)
 
     def engine(
         self, scripts: Scripts, name: str | None = None, *, owes: bool = False
     ) -> ScannerSteps:
-        """What a scanner of that name does with these keys."""
+        """Return one shard's steps for the scanner of that name."""
         settings = self.settings
         return ScannerSteps(
             scripts,
@@ -177,7 +177,7 @@ class Services:
         )
 
     def wakeup(self, scanner: str) -> Wakeup:
-        """What a scanner of that name waits on."""
+        """Return the list that wakes the scanner of that name."""
         return Wakeup(self.connect(), self._keys(), scanner)
 
     def will_not_run(
@@ -188,17 +188,17 @@ class Services:
         late: bool = False,
         gave_way: bool = False,
     ) -> None:
-        """Let it be known of tasks that they will not run.
+        """Call the hooks and store ``REVOKED`` for tasks that will not run.
 
         Args:
-            cancelled: What the step answered that did it; at least one.
-            owed: Whether that step has noted that ``REVOKED`` is to be stored.
-            late: Whether a scanner may have done that since; see :func:`mark_revoked`.
-            gave_way: Whether they were not scheduled, as others were kept.
+            cancelled: The answers of the step that cancelled them; at least one.
+            owed: Whether that step noted that ``REVOKED`` must be stored.
+            late: Whether a scanner may have stored it since; see :func:`mark_revoked`.
+            gave_way: Whether they were not scheduled because existing tasks were kept.
         """
         for one in cancelled:
             if owed and one.message and mark_revoked(self.app, one, late=late):
-                # It will not run, whatever comes now; what is not settled, a scanner does again.
+                # The task will not run in any case. A scanner repeats what is not settled here.
                 with suppress(StoreError):
                     self.entries.mark_stored(one)
         if gave_way:
@@ -207,7 +207,7 @@ class Services:
             self.hooks.cancelled(list(cancelled))
 
     def import_tasks(self) -> None:
-        """Know tasks as a worker does: import the modules that it imports, as far as that works."""
+        """Import the modules with tasks that a worker imports, as far as that works."""
         try:
             self.app.loader.import_default_modules()
         except Exception as error:
@@ -217,7 +217,8 @@ class Services:
         """Read the whole configuration.
 
         Raises:
-            InvalidSetting: a setting is out of its range, or there is no Redis to keep tasks in.
+            InvalidSetting: a setting is out of its range, or no Redis is configured to keep tasks
+                in.
         """
         _ = self.endpoint
 
@@ -227,10 +228,11 @@ class Services:
             self._made.close()
 
     def start_anew(self, scripts_of: ScriptsOf = Scripts) -> None:
-        """Forget broker and store; they are made of the configuration as it is now.
+        """Forget broker and store; the next use makes them from the current configuration.
 
         Args:
-            scripts_of: Binds the scripts to a Redis and its keys: a test's have its own clock.
+            scripts_of: Binds the scripts to a Redis and its keys; a test passes scripts with a
+                clock of its own.
         """
         self.close()
         self._made = None
@@ -239,15 +241,16 @@ class Services:
 
     @property
     def configured(self) -> Configured:
-        """What was made of the settings; anew where one of them has been changed since."""
+        """The objects made from the settings; made anew if a setting was changed."""
         made = self._made
-        # Asked at each call, so it looks where a change is written, and reads no setting.
+        # Each call passes here, so this only checks where changes are written, and reads no
+        # setting.
         if made is None or self.app.conf is not made.conf or made.changed() != made.changes:
             fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
             if not fresh.settings.enabled:
                 raise SwitchedOff(self.app.main)
-            # Nothing is kept, whichever setting it was: which of them is bound in what would have
-            # to be written down here, and one that was forgotten would never count.
+            # Whichever setting changed, all is made anew: a list of what depends on which setting
+            # could miss one, and its change would have no effect.
             if made is not None:
                 made.close()
             self._made = made = fresh
@@ -255,25 +258,25 @@ class Services:
 
 
 class HasServices(Protocol):
-    """What has the services of an app: its ``DelayQ``, whose methods the operations are."""
+    """An object with the services of an app: its ``DelayQ``, whose methods are the operations."""
 
     @property
     def services(self) -> Services: ...
 
 
 class Configured:
-    """What is made of the settings, and stays as long as they do.
+    """The objects made from the settings, valid until a setting changes.
 
     Attributes:
-        settings: The settings, checked.
-        conf: The configuration that they are of.
-        changes: What was set of them when this was made.
+        settings: The checked settings.
+        conf: The configuration that has them.
+        changes: The values that were set when this was made.
     """
 
     def __init__(
         self, app: Celery, broker: Callable[[], Broker], hooks: Hooks, scripts_of: ScriptsOf
     ) -> None:
-        # What is read first makes a configuration that was pending a real one, another object.
+        # The first read replaces a pending configuration by the real one, another object.
         app.conf.get(SETTINGS[0].key)
         self.conf = app.conf
         self.settings = Settings.load(self.conf)
@@ -284,7 +287,7 @@ class Configured:
         self.changes = self.changed()
 
     def changed(self) -> list[Any]:
-        """What was set of this package's settings, as it is now."""
+        """Return the current values of this package's settings."""
         return [*map(self.conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
 
     @cached_property
@@ -329,7 +332,7 @@ class Configured:
 
     @property
     def _app_name(self) -> str:
-        # An app without a name, or of a module that was run, may be any.
+        # An app without a name, or with the name of a script, may be any app.
         name = self._app.main or ""
         return "" if name == "__main__" else name
 
@@ -348,23 +351,23 @@ class Configured:
                 one.connection.close()
 
 
-# The app's ``DelayQ`` hangs on the app itself, where the modules that Celery calls find it.
+# The app itself holds its ``DelayQ``, so the modules that Celery calls find it.
 _ATTRIBUTE = "delayq"
 
 
 def attach(app: Any, delayq: Any) -> None:
-    """Let *app* have this ``DelayQ``."""
+    """Set the ``DelayQ`` of *app*."""
     setattr(app, _ATTRIBUTE, delayq)
 
 
 def made_for(app: Any) -> HasServices | None:
-    """The app's ``DelayQ``, if one was made and is not switched off."""
+    """Return the app's ``DelayQ``, if it has one that is not switched off."""
     delayq: HasServices | None = None if find(app) is None else getattr(app, _ATTRIBUTE)
     return delayq
 
 
 def find(app: Any) -> Services | None:
-    """The services of the app's ``DelayQ``, if one was made and is not switched off."""
+    """Return the services of the app's ``DelayQ``, if it has one that is not switched off."""
     delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
     return None if delayq is None or delayq.services.is_off else delayq.services
 
@@ -373,15 +376,15 @@ def services_of(app: Any) -> Services:
     """The services of the app's ``DelayQ``.
 
     Raises:
-        NoDelayQ: none was made.
-        SwitchedOff: the app's configuration has switched it off.
+        NoDelayQ: the app has none.
+        SwitchedOff: the app's configuration switches it off.
     """
     delayq = getattr(app, _ATTRIBUTE, None)
     if delayq is None:
         raise NoDelayQ(app.main)
     services: Services = delayq.services
     if not app.configured:
-        app.conf.get("delayq_enabled")  # which reads the configuration
+        app.conf.get("delayq_enabled")  # this reads the configuration
     if services.is_off:
         raise SwitchedOff(app.main)
     return services

@@ -1,10 +1,10 @@
-"""The way to a Redis, and what it says of itself; nothing here knows what is kept there.
+"""Connections to a Redis, and facts about it; nothing here knows what celery_delayq stores there.
 
-    Server: an Endpoint, or a leaf's group           where it is, and who may come in
+    Server: an Endpoint, or a leaf's group           address and login
             |
-    Pool ---> Connection                             one command at a time, and its refusals
+    Pool ---> Connection                             one command at a time; errors translated
             |
-    facts ---> risks; alone                          what it is, and what that may cost
+    facts ---> risks; alone                          its configuration, and the risks of it
 
-Each is imported from its own file.
+Import each from its own file.
 """

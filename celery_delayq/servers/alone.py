@@ -1,8 +1,8 @@
-"""Whether a Redis can be a store at all; every user may send HELLO.
+"""Checks whether a Redis can be a store; every user may send HELLO.
 
 A node of a Redis Cluster can be one if it serves the store's slot; the first read of the store's
-keys finds out. It cannot be the broker too: the queues' lists are in other slots, and no script can
-push to them.
+keys shows whether it does. It cannot be the broker too: the queues' lists are in other slots, so no
+script can push to them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ SENTINEL = (
 
 
 def check_alone(connection: Connection, step: str, until: float | None, *, direct: bool) -> None:
-    """Ask a Redis what it is.
+    """Raise if a Redis cannot be the store.
 
     Args:
-        connection: To the Redis.
-        step: What it is for, as an error shall say.
+        connection: The connection to the Redis.
+        step: The step's name in errors.
         until: When to give up, by the monotonic clock.
-        direct: Whether it is the broker as well.
+        direct: Whether the Redis is the broker too.
 
     Raises:
-        StoreError: it is a Redis Sentinel; or a node of a Redis Cluster, and the broker.
+        StoreError: it is a Redis Sentinel; or the broker too, and a node of a Redis Cluster.
         StoreUnavailable: no answer came in time.
     """
     try:
@@ -35,7 +35,7 @@ def check_alone(connection: Connection, step: str, until: float | None, *, direc
     except StoreUnavailable:
         raise
     except StoreError:
-        return  # something in front of it, or an imitation, that does not know the command
+        return  # a proxy, or an imitation of Redis, that does not know the command
     mode = dict(zip(told[::2], told[1::2], strict=False)).get(b"mode")
     if mode == b"sentinel":
         raise StoreError(step, SENTINEL)

@@ -1,10 +1,10 @@
-"""How one talks to Redis: one command at a time, sent once, its error translated.
+"""Sends commands to Redis: one at a time, each once, with translated errors.
 
-Scripts ---> Connection.execute ---> one of a pool, never shared with a forked child
-Wakeup ----> Connection.dedicated -> one to block on, outside of the pool
+Scripts ---> Connection.execute ---> a pooled one, never shared with a forked child
+Wakeup ----> Connection.dedicated -> one to block on, outside the pool
 
-A connection goes back to the pool with its answer read, or not at all. So nobody reads the answer
-to another's command, wherever a call is interrupted.
+A connection returns to the pool only after its answer was read. So even if a call is interrupted,
+no other call reads its answer.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ _AWAY = (
 
 
 def packed(parts: Iterable[bytes | str | int]) -> list[bytes]:
-    """The parts of a command as bulk strings of the Redis protocol.
+    """Return a command as bulk strings of the Redis protocol.
 
-    redis-py's own packing takes a third of the time of a call with twenty arguments.
+    In redis-py, packing takes a third of the time of a call with twenty arguments.
     """
     texts = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
     return [b"$%d\r\n%s\r\n" % (len(text), text) for text in texts]
 
 
 class Connection(Protocol):
-    """A way to a Redis."""
+    """A connection to a Redis, as the other parts use it."""
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         """Send one command, once.
 
         Args:
-            step: What it is for, as an error shall say.
+            step: The step's name in errors.
             command: From :func:`packed`.
-            until: When to give up, by the monotonic clock; by default after the time that this
-                connection allows a call.
+            until: When to give up, by the monotonic clock; by default after this connection's time
+                limit for a call.
 
         Raises:
             StoreUnavailable: no connection, or no answer in time; whether it ran is unknown.
             StoreFull: Redis is at ``maxmemory``.
-            redis.exceptions.NoScriptError: for the script loader, which knows what to do.
+            redis.exceptions.NoScriptError: for the script loader, which handles it.
             StoreError: Redis refused for another reason.
         """
 
@@ -71,30 +71,30 @@ class Connection(Protocol):
             until: As for :meth:`execute`.
 
         Raises:
-            StoreError: as :meth:`execute`, of the first that was refused; the others may have run.
+            StoreError: as :meth:`execute`, for the first refused command; the others may have run.
         """
 
     def dedicated(self) -> Any:
-        """A connection of redis-py to block on, connected, and closed by whoever asked for it."""
+        """Return a connected redis-py connection to block on; the caller closes it."""
 
     def is_current(self, dedicated: Any) -> bool:
-        """Whether such a connection still leads to the server; another may have taken over."""
+        """Whether such a connection still leads to the server; after a failover it does not."""
 
     def herald(self) -> Listener | None:
-        """What hears when another address takes over, if that can be."""
+        """Return the listener for a change of address, if the server can move."""
 
     def close(self) -> None:
-        """Let go of idle connections; the next command opens new ones."""
+        """Close idle connections; the next command opens new ones."""
 
 
 class PooledConnection:
     """One Redis, through a pool that is never shared with a forked child.
 
     Args:
-        server: Where it is.
-        timeout: Seconds that a call takes at most: waiting for a free connection, connecting,
-            sending and reading.
-        reach: Seconds that each step of connecting takes at most, where that is less.
+        server: The Redis.
+        timeout: Seconds that a call may take: waiting for a free connection, connecting, sending
+            and reading.
+        reach: Seconds that each step of connecting may take, if less.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class PooledConnection:
                 return self._exchange(step, commands, until)
             except StoreError as error:
                 pause = self._server.again_after(error.__cause__, turn)
-                # Of several commands, the one that was refused may have been the last.
+                # Among several commands, the refused one may be the last.
                 may_have_run = len(commands) > 1
                 if pause is not None and clock.seconds_left(until) <= pause:
                     why = f"refused until the call's time was over: {said_of(error.__cause__)}"
@@ -149,20 +149,20 @@ class PooledConnection:
                 pool.drop(connection)
                 raise
             except BaseException:
-                # It was interrupted, which says nothing of the server.
+                # The call was interrupted; that says nothing about the server.
                 pool.drop(connection)
                 raise
             refused = [one for one in answers if isinstance(one, redis.ResponseError)]
             for error in refused:
                 self._server.refused(connection, error)
             pool.give(connection)
-            # Not to be touched from here on: another call may have it already.
+            # Do not use it from here on: another call may have it already.
             if refused:
                 raise refused[0]
             return answers
 
     def _answer(self, connection: Any, until: float) -> Any:
-        """What comes next; of a refusal the error, as what comes behind it is to be read, too."""
+        """Return the next answer; an error is returned too, so that later answers are read."""
         if self._server.may_move:
             self._server.wait(connection, until)
         connection._sock.settimeout(clock.seconds_left(until))
@@ -191,7 +191,7 @@ class PooledConnection:
         self._server.close()
 
     def forget(self) -> None:
-        """Drop the pool without touching its sockets; they are the parent's."""
+        """Drop the pool without touching its sockets, which belong to the parent."""
         self.pool = Pool(self._server, reach=self._reach)
         self._server.forget()
 
@@ -204,18 +204,18 @@ def _forget_all() -> None:
         connection.forget()
 
 
-# A prefork child would read its parent's answers.
+# Otherwise a forked child would read its parent's answers.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
 @contextmanager
 def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
-    """Raise this package's errors instead of redis-py's.
+    """Translate redis-py's errors into this package's.
 
     Args:
-        step: What it is for, as the error shall say.
-        may_have_run: Whether a command that was not answered was sent.
+        step: The step's name in the error.
+        may_have_run: Whether a command was sent and not answered.
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""Names and passwords that a provider tells anew for each connection.
+"""Logins from a provider, which returns a fresh one for each connection.
 
-Only its name is told of what goes wrong in it: the text of its error may contain what is secret.
+An error names only the provider: the text of the provider's own error may contain secrets.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import redis
 
 
 class Credentials(redis.CredentialProvider):
-    """Asks a provider of redis-py's kind, and says which one it was that failed.
+    """Calls a credential provider, as redis-py has it, and names it if it fails.
 
     Args:
-        provider: Has a method ``get_credentials``, which returns ``(username, password)`` or
+        provider: An object whose ``get_credentials`` returns ``(username, password)`` or
             ``(password,)``.
     """
 
@@ -28,10 +28,10 @@ class Credentials(redis.CredentialProvider):
         return f"{kind.__module__}.{kind.__qualname__}"
 
     def get_credentials(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the provider tells now.
+        """Return the provider's current login.
 
         Raises:
-            redis.exceptions.AuthenticationError: it failed, or told no login.
+            redis.exceptions.AuthenticationError: the provider failed, or returned no login.
         """
         told: Any = None
         why = ""
@@ -41,7 +41,7 @@ class Credentials(redis.CredentialProvider):
             why = f"failed: {type(error).__name__}"
         if not why and not _is_login(told):
             why = "returned neither (username, password) nor (password,)"
-        if why:  # raised here, where nothing holds that error
+        if why:  # raised here, so that it does not refer to the provider's error
             raise redis.AuthenticationError(f"the credential provider {self.name} {why}")
         return tuple(told)
 

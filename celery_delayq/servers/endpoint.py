@@ -1,11 +1,11 @@
-"""Where a Redis is, and how to be let in.
+"""The address of a Redis, and its login.
 
-``Server`` is what connections know of it: one address (``Endpoint``), or a master that is found and
-may move (``moving.py``, for the leaves ``sentinel`` and ``cluster``).
+Connections use a ``Server``: one address (``Endpoint``), or a master that is looked up and may move
+(``moving.py``, for the leaves ``sentinel`` and ``cluster``).
 
-Every setting of redis-py that matters is owned here. It repeats commands by itself after a
-connection error (ten times in version 8), which turns one push into eleven, and it changed its
-time-outs and protocol between versions. So retries, time-outs, protocol and decoding are set.
+This module sets redis-py's retries, timeouts, protocol and decoding. By default redis-py repeats a
+command after a connection error (ten times in version 8), which turns one push into eleven; its
+default timeouts and protocol differ between versions.
 """
 
 from __future__ import annotations
@@ -23,119 +23,119 @@ from .credentials import Credentials
 
 Address = tuple[str, int]  # host and port
 
-TIMEOUT = 5.0  # seconds: for connecting, and for any answer, where nothing else is said
-NAME = "celery_delayq"  # of our connections, as CLIENT LIST shows it
+TIMEOUT = 5.0  # seconds for connecting, and for each answer, by default
+NAME = "celery_delayq"  # the name of our connections in CLIENT LIST
 
 
 class Server(Protocol):
-    """A Redis, however it is found."""
+    """A Redis, at a fixed address or looked up."""
 
     @property
     def url(self) -> str:
-        """Where it is, without a user's name or a password."""
+        """Its URL, without user name and password."""
 
     @property
     def kind(self) -> str:
-        """What processes that share a store must not differ in, where it is their broker."""
+        """The facts about a broker in which processes that share a store must not differ."""
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Of two that name the same database of the same server, as far as names tell, equal."""
+        """Equal for two that name the same database of the same server, as far as names show."""
 
     @property
     def user(self) -> str:
-        """The name that it knows one by; empty where a provider of credentials says it."""
+        """The user name; empty if a credential provider has it."""
 
     @property
     def may_move(self) -> bool:
-        """Whether another address may take over."""
+        """Whether the server can move to another address."""
 
     def same_database(self, other: Server) -> bool:
-        """Whether both name the same database of the same server, as far as names tell."""
+        """Whether both name the same database of the same server, as far as names show."""
 
     def connection(self, timeout: float) -> Any:
-        """A connection of redis-py, which may be connected already.
+        """Return a redis-py connection, which may be connected already.
 
         Args:
-            timeout: Seconds that finding it takes at most, and each of its steps.
+            timeout: Seconds for finding the server, and for each step of connecting.
 
         Raises:
-            redis.exceptions.ConnectionError: it is not to be found.
+            redis.exceptions.ConnectionError: the server cannot be found.
         """
 
     def find_master(self, until: float) -> None:
-        """Take note of another address that has taken over, as far as that was said.
+        """Look up the server's address, if it may have changed.
 
         Args:
-            until: When the call ends that it is for, by the monotonic clock.
+            until: When the call ends, by the monotonic clock.
         """
 
     def close(self) -> None:
-        """Close what :meth:`find_master` has opened; the next one opens it anew."""
+        """Close the connections of :meth:`find_master`; the next call opens new ones."""
 
     def forget(self) -> None:
-        """In a forked child: leave what belongs to the parent."""
+        """Forget the parent's sockets, in a forked child."""
 
     def is_current(self, connection: Any) -> bool:
-        """Whether a connection is known to lead there still."""
+        """Whether a connection is known to lead to the server still."""
 
     def is_replaced(self, connection: Any) -> bool:
-        """Whether another address is known to have taken over from a connection's.
+        """Whether the server is known to have left a connection's address.
 
-        Both are false while it is not known which address it is.
+        Both are false while the address is unknown.
         """
 
     def wait(self, connection: Any, until: float) -> None:
-        """Wait for an answer that a connection is to bring, as long as it leads there.
+        """Wait for an answer on a connection, while it leads to the server.
 
         Args:
             until: When to give up, by the monotonic clock.
 
         Raises:
-            redis.exceptions.ConnectionError: another has taken over, or it is closed.
+            redis.exceptions.ConnectionError: the server has moved, or the connection is closed.
         """
 
     def lost(self, connection: Any) -> None:
-        """A connection broke, timed out, or told that it leads to another server."""
+        """Note that a connection broke, timed out, or turned out to lead to another server."""
 
     def refused(self, connection: Any, error: redis.ResponseError) -> None:
-        """Take note of what a refusal says about which address it is."""
+        """Note what a refusal says about the server's address."""
 
     def again_after(self, error: BaseException | None, turn: int) -> float | None:
-        """Whether a command that was refused may be sent again, as nothing was done.
+        """Return whether a refused command, which did nothing, may be sent again.
 
         Args:
             error: The refusal.
-            turn: How often it was sent again already.
+            turn: How often it was resent already.
 
         Returns:
-            Seconds to wait before that; ``None``: it is refused for good.
+            Seconds to wait before that; ``None``: the refusal is final.
         """
 
     def herald(self) -> Listener | None:
-        """What hears of it when another address takes over, if that can be."""
+        """Return the listener for a change of address, if the server can move."""
 
 
 class Listener(Protocol):
-    """Hears when another address takes over; one thread's."""
+    """Listens for a change of address; used by one thread."""
 
     @property
     def sockets(self) -> list[Any]:
-        """What becomes readable when there is something to :meth:`hear`."""
+        """The sockets that become readable when there is something to :meth:`hear`."""
 
     def listen(self) -> None:
-        """Subscribe, unless that is done; takes a moment at most, and says nothing of failures."""
+        """Subscribe, unless it is subscribed; takes a moment at most, and ignores failures."""
 
     def hear(self) -> bool:
-        """Read what is there; whether another address has taken over."""
+        """Read the announcements; return whether the server has moved."""
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a Redis is: host and port, or the path of its socket, and how to be let in."""
+    """A Redis at a fixed address: host and port, or the path of its socket, and its login."""
 
     host: str = "localhost"
     port: int = 6379
@@ -149,12 +149,12 @@ class Endpoint:
     may_move = False
 
     def same_database(self, other: Server) -> bool:
-        """Whether both name the same database of the same server, as far as names tell."""
+        """Whether both name the same database of the same server, as far as names show."""
         return self.place == other.place
 
     @property
     def url(self) -> str:
-        """Its URL, without a user's name or a password."""
+        """Its URL, without user name and password."""
         if self.path:
             return f"redis+socket://{self.path}?virtual_host={self.db}"
         scheme = "redis" if self.tls is None else "rediss"
@@ -162,67 +162,67 @@ class Endpoint:
 
     @property
     def user(self) -> str:
-        """The name that it knows one by; empty where a provider of credentials says it."""
+        """The user name; empty if a credential provider has it."""
         return "" if self.credentials else self.username or "default"
 
     @property
     def where(self) -> str:
-        """Host and port, as a URL has them."""
+        """Host and port, as in a URL."""
         return shown(self.host, self.port)
 
     @property
     def kind(self) -> str:
-        """What processes that share a store must not differ in, where it is their broker."""
+        """The facts about a broker in which processes that share a store must not differ."""
         return f"redis, database {self.db}"
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Equal for two that name the same database of the same server, as far as names tell."""
+        """Equal for two that name the same database of the same server, as far as names show."""
         return (self.path, self.db) if self.path else (*self.address, self.db)
 
     @property
     def address(self) -> Address:
-        """Host and port; a machine's own address has one name."""
+        """Host and port; all names of the local machine become one."""
         return ("localhost" if self.host == "127.0.0.1" else self.host, self.port)
 
     def connection(self, timeout: float) -> Any:
-        """A connection that is not connected yet; each of its steps takes at most *timeout* s."""
+        """Return a connection, not connected yet; each of its steps may take *timeout* seconds."""
         return self.connection_class()(**self.options(timeout))
 
     def find_master(self, until: float) -> None:
-        """It is where it was."""
+        """Do nothing: the address is fixed."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def forget(self) -> None:
-        """Nothing is kept of it."""
+        """Do nothing: no sockets are kept."""
 
     def is_current(self, connection: Any) -> bool:  # noqa: ARG002
-        """It is where it was."""
+        """Return true: the address is fixed."""
         return True
 
     def is_replaced(self, connection: Any) -> bool:  # noqa: ARG002
-        """It is where it was."""
+        """Return false: the address is fixed."""
         return False
 
     def wait(self, connection: Any, until: float) -> None:
-        """Whoever reads waits."""
+        """Return at once: the read itself waits."""
 
     def lost(self, connection: Any) -> None:
-        """It is where it was."""
+        """Do nothing: the address is fixed."""
 
     def refused(self, connection: Any, error: redis.ResponseError) -> None:
-        """It is where it was."""
+        """Do nothing: the address is fixed."""
 
     def again_after(self, error: BaseException | None, turn: int) -> None:
-        """No other address would take it."""
+        """Return ``None``: there is no other address."""
 
     def herald(self) -> None:
-        """It stays where it is."""
+        """Return no listener: the address is fixed."""
 
     def options(self, timeout: float | None = None) -> dict[str, Any]:
-        """Keyword arguments for redis-py's connection; *timeout* is in seconds."""
+        """Return the keyword arguments for redis-py's connection; *timeout* is in seconds."""
         timeout = timeout or TIMEOUT
         where: dict[str, Any] = {"path": self.path}
         if not self.path:
@@ -258,12 +258,12 @@ class Endpoint:
 
 def _greet(connection: Any) -> None:
     connection.on_connect()
-    # Hosted servers and users with few rights may refuse it, and redis-py would give up for that.
+    # A hosted server may refuse it, or a user's rights; then redis-py would give up.
     with suppress(redis.ResponseError):
         connection.send_command("CLIENT", "SETNAME", NAME, check_health=False)
         connection.read_response()
 
 
 def shown(host: str, port: int) -> str:
-    """An address as a URL has it."""
+    """Return an address as in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
