@@ -1,10 +1,10 @@
 """One app's settings, broker and store, each made when it is first needed.
 
-    app.conf ---> settings      anew where one is changed
+    app.conf ---> settings      read again after a change
     broker URL -> broker ---+--> endpoint --> connection --> scripts --> entries
-    delayq_url -------------+                              one of each to a shard
+    delayq_url -------------+                              one of each per shard
 
-This is what is handed down, in place of the app's ``DelayQ``.
+The lower layers receive this object instead of the app's ``DelayQ``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .store.wakeup import Wakeup
 
 logger = logger_of(__name__)
 
-GONE_AFTER = 3  # safety intervals without a heartbeat; then a scanner does not count any more
-# Seconds in which the store's Redis has to answer each step of connecting. Where packets vanish, a
-# scanner notices that they arrive again so much later at most, after its pause.
+GONE_AFTER = 3  # safety intervals without a heartbeat before a scanner counts as gone
+# Seconds that the store's Redis has to answer each step of connecting. After a network failure that
+# drops packets, a scanner reconnects at most this long after its pause.
 REACH = 2.0
 _KEYS = [setting.key for setting in SETTINGS]
 
@@ -50,11 +50,11 @@ ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
 
 
 class Services:
-    """What the rooms above need to know of one app.
+    """One app's settings, broker and store, for the layers above.
 
     Args:
-        app: The Celery app. Its configuration is read when something is first asked for.
-        hooks: Who is told of what happens to tasks.
+        app: The Celery app. Its configuration is read on first use.
+        hooks: The hooks to call when tasks change.
     """
 
     def __init__(self, app: Celery, hooks: Hooks | None = None) -> None:
@@ -62,20 +62,20 @@ class Services:
         self.hooks = hooks or Hooks()
         self._made: Configured | None = None
         self._scripts_of: ScriptsOf = Scripts
-        self.is_off = False  # whether the app's configuration has switched it off
+        self.is_off = False  # whether the app's configuration switches DelayQ off
 
     @property
     def settings(self) -> Settings:
-        """The checked settings, as they are now.
+        """The current settings, validated.
 
         Raises:
-            InvalidSetting: one is out of its range, or there is none of that name.
+            InvalidSetting: a setting is out of range or unknown.
         """
         return self.configured.settings
 
     @cached_property
     def broker(self) -> Broker:
-        """What the app's broker is; nothing is connected."""
+        """The app's broker; does not connect."""
         return Broker.of(self.app.connection_for_write, self.app.conf.broker_write_url)
 
     @property
@@ -86,33 +86,33 @@ class Services:
 
     @property
     def endpoint(self) -> Server:
-        """Where the store is.
+        """The address of the store.
 
         Raises:
-            InvalidSetting: there is no Redis to keep tasks in.
+            InvalidSetting: no Redis is configured to hold tasks.
         """
         return self.configured.endpoint
 
     @property
     def named_store(self) -> tuple[str, str]:
-        """The store as the log has it: its URL without what is secret, and that URL's setting."""
+        """The store for the log: its URL without secrets, and the setting that holds the URL."""
         key = "broker_url" if self.settings.url is None else "delayq_url"
         return f"store {self.endpoint.url}", written(self.app.conf, key)
 
     @property
     def named_broker(self) -> tuple[str, str]:
-        """The broker in the same way."""
+        """The broker for the log, like :attr:`named_store`."""
         return f"broker {self.broker.url}", written(self.app.conf, "broker_url")
 
     @property
     def store_is_broker(self) -> bool:
-        """Whether a script can push a message straight into the broker's lists."""
+        """Whether a script can push a message directly into the broker's lists."""
         return self.configured.store_is_broker
 
     @property
     def timezone(self) -> tzinfo:
-        """The zone of naive times."""
-        # Not the app's `timezone`, which is what it was when a message first asked for it.
+        """The time zone of naive times."""
+        # Not `app.timezone`: Celery caches it on first use.
         conf = self.app.conf
         if conf.timezone:
             zone: tzinfo = time.timezone.get_timezone(conf.timezone)
@@ -120,50 +120,50 @@ class Services:
         return timezone.utc if conf.enable_utc else time.timezone.local
 
     def connect(self) -> Connection:
-        """A connection to the store's Redis that nobody else uses; opened when first needed."""
-        # The search for a group's master has steps and an end of its own.
+        """Return a private connection to the store's Redis; it opens on first use."""
+        # Finding a Sentinel group's master has its own steps and time limit.
         reach = math.inf if self.endpoint.may_move else REACH
         return PooledConnection(self.endpoint, reach=reach)
 
     @property
     def scripts(self) -> Sequence[Scripts]:
-        """The scripts on each shard's keys, over the connection that callers share."""
+        """The scripts of each shard, over the shared connection."""
         return self.configured.scripts
 
     @property
     def membership(self) -> Membership:
-        """What the processes that share the store have to agree on."""
+        """The agreement between processes that share the store."""
         return self.configured.membership
 
     @property
     def entries(self) -> Entries:
-        """What callers do with the store."""
+        """The store's steps for callers."""
         return self.configured.entries
 
     @property
     def copies(self) -> Copies:
-        """What a worker asks when it is given a relayed task."""
+        """The store's steps for a worker that receives a relayed task."""
         return self.configured.copies
 
     def engines(self, *, owes: bool = False) -> list[ScannerSteps]:
-        """What a scanner does with each shard, over a connection of its own.
+        """Return a scanner's steps for each shard, over a new connection.
 
-        With *owes*, it notes that ``REVOKED`` is to be stored for what is too late.
+        With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
         """
         connection, name, hooks = self.connect(), new_name(), self.hooks
         each = [self._scripts_of(connection, keys, hooks) for keys in self._keys()]
         return [self.engine(scripts, name, owes=owes) for scripts in each]
 
     def _keys(self) -> list[Keys]:
-        # First where processes meet that differ in the number of shards: one that is refused there
-        # leaves nothing in the others.
+        # The meeting place first: processes with another number of shards use it too. A process
+        # that is refused there has written nothing to the other shards.
         keys = [one.keys for one in self.scripts]
         return sorted(keys, key=lambda one: not one.is_meeting_place)
 
     def engine(
         self, scripts: Scripts, name: str | None = None, *, owes: bool = False
     ) -> ScannerSteps:
-        """What a scanner of that name does with these keys."""
+        """Return the named scanner's steps for one shard."""
         settings = self.settings
         return ScannerSteps(
             scripts,
@@ -177,7 +177,7 @@ class Services:
         )
 
     def wakeup(self, scanner: str) -> Wakeup:
-        """What a scanner of that name waits on."""
+        """Return the wake-up channel of the named scanner."""
         return Wakeup(self.connect(), self._keys(), scanner)
 
     def will_not_run(
@@ -188,17 +188,17 @@ class Services:
         late: bool = False,
         gave_way: bool = False,
     ) -> None:
-        """Let it be known of tasks that they will not run.
+        """Store ``REVOKED`` for tasks that will not run, and call the hooks.
 
         Args:
-            cancelled: What the step answered that did it; at least one.
-            owed: Whether that step has noted that ``REVOKED`` is to be stored.
-            late: Whether a scanner may have done that since; see :func:`mark_revoked`.
-            gave_way: Whether they were not scheduled, as others were kept.
+            cancelled: The cancelled tasks; at least one.
+            owed: Whether the step recorded that ``REVOKED`` must be stored.
+            late: Whether a scanner may have stored it meanwhile; see :func:`mark_revoked`.
+            gave_way: Whether they were not scheduled because existing tasks were kept.
         """
         for one in cancelled:
             if owed and one.message and mark_revoked(self.app, one, late=late):
-                # It will not run, whatever comes now; what is not settled, a scanner does again.
+                # The task will not run in any case. If this fails, a scanner repeats the work.
                 with suppress(StoreError):
                     self.entries.mark_stored(one)
         if gave_way:
@@ -207,30 +207,30 @@ class Services:
             self.hooks.cancelled(list(cancelled))
 
     def import_tasks(self) -> None:
-        """Know tasks as a worker does: import the modules that it imports, as far as that works."""
+        """Import the app's task modules as a worker does; log a warning if that fails."""
         try:
             self.app.loader.import_default_modules()
         except Exception as error:
             logger.warning("not all tasks of this app are known: %s", repr(error))
 
     def check(self) -> None:
-        """Read the whole configuration.
+        """Validate the whole configuration.
 
         Raises:
-            InvalidSetting: a setting is out of its range, or there is no Redis to keep tasks in.
+            InvalidSetting: a setting is out of range, or no Redis is configured to hold tasks.
         """
         _ = self.endpoint
 
     def close(self) -> None:
-        """Close the idle connections that callers share; the next call opens new ones."""
+        """Close idle shared connections; the next call opens new ones."""
         if self._made is not None:
             self._made.close()
 
     def start_anew(self, scripts_of: ScriptsOf = Scripts) -> None:
-        """Forget broker and store; they are made of the configuration as it is now.
+        """Drop the broker and the store; the next use builds them from the current configuration.
 
         Args:
-            scripts_of: Binds the scripts to a Redis and its keys: a test's have its own clock.
+            scripts_of: Binds the scripts to a Redis and its keys; tests bind them to a fake clock.
         """
         self.close()
         self._made = None
@@ -239,15 +239,15 @@ class Services:
 
     @property
     def configured(self) -> Configured:
-        """What was made of the settings; anew where one of them has been changed since."""
+        """The objects built from the settings; rebuilt if a setting has changed."""
         made = self._made
-        # Asked at each call, so it looks where a change is written, and reads no setting.
+        # This runs on every call, so it compares only the changes that Celery records.
         if made is None or self.app.conf is not made.conf or made.changed() != made.changes:
             fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
             if not fresh.settings.enabled:
                 raise SwitchedOff(self.app.main)
-            # Nothing is kept, whichever setting it was: which of them is bound in what would have
-            # to be written down here, and one that was forgotten would never count.
+            # Rebuild everything: a list of which object depends on which setting could be
+            # incomplete, and a forgotten setting would never take effect.
             if made is not None:
                 made.close()
             self._made = made = fresh
@@ -255,25 +255,25 @@ class Services:
 
 
 class HasServices(Protocol):
-    """What has the services of an app: its ``DelayQ``, whose methods the operations are."""
+    """An object with an app's services: its ``DelayQ``, whose methods are the operations."""
 
     @property
     def services(self) -> Services: ...
 
 
 class Configured:
-    """What is made of the settings, and stays as long as they do.
+    """The objects built from one state of the settings.
 
     Attributes:
-        settings: The settings, checked.
-        conf: The configuration that they are of.
-        changes: What was set of them when this was made.
+        settings: The validated settings.
+        conf: The configuration they come from.
+        changes: The values set for this package's settings when this was built.
     """
 
     def __init__(
         self, app: Celery, broker: Callable[[], Broker], hooks: Hooks, scripts_of: ScriptsOf
     ) -> None:
-        # What is read first makes a configuration that was pending a real one, another object.
+        # The first read loads a pending configuration, which replaces the `conf` object.
         app.conf.get(SETTINGS[0].key)
         self.conf = app.conf
         self.settings = Settings.load(self.conf)
@@ -284,7 +284,7 @@ class Configured:
         self.changes = self.changed()
 
     def changed(self) -> list[Any]:
-        """What was set of this package's settings, as it is now."""
+        """Return the values currently set for this package's settings."""
         return [*map(self.conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
 
     @cached_property
@@ -329,7 +329,7 @@ class Configured:
 
     @property
     def _app_name(self) -> str:
-        # An app without a name, or of a module that was run, may be any.
+        # "" means any app: one without a name, or whose module was run as a script.
         name = self._app.main or ""
         return "" if name == "__main__" else name
 
@@ -348,33 +348,33 @@ class Configured:
                 one.connection.close()
 
 
-# The app's ``DelayQ`` hangs on the app itself, where the modules that Celery calls find it.
+# The app itself holds its ``DelayQ``, so modules that Celery calls can find it.
 _ATTRIBUTE = "delayq"
 
 
 def attach(app: Any, delayq: Any) -> None:
-    """Let *app* have this ``DelayQ``."""
+    """Set the ``DelayQ`` of *app*."""
     setattr(app, _ATTRIBUTE, delayq)
 
 
 def made_for(app: Any) -> HasServices | None:
-    """The app's ``DelayQ``, if one was made and is not switched off."""
+    """Return the app's ``DelayQ``, or ``None`` if it has none or it is switched off."""
     delayq: HasServices | None = None if find(app) is None else getattr(app, _ATTRIBUTE)
     return delayq
 
 
 def find(app: Any) -> Services | None:
-    """The services of the app's ``DelayQ``, if one was made and is not switched off."""
+    """Return the services of the app's ``DelayQ``; ``None`` if it has none, or it is off."""
     delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
     return None if delayq is None or delayq.services.is_off else delayq.services
 
 
 def services_of(app: Any) -> Services:
-    """The services of the app's ``DelayQ``.
+    """Return the services of the app's ``DelayQ``.
 
     Raises:
-        NoDelayQ: none was made.
-        SwitchedOff: the app's configuration has switched it off.
+        NoDelayQ: the app has none.
+        SwitchedOff: the app's configuration switches it off.
     """
     delayq = getattr(app, _ATTRIBUTE, None)
     if delayq is None:

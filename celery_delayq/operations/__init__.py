@@ -1,13 +1,12 @@
-"""Meanwhile: what one can do with tasks that wait; one function an operation.
+"""Operations on waiting tasks, one function each.
 
     DelayQ, results, control ---> reading     get, tasks, counts, state, handed_over
                              ---> status, health, history
                              ---> changing    cancel, reschedule, run_now, retry, remove
                              ---> editing     edit
                              ---> pausing     pause, resume, pauses
-                             ---> selecting   select ---> Selection: many of these at once
+                             ---> filters     select ---> Selection: an operation on many tasks
 
-Each is a method of ``DelayQ`` as it stands here; its first argument is that object. ``task`` is a
-scheduled task as one reads it; ``targets`` says whom a caller means. Nothing here knows a key of
-Redis.
+Each function is a method of ``DelayQ``, which is its first argument. ``scheduled_task`` has the
+task that callers read; ``targets`` resolves ids and keys. No module here uses a Redis key.
 """
