@@ -1,4 +1,4 @@
-"""What ``DelayQ(app)`` adds to Celery.
+"""The additions of ``DelayQ(app)`` to Celery.
 
     DelayQ(app) --> setup --> app.amqp  each message passes ``scheduling.intercept``
                           --> bootstep  a scanner in each worker

@@ -58,7 +58,7 @@ class KnowsScheduled:
         try:
             state = services and services.entries.state(target_of(self.id))
         except DelayQError as error:
-            logger.debug("task %s: the store does not tell its state: %s", self.id, error)
+            logger.debug("task %s: its state cannot be read from the store: %s", self.id, error)
             return ""
         return word_of(state) if state else ""
 

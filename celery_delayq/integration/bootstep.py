@@ -35,7 +35,7 @@ class ScannerStep(bootsteps.StartStopStep):
         with startup.ends_with_a_sentence():
             self._prepare(worker.app)
         if no_delayq:
-            logger.info("no scanner in this worker, as it has --no-delayq: others hand over")
+            logger.info("no scanner in this worker because of --no-delayq: other scanners deliver")
 
     def _prepare(self, app: Any) -> None:
         # Read the settings here, so that an invalid one keeps the worker from starting.

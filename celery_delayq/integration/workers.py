@@ -42,7 +42,7 @@ def answers(services: Services, command: str) -> dict[str, Any]:
         finally:
             connection.collect()
     except Exception as error:  # each transport has its own
-        logger.debug("workers cannot be asked: %r", error)
+        logger.debug("cannot inspect the workers: %r", error)
         return {}
 
 

@@ -37,7 +37,7 @@ MAX_PRIORITY = 255
 
 _PRIORITY = f"a whole number from 0 to {MAX_PRIORITY}, or None"
 _EXPIRES = "seconds after the due time, a timedelta, a time as text or datetime, or None"
-_CANVAS = "a task; a canvas is cancelled, and scheduled anew"
+_CANVAS = "a task; cancel a canvas and schedule it again"
 _READABLE = "a task whose arguments this app accepts, see accept_content"
 
 
@@ -134,7 +134,7 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:
-            raise StoreUnavailable("edit", "others change the same task all the while", False)
+            raise StoreUnavailable("edit", "other processes keep changing the same task", False)
 
 
 def _edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, str]:

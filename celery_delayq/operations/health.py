@@ -33,7 +33,7 @@ _COMES_BACK = (
     "{} comes back at {:g} a second: {} left, the last one's turn is in {}; resume it once more, "
     "without a rate or at a higher one"
 )
-_AGREED = "who shares the store agrees on its layout, shards and broker"
+_AGREED = "all processes on this store agree on its layout, shards and broker"
 _NOT_HERE = "no scanner of this host, {}, is alive"
 
 

@@ -43,7 +43,7 @@ def warn_of_expiry(zone: tzinfo, tasks: Iterable[tuple[str, int, str]]) -> None:
     if lapsed:
         (task_id, due_ms, expires), more = lapsed[0], len(lapsed) - 1
         expiry = from_ms(clock.to_ms(expires, zone)).isoformat()
-        rest = f"; so it is with {more} more" if more else ""
+        rest = f"; the same applies to {more} more" if more else ""
         logger.warning(_LAPSED, task_id, from_ms(due_ms).isoformat(), expiry, rest)
 
 

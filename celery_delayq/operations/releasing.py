@@ -109,7 +109,7 @@ class Release:
             left = changed
             if left and clock.monotonic() >= until:
                 raise StoreUnavailable(
-                    "release", "others change the same tasks all the while", False
+                    "release", "other processes keep changing the same tasks", False
                 )
 
     def _batches(
