@@ -1,7 +1,7 @@
 """The command ``status``: the state of the store on one screen, urgent problems first.
 
 delayq  redis://localhost:6379/0  prefix delayq  direct
-  ! no scanner is alive: nothing is handed over; start a worker, or: celery -A proj delayq scan
+  ! no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan
 waiting 10,007   overdue 1 (21 s)   paused 2   dead 0   next in 4 s   scanners 0
 QUEUE   WAITING  OVERDUE  STATE
 celery    9,997        1

@@ -20,7 +20,7 @@ MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
 
 NO_SCANNER = (
-    "no scanner is alive: nothing is handed over; start a worker, or: celery -A proj delayq scan"
+    "no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan"
 )
 _OTHER_BROKER = (
     "this store's scanners have the broker {}, this app has {} on {}: {}; give each app a "
