@@ -211,7 +211,7 @@ class Services:
         try:
             self.app.loader.import_default_modules()
         except Exception as error:
-            logger.warning("not all tasks of this app are known: %s", repr(error))
+            logger.warning("not all of the app's tasks could be imported: %s", repr(error))
 
     def check(self) -> None:
         """Validate the whole configuration.

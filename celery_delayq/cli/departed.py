@@ -14,7 +14,7 @@ from .zones import relative
 
 _LEFT = {
     "handed_over": "task {} has been handed over to its queue already",
-    "skipped": "task {} was skipped, as it was overdue by more than its grace",
+    "skipped": "task {} was skipped, as it was overdue by more than its grace period",
     "cancelled": "task {} has been cancelled already",
     "uncertain": "task {} has been cancelled already, but an earlier attempt may have delivered it",
 }

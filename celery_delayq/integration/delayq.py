@@ -217,9 +217,9 @@ def _signature(given: Signature | Task) -> Signature:
 
 def _hint(given: Any) -> str:
     if isinstance(given, (AsyncResult, GroupResult)):
-        return "; this one is sent already: pass task.s(...), which sends nothing"
+        return "; this task was already sent: pass task.s(...), which sends nothing"
     if isinstance(given, (list, tuple)):
-        return "; of many, one by one, or a group"
+        return "; schedule many one by one, or as a group"
     if isinstance(given, str):
-        return "; by its name it is app.signature(name)"
+        return "; for a task's name, pass app.signature(name)"
     return ", like task.s(...)"

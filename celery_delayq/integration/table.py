@@ -85,7 +85,7 @@ class Operations:
         if isinstance(request, Task):
             request = request.request
         if not isinstance(request, Context):
-            hint = "; of a result it is .due" if isinstance(request, AsyncResult) else ""
+            hint = "; for a result, use .due" if isinstance(request, AsyncResult) else ""
             raise InvalidOption("request", request, f"self.request, in a bound task{hint}")
         due_ms = request.get(DUE_HEADER)
         if due_ms is None:

@@ -23,7 +23,7 @@ _UNHEARD = (
     "-Q {}, or correct the name"
 )
 _OTHER_STORE = (
-    "worker {} has the store {}, prefix {}; this app has {}, prefix {}: neither hands over the "
+    "worker {} has the store {}, prefix {}; this app has {}, prefix {}: neither delivers the "
     "other's tasks; give both the same delayq_url and delayq_prefix"
 )
 

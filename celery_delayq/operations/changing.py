@@ -32,7 +32,7 @@ def cancel(
         ``Outcome.DONE``, the only true one; or why not.
     """
     if revoke and key is not None:
-        raise InvalidOption("revoke", revoke, "a task's id with it: workers know no keys")
+        raise InvalidOption("revoke", revoke, "a task's id, as workers know no keys")
     outcome = _removed(delayq.services, task_id, key)
     if revoke and not outcome:
         arguments = {"task_id": id_of(task_id), "terminate": False}

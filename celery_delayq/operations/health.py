@@ -34,7 +34,7 @@ _COMES_BACK = (
     "without a rate or at a higher one"
 )
 _AGREED = "all processes on this store agree on its layout, shards and broker"
-_NOT_HERE = "no scanner of this host, {}, is alive"
+_NOT_HERE = "no scanner on this host, {}, is alive"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def of_one_task(operation: Operation) -> Operation:
     def call(*args: Any, **given: Any) -> Any:
         for wrong in unknown & given.keys():
             many = f"select({wrong}={given[wrong]!r}){does}"
-            expected = f"a task's id or key, as {name} is for one task; for many it is {many}"
+            expected = f"a task's id or key, as {name} is for one task; for many, use {many}"
             raise NotATask(wrong, given[wrong], expected)
         return operation(*args, **given)
 
@@ -73,7 +73,7 @@ def id_of(given: Any) -> str:
 
 def _hint(given: Any) -> str:
     if isinstance(given, Task):
-        return "; all calls of a task are select(task=...)"
+        return "; for all calls of a task, use select(task=...)"
     if isinstance(given, (list, tuple, set, frozenset)):
-        return "; one of them at a time, or select(...)"
+        return "; pass one at a time, or use select(...)"
     return "; pass its .id" if isinstance(getattr(given, "id", None), str) else ""
