@@ -88,7 +88,7 @@ def test_without_an_app_each_says_how_to_name_it(make_app, url, project, monkeyp
     result = CliRunner().invoke(celery, ["delayq", *words(line)])
 
     last = result.output.splitlines()[-1]
-    assert last == f"Error: say which app: celery -A proj delayq {words(line)[0]}"
+    assert last == f"Error: name the app: celery -A proj delayq {words(line)[0]}"
     assert result.exit_code == 2
 
 

@@ -47,7 +47,9 @@ def test_what_is_no_id_is_refused_in_a_sentence_and_nothing_is_scheduled(delayq,
             operation.face[method](delayq, task_id)
         if asks:
             more = "" if isinstance(task_id, str) else ", a UUID, or a result"
-            several = "; one of them at a time, or select(...)" if isinstance(task_id, list) else ""
+            several = (
+                "; pass one at a time, or use select(...)" if isinstance(task_id, list) else ""
+            )
             says = re.escape(f"; expected text of 1 to 512 bytes{more}{several}")
             assert re.fullmatch(f"task_id is .*{says}", str(caught.value))
             assert len(str(caught.value)) < 600
