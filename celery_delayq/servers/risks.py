@@ -1,9 +1,9 @@
-"""How a Redis may lose what waits, or refuse to take it, and what to do about it.
+"""How a Redis may lose waiting tasks or refuse new ones, and what to do about it.
 
     Facts ----> role, eviction, persistence, memory ---> lines: ok, a warning, or an error
 
-A worker says the warnings at its start, the doctor all of them. Of what the server does not tell
-there is no line.
+A worker logs the warnings when it starts; the doctor prints all lines. A fact that the server does
+not report has no line.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ OK: Level = "ok"
 WARNING: Level = "warning"
 ERROR: Level = "error"
 
-TASK_BYTES = 460  # that a task takes, arguments apart; see tests/benchmarks
+TASK_BYTES = 460  # bytes of a task without its arguments; see tests/benchmarks
 NEARLY_FULL = 0.9  # of maxmemory
 FULL = 0.99  # of maxmemory, or
-FEW = 1000  # tasks for which there is room: now and then a buffer takes the rest
-BEHIND = 10  # seconds by which a replica may be behind
+FEW = 1000  # with room for fewer tasks it is full: buffers may take the rest
+BEHIND = 10  # seconds that a replica may lag
 
 
 @dataclass(frozen=True)
 class Line:
-    """What was found of one thing that has to be right.
+    """The finding about one requirement.
 
     Attributes:
-        name: What was looked at: ``"eviction"``.
-        level: ``"ok"``; ``"warning"``: it may lose or delay tasks one day; ``"error"``: it does not
-            work, or will lose tasks.
-        found: What was found, and what that means.
-        advice: What to do about it; empty where it is ok.
+        name: The requirement, such as ``"eviction"``.
+        level: ``"ok"``; ``"warning"``: tasks may be lost or late one day; ``"error"``: it does not
+            work, or tasks will be lost.
+        found: The finding, and its effect.
+        advice: What to do about it; empty if it is ok.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Line:
 
 
 def risks(connection: Connection) -> list[Line]:
-    """Warnings and errors about a Redis, as far as it tells; some milliseconds.
+    """Return warnings and errors about a Redis, as far as it reports the facts; takes milliseconds.
 
     Raises:
         StoreUnavailable: no answer came in time.
@@ -58,7 +58,7 @@ def risks(connection: Connection) -> list[Line]:
 
 
 def role(server: Facts) -> Iterator[Line]:
-    """Whether it is no sentinel, the one to write to, and what its replicas have of that."""
+    """Check that it is a master, and how far its replicas are behind."""
     if server.hello.get("mode") == "sentinel":
         yield Line("replication", ERROR, SENTINEL, "let delayq_url name a Redis by itself")
     elif server.is_replica:
@@ -108,12 +108,13 @@ def _is_behind(replica: Mapping[str, str]) -> bool:
 
 
 def eviction(server: Facts) -> Iterator[Line]:
-    """Whether it deletes what waits to make room."""
+    """Check whether it deletes waiting tasks to make room."""
     policy, named = server.policy, f"its maxmemory-policy is {server.policy}"
     if policy is None:
         return
     if not policy.startswith("allkeys-"):
-        # The others delete only what has a time to live, which no key of the store has.
+        # The other policies delete only keys with a time to live, which the store's keys do not
+        # have.
         why = "" if policy == "noeviction" else ", and what waits has no time to live"
         yield Line("eviction", OK, f"nothing that waits is deleted to make room: {named}{why}")
     elif server.maxmemory:
@@ -132,7 +133,7 @@ def eviction(server: Facts) -> Iterator[Line]:
 
 
 def persistence(server: Facts) -> Iterator[Line]:
-    """What a restart or a crash of it loses; and whether it can write to its disk at all."""
+    """Check what a restart or a crash loses, and whether it can write to its disk."""
     yield from _disk(server)
     saves = server.config.get("save")
     if server.has_log:
@@ -184,7 +185,7 @@ def _disk(server: Facts) -> Iterator[Line]:
             advice,
         )  # fmt: skip
     if info.get("rdb_last_bgsave_status") == "err":
-        # Redis then refuses writes where it has save points, unless it is told not to.
+        # Redis then refuses writes if it has save points, unless its configuration allows them.
         stops = config.get("stop-writes-on-bgsave-error") != "no" and config.get("save") != ""
         does = "takes no writes, as it" if stops else "keeps older data than it should: it"
         yield Line(
@@ -202,12 +203,12 @@ def _disk(server: Facts) -> Iterator[Line]:
 
 
 def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Iterator[Line]:
-    """How much is left, and for how many more tasks.
+    """Check how much memory is left, and for how many more tasks.
 
     Args:
-        server: What it says of itself.
+        server: The facts about the server.
         task_bytes: Bytes that a task takes.
-        by: What stands before that number in the sentence: where it is from.
+        by: The words before that number in the sentence: its source.
     """
     used, most = server.used, server.maxmemory
     if used is None or most is None:
