@@ -10,7 +10,7 @@ from kombu.compression import decompress
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
-# : Serializers that write only data. Reading the output of another may run foreign code.
+#: Serializers that write only data. Reading the output of another may run foreign code.
 DATA = {"json", "msgpack", "yaml"}
 
 

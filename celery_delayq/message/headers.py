@@ -7,28 +7,28 @@ from typing import Any
 #: When the task was due, in ms since 1970.
 DUE_HEADER = "delayq_due"
 
-# : The number of this delivery attempt. (Relayed messages only.)
+#: The number of this delivery attempt. (Relayed messages only.)
 ATTEMPT_HEADER = "delayq_attempt"
 
 #: True: it may be a duplicate. (Relayed messages only.)
 REDELIVERED_HEADER = "delayq_redelivered"
 
-# : Names this delivery; a retry or a reschedule begins a new one. (Relayed messages only.)
+#: Names this delivery; a retry or a reschedule begins a new one. (Relayed messages only.)
 HAND_OVER_HEADER = "delayq_hand_over"
 
-# : Whether a worker drops a duplicate of it. (Also the name of the call's option.)
+#: Whether a worker drops a duplicate of it. (Also the name of the call's option.)
 ONCE_HEADER = "delayq_once"
 
-# : False: the task's `eta` is not captured. (Also the name of the call's option.)
+#: False: the task's `eta` is not captured. (Also the name of the call's option.)
 CAPTURE_HEADER = "delayq_capture"
 
-# : How many ms after the due time the task expires. (Only until it is stored.)
+#: How many ms after the due time the task expires. (Only until it is stored.)
 EXPIRES_HEADER = "delayq_expires_ms"
 
-# : The task that applies a scheduled canvas.
+#: The task that applies a scheduled canvas.
 LAUNCH = "celery_delayq.launch"
 
-# : Headers about one message only, which a retry must not copy.
+#: Headers about one message only, which a retry must not copy.
 OWN_HEADERS = (DUE_HEADER, ATTEMPT_HEADER, REDELIVERED_HEADER, HAND_OVER_HEADER)
 
 

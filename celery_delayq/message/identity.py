@@ -10,7 +10,7 @@ from typing import Any
 
 from .headers import HAND_OVER_HEADER, REDELIVERED_HEADER
 
-# : A standard property of AMQP, the only one that names a message for good.
+#: A standard property of AMQP, the only one that names a message for good.
 MESSAGE_ID = "message_id"
 
 
