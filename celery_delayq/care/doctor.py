@@ -1,7 +1,7 @@
-"""Whether all is well with an app's store and broker: a list of questions, each with its lines.
+"""Checks an app's store and broker: a list of questions, each answered by lines.
 
-Nothing here prints: the command does. What a worker warns of at its start is judged in
-``servers/risks.py``, for both.
+The command prints them. ``servers/risks.py`` judges the Redis, also for the warnings that a worker
+logs when it starts.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .doctor_workers import workers
 from .observed import TRIPS, Trips, reached, task_bytes, trips
 
 OLDEST = (6, 2)
-SLOW_MS = 5.0  # a round trip that makes callers wait
-WRONG = 2.0  # seconds between two clocks
+SLOW_MS = 5.0  # a longer round trip makes callers wait
+WRONG = 2.0  # seconds by which two clocks may differ
 _LOSES, _BOTH = "whether a restart loses what waits", "+info and +config|get"
 
 
 class Patient:
-    """An app whose store and broker are looked at.
+    """An app whose store and broker are checked.
 
     Attributes:
-        services: The app's.
-        connection: To the store's Redis, used by nobody else.
+        services: The app's services.
+        connection: A connection to the store's Redis that is not shared.
         wrong: The names of the lines so far that are errors.
     """
 
@@ -47,16 +47,16 @@ class Patient:
 
     @cached_property
     def server(self) -> Facts:
-        """What the store's Redis says of itself."""
+        """The facts that the store's Redis reports about itself."""
         return Facts.ask(self.connection)
 
     @cached_property
     def trips(self) -> Trips:
-        """How long some round trips to it took, and its clock."""
+        """The times of some round trips to it, and its clock."""
         return trips(self.connection)
 
     def why_away(self) -> Line | None:
-        """What keeps one from asking the store's Redis anything."""
+        """Return the error if the store's Redis cannot be reached."""
         try:
             self.connection.execute("doctor", packed(["PING"]))
         except StoreUnavailable as error:
@@ -70,7 +70,7 @@ class Patient:
                 + "; so with what the transport options say of it" * is_group,
             )  # fmt: skip
         except StoreError:
-            return None  # it is there; the rights tell of what is missing
+            return None  # it is up; the line "rights" names what is missing
         return None
 
     def close(self) -> None:
@@ -79,13 +79,13 @@ class Patient:
 
 @dataclass(frozen=True)
 class Question:
-    """One thing that has to be right.
+    """One requirement.
 
     Attributes:
-        name: What its line is called.
-        look: Finds its lines.
-        unknown: What is not known if no line of that name is found; empty: then nothing is missing.
-        rights: With which the store's Redis would tell.
+        name: The name of its line.
+        look: Checks it, and returns its lines.
+        unknown: What is unknown if there is no line of that name; empty: no line is needed.
+        rights: The rights with which it would be known.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Question:
     rights: str = "+info"
 
     def lines(self, patient: Patient) -> Iterator[Line]:
-        """What is found, and what is not known."""
+        """Yield the lines, with a warning if the answer is unknown."""
         is_known = not self.unknown
         for line in self.look(patient):
             is_known = is_known or line.name == self.name
@@ -106,17 +106,17 @@ class Question:
 
 
 def examine(services: Services) -> Iterator[Line]:
-    """Ask every question; for a second or two, and some ten if the store or the broker hangs.
+    """Check everything, in a second or two; in some ten if the store or the broker hangs.
 
-    What is away is asked once, and nothing that goes by it. What this writes are scratch keys,
-    removed in the same step.
+    If a server is down, it is tried once, and the checks that need it are skipped. This writes only
+    scratch keys, and removes them in the same step.
 
     Raises:
-        InvalidSetting: a setting is out of its range, or there is no Redis to keep tasks in.
+        InvalidSetting: a setting is out of its range, or no Redis is configured to keep tasks in.
     """
     wrong = unusable(services)
     if wrong is not None:
-        yield wrong  # whatever else there is to look at goes by the broker
+        yield wrong  # all other checks need the broker
         return
     patient = Patient(services)
     try:
@@ -141,7 +141,7 @@ def _examined(patient: Patient) -> Iterator[Line]:
 
 
 def _answered(question: Question, patient: Patient) -> Generator[Line, None, Line | None]:
-    """What is found; and what keeps one from asking the store anything more."""
+    """Yield the lines; return the error if the store can no longer be reached."""
     try:
         yield from question.lines(patient)
     except StoreError as error:
@@ -153,7 +153,7 @@ def _answered(question: Question, patient: Patient) -> Generator[Line, None, Lin
     return None
 
 
-# What is found of the store's Redis.
+# The checks of the store's Redis.
 
 
 def _version(patient: Patient) -> Iterator[Line]:
@@ -185,8 +185,8 @@ def _replicas(patient: Patient) -> Iterator[Line]:
 def _waited_for(
     patient: Patient, count: int, seconds: float, kind: str = ""
 ) -> tuple[Level, str, str]:
-    """Whether scheduling can wait for as many replicas as it is to."""
-    # For none, within a millisecond: whether it may be asked.
+    """Check whether scheduling can wait for the required number of replicas."""
+    # For 0 replicas and 1 ms: this only shows whether the command is allowed.
     command = ("WAITAOF", 0, 0, 1) if kind else ("WAIT", 0, 1)
     if ask(patient.connection, *command) is None:
         said = f", and this Redis, or its user, knows no {command[0]}: nothing is waited for"
@@ -235,7 +235,7 @@ def _clock(patient: Patient) -> Iterator[Line]:
 def _broker(patient: Patient) -> Iterable[Line]:
     if not patient.services.store_is_broker:
         return broker(patient.services)
-    # Either of these lines would say what keeps it from the queues.
+    # These lines already say why it cannot reach the queues.
     if {"store", "rights"} & patient.wrong:
         return ()
     if patient.server.hello.get("mode") == "cluster":
@@ -244,7 +244,7 @@ def _broker(patient: Patient) -> Iterable[Line]:
 
 
 def _workers(patient: Patient) -> Iterable[Line]:
-    # The queues of waiting tasks are in the store, and answers come through the broker.
+    # The names of the queues are in the store, and the workers' answers come through the broker.
     return () if {"store", "broker"} & patient.wrong else workers(patient.services)
 
 

@@ -1,4 +1,4 @@
-"""Whether the broker takes what is handed over, and what its queues are."""
+"""Checks whether the broker accepts messages, and which queues it has."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..logs import plain
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 
-TIMEOUT = 3.0  # seconds that the broker may take for an answer
-NOT_FOUND = 404  # what RabbitMQ says of a queue that is not there
+TIMEOUT = 3.0  # seconds that the broker has for an answer
+NOT_FOUND = 404  # RabbitMQ's code for a missing queue
 _DOES = {
     "amqp": "it confirms what it takes",
     "redis": "it answers each push",
@@ -20,9 +20,9 @@ _DOES = {
 
 
 def unusable(services: Services) -> Line | None:
-    """What keeps the app from having a broker at all; nothing is connected.
+    """Return the error if the app's broker cannot be determined; this opens no connection.
 
-    Nothing of the URL is told: what cannot be read may be a part of its password.
+    The error does not quote the URL: the unreadable part may be in its password.
 
     Raises:
         InvalidSetting: its URL cannot be read, or its transport options lack something.
@@ -31,7 +31,7 @@ def unusable(services: Services) -> Line | None:
         _ = services.broker
     except InvalidSetting:
         raise
-    except Exception as error:  # kombu's own, and that of any transport
+    except Exception as error:  # from kombu or any transport
         why = plain(error) if isinstance(error, ImportError) else type(error).__name__
         return Line(
             "broker", ERROR,
@@ -43,7 +43,7 @@ def unusable(services: Services) -> Line | None:
 
 
 def broker(services: Services) -> Iterator[Line]:
-    """Whether it is reached and takes a message; its queues, if it tells of them."""
+    """Check whether the broker is up and accepts messages; and its queues, on AMQP."""
     where = f"{services.broker.kind} on {services.broker.hosts}"
     link = Link(services.app.connection_for_write, timeout=TIMEOUT)
     try:
@@ -61,7 +61,7 @@ def broker(services: Services) -> Iterator[Line]:
 
 
 def _queues(services: Services) -> Iterator[Line]:
-    """Which of the app's queues are there, and have somebody who listens."""
+    """Check which of the app's queues exist and have a consumer."""
     connection = bounded(services.app.connection_for_write(), TIMEOUT, CONNECT_TIMEOUT)
     refused: dict[str, str] = {}
     try:
@@ -91,11 +91,11 @@ def _queues(services: Services) -> Iterator[Line]:
 
 
 def _consumers(connection: Any, name: str, refused: dict[str, str]) -> int | None:
-    """How many consumers a queue has; ``None`` where it is not there, or, *refused*, not told."""
+    """Return a queue's number of consumers; ``None`` if it is missing, or the broker *refused*."""
     channel = connection.channel()
     try:
         consumers: int = channel.queue_declare(name, passive=True).consumer_count
-    except connection.channel_errors as error:  # which has closed the channel
+    except connection.channel_errors as error:  # this error closed the channel
         if getattr(error, "code", None) != NOT_FOUND:
             refused[name] = plain(error)
         return None

@@ -1,4 +1,4 @@
-"""Whether tasks are handed over, as `health` says it; and what is paused."""
+"""Checks whether tasks are delivered, by the checks of `health`, and what is paused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 from ..store import Pause
 
-# What to do where `health` finds something wrong, if its sentence does not say it.
+# The advice for each fault that `health` finds, if its sentence has none.
 _ADVICE = {
     "store": "see whether its Redis user has every right, and Redis's own log",
     "overdue": "celery -A proj delayq list --overdue has them; see a worker's log",
@@ -20,12 +20,12 @@ _ADVICE = {
     "full, or not for this user",
     "dead": "celery -A proj delayq list --dead says why; retry or remove them",
 }
-# What the doctor looks at by questions of its own.
+# The doctor has questions of its own about these.
 _ELSEWHERE = ("memory", "rates")
 
 
 def health(services: Services) -> Iterator[Line]:
-    """What `health` asks for, and what it finds."""
+    """Yield a line for each check of `health`."""
     for one in judged(services):
         if one.about in _ELSEWHERE:
             continue
@@ -42,7 +42,7 @@ def health(services: Services) -> Iterator[Line]:
 
 
 def pauses(services: Services) -> Iterator[Line]:
-    """What is paused since when, and what comes back at a rate; a warning if tasks wait for it."""
+    """Yield the pauses, and what resumes at a rate; warnings if due tasks wait for that."""
     found = services.entries.pauses()
     held = [one for one in found if not one.resumed]
     back = [one for one in found if one.seconds_left]

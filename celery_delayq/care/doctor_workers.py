@@ -1,4 +1,4 @@
-"""Whether the workers listen to the queues of waiting tasks, and have the same store."""
+"""Checks whether the workers consume the queues of waiting tasks, and use the same store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SILENT = (
 
 
 def workers(services: Services) -> Iterator[Line]:
-    """What workers answer: two questions, each of a second."""
+    """Ask the workers two questions, a second each, and judge their answers."""
     heard = answers(services, "active_queues")
     if not heard:
         yield Line("workers", WARNING, *_SILENT)
