@@ -28,7 +28,7 @@ from .observed import TRIPS, Trips, reached, task_bytes, trips
 OLDEST = (6, 2)
 SLOW_MS = 5.0  # a longer round trip makes callers wait
 WRONG = 2.0  # seconds by which two clocks may differ
-_LOSES, _BOTH = "whether a restart loses what waits", "+info and +config|get"
+_LOSES, _BOTH = "whether a restart loses waiting tasks", "+info and +config|get"
 
 
 class Patient:
@@ -64,10 +64,10 @@ class Patient:
             return Line(
                 "store", ERROR,
                 f"the store {self.services.endpoint.url} cannot be reached, so nothing can be "
-                f"scheduled or handed over: {plain(error.why)}",
-                "see whether it runs, and whether the URL in delayq_url or broker_url, its "
+                f"scheduled or delivered: {plain(error.why)}",
+                "check that it runs, and that the URL in delayq_url or broker_url, its "
                 "password and its certificate are right"
-                + "; so with what the transport options say of it" * is_group,
+                + "; check the transport options too" * is_group,
             )  # fmt: skip
         except StoreError:
             return None  # it is up; the line "rights" names what is missing
@@ -100,8 +100,8 @@ class Question:
             is_known = is_known or line.name == self.name
             yield line
         if not is_known:
-            said = f"{self.unknown} is unknown: the store's Redis does not tell this user"
-            advice = f"ask whoever runs it, or grant {self.rights}"
+            said = f"{self.unknown} is unknown: the store's Redis does not report it to this user"
+            advice = f"ask its administrator, or grant {self.rights}"
             yield Line(self.name, WARNING, said, advice)
 
 
@@ -148,8 +148,8 @@ def _answered(question: Question, patient: Patient) -> Generator[Line, None, Lin
         away = patient.why_away() if isinstance(error, StoreUnavailable) else None
         if away is not None:
             return away
-        said = f"the store's Redis would not say: {plain(error.why)}"
-        yield Line(question.name, ERROR, said, "see Redis's own log, and its user's rights")
+        said = f"the store's Redis refused to answer: {plain(error.why)}"
+        yield Line(question.name, ERROR, said, "check Redis's log and the rights of its user")
     return None
 
 
@@ -161,8 +161,8 @@ def _version(patient: Patient) -> Iterator[Line]:
     where = f"{services.endpoint.url}, prefix {services.settings.prefix}"
     number = re.match(r"Redis (\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < OLDEST:
-        said = f"{version} at {where}, where 6.2 or later is needed"
-        yield Line("store", ERROR, said, "take a later Redis, or a Valkey")
+        said = f"{version} at {where}; 6.2 or later is needed"
+        yield Line("store", ERROR, said, "upgrade Redis, or use Valkey")
     else:
         yield Line("store", OK, f"{version or 'a Redis of unknown version'} at {where}")
 
@@ -189,7 +189,7 @@ def _waited_for(
     # For 0 replicas and 1 ms: this only shows whether the command is allowed.
     command = ("WAITAOF", 0, 0, 1) if kind else ("WAIT", 0, 1)
     if ask(patient.connection, *command) is None:
-        said = f", and this Redis, or its user, knows no {command[0]}: nothing is waited for"
+        said = f", and this Redis, or its user, knows no {command[0]}: no call waits"
         return WARNING, said, f"grant +{command[0].lower()}, or leave the setting out"
     there = sum(one.get("state") == "online" for one in patient.server.replicas)
     are = f", and {there} {'is' if there == 1 else 'are'} there"
@@ -199,7 +199,7 @@ def _waited_for(
     had = reached(patient.connection, patient.services.settings.prefix, count, aof=bool(kind))
     if had is not None and had < count:
         said = f", and {had} of them had a write in time: each call may wait {seconds:g} s"
-        return WARNING, said, "see the replicas' logs, and their links to the master"
+        return WARNING, said, "check the replicas' logs and their links to the master"
     return OK, are if patient.server.info else "; how many there are is unknown", ""
 
 
@@ -211,7 +211,7 @@ def _round_trip(patient: Patient) -> Iterator[Line]:
     else:
         yield Line(
             "round trip", WARNING,
-            f"{said}: each call waits as long, and each hand-over",
+            f"{said}: each call and each delivery waits that long",
             "run callers and workers nearer to the store's Redis; schedule many tasks in bulk",
         )  # fmt: skip
 
@@ -226,9 +226,9 @@ def _clock(patient: Patient) -> Iterator[Line]:
         by = f"{abs(off):,.1f} s {'ahead of' if off > 0 else 'behind'}"
         yield Line(
             "clock", WARNING,
-            f"Redis's clock is {by} this machine's: due times go by Redis's clock alone; but a "
-            "captured eta is computed by a caller's, and expires is judged by a worker's",
-            "let both machines take their time from NTP",
+            f"Redis's clock is {by} this machine's: due times go by Redis's clock alone, but a "
+            "caller's clock computes a captured eta, and a worker's checks expires",
+            "synchronize both machines by NTP",
         )  # fmt: skip
 
 
@@ -239,7 +239,7 @@ def _broker(patient: Patient) -> Iterable[Line]:
     if {"store", "rights"} & patient.wrong:
         return ()
     if patient.server.hello.get("mode") == "cluster":
-        return [Line("broker", ERROR, NO_BROKER, "take RabbitMQ, or a Redis of its own, as broker")]
+        return [Line("broker", ERROR, NO_BROKER, "use RabbitMQ or a separate Redis as broker")]
     return [Line("broker", OK, "the store's own Redis: a script moves a task into its queue")]
 
 

@@ -14,9 +14,10 @@ from ..services import Services
 TIMEOUT = 3.0  # seconds that the broker has for an answer
 NOT_FOUND = 404  # RabbitMQ's code for a missing queue
 _DOES = {
-    "amqp": "it confirms what it takes",
+    "amqp": "it confirms messages",
     "redis": "it answers each push",
 }
+_UNCHECKED = "celery_delayq cannot check whether it keeps messages"
 
 
 def unusable(services: Services) -> Line | None:
@@ -36,8 +37,8 @@ def unusable(services: Services) -> Line | None:
         return Line(
             "broker", ERROR,
             f"broker_url cannot be read, or its transport cannot be loaded: {why}",
-            "write special characters of a password as %XX, and install what the transport needs: "
-            "pip install 'celery[sqs]', say",
+            "write special characters of a password as %XX, and install the transport's library, "
+            "such as: pip install 'celery[sqs]'",
         )  # fmt: skip
     return None
 
@@ -49,13 +50,13 @@ def broker(services: Services) -> Iterator[Line]:
     try:
         link.prepare()
     except BrokerDown as error:
-        said = f"{where} cannot be published to, so what is due waits: {plain(error.why)}"
-        yield Line("broker", ERROR, said, "see whether it runs, and whether broker_url is right")
+        said = f"{where} accepts no messages, so due tasks wait: {plain(error.why)}"
+        yield Line("broker", ERROR, said, "check that it runs, and that broker_url is right")
         return
     finally:
         link.close()
-    does = _DOES.get(services.broker.transport, "whether it keeps what it takes is its own affair")
-    yield Line("broker", OK, f"{where} is reached, and {does}")
+    does = _DOES.get(services.broker.transport, _UNCHECKED)
+    yield Line("broker", OK, f"{where} is up, and {does}")
     if services.broker.transport == "amqp":
         yield from _queues(services)
 
@@ -68,8 +69,8 @@ def _queues(services: Services) -> Iterator[Line]:
         connect(connection, CONNECT_TIMEOUT)
         found = {name: _consumers(connection, name, refused) for name in services.app.amqp.queues}
     except Exception as error:
-        yield Line("queues", WARNING, f"they cannot be looked at: {plain(error)}",
-                   "see whether the broker's user may")  # fmt: skip
+        yield Line("queues", WARNING, f"they cannot be checked: {plain(error)}",
+                   "check the rights of the broker's user")  # fmt: skip
         return
     finally:
         connection.collect()
@@ -77,14 +78,15 @@ def _queues(services: Services) -> Iterator[Line]:
     idle = [name for name, consumers in found.items() if consumers == 0]
     for name, why in refused.items():
         yield Line(
-            "queues", WARNING, f"{plain(name)} cannot be looked at: {why}",
-            "see whether the broker's user may, and whether one connection has it for itself alone",
+            "queues", WARNING, f"{plain(name)} cannot be checked: {why}",
+            "check the rights of the broker's user, and whether another connection has it "
+            "exclusively",
         )  # fmt: skip
     if idle:
         said = f"no worker listens to {', '.join(map(plain, idle))}"
-        yield Line("queues", WARNING, said, "start a worker with -Q, or take them out of the app")
+        yield Line("queues", WARNING, said, "start a worker with -Q, or remove them from the app")
     if missing:
-        said = f"{', '.join(map(plain, missing))}: made when something is first sent there"
+        said = f"{', '.join(map(plain, missing))}: created by the first message"
         yield Line("queues", OK, said)
     if not idle and not missing and not refused:
         yield Line("queues", OK, f"{', '.join(map(plain, found))}: a worker listens to each")

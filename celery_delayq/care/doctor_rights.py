@@ -28,21 +28,21 @@ SHOWN = 3  # keys
 # : What Redis may refuse, and the effect, by the kind of call that finds it.
 MEANS: dict[str, tuple[Level, str]] = {
     "command": (ERROR, "run {}: a step that needs it stops half-way"),
-    "tell": (WARNING, "run {}: scanners are not told, so tasks may be late by {late:g} s"),
+    "tell": (WARNING, "run {}: scanners are not woken, so tasks may be late by {late:g} s"),
     "channel": (
         WARNING,
-        "use the channels of scanners: they are not told, so tasks may be late by {late:g} s",
+        "use the channels of scanners: they are not woken, so tasks may be late by {late:g} s",
     ),
     "key": (ERROR, "use the store's keys: {}"),
-    "list": (ERROR, "push to {}: what is due for it waits"),
+    "list": (ERROR, "push to {}: due tasks wait"),
     # A task's priority is unknown until it is scheduled, so this is only a warning.
     "priority": (
-        WARNING, "push to the lists of {} for priorities: what is due for these waits"
+        WARNING, "push to the lists of {} for priorities: their due tasks wait"
     ),
 }  # fmt: skip
 _UNKNOWN = (
-    "unknown: only Redis 7 and Valkey tell, and only a user with +acl|whoami +acl|dryrun; a step "
-    "that meets a missing right names it"
+    "unknown: this needs Redis 7 or Valkey, and a user with +acl|whoami +acl|dryrun; a step "
+    "that lacks a right names it"
 )
 
 
@@ -82,7 +82,7 @@ def rights(services: Services, connection: Connection) -> Iterator[Line]:
     if not any(refused.values()):
         what = "every command of its scripts, every key"
         what += ", every queue's list" * services.store_is_broker
-        yield Line("rights", OK, f"its user may do all that is needed: {what}")
+        yield Line("rights", OK, f"its user has all rights: {what}")
 
 
 def _all(kind: str, names: list[str]) -> str:

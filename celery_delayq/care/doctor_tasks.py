@@ -14,10 +14,10 @@ from ..store import Pause
 
 # The advice for each fault that `health` finds, if its sentence has none.
 _ADVICE = {
-    "store": "see whether its Redis user has every right, and Redis's own log",
-    "overdue": "celery -A proj delayq list --overdue has them; see a worker's log",
-    "refused": "celery -A proj delayq list --overdue says why; see whether their queues are there, "
-    "full, or not for this user",
+    "store": "check the rights of its Redis user, and Redis's log",
+    "overdue": "celery -A proj delayq list --overdue shows them; check a worker's log",
+    "refused": "celery -A proj delayq list --overdue says why; check whether their queues exist, "
+    "are full, or refuse this user",
     "dead": "celery -A proj delayq list --dead says why; retry or remove them",
 }
 # The doctor has questions of its own about these.
@@ -61,9 +61,9 @@ def _held(held: list[Pause]) -> Line:
     )
     due = sum(one.parked for one in held)
     if not due:
-        return Line("pauses", OK, f"{said}: no task of it is due")
-    advice = f"if that is over: {', '.join(map(_resume, held))}"
-    return Line("pauses", WARNING, f"{said}: {counted(due)} due and not handed over", advice)
+        return Line("pauses", OK, f"{said}: no paused task is due")
+    advice = f"to resume: {', '.join(map(_resume, held))}"
+    return Line("pauses", WARNING, f"{said}: {counted(due)} due and not delivered", advice)
 
 
 def _back(one: Pause) -> Line:
@@ -72,7 +72,7 @@ def _back(one: Pause) -> Line:
     return Line(
         "pauses", WARNING if seconds > MAX_OVERDUE else OK,
         f"{said} {counted(one.parked)} left, the last one's turn is in {lasting(seconds)}",
-        f"if that is too slow: {_resume(one)}" if seconds > MAX_OVERDUE else "",
+        f"to resume at once: {_resume(one)}" if seconds > MAX_OVERDUE else "",
     )  # fmt: skip
 
 

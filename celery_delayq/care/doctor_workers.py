@@ -10,8 +10,8 @@ from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 
 _SILENT = (
-    "no worker answers, so their queues and their stores are not known",
-    "start a worker; one of the pool solo answers between two tasks only",
+    "no worker answers, so their queues and stores are unknown",
+    "start a worker; with the solo pool, one answers only between tasks",
 )
 
 
@@ -28,4 +28,4 @@ def workers(services: Services) -> Iterator[Line]:
         yield Line("workers", ERROR, found, advice)
     if not wrong:
         answered = f"{counted(len(heard), 'worker')} answered"
-        yield Line("workers", OK, f"{answered}: they have this store, and listen where tasks wait")
+        yield Line("workers", OK, f"{answered}: they use this store and all queues of tasks")

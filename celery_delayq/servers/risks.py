@@ -60,15 +60,15 @@ def risks(connection: Connection) -> list[Line]:
 def role(server: Facts) -> Iterator[Line]:
     """Check that it is a master, and how far its replicas are behind."""
     if server.hello.get("mode") == "sentinel":
-        yield Line("replication", ERROR, SENTINEL, "let delayq_url name a Redis by itself")
+        yield Line("replication", ERROR, SENTINEL, "point delayq_url at the Redis itself")
     elif server.is_replica:
         info = server.info
         of = f" of {info['master_host']}:{info.get('master_port')}" if "master_host" in info else ""
         yield Line(
             "replication", ERROR,
-            f"the store's Redis is a replica{of}: it takes no writes, so nothing can be scheduled "
-            "or handed over",
-            "let delayq_url, or broker_url, name the master",
+            f"the store's Redis is a replica{of}: it refuses writes, so nothing can be scheduled "
+            "or delivered",
+            "point delayq_url, or broker_url, at the master",
         )  # fmt: skip
     elif server.is_replica is False and server.info:
         yield from _replicas(server)
@@ -80,7 +80,7 @@ def _replicas(server: Facts) -> Iterator[Line]:
     if good is not None and wanted.isdigit() and int(good) < int(wanted):
         yield Line(
             "replication", ERROR,
-            f"the store's Redis takes no writes, as {good} of its replicas keep up and its "
+            f"the store's Redis refuses writes, as {good} of its replicas keep up, and its "
             f"min-replicas-to-write is {wanted}",
             "bring its replicas back, or lower min-replicas-to-write",
         )  # fmt: skip
@@ -89,15 +89,15 @@ def _replicas(server: Facts) -> Iterator[Line]:
         yield Line(
             "replication", WARNING,
             f"the replica {one.get('ip')}:{one.get('port')} of the store's Redis does not keep up "
-            f"(state {one.get('state')}, {one.get('lag')} s behind): a fail-over to it loses what "
-            "it has not got",
-            "see that replica's log, and its link to the master",
+            f"(state {one.get('state')}, {one.get('lag')} s behind): a failover to it loses the "
+            "changes that it lacks",
+            "check that replica's log and its link to the master",
         )  # fmt: skip
     count = len(server.replicas)
     if not slow and count:
         what = "a replica that keeps" if count == 1 else f"{count} replicas that keep"
-        yield Line("replication", OK, f"a master, with {what} up; a fail-over loses what has not "
-                   "reached the one that is promoted")  # fmt: skip
+        yield Line("replication", OK, f"a master, with {what} up; a failover loses the "
+                   "changes that the promoted one lacks")  # fmt: skip
     elif not count:
         yield Line("replication", OK, "a master without replicas")
 
@@ -115,18 +115,18 @@ def eviction(server: Facts) -> Iterator[Line]:
     if not policy.startswith("allkeys-"):
         # The other policies delete only keys with a time to live, which the store's keys do not
         # have.
-        why = "" if policy == "noeviction" else ", and what waits has no time to live"
-        yield Line("eviction", OK, f"nothing that waits is deleted to make room: {named}{why}")
+        why = "" if policy == "noeviction" else ", and waiting tasks have no time to live"
+        yield Line("eviction", OK, f"no waiting task is deleted to make room: {named}{why}")
     elif server.maxmemory:
         yield Line(
             "eviction", ERROR,
-            f"the store's Redis deletes what waits when its memory is full, as {named}",
+            f"the store's Redis deletes waiting tasks when its memory is full, as {named}",
             "set noeviction",
         )  # fmt: skip
     else:
         yield Line(
             "eviction", WARNING,
-            f"the store's Redis will delete what waits as soon as it is given a maxmemory, as "
+            f"the store's Redis will delete waiting tasks once it has a maxmemory, as "
             f"{named}",
             "set noeviction",
         )  # fmt: skip
@@ -141,22 +141,22 @@ def persistence(server: Facts) -> Iterator[Line]:
     elif server.has_log is False and saves:
         yield Line(
             "persistence", WARNING,
-            "the store's Redis loses what was scheduled since its last snapshot when it crashes, "
-            f"and hands over again what left since, as it has save points ({saves}) and no "
+            "the store's Redis loses tasks scheduled since its last snapshot if it crashes, "
+            f"and delivers again those delivered since, as it has save points ({saves}) and no "
             "append-only file",
             "set appendonly yes",
         )  # fmt: skip
     elif server.has_log is False and saves is not None:
         yield Line(
             "persistence", ERROR,
-            "the store's Redis loses what waits when it restarts, as it has neither an append-only "
-            "file nor save points",
+            "the store's Redis loses waiting tasks when it restarts, as it has neither an "
+            "append-only file nor save points",
             "set appendonly yes",
         )  # fmt: skip
 
 
 def _log(synced: str | None) -> Line:
-    again = "what was scheduled then is gone, what was handed over then goes out again"
+    again = "tasks scheduled then are lost, tasks delivered then are delivered again"
     if synced == "always":
         said = "with appendfsync always a crash loses nothing that was acknowledged"
     elif synced == "everysec":
@@ -165,7 +165,7 @@ def _log(synced: str | None) -> Line:
             f"may a kill while the disk is slow: {again}"
         )
     elif synced is None:
-        said = "the store's Redis has an append-only file, and does not tell how often it syncs it"
+        said = "the store's Redis has an append-only file, and does not report how often it syncs"
     else:
         said = (
             f"the store's Redis may lose the last half minute when its machine crashes, as its "
@@ -177,17 +177,17 @@ def _log(synced: str | None) -> Line:
 
 def _disk(server: Facts) -> Iterator[Line]:
     info, config = server.info, server.config
-    advice = "see its log: its disk may be full, or not writable, or memory short for a fork"
+    advice = "check its log: its disk may be full or not writable, or memory too short for a fork"
     if info.get("aof_last_write_status") == "err":
         yield Line(
             "disk", ERROR,
-            "the store's Redis takes no writes, as it could not write to its append-only file",
+            "the store's Redis refuses writes, as it could not write to its append-only file",
             advice,
         )  # fmt: skip
     if info.get("rdb_last_bgsave_status") == "err":
         # Redis then refuses writes if it has save points, unless its configuration allows them.
         stops = config.get("stop-writes-on-bgsave-error") != "no" and config.get("save") != ""
-        does = "takes no writes, as it" if stops else "keeps older data than it should: it"
+        does = "refuses writes, as it" if stops else "keeps older data than it should: it"
         yield Line(
             "disk", ERROR if stops else WARNING,
             f"the store's Redis {does} could not save its last snapshot",
@@ -215,7 +215,7 @@ def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Itera
         return
     each = f"{by} {task_bytes} bytes each"
     if not most:
-        yield Line("memory", OK, f"{_size(used)} are used, and no maxmemory bounds it; a million "
+        yield Line("memory", OK, f"{_size(used)} are used, and there is no maxmemory; a million "
                    f"more tasks take {_size(task_bytes * 1_000_000)}, {each}")  # fmt: skip
         return
     share, left = f"{_size(used)} of {_size(most)}", max(0, most - used)
@@ -223,14 +223,14 @@ def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Itera
         yield Line(
             "memory", ERROR,
             f"the store's Redis is full ({share} are used), so tasks cannot be scheduled",
-            "raise maxmemory, or delete what nobody needs",
+            "raise maxmemory, or delete data that you do not need",
         )  # fmt: skip
     elif used > NEARLY_FULL * most:
         yield Line(
             "memory", WARNING,
             f"the store's Redis is nearly full ({share} are used), and has room for some "
             f"{left // task_bytes:,} more tasks, {each}; then nothing can be scheduled",
-            "raise maxmemory, or delete what nobody needs",
+            "raise maxmemory, or delete data that you do not need",
         )  # fmt: skip
     else:
         yield Line("memory", OK, f"{share} are used; room for some {left // task_bytes:,} more "
