@@ -289,8 +289,8 @@ class PutOffTooOften(DelayQError):
 
     def sentence(self) -> str:
         return (
-            f"task {self.task!r} was put off {self.times} times in a row; it runs eagerly, where "
-            "no time passes: provide what it waits for"
+            f"task {self.task!r} was put off {self.times} times in a row; eagerly no time "
+            "passes, so provide what it waits for before the call"
         )
 
 

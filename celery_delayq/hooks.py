@@ -38,7 +38,7 @@ def _always() -> bool:
 
 
 def _guarded(hook: Hook) -> Hook:
-    """*hook*, with its exceptions logged, as the step is done by then."""
+    """Return *hook*, made to log its exceptions, because the step is already done."""
 
     def told(*facts: Any) -> None:
         try:

@@ -27,7 +27,7 @@ class Interrupted(Exception):
     """You pressed Ctrl-C, or another program ended this process."""
 
     def __init__(self, number):
-        super().__init__("interrupted; whatever was started has been ended")
+        super().__init__("interrupted; all started processes have ended")
         self.exit_status = 128 + number
 
 

@@ -41,8 +41,8 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(prog="example_project/run", description=__doc__)
-    parser.add_argument("--redis", choices=KINDS, help="which Redis; the first that is there")
-    parser.add_argument("--only", choices=PARTS, help="one of the two parts; both by default")
+    parser.add_argument("--redis", choices=KINDS, help="by default the first available")
+    parser.add_argument("--only", choices=PARTS, help="the part to run; both by default")
     parser.add_argument("--record", type=Path, help="write the first part to this file, as an SVG")
     return parser.parse_args()
 

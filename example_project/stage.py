@@ -74,7 +74,7 @@ class Stage:
             self.lag = max(self.lag, waited - awaited)
             return waited >= awaited
         if waited >= PATIENCE:
-            story.wrong.append(f"what it waited for did not happen in {PATIENCE:g} s")
+            story.wrong.append(f"the awaited event did not come within {PATIENCE:g} s")
             return True
         return awaited()
 
@@ -96,7 +96,7 @@ class Stage:
             if len(found) > MOST_TOLD:
                 yield f"{story.name}: and {len(found) - MOST_TOLD} more"
         for task in delayq.tasks():
-            yield f"{task.task} waits, and nothing should any more"
+            yield f"{task.task} still waits at the end"
         for finding in delayq.check():
             yield finding.sentence
 

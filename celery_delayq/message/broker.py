@@ -153,7 +153,7 @@ def _read(connect: Callable[[], Connection], url: Any, name: str, transport: str
 
     Args:
         connect: Makes it.
-        url: What it is made of.
+        url: The URL.
         name: The setting's.
         transport: The expected value in the error, if kombu does not know the transport.
 

@@ -58,7 +58,7 @@ def check_words_of_store(options: Mapping[str, Any], name: str) -> None:
 
 def _refuse(said: Mapping[str, Any], why: str, name: str) -> None:
     if why:
-        raise InvalidSetting(name, sorted(map(str, said)), f"what redis-py takes; it says: {why}")
+        raise InvalidSetting(name, sorted(map(str, said)), f"redis-py's options; its error: {why}")
 
 
 def login_of(username: Any, password: Any, provider: Any, name: str) -> dict[str, Any]:

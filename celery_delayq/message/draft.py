@@ -4,7 +4,7 @@
             --> priority  --changed--> another list
             --> all else unchanged
 
-What Celery and kombu made from the call stays the same: id, headers, links, route.
+The rest of the message stays the same: id, headers, links, route.
 """
 
 from __future__ import annotations

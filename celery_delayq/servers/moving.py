@@ -125,7 +125,7 @@ class MovingMaster(ABC):
             self._found.learn(address, at)
 
     def herald(self) -> Listener | None:
-        """Return no listener: nobody announces a new master."""
+        """Return no listener: no server announces a new master."""
         return None
 
     # Finding the master.
@@ -139,7 +139,7 @@ class MovingMaster(ABC):
             timeout: Seconds that all of this takes at most.
 
         Raises:
-            redis.exceptions.ConnectionError: nobody names a master, the master refuses
+            redis.exceptions.ConnectionError: no server names a master, the master refuses
                 connections, or the time is over.
             redis.exceptions.ResponseError: a server is up, and refuses for good.
         """

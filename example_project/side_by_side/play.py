@@ -56,7 +56,7 @@ class Play:
             if self._redis.keeps:
                 self._restarted()
             else:
-                self._say("left out, as fakeredis keeps nothing on disk")
+                self._say("skipped: fakeredis keeps nothing on disk")
         self._count()
 
     def _no_worker(self):
@@ -69,11 +69,11 @@ class Play:
             "revoke", {"task_id": calls["ben"].plain.id}, reply=True, timeout=0.5
         )
         cancelled = calls["ben"].delayed.cancel()
-        self._say(f"revoke ben: {len(heard)} workers heard it", f"cancel ben: {cancelled.name}")
+        self._say(f"revoke ben: {len(heard)} workers received it", f"cancel ben: {cancelled.name}")
         self._must(cancelled is Outcome.DONE, f"ben's cancel answered {cancelled.name}")
         later = timedelta(seconds=2)
         moved = calls["cleo"].delayed.reschedule(by=later)
-        self._say("move cleo: there is no call for it", f"move cleo by 2 s: {moved.name}")
+        self._say("move cleo: plain Celery has no such call", f"move cleo by 2 s: {moved.name}")
         self._must(moved is Outcome.DONE, f"cleo's move answered {moved.name}")
         calls["cleo"].due += later
         self._start()

@@ -131,8 +131,8 @@ SENTENCES = [
     (
         PutOffTooOften("shop.remind", 100),
         (
-            "task 'shop.remind' was put off 100 times in a row; it runs eagerly, where no time "
-            "passes: provide what it waits for"
+            "task 'shop.remind' was put off 100 times in a row; eagerly no time passes, so "
+            "provide what it waits for before the call"
         ),
         (DelayQError,),
     ),
@@ -147,8 +147,8 @@ SENTENCES = [
     (
         PutOffTooOften("tasks.a", 100),
         (
-            "task 'tasks.a' was put off 100 times in a row; it runs eagerly, where no time "
-            "passes: provide what it waits for"
+            "task 'tasks.a' was put off 100 times in a row; eagerly no time passes, so "
+            "provide what it waits for before the call"
         ),
         (DelayQError,),
     ),
