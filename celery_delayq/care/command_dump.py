@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from ..cli.chosen_tasks import counted
 from ..cli.common import ErrorSentences, delayq_of, examples
 from ..cli.looks import CeleryCommand, CeleryOption
 from ..cli.progress import counting
 from ..cli.screen import Line, Screen
 from ..errors import DelayQError
-from ..logs import plain
+from ..logs import counted, plain
 from ..operations import reading
 from ..services import HasServices
 from .dumping import dump as dump_of

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..errors import DelayQError, StoreError
-from ..logs import plain
+from ..logs import counted, plain
 from ..operations import filters
 from ..operations.count import Count
 from ..services import HasServices
@@ -149,7 +149,7 @@ class ChosenTasks:
         with ErrorSentences():
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:
-                self.say(f"{counted(would)} would be {done}")
+                self.say(f"{counted(would or 0)} would be {done}")
                 self._hint(would)
                 return True
             if would is not None and not would:
@@ -277,8 +277,3 @@ def refusal_of(
     if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
         return plain(why_gone(delayq_of(ctx), zone_of(ctx), named))
     return None if outcome else plain(sentences[outcome].format(name))
-
-
-def counted(count: int | None) -> str:
-    """So many tasks, in words."""
-    return f"{count} task" if count == 1 else f"{count} tasks"

@@ -9,10 +9,10 @@ import click
 
 from .. import clock
 from ..errors import DelayQError
-from ..logs import plain
+from ..logs import counted, plain
 from ..operations.releasing import Released, invisible_ms
 from ..operations.selection import Selection
-from .chosen_tasks import ChosenTasks, counted, meaning_many
+from .chosen_tasks import ChosenTasks, meaning_many
 from .common import examples
 from .looks import CeleryCommand, CeleryOption
 

@@ -1,6 +1,6 @@
 """The time zone of what is typed and printed: the app's own, or ``--utc``, or ``--local``.
 
-In tables the heading says which one it is, in sentences the time itself; facts have their offset.
+In tables the heading says which one it is, in sentences the time itself.
 JSON is always in UTC, with the offset.
 """
 
@@ -84,8 +84,3 @@ def soon(time: datetime, now: datetime) -> str:
 def relative(time: datetime, now: datetime, zone: tzinfo) -> str:
     """A time as people read it: ``in 19 min (2030-01-31 09:00:00 UTC)``, or so long ago."""
     return f"{soon(time, now)} ({with_zone(time, zone)})"
-
-
-def with_offset(time: datetime, zone: tzinfo) -> str:
-    """A time that says its offset."""
-    return time.astimezone(zone).isoformat()

@@ -7,6 +7,5 @@
                   +---- other items: arguments filled in <---------+----> writing --> receipts
 
 ``intercept`` decides once, for every message that Celery makes, whether it is scheduled.
-``delivered`` makes entries of messages that a broker delivered.
 ``patches`` says whether a bulk's messages may be made of one another.
 """

@@ -141,7 +141,7 @@ def arguments_of(header: str) -> str:
 
 
 def used_of(prelude: str, source: str) -> str:
-    """Return the parts of the prelude that *source* uses; to make all takes 7 us a call."""
+    """Return the parts of the prelude that *source* uses; making them all takes 7 us a call."""
     wanted, used = _words(source), []
     for name, words, block in reversed(_blocks(prelude)):
         if name in wanted:
@@ -152,8 +152,8 @@ def used_of(prelude: str, source: str) -> str:
 
 @lru_cache(maxsize=1)
 def _blocks(prelude: str) -> list[tuple[str, set[str], str]]:
-    """Each definition: its name, the words that it uses, and its text."""
-    # It reaches to the next one, and takes what is said about that along.
+    """Return each definition: its name, the words that it uses, and its text."""
+    # It reaches to the next one, and includes the comment above that.
     found = [*_DEFINITION.finditer(prelude)]
     ends = [*(one.start() for one in found[1:]), len(prelude)]
     texts = [prelude[one.start() : end] for one, end in zip(found, ends, strict=True)]

@@ -147,7 +147,7 @@ def pages(
 
 
 def dead_member(link: Shard, task_id: str) -> bytes | None:
-    """Return the dead entry with this id if its record, and thus its number, cannot be read."""
+    """Return the member of a dead entry whose record, and thus its number, cannot be read."""
     for page in pages(link, Filter(state=State.DEAD), *start(link), Position()):
         for member in page:
             if member[6:] == task_id.encode():

@@ -68,7 +68,8 @@ def test_of_many_that_replace_one_another_the_last_waits_and_each_other_names_th
     app, add, delayq, redis, conflict
 ):
     def call(number):
-        return lambda: delayq.schedule(add.s(number), at=FAR, key="k", conflict=conflict)
+        signature = add.s(number)  # here, as Celery's proxies of tasks are not made for threads
+        return lambda: delayq.schedule(signature, at=FAR, key="k", conflict=conflict)
 
     results = at_once([call(number) for number in range(CALLERS)])
 
@@ -88,8 +89,9 @@ def test_of_many_that_replace_one_another_the_last_waits_and_each_other_names_th
 def test_of_many_that_keep_what_is_there_one_is_scheduled_and_the_others_are_given_it(
     app, add, delayq
 ):
+    signature = add.s(1)
     results = at_once(
-        [lambda: delayq.schedule(add.s(1), at=FAR, key="k", conflict="keep")] * CALLERS
+        [lambda: delayq.schedule(signature, at=FAR, key="k", conflict="keep")] * CALLERS
     )
 
     [holder] = waiting(delayq)

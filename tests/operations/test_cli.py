@@ -101,7 +101,7 @@ def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
     # What is wrong is what `health` and `doctor` are asked for, and no error.
     begins = "the store " if line in HEALTH else "Error: "
     if line == "doctor":
-        *said, _advice = said
+        *said, _advice, _runbook = said
         begins = "error    store "
     sentence = said[-1]
     assert sentence.startswith(begins)

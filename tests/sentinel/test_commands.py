@@ -27,9 +27,8 @@ def test_status_names_the_sentinels_and_the_master_s_name(app, run, group):
     result = run("status")
 
     lines = result.output.splitlines()
-    assert f"store           {where(group)}" in lines
-    assert "path            direct: one step moves a task from the store to its queue" in lines
-    assert "waiting         1" in lines
+    assert lines[0] == f"delayq  {where(group)}  prefix delayq  direct"
+    assert any(line.startswith("waiting 1 ") for line in lines)
 
 
 def test_list_and_cancel_work_as_on_any_store(app, run):

@@ -904,6 +904,22 @@ def test_stopped_at_any_write_it_loses_nothing_and_can_be_taken_again(store, cas
             raise AssertionError(f"{where}: {error}") from error
 
 
+def test_nothing_is_cancelled_before_the_answer_is_stored(store):
+    """A user may lack the right to write it; such a call fails, and is to change nothing."""
+    case = next(one for one in CASES if (one.script, one.name) == ("cancel", "last"))
+    prepared(store, case)
+    before = answers_in(store)
+    for nth, side in stops(trace_of(store, case)):
+        stop_at(store, case, nth, side)
+        assert "list" in kept_of(store) or answers_in(store) > before, f"{side} write {nth}"
+
+
+def answers_in(store):
+    """How many calls are remembered."""
+    fields = [*store.raw.hkeys(store.keys["calls"]), *store.raw.hkeys(store.keys["calls_old"])]
+    return sum(one.startswith(b"\xfd") for one in fields)
+
+
 def stops(trace):
     """Before each write. To stop behind one leaves the same as to stop before the next.
 

@@ -1,5 +1,7 @@
 """How long answers and fences are kept: for as long as a request may come, and not much longer."""
 
+from dataclasses import replace
+
 import pytest
 
 from celery_delayq.clock import When
@@ -120,6 +122,19 @@ def test_after_the_clock_was_set_back_by_an_hour_calls_go_on_and_are_forgotten(s
         another_call(store)
     assert kept(store) <= 8
     assert store.arrived() == ["a"]
+
+
+def test_an_answer_from_before_the_clock_was_set_back_is_known_after_it(store):
+    another_call(store)
+    pass_us(store, 1_000_000)
+    call = cancel(store, "a")
+    first = call.answer()
+    pass_us(store, -HOUR_US)
+    another_call(store)  # begins another generation
+    store.schedule("a", FAR_MS)
+    again = replace(call, issued=call.issued - HOUR_US, deadline=call.deadline - HOUR_US)
+    assert again.answer() == first == b"not_found"
+    assert store.places("a") == ["due"]
 
 
 def test_a_caller_follows_a_clock_that_was_set_back_by_an_hour(store):

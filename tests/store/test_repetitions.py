@@ -174,9 +174,10 @@ def test_a_repetition_of_a_cancel_takes_no_later_entry(store):
 def test_only_the_first_answer_to_a_cancel_has_the_message(store):
     store.schedule("a", FAR_MS, payload="x")
     call = cancel(store, "a")
-    verdict, answer, ((place, when, message),) = call.send()
-    assert (verdict, answer, place, int(when)) == (b"answer", b"done", 1, NOW_MS * 1000)
-    assert b"x" in message
+    verdict, answer, (told,) = call.send()
+    assert (verdict, answer, told.place) == (b"answer", b"done", 1)
+    assert int(told.when) == NOW_MS * 1000
+    assert b"x" in told.message
     assert call.send() == [b"answer", b"done", []]
 
 

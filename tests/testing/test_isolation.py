@@ -263,8 +263,8 @@ def test_a_server_that_went_away_spoils_no_other_test(shop):
 
 
 def test_what_is_gone_is_said_in_one_sentence(shop, monkeypatch):
-    monkeypatch.delattr(memory.Transport, "global_state")
-
     gone = pytest.raises(LibraryChanged, match=r"memory:Transport\.global_state is gone")
-    with gone, isolated(shop.app):
-        pass
+    with monkeypatch.context() as patch:
+        patch.delattr(memory.Transport, "global_state")
+        with gone, isolated(shop.app):
+            pass

@@ -177,7 +177,8 @@ def test_7_the_redis_user_has_no_right_to_a_queue(redis_server, delayq_app, redi
     keys = ["~{delayq:*}:*", "~celery*", "~_kombu*", "~*pidbox*"]
     redis.execute_command("ACL", "SETUSER", "u", "reset", "on", ">p", "&*", "+@all", *keys)
     limited = delayq_app(redis_server.url().replace("//", "//u:p@"))
-    limited.send_task("t", task_id="a", queue="sms", delayq_at=FAR)
+    # Only the app that sends there knows the queue.
+    app.send_task("t", task_id="a", queue="sms", delayq_at=FAR)
 
     status, doctor = told(limited, "doctor")
 

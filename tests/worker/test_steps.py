@@ -48,4 +48,4 @@ def test_a_worker_schedules_what_an_app_without_a_delayq_sent_at_once(make_proje
         result = stranger.send_task("note", delayq_after=0.3)
     [run] = project.wait_runs(result)
     assert run["at"] >= run["due"]
-    worker.wait_log(rf"task {result.id}: scheduled on arrival; .* make DelayQ\(app\) there")
+    worker.wait_log(rf"task {result.id}: scheduled on arrival; .* create DelayQ\(app\) there")

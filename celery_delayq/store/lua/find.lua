@@ -40,7 +40,7 @@ if not all_wait then
 end
 local lanes = is_unpaused and {now = 0, known = {}, any = false} or lanes_about(record, header_end)
 local state = state_of({place = place, there = there, record = record, header_end = header_end}, lanes)
--- What was never sent has no claim, and no error.
+-- Without an attempt an entry has no claim, and no error.
 local claim = not all_wait and place ~= keys.due and redis.call('HGET', keys.claims, id)
 local is_failed = claim or place == keys.refused or is_dead(place)
 local failed = is_failed and redis.call('HGET', keys.errors, id) or ''
