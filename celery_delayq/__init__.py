@@ -1,6 +1,6 @@
 """Delayed Celery tasks that wait in Redis, where you can cancel and reschedule them.
 
-Stable are the names in ``__all__`` with their documented attributes, the classes of
+These names are stable: those in ``__all__`` with their documented attributes, the classes of
 ``celery_delayq.errors`` and ``celery_delayq.signals``,
 ``celery_delayq.contrib.django:DelayQDjangoTask``, ``delay_until`` and ``delay_for`` on tasks and
 signatures, the same two with ``_on_commit`` on tasks of a Django project, the options and settings

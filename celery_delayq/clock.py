@@ -2,7 +2,7 @@
 
 You give aware or naive datetimes, Unix seconds, ISO 8601 text, timedeltas or seconds. The store
 keeps whole milliseconds since 1970 in UTC. A future time is rounded **up**: a task may be a
-fraction of a millisecond late, never early. A time that is past by Redis's clock is due in the
+fraction of a millisecond late, never early. A time in the past, by Redis's clock, is due in the
 current millisecond; see ``due_in_ms`` in the scripts, which get microseconds.
 
 A naive datetime is wall time in the app's time zone, with its ``fold`` as given.
@@ -45,7 +45,7 @@ DelayInput = Union[timedelta, float, int]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
-# Microseconds up to here are exact in a double, which is what a sorted set's score is: 2255-06-05.
+# Up to here, 2255-06-05, microseconds are exact in a double, the type of a sorted set's score.
 MAX_DUE_MS = 2**53 // 1000
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -151,7 +151,7 @@ def seconds_left(until: float) -> float:
 
 def sleep(seconds: float) -> None:
     """Wait."""
-    time.sleep(seconds)  # noqa: TID251 - everybody else waits here
+    time.sleep(seconds)  # noqa: TID251 - all other modules wait by this
 
 
 def utc_now() -> datetime:
@@ -196,8 +196,8 @@ def _parsed(text: str) -> datetime:
 
 
 def _since_epoch(value: datetime, zone: tzinfo) -> timedelta:
-    # A foreign class may calculate in its own way (pendulum's), or be no time at all (pandas.NaT),
-    # so only its fields and its offset are read.
+    # Another library's class may calculate in its own way (pendulum), or be no time at all
+    # (pandas.NaT), so only its fields and its offset are read.
     try:
         offset = value.utcoffset()
         moment = datetime(

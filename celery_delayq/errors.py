@@ -218,11 +218,11 @@ class AlreadyScheduled(DelayQError, ValueError):
         if self.holder:
             return (
                 f"task {self.holder!r} is already scheduled under this key; cancel it first, or "
-                "say by delayq_conflict which of the two shall stay"
+                "set delayq_conflict to choose which one stays"
             )
         return (
             f"task {self.task_id!r} is already scheduled; cancel it first, pass another task_id, "
-            "or say by delayq_conflict which of the two shall stay"
+            "or set delayq_conflict to choose which one stays"
         )
 
 
@@ -289,8 +289,8 @@ class PutOffTooOften(DelayQError):
 
     def sentence(self) -> str:
         return (
-            f"task {self.task!r} was put off {self.times} times in a row; it runs eagerly, where "
-            "no time passes: let what it waits for be there"
+            f"task {self.task!r} was put off {self.times} times in a row; eagerly no time "
+            "passes, so provide what it waits for before the call"
         )
 
 

@@ -1,4 +1,4 @@
-"""Hooks: functions to call with what happens to tasks.
+"""Hooks: functions to call when something happens to tasks.
 
     step --> its answer --> hook --> leaf events: signals, events
 
@@ -16,12 +16,12 @@ from .logs import logger_of
 logger = logger_of(__name__)
 
 Hook = Callable[..., object]
-Ears = tuple[Callable[[], object], ...]  # each is true while somebody listens
+Ears = tuple[Callable[[], object], ...]  # each is true while a listener is connected
 
 IDS, LATENESS = 1, 2  # the details that a hand-over can return, as bits
 
 
-# Asked one by one, each by a function of its own.
+# Each is checked by a function of its own.
 _ASKED = ("hears_messages", "hears_handed_over", "hears_left")
 
 
@@ -38,7 +38,7 @@ def _always() -> bool:
 
 
 def _guarded(hook: Hook) -> Hook:
-    """*hook*, with its exceptions logged, as the step is done by then."""
+    """Return *hook*, made to log its exceptions, because the step is already done."""
 
     def told(*facts: Any) -> None:
         try:
@@ -51,7 +51,7 @@ def _guarded(hook: Hook) -> Hook:
 
 @dataclass(eq=False)
 class Hooks:
-    """The functions to call with what happens to tasks, and their arguments.
+    """The functions to call when something happens to tasks, and their arguments.
 
     A hook is called after the step, in the same thread. Its exceptions are logged.
 

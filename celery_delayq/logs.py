@@ -1,4 +1,4 @@
-"""Text for people: one line of plain text, and one form of a span and of a number everywhere."""
+"""Text for people: lines of plain text, and the same form of spans and numbers everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def lasting(seconds: float) -> str:
-    """How long something lasts, in its greatest unit and the next one: ``2 h 5 min``, ``3 d``."""
+    """Return a span in its largest unit and the next one: ``2 h 5 min``, ``3 d``."""
     left = max(0, round(seconds))
     for (size, unit), (smaller, its_unit) in pairwise(_UNITS):
         if left >= size:
@@ -23,7 +23,7 @@ def lasting(seconds: float) -> str:
 
 
 def counted(count: int, thing: str = "task") -> str:
-    """So many of something: ``1 task``, ``10,001 tasks``."""
+    """Return a count of something: ``1 task``, ``10,001 tasks``."""
     return f"{count:,} {thing}" + "s" * (count != 1)
 
 

@@ -177,7 +177,7 @@ class Services:
         )
 
     def wakeup(self, scanner: str) -> Wakeup:
-        """Return the wake-up channel of the named scanner."""
+        """Return the wake-up on which the scanner of that name blocks."""
         return Wakeup(self.connect(), self._keys(), scanner)
 
     def will_not_run(

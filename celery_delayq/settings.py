@@ -65,7 +65,7 @@ def without_secrets(url: Any) -> Any:
     if not separator:
         scheme, rest = "", text
     place, question, query = rest.partition("?")
-    # A question mark in a password, or an @ in the query? One of the two is no secret.
+    # A question mark in a password, or an @ in the query? Only one of the two is a secret.
     if "@" in query or "=" in place or not re.fullmatch(r"[\w+]*", scheme):
         return "***"
     pairs = "&".join(map(_without_secret, query.split("&"))) if query else ""

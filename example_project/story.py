@@ -1,19 +1,19 @@
-"""A story: who does what when in a scene, and what must come of it."""
+"""A story: the events of a scene with their times, and the expected results."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 
 from celery_delayq import Outcome, ScheduledResult
 
-LATEST = 10.0  # seconds from due to running, on a machine that is busy; never early is strict
+LATEST = 10.0  # seconds from due to running, on a busy machine; "never early" has no tolerance
 MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A task that must end well once, and with this answer.
+    """A task that must succeed once, with this result.
 
-    *due* has the earliest and the latest time, Unix time, for which it may run; or it is None.
+    *due* is the earliest and the latest due time it may have, as Unix times; or None.
     """
 
     who: str
@@ -36,17 +36,17 @@ class Expected:
 
 
 class Story:
-    """One scene's: what is done, what was told, and what was not as it should be.
+    """One scene's story: its actions, its output and its errors.
 
-    `name` is that of its module in scenes/; `play` is a generator that yields what it waits for:
-    so many seconds, or a function that is to become true.
+    `name` is its module in scenes/; `play` is a generator that yields what it waits for: a number
+    of seconds, or a function that must become true.
     """
 
     name = title = scale = ""
 
     def __init__(self, stage):
         self.stage = stage
-        self.expected = {}  # by task id; what else runs should not have
+        self.expected = {}  # by task id; no other task may run
         self.wrong = []
         self.stopped = ""  # why it could not go on
 
@@ -54,13 +54,13 @@ class Story:
         raise NotImplementedError
 
     def summary(self):
-        """One sentence on what came of it, when all was as it should be."""
+        """Return one sentence about the results, if all are right."""
         raise NotImplementedError
 
-    # What a story is told with.
+    # For the stories.
 
     def does(self, what, call, *, answers=None, due_in=None):
-        """Do it, and tell it; *answers* and *due_in*, in seconds, are what must come of it."""
+        """Do it, and report it; *answers* and *due_in*, in seconds, are the expected results."""
         before = self.stage.redis_now()
         answer = call()
         self.tell(f"{what} → {self._said(answer)}")
@@ -86,7 +86,7 @@ class Story:
             self.wrong.append(otherwise)
 
     def will_run(self, who, task_id, due, answer):
-        """It must run once, for this due time; or between two; or, with None, whenever."""
+        """Expect one run for this due time, for one between two, or, with None, for any."""
         times = due if isinstance(due, tuple) else (due, due)
         stamps = None if due is None else tuple(one.timestamp() for one in times)
         self.expected[task_id] = Expected(who, stamps, answer)
@@ -103,10 +103,10 @@ class Story:
         return str(answer)
 
     def second(self, time):
-        """What that is in seconds since the start, as text."""
+        """Return a Unix time in seconds since the start, as text."""
         return f"{self.stage.second(time.timestamp()):.2f} s"
 
-    # What the show asks.
+    # For the show.
 
     def problems(self):
         yield from self.wrong
@@ -124,7 +124,7 @@ class Story:
                 yield f"{run.answer!r} ran {span(run.due - run.began)} early"
 
     def late(self, who):
-        """How late somebody's task began, as text."""
+        """Return how late a user's task began, as text."""
         [task_id] = [task_id for task_id, one in self.expected.items() if one.who == who]
         run = self.stage.runs_of(task_id)[-1]
         return span(run.began - run.due)

@@ -1,4 +1,4 @@
-"""The scenes, with their real times, tested as one tests tasks of one's own: with no server."""
+"""Tests of the scenes with their real times and no server, as you would test your own tasks."""
 
 from datetime import timedelta
 from threading import Lock

@@ -1,6 +1,6 @@
 """In the worker: notes each run of a task, with times by Redis's clock, for the show to read.
 
-The worker of the show is told to import it. No scene knows of it.
+The show's worker imports it; the scenes do not use it.
 """
 
 import json
@@ -25,12 +25,12 @@ class Run:
     ended: float
     due: float | None
     retries: int
-    state: str  # Celery's: SUCCESS; IGNORED where it put itself off
+    state: str  # Celery's: SUCCESS; IGNORED if it put itself off
     answer: str
 
 
 def runs(first=0):
-    """What the worker noted, without the first so many."""
+    """Return the worker's notes, without the *first* ones."""
     return [Run(**json.loads(note)) for note in app.backend.client.lrange(NOTES, first, -1)]
 
 

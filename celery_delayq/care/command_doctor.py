@@ -1,4 +1,4 @@
-"""The command that looks at an app's store and broker: ``doctor``."""
+"""The command ``doctor``, which checks an app's store and broker."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..logs import plain
 from ..servers.risks import Line as MasterCache
 from .doctor import examine
 
-RUNBOOK = "celery_delayq/docs/runbook.md"  # in the project; no wheel has it
+RUNBOOK = "celery_delayq/docs/runbook.md"  # in the repository, not in a wheel
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
-_LEVEL, _NAME = 9, 19  # columns: of the longest of each, and two more
-_NARROW = 40  # columns that a text has at least
+_LEVEL, _NAME = 9, 19  # columns: those of the longest, and two more
+_NARROW = 40  # least columns for a text
 
 
 @click.command(
@@ -30,12 +30,12 @@ _NARROW = 40  # columns that a text has at least
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Tell whether all is well with store and broker, and what to do.
+    """Check store and broker, and say what to do.
 
-    A line for each thing that has to be right: ok; a warning, where tasks may be lost or late one
-    day; or an error, where something does not work, or will lose tasks. Below stands what to do.
-    Exit status 1 if there is an error. It is some hundred commands, safe at any time. The project's
-    runbook, celery_delayq/docs/runbook.md, says what to do in an incident.
+    Prints a line for each requirement: ok; a warning, if tasks may be lost or late one day; or an
+    error, if something does not work or will lose tasks. Advice follows below each. Exits with 1 if
+    there is an error. It sends some hundred commands, and is safe at any time. For incidents see
+    the project's runbook, celery_delayq/docs/runbook.md.
     """
     services = delayq_of(ctx).services
     screen, levels = Screen(ctx), set()
@@ -52,7 +52,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
 
 
 def _shown(found: MasterCache, width: int | None) -> Iterator[Line]:
-    """Its lines: of a terminal as wide as that; elsewhere one, and one for the advice."""
+    """Return its lines, wrapped for a terminal; else one line, and one for the advice."""
     room = None if width is None else max(_NARROW, width - _LEVEL - _NAME)
     texts = _wrapped(plain(found.found), room)
     yield [
@@ -68,5 +68,5 @@ def _shown(found: MasterCache, width: int | None) -> Iterator[Line]:
 def _wrapped(text: str, room: int | None) -> list[str]:
     if room is None:
         return [text]
-    # A command or a name that is to be copied stays whole.
+    # A command or a name stays whole, so that you can copy it.
     return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)

@@ -1,7 +1,7 @@
-"""Whether all is well with an app's store and broker: a list of questions, each with its lines.
+"""Checks an app's store and broker: a list of questions, each answered by lines.
 
-Nothing here prints: the command does. What a worker warns of at its start is judged in
-``servers/risks.py``, for both.
+The command prints them. ``servers/risks.py`` judges the Redis, also for the warnings that a worker
+logs when it starts.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .doctor_workers import workers
 from .observed import TRIPS, Trips, reached, task_bytes, trips
 
 OLDEST = (6, 2)
-SLOW_MS = 5.0  # a round trip that makes callers wait
-WRONG = 2.0  # seconds between two clocks
-_LOSES, _BOTH = "whether a restart loses what waits", "+info and +config|get"
+SLOW_MS = 5.0  # a longer round trip makes callers wait
+WRONG = 2.0  # seconds by which two clocks may differ
+_LOSES, _BOTH = "whether a restart loses waiting tasks", "+info and +config|get"
 
 
 class Patient:
-    """An app whose store and broker are looked at.
+    """An app whose store and broker are checked.
 
     Attributes:
-        services: The app's.
-        connection: To the store's Redis, used by nobody else.
+        services: The app's services.
+        connection: A connection to the store's Redis that is not shared.
         wrong: The names of the lines so far that are errors.
     """
 
@@ -47,16 +47,16 @@ class Patient:
 
     @cached_property
     def server(self) -> Facts:
-        """What the store's Redis says of itself."""
+        """The facts that the store's Redis reports about itself."""
         return Facts.ask(self.connection)
 
     @cached_property
     def trips(self) -> Trips:
-        """How long some round trips to it took, and its clock."""
+        """The times of some round trips to it, and its clock."""
         return trips(self.connection)
 
     def why_away(self) -> Line | None:
-        """What keeps one from asking the store's Redis anything."""
+        """Return the error if the store's Redis cannot be reached."""
         try:
             self.connection.execute("doctor", packed(["PING"]))
         except StoreUnavailable as error:
@@ -64,13 +64,13 @@ class Patient:
             return Line(
                 "store", ERROR,
                 f"the store {self.services.endpoint.url} cannot be reached, so nothing can be "
-                f"scheduled or handed over: {plain(error.why)}",
-                "see whether it runs, and whether the URL in delayq_url or broker_url, its "
+                f"scheduled or delivered: {plain(error.why)}",
+                "check that it runs, and that the URL in delayq_url or broker_url, its "
                 "password and its certificate are right"
-                + "; so with what the transport options say of it" * is_group,
+                + "; check the transport options too" * is_group,
             )  # fmt: skip
         except StoreError:
-            return None  # it is there; the rights tell of what is missing
+            return None  # it is up; the line "rights" names what is missing
         return None
 
     def close(self) -> None:
@@ -79,13 +79,13 @@ class Patient:
 
 @dataclass(frozen=True)
 class Question:
-    """One thing that has to be right.
+    """One requirement.
 
     Attributes:
-        name: What its line is called.
-        look: Finds its lines.
-        unknown: What is not known if no line of that name is found; empty: then nothing is missing.
-        rights: With which the store's Redis would tell.
+        name: The name of its line.
+        look: Checks it, and returns its lines.
+        unknown: What is unknown if there is no line of that name; empty: no line is needed.
+        rights: The rights with which it would be known.
     """
 
     name: str
@@ -94,29 +94,29 @@ class Question:
     rights: str = "+info"
 
     def lines(self, patient: Patient) -> Iterator[Line]:
-        """What is found, and what is not known."""
+        """Yield the lines, with a warning if the answer is unknown."""
         is_known = not self.unknown
         for line in self.look(patient):
             is_known = is_known or line.name == self.name
             yield line
         if not is_known:
-            said = f"{self.unknown} is unknown: the store's Redis does not tell this user"
-            advice = f"ask whoever runs it, or grant {self.rights}"
+            said = f"{self.unknown} is unknown: the store's Redis does not report it to this user"
+            advice = f"ask its administrator, or grant {self.rights}"
             yield Line(self.name, WARNING, said, advice)
 
 
 def examine(services: Services) -> Iterator[Line]:
-    """Ask every question; for a second or two, and some ten if the store or the broker hangs.
+    """Check everything, in a second or two; in some ten if the store or the broker hangs.
 
-    What is away is asked once, and nothing that goes by it. What this writes are scratch keys,
-    removed in the same step.
+    If a server is down, it is tried once, and the checks that need it are skipped. This writes only
+    scratch keys, and removes them in the same step.
 
     Raises:
-        InvalidSetting: a setting is out of its range, or there is no Redis to keep tasks in.
+        InvalidSetting: a setting is out of its range, or no Redis is configured to keep tasks in.
     """
     wrong = unusable(services)
     if wrong is not None:
-        yield wrong  # whatever else there is to look at goes by the broker
+        yield wrong  # all other checks need the broker
         return
     patient = Patient(services)
     try:
@@ -141,19 +141,19 @@ def _examined(patient: Patient) -> Iterator[Line]:
 
 
 def _answered(question: Question, patient: Patient) -> Generator[Line, None, Line | None]:
-    """What is found; and what keeps one from asking the store anything more."""
+    """Yield the lines; return the error if the store can no longer be reached."""
     try:
         yield from question.lines(patient)
     except StoreError as error:
         away = patient.why_away() if isinstance(error, StoreUnavailable) else None
         if away is not None:
             return away
-        said = f"the store's Redis would not say: {plain(error.why)}"
-        yield Line(question.name, ERROR, said, "see Redis's own log, and its user's rights")
+        said = f"the store's Redis refused to answer: {plain(error.why)}"
+        yield Line(question.name, ERROR, said, "check Redis's log and the rights of its user")
     return None
 
 
-# What is found of the store's Redis.
+# The checks of the store's Redis.
 
 
 def _version(patient: Patient) -> Iterator[Line]:
@@ -161,8 +161,8 @@ def _version(patient: Patient) -> Iterator[Line]:
     where = f"{services.endpoint.url}, prefix {services.settings.prefix}"
     number = re.match(r"Redis (\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < OLDEST:
-        said = f"{version} at {where}, where 6.2 or later is needed"
-        yield Line("store", ERROR, said, "take a later Redis, or a Valkey")
+        said = f"{version} at {where}; 6.2 or later is needed"
+        yield Line("store", ERROR, said, "upgrade Redis, or use Valkey")
     else:
         yield Line("store", OK, f"{version or 'a Redis of unknown version'} at {where}")
 
@@ -185,11 +185,11 @@ def _replicas(patient: Patient) -> Iterator[Line]:
 def _waited_for(
     patient: Patient, count: int, seconds: float, kind: str = ""
 ) -> tuple[Level, str, str]:
-    """Whether scheduling can wait for as many replicas as it is to."""
-    # For none, within a millisecond: whether it may be asked.
+    """Check whether scheduling can wait for the required number of replicas."""
+    # For 0 replicas and 1 ms: this only shows whether the command is allowed.
     command = ("WAITAOF", 0, 0, 1) if kind else ("WAIT", 0, 1)
     if ask(patient.connection, *command) is None:
-        said = f", and this Redis, or its user, knows no {command[0]}: nothing is waited for"
+        said = f", and this Redis, or its user, knows no {command[0]}: no call waits"
         return WARNING, said, f"grant +{command[0].lower()}, or leave the setting out"
     there = sum(one.get("state") == "online" for one in patient.server.replicas)
     are = f", and {there} {'is' if there == 1 else 'are'} there"
@@ -199,7 +199,7 @@ def _waited_for(
     had = reached(patient.connection, patient.services.settings.prefix, count, aof=bool(kind))
     if had is not None and had < count:
         said = f", and {had} of them had a write in time: each call may wait {seconds:g} s"
-        return WARNING, said, "see the replicas' logs, and their links to the master"
+        return WARNING, said, "check the replicas' logs and their links to the master"
     return OK, are if patient.server.info else "; how many there are is unknown", ""
 
 
@@ -211,7 +211,7 @@ def _round_trip(patient: Patient) -> Iterator[Line]:
     else:
         yield Line(
             "round trip", WARNING,
-            f"{said}: each call waits as long, and each hand-over",
+            f"{said}: each call and each delivery waits that long",
             "run callers and workers nearer to the store's Redis; schedule many tasks in bulk",
         )  # fmt: skip
 
@@ -226,25 +226,25 @@ def _clock(patient: Patient) -> Iterator[Line]:
         by = f"{abs(off):,.1f} s {'ahead of' if off > 0 else 'behind'}"
         yield Line(
             "clock", WARNING,
-            f"Redis's clock is {by} this machine's: due times go by Redis's clock alone; but a "
-            "captured eta is computed by a caller's, and expires is judged by a worker's",
-            "let both machines take their time from NTP",
+            f"Redis's clock is {by} this machine's: due times go by Redis's clock alone, but a "
+            "caller's clock computes a captured eta, and a worker's checks expires",
+            "synchronize both machines by NTP",
         )  # fmt: skip
 
 
 def _broker(patient: Patient) -> Iterable[Line]:
     if not patient.services.store_is_broker:
         return broker(patient.services)
-    # Either of these lines would say what keeps it from the queues.
+    # These lines already say why it cannot reach the queues.
     if {"store", "rights"} & patient.wrong:
         return ()
     if patient.server.hello.get("mode") == "cluster":
-        return [Line("broker", ERROR, NO_BROKER, "take RabbitMQ, or a Redis of its own, as broker")]
+        return [Line("broker", ERROR, NO_BROKER, "use RabbitMQ or a separate Redis as broker")]
     return [Line("broker", OK, "the store's own Redis: a script moves a task into its queue")]
 
 
 def _workers(patient: Patient) -> Iterable[Line]:
-    # The queues of waiting tasks are in the store, and answers come through the broker.
+    # The names of the queues are in the store, and the workers' answers come through the broker.
     return () if {"store", "broker"} & patient.wrong else workers(patient.services)
 
 

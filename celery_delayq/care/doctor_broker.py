@@ -1,4 +1,4 @@
-"""Whether the broker takes what is handed over, and what its queues are."""
+"""Checks whether the broker accepts messages, and which queues it has."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from ..logs import plain
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 
-TIMEOUT = 3.0  # seconds that the broker may take for an answer
-NOT_FOUND = 404  # what RabbitMQ says of a queue that is not there
+TIMEOUT = 3.0  # seconds that the broker has for an answer
+NOT_FOUND = 404  # RabbitMQ's code for a missing queue
 _DOES = {
-    "amqp": "it confirms what it takes",
+    "amqp": "it confirms messages",
     "redis": "it answers each push",
 }
+_UNCHECKED = "celery_delayq cannot check whether it keeps messages"
 
 
 def unusable(services: Services) -> Line | None:
-    """What keeps the app from having a broker at all; nothing is connected.
+    """Return the error if the app's broker cannot be determined; this opens no connection.
 
-    Nothing of the URL is told: what cannot be read may be a part of its password.
+    The error does not quote the URL: the unreadable part may be in its password.
 
     Raises:
         InvalidSetting: its URL cannot be read, or its transport options lack something.
@@ -31,45 +32,45 @@ def unusable(services: Services) -> Line | None:
         _ = services.broker
     except InvalidSetting:
         raise
-    except Exception as error:  # kombu's own, and that of any transport
+    except Exception as error:  # from kombu or any transport
         why = plain(error) if isinstance(error, ImportError) else type(error).__name__
         return Line(
             "broker", ERROR,
             f"broker_url cannot be read, or its transport cannot be loaded: {why}",
-            "write special characters of a password as %XX, and install what the transport needs: "
-            "pip install 'celery[sqs]', say",
+            "write special characters of a password as %XX, and install the transport's library, "
+            "such as: pip install 'celery[sqs]'",
         )  # fmt: skip
     return None
 
 
 def broker(services: Services) -> Iterator[Line]:
-    """Whether it is reached and takes a message; its queues, if it tells of them."""
+    """Check whether the broker is up and accepts messages; and its queues, on AMQP."""
     where = f"{services.broker.kind} on {services.broker.hosts}"
     link = Link(services.app.connection_for_write, timeout=TIMEOUT)
     try:
         link.prepare()
     except BrokerDown as error:
-        said = f"{where} cannot be published to, so what is due waits: {plain(error.why)}"
-        yield Line("broker", ERROR, said, "see whether it runs, and whether broker_url is right")
+        said = f"{where} accepts no messages, so due tasks wait: {plain(error.why)}"
+        yield Line("broker", ERROR, said, "check that it runs, and that broker_url is right")
         return
     finally:
         link.close()
-    does = _DOES.get(services.broker.transport, "whether it keeps what it takes is its own affair")
-    yield Line("broker", OK, f"{where} is reached, and {does}")
+    does = _DOES.get(services.broker.transport, _UNCHECKED)
+    yield Line("broker", OK, f"{where} is up, and {does}")
     if services.broker.transport == "amqp":
         yield from _queues(services)
 
 
 def _queues(services: Services) -> Iterator[Line]:
-    """Which of the app's queues are there, and have somebody who listens."""
+    """Check which of the app's queues exist and have a consumer."""
     connection = bounded(services.app.connection_for_write(), TIMEOUT, CONNECT_TIMEOUT)
     refused: dict[str, str] = {}
     try:
         connect(connection, CONNECT_TIMEOUT)
         found = {name: _consumers(connection, name, refused) for name in services.app.amqp.queues}
     except Exception as error:
-        yield Line("queues", WARNING, f"they cannot be looked at: {plain(error)}",
-                   "see whether the broker's user may")  # fmt: skip
+        yield Line("queues", WARNING, f"they cannot be checked: {plain(error)}",
+                   "check the rights of the broker's user")  # fmt: skip
         return
     finally:
         connection.collect()
@@ -77,25 +78,26 @@ def _queues(services: Services) -> Iterator[Line]:
     idle = [name for name, consumers in found.items() if consumers == 0]
     for name, why in refused.items():
         yield Line(
-            "queues", WARNING, f"{plain(name)} cannot be looked at: {why}",
-            "see whether the broker's user may, and whether one connection has it for itself alone",
+            "queues", WARNING, f"{plain(name)} cannot be checked: {why}",
+            "check the rights of the broker's user, and whether another connection has it "
+            "exclusively",
         )  # fmt: skip
     if idle:
         said = f"no worker listens to {', '.join(map(plain, idle))}"
-        yield Line("queues", WARNING, said, "start a worker with -Q, or take them out of the app")
+        yield Line("queues", WARNING, said, "start a worker with -Q, or remove them from the app")
     if missing:
-        said = f"{', '.join(map(plain, missing))}: made when something is first sent there"
+        said = f"{', '.join(map(plain, missing))}: created by the first message"
         yield Line("queues", OK, said)
     if not idle and not missing and not refused:
         yield Line("queues", OK, f"{', '.join(map(plain, found))}: a worker listens to each")
 
 
 def _consumers(connection: Any, name: str, refused: dict[str, str]) -> int | None:
-    """How many consumers a queue has; ``None`` where it is not there, or, *refused*, not told."""
+    """Return a queue's number of consumers; ``None`` if it is missing, or the broker *refused*."""
     channel = connection.channel()
     try:
         consumers: int = channel.queue_declare(name, passive=True).consumer_count
-    except connection.channel_errors as error:  # which has closed the channel
+    except connection.channel_errors as error:  # this error closed the channel
         if getattr(error, "code", None) != NOT_FOUND:
             refused[name] = plain(error)
         return None

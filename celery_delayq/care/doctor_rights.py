@@ -1,6 +1,6 @@
-"""What the Redis user may not do of what the store needs, as ``ACL DRYRUN`` tells it.
+"""Checks which rights the Redis user lacks, by ``ACL DRYRUN``, which runs nothing.
 
-Nothing runs. Redis 7 and Valkey know the command, and the user needs ``+acl|whoami +acl|dryrun``.
+Redis 7 and Valkey know the command, and the user needs ``+acl|whoami +acl|dryrun``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..servers.facts import ask
 from ..servers.risks import ERROR, OK, WARNING, Level, Line
 from ..services import Services
 
-#: What scripts call, by how many words stand behind the key.
+# : The commands that scripts call, by the number of arguments after the key.
 CALLED = {
     0: "EXISTS HLEN UNLINK ZCARD",
     1: "HDEL HEXISTS HGET HMGET HSCAN HSTRLEN LPUSH RENAME ZREM ZSCAN ZSCORE",
@@ -25,29 +25,29 @@ CALLED = {
     "ZREMRANGEBYRANK ZREVRANGE",
 }
 SHOWN = 3  # keys
-#: What may be refused, and what that means, by how it is found.
+# : What Redis may refuse, and the effect, by the kind of call that finds it.
 MEANS: dict[str, tuple[Level, str]] = {
     "command": (ERROR, "run {}: a step that needs it stops half-way"),
-    "tell": (WARNING, "run {}: scanners are not told, so tasks may be late by {late:g} s"),
+    "tell": (WARNING, "run {}: scanners are not woken, so tasks may be late by {late:g} s"),
     "channel": (
         WARNING,
-        "use the channels of scanners: they are not told, so tasks may be late by {late:g} s",
+        "use the channels of scanners: they are not woken, so tasks may be late by {late:g} s",
     ),
     "key": (ERROR, "use the store's keys: {}"),
-    "list": (ERROR, "push to {}: what is due for it waits"),
-    # Nobody knows before it is scheduled whether anything has a priority.
+    "list": (ERROR, "push to {}: due tasks wait"),
+    # A task's priority is unknown until it is scheduled, so this is only a warning.
     "priority": (
-        WARNING, "push to the lists of {} for priorities: what is due for these waits"
+        WARNING, "push to the lists of {} for priorities: their due tasks wait"
     ),
 }  # fmt: skip
 _UNKNOWN = (
-    "unknown: only Redis 7 and Valkey tell, and only a user with +acl|whoami +acl|dryrun; a step "
-    "that meets a missing right names it"
+    "unknown: this needs Redis 7 or Valkey, and a user with +acl|whoami +acl|dryrun; a step "
+    "that lacks a right names it"
 )
 
 
 class Call(NamedTuple):
-    """A command that is tried, and what its key or channel is: in words, and in a rule."""
+    """A command to try, and its key or channel: in words, and as an ACL rule."""
 
     kind: str
     what: str
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 
 
 def rights(services: Services, connection: Connection) -> Iterator[Line]:
-    """All that is missing, each by its name."""
+    """Yield a line for each kind of missing right, with the names."""
     user = (ask(connection, "ACL", "WHOAMI") or b"").decode()
     if ask(connection, "ACL", "DRYRUN", user, "EVAL", "", 0) is None:
         yield Line("rights", OK, _UNKNOWN)
@@ -64,10 +64,10 @@ def rights(services: Services, connection: Connection) -> Iterator[Line]:
     refused: dict[str, dict[str, str]] = {kind: {} for kind in MEANS}
     for kind, what, rule, command in _calls(services):
         why = ask(connection, "ACL", "DRYRUN", user, *command)
-        if why is None or b"to run the" in why:  # it is the command itself, or is not there
+        if why is None or b"to run the" in why:  # the command itself is refused or missing
             name = str(command[0]).lower()
             refused["tell" if kind == "channel" else "command"][name] = f"+{name}"
-        elif why != b"OK" and kind != "command":  # there the key stands for any
+        elif why != b"OK" and kind != "command":  # the key is only an example
             refused[kind][what] = rule
     for kind, (level, means) in MEANS.items():
         if refused[kind]:
@@ -82,7 +82,7 @@ def rights(services: Services, connection: Connection) -> Iterator[Line]:
     if not any(refused.values()):
         what = "every command of its scripts, every key"
         what += ", every queue's list" * services.store_is_broker
-        yield Line("rights", OK, f"its user may do all that is needed: {what}")
+        yield Line("rights", OK, f"its user has all rights: {what}")
 
 
 def _all(kind: str, names: list[str]) -> str:
@@ -108,12 +108,11 @@ def _calls(services: Services) -> Iterator[Call]:
 
 
 def _pushes(services: Services) -> Iterator[Call]:
-    """The lists of each queue of the app and of waiting tasks.
+    """Yield the lists of the queues of the app and of waiting tasks.
 
-    That of no priority comes first, which has the queue's name.
-
-    Those of priorities have a separator behind that name, which no terminal can show. The first has
-    it too if ``priority_steps`` does not begin with 0.
+    A queue's list without a priority comes first, and has the queue's name. In the others a
+    separator follows the name, which a terminal cannot show. The first has it too if
+    ``priority_steps`` does not begin with 0.
     """
     options = services.broker.options
     prefix = options.get("global_keyprefix", "")
@@ -126,7 +125,7 @@ def _pushes(services: Services) -> Iterator[Call]:
 
 
 def _waited_for(services: Services) -> list[str]:
-    """The queues of waiting tasks, as far as this user may read them."""
+    """Return the queues of waiting tasks, as far as this user may read them."""
     try:
         queues, _ = queue_counts(services, services.entries.pauses())
     except StoreError:

@@ -1,4 +1,4 @@
-"""Whether tasks are handed over, as `health` says it; and what is paused."""
+"""Checks whether tasks are delivered, by the checks of `health`, and what is paused."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 from ..store import Pause
 
-# What to do where `health` finds something wrong, if its sentence does not say it.
+# The advice for each fault that `health` finds, if its sentence has none.
 _ADVICE = {
-    "store": "see whether its Redis user has every right, and Redis's own log",
-    "overdue": "celery -A proj delayq list --overdue has them; see a worker's log",
-    "refused": "celery -A proj delayq list --overdue says why; see whether their queues are there, "
-    "full, or not for this user",
+    "store": "check the rights of its Redis user, and Redis's log",
+    "overdue": "celery -A proj delayq list --overdue shows them; check a worker's log",
+    "refused": "celery -A proj delayq list --overdue says why; check whether their queues exist, "
+    "are full, or refuse this user",
     "dead": "celery -A proj delayq list --dead says why; retry or remove them",
 }
-# What the doctor looks at by questions of its own.
+# The doctor has questions of its own about these.
 _ELSEWHERE = ("memory", "rates")
 
 
 def health(services: Services) -> Iterator[Line]:
-    """What `health` asks for, and what it finds."""
+    """Yield a line for each check of `health`."""
     for one in judged(services):
         if one.about in _ELSEWHERE:
             continue
@@ -42,7 +42,7 @@ def health(services: Services) -> Iterator[Line]:
 
 
 def pauses(services: Services) -> Iterator[Line]:
-    """What is paused since when, and what comes back at a rate; a warning if tasks wait for it."""
+    """Yield the pauses, and what resumes at a rate; warnings if due tasks wait for that."""
     found = services.entries.pauses()
     held = [one for one in found if not one.resumed]
     back = [one for one in found if one.seconds_left]
@@ -61,9 +61,9 @@ def _held(held: list[Pause]) -> Line:
     )
     due = sum(one.parked for one in held)
     if not due:
-        return Line("pauses", OK, f"{said}: no task of it is due")
-    advice = f"if that is over: {', '.join(map(_resume, held))}"
-    return Line("pauses", WARNING, f"{said}: {counted(due)} due and not handed over", advice)
+        return Line("pauses", OK, f"{said}: no paused task is due")
+    advice = f"to resume: {', '.join(map(_resume, held))}"
+    return Line("pauses", WARNING, f"{said}: {counted(due)} due and not delivered", advice)
 
 
 def _back(one: Pause) -> Line:
@@ -72,7 +72,7 @@ def _back(one: Pause) -> Line:
     return Line(
         "pauses", WARNING if seconds > MAX_OVERDUE else OK,
         f"{said} {counted(one.parked)} left, the last one's turn is in {lasting(seconds)}",
-        f"if that is too slow: {_resume(one)}" if seconds > MAX_OVERDUE else "",
+        f"to resume at once: {_resume(one)}" if seconds > MAX_OVERDUE else "",
     )  # fmt: skip
 
 

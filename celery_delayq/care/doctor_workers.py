@@ -1,4 +1,4 @@
-"""Whether the workers listen to the queues of waiting tasks, and have the same store."""
+"""Checks whether the workers consume the queues of waiting tasks, and use the same store."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 
 _SILENT = (
-    "no worker answers, so their queues and their stores are not known",
-    "start a worker; one of the pool solo answers between two tasks only",
+    "no worker answers, so their queues and stores are unknown",
+    "start a worker; with the solo pool, one answers only between tasks",
 )
 
 
 def workers(services: Services) -> Iterator[Line]:
-    """What workers answer: two questions, each of a second."""
+    """Ask the workers two questions, a second each, and judge their answers."""
     heard = answers(services, "active_queues")
     if not heard:
         yield Line("workers", WARNING, *_SILENT)
@@ -28,4 +28,4 @@ def workers(services: Services) -> Iterator[Line]:
         yield Line("workers", ERROR, found, advice)
     if not wrong:
         answered = f"{counted(len(heard), 'worker')} answered"
-        yield Line("workers", OK, f"{answered}: they have this store, and listen where tasks wait")
+        yield Line("workers", OK, f"{answered}: they use this store and all queues of tasks")

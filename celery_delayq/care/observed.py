@@ -15,7 +15,7 @@ from ..store.keys import Keys
 
 TRIPS = 20
 WEIGHED = ("records", "due", "relay", "parked", "templates", "template_uses", "tags", "holders")
-LEAST_WEIGHED = 100  # entries; the mean of fewer says little about the next ones
+LEAST_WEIGHED = 100  # entries; the mean of fewer is a poor estimate
 # By default Redis checks ten times a second whether a WAIT has timed out.
 WAIT_MS, WAITAOF_MS = 300, 2000  # by default a file is synced every second
 GRACE = 3.0  # further seconds to wait for the answer

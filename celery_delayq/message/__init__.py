@@ -1,14 +1,14 @@
-"""One Celery message: captured, cut into template and rest, routed, decoded.
+"""One Celery message: captured, split into template and rest, routed, decoded.
 
     Celery's sender --> outgoing --> record (template and rest) -----> store
                            |
                            +-------> route: list, or exchange and key
 
-    store --> body (its arguments, for who reads)
-          --> route (for who publishes)
+    store --> body (its arguments, for readers)
+          --> route (for publishers)
 
-With the hand-over, the only room that knows kombu's insides. ``broker`` says what the app's broker
-is, ``canvas`` makes one message of a workflow, ``native_delay`` undoes what Celery does to an eta
-on quorum queues, ``headers`` names what this package adds, ``identity`` tells one message from
-another of the same task.
+Only this room and ``handover`` use kombu's internals. ``broker`` describes the app's broker,
+``canvas`` makes one message from a workflow, ``native_delay`` undoes Celery's delay of an ``eta``
+on quorum queues, ``headers`` names the headers that this package adds, ``identity`` distinguishes
+messages of the same task.
 """

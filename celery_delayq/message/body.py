@@ -1,4 +1,4 @@
-"""The body of a message that waits, decoded as far as the app accepts it."""
+"""Decodes the body of a waiting message, if the app accepts its content type."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kombu.compression import decompress
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
-#: Serializers that make data only. What others make may run somebody's code when it is read.
+#: Serializers that write only data. Reading the output of another may run foreign code.
 DATA = {"json", "msgpack", "yaml"}
 
 
 def body_of(envelope: dict[str, Any], accept: Any) -> Any:
-    """The decoded body of a message, or ``None`` if it may not, or cannot, be decoded."""
+    """Return the decoded body of a message; ``None`` if it may not or cannot be decoded."""
     try:
         encoding = envelope["properties"].get("body_encoding")
         body = envelope["body"]
@@ -31,29 +31,29 @@ def body_of(envelope: dict[str, Any], accept: Any) -> Any:
             accept=serialization.prepare_accept_content(accept),
         )
     except Exception:
-        # Refused, damaged, compressed by what is not installed: hidden, like what may not be read.
+        # Refused, damaged, or compressed by a method that is not installed: treated as not allowed.
         return None
 
 
 def data_of(envelope: dict[str, Any], accept: Any) -> Any:
-    """As :func:`body_of`, for what only wants to show it: ``None`` of a pickle, accepted or not."""
-    with suppress(Exception):  # an envelope of somebody else's may lack it, or have another type
+    """As :func:`body_of`, but only to show it: ``None`` for a pickle, even if accepted."""
+    with suppress(Exception):  # another program's message may lack it, or have another type
         if serializer_of(envelope["content-type"]) in DATA:
             return body_of(envelope, accept)
     return None
 
 
 def serializer_of(content_type: str) -> str:
-    """The name of the serializer that makes bodies of a type.
+    """Return the name of the serializer for a content type.
 
     Raises:
-        KeyError: there is none.
+        KeyError: none has it.
     """
     name: str = serialization.registry.type_to_name[content_type]
     return name
 
 
 def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Headers, properties and decoded body of a message that waits."""
+    """Headers, properties and decoded body of a waiting message."""
     envelope = loads(message)
     return envelope["headers"], envelope["properties"], body_of(envelope, accept)

@@ -1,4 +1,4 @@
-"""What the app's broker is, without talking to it."""
+"""Describes the app's broker, without connecting to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .connection_options import check_words_of_store, login_of, tls_of
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
 _CLUSTER = re.compile(r"\s*rediss?\+cluster://")
-VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's, where nothing is said
+VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's default
 SENTINEL = "sentinel"
 _WANTED = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
 _TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
@@ -36,7 +36,7 @@ _NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transpo
 
 
 class Names(NamedTuple):
-    """The settings that say where a Redis is: its URL, its options, what is said of TLS."""
+    """The names of the settings with a Redis's URL, options and TLS."""
 
     url: str
     options: str
@@ -51,14 +51,13 @@ class Broker:
     """The app's broker.
 
     Attributes:
-        endpoint: Its Redis, if it is one.
+        endpoint: Its Redis, if it is a Redis.
         options: Its transport options.
-        failover: Whether there are others to turn to, which are no sentinels.
-        kind: Its transport, virtual host and prefix of keys: what no two brokers of one store may
-            differ in.
-        hosts: Where it is.
-        url: The same as a URL, or several, without users' names and passwords.
-        transport: What kombu calls such a broker: ``amqp``, ``redis``. Tracers show it.
+        failover: Whether the URL names alternatives that are not sentinels.
+        kind: Its transport, virtual host and key prefix, which all processes of a store must share.
+        hosts: Its addresses.
+        url: The same as one or more URLs, without user names and passwords.
+        transport: kombu's name for such a broker: ``amqp``, ``redis``. Tracers show it.
     """
 
     endpoint: Server | None
@@ -71,20 +70,20 @@ class Broker:
 
     @property
     def visibility_timeout(self) -> float:
-        """Seconds after which kombu delivers again what a Redis broker's consumer does not ack."""
+        """Seconds after which kombu redelivers a message that was not acknowledged (on Redis)."""
         return float(self.options.get("visibility_timeout", VISIBILITY_TIMEOUT))
 
     @classmethod
     def of(cls, connect: Callable[[], Connection], url: Any) -> Broker:
-        """The broker that a connection leads to.
+        """Return the broker of a kombu connection.
 
         Args:
-            connect: Makes a connection that is not open.
-            url: What it is made of, as an error shall say.
+            connect: Makes the connection, without opening it.
+            url: Its URL, for errors.
 
         Raises:
-            InvalidSetting: kombu cannot read it, or would ask other sentinels than those that are
-                meant, or none; or it is a Redis Cluster.
+            InvalidSetting: kombu cannot read the URL, or would query the wrong sentinels, or none;
+                or it names a Redis Cluster.
         """
         if _CLUSTER.match(str(url)):
             raise InvalidSetting(_BROKER.url, without_secrets(url), _NO_CLUSTER)
@@ -99,7 +98,7 @@ class Broker:
             kind=_kind(connection, endpoint, options),
             hosts=hosts,
             url=_url(connection, endpoint),
-            # kombu has loaded the class to read the URL.
+            # kombu loaded the class to read the URL.
             transport=connection.get_transport_cls().driver_type,
         )
 
@@ -111,20 +110,20 @@ def store_endpoint(
     names: tuple[str, str],
     slots: Sequence[int],
 ) -> Server:
-    """Where the store is: *url*, found with *options*, or else the broker.
+    """Return the store's Redis: at *url* with *options*, or else the broker.
 
     Args:
-        names: The settings' of *url* and *options*.
-        slots: Of a Redis Cluster, in which the store's keys are.
+        names: The names of the settings of *url* and *options*.
+        slots: The slots of the store's keys in a Redis Cluster.
 
     Raises:
-        InvalidSetting: neither is one Redis, a part of what it takes is missing, or nothing reads
-            a part of what is said.
+        InvalidSetting: neither is a single Redis, an option is missing, or nothing reads one of the
+            options.
     """
     options = options or {}
     if url is None:
         if broker.failover:
-            # Plain tasks go to the next one where the first is away; what waits there cannot.
+            # If the first broker is down, plain tasks go to the next one; waiting tasks cannot.
             raise InvalidSetting(names[0], None, _SEVERAL)
         if broker.endpoint is None:
             why = "a redis:// URL, because the broker is not a Redis"
@@ -150,23 +149,23 @@ def store_endpoint(
 
 
 def _read(connect: Callable[[], Connection], url: Any, name: str, transport: str) -> Connection:
-    """The connection that kombu makes of a URL.
+    """Return the connection that kombu makes from a URL.
 
     Args:
         connect: Makes it.
-        url: What it is made of.
+        url: The URL.
         name: The setting's.
-        transport: What is expected where kombu does not know the transport.
+        transport: The expected value in the error, if kombu does not know the transport.
 
     Raises:
-        InvalidSetting: kombu cannot read it.
+        InvalidSetting: kombu cannot read the URL.
     """
     try:
         connection = connect()
         for other in urls_of(connection):
             url_to_parts(other)
     except KeyError as error:
-        # The other word that kombu looks up is ssl_cert_reqs.
+        # The only other option that kombu looks up is ssl_cert_reqs.
         is_transport = str(error.args[0]).startswith("No such transport")
         expected = transport if is_transport else _REQUIREMENT
     except TypeError:
@@ -175,13 +174,13 @@ def _read(connect: Callable[[], Connection], url: Any, name: str, transport: str
         expected = _READABLE
     else:
         return connection
-    # Raised here, where nothing holds that error, which has a part of the URL.
+    # Raised here, so that it does not refer to kombu's error, which contains a part of the URL.
     raise InvalidSetting(name, without_secrets(url), expected)
 
 
 def _kind(connection: Connection, endpoint: Server | None, options: Mapping[str, Any]) -> str:
     if endpoint is None:
-        # Some transports have several names, which no two processes need to share.
+        # Some transports have several names, and processes may use different ones.
         transport = connection.get_transport_cls().driver_type
         return f"{transport}, virtual host {connection.virtual_host or '/'}"
     keys = options.get("global_keyprefix", "")
@@ -189,7 +188,7 @@ def _kind(connection: Connection, endpoint: Server | None, options: Mapping[str,
 
 
 def _hosts(connection: Connection) -> str:
-    # Without the logins of their URLs.
+    # Without the logins in their URLs.
     urls = urls_of(connection) or [connection.as_uri()]
     port = connection.get_transport_cls().default_port
     parts = [url_to_parts(url) for url in urls]
@@ -204,9 +203,10 @@ def _url(connection: Connection, endpoint: Server | None) -> str:
 
 
 def urls_of(connection: Connection) -> list[str]:
-    """The alternatives that kombu turns to, or asks, if there are some."""
+    """Return the alternative URLs that kombu tries, or queries; empty if there are none."""
     urls = [url for url in connection.alt or () if url.strip()]
-    # Of a group it asks those of that scheme alone; others that have one are another broker's.
+    # kombu queries only the URLs with this scheme as sentinels; a URL with another is another
+    # broker.
     is_group = connection.transport_cls == SENTINEL
     return [url for url in urls if "://" in url] if is_group else urls
 
@@ -214,23 +214,22 @@ def urls_of(connection: Connection) -> list[str]:
 def _has_others(connection: Connection) -> bool:
     if connection.transport_cls == SENTINEL:
         return not all(map(is_sentinel, urls_of(connection)))
-    # An empty one as well: kombu turns to this machine then.
+    # An empty one counts too: then kombu connects to the local machine.
     return len(connection.alt or ()) > 1
 
 
 def is_sentinel(url: str) -> bool:
-    """Whether it is a sentinel's."""
+    """Whether a URL names a sentinel."""
     return bool(url_to_parts(url).scheme == SENTINEL)
 
 
 def _server(
     connection: Connection, options: Mapping[str, Any], names: Names, url: Any
 ) -> Server | None:
-    """The Redis that a connection of kombu's leads to, if it is one.
+    """Return the Redis of a kombu connection, if it leads to one.
 
     Raises:
-        InvalidSetting: its options leave out what it takes, or say what cannot be; or the *url*
-            names no database.
+        InvalidSetting: an option is missing or invalid, or the *url* names no database.
     """
     try:
         if connection.transport_cls == SENTINEL:
@@ -241,7 +240,7 @@ def _server(
     except InvalidSetting:
         raise
     except ValueError:
-        pass  # of _database; it has a part of the URL
+        pass  # from _database; its error contains a part of the URL
     raise InvalidSetting(names.url, without_secrets(url), _DATABASE)
 
 
@@ -265,25 +264,25 @@ def _endpoint(connection: Connection, options: Mapping[str, Any], names: Names) 
 
 
 def provider_of(connection: Connection, options: Mapping[str, Any]) -> Any:
-    """What tells name and password anew for each connection, if that is said."""
-    # kombu reads it from a URL's query, from 5.7 on; from its options it takes none.
+    """Return the credential provider, if one is set."""
+    # kombu 5.7 and later reads it from a URL's query, never from its options.
     return getattr(connection, "credential_provider", None) or options.get("credential_provider")
 
 
 def tls_of_redis(connection: Connection, name: str) -> dict[str, Any] | None:
-    """What redis-py shall do about TLS; *name* is the setting's."""
+    """Return the TLS options for redis-py; *name* is the setting's."""
     if not connection.ssl and connection.transport_cls != "rediss":
         return None
-    # kombu takes silence for "check no certificate". What the app said is what it was made with.
+    # By default kombu checks no certificate, so the app's own options are read here.
     said = connection._initial_params["ssl"]
     return tls_of(said if isinstance(said, Mapping) else {}, name)
 
 
 def database_of(path: str | int | None) -> int:
-    """The number of a database, as a URL's path.
+    """Return the number of a database from a URL's path.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the path is no such number.
     """
     number = int(str(path or "0").strip("/") or "0")
     if number < 0:

@@ -1,6 +1,6 @@
-"""What options say of logins, TLS and numbers, each checked where it is read.
+"""Reads logins, TLS and numbers from options, and checks each.
 
-A word that nobody knows is refused by its name, and what it holds is not shown: it may be a secret.
+An unknown option is refused by name, without its value, which may be a secret.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ _REQUIREMENTS = {
 
 
 def check_words_of_store(options: Mapping[str, Any], name: str) -> None:
-    """Refuse what nothing would read of a store's options: what was meant might be its login.
+    """Refuse options of the store that nothing reads: a misspelt one may be its login.
 
     Raises:
-        UnknownSetting: there is no such word in the setting of that *name*; tells the nearest one.
-        InvalidSetting: what it says of TLS or of sentinels is none of what redis-py takes.
+        UnknownSetting: the setting of that *name* has no such option; the error suggests the
+            nearest.
+        InvalidSetting: redis-py does not accept an option for TLS or sentinels.
     """
     for word in options:
         if word not in _OF_STORES:
@@ -57,24 +58,24 @@ def check_words_of_store(options: Mapping[str, Any], name: str) -> None:
 
 def _refuse(said: Mapping[str, Any], why: str, name: str) -> None:
     if why:
-        raise InvalidSetting(name, sorted(map(str, said)), f"what redis-py takes; it says: {why}")
+        raise InvalidSetting(name, sorted(map(str, said)), f"redis-py's options; its error: {why}")
 
 
 def login_of(username: Any, password: Any, provider: Any, name: str) -> dict[str, Any]:
-    """How to be let in, for an :class:`Endpoint`; *name* is of what holds the provider."""
+    """Return the login for an :class:`Endpoint`; *name* is the setting that has the provider."""
     if provider is not None:
         return {"credentials": credentials_of(provider, f"{name}['credential_provider']")}
     return {"username": username, "password": password}
 
 
 def credentials_of(provider: Any, name: str) -> Credentials:
-    """What asks a provider: an instance, its class, or the class's dotted name, as kombu takes it.
+    """Return the credentials of a provider, given as an instance, its class or the class's path.
 
     Args:
-        name: The setting's.
+        name: The name of the setting.
 
     Raises:
-        InvalidSetting: it is none, or cannot be made.
+        InvalidSetting: it is no provider, or cannot be made.
     """
     said = provider if isinstance(provider, str) else f"of type {type(provider).__name__}"
     made, failure = None, ""
@@ -83,7 +84,7 @@ def credentials_of(provider: Any, name: str) -> Credentials:
         made = found() if isinstance(found, type) else found
     except Exception as error:
         failure = f"; making it raised {type(error).__name__}"
-    if failure:  # raised here, where nothing holds that error: its text may be secret
+    if failure:  # raised here, so that it does not refer to that error, whose text may be secret
         raise InvalidSetting(name, said, _PROVIDER + failure)
     if not callable(getattr(made, "get_credentials", None)):
         raise InvalidSetting(name, said, _PROVIDER)
@@ -91,14 +92,14 @@ def credentials_of(provider: Any, name: str) -> Credentials:
 
 
 def tls_of(said: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What redis-py shall do about TLS; certificates and names are checked unless the app says no.
+    """Return the TLS options for redis-py; it checks certificates and names unless the app says no.
 
     Args:
-        said: Words of redis-py's; those that are not about TLS are left out.
-        name: The setting's that holds them.
+        said: Options for redis-py; those that are not about TLS are left out.
+        name: The setting that has them.
 
     Raises:
-        InvalidSetting: redis-py has no such word, or what is said of certificates cannot be.
+        InvalidSetting: redis-py has no such option, or the options for certificates are invalid.
     """
     options = {word: value for word, value in said.items() if word.startswith(TLS)}
     _refuse(options, connection_refuses(options), name)
@@ -115,7 +116,7 @@ def tls_of(said: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def number_of(value: Any) -> float:
-    """A number, which may be a text; NaN where it is none."""
+    """Return a number, also from text; NaN if it is none."""
     if isinstance(value, bool):
         return math.nan
     try:

@@ -25,18 +25,18 @@ def destination_of(
     prefix: str,
     route: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """A message's destination, as a record has it.
+    """Return a message's destination, as stored in a record.
 
     Args:
         message: The message.
         broker: The app's broker.
         queues: The app's queues.
-        direct: Whether the store is in the broker's Redis.
-        prefix: The store's, ``delayq_prefix``.
-        route: What a relay is told, where that is known; its ``list`` is found out anew.
+        direct: Whether the store is in the broker's Redis, so a script can push to the queue.
+        prefix: The store's prefix, ``delayq_prefix``.
+        route: The relay's route, if known; its ``list`` is determined anew.
 
     Raises:
-        InvalidOption: its queue's list would be a key of the store.
+        InvalidOption: the queue's list would be a key of the store.
     """
     key: str | None = None
     if broker.endpoint is not None and not _needs_relay(message):
@@ -50,7 +50,7 @@ def destination_of(
 
 
 def _needs_relay(message: OutgoingMessage) -> bool:
-    """Whether only kombu can deliver it: an exchange is named, or a queue of it expires."""
+    """Whether only kombu can deliver it: it names an exchange, or its queue has an expiry."""
     for entity in message.declare:
         if isinstance(entity, Queue):
             expires = "x-expires" in (entity.queue_arguments or {}) or entity.expires
@@ -60,12 +60,12 @@ def _needs_relay(message: OutgoingMessage) -> bool:
 
 
 def list_destination(key: str, prefix: str, queue: str) -> bytes:
-    """The destination of what is bound for a list in the store's Redis.
+    """Return the destination of a message for a list in the store's Redis.
 
     Raises:
         InvalidOption: the list is a key of the store.
     """
     if key.startswith(f"{{{prefix}:") and "}:" in key:
-        # A message there would be taken for the store's own.
+        # The store would take a message there for its own data.
         raise InvalidOption("queue", queue, _NOT_OURS)
     return destination_for("L", key)

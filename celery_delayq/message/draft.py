@@ -1,10 +1,10 @@
-"""A message that waits, to be given other arguments, another priority or expiry.
+"""Changes the arguments, the priority or the expiry of a waiting message.
 
     message --> arguments --changed--> serialised, compressed and encoded as they were
             --> priority  --changed--> another list
-            --> all else, as it was
+            --> all else unchanged
 
-What Celery and kombu made of the call stays: id, headers, links, route.
+The rest of the message stays the same: id, headers, links, route.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .shown import is_celery_s, shown
 
 
 class Draft:
-    """A message of the store's, as read.
+    """A message as read from the store.
 
     Args:
         text: The message.
-        record: The record that it was made of.
+        record: The record that has it.
         app: The app.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is no message of Celery's.
+        ValueError, KeyError, TypeError, AttributeError: it is no Celery message.
     """
 
     def __init__(self, text: bytes, record: Record, app: Celery) -> None:
@@ -53,7 +53,7 @@ class Draft:
 
     @property
     def is_readable(self) -> bool:
-        """Whether its arguments can be decoded, and may be."""
+        """Whether its arguments may and can be decoded."""
         return isinstance(self._body, dict if self.is_v1 else (list, tuple))
 
     @property
@@ -62,7 +62,7 @@ class Draft:
 
     @property
     def is_v1(self) -> bool:
-        """Whether it is of protocol 1, which keeps the call in the body."""
+        """Whether it uses protocol 1, which has the call in the body."""
         return "task" not in self._headers
 
     @property
@@ -73,7 +73,7 @@ class Draft:
 
     @property
     def serializer(self) -> str | None:
-        """What its arguments were serialised with, where that is known here."""
+        """The serializer of its arguments, if it is known here."""
         name: str | None = kombu.serialization.registry.type_to_name.get(
             self._message["content-type"]
         )
@@ -81,14 +81,14 @@ class Draft:
 
     @property
     def arguments(self) -> tuple[Any, Any]:
-        """Positional and keyword arguments, of a readable one."""
+        """Positional and keyword arguments of a readable message."""
         if self.is_v1:
             return self._body["args"], self._body["kwargs"]
         args, kwargs, *_ = self._body
         return args, kwargs
 
     def set_arguments(self, args: Any, kwargs: Any) -> None:
-        """Give it other arguments; what a caller of its own shows of them in logs stays."""
+        """Replace the arguments; a text that the caller set for logs stays."""
         old, new = shown(self._app, *self.arguments), shown(self._app, args, kwargs)
         for name, was, says in zip(("argsrepr", "kwargsrepr"), old, new, strict=True):
             if name in self._headers and is_celery_s(self._headers[name], was):
@@ -100,7 +100,7 @@ class Draft:
         self._has_changed_body = True
 
     def set_expiry(self, moment: datetime | None, after_due_ms: int | None = None) -> None:
-        """Let it expire at a moment, or never; *after_due_ms*: what it follows the due time by."""
+        """Set when it expires, or ``None``; *after_due_ms*: how long after the due time."""
         text = None if moment is None else moment.isoformat()
         self._headers.pop(EXPIRES_HEADER, None)
         if self.is_v1:
@@ -113,17 +113,17 @@ class Draft:
 
     @property
     def expires(self) -> str | None:
-        """When it expires, as Celery reads it."""
+        """The time when it expires, as Celery reads it."""
         text: str | None = (self._body if self.is_v1 else self._headers).get("expires")
         return text
 
     def set_eta(self, moment: datetime) -> None:
-        """Let a worker wait until a moment, as it does for a call of Celery's own."""
+        """Set the ``eta`` until which a worker holds it, as in plain Celery."""
         (self._body if self.is_v1 else self._headers)["eta"] = moment.isoformat()
         self._has_changed_body |= self.is_v1
 
     def set_priority(self, priority: int | None, options: Mapping[str, Any]) -> None:
-        """Give it another priority, and with that a list; *options* are the broker's."""
+        """Set the priority, and the list for it; *options* are the broker's."""
         channel = virtual.Channel
         self._properties["priority"] = channel.default_priority if priority is None else priority
         key = list_key(self._properties["delivery_info"]["routing_key"], priority, options)
@@ -135,16 +135,16 @@ class Draft:
             self._destination = dumps({**route, "list": key})
 
     def new_record(self) -> NewRecord:
-        """What is to be written of it.
+        """Return the changed record.
 
         Raises:
-            kombu.exceptions.EncodeError: the serializer cannot take the arguments.
+            kombu.exceptions.EncodeError: the serializer cannot encode the arguments.
         """
         share = self._record.name is not None or EXPIRES_HEADER in self._headers
         return self._record.with_message(self._new_record(share=share))
 
     def released(self) -> NewRecord:
-        """The same, where it goes at once; without a template, as no two have the same ``eta``."""
+        """Return the record for delivery at once; no template, as each has its own ``eta``."""
         return self._record.released(self._new_record(share=False))
 
     def _new_record(self, *, share: bool) -> NewRecord:

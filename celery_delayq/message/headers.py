@@ -1,4 +1,4 @@
-"""What is this package's own in a message: its headers, all ``delayq_…``, and one task's name."""
+"""The headers that this package adds to messages, all ``delayq_…``, and the name of a task."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Any
 #: When the task was due, in ms since 1970.
 DUE_HEADER = "delayq_due"
 
-#: Which attempt at handing it over this is. (Of relayed messages.)
+#: The number of this delivery attempt. (Relayed messages only.)
 ATTEMPT_HEADER = "delayq_attempt"
 
-#: True: it may be a second copy. (Of relayed messages.)
+#: True: it may be a duplicate. (Relayed messages only.)
 REDELIVERED_HEADER = "delayq_redelivered"
 
-#: Names this hand-over; a retry, or a reschedule, begins another one. (Of relayed messages.)
+#: Names this delivery; a retry or a reschedule begins a new one. (Relayed messages only.)
 HAND_OVER_HEADER = "delayq_hand_over"
 
-#: Whether a second copy of it shall be dropped. (Also the option of a call that says so.)
+#: Whether a worker drops a duplicate of it. (Also the name of the call's option.)
 ONCE_HEADER = "delayq_once"
 
-#: False: the task is not held because of its `eta`. (Also the option of a call that says so.)
+#: False: the task's `eta` is not captured. (Also the name of the call's option.)
 CAPTURE_HEADER = "delayq_capture"
 
-#: How many ms after the due time the task expires. (On the way to the store only.)
+#: How many ms after the due time the task expires. (Only until it is stored.)
 EXPIRES_HEADER = "delayq_expires_ms"
 
-#: The task of an entry that is a canvas: it applies the canvas.
+#: The task that applies a scheduled canvas.
 LAUNCH = "celery_delayq.launch"
 
-#: Headers that speak of one message, and must not be copied to a retry's.
+#: Headers about one message only, which a retry must not copy.
 OWN_HEADERS = (DUE_HEADER, ATTEMPT_HEADER, REDELIVERED_HEADER, HAND_OVER_HEADER)
 
 
 def foreign(headers: Any) -> Any:
-    """*headers* without those of this package, which speak of one message: a retry copies all."""
+    """Return *headers* without this package's, which are about one message: a retry copies all."""
     if not headers:
         return headers
     return {name: value for name, value in headers.items() if name not in OWN_HEADERS}

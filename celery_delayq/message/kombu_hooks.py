@@ -1,4 +1,4 @@
-"""The functions of kombu that every message passes, and how to see that one was changed."""
+"""The functions of kombu that every message passes, and a check whether one was changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kombu.transport import virtual
 
 
 class Place(NamedTuple):
-    """A function on the way of a message, and the modules that may define it, or how they begin."""
+    """A function that each message passes, and the modules (or prefixes) that may define it."""
 
     owner: Any
     name: str
@@ -23,11 +23,11 @@ class Place(NamedTuple):
         """Whether one of the modules defines it: not overridden, wrapped, replaced or rewritten."""
         found = getattr(self.owner, self.name, None)
         function = found.__func__ if type(found) is MethodType else found
-        # A wrapper is of another type, or marked, or its globals are another module's.
+        # A wrapper has another type, or a mark, or the globals of another module.
         if type(function) is not FunctionType or function.__dict__:
             return False
         module = function.__globals__["__name__"]
-        # A function that was given other code has the code of another file.
+        # If its code was replaced, the code is from another file.
         return (
             module.startswith(self.modules)
             and module.replace(".", os.sep) in function.__code__.co_filename

@@ -1,7 +1,7 @@
-"""The message exactly as kombu would publish it, without a broker.
+"""Builds the message exactly as kombu would publish it, without a broker.
 
-kombu serialises, compresses and labels the message over a channel that has no connection, and
-:func:`recorded` returns what comes out.
+kombu serialises, compresses and labels the message on a channel without a connection, and
+:func:`recorded` returns the result.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..errors import InvalidOption
 from ..store.record import NewRecord, Template, labels_for, whole
 from .headers import CAPTURE_HEADER, DUE_HEADER, EXPIRES_HEADER, ONCE_HEADER
 
-# What kombu.utils.json.dumps does, with one encoder for all calls: making one takes longer than
-# encoding a header.
+# As kombu.utils.json.dumps, with one encoder for all calls: making one takes longer than encoding a
+# header.
 dumps = JSONEncoder().encode
 
 _QUEUE = "text, or a Queue whose name is"
@@ -33,10 +33,9 @@ _QUEUE = "text, or a Queue whose name is"
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """What would have been published, and where to.
+    """A message as kombu would publish it, and its route.
 
-    ``payload`` is the body before it was serialised; ``encode`` makes of such a one what stands in
-    the message.
+    ``payload`` is the body before serialisation; ``encode`` turns a payload into the body's text.
     """
 
     message: dict[str, Any]
@@ -53,48 +52,48 @@ class OutgoingMessage:
 
     @property
     def labels(self) -> bytes:
-        """What its entry can be picked by: the task, and the queue that Celery sends it with.
+        """The names that selections filter by: the task, and the queue that Celery sends it to.
 
-        Where that is not known, as for what was adopted, its routing key stands for a queue.
+        If the queue is unknown, as for an adopted message, the routing key takes its place.
         """
-        # In protocol 1 the task's name stands in the body.
+        # In protocol 1 the task's name is in the body.
         body = self.payload if isinstance(self.payload, Mapping) else {}
         task = self.message["headers"].get("task", body.get("task", ""))
         queues = [entity.name for entity in self.declare if isinstance(entity, Queue)]
         return labels_for(str(task), str(queues[0] if queues else self.routing_key))
 
     def shareable(self) -> tuple[list[str], list[str]]:
-        """The lines of a template, and what stands between them; see :func:`_shareable`."""
+        """The lines of a template, and the texts between them; see :func:`_shareable`."""
         return _shareable(self.message)
 
 
 def record_of(
     message: dict[str, Any], destination: bytes, labels: bytes, *, share: bool
 ) -> NewRecord:
-    """The record of a message; *share*: with a template, where the message allows it."""
+    """Return the record of a message; *share*: with a template, if the message allows it."""
     lines, differing = _shareable(message) if share else ([], [])
     if lines:
         return Template.of(lines).new_record(destination, labels, differing)
     return whole(destination, labels, _open_ended(message))
 
 
-# What differs between two calls of one task, and what of it a task's id stands for.
+# The headers that differ between two calls of one task, and those of them that repeat its id.
 DIFFERING = ("id", "root_id", "parent_id", "expires", "argsrepr", "kwargsrepr")
-# Headers of Celery's, kombu's and this package's that are mostly the same in all calls of a task.
+# Headers of Celery, kombu and this package that are mostly the same in all calls of a task.
 ALIKE = {
     "lang", "task", "shadow", "eta", "retries", "timelimit", "origin", "ignore_result",
     "replaced_task_nesting", "stamped_headers", "stamps", "compression",
     ONCE_HEADER, CAPTURE_HEADER,
 }  # fmt: skip
-LARGE = 2000  # bytes of body, or of template, from which sharing is not worth its while
+LARGE = 2000  # bytes of body or template above which sharing does not pay
 
 
-# An id that stands in JSON as it is.
+# An id that needs no escapes in JSON.
 PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]+")
 
 
 def _open_ended(message: dict[str, Any]) -> str:
-    """The message's JSON with the due header last, up to the value of it."""
+    """Return the message's JSON with the due header last, cut before its value."""
     own = (DUE_HEADER, EXPIRES_HEADER)
     headers = {name: value for name, value in message["headers"].items() if name not in own}
     others = {part: value for part, value in message.items() if part != "headers"}
@@ -103,12 +102,12 @@ def _open_ended(message: dict[str, Any]) -> str:
 
 
 def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The lines of the message's template, and what stands between them; empty if it has none.
+    """Return the lines of the message's template, and the texts between them; empty if it has none.
 
-    The lines meet, in this order: id, id and operation (a delivery tag that no other message
-    has), body, id, root id, parent id, expiry, args and kwargs for logs, due time. An expiry that
-    counts from the due time is written as its milliseconds, with a sign. The headers that may
-    differ with each call, such as its trace, stand behind the kwargs.
+    Between the lines come, in this order: id, id and operation (a unique delivery tag), body, id,
+    root id, parent id, expiry, args and kwargs for logs, due time. An expiry that counts from the
+    due time is written as milliseconds, with a sign. Headers that may differ with each call, such
+    as its trace, follow the kwargs.
     """
     headers, properties = dict(message["headers"]), dict(message["properties"])
     task_id = properties.pop("correlation_id", None)
@@ -118,7 +117,7 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     own_id, root, parent, expires, args, kwargs = map(headers.pop, DIFFERING)
     headers.pop(DUE_HEADER, None)
     expires_ms = headers.pop(EXPIRES_HEADER, None)
-    # Recomputed where a broker knows it; Redis does not.
+    # Computed again for brokers that use it; Redis does not.
     properties.pop("expiration", None)
     if own_id != task_id or not isinstance(task_id, str) or not PLAIN_ID.fullmatch(task_id):
         return [], []
@@ -139,7 +138,7 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
         ', "kwargsrepr": ',
         f', "{DUE_HEADER}": ',
     ]
-    # An expiry that counts from the due time follows it, and only a template lets it.
+    # An expiry that counts from the due time moves with it, which only a template can do.
     large = len(message["body"]) > LARGE or sum(map(len, lines)) > LARGE
     if large and expires_ms is None:
         return [], []
@@ -159,12 +158,12 @@ class _Channel(virtual.Channel):
 
 
 def recording_producer(options: Mapping[str, Any], transport: str) -> Producer:
-    """A producer whose ``publish`` returns the message; for the broker's options and transport.
+    """Return a producer whose ``publish`` returns the message, for the broker's options.
 
-    It keeps nothing from one message to the next, so any number of threads may share it.
+    It keeps no state between messages, so any number of threads may share it.
     """
     nowhere = Connection("memory://").transport
-    # Tracers ask the producer what it publishes to.
+    # Tracers read the transport's name from the producer.
     nowhere.driver_type = transport
     channel = _Channel(nowhere)
     channel.body_encoding = options.get("body_encoding", channel.body_encoding)
@@ -174,7 +173,7 @@ def recording_producer(options: Mapping[str, Any], transport: str) -> Producer:
 def encoded(
     recording: Producer, serializer: str | None, compression: str | None, payload: Any
 ) -> str:
-    """What kombu's producer and channel make of a body, without what they make around it."""
+    """Return the body's text, as kombu's producer and channel encode it."""
     channel = recording.channel
     _, _, data = serialize(payload, serializer=serializer)
     if compression:
@@ -191,30 +190,30 @@ def recorded(
     declare: Sequence[Any] | None = None,
     **options: Any,
 ) -> OutgoingMessage:
-    """What ``Producer.publish`` of these arguments would publish; *recording* makes it.
+    """Return the message that ``Producer.publish`` would publish; *recording* builds it.
 
     Raises:
-        InvalidOption: exchange, routing key or queue is no text.
+        InvalidOption: exchange, routing key or queue is not text.
     """
     name, entities = exchange, list(declare or ())
     if isinstance(exchange, Exchange):
-        # Its type is known here only; whoever publishes has to declare it.
+        # Its type is known only here, and the publisher has to declare it.
         name, entities = exchange.name, [exchange, *entities]
     options.update(retry=False, retry_policy=None)
     encode = partial(
         encoded, recording, options.get("serializer"), options.get("compression") or None
     )
-    # declare=[]: nothing can be declared here; whoever hands the message over does that.
+    # declare=[]: nothing can be declared here; the publisher does that.
     message, _, routing_key = recording.publish(body, exchange=name, declare=[], **options)
     _check_names(name, routing_key)
     return OutgoingMessage(message, name, routing_key, entities, body, encode)
 
 
 def _check_names(exchange: Any, routing_key: Any) -> None:
-    """Refuse what is no text, which no broker takes; nor does kombu, as it declares a queue.
+    """Refuse names that are not text: neither a broker nor kombu accepts them.
 
     Raises:
-        InvalidOption: one of the two.
+        InvalidOption: one of the two is not text.
     """
     # Without an exchange, the routing key is the name of the queue.
     name, expected = ("routing_key", "text") if exchange else ("queue", _QUEUE)
@@ -224,9 +223,9 @@ def _check_names(exchange: Any, routing_key: Any) -> None:
 
 
 def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
-    """The Redis list that kombu pushes a message for *queue* to; a test holds it against kombu.
+    """Return the Redis list for *queue*, as kombu names it; a test compares it with kombu's.
 
-    Without ``global_keyprefix``, which kombu's own client adds.
+    It lacks ``global_keyprefix``, which kombu's own client adds.
 
     Args:
         queue: The queue's name.
@@ -245,7 +244,7 @@ def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
 
 
 def list_keys(queue: str, options: Mapping[str, Any]) -> list[str]:
-    """The lists of all priorities, as :func:`list_key` names them; first that of none.
+    """Return the lists of all priorities, as :func:`list_key` names them; without a priority first.
 
     Args:
         queue: The queue's name.
@@ -257,7 +256,7 @@ def list_keys(queue: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def queues_of_list(key: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the queue may be called whose messages are pushed to a Redis list, likeliest first.
+    """Return the possible names of the queue that a Redis list belongs to, likeliest first.
 
     Args:
         key: The list's key, with ``global_keyprefix``.

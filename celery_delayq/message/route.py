@@ -1,4 +1,4 @@
-"""Where a relay publishes to: written when a message is scheduled, read when it is due."""
+"""The route of a relayed message: written when it is scheduled, read when it is due."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .outgoing import OutgoingMessage, dumps
 def relay_route(
     message: OutgoingMessage, queues: Mapping[str, Queue], key: str | None = None
 ) -> str:
-    """Where a relay publishes to, as the JSON text that stands in a record as its destination.
+    """Return a message's route as JSON text, which is the destination in its record.
 
     Args:
         message: The message.
-        queues: The app's queues. Those of the exchange that a message names are declared before
-            it is published, as they would be by a worker.
-        key: The list in the broker's Redis that it may be pushed to as it is, if there is one.
+        queues: The app's queues. Those bound to the message's exchange are declared before it is
+            published, as a worker would do.
+        key: The list in the broker's Redis to which it can be pushed unchanged, if there is one.
     """
     named = [queue for queue in queues.values() if _exchange_name(queue) == message.exchange]
     entities = list(message.declare)
@@ -34,7 +34,7 @@ def relay_route(
         "exchange": message.exchange,
         "routing_key": message.routing_key,
         "declare": [_described(entity) for entity in entities],
-        # A queue that is missing counts as a failure, but nobody need listen to a fanout.
+        # A missing queue counts as a failure, but a fanout needs no listeners.
         "mandatory": not any(exchange and exchange.type == "fanout" for exchange in exchanges),
         "list": key,
     }
@@ -48,7 +48,7 @@ def _exchange_name(queue: Queue) -> str | None:
 
 @dataclass(frozen=True)
 class Route:
-    """Where a relay publishes to, and what it declares before."""
+    """The exchange and routing key of a message, and the entities to declare before."""
 
     text: str
     exchange: str
@@ -59,7 +59,7 @@ class Route:
 
     @property
     def declared_exchanges(self) -> set[str]:
-        """The exchanges that exist when its entities are declared; the anonymous one does."""
+        """The exchanges that exist once its entities are declared, with the anonymous one."""
         exchanges = [one if isinstance(one, Exchange) else one.exchange for one in self.declare]
         return {"", *(exchange.name for exchange in exchanges if exchange)}
 
@@ -79,7 +79,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Relayed:
-    """A message that is due, ready for a producer of the real broker."""
+    """A due message, ready for a producer of the real broker."""
 
     route: Route
     body: bytes
@@ -87,7 +87,7 @@ class Relayed:
 
     @classmethod
     def parse(cls, route: str, message: bytes) -> Relayed:
-        """Put a relay's arguments together from a record's parts.
+        """Make one from the parts of a record.
 
         Raises:
             ValueError, KeyError, TypeError, AttributeError: the parts are not what

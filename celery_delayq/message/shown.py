@@ -1,4 +1,4 @@
-"""Arguments as Celery's logs show them."""
+"""Formats arguments as Celery's logs show them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import celery.app.defaults
 from celery import Celery
 
 _CUT = "..."
-_TELLING = 20  # characters that two texts have in common, not by chance
+_TELLING = 20  # characters in common that show that two texts are not alike by chance
 _ALIKE = str.maketrans("[]", "()")
 
 
 def depth_of(app: Celery) -> dict[str, int]:
-    """How deep they are described, as saferepr takes it.
+    """Return saferepr's option for the depth of nesting.
 
-    Celery 5.7 has a setting for it; before, it was saferepr's default whatever one set.
+    Celery 5.7 has a setting for it; earlier versions always use saferepr's default.
     """
     depth = "task_repr_maxlevels"
     return {"maxlevels": app.conf[depth]} if depth in celery.app.defaults.DEFAULTS else {}
 
 
 def shown(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
-    """What Celery writes into a message's ``argsrepr`` and ``kwargsrepr``."""
+    """Return a message's ``argsrepr`` and ``kwargsrepr``, as Celery writes them."""
     say, deep, amqp = celery.app.amqp.saferepr, depth_of(app), app.amqp
     return (
         say(args, maxlen=amqp.argsrepr_maxsize, **deep),
@@ -33,16 +33,16 @@ def shown(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
 
 
 def is_celery_s(text: Any, made: str) -> bool:
-    """Whether a text is the one that Celery made of values, and none of the caller's own.
+    """Whether Celery made a text from the arguments, rather than the caller.
 
-    *made* is what it makes of them as they were read: then a tuple may be a list.
+    *made* is Celery's text for the decoded arguments, in which a tuple may have become a list.
     """
     if not isinstance(text, str):
         return False
     ours, theirs = (re.sub(r",(?=\))", "", one.translate(_ALIKE)) for one in (made, text))
     if ours == theirs:
         return True
-    # Both were cut, maybe not at the same place.
+    # Both were truncated, maybe not at the same place.
     if _CUT not in ours or _CUT not in theirs:
         return False
     ours, theirs = ours.partition(_CUT)[0], theirs.partition(_CUT)[0]

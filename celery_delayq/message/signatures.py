@@ -1,4 +1,4 @@
-"""What a signature is: one plain task, or a canvas."""
+"""Distinguishes the signature of a plain task from a canvas."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What a Redis says of itself: asked once, read here.
+"""The facts that a Redis reports about itself.
 
-    HELLO ---> what it is, its version, its role      every user may ask
-    INFO ----> memory, persistence, replicas          a hosted one may not tell
-    CONFIG --> save points, how often it syncs        most hosted ones do not
+    HELLO ---> product, version, role                 every user may send it
+    INFO ----> memory, persistence, replicas          a hosted Redis may refuse it
+    CONFIG --> save points, how often it syncs        most hosted ones refuse it
 
-What it does not tell is left open: ``None``, never a guess.
+A fact that it does not report is ``None``, never a guess.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINE = re.compile(r"^(\w+):([^\r\n]*)", re.MULTILINE)
 
 
 def ask(connection: Connection, *command: str | int) -> Any:
-    """What Redis answers, or ``None`` where it, or something before it, does not tell this user.
+    """Return Redis's answer, or ``None`` if Redis, or a proxy, refuses this user the command.
 
     Raises:
         StoreUnavailable: no answer came in time.
@@ -30,7 +30,7 @@ def ask(connection: Connection, *command: str | int) -> Any:
     try:
         return connection.execute("doctor", packed(command))
     except StoreUnavailable:
-        # What stands before a Redis may hang up on a command that it does not like.
+        # A proxy may close the connection on a command that it does not allow.
         _see_it_is_there(connection)
     except StoreError:
         pass
@@ -43,17 +43,17 @@ def _see_it_is_there(connection: Connection) -> None:
     except StoreUnavailable:
         raise
     except StoreError:
-        pass  # an answer as well
+        pass  # this is an answer too
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a Redis says of itself.
+    """The facts that a Redis reports about itself.
 
     Attributes:
-        hello: What it greets with: server, version, mode, role.
-        info: The fields of INFO; empty where it does not tell.
-        config: Its settings, of those in :data:`SETTINGS` that it tells.
+        hello: Its answer to HELLO: server, version, mode, role.
+        info: The fields of INFO; empty if it refuses.
+        config: Those of the :data:`SETTINGS` that it reports.
     """
 
     hello: Mapping[str, str]
@@ -62,7 +62,7 @@ class Facts:
 
     @classmethod
     def ask(cls, connection: Connection) -> Facts:
-        """Ask it; six commands at most.
+        """Read the facts; six commands at most.
 
         Raises:
             StoreUnavailable: no answer came in time.
@@ -73,19 +73,19 @@ class Facts:
 
     @classmethod
     def of_memory(cls, connection: Connection) -> Facts:
-        """Ask it for its memory alone: one command."""
+        """Read the facts about memory only: one command."""
         info = _text(ask(connection, "INFO", "memory") or b"")
         return cls({}, dict(_LINE.findall(info)), {})
 
     @property
     def version(self) -> str:
-        """Its product and version: ``Redis 7.0.15``; empty where it tells neither."""
+        """Its product and version: ``Redis 7.0.15``; empty if both are unknown."""
         version = self.hello.get("version") or self.info.get("redis_version", "")
         return f"{self.hello.get('server', 'redis').capitalize()} {version}" if version else ""
 
     @property
     def is_replica(self) -> bool | None:
-        """Whether it follows another one."""
+        """Whether it is a replica."""
         role = self.info.get("role") or self.hello.get("role")
         return None if role is None else role not in ("master", "primary")
 
@@ -96,7 +96,7 @@ class Facts:
 
     @property
     def maxmemory(self) -> int | None:
-        """Bytes that it may use; 0: as many as its machine has."""
+        """Bytes that it may use; 0: no limit but the machine's."""
         return self._number("maxmemory")
 
     @property
@@ -128,13 +128,13 @@ def _config(connection: Connection) -> dict[str, str]:
     for name in SETTINGS:
         answer = ask(connection, "CONFIG", "GET", name)
         if answer is None:
-            break  # and neither does it tell the others
+            break  # it will not report the others either
         told.update(_pairs(answer))
     return told
 
 
 def _pairs(flat: Any) -> dict[str, str]:
-    """A flat reply; what is no text in it is left out."""
+    """Return a flat reply as a dict, without values that are not text."""
     if not isinstance(flat, list):
         return {}
     pairs = zip(flat[::2], flat[1::2], strict=False)

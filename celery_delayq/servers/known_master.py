@@ -18,8 +18,8 @@ from .. import clock
 from .endpoint import Address
 
 # For this many seconds after a new master was announced, the old one counts only if no sentinel
-# names another. A sentinel that is cut off goes on naming it. The others make it a replica within
-# some ten seconds; then it says itself that it is one.
+# names another: a sentinel that is cut off still names the old one. The other sentinels make it a
+# replica within some ten seconds, and from then on it reports that itself.
 LEFT = 30.0
 
 
@@ -39,7 +39,7 @@ class KnownMaster:
 
 
 class MasterCache:
-    """The master, as a process knows it, and the sentinel to ask first."""
+    """The master that a process knows, and the sentinel to ask first."""
 
     def __init__(self) -> None:
         self._heard = self._named = KnownMaster()
@@ -73,9 +73,9 @@ class MasterCache:
         for later in (self._heard, self._named):
             if later.at >= at and later.address not in (None, address):
                 return False
-        # An announcement at this very moment is later as well, and counts.
+        # An announcement at the same moment counts as later.
         before, self._named = self._named, KnownMaster(address, at)
-        if before.at > at and before.address is not None:  # named to another thread meanwhile
+        if before.at > at and before.address is not None:  # another thread learned of it meanwhile
             self._named = before
             return before.address == address
         return True

@@ -1,4 +1,4 @@
-"""A master that is found, and may move to another address: what Sentinel and Cluster share.
+"""A master that is looked up, and may move to another address; shared by Sentinel and Cluster.
 
     the remembered address --connect-----------> it is the master: used
         |  none, or it failed                       | it is down, or not the master
@@ -26,12 +26,12 @@ from .known_master import MasterCache
 from .refusals import Refusal, is_replica, lacks_replicas, refusal_of
 
 FAILED = (redis.RedisError, OSError)
-# Errors from an answer of another kind, or an invalid address. Not every Exception: the handler of
-# a signal may have raised it, as Celery's soft time limit does.
+# Errors from an unexpected answer, or an invalid address. Not every Exception: a signal handler may
+# have raised it, as for Celery's soft time limit.
 WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 ASK = 0.5  # seconds that a sentinel may take for each step, by default
-TRY = 1.0  # seconds that a node of a Cluster, and least seconds that a master, has for each step
+TRY = 1.0  # seconds that a Cluster node has for each step; a master has at least as many
 AGAIN = 0.2  # seconds between such queries, while there is no master
 GLANCE = 0.1  # seconds between two checks, while waiting, whether the process knows a new master
 PATIENCE = 1.0  # seconds without an answer before a query for a new master
@@ -49,7 +49,7 @@ class MovingMaster(ABC):
 
     may_move = True
 
-    # What a leaf knows.
+    # What each leaf defines.
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class MovingMaster(ABC):
 
     @abstractmethod
     def _named(self, until: float, errors: list[str]) -> Iterator[Address]:
-        """Yield the master that each of those who are asked names; *errors* gets their failures."""
+        """Query each server in turn, and yield the master it names; *errors* gets the failures."""
 
     @abstractmethod
     def _unknown(self, errors: list[str]) -> str:
@@ -72,7 +72,7 @@ class MovingMaster(ABC):
         """Return why a named server is not the master; empty if it may be."""
         return ""
 
-    # What is known of the server.
+    # Facts about the server.
 
     @property
     def user(self) -> str:
@@ -92,11 +92,11 @@ class MovingMaster(ABC):
         return self._found.address not in (None, address_of(connection))
 
     def doubt(self) -> None:
-        """Ask before the next call; connections stay if the master is the same."""
+        """Query for the master before the next call; connections stay if it is the same."""
         self._found.is_doubted = True
 
     def lost(self, connection: Any) -> None:
-        """Ask when a connection is needed next."""
+        """Query for the master when a connection is needed next."""
         self._found.forget(address_of(connection))
 
     def moved(self, address: Address, left: Address | None = None) -> None:
@@ -115,7 +115,7 @@ class MovingMaster(ABC):
         return 0.0 if turn == 0 and is_replica(error) else None
 
     def find_master(self, until: float) -> None:
-        """Ask for the master, if it is in doubt."""
+        """Query for the master, if it is in doubt."""
         if not self._found.is_doubted:
             return
         self._found.is_doubted = False
@@ -125,21 +125,21 @@ class MovingMaster(ABC):
             self._found.learn(address, at)
 
     def herald(self) -> Listener | None:
-        """Return no listener: nobody announces a new master."""
+        """Return no listener: no server announces a new master."""
         return None
 
-    # How it is found.
+    # Finding the master.
 
     def connection(self, timeout: float) -> Any:
         """Return an open connection to the master.
 
-        While the named master is down or none, ask again and again: a failover may be under way.
+        While the named server is down or not the master, query again: a failover may be under way.
 
         Args:
             timeout: Seconds that all of this takes at most.
 
         Raises:
-            redis.exceptions.ConnectionError: nobody names a master, the master refuses
+            redis.exceptions.ConnectionError: no server names a master, the master refuses
                 connections, or the time is over.
             redis.exceptions.ResponseError: a server is up, and refuses for good.
         """
@@ -160,7 +160,7 @@ class MovingMaster(ABC):
     def wait(self, connection: Any, until: float) -> None:
         """Wait for an answer, and check meanwhile whether there is a new master.
 
-        So a link that is cut silently costs no more time than the election of a new master.
+        So a silently cut link costs no more time than the election of a new master.
 
         Args:
             until: When to return without an answer, by the monotonic clock; the read fails then.
@@ -181,7 +181,7 @@ class MovingMaster(ABC):
                 ask_at = clock.monotonic() + PATIENCE
 
     def _named_first(self, until: float) -> Address | None:
-        """Return the master that the first to answer, and to be up to date, names."""
+        """Return the master from the first answer that is up to date."""
         return next(self._named(until, []), None)
 
     def _remembered(self, until: float, each: float, tried: dict[Address, str]) -> Any | None:
@@ -229,7 +229,7 @@ class MovingMaster(ABC):
                 is_master = True
         except (*FAILED, *WRONG) as error:
             if is_final(error):
-                raise  # it is up, and asking again would not help
+                raise  # it is up, and a retry would not help
             why = str(error) or type(error).__name__
         finally:
             if not is_master:

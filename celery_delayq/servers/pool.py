@@ -1,13 +1,13 @@
-"""The connections to one Redis; each is one caller's from ``take`` to ``give`` or ``drop``.
+"""The connections to one Redis; each belongs to one caller from ``take`` to ``give`` or ``drop``.
 
-    idle --take--> in use --give--> idle, or straight to who has waited longest
+    idle --take--> in use --give--> idle, or straight to the longest waiting caller
                      |
                      +-----drop---> closed; another one may be made
 
-A caller can be interrupted anywhere, by the handler of a signal or a time-out of gevent's. So there
-is no lock that could stay locked, and no count that could stay wrong: every change is a single call
-of a deque, a set or a queue, which nothing interrupts. What an interrupted caller loses on its way
-belongs to nobody, and Python closes it; how many there are is how many are alive.
+A signal handler or a gevent timeout can interrupt a caller anywhere. So there is no lock that could
+stay locked, and no count that could stay wrong: every change is a single call of a deque, a set or
+a queue, which nothing interrupts. If an interrupted caller loses a connection, Python closes it.
+The number of connections is the number of live objects.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ from .. import clock
 from .endpoint import Server
 
 MOST = 100  # connections of one process to one Redis
-# Seconds after which an idle connection is not trusted any more. Proxies and address translation
-# forget those that rest for a minute, and not all of them say so: a call would wait in vain.
+# Seconds after which an idle connection is closed. Proxies and NAT forget connections that are idle
+# for a minute, some without closing them: a call would wait in vain.
 IDLE = 30.0
-LOOK_AGAIN = 0.1  # seconds after which who waits looks whether a connection was lost
-COLLECT_AGAIN = 10.0  # seconds between two searches for one among Python's garbage
+LOOK_AGAIN = 0.1  # seconds after which a waiting caller checks whether a connection was lost
+COLLECT_AGAIN = 10.0  # seconds between two searches for lost ones in Python's garbage
 
 
 class Pool:
-    """At most *most* connections; whoever finds none waits in line for one.
+    """At most *most* connections; a caller that finds none free waits in line.
 
     Args:
-        server: Where they lead; another address may take over.
-        most: How many connections there may be at a time.
-        reach: Seconds for each step of connecting, at most.
+        server: The Redis; its address may change.
+        most: The maximum number of connections.
+        reach: Maximum seconds for each step of connecting.
     """
 
     def __init__(self, server: Server, most: int = MOST, reach: float = math.inf) -> None:
         self._server = server
         self._most = most
         self._reach = reach
-        # The last one that was given back is the first to be taken: the others may rest.
+        # The connection returned last is taken first, so the others can expire.
         self._idle: deque[tuple[Any, float]] = deque()
         self._line: deque[queue.SimpleQueue[Any]] = deque()
         self._alive: set[weakref.ref[Any]] = set()
         self._collect_from = 0.0
 
     def take(self, until: float) -> Any:
-        """A connection that is connected and has nothing left to read.
+        """Return an open connection that has nothing left to read.
 
         Raises:
-            TimeoutError: every connection was in use until *until*, a time of the monotonic clock.
+            TimeoutError: all connections were in use until *until*, by the monotonic clock.
         """
         connection = self._at_hand(until)
         return self._in_line(until) if connection is None else connection
 
     def give(self, connection: Any) -> None:
-        """Take a connection back; whatever it was asked has been answered, and the answer read.
+        """Take a connection back, after all its answers were read.
 
-        It is closed where another address has taken over from its own.
+        Close it if the server has left its address.
         """
         if self._server.may_move and self._server.is_replaced(connection):
             self.drop(connection)
@@ -77,7 +77,7 @@ class Pool:
             first.put(connection)
 
     def drop(self, connection: Any) -> None:
-        """Close a connection that may still bring an answer, or is broken."""
+        """Close a connection that is broken, or on which an answer may still come."""
         with suppress(OSError, redis.RedisError):
             connection.disconnect()
         self._alive.discard(weakref.ref(connection))
@@ -85,7 +85,7 @@ class Pool:
             self._line.popleft().put(None)
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
         with suppress(IndexError):
             while True:
                 self.drop(self._idle.pop()[0])
@@ -99,9 +99,9 @@ class Pool:
         return self._made(until)
 
     def _is_ready(self, connection: Any, since: float) -> bool:
-        """Whether it can be used; if not it is closed.
+        """Return whether a connection can be used; if not, close it.
 
-        It has not been idle for too long, leads where the server is now, is connected, and silent.
+        It must be open, silent, not idle for too long, and lead to the server's current address.
         """
         try:
             leads_there = not self._server.may_move or self._server.is_current(connection)
@@ -124,7 +124,7 @@ class Pool:
         connection = self._server.connection(min(self._reach, clock.seconds_left(until)))
         self._alive.add(weakref.ref(connection))
         if len(self._alive) > self._most:
-            # Somebody else had the same thought.
+            # Another caller closed it already.
             self._alive.discard(weakref.ref(connection))
             return None
         try:
@@ -144,7 +144,7 @@ class Pool:
         self._line.append(place)
         try:
             while clock.monotonic() < until:
-                # Looked at when in line: one that was given back before would not come here.
+                # Check again once in line: a connection returned before would not be passed on.
                 connection = self._at_hand(until)
                 if connection is None:
                     connection = self._handed(place, until)
@@ -167,7 +167,7 @@ class Pool:
         return connection if is_ready else None
 
     def _collect(self) -> None:
-        # The traceback of an interrupted call may be part of a circle, and hold its connection.
+        # The traceback of an interrupted call may be in a reference cycle, and hold its connection.
         now = clock.monotonic()
         if now >= self._collect_from:
             self._collect_from = now + COLLECT_AGAIN

@@ -1,12 +1,13 @@
-"""What a Redis that refuses a command means by it: the one list of its error codes.
+"""The meaning of Redis's error replies: the only list of its error codes.
 
     full      it is at maxmemory
-    away      it serves nobody at present: starting, busy, a replica, unable to write to its disk
-    rights    this user may not do that at all, or this server does not know how
+    away      it serves no one now: starting, busy, a replica, unable to write to its disk
+    rights    this user may not run the command, or this server lacks it
     elsewhere it is a node of a Redis Cluster, and other nodes serve the keys
-    (none)    it is about this command: the type of this key, the right to this key
+    (none)    only this command fails: the type of its key, the right to its key
 
-The first four are the server's own trouble. It did nothing, and no entry is to blame.
+In the first four cases the server itself is at fault. It did nothing, and it does not count as a
+failure of any task.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ NO_BROKER = (
     "this Redis belongs to a Redis Cluster, which cannot be the store and the broker at once; let "
     "delayq_url name it, and broker_url another broker"
 )
-# Valkey 9 may have databases in a Cluster, and tells which it has not.
+# Valkey 9 can have databases in a Cluster, and reports a number that is out of range.
 _NO_DATABASE = re.compile(r"SELECT is not allowed in cluster mode|DB index is out of range")
 _DATABASE_0 = "; let the URL name a database that this Redis has, such as 0"
 
 
 class Refusal(Enum):
-    """The server's own trouble."""
+    """A refusal because of the server's own state."""
 
     FULL = "full"
     AWAY = "away"
@@ -36,8 +37,7 @@ class Refusal(Enum):
     ELSEWHERE = "elsewhere"
 
 
-# Codes as they stand in a reply: at its beginning or, before Redis 7, inside the report of a
-# script's error.
+# Codes in a reply: at its beginning or, before Redis 7, inside the report of a script's error.
 _CODES = re.compile(
     r"(?:^|\s-)(?:(?P<full>OOM)"
     r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|TRYAGAIN|UNBLOCKED)"
@@ -45,20 +45,21 @@ _CODES = re.compile(
     r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT))\b"
 )
 
-# What stands around an error of a script, in each version's words: which it is, and where in it.
+# The text around a script's error, in each version's words: the script's name and line.
 _PLACE = re.compile(
     r"^Error running script .*?@user_script: ?\d+: -"
     r"|\s*script: (?:\w+, )?on @user_script:\d+\.\s*$",
     re.DOTALL,
 )
 
-# NOPERM is said of a command and of a key, in other words by each version of Redis. A command that
-# was renamed or left out is one that nobody may use.
+# NOPERM concerns a command or a key, and each version words it differently. A command that was
+# renamed or removed is one that no user may run.
 _NO_COMMAND = re.compile(
     r"no permissions to run the |can't run this command|(?i:unknown (redis )?command)"
 )
 
-# Codes that redis-py strips, as their errors have a class: by its name, lest this depend on it.
+# redis-py strips these codes and raises a class instead. Named here as text, so this does not
+# depend on the class.
 _CLASSES = {
     "OutOfMemoryError": Refusal.FULL,
     "BusyLoadingError": Refusal.AWAY,
@@ -85,7 +86,7 @@ _STRIPPED = {
 
 
 def why_of(error: BaseException) -> str:
-    """What a server says of its own trouble, without the place in a script where it met it."""
+    """Return the server's words in a refusal, without the place in a script."""
     if refusal_of(error) is Refusal.ELSEWHERE:
         return NO_BROKER if "CROSSSLOT" in said_of(error) else NOT_SERVED
     said = _PLACE.sub("", str(error))
@@ -93,12 +94,12 @@ def why_of(error: BaseException) -> str:
 
 
 def said_of(error: BaseException | None) -> str:
-    """What a server said, with its code."""
+    """Return the server's words, with the error code."""
     return f"{_code_of(error)} {error}".strip()
 
 
 def refusal_of(error: BaseException) -> Refusal | None:
-    """What trouble of the server's own an error of redis-py tells of, if it does."""
+    """Return the refusal that a redis-py error stands for, if it stands for one."""
     by_class = _CLASSES.get(type(error).__name__)
     if by_class:
         return by_class
@@ -111,12 +112,12 @@ def refusal_of(error: BaseException) -> Refusal | None:
 
 
 def is_replica(error: BaseException | None) -> bool:
-    """Whether a server says by an error that it is a replica: it did nothing, another is to ask."""
+    """Whether an error says that the server is a replica: it did nothing, so ask the master."""
     return error is not None and bool(_REPLICA.search(said_of(error)))
 
 
 def lacks_replicas(error: BaseException) -> bool:
-    """Whether a server takes no writes for lack of replicas; one of them may be the master."""
+    """Whether a server refuses writes for lack of replicas; another may be the master by now."""
     return "NOREPLICAS" in str(error)
 
 

@@ -1,9 +1,9 @@
-"""How a Redis may lose what waits, or refuse to take it, and what to do about it.
+"""How a Redis may lose waiting tasks or refuse new ones, and what to do about it.
 
     Facts ----> role, eviction, persistence, memory ---> lines: ok, a warning, or an error
 
-A worker says the warnings at its start, the doctor all of them. Of what the server does not tell
-there is no line.
+A worker logs the warnings when it starts; the doctor prints all lines. A fact that the server does
+not report has no line.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ OK: Level = "ok"
 WARNING: Level = "warning"
 ERROR: Level = "error"
 
-TASK_BYTES = 460  # that a task takes, arguments apart; see tests/benchmarks
+TASK_BYTES = 460  # bytes of a task without its arguments; see tests/benchmarks
 NEARLY_FULL = 0.9  # of maxmemory
 FULL = 0.99  # of maxmemory, or
-FEW = 1000  # tasks for which there is room: now and then a buffer takes the rest
-BEHIND = 10  # seconds by which a replica may be behind
+FEW = 1000  # with room for fewer tasks it is full: buffers may take the rest
+BEHIND = 10  # seconds that a replica may lag
 
 
 @dataclass(frozen=True)
 class Line:
-    """What was found of one thing that has to be right.
+    """The finding about one requirement.
 
     Attributes:
-        name: What was looked at: ``"eviction"``.
-        level: ``"ok"``; ``"warning"``: it may lose or delay tasks one day; ``"error"``: it does not
-            work, or will lose tasks.
-        found: What was found, and what that means.
-        advice: What to do about it; empty where it is ok.
+        name: The requirement, such as ``"eviction"``.
+        level: ``"ok"``; ``"warning"``: tasks may be lost or late one day; ``"error"``: it does not
+            work, or tasks will be lost.
+        found: The finding, and its effect.
+        advice: What to do about it; empty if it is ok.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Line:
 
 
 def risks(connection: Connection) -> list[Line]:
-    """Warnings and errors about a Redis, as far as it tells; some milliseconds.
+    """Return warnings and errors about a Redis, as far as it reports the facts; takes milliseconds.
 
     Raises:
         StoreUnavailable: no answer came in time.
@@ -58,17 +58,17 @@ def risks(connection: Connection) -> list[Line]:
 
 
 def role(server: Facts) -> Iterator[Line]:
-    """Whether it is no sentinel, the one to write to, and what its replicas have of that."""
+    """Check that it is a master, and how far its replicas are behind."""
     if server.hello.get("mode") == "sentinel":
-        yield Line("replication", ERROR, SENTINEL, "let delayq_url name a Redis by itself")
+        yield Line("replication", ERROR, SENTINEL, "point delayq_url at the Redis itself")
     elif server.is_replica:
         info = server.info
         of = f" of {info['master_host']}:{info.get('master_port')}" if "master_host" in info else ""
         yield Line(
             "replication", ERROR,
-            f"the store's Redis is a replica{of}: it takes no writes, so nothing can be scheduled "
-            "or handed over",
-            "let delayq_url, or broker_url, name the master",
+            f"the store's Redis is a replica{of}: it refuses writes, so nothing can be scheduled "
+            "or delivered",
+            "point delayq_url, or broker_url, at the master",
         )  # fmt: skip
     elif server.is_replica is False and server.info:
         yield from _replicas(server)
@@ -80,7 +80,7 @@ def _replicas(server: Facts) -> Iterator[Line]:
     if good is not None and wanted.isdigit() and int(good) < int(wanted):
         yield Line(
             "replication", ERROR,
-            f"the store's Redis takes no writes, as {good} of its replicas keep up and its "
+            f"the store's Redis refuses writes, as {good} of its replicas keep up, and its "
             f"min-replicas-to-write is {wanted}",
             "bring its replicas back, or lower min-replicas-to-write",
         )  # fmt: skip
@@ -89,15 +89,15 @@ def _replicas(server: Facts) -> Iterator[Line]:
         yield Line(
             "replication", WARNING,
             f"the replica {one.get('ip')}:{one.get('port')} of the store's Redis does not keep up "
-            f"(state {one.get('state')}, {one.get('lag')} s behind): a fail-over to it loses what "
-            "it has not got",
-            "see that replica's log, and its link to the master",
+            f"(state {one.get('state')}, {one.get('lag')} s behind): a failover to it loses the "
+            "changes that it lacks",
+            "check that replica's log and its link to the master",
         )  # fmt: skip
     count = len(server.replicas)
     if not slow and count:
         what = "a replica that keeps" if count == 1 else f"{count} replicas that keep"
-        yield Line("replication", OK, f"a master, with {what} up; a fail-over loses what has not "
-                   "reached the one that is promoted")  # fmt: skip
+        yield Line("replication", OK, f"a master, with {what} up; a failover loses the "
+                   "changes that the promoted one lacks")  # fmt: skip
     elif not count:
         yield Line("replication", OK, "a master without replicas")
 
@@ -108,31 +108,32 @@ def _is_behind(replica: Mapping[str, str]) -> bool:
 
 
 def eviction(server: Facts) -> Iterator[Line]:
-    """Whether it deletes what waits to make room."""
+    """Check whether it deletes waiting tasks to make room."""
     policy, named = server.policy, f"its maxmemory-policy is {server.policy}"
     if policy is None:
         return
     if not policy.startswith("allkeys-"):
-        # The others delete only what has a time to live, which no key of the store has.
-        why = "" if policy == "noeviction" else ", and what waits has no time to live"
-        yield Line("eviction", OK, f"nothing that waits is deleted to make room: {named}{why}")
+        # The other policies delete only keys with a time to live, which the store's keys do not
+        # have.
+        why = "" if policy == "noeviction" else ", and waiting tasks have no time to live"
+        yield Line("eviction", OK, f"no waiting task is deleted to make room: {named}{why}")
     elif server.maxmemory:
         yield Line(
             "eviction", ERROR,
-            f"the store's Redis deletes what waits when its memory is full, as {named}",
+            f"the store's Redis deletes waiting tasks when its memory is full, as {named}",
             "set noeviction",
         )  # fmt: skip
     else:
         yield Line(
             "eviction", WARNING,
-            f"the store's Redis will delete what waits as soon as it is given a maxmemory, as "
+            f"the store's Redis will delete waiting tasks once it has a maxmemory, as "
             f"{named}",
             "set noeviction",
         )  # fmt: skip
 
 
 def persistence(server: Facts) -> Iterator[Line]:
-    """What a restart or a crash of it loses; and whether it can write to its disk at all."""
+    """Check what a restart or a crash loses, and whether it can write to its disk."""
     yield from _disk(server)
     saves = server.config.get("save")
     if server.has_log:
@@ -140,22 +141,22 @@ def persistence(server: Facts) -> Iterator[Line]:
     elif server.has_log is False and saves:
         yield Line(
             "persistence", WARNING,
-            "the store's Redis loses what was scheduled since its last snapshot when it crashes, "
-            f"and hands over again what left since, as it has save points ({saves}) and no "
+            "the store's Redis loses tasks scheduled since its last snapshot if it crashes, "
+            f"and delivers again those delivered since, as it has save points ({saves}) and no "
             "append-only file",
             "set appendonly yes",
         )  # fmt: skip
     elif server.has_log is False and saves is not None:
         yield Line(
             "persistence", ERROR,
-            "the store's Redis loses what waits when it restarts, as it has neither an append-only "
-            "file nor save points",
+            "the store's Redis loses waiting tasks when it restarts, as it has neither an "
+            "append-only file nor save points",
             "set appendonly yes",
         )  # fmt: skip
 
 
 def _log(synced: str | None) -> Line:
-    again = "what was scheduled then is gone, what was handed over then goes out again"
+    again = "tasks scheduled then are lost, tasks delivered then are delivered again"
     if synced == "always":
         said = "with appendfsync always a crash loses nothing that was acknowledged"
     elif synced == "everysec":
@@ -164,7 +165,7 @@ def _log(synced: str | None) -> Line:
             f"may a kill while the disk is slow: {again}"
         )
     elif synced is None:
-        said = "the store's Redis has an append-only file, and does not tell how often it syncs it"
+        said = "the store's Redis has an append-only file, and does not report how often it syncs"
     else:
         said = (
             f"the store's Redis may lose the last half minute when its machine crashes, as its "
@@ -176,17 +177,17 @@ def _log(synced: str | None) -> Line:
 
 def _disk(server: Facts) -> Iterator[Line]:
     info, config = server.info, server.config
-    advice = "see its log: its disk may be full, or not writable, or memory short for a fork"
+    advice = "check its log: its disk may be full or not writable, or memory too short for a fork"
     if info.get("aof_last_write_status") == "err":
         yield Line(
             "disk", ERROR,
-            "the store's Redis takes no writes, as it could not write to its append-only file",
+            "the store's Redis refuses writes, as it could not write to its append-only file",
             advice,
         )  # fmt: skip
     if info.get("rdb_last_bgsave_status") == "err":
-        # Redis then refuses writes where it has save points, unless it is told not to.
+        # Redis then refuses writes if it has save points, unless its configuration allows them.
         stops = config.get("stop-writes-on-bgsave-error") != "no" and config.get("save") != ""
-        does = "takes no writes, as it" if stops else "keeps older data than it should: it"
+        does = "refuses writes, as it" if stops else "keeps older data than it should: it"
         yield Line(
             "disk", ERROR if stops else WARNING,
             f"the store's Redis {does} could not save its last snapshot",
@@ -202,19 +203,19 @@ def _disk(server: Facts) -> Iterator[Line]:
 
 
 def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Iterator[Line]:
-    """How much is left, and for how many more tasks.
+    """Check how much memory is left, and for how many more tasks.
 
     Args:
-        server: What it says of itself.
+        server: The facts about the server.
         task_bytes: Bytes that a task takes.
-        by: What stands before that number in the sentence: where it is from.
+        by: The words before that number in the sentence: its source.
     """
     used, most = server.used, server.maxmemory
     if used is None or most is None:
         return
     each = f"{by} {task_bytes} bytes each"
     if not most:
-        yield Line("memory", OK, f"{_size(used)} are used, and no maxmemory bounds it; a million "
+        yield Line("memory", OK, f"{_size(used)} are used, and there is no maxmemory; a million "
                    f"more tasks take {_size(task_bytes * 1_000_000)}, {each}")  # fmt: skip
         return
     share, left = f"{_size(used)} of {_size(most)}", max(0, most - used)
@@ -222,14 +223,14 @@ def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Itera
         yield Line(
             "memory", ERROR,
             f"the store's Redis is full ({share} are used), so tasks cannot be scheduled",
-            "raise maxmemory, or delete what nobody needs",
+            "raise maxmemory, or delete data that you do not need",
         )  # fmt: skip
     elif used > NEARLY_FULL * most:
         yield Line(
             "memory", WARNING,
             f"the store's Redis is nearly full ({share} are used), and has room for some "
             f"{left // task_bytes:,} more tasks, {each}; then nothing can be scheduled",
-            "raise maxmemory, or delete what nobody needs",
+            "raise maxmemory, or delete data that you do not need",
         )  # fmt: skip
     else:
         yield Line("memory", OK, f"{share} are used; room for some {left // task_bytes:,} more "

@@ -1,4 +1,4 @@
-"""What redis-py says of words that are to be handed to it."""
+"""Checks redis-py's options before redis-py gets them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import redis
 
-TLS = "ssl_"  # what a word for TLS begins with
+TLS = "ssl_"  # the beginning of each TLS option
 
 
 def connection_refuses(said: Mapping[str, Any]) -> str:
-    """Why a connection with TLS cannot be made of these words; empty where it can."""
+    """Return why a TLS connection cannot be made with these options; empty if it can."""
     return _refusal(redis.SSLConnection, said)
 
 
 def client_refuses(said: Mapping[str, Any]) -> str:
-    """Why a client, as which a sentinel is asked, cannot be made of them; empty where it can."""
+    """Return why a client for a sentinel cannot be made with these options; empty if it can."""
     return _refusal(redis.Redis, said)
 
 
 def _refusal(kind: Any, said: Mapping[str, Any]) -> str:
     try:
-        # That does not connect. A value that is wrong is refused where it is read.
+        # This does not connect. A wrong value is refused where it is read.
         with suppress(redis.RedisError):
             kind(**said)
     except TypeError as error:

@@ -1,1 +1,1 @@
-"""Six things that people want tasks to wait for, each a module to copy."""
+"""Six common uses of delayed tasks, each a module to copy."""

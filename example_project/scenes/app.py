@@ -12,6 +12,6 @@ app = Celery(
 )
 delayq = DelayQ(app)
 
-# What `scenes/latest.py` shows: the last ten things that happened, and none twice in a row.
+# For `scenes/latest.py`: the last ten events, without immediate repeats.
 app.conf.delayq_history = 10
 app.conf.delayq_history_repeats = False

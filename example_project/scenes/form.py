@@ -1,6 +1,6 @@
-"""A form that submits itself: a minute after it was written, unless somebody does so before.
+"""A form that submits itself a minute after it was written, unless a user does so before.
 
-Until then its content can be edited, and its time moved. The task's id is made of the form's.
+Until then you can edit its content and move its time. The task's id contains the form's.
 """
 
 from datetime import timedelta
@@ -18,12 +18,12 @@ def write(form, text, wait=timedelta(minutes=1)):
 
 
 def look(form):
-    """What is to be sent: its `args`, its `due` time, and its `revision`, for `edit`."""
+    """Return the waiting task: its `args`, its `due` time, and its `revision`, for `edit`."""
     return delayq.get(f"form-{form}")
 
 
 def edit(form, text, revision):
-    """Of two people who edit the same revision, the second one is told UNCHANGED."""
+    """If two people edit the same revision, the second gets UNCHANGED."""
     return delayq.edit(f"form-{form}", args=(form, text), if_revision=revision)
 
 

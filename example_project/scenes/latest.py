@@ -1,11 +1,11 @@
-"""The latest ten: a page of what happened last, never eleven lines, and none twice in a row.
+"""The latest ten: a page of the last events, ten lines at most, without immediate repeats.
 
-`delayq_history = 10` and `delayq_history_repeats = False`, in the app's configuration, keep it so.
+The app's settings `delayq_history = 10` and `delayq_history_repeats = False` ensure that.
 """
 
 from scenes.app import delayq
 
 
 def page():
-    """The newest line comes first."""
+    """Return the lines, the newest first."""
     return [f"{event.what.value} {event.key or event.id}" for event in delayq.history()]

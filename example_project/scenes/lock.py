@@ -1,6 +1,7 @@
 """The lock is taken: a task that finds its account locked puts itself off by five seconds.
 
-It keeps no worker waiting, and no retry is counted. Meanwhile it can be cancelled like any other.
+It frees the worker at once and does not count as a retry. While it waits, you can cancel it like
+any other.
 """
 
 from scenes.app import app

@@ -1,6 +1,6 @@
 """Come back and read: two hours after a user's last reading, a reminder of the page.
 
-Each reading pushes it back. A day after the first one it comes, however much is read.
+Each reading postpones it, until a day after the first one at most.
 """
 
 from datetime import timedelta

@@ -1,6 +1,6 @@
-"""Top-up reminder: whoever opens the page, and has not paid after 30 minutes, is reminded.
+"""Top-up reminder: a user who opened the page, and has not paid after 30 minutes, is reminded.
 
-The key is made of the user, so whoever takes the money can cancel it, and nobody keeps a task id.
+The key contains the user, so the code that takes the money can cancel it without a task id.
 """
 
 from datetime import timedelta
@@ -14,10 +14,10 @@ def remind(user):
 
 
 def page_opened(user, patience=timedelta(minutes=30)):
-    """Opening it again keeps the reminder that there is, and its time."""
+    """If the user opens it again, the waiting reminder and its time stay."""
     return delayq.schedule(remind.s(user), after=patience, key=f"topup:{user}", conflict="keep")
 
 
 def paid(user):
-    """The answer is true: DONE, or HANDED_OVER where the reminder was on its way already."""
+    """Return DONE, or HANDED_OVER if the reminder was delivered already."""
     return delayq.cancel(key=f"topup:{user}")

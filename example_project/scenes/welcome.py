@@ -1,6 +1,6 @@
-"""Welcome: some time after somebody has registered, or has left, recommend something.
+"""Welcome: some time after a user registered or left, recommend something.
 
-How long is each user's own. By their tag, all that wait are moved at once.
+Each user has a delay of their own. One call moves all waiting tasks with a tag.
 """
 
 from scenes.app import app, delayq
@@ -20,5 +20,5 @@ def left(user, wait):
 
 
 def move_all(tag, by):
-    """Answers how many were moved."""
+    """Return how many were moved."""
     return delayq.select(tag=tag).reschedule(by=by)

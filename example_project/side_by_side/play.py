@@ -1,7 +1,7 @@
 """Three accidents, side by side: no worker runs, a worker is killed, Redis restarts.
 
-Both sides get the same calls, on one Redis, with a worker each. What the plain side does is shown
-as it comes. What celery_delayq does must be as promised.
+Both sides get the same calls, on one Redis, with a worker each. The show prints the results of the
+plain side, and checks those of celery_delayq.
 """
 
 import contextlib
@@ -18,17 +18,17 @@ from celery_delayq import Outcome, ScheduledResult
 from . import delayed, plain
 from .worker import Worker
 
-PATIENCE = 20.0  # seconds for what has to come
+PATIENCE = 20.0  # seconds to wait for an expected event
 TAKEN = 3.0  # seconds for the plain worker to take its messages
-NOT_COMING = 1.5  # seconds after which a task that did not run is told of
-UNACKED = "unacked"  # where kombu keeps what a worker took, for its visibility timeout of an hour
+NOT_COMING = 1.5  # seconds after which a task that did not run is reported
+UNACKED = "unacked"  # kombu's hash of the messages that a worker took, for an hour
 
 
 class Play:
-    """Plays the three accidents, and tells them line by line.
+    """Plays the three accidents, and reports them line by line.
 
     Attributes:
-        wrong: A sentence for each thing that celery_delayq did not do as promised.
+        wrong: A sentence for each promise that celery_delayq broke.
     """
 
     def __init__(self, folder, redis, tell):
@@ -43,7 +43,7 @@ class Play:
 
     def play(self, heading):
         """*heading* takes the title of each part."""
-        # Nobody waits for a result here. A subscription would have to outlive a restart of Redis.
+        # No result is awaited here. A subscription would have to survive a restart of Redis.
         for app in (plain.app, delayed.app):
             app.backend.on_task_call = lambda *_: None
         with contextlib.closing(self._plain), contextlib.closing(self._delayed):
@@ -56,7 +56,7 @@ class Play:
             if self._redis.keeps:
                 self._restarted()
             else:
-                self._say("left out, as fakeredis keeps nothing on disk")
+                self._say("skipped: fakeredis keeps nothing on disk")
         self._count()
 
     def _no_worker(self):
@@ -69,11 +69,11 @@ class Play:
             "revoke", {"task_id": calls["ben"].plain.id}, reply=True, timeout=0.5
         )
         cancelled = calls["ben"].delayed.cancel()
-        self._say(f"revoke ben: {len(heard)} workers heard it", f"cancel ben: {cancelled.name}")
+        self._say(f"revoke ben: {len(heard)} workers received it", f"cancel ben: {cancelled.name}")
         self._must(cancelled is Outcome.DONE, f"ben's cancel answered {cancelled.name}")
         later = timedelta(seconds=2)
         moved = calls["cleo"].delayed.reschedule(by=later)
-        self._say("move cleo: there is no call for it", f"move cleo by 2 s: {moved.name}")
+        self._say("move cleo: plain Celery has no such call", f"move cleo by 2 s: {moved.name}")
         self._must(moved is Outcome.DONE, f"cleo's move answered {moved.name}")
         calls["cleo"].due += later
         self._start()
@@ -93,7 +93,7 @@ class Play:
         self._say("Redis restarted")
         self._watch(call)
 
-    # What both sides do.
+    # The actions of both sides.
 
     def _schedule(self, user, seconds, *, say=True):
         plain_due = _now() + timedelta(seconds=seconds)
@@ -126,10 +126,10 @@ class Play:
         self._delayed.kill()
         self._say("both workers killed with kill -9")
 
-    # What must come of it.
+    # The checks.
 
     def _watch(self, call):
-        """Tell when a task ran on each side; celery_delayq's must run once, and in time."""
+        """Report when a task ran on each side; celery_delayq's must run once, and in time."""
         self._wait(lambda: _ran(call.delayed), (call.due - _now()).total_seconds() + LATEST)
         ran = _ran(call.delayed)
         late = (ran - call.due).total_seconds() if ran else None
@@ -162,7 +162,7 @@ class Play:
             return connection.default_channel.client.hvals(UNACKED)
 
     def _count(self):
-        """Each task must have run once. The workers have ended, so their logs are whole."""
+        """Check that each task ran once. The workers have ended, so their logs are complete."""
         for call in self._watched:
             runs = self._delayed.said().count(f"[{call.delayed.id}] succeeded")
             self._must(runs == 1, f"{call.user} ran {runs} times")
@@ -172,7 +172,7 @@ class Play:
             self.wrong.append(f"side by side: {otherwise}")
 
     def _say(self, *texts):
-        """Of the two sides; or one text, of both."""
+        """Report a text for each side, or one for both."""
         self._tell(time.monotonic() - self._begun, *texts)
 
     def _wait(self, come, seconds):
@@ -194,7 +194,7 @@ class Call:
 
 
 def _ran(result):
-    """When a task ended, by its result; None if it did not."""
+    """Return when a task ended, by its result; None if it did not."""
     result._cache = None
     return result.date_done if result.successful() else None
 

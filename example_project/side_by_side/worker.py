@@ -1,4 +1,4 @@
-"""A worker of one side, which is started, stopped and killed several times."""
+"""A worker of one side, which the show starts, stops and kills several times."""
 
 import contextlib
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from process import Problem, started, tail, wait_until
 
 HERE = Path(__file__).parent.parent
-# One process each. A worker on its own has nobody to gossip with.
+# One process each, and no other worker to gossip with.
 OPTIONS = ("--pool", "solo", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
 
 
@@ -46,16 +46,16 @@ class Worker:
 
     @property
     def status(self):
-        """Its exit status if it ended by itself; else None."""
+        """Return its exit status if it ended by itself, else None."""
         return self._process and self._process.poll()
 
     def check(self):
-        """Raises Problem if it ended by itself."""
+        """Raise Problem if it ended by itself."""
         if self.status is not None:
             raise Problem(f"{self._app} ended with status {self.status}; {tail(self._logs[-1])}")
 
     def said(self):
-        """All that it wrote, in all its runs."""
+        """Return its output of all runs."""
         return "".join(map(_text, self._logs))
 
 

@@ -1,4 +1,4 @@
-"""What happens in each scene, and what must come of it."""
+"""The events of each scene, and the expected results."""
 
 from stories.form import Form
 from stories.latest import Latest

@@ -18,7 +18,7 @@ class Form(Story):
         seen = look(1).revision
         yield 1
         self.edits("ida edits form 1", 1, "hello", seen)
-        self.edits("jon edits what ida saw", 1, "hallo", seen, answers=Outcome.UNCHANGED)
+        self.edits("jon edits the revision ida saw", 1, "hallo", seen, answers=Outcome.UNCHANGED)
         yield 1
         self.edits("ida edits form 2", 2, "goodbye", look(2).revision)
         self.does("form 1: 5 s later", lambda: put_off(1, by=5), answers=Outcome.DONE)

@@ -11,7 +11,7 @@ CROWDS, VISITORS = 3, 6  # each of them adds two lines
 
 class Latest(Story):
     name, title = "latest", "The latest ten"
-    scale = "of all that happens here"
+    scale = "of all events here"
     looks = longest = 0
 
     def play(self):

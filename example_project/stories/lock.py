@@ -18,7 +18,7 @@ class Lock(Story):
         self.eight = eight.id
         self.will_run("the bill of account 8", eight.id, eight.due, "account 8 is billed")
         yield lambda: len(self.stage.runs_of(self.seven)) >= TRIES
-        self.tell("kim lets the lock go")
+        self.tell("kim releases the lock")
         self.will_run("the bill of account 7", self.seven, None, "account 7 is billed")
         taken.release()
         yield self.has_run(self.seven)

@@ -17,7 +17,7 @@ class TopUp(Story):
         again = self.opens("anna opens it again", "anna")
         self.must(
             again.existed and (again.id, again.due) == (anna.id, anna.due),
-            "anna opened the page twice, and the first reminder did not stay as it was",
+            "anna opened the page twice, and that changed her first reminder",
         )
         yield 1.5
         self.does("ben pays", lambda: paid("ben"), answers=Outcome.DONE)
@@ -33,5 +33,5 @@ class TopUp(Story):
     def summary(self):
         return (
             "anna opened the page twice and was reminded once,"
-            f" {self.late('the reminder of anna')} after it was due; ben paid, and never was."
+            f" {self.late('the reminder of anna')} after it was due; ben paid and got none."
         )

@@ -28,6 +28,6 @@ class Welcome(Story):
 
     def summary(self):
         return (
-            "emil, fay and gus, who had registered, were all put off in one call, and ran at their"
-            f" new times; hal, who had left, was not, and ran {self.late('the news for hal')} late."
+            "one call moved the tasks of emil, fay and gus, who had registered; they ran at their"
+            f" new times; hal had left, and the task ran {self.late('the news for hal')} late."
         )

@@ -71,8 +71,8 @@ def test_a_second_entry_with_the_same_id_is_a_conflict_and_the_first_is_untouche
 
     assert caught.value.task_id == "a"
     assert str(caught.value) == (
-        "task 'a' is already scheduled; cancel it first, pass another task_id, or say by "
-        "delayq_conflict which of the two shall stay"
+        "task 'a' is already scheduled; cancel it first, pass another task_id, or set "
+        "delayq_conflict to choose which one stays"
     )
     assert isinstance(caught.value, (DelayQError, ValueError))
     assert delayq.get("a") == before

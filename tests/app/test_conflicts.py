@@ -41,8 +41,8 @@ def test_a_key_that_is_taken_is_refused(add, delayq):
 
     assert caught.value.holder == holder.id
     assert str(caught.value) == (
-        f"task '{holder.id}' is already scheduled under this key; cancel it first, or say by "
-        "delayq_conflict which of the two shall stay"
+        f"task '{holder.id}' is already scheduled under this key; cancel it first, or set "
+        "delayq_conflict to choose which one stays"
     )
     assert waiting(delayq) == {holder.id: (1,)}
 

@@ -49,8 +49,8 @@ def test_eagerly_a_task_that_never_stops_fails_and_says_so(app, runs):
     with pytest.raises(PutOffTooOften) as raised:
         result.get()
     assert str(raised.value) == (
-        "task 'wait' was put off 100 times in a row; it runs eagerly, where no time passes: let "
-        "what it waits for be there"
+        "task 'wait' was put off 100 times in a row; eagerly no time passes, so "
+        "provide what it waits for before the call"
     )
     assert len(runs) == 100
 

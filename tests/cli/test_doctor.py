@@ -50,7 +50,7 @@ def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run):
     said, advice = lines[-2:]
     assert said.startswith("warning  workers            no worker answers, so their queues and ")
     assert advice == " " * 28 + (
-        "-> start a worker; one of the pool solo answers between two tasks only"
+        "-> start a worker; with the solo pool, one answers only between tasks"
     )
     assert result.exit_code == 0
 
@@ -190,9 +190,9 @@ def test_a_store_that_is_away_is_an_error_and_the_broker_is_looked_at(
     assert result.exit_code == 1
     assert lines[0].startswith(
         f"error    store              the store {url} cannot be reached, so nothing can be "
-        "scheduled or handed over: "
+        "scheduled or delivered: "
     )
-    assert lines[1].startswith(" " * 28 + "-> see whether it runs, and whether the URL in delayq_")
+    assert lines[1].startswith(" " * 28 + "-> check that it runs, and that the URL in delayq_")
     assert [line[:28].split(maxsplit=1) for line in lines[2:3]] == [["ok", "broker             "]]
 
 

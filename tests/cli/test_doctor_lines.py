@@ -20,7 +20,7 @@ from tests.support.slow_link import SlowLink
 from tests.support.waiting import eventually
 
 SERVER = ("store", "replication", "eviction", "persistence", "memory", "wait for replicas")
-GRANT = "ask whoever runs it, or grant +info"
+GRANT = "ask its administrator, or grant +info"
 BOTH = f"{GRANT} and +config|get"
 
 
@@ -51,7 +51,7 @@ def test_a_redis_that_is_too_old_is_an_error(app, look, version, level):
     patient.close()
 
     assert line.level == level
-    assert (", where 6.2 or later is needed" in line.found) == (level == "error")
+    assert ("; 6.2 or later is needed" in line.found) == (level == "error")
 
 
 def test_what_it_does_not_tell_is_a_line_each(as_user, look):
@@ -59,11 +59,11 @@ def test_what_it_does_not_tell_is_a_line_each(as_user, look):
 
     found = look(app, *SERVER)[1:]
 
-    unknown = "is unknown: the store's Redis does not tell this user"
+    unknown = "is unknown: the store's Redis does not report it to this user"
     assert found == [
         Line("replication", "warning", f"whether it has replicas {unknown}", GRANT),
         Line("eviction", "warning", f"its maxmemory-policy {unknown}", GRANT),
-        Line("persistence", "warning", f"whether a restart loses what waits {unknown}", BOTH),
+        Line("persistence", "warning", f"whether a restart loses waiting tasks {unknown}", BOTH),
         Line("memory", "warning", f"how much memory is left {unknown}", GRANT),
     ]
 
@@ -94,7 +94,7 @@ def test_the_room_that_is_left_is_by_what_tasks_take_here(app, look, redis):
     ("wanted", "rights", "said"),
     [
         ((1, 0.5), "+@all", " 1, and 0 are there: each call waits 0.5 s in vain"),
-        ((2, 1), "-wait", " 2, and this Redis, or its user, knows no WAIT: nothing is waited for"),
+        ((2, 1), "-wait", " 2, and this Redis, or its user, knows no WAIT: no call waits"),
         ((1, 1), "-info", " 1, and 0 of them had a write in time: each call may wait 1 s"),
     ],
 )
@@ -142,7 +142,7 @@ def test_those_that_keep_up_are_counted_and_one_that_hangs_does_not(delayq_app, 
             "warning",
             "delayq_wait_replicas asks for 1, and 0 of them had a write in time: each call may "
             "wait 0.5 s",
-            "see the replicas' logs, and their links to the master",
+            "check the replicas' logs and their links to the master",
         )
         servers.replicas[0].resume()
 
@@ -174,8 +174,8 @@ def tells(each_redis):
 UNKNOWN = Line(
     "rights",
     "ok",
-    "unknown: only Redis 7 and Valkey tell, and only a user with +acl|whoami +acl|dryrun; a step "
-    "that meets a missing right names it",
+    "unknown: this needs Redis 7 or Valkey, and a user with +acl|whoami +acl|dryrun; a step "
+    "that lacks a right names it",
 )
 
 
@@ -183,8 +183,7 @@ def test_the_documented_rights_are_enough(as_documented, tells, look):
     enough = Line(
         "rights",
         "ok",
-        "its user may do all that is needed: every command of its scripts, every key, every "
-        "queue's list",
+        "its user has all rights: every command of its scripts, every key, every queue's list",
     )
 
     assert look(as_documented(), "rights") == [enough if tells else UNKNOWN]
@@ -234,7 +233,7 @@ def test_each_missing_right_is_named_with_the_rule_that_grants_it(as_user, look)
         Line(
             "rights",
             "warning",
-            "this Redis does not let its user run publish: scanners are not told, so tasks may be "
+            "this Redis does not let its user run publish: scanners are not woken, so tasks may be "
             "late by 5 s",
             "ACL SETUSER u +publish",
         ),
@@ -271,10 +270,10 @@ def test_lists_keys_and_channels_are_named_too(as_user, look):
     some = "{delayq:0}:due, {delayq:0}:relay, {delayq:0}:refused"
     all_three = "mail, post, bills"
     assert [line.found for line in found] == [
-        f"{user} use the channels of scanners: they are not told, so tasks may be late by 5 s",
+        f"{user} use the channels of scanners: they are not woken, so tasks may be late by 5 s",
         f"{user} use the store's keys: {some} and 2 more",
-        f"{user} push to post, bills: what is due for it waits",
-        f"{user} push to the lists of {all_three} for priorities: what is due for these waits",
+        f"{user} push to post, bills: due tasks wait",
+        f"{user} push to the lists of {all_three} for priorities: their due tasks wait",
     ]
 
 
@@ -318,8 +317,8 @@ def test_without_any_right_the_rest_is_no_crash(as_user, run):
 
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
-    assert "ok       rights             unknown: only Redis 7 and Valkey tell, " in result.output
-    assert "error    round trip         the store's Redis would not say: " in result.output
+    assert "ok       rights             unknown: this needs Redis 7 or Valkey, " in result.output
+    assert "error    round trip         the store's Redis refused to answer: " in result.output
 
 
 # Round trip, clocks.
@@ -331,8 +330,8 @@ def test_a_link_that_is_slow_is_warned_of(delayq_app, redis_server, redis, look)
 
     assert (line.name, line.level) == ("round trip", "warning")
     assert re.fullmatch(
-        r"[\d.]+ ms, and [\d.]+ ms at worst, of 20 calls: each call waits as long, and each "
-        "hand-over",
+        r"[\d.]+ ms, and [\d.]+ ms at worst, of 20 calls: each call and each delivery waits that "
+        r"long",
         line.found,
     )
     assert line.advice == (
@@ -348,11 +347,11 @@ def test_a_clock_that_is_wrong_is_warned_of(app, look, off, which):
     assert (line.name, line.level) == ("clock", "warning")
     seconds = re.fullmatch(
         rf"Redis's clock is ([\d,.]+) s {which} this machine's: due times go by Redis's clock "
-        "alone; but a captured eta is computed by a caller's, and expires is judged by a worker's",
+        rf"alone, but a caller's clock computes a captured eta, and a worker's checks expires",
         line.found,
     )[1]
     assert float(seconds.replace(",", "")) == pytest.approx(3600, abs=5)
-    assert line.advice == "let both machines take their time from NTP"
+    assert line.advice == "synchronize both machines by NTP"
 
 
 def test_clocks_that_agree_are_ok(app, look):
@@ -409,7 +408,7 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
     [line] = look(app, "pauses")
     assert line.level == "ok"
     assert re.fullmatch(
-        r"queue mail\\x1b is paused since [\d-]+ [\d:]+ UTC: no task of it is due", line.found
+        r"queue mail\\x1b is paused since [\d-]+ [\d:]+ UTC: no paused task is due", line.found
     )
 
     app.delayq.pause()
@@ -419,9 +418,9 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
     [line] = look(app, "pauses")
     assert line.level == "warning"
     assert re.fullmatch(
-        r"everything is paused since [\d-]+ [\d:]+ UTC: 1 task due and not handed over", line.found
+        r"everything is paused since [\d-]+ [\d:]+ UTC: 1 task due and not delivered", line.found
     )
-    assert line.advice == "if that is over: celery -A proj delayq resume"
+    assert line.advice == "to resume: celery -A proj delayq resume"
 
 
 def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
@@ -439,11 +438,11 @@ def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
         "pauses",
         "warning",
         "queue mail comes back at 0.01 a second: 1 task left, the last one's turn is in 1 min 40 s",
-        "if that is too slow: celery -A proj delayq resume --queue mail",
+        "to resume at once: celery -A proj delayq resume --queue mail",
     )
     app.send_task("t", queue="the reports", delayq_at=LONG_AGO)
     line, _ = look(app, "pauses")
-    assert line.found.endswith(": 1 task due and not handed over")
+    assert line.found.endswith(": 1 task due and not delivered")
     assert line.advice.endswith("resume --queue 'the reports'")
 
 
@@ -487,7 +486,7 @@ def test_another_redis_is_reached(start_redis, delayq_app, url, look):
         Line(
             "broker",
             "ok",
-            f"redis, database 0 on 127.0.0.1:{server.port} is reached, and it answers each push",
+            f"redis, database 0 on 127.0.0.1:{server.port} is up, and it answers each push",
         )
     ]
 
@@ -499,12 +498,12 @@ def test_a_broker_that_is_away_is_an_error(delayq_app, url, look, scheme):
     [line] = look(delayq_app(f"{scheme}://127.0.0.1:{port}/0", delayq_url=url), "broker")
 
     assert (line.name, line.level) == ("broker", "error")
-    assert f" on 127.0.0.1:{port} cannot be published to, so what is due waits: " in line.found
-    assert line.advice == "see whether it runs, and whether broker_url is right"
+    assert f" on 127.0.0.1:{port} accepts no messages, so due tasks wait: " in line.found
+    assert line.advice == "check that it runs, and that broker_url is right"
 
 
 def test_one_whose_transport_confirms_nothing_says_so(delayq_app, url, look):
     [line] = look(delayq_app("memory://", delayq_url=url), "broker")
 
     assert line.level == "ok"
-    assert line.found.endswith("is reached, and whether it keeps what it takes is its own affair")
+    assert line.found.endswith("is up, and celery_delayq cannot check whether it keeps messages")

@@ -69,7 +69,7 @@ def test_ctrl_c_ends_whatever_was_started(show, temporary):
 
     assert show.stop(signal.SIGINT) == 128 + signal.SIGINT
 
-    assert show.lines[-1] == "interrupted; whatever was started has been ended"
+    assert show.lines[-1] == "interrupted; all started processes have ended"
     eventually(lambda: not alive(processes))
     assert list(temporary.iterdir()) == []
 

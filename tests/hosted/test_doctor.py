@@ -8,12 +8,16 @@ from tests.hosted.servers import CELERYS, SPARE, HostedServer
 pytestmark = pytest.mark.libraries
 
 UNTOLD = {
-    "replication": "whether it has replicas is unknown: the store's Redis does not tell this user",
-    "eviction": "its maxmemory-policy is unknown: the store's Redis does not tell this user",
+    "replication": "whether it has replicas is unknown: the store's Redis does not report it to "
+    "this user",
+    "eviction": "its maxmemory-policy is unknown: the store's Redis does not report it to this "
+    "user",
     "persistence": (
-        "whether a restart loses what waits is unknown: the store's Redis does not tell this user"
+        "whether a restart loses waiting tasks is unknown: the store's Redis does not report it "
+        "to this user"
     ),
-    "memory": "how much memory is left is unknown: the store's Redis does not tell this user",
+    "memory": "how much memory is left is unknown: the store's Redis does not report it to this "
+    "user",
 }
 
 
@@ -42,5 +46,5 @@ def test_one_that_knows_none_of_it(looked):
     assert lines["store"].found.startswith("a Redis of unknown version at ")
     assert lines["clock"].level == "ok"
     assert lines["rights"].level == "ok"
-    assert lines["rights"].found.startswith("unknown: only Redis 7 and Valkey tell, ")
+    assert lines["rights"].found.startswith("unknown: this needs Redis 7 or Valkey, ")
     assert [line.name for line in found if line.level == "error"] == ["scanners"]

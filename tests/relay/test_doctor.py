@@ -49,7 +49,7 @@ def test_it_is_reached_and_confirms(look, rabbitmq_server, declared):
 
     where = f"amqp, virtual host / on 127.0.0.1:{rabbitmq_server.port}"
     assert look(heard) == [
-        Line("broker", "ok", f"{where} is reached, and it confirms what it takes"),
+        Line("broker", "ok", f"{where} is up, and it confirms messages"),
         Line("queues", "ok", f"{heard.name}: a worker listens to each"),
     ]
 
@@ -65,9 +65,9 @@ def test_queues_that_nobody_listens_to_are_warned_of(look, declared):
             "queues",
             "warning",
             f"no worker listens to {deaf.name}",
-            "start a worker with -Q, or take them out of the app",
+            "start a worker with -Q, or remove them from the app",
         ),
-        Line("queues", "ok", f"{absent.name}: made when something is first sent there"),
+        Line("queues", "ok", f"{absent.name}: created by the first message"),
     ]
 
 
@@ -86,7 +86,7 @@ def test_one_that_another_connection_has_for_itself_is_not_said_to_be_absent(loo
     _, *found = look(heard, locked, absent)
 
     assert [(line.level, line.found.partition(": ")[0]) for line in found] == [
-        ("warning", f"{locked.name} cannot be looked at"),
+        ("warning", f"{locked.name} cannot be checked"),
         ("ok", absent.name),
     ]
     assert "RESOURCE_LOCKED" in found[0].found
@@ -105,7 +105,7 @@ def test_one_that_takes_nothing_is_an_error(look, rabbitmq_server, monkeypatch):
         rabbitmq_server.control("set_vm_memory_high_watermark", "0.4")
 
     assert (line.name, line.level) == ("broker", "error")
-    assert " cannot be published to, so what is due waits: it confirms nothing: " in line.found
+    assert " accepts no messages, so due tasks wait: it confirms nothing: " in line.found
 
 
 def test_a_wrong_password_is_an_error_that_does_not_show_it(look, rabbitmq_server):

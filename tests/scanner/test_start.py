@@ -14,20 +14,20 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.kernel
 
 EVICTS = (
-    "the store's Redis deletes what waits when its memory is full, as its maxmemory-policy is "
+    "the store's Redis deletes waiting tasks when its memory is full, as its maxmemory-policy is "
     "allkeys-lru; set noeviction"
 )
 KEEPS_NOTHING = (
-    "the store's Redis loses what waits when it restarts, as it has neither an append-only file "
+    "the store's Redis loses waiting tasks when it restarts, as it has neither an append-only file "
     "nor save points; set appendonly yes"
 )
 WILL_EVICT = (
-    "the store's Redis will delete what waits as soon as it is given a maxmemory, as its "
+    "the store's Redis will delete waiting tasks once it has a maxmemory, as its "
     "maxmemory-policy is allkeys-lru; set noeviction"
 )
 SNAPSHOTS = (
-    "the store's Redis loses what was scheduled since its last snapshot when it crashes, and hands "
-    "over again what left since, as it has save points (3600 1) and no append-only file; set "
+    "the store's Redis loses tasks scheduled since its last snapshot if it crashes, and delivers "
+    "again those delivered since, as it has save points (3600 1) and no append-only file; set "
     "appendonly yes"
 )
 EVICTING = ("--maxmemory-policy", "allkeys-lru")

@@ -32,4 +32,4 @@ def test_a_group_without_a_master_is_away(group, make_delayq):
     assert (line.name, line.level) == ("store", "error")
     assert "cannot be reached" in line.found
     assert "nobody" in line.found
-    assert line.advice.endswith("; so with what the transport options say of it")
+    assert line.advice.endswith("; check the transport options too")

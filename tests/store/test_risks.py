@@ -15,10 +15,10 @@ from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 LRU = ("--maxmemory-policy", "allkeys-lru")
-DISK = "see its log: its disk may be full, or not writable, or memory short for a fork"
-ROOM = "raise maxmemory, or delete what nobody needs"
-FOLLOWED = "see that replica's log, and its link to the master"
-GONE = "what was scheduled then is gone, what was handed over then goes out again"
+DISK = "check its log: its disk may be full or not writable, or memory too short for a fork"
+ROOM = "raise maxmemory, or delete data that you do not need"
+FOLLOWED = "check that replica's log and its link to the master"
+GONE = "tasks scheduled then are lost, tasks delivered then are delivered again"
 
 
 @pytest.fixture
@@ -132,9 +132,9 @@ def test_a_replica_takes_no_writes(start_redis, connect):
 
     assert lines(risks.role(Facts.ask(connect(server)))) == [
         error(
-            f"the store's Redis is a replica of 127.0.0.1:{port}: it takes no writes, so nothing "
-            "can be scheduled or handed over",
-            "let delayq_url, or broker_url, name the master",
+            f"the store's Redis is a replica of 127.0.0.1:{port}: it refuses writes, so nothing "
+            "can be scheduled or delivered",
+            "point delayq_url, or broker_url, at the master",
         )
     ]
 
@@ -148,7 +148,7 @@ def test_a_replica_is_known_by_its_greeting_too(start_redis, connect):
     [line] = risks.role(Facts.ask(connect(server, username="u", password="p")))
 
     assert line.level == "error"
-    assert line.found.startswith("the store's Redis is a replica: it takes no writes")
+    assert line.found.startswith("the store's Redis is a replica: it refuses writes")
 
 
 def test_a_replica_that_keeps_up_is_counted(start_redis, connect):
@@ -162,8 +162,8 @@ def test_a_replica_that_keeps_up_is_counted(start_redis, connect):
 
     assert lines([eventually(followed)]) == [
         ok(
-            "a master, with a replica that keeps up; a fail-over loses what has not reached the "
-            "one that is promoted",
+            "a master, with a replica that keeps up; a failover loses the changes that the "
+            "promoted one lacks",
         )
     ]
 
@@ -190,7 +190,7 @@ def test_a_replica_that_does_not_keep_up_is_warned_of(state, lag, level):
         assert lines([line]) == [
             warning(
                 "the replica 10.0.0.2:6379 of the store's Redis does not keep up (state "
-                f"{state}, {lag} s behind): a fail-over to it loses what it has not got",
+                f"{state}, {lag} s behind): a failover to it loses the changes that it lacks",
                 FOLLOWED,
             )
         ]
@@ -200,7 +200,7 @@ def test_a_master_that_wants_replicas_and_has_none_takes_no_writes(told):
     server = told("--min-replicas-to-write", "1")
 
     assert lines(risks.role(server))[0] == error(
-        "the store's Redis takes no writes, as 0 of its replicas keep up and its "
+        "the store's Redis refuses writes, as 0 of its replicas keep up, and its "
         "min-replicas-to-write is 1",
         "bring its replicas back, or lower min-replicas-to-write",
     )
@@ -216,7 +216,7 @@ def test_one_that_has_the_replicas_it_wants_takes_writes():
 
 def test_a_sentinel_cannot_be_the_store():
     assert lines(risks.role(saying(hello={"mode": "sentinel"}))) == [
-        error(SENTINEL, "let delayq_url name a Redis by itself")
+        error(SENTINEL, "point delayq_url at the Redis itself")
     ]
 
 
@@ -229,7 +229,7 @@ def test_a_sentinel_cannot_be_the_store():
         (
             (*LRU, "--maxmemory", "100mb"),
             error(
-                "the store's Redis deletes what waits when its memory is full, as its "
+                "the store's Redis deletes waiting tasks when its memory is full, as its "
                 "maxmemory-policy is allkeys-lru",
                 "set noeviction",
             ),
@@ -237,7 +237,7 @@ def test_a_sentinel_cannot_be_the_store():
         (
             LRU,
             warning(
-                "the store's Redis will delete what waits as soon as it is given a maxmemory, as "
+                "the store's Redis will delete waiting tasks once it has a maxmemory, as "
                 "its maxmemory-policy is allkeys-lru",
                 "set noeviction",
             ),
@@ -245,14 +245,14 @@ def test_a_sentinel_cannot_be_the_store():
         (
             ("--maxmemory-policy", "volatile-lru", "--maxmemory", "100mb"),
             ok(
-                "nothing that waits is deleted to make room: its maxmemory-policy is volatile-lru, "
-                "and what waits has no time to live",
+                "no waiting task is deleted to make room: its maxmemory-policy is volatile-lru, "
+                "and waiting tasks have no time to live",
             ),
         ),
         (
             (),
             ok(
-                "nothing that waits is deleted to make room: its maxmemory-policy is noeviction",
+                "no waiting task is deleted to make room: its maxmemory-policy is noeviction",
             ),
         ),
     ],
@@ -286,7 +286,7 @@ def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
         (
             (),
             error(
-                "the store's Redis loses what waits when it restarts, as it has neither an "
+                "the store's Redis loses waiting tasks when it restarts, as it has neither an "
                 "append-only file nor save points",
                 "set appendonly yes",
             ),
@@ -294,8 +294,8 @@ def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
         (
             ("--save", "3600", "1"),
             warning(
-                "the store's Redis loses what was scheduled since its last snapshot when it "
-                "crashes, and hands over again what left since, as it has save points (3600 1) "
+                "the store's Redis loses tasks scheduled since its last snapshot if it crashes, "
+                "and delivers again those delivered since, as it has save points (3600 1) "
                 "and no append-only file",
                 "set appendonly yes",
             ),
@@ -329,7 +329,7 @@ def test_each_way_to_persist(told, config, line):
 def test_how_often_a_hosted_one_syncs_it_may_not_tell():
     assert lines(risks.persistence(saying({"aof_enabled": "1"}))) == [
         ok(
-            "the store's Redis has an append-only file, and does not tell how often it syncs it",
+            "the store's Redis has an append-only file, and does not report how often it syncs",
         )
     ]
     # It may have save points, or none.
@@ -345,7 +345,7 @@ def test_one_that_could_not_save_takes_no_writes(start_redis, connect):
     connection = connect(server)
 
     assert lines(risks.persistence(Facts.ask(connection)))[0] == error(
-        "the store's Redis takes no writes, as it could not save its last snapshot",
+        "the store's Redis refuses writes, as it could not save its last snapshot",
         DISK,
     )
     with pytest.raises(StoreUnavailable, match="MISCONF"):
@@ -373,7 +373,7 @@ def test_a_disk_that_takes_no_log_is_told():
 
     assert lines(risks.persistence(saying(info, {"appendfsync": "always"})))[:2] == [
         error(
-            "the store's Redis takes no writes, as it could not write to its append-only file",
+            "the store's Redis refuses writes, as it could not write to its append-only file",
             DISK,
         ),
         warning(
@@ -404,7 +404,7 @@ def with_memory(used, most, uncounted=0):
             1_500_000,
             0,
             ok(
-                "1.5 MB are used, and no maxmemory bounds it; a million more tasks take 460.0 MB, "
+                "1.5 MB are used, and there is no maxmemory; a million more tasks take 460.0 MB, "
                 "at 460 bytes each",
             ),
         ),

@@ -100,16 +100,16 @@ SENTENCES = [
     (
         AlreadyScheduled("a"),
         (
-            "task 'a' is already scheduled; cancel it first, pass another task_id, or say by "
-            "delayq_conflict which of the two shall stay"
+            "task 'a' is already scheduled; cancel it first, pass another task_id, or set "
+            "delayq_conflict to choose which one stays"
         ),
         (DelayQError, ValueError),
     ),
     (
         AlreadyScheduled("a", "b"),
         (
-            "task 'b' is already scheduled under this key; cancel it first, or say by "
-            "delayq_conflict which of the two shall stay"
+            "task 'b' is already scheduled under this key; cancel it first, or set "
+            "delayq_conflict to choose which one stays"
         ),
         (DelayQError, ValueError),
     ),
@@ -131,8 +131,8 @@ SENTENCES = [
     (
         PutOffTooOften("shop.remind", 100),
         (
-            "task 'shop.remind' was put off 100 times in a row; it runs eagerly, where no time "
-            "passes: let what it waits for be there"
+            "task 'shop.remind' was put off 100 times in a row; eagerly no time passes, so "
+            "provide what it waits for before the call"
         ),
         (DelayQError,),
     ),
@@ -147,8 +147,8 @@ SENTENCES = [
     (
         PutOffTooOften("tasks.a", 100),
         (
-            "task 'tasks.a' was put off 100 times in a row; it runs eagerly, where no time passes: "
-            "let what it waits for be there"
+            "task 'tasks.a' was put off 100 times in a row; eagerly no time passes, so "
+            "provide what it waits for before the call"
         ),
         (DelayQError,),
     ),

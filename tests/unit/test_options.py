@@ -48,8 +48,8 @@ def test_a_word_that_nothing_reads_is_refused_with_the_nearest(url, options, wor
 def refused_by_redis(error, name, *words):
     """Whether it names the setting, its words, and the last of them as redis-py does; no value."""
     said = str(error)
-    assert said.startswith(f"{name} is {sorted(words)}; expected what redis-py takes; it says: ")
-    assert repr(words[-1]) in said.partition("it says: ")[2]
+    assert said.startswith(f"{name} is {sorted(words)}; expected redis-py's options; its error: ")
+    assert repr(words[-1]) in said.partition("its error: ")[2]
     assert "s3cret" not in said
 
 

@@ -83,7 +83,7 @@ def test_1_a_resume_at_a_low_rate_was_forgotten(app, alive, told):
 
     assert status == 1
     assert "queue mail comes back at 0.5 a second: 40 tasks left, the last one's turn" in health
-    advice = "if that is too slow: celery -A proj delayq resume --queue mail"
+    advice = "to resume at once: celery -A proj delayq resume --queue mail"
     assert advice in told(app, "doctor")[1]
 
 
@@ -169,7 +169,7 @@ def test_6_the_store_is_at_its_maxmemory(start_redis, delayq_app, alive, told):
 
     assert status == 1
     assert "the store's Redis is full (" in health
-    assert "raise maxmemory, or delete what nobody needs" in health
+    assert "raise maxmemory, or delete data that you do not need" in health
     assert "error memory the store's Redis is full (" in told(app, "doctor")[1]
 
 
@@ -183,7 +183,7 @@ def test_7_the_redis_user_has_no_right_to_a_queue(redis_server, delayq_app, redi
     status, doctor = told(limited, "doctor")
 
     assert status == 1
-    assert "push to sms: what is due for it waits -> ACL SETUSER u ~sms" in doctor
+    assert "push to sms: due tasks wait -> ACL SETUSER u ~sms" in doctor
 
 
 def test_8_one_process_does_not_capture(app, told):

@@ -213,6 +213,6 @@ def test_a_broker_that_is_called_otherwise_is_warned_of_by_both_names(make_proje
 
 
 def test_a_redis_that_keeps_nothing_is_warned_of_once(crew):
-    said = [one for one in crew.worker.lines if "loses what waits when it restarts" in one]
+    said = [one for one in crew.worker.lines if "loses waiting tasks when it restarts" in one]
     assert len(said) == 1
     assert "set appendonly yes" in said[0]
