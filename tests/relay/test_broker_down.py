@@ -108,7 +108,7 @@ def test_one_lost_in_the_midst_of_a_batch_loses_nothing(behind, proxy):
     once = set()
     for message in messages:
         if message.headers["id"] in once:
-            assert message.headers["delayq_redelivered"] is True, "a copy that does not say so"
+            assert message.headers["delayq_redelivered"] is True, "a copy without a mark"
         once.add(message.headers["id"])
 
 

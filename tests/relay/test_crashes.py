@@ -120,7 +120,7 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
     assert house.delayq.cancel("1") is Outcome.UNCERTAIN
     first.resume()
     first.wait_log("a lease ran out before its tasks were acknowledged")
-    assert house.delayq.get("0"), "the late ack is not about this version of it"
+    assert house.delayq.get("0"), "the late ack is not for this version"
     # The third one was unchanged, so its late ack is valid.
     assert house.counts() == (1, 0, 0)
     assert house.left() == 0

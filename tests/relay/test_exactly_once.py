@@ -33,7 +33,7 @@ def test_what_falls_due_while_they_run_goes_once_and_never_early(rabbit):
 
     def all_there():
         there, now_ms = rabbit.left(), rabbit.delayq.counts().now_ms
-        assert there <= max(0, now_ms - start_ms + 1), "one was early"
+        assert there <= max(0, now_ms - start_ms + 1), "a task was early"
         return there == 300
 
     eventually(all_there)
