@@ -1,4 +1,4 @@
-"""The methods of DelayQ, given ids that nobody would choose."""
+"""The methods of DelayQ, called with unusual ids."""
 
 import contextlib
 import inspect
@@ -11,12 +11,12 @@ from celery_delayq.store import State
 from tests.app.support import FAR
 from tests.operations.table import each_face
 
-# As long as one may be, and what terminals, scripts and formats might trip over.
+# Ids of the longest length, and ids that terminals, scripts and formats might misread.
 STRANGE = [
     *("two\nlines", "null\x00byte", "\x1b[31mred\x1b[0m", "right\u202eleft", "süß日本", "--json"),
     *("%s{0}{id}", "'; return 1 --", "a:b*c?[d]", "\\x00", " ", "a" * 512),
 ]
-# No text, no UTF-8, nothing, or longer than one may be.
+# Not text, not UTF-8, empty, or too long.
 NO_ID = ["a" * 10_000, "\udcff", "", b"bytes", 5, None, ["a"]]
 
 
