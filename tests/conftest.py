@@ -1,4 +1,4 @@
-"""Fixtures with real processes of the suite's own; each server starts when first asked for."""
+"""Fixtures with the suite's own real processes; each server starts when it is first needed."""
 
 import contextlib
 import functools
@@ -26,12 +26,12 @@ same_draws.load_profile()
 # redis-py reads its version from a file for each connection.
 metadata.version = functools.cache(metadata.version)
 
-# Where the processes of a parallel run write which tests belong together.
+# The processes of a parallel run write here which tests belong together.
 GROUPS = pytest.StashKey[Path]()
 
 
 def pytest_configure(config):
-    # `kill` by itself skips every clean-up; so it becomes an orderly end.
+    # A plain `kill` skips every clean-up, so turn it into an orderly end.
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
     folder = tempfile.TemporaryDirectory(prefix="delayq-groups-")
     config.add_cleanup(folder.cleanup)
@@ -42,7 +42,7 @@ def pytest_configure(config):
 
 def pytest_generate_tests(metafunc):
     if "each_redis" in metafunc.fixturenames:
-        # None keeps the test in the list on a machine without the server, so that CI fails there.
+        # None keeps the test in the list if the machine lacks the server, so that CI fails there.
         servers = [*redis_binaries(), *((name, None) for name in absent())]
         if "servers" not in metafunc.config.option.markexpr:
             servers = servers[:1]
@@ -86,16 +86,16 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.fixture(autouse=True)
 def not_warned_of_silence(monkeypatch):
-    """Most tests run no scanner, and would be warned of that when they schedule."""
+    """Switch off the warning of missing scanners: most tests schedule without one."""
     monkeypatch.setattr(member, "SILENT_MS", math.inf)
 
 
 @pytest.fixture(scope="session")
 def redis_server():
-    """The suite's Redis, without persistence. To spoil a server, ask `start_redis` for one."""
+    """The suite's Redis, without persistence. To damage a server, get one from `start_redis`."""
     with RedisServer() as server:
         yield server
-        # A result on the Redis backend talks to it when it is dropped.
+        # A result on the Redis backend connects to it when it is dropped.
         gc.collect()
 
 
@@ -139,7 +139,7 @@ def start_redis():
 
 @pytest.fixture(scope="session")
 def rabbitmq_server():
-    """The suite's RabbitMQ. It is never emptied: a test names its queues for itself."""
+    """The suite's RabbitMQ. It is never emptied: each test uses its own queue names."""
     with RabbitServer() as server:
         yield server
 

@@ -58,7 +58,7 @@ class Text(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One that a pattern finds."""
+    """A sentence that a pattern finds."""
 
     path: Path
     line: int
@@ -67,7 +67,7 @@ class Place(NamedTuple):
 
 
 def markdown(source: str) -> Iterator[Text]:
-    """All but code, headings and the headings of tables."""
+    """The text without code, headings and the headings of tables."""
     kept, is_code = [], False
     lines = source.splitlines()
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
@@ -79,14 +79,14 @@ def markdown(source: str) -> Iterator[Text]:
 
 
 def lua(source: str) -> Iterator[Text]:
-    """Its comments; those that stand below each other are one text."""
+    """Its comments; those on consecutive lines are one text."""
     for found in re.finditer(r"--\[\[.*?\]\]|--[^\n]*(?:\n[ \t]*--[^\n]*)*", source, re.DOTALL):
         text = re.sub(r"^[ \t]*--(?:\[\[)?", "", found.group(), flags=re.MULTILINE)
         yield Text(source.count("\n", 0, found.start()) + 1, text.removesuffix("]]"))
 
 
 def python(source: str) -> Iterator[Text]:
-    """Comments, those that stand below each other as one text, then docstrings and messages."""
+    """Comments, those on consecutive lines as one text, then docstrings and messages."""
     comments: list[Text] = []
     last = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -118,7 +118,7 @@ READERS = {".md": markdown, ".lua": lua, ".py": python}
 
 
 def places(path: Path, source: str) -> Iterator[Place]:
-    """Each place of a file that a pattern finds; no questions."""
+    """Each place in a file that a pattern finds, except in questions."""
     for first, text in READERS[path.suffix](source):
         # Code in a sentence is a word.
         plain = re.sub(r"(`+)[^`]+\1", lambda code: re.sub(r"[^\n]", "x", code.group()), text)

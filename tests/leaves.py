@@ -1,8 +1,8 @@
 """``./tests/run leaves [--lines] [--only LEAF]``: the kernel's tests without each leaf in turn.
 
-Of each leaf it copies the project, deletes the leaf's folder and its line in
+For each leaf it copies the project, deletes the leaf's folder and its line in
 ``celery_delayq/leaves.py``, and runs the tests marked ``kernel`` on the copy. With ``--lines`` it
-runs nothing: it counts the lines of the kernel and of each leaf.
+runs no test, but counts the lines of the kernel and of each leaf.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def _code(text: str) -> int:
 
 
 def sizes() -> dict[str, Size]:
-    """Of the kernel, and of each leaf."""
+    """The sizes of the kernel and of each leaf."""
     belongs = {path: _leaf_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
     return {
         name: size_of([path for path, whose in belongs.items() if whose == name])
@@ -64,12 +64,12 @@ def _leaf_of(path: Path) -> str:
         place = PACKAGE / leaf.folder.replace(".", "/")
         if path.is_relative_to(place) or path == place.with_suffix(".py"):
             return name
-    # Where pytest finds the plugin; its fixtures are the leaf's.
+    # pytest finds the plugin here; its fixtures belong to the leaf.
     return "testing" if path.is_relative_to(PACKAGE / "contrib") else KERNEL
 
 
 def files_of_kernel(tree: Path) -> list[Path]:
-    """The files that are marked; the others may import what was taken out."""
+    """The marked files; the others may import a leaf that was removed."""
     return [
         path
         for path in sorted((tree / "tests").rglob("test_*.py"))
@@ -100,7 +100,7 @@ def trial(name: str) -> tuple[bool, str]:
         tree = Path(folder, ROOT.name)
         shutil.copytree(ROOT, tree, ignore=LEFT_BEHIND, symlinks=True)
         take_out(name, tree)
-        # The plugin belongs to a leaf, and an environment goes on naming it.
+        # The plugin belongs to a leaf, but the environment still names it.
         command = ["-m", "pytest", "-q", "-n", "2", "-m", KERNEL, "-p", "no:celery_delayq"]
         with log.open("w") as out:
             status = subprocess.run(
@@ -116,7 +116,7 @@ def trial(name: str) -> tuple[bool, str]:
 
 
 def rows(names: list[str], *, tries: bool) -> Iterator[tuple[str, bool]]:
-    """Each line of the table, and whether it is as it should be."""
+    """Each line of the table, and whether it is as expected."""
     found = sizes()
     for name in (KERNEL, *names):
         fine, said = trial(name) if tries and name != KERNEL else (True, "")

@@ -1,7 +1,7 @@
 """A linter of the Lua scripts: ``python -m tests.lint_lua``.
 
-Above all it holds each script's header against its body: the header is what callers are served by.
-A check is a function of a file's name that asserts.
+Above all it compares each script's header with its body, as callers rely on the header. A check
+is a function that takes a file's name and asserts.
 """
 
 import re
@@ -35,7 +35,7 @@ def header(name):
 
 
 def declared(name):
-    """The arguments that a header names, in their order."""
+    """The arguments that a header names, in order."""
     return [word for _, _, word, _ in LINE.findall(header(name))]
 
 
@@ -48,7 +48,7 @@ def code(name):
 
 
 def whole(name):
-    """The script as it is sent: with what it uses of the prelude."""
+    """The script as it is sent, with the parts of the prelude that it uses."""
     return load()[name.removesuffix(".lua")].text
 
 
@@ -57,7 +57,7 @@ def without_strings(text):
 
 
 def globals_set(text):
-    """Names that are assigned to and declared nowhere."""
+    """Names that are assigned, but declared nowhere."""
     text = without_strings(without_comments(text))
     text = re.sub(r"\brepeat\b|\bthen\b|\bdo\b|\belse\b|;", "\n", text)
     known = names_made(text)
@@ -76,7 +76,7 @@ def names_made(text):
 
 
 def unknown_names(text):
-    """Names that are read and declared nowhere."""
+    """Names that are read, but declared nowhere."""
     text = without_strings(without_comments(text))
     known = names_made(text)
     text = re.sub(r"(?<!\.)\.\w+|(?<=[{,])\s*\w+\s*=(?!=)", " ", text)  # fields
@@ -217,7 +217,7 @@ OF_ALL = [
 
 
 def problems():
-    """What is wrong, a line each."""
+    """All problems, a line each."""
     files = [
         (name, check, (name,)) for name in SCRIPTS for check in OF_A_FILE if check not in OF_ALL
     ]

@@ -1,8 +1,8 @@
 """How long the road of a call is: ``./tests/run roads [--json FILE] [--list ROAD]``.
 
-It walks each road a few times first, so that what is made once is there. Then it makes one more
-call, and the interpreter's profile notes each function of the package that this call enters. A
-generator is entered anew with each value.
+It makes each call a few times first, so that objects made only once exist. Then it makes one more
+call, and the interpreter's profiler records each function of the package that this call enters. A
+generator is entered again for each value.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SHELL = "delayq_roads"  # the module of the app, for `celery -A`
 WARM = 3
 FAR = 3600
 
-# At most so many files, functions and calls on a road, and so many modules in a chain.
+# The maximum of files, functions and calls on a road, and of modules in a chain.
 GOALS = {
     "delay_for": (16, 75, 110),
     "cancel": (12, None, None),
@@ -41,7 +41,7 @@ GOAL_OF_CHAIN = 18
 
 @dataclass(frozen=True)
 class Road:
-    """What of the package one call enters: each function, and how often."""
+    """The functions of the package that one call enters, and how often."""
 
     entered: Counter[CodeType]
 
@@ -80,7 +80,7 @@ def walked(call: Callable[[], object]) -> Road:
 
     sys.setprofile(note)
     try:
-        kept = call()  # dropping a result is no part of it
+        kept = call()  # dropping a result does not belong to it
     finally:
         sys.setprofile(None)
     del kept
@@ -88,7 +88,7 @@ def walked(call: Callable[[], object]) -> Road:
 
 
 def roads(url: str) -> Iterator[tuple[str, Road]]:
-    """Each road by its name, with the Redis at *url* as broker and store."""
+    """Each road by name, with the Redis at *url* as broker and store."""
     app = new_app(url)
     delayq = DelayQ(app)
     module = types.ModuleType(SHELL)
@@ -106,7 +106,7 @@ def roads(url: str) -> Iterator[tuple[str, Road]]:
     def tagged() -> None:
         delayq.schedule(remind.s(1), after=FAR, tags=["mine"])
 
-    # Of each road what has to be there, and the call.
+    # For each road, its preparation and the call.
     ways: dict[str, tuple[Callable[[], object], Callable[..., object]]] = {
         "delay_for": (lambda: None, lambda _: remind.delay_for(FAR, 1)),
         "schedule_many of 1": (
@@ -129,7 +129,7 @@ def roads(url: str) -> Iterator[tuple[str, Road]]:
 
 
 def longest_chain() -> list[str]:
-    """The longest chain of the package's modules each of which imports the next."""
+    """The longest chain of the package's modules in which each imports the next."""
     modules = {_module_of(path): path for path in PACKAGE.rglob("*.py")}
     imported = {name: _imports(name, path, set(modules)) for name, path in modules.items()}
 
@@ -146,7 +146,7 @@ def _module_of(path: Path) -> str:
 
 
 def _imports(module: str, path: Path, modules: set[str]) -> set[str]:
-    """The modules of the package that one imports, at its head or later."""
+    """The package's modules that one imports, at its top or later."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -166,7 +166,7 @@ def _cell(value: int, goal: int | None) -> str:
 
 
 def table(found: dict[str, Road], chain: list[str]) -> str:
-    """The figures, beside what they are to be."""
+    """The figures, beside their limits."""
     rows = [("road", "files", "functions", "calls")]
     for name, road in found.items():
         goals = GOALS.get(name, (None, None, None))

@@ -1,7 +1,7 @@
-"""``./tests/run thorough``: what takes too long, or draws anew, for a change; then one page.
+"""``./tests/run thorough``: trials too long or too random for every change; writes one page.
 
-Run it before an issue is called done. Each trial is a command of ``./tests/run`` and goes on if
-another one failed; what each printed is kept beside the page.
+Run it before an issue is called done. Each trial is a command of ``./tests/run`` and runs even
+if another one failed. The output of each is kept beside the page.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path(".pytest_cache", "thorough")
-# What each trial is called, and its command; MINUTES stands for what --minutes says.
+# The name of each trial, and its command; MINUTES stands for the value of --minutes.
 TRIALS = {
     "simulator, fresh seeds": "simulate --minutes MINUTES",
     "tests marked thorough": "-m thorough",

@@ -1,4 +1,4 @@
-"""One task for many arguments, in both ways that there are: one call each, and one for all."""
+"""One task with many arguments, scheduled in both ways: one call each, and one call for all."""
 
 import json
 from itertools import zip_longest
@@ -23,7 +23,7 @@ def plain_task(app, **options):
 
 
 def both_ways(redis, signature, items=ITEMS, ids=(), **times):
-    """What reaches the queues: of ``schedule``, call by call, and of ``schedule_many``."""
+    """The messages that reach the queues: from ``schedule`` calls, and from ``schedule_many``."""
     delayq, times = signature.app.delayq, times or {"at": LONG_AGO}
     one_by_one = []
     for (args, kwargs), task_id in zip_longest(items, ids):
@@ -39,7 +39,7 @@ def both_ways(redis, signature, items=ITEMS, ids=(), **times):
 
 
 def _arrived(delayq, redis, ids):
-    """Each queue's messages, oldest first, with an item's place where its task's id stands."""
+    """Each queue's messages, oldest first, with each task's id replaced by its item's place."""
     assert delayq.hand_over() == len(ids)
     found = {}
     for key, messages in lists(redis).items():

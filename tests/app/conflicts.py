@@ -1,11 +1,11 @@
-"""What the tests of keys and conflicts share."""
+"""Helpers for the tests of keys and conflicts."""
 
 from tests.app.support import FAR
 
 EARLIER, LATER = FAR - 60, FAR + 60
 ALWAYS = ["reject", "keep", "replace", "earliest", "latest", "debounce"]
 
-# Where FAR is when the task is due that is there already.
+# FAR is the due time of the task that is there already.
 KEEPING = {
     "keep": {"conflict": "keep", "at": EARLIER},
     "earliest": {"conflict": "earliest", "at": LATER},
@@ -22,16 +22,16 @@ REPLACING = {
 
 
 def waiting(delayq):
-    """Arguments of all that waits, by id."""
+    """The arguments of all waiting tasks, by id."""
     return {task.id: task.args for task in delayq.tasks()}
 
 
 def told(task_id, app):
-    """What who waits for a result is told: its state, and why."""
+    """The state of a result in the backend, and the reason for it."""
     meta = app.backend.get_task_meta(task_id)
     return meta["status"], str(meta["result"])
 
 
 def owed(redis):
-    """Of how many tasks ``REVOKED`` is to be stored."""
+    """The number of tasks for which ``REVOKED`` must still be stored."""
     return redis.zcard("{delayq:0}:outbox")

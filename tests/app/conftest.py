@@ -47,7 +47,7 @@ def delayq_app(make_app):
 
 
 def _let_go_of_results(app):
-    # A result that is garbage later, when its Redis is gone, would try to unsubscribe there.
+    # A result collected after its Redis has stopped would try to unsubscribe there.
     consumer = getattr(app.backend, "result_consumer", None)
     if consumer is not None:
         consumer.stop()
@@ -76,7 +76,7 @@ def delayq(app):
 
 @pytest.fixture
 def found_by_workers(app):
-    """Put a task of one argument into a module that only workers import, or cannot import."""
+    """Put a task of one argument into a module that only workers can import, or that fails."""
     modules = []
 
     def put(name, *, error=None, **options):
@@ -107,7 +107,7 @@ def add(app):
 
 @pytest.fixture
 def made_by_celery(monkeypatch):
-    """Each item of a bulk that went through ``apply_async``."""
+    """The items of a bulk that went through ``apply_async``."""
     made = []
 
     def noted(*given, **options):
@@ -126,7 +126,7 @@ def hanging_up():
 
 @pytest.fixture
 def swallowing(redis_server, redis):
-    """Make a proxy that swallows answers: ``swallowing("schedule", times=2)``."""
+    """Make a proxy that swallows replies: ``swallowing("schedule", times=2)``."""
     with contextlib.ExitStack() as stack:
         yield lambda mark, times=1: stack.enter_context(
             ReplySwallower(redis_server.port, mark, times)
@@ -142,7 +142,7 @@ def through(delayq_app):
 
 @pytest.fixture
 def stranger(url):
-    """An app in whose process nobody made a DelayQ."""
+    """An app in a process without a DelayQ."""
     with Celery("stranger", broker=url, set_as_current=False) as app:
         yield app
 

@@ -1,4 +1,4 @@
-"""Servers that misbehave: one that hangs up, and a proxy that swallows what Redis answers."""
+"""Servers that misbehave: one that hangs up, and a proxy that swallows Redis's replies."""
 
 import contextlib
 import select
@@ -10,7 +10,7 @@ QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0, "interval_ma
 
 
 class Listener:
-    """A loopback port; each connection to it is counted, and given to ``serve`` in a thread."""
+    """A loopback port; it counts each connection and passes it to ``serve`` in a thread."""
 
     def __init__(self, serve=socket.socket.close):
         self._serve = serve
@@ -50,7 +50,7 @@ def hang_up(connection):
 
 
 class ReplySwallower:
-    """A proxy to a Redis that hangs up instead of passing on the answer to a marked command."""
+    """A proxy to a Redis; it hangs up instead of passing on the reply to a marked command."""
 
     def __init__(self, port, mark, times=1):
         self._port = port
@@ -71,7 +71,7 @@ class ReplySwallower:
         return self._listener.port
 
     def relent(self):
-        """Pass on all answers from here on."""
+        """Pass on all replies from here on."""
         self._left = 0
 
     def _serve(self, near):
@@ -82,7 +82,7 @@ class ReplySwallower:
             asked = b""
             while True:
                 ready, _, _ = select.select([near, far], [], [])
-                # A request may come in several pieces, and is whole when it is answered.
+                # A request may come in several pieces; it is whole once Redis replies.
                 if near in ready:
                     if not (piece := near.recv(PIECE)):
                         break

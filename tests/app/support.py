@@ -1,4 +1,4 @@
-"""What the tests of the face to Celery share: moving what is due, and looking at broker lists."""
+"""Helpers for the tests of the Celery API: move due tasks, and read broker lists."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ FAR = 4_102_444_800  # 2100-01-01
 
 
 def claim(delayq):
-    """Lease what is due and not bound for a list, and do nothing with it."""
+    """Lease the due tasks that are not bound for a list, and do nothing with them."""
     claimed, dead = [], []
     for engine in delayq.services.engines():
         with contextlib.closing(engine):
@@ -38,10 +38,10 @@ def only_message(redis):
 
 
 def comparable(raw):
-    """A message without what is ours, and what no two messages have in common."""
+    """A message without our headers, and without fields that differ in any two messages."""
     message = json.loads(raw)
     message["properties"].pop("delivery_tag")
-    # Celery counts it from the call; for Redis, which knows no such thing, it is left out.
+    # Celery counts it from the call; Redis has no expiry of messages, so it is left out.
     message["properties"].pop("expiration", None)
     for name in OWN_HEADERS:
         message["headers"].pop(name, None)
@@ -49,8 +49,8 @@ def comparable(raw):
 
 
 def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery", **options):
-    """Schedule what a process without a DelayQ sent to an empty queue, as a worker does."""
-    # A leaf's, which tests of the kernel do without.
+    """Adopt, as a worker does, the messages of a process without a DelayQ in an empty queue."""
+    # It belongs to a leaf, and tests of the kernel run without it.
     from celery_delayq.adoption.delivered import schedule_delivered
     from celery_delayq.adoption.entering import never
 
@@ -64,7 +64,7 @@ def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery",
 
 
 def envelope(delayq, task_id):
-    """The held message, as it would be handed over now."""
+    """The scheduled message, as it would be delivered now."""
     message = json.loads(delayq.services.entries.find(task_id).message)
     return SimpleNamespace(
         headers=message["headers"], properties=message["properties"], raw=message
@@ -87,7 +87,7 @@ def to_ms(time):
 
 
 def hand_over_until_dead(delayq, redis):
-    """Hand over what a list refuses until it is dead, without the waits in between."""
+    """Deliver to a list that refuses until the task is dead, without the waits in between."""
     for _ in range(MAX_REFUSALS):
         delayq.hand_over()
         for refused in each("refused"):

@@ -1,4 +1,4 @@
-"""What a process without `DelayQ(app)` sent at once, a worker schedules when it arrives."""
+"""A process without `DelayQ(app)` sends a task at once; the receiving worker schedules it."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A Sentinel is refused in a sentence before anything is done."""
+"""A Sentinel URL is refused with one sentence, before anything is done."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever ids, names and queues are made of: no other key is touched, no line is spoilt."""
+"""Ids, names and queues may contain any text: it touches no other key and breaks no line."""
 
 import logging
 
@@ -15,7 +15,7 @@ TEXTS = [
     *("\x00", "{delayq:0}", "}:{", "delayq:0", "*", "?[a-z]\\"),
     *("' OR 1 --", "\r\n$4\r\nPING\r\n", "due\x00"),
 ]
-# All that a line must not have, and all that a format might take for its own.
+# Characters that must not be in a line, and those that a format might interpret.
 UNPRINTABLE = "".join(HOSTILE) + "\u2066 %s %(id)s {0} {}"
 LONG = "\x1b[31m" + "n" * 10_000
 
@@ -26,7 +26,7 @@ def short(text):
 
 @pytest.fixture
 def bystander(redis):
-    """What others keep in this Redis, under names that look like patterns or like ours."""
+    """Keys of other programs in this Redis, with names that look like patterns or like ours."""
     for name in ("celery2", "delayq:0", "{delayq:1}:due", "*", "a\nb"):
         redis.rpush(f"other {name}", name)
     return lambda: {key: redis.dump(key) for key in redis.keys("other *")}

@@ -1,4 +1,4 @@
-"""Callers in an event loop: a call in a thread holds up no coroutine, and outlives its waiter."""
+"""Callers in an event loop: a call in a thread blocks no coroutine, and outlives its waiter."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ def test_others_go_on_while_a_call_waits_for_redis(slow):
     async def main():
         call = asyncio.create_task(asyncio.to_thread(note.delay_for, 60, 42))
         await asyncio.sleep(0)
-        server.resume()  # by the same loop, which the call does not hold up
+        server.resume()  # by the same loop, which the call does not block
         return await call
 
     server.pause()

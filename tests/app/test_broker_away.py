@@ -1,4 +1,4 @@
-"""Scheduling needs the store only: the broker may be down, and is not even asked."""
+"""Scheduling needs the store only: it works with the broker down, and never connects to it."""
 
 import logging
 
@@ -24,7 +24,7 @@ def task_of(app, **options):
 
 @pytest.fixture
 def away(delayq_app, url):
-    """An app whose RabbitMQ nobody listens on."""
+    """An app whose RabbitMQ URL has no server behind it."""
     return delayq_app(f"amqp://guest:guest@127.0.0.1:{free_port()}//", delayq_url=url)
 
 

@@ -1,4 +1,4 @@
-"""`schedule_many`: what becomes of each item, in order, whatever becomes of the others."""
+"""`schedule_many`: the outcome of each item, in order, independent of the other items."""
 
 import gc
 import weakref

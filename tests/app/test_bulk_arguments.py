@@ -1,4 +1,4 @@
-"""Arguments of any kind are in a bulk's messages as Celery puts them there, or refused alike."""
+"""A bulk's messages hold arguments as Celery writes them, or are refused as Celery refuses."""
 
 from decimal import Decimal
 from types import MappingProxyType
@@ -27,7 +27,7 @@ MORE = {
     "numbers": ((True, None, -0.0, 1e300, 10**30, -(2**53) - 1), {}),
 }
 EVERYTHING = {**ARGUMENTS, **MORE}
-# What JSON makes of them; of the others, whose body is bytes, what they alone make of some.
+# All of them in JSON; for serializers whose body is bytes, two of them and some that need pickle.
 CASES = [
     *((what, "json") for what in EVERYTHING),
     *((what, serializer) for what in ("plain", "text") for serializer in SERIALIZERS[1:]),

@@ -1,4 +1,4 @@
-"""`schedule_many`: keys, tags and policies of items, in both ways in which it makes messages."""
+"""`schedule_many`: keys, tags and policies of items, in both ways of making messages."""
 
 import pytest
 from celery import states
@@ -29,7 +29,7 @@ def remind(app):
 
 @pytest.fixture(params=WAYS)
 def signature(request, remind, made_by_celery):
-    """Of one or two bulks; of each all items but two are made of those, or none."""
+    """The task's signature; Celery makes all messages of a bulk, or only the first two."""
     slow = request.param == "made by Celery"
     yield remind.s().set(argsrepr="hidden") if slow else remind.s()
     assert (len(made_by_celery) not in (2, 4)) == slow

@@ -1,7 +1,7 @@
-"""What `schedule_many` sends is what `schedule` sends; the quick way is left where it would not be.
+"""`schedule_many` sends the same messages as `schedule`; otherwise it does not take its fast path.
 
-The messages of the first two items are Celery's, and where nothing looks at a single task's
-arguments or id, all others are made of them.
+Celery makes the messages of the first two items. If nothing reads a single task's arguments or
+id, all other messages are made from these two.
 """
 
 import re

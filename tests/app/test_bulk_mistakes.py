@@ -1,4 +1,4 @@
-"""`schedule_many`: calls that are wrong as a whole, what the log says, what ends one half-way."""
+"""`schedule_many`: calls that are wrong as a whole, log lines, and errors that end a call early."""
 
 import pytest
 from celery.exceptions import QueueNotFound, SoftTimeLimitExceeded

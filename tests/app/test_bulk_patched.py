@@ -1,4 +1,4 @@
-"""What patches or overrides Celery sees every task of a bulk, as it sees every single one."""
+"""Code that patches or overrides Celery sees every task of a bulk, as it sees single tasks."""
 
 from types import MethodType
 from unittest import mock

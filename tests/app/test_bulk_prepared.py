@@ -1,4 +1,4 @@
-"""Where something looks at one task's arguments or id, Celery makes every message of a bulk."""
+"""If anything reads a single task's arguments or id, Celery makes every message of a bulk."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Redis goes away before a bulk or in the middle of it: what is raised, what is scheduled."""
+"""Redis goes away before or during a bulk: the error raised, and the tasks scheduled."""
 
 import pytest
 from kombu.exceptions import OperationalError
@@ -19,7 +19,7 @@ def small_slices(monkeypatch):
 
 
 def slices(*names):
-    """Items with ids of their own, a slice for each of the names, which its first item has."""
+    """Items with custom ids: a slice for each name; the first item of the slice has that name."""
     for place, name in enumerate(names):
         yield (5 * place,), {}, None, name
         for number in range(5 * place + 1, 5 * place + 5):
@@ -69,7 +69,7 @@ def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(
     now = clock.monotonic
 
     with monkeypatch.context() as patch:
-        # The call is over once its answer was lost, and not before.
+        # The call ends once its reply was lost, and not before.
         patch.setattr(clock, "monotonic", lambda: now() + 3600 * bool(proxy.swallowed))
         with pytest.raises(OperationalError) as caught:
             app.delayq.schedule_many(task, items, at=FAR)
@@ -77,7 +77,7 @@ def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(
     rest = app.delayq.schedule_many(task, items[len(caught.value.so_far.ids) :], at=FAR)
 
     assert len(caught.value.so_far.ids) == 5
-    # The answer was lost, the slice was not; ids of the items' own tell.
+    # The reply was lost, but the slice was not: custom ids show it.
     assert [*rest.refused] == [*range(5)]
     assert total(redis.hlen, "records") == 15
 

@@ -17,7 +17,7 @@ def remind(app):
 
 @pytest.fixture
 def connections(redis):
-    """How often somebody connected to Redis."""
+    """The number of connections that Redis has received."""
     return lambda: redis.info("stats")["total_connections_received"]
 
 
@@ -139,7 +139,7 @@ def test_a_bulk_keeps_its_ids_and_nothing_else(remind, delayq):
     finally:
         tracemalloc.stop()
 
-    # A text of 36 characters and a place in a list are some 93 bytes; what is scheduled, 1,500.
+    # A text of 36 characters and a place in a list take some 93 bytes; a scheduled task, 1,500.
     assert bulk.scheduled == 5000
     assert kept < 5000 * 120
     assert peak - kept < 2_000_000

@@ -1,4 +1,4 @@
-"""When the items of a bulk are due: one time for all, a list of them, their own, or at random."""
+"""The due times of a bulk: one for all, a list, one of each item's own, or random ones."""
 
 import math
 from datetime import datetime, timedelta, timezone
@@ -35,7 +35,7 @@ def due_of(remind, delayq):
 
 @pytest.fixture
 def ahead_of(remind, delayq):
-    """How long after they were scheduled, in whole seconds, the items of a bulk are due."""
+    """The delays of a bulk's items in whole seconds, counted from when they were scheduled."""
 
     def ahead_of(items=ITEMS, **times):
         ids = delayq.schedule_many(remind, items, **times).ids
@@ -168,7 +168,7 @@ def test_a_spread_of_timedeltas_is_from_now(ahead_of):
 
 
 def test_a_spread_begins_with_its_first_time_to_the_microsecond():
-    """What is due at once by the caller's own clock is not rounded up to a time to come."""
+    """A task that is due at once by the caller's clock is not rounded up to a future time."""
     soon = NOON + timedelta(microseconds=1)
     times = times_for([1], timezone.utc, spread=(soon, soon))
 

@@ -1,4 +1,4 @@
-"""Cancel: gone without a trace, a truthful answer; whoever waits for the result learns of it."""
+"""Cancel removes all traces of a task, returns the true outcome, and stores a result."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ def method(said):
 
 
 def own_keys(redis):
-    """What the store holds, without its counters."""
+    """The names of the store's keys, without its counters."""
     names = {key.decode().rpartition(":")[2] for key in redis.keys("{delayq:*}:*")}
     return names - {"meta"}
 

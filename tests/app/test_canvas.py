@@ -1,4 +1,4 @@
-"""A canvas is scheduled as one entry; its parts' ids are known to the caller at once."""
+"""A canvas is scheduled as one entry; the caller knows the ids of its parts at once."""
 
 import importlib.util
 import json
@@ -63,7 +63,7 @@ def test_applying_it_gives_the_ids_that_the_caller_has(app, add, delayq, redis, 
     assert applied
 
 
-# What is installed takes part.
+# Installed serializers only.
 SERIALIZERS = ["pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
 
 
@@ -217,13 +217,13 @@ def test_a_part_of_a_chord_that_is_cancelled_counts_and_fails_the_chord(app, add
     assert delayq.cancel(held.id)
     finish_all(app)
 
-    # Nobody else would ever say so: the chord waits until each of its parts has been counted.
+    # No other process would ever store it: the chord waits until each of its parts is counted.
     assert AsyncResult(held.id, app=app).state == "REVOKED"
     assert AsyncResult(body.id, app=app).state == "FAILURE"
 
 
 def finish_all(app):
-    """What a worker does at the end of each task that is in the queue."""
+    """Do what a worker does at the end of each task in the queue."""
     with app.connection_for_read() as connection:
         simple = connection.SimpleQueue("celery", no_ack=True)
         for _ in range(simple.qsize()):

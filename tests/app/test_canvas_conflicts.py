@@ -1,4 +1,4 @@
-"""A canvas under a key that is taken, or whose key another task takes."""
+"""Key conflicts of a canvas: its key is already taken, or another task takes it."""
 
 import pytest
 from celery import chord, group, states

@@ -1,4 +1,4 @@
-"""`delayq_capture_eta`: what Celery would have sent with an eta is scheduled, by unchanged code."""
+"""`delayq_capture_eta`: unchanged code schedules the tasks that Celery would send with an eta."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -115,7 +115,7 @@ def test_an_explicit_due_time_beside_the_eta_is_refused(task, capturing):
 
 
 def retry(task, **options):
-    """What a worker does: retry, inside of the task, with the request of its message."""
+    """Retry as a worker does: inside the task, with the request of its message."""
     task.push_request(id="r", args=(1,), kwargs={}, retries=1, called_directly=False, **options)
     try:
         with pytest.raises(Retry):

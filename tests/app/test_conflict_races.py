@@ -1,4 +1,4 @@
-"""Keys under concurrency, and callers that are killed: one waits, and nobody waits for ever."""
+"""Keys under concurrency, and with killed callers: one task waits, and no caller hangs."""
 
 import threading
 from collections import Counter
@@ -24,7 +24,7 @@ def app(app_with_results):
 
 @pytest.fixture
 def drain(delayq, redis):
-    """What a scanner stores of what is owed, as if that had been so for a long time."""
+    """Let a scanner store all results in the outbox, as if they had been there for a long time."""
     outbox = delayq.scanner()._outbox
 
     def drained():
@@ -38,7 +38,7 @@ def drain(delayq, redis):
 
 
 def at_once(calls):
-    """Each call in a thread of its own, all let go together; what they return."""
+    """Run each call in its own thread, all starting together; return their answers."""
     answers, together = [], threading.Barrier(len(calls))
 
     def run(call):
@@ -54,7 +54,7 @@ def at_once(calls):
 
 
 def successors(ids, app):
-    """Of each id that of its task's successor, as its result says."""
+    """Each id with the id of its task's successor, as in its result."""
     reasons = {one: told(one, app) for one in ids}
     return {
         one: why.removeprefix("replaced by ")
@@ -77,11 +77,11 @@ def test_of_many_that_replace_one_another_the_last_waits_and_each_other_names_th
     [(last, (number,))] = waiting(delayq).items()
     named = successors([result.id for result in results], app)
     assert named.keys() == {result.id for result in results} - {last}
-    assert Counter(named.values()).most_common(1)[0][1] == 1, "each is replaced by one of its own"
+    assert Counter(named.values()).most_common(1)[0][1] == 1, "each is replaced by a different task"
     one, row = next(iter(named.keys() - set(named.values()))), 1
     while one in named:
         one, row = named[one], row + 1
-    assert (one, row) == (last, CALLERS), "a row of all, which ends with the one that waits"
+    assert (one, row) == (last, CALLERS), "one chain of all tasks, which ends with the waiting one"
     assert delayq.get(last).args == (number,)
     assert owed(redis) == 0
 

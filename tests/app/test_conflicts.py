@@ -1,4 +1,4 @@
-"""One key, or one id, and two calls: which task waits, and what the other's caller is told."""
+"""Two calls with the same key or id: which task waits, and which answer the other call returns."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ def app(app_with_results):
 
 @pytest.fixture
 def revoked():
-    """Ids of which ``task_revoked`` is sent."""
+    """The ids for which ``task_revoked`` is sent."""
     ids = []
 
     def note(request, **_):
@@ -63,7 +63,7 @@ def test_who_schedules_is_given_the_task_that_is_kept(add, delayq, redis, revoke
     assert (kept.id, kept.due, kept.existed) == (holder.id, holder.due, True)
     assert not holder.existed
     assert waiting(delayq) == {holder.id: (1,)}
-    assert redis.info("keyspace").keys() == {"db0"}, "of an id that nobody knows nothing is stored"
+    assert redis.info("keyspace").keys() == {"db0"}, "an unknown id leaves no key behind"
     assert revoked == []
     assert kept.cancel()
     assert holder.state == states.REVOKED

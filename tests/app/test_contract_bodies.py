@@ -1,4 +1,4 @@
-"""A body comes out of the queue as it went in: what kombu's consumers read, and what is signed."""
+"""A body leaves the queue as it entered it, for kombu's consumers and for signed messages."""
 
 import hashlib
 import hmac
@@ -143,5 +143,5 @@ def test_what_is_alike_in_all_calls_takes_no_room_in_a_record(app, redis, name):
         app.send_task("add", task_id=task_id, delayq_after=60, **OF_ALL[name])
 
     differing = redis.hget(keys_of("b")["records"], "b").split(b"\n")
-    # From the end: the numbers in front may have any byte.
+    # From the end: the numbers in front may contain any byte.
     assert differing[-3:-1] == [b'"()"', b'"{}"']

@@ -1,4 +1,4 @@
-"""Any call whatever: its message is the one that kombu would have pushed, or nothing is written."""
+"""Any call: its message equals the one that kombu would have pushed, or nothing is written."""
 
 import importlib.util
 from datetime import timedelta, timezone
@@ -37,7 +37,7 @@ CALLS = st.fixed_dictionaries(
     },
 )
 
-# From here on whatever a caller may give, sensible or not.
+# From here on, any value that a caller may pass, sensible or not.
 ANY_TEXT = TEXT | st.sampled_from(
     ["\udcff", "", "\n", "\x00", "\x1b[2J", "{delayq:0}:records", "}:", "a" * 10_000, "\u2028"]
 )
@@ -105,7 +105,7 @@ def any_calls(draw):
     return call
 
 
-# Of a false one Celery makes one of its own.
+# Celery replaces a false one.
 ANY_IDS = st.one_of(IDS, ANY_TEXT, st.integers(), st.binary(), st.uuids()).filter(bool)
 
 
@@ -142,7 +142,7 @@ def both(make_app, delayq_app, redis_server, url):
 
 
 def sent(app, name, call, **more):
-    """What became of one call: the error, or ``None``."""
+    """Make one call; return its error, or ``None``."""
     call = dict(call)
     for option in ("link", "link_error"):
         if option in call:
@@ -159,7 +159,7 @@ def dumped(redis):
 
 
 def popped(redis):
-    """The messages of each list, to be compared; where an expiry begins is another test's."""
+    """The messages of each list, for comparison; another test checks when an expiry begins."""
     found = {key: [*map(comparable, messages)] for key, messages in lists(redis).items()}
     for key, messages in found.items():
         redis.delete(key)

@@ -1,4 +1,4 @@
-"""Where a message goes: the very list that kombu itself would have pushed it to."""
+"""A message goes to the same list to which kombu would have pushed it."""
 
 import pytest
 
@@ -21,13 +21,13 @@ NAMES = ["mail", "a b", "kö/ü:{x}", "*?[a]", "9:x", "\x06\x16 3", "x" * 300, "
 
 @pytest.fixture(params=["the broker's own Redis", "another Redis"])
 def store(request, redis_server, redis):
-    """The store's URL: where the broker is, or another database."""
+    """The store's URL: the broker's database, or another one."""
     return redis_server.url() if "own" in request.param else redis_server.url(7)
 
 
 @pytest.fixture
 def sent_to(make_app, delayq_app, url, redis, store):
-    """The lists that the same calls fill, by plain Celery and by the store."""
+    """The lists filled by the same calls, through plain Celery and through the store."""
 
     def both(options, calls):
         conf = {"broker_transport_options": options, "task_create_missing_queues": True}

@@ -1,7 +1,7 @@
-"""What a message looks like: as kombu itself would have pushed it, to the byte of its body.
+"""A delivered message equals the one that kombu would have pushed, to the byte of its body.
 
-Each call is made three times: the store keeps the first message whole, and of those that follow
-only what differs from the others.
+Each call is made three times: the store keeps the first message whole, and only the differences
+of those that follow.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from tests.app.support import LONG_AGO, comparable, lists
 
 pytestmark = pytest.mark.libraries
 
-# What is installed takes part: msgpack and yaml are packages of their own, and so are some codecs.
+# Installed serializers only: msgpack and yaml are separate packages, and so are some codecs.
 SERIALIZERS = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
 COMPRESSIONS = [
     name
@@ -38,13 +38,13 @@ ARGUMENTS = {
 IDS = ["a-1", "b:2", "c_3.x"]
 
 
-# A script moves a message within the broker's own Redis; to another, a scanner publishes it.
+# Within the broker's Redis, a script moves a message; to another broker, a scanner publishes it.
 HERE, THERE = "the broker's own Redis", "another Redis"
 
 
 @pytest.fixture(params=[HERE, THERE])
 def store(request, redis_server, redis):
-    """The store's URL: where the broker is, or another database."""
+    """The store's URL: the broker's database, or another one."""
     return redis_server.url() if request.param == HERE else redis_server.url(7)
 
 
@@ -60,7 +60,7 @@ def here_and_there(names, there):
 
 @pytest.fixture
 def both(make_app, delayq_app, url, redis, store):
-    """What kombu pushed, and what was moved, for the same calls: {id: (key, raw message)}."""
+    """Messages that kombu pushed and that the store moved, for the same calls: {id: (key, raw)}."""
 
     def both(args=(), kwargs=None, conf=None, ids=IDS, own=lambda _: {}, **options):
         conf = {
@@ -98,7 +98,7 @@ def same(by_kombu, by_store):
     }
 
 
-# The body of another serializer than JSON is bytes, of which a message has the base64.
+# The body of a serializer other than JSON is bytes; the message has them in base64.
 WRITTEN = [
     *((what, "json") for what in ARGUMENTS),
     *(
@@ -113,14 +113,14 @@ WRITTEN = [
 def test_a_message_is_what_kombu_would_have_pushed(both, what, serializer):
     args, kwargs = ARGUMENTS[what]
     if serializer == "msgpack" and what == "big-integers":
-        args = (2**53 + 1, 2**63, -(2**63))  # all that msgpack itself can
+        args = (2**53 + 1, 2**63, -(2**63))  # all types that msgpack supports
 
     by_kombu, by_store = both(args, kwargs, {"task_serializer": serializer})
 
     assert same(by_kombu, by_store)
 
 
-# What was compressed is bytes; which serializer they come from cannot be seen.
+# Compressed content is bytes; the serializer they come from cannot be seen.
 @pytest.mark.parametrize(
     ("serializer", "compression", "store"),
     in_turn([("pickle", "zlib"), *(("json", compression) for compression in COMPRESSIONS)]),
@@ -174,7 +174,7 @@ OPTIONS = {
 }
 
 
-# Of headers, a scanner that publishes a message looks at none of these.
+# A scanner that publishes a message reads none of these headers.
 PROPERTIES = ["priority", "headers", "transient", "properties", "expires", "utf-8"]
 
 
@@ -185,7 +185,7 @@ def test_options_of_a_call_are_in_the_message_as_kombu_would_have_put_them(both,
     assert same(by_kombu, by_store)
 
 
-# What of a call stands in its record, beside what it shares with the others.
+# The parts of a call that its own record holds; the rest is shared between records.
 OWN = {
     "a trace": lambda one: {"headers": {"traceparent": f"00-{one}-01"}},
     "several": lambda one: {"headers": {"a": one, "deep": {"b": [one, None]}, "n": 2**60}},
@@ -219,7 +219,7 @@ def test_the_body_encoding_of_the_transport_is_kept(both, encoding):
 
 def test_only_one_header_is_added_and_it_is_the_due_time(both, url, store):
     by_kombu, by_store = both((1,))
-    # What went through a lease says which attempt it is, too, and at what.
+    # A message that went through a lease also says which attempt it is, and of which delivery.
     of_a_lease = {"delayq_attempt", "delayq_hand_over"}
     own = {"delayq_due"} if store == url else {"delayq_due", *of_a_lease}
     for task_id in IDS:

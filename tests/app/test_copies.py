@@ -1,4 +1,4 @@
-"""A copy of an app, in this process or in another one, has a DelayQ of its own."""
+"""A copy of an app, in this process or another one, has its own DelayQ."""
 
 import copy
 import multiprocessing

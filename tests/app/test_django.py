@@ -1,4 +1,4 @@
-"""In a Django project Celery's fixup gives tasks a base of its own; ours goes together with it."""
+"""In a Django project Celery's fixup gives tasks its own base; ours works together with it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ USE_TZ = True
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 """
 
-# Apps of several kinds in one process, as a start of Django is what takes long.
+# Apps of several kinds in one process, because starting Django takes long.
 PROJECT = """
 import json
 import os

@@ -1,4 +1,4 @@
-"""The times that a call may give, and the due time that the entry then has."""
+"""The times that a call may pass, and the resulting due time of the entry."""
 
 import math
 from datetime import datetime, timedelta, timezone

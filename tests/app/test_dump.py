@@ -1,4 +1,4 @@
-"""What a dump has of a store, and what a store has that was loaded from it."""
+"""The content of a dump, and the content of a store that was loaded from it."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def tasks_of(found):
 
 
 def moved(one, two):
-    """What the second has after a load of the first; a dump of each."""
+    """Load the first store into the second; return a dump of each."""
     loaded = two.delayq.load(through_text(one.delayq))
     assert loaded, loaded
     assert not [*two.delayq.check()]
@@ -56,7 +56,7 @@ def test_the_first_line_says_what_it_is_and_the_last_how_many_there_are(app, red
 
 def test_a_dump_changes_nothing(app, redis):
     app.send_task("t", task_id="a", delayq_at=FAR)
-    list(app.delayq.select(all=True))  # it makes itself known to each shard
+    list(app.delayq.select(all=True))  # it registers with each shard
     before = {key: redis.dump(key) for key in redis.keys("*")}
 
     assert len([*app.delayq.dump()]) == 3
@@ -276,7 +276,7 @@ def test_the_same_dump_loaded_again_adds_nothing(one, two, redis):
     one.send_task("t", task_id="b", delayq_at=FAR)
     found = through_text(one.delayq)
     two.delayq.load(found)
-    # It is the same task, wherever it was moved meanwhile.
+    # It is the same task, even if it was moved meanwhile.
     two.delayq.reschedule("a", FAR + 5)
 
     again = two.delayq.load(found)
@@ -412,7 +412,7 @@ def test_what_one_store_took_another_with_the_same_limit_takes(delayq_app, url):
 
 
 def test_what_counts_of_a_message_is_its_body_as_it_was_sent():
-    """As a worker counts it that adopts a message; what is no text stands in base64."""
+    """An adopting worker counts it the same way; a body that is not text is in base64."""
     body = base64.b64encode(b"x" * 9000).decode()
     message = {"body": body, "headers": {}, "properties": {"body_encoding": "base64"}}
     assert least_size(message) == 9000
@@ -450,7 +450,7 @@ def test_a_record_that_cannot_be_read_is_dumped_as_it_is(app, redis):
     assert (raw["lost"]["record"], raw["lost"]["reason"]) == ("", "no record")
     assert raw.keys() == {"new", "bad", "lost"}
     assert found[-1] == {"kind": "end", "tasks": 1, "unreadable": 3}
-    # Each of them is told of where it is loaded.
+    # The load reports each of them.
     loaded = app.delayq.load(found)
     assert {name for name, _ in loaded.unreadable} == raw.keys()
     assert (loaded.here, bool(loaded)) == (1, False)
@@ -481,7 +481,7 @@ def test_what_comes_while_it_is_read_is_not_in_it_and_what_is_there_is_there_onc
     ids = [line["id"] for line in found if line["kind"] == "task"]
     assert len(ids) == len(set(ids))
     assert {f"{number}" for number in range(1300)} <= set(ids)
-    if SHARDS == 1:  # of several, each is begun by itself
+    if SHARDS == 1:  # with several shards, the dump begins each at its own time
         assert set(ids) <= {f"{number}" for number in range(1500)}
 
 
@@ -494,7 +494,7 @@ def test_what_was_released_and_waits_for_the_broker_is_so_there_as_well(one, two
 
     assert after == before
     assert after["a"]["released"] is True
-    assert two.delayq.hand_over() == 1  # also where it is paused
+    assert two.delayq.hand_over() == 1  # also if it is paused
     ((message,),) = lists(redis).values()
     assert json.loads(message)["headers"]["eta"].startswith("2100-01-01")
 

@@ -1,4 +1,4 @@
-"""Each line that a dump has can be loaded, or tells why not: none stops those behind it."""
+"""Each line of a dump can be loaded, or is reported with the reason; no line stops the next."""
 
 import pytest
 from hypothesis import given, settings
@@ -103,7 +103,7 @@ LONG_TOO = ANY | st.sampled_from([LONG, HALF, "", "\0", "\n", "ü" * 300])
 def test_each_line_of_any_dump_can_be_read(one, raw, **drawn):
     (name, queue, header), error = drawn["names"], drawn["error"]
     for records in raw.keys("*:records"):
-        raw.delete(records)  # as little as there can be: each example looks at its own
+        raw.delete(records)  # as small as possible: each example reads only its own
     one.send_task("t", task_id="a", delayq_at=FAR)
     one.send_task(name, (header,), task_id="b", delayq_at=FAR, queue=queue, headers={"x": header})
     raw.hset(keys_of("b")["errors"], "b", error)

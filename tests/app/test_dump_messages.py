@@ -1,4 +1,4 @@
-"""A message that was dumped and loaded is the one that would have gone without that."""
+"""A dumped and loaded message equals the one that would have been sent without the dump."""
 
 import importlib.util
 import json
@@ -46,7 +46,7 @@ OPTIONS = {
 
 @pytest.fixture
 def moved(delayq_app, url, redis):
-    """What is pushed for the same calls with and without a dump: ``moved(call, **conf)``."""
+    """Messages pushed for the same calls with and without a dump: ``moved(call, **conf)``."""
 
     def moved(call, source=None, target=None, **conf):
         conf = {**ACCEPT, **conf}
@@ -54,7 +54,7 @@ def moved(delayq_app, url, redis):
         two = delayq_app(url, delayq_prefix="two", **{**conf, **(target or {})})
         for task_id in IDS:
             call(one, task_id)
-        # As text, as it is when it went through a file.
+        # As text, as if it came from a file.
         lines = [json.dumps(line) for line in one.delayq.dump()]
         assert one.delayq.hand_over() == len(IDS)
         without = pushed(redis)
@@ -74,7 +74,7 @@ def pushed(redis):
     return {key: [json.loads(one) for one in found] for key, found in lists(redis).items()}
 
 
-# Of another serializer than JSON, the body is text that nothing looks into.
+# With a serializer other than JSON, the body is text that nothing parses.
 WRITTEN = [
     *((what, "json") for what in ARGUMENTS),
     *(("big integers", serializer) for serializer in SERIALIZERS[1:]),
@@ -86,7 +86,7 @@ def test_arguments_of_any_kind(moved, what, serializer):
     args, kwargs = ARGUMENTS[what]
     conf = {"task_serializer": serializer}
     if serializer == "msgpack" and what == "big integers":
-        args = (2**53 + 1, 2**63, -(2**63))  # all that msgpack itself can
+        args = (2**53 + 1, 2**63, -(2**63))  # all types that msgpack supports
 
     without, through = moved(
         lambda app, task_id: app.send_task(
@@ -174,7 +174,7 @@ PLACES = {
 
 @pytest.fixture
 def between(delayq_app, redis_server, redis, url):
-    """What is pushed by two apps for the same calls, the second one's loaded from the first.
+    """Messages pushed by two apps for the same calls; the second app is loaded from the first.
 
     ``between(call, source, target)``: their configurations. Both have the same broker.
     """
@@ -203,7 +203,7 @@ def sent(app, task_id, **options):
 
 
 def without_their_own(found):
-    """What two calls of one task cannot have in common is left out; in any order."""
+    """The messages in a fixed order, without the parts in which two calls must differ."""
     for messages in found.values():
         for one in messages:
             one["properties"].pop("delivery_tag")
@@ -235,7 +235,7 @@ def test_into_a_store_of_another_kind(between, place, options):
     assert through
 
 
-# Another database of the same Redis is another store: what waits there is relayed to the broker.
+# Another database of the same Redis is another store: its tasks are relayed to the broker.
 @pytest.mark.parametrize("options", [{"priority": 7}, {"queue": "mail"}], ids=str)
 @pytest.mark.parametrize("to", ["relay", "list"])
 def test_from_lists_to_a_relay_and_back(between, redis_server, to, options):

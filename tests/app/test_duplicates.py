@@ -11,7 +11,7 @@ pytestmark = pytest.mark.libraries
 
 
 class Once(Task):
-    """Of several calls with the same arguments, the first; as celery-singleton has it."""
+    """Sends only the first of several calls with the same arguments, as celery-singleton does."""
 
     def __init__(self):
         self.called = {}
@@ -26,7 +26,7 @@ class Once(Task):
 
 
 class Graceful(Once):
-    """Of several calls with the same arguments, the first; as celery-once has it, graceful."""
+    """Sends only the first of several calls with the same arguments, as a graceful celery-once."""
 
     def apply_async(self, args=None, *more, **options):
         if tuple(args or ()) in self.called:
@@ -56,7 +56,7 @@ class Mute(Forgetful):
 
 
 def noop(*_args):
-    """A task that nobody runs."""
+    """A task that never runs."""
 
 
 @pytest.fixture

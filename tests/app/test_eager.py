@@ -1,4 +1,4 @@
-"""`task_always_eager`: what Celery does, and nothing in Redis; the result has the usual face."""
+"""`task_always_eager`: Celery runs the task, Redis stays empty; the result has the usual API."""
 
 import copy
 import pickle

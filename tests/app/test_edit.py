@@ -1,4 +1,4 @@
-"""`delayq.edit`: what is sent is what a plain call with the new values would have sent."""
+"""`delayq.edit`: the message equals that of a plain call with the new values."""
 
 import hashlib
 import hmac
@@ -31,7 +31,7 @@ UTC = timezone.utc
 
 
 def sent_plainly(redis, call):
-    """(list, message) of what Celery sends for a call, without what differs each time."""
+    """(list, message) that Celery sends for a call, without the fields that always differ."""
     call()
     key, raw = only_message(redis)
     redis.delete(key)
@@ -56,7 +56,7 @@ WAYS = {
 }
 
 
-# Each way once, of a message that is whole or of one that shares a template, in turn.
+# Each way once, alternating between a whole message and one that shares a template.
 @pytest.mark.parametrize(("way", "shared"), [(way, at % 2 == 0) for at, way in enumerate(WAYS)])
 def test_what_is_sent_is_what_a_call_with_these_arguments_sends(
     delayq_app, url, redis, *, way, shared
@@ -100,7 +100,7 @@ def test_only_what_is_given_changes(app, add, delayq):
 
     after = envelope(delayq, "a").raw
     assert json.dumps([delayq.get("a").args, delayq.get("a").kwargs]) == same
-    # A tuple is shown as it was given: as a list now.
+    # Arguments are shown as they were given: the tuple is now a list.
     assert after["headers"].pop("argsrepr") == "[1]"
     assert before["headers"].pop("argsrepr") == "(1,)"
     for one in (before, after):
@@ -201,7 +201,7 @@ def test_a_far_expiry_is_the_last_day_there_is(add, delayq):
     assert expiry(delayq, result.id).year == 9999
 
 
-# What a process shows of arguments.
+# How a process shows arguments.
 
 
 def shown(delayq, task_id):
@@ -413,7 +413,7 @@ def test_a_signed_message_is_signed_anew(delayq_app, url):
         registry._disabled_content_types.discard("application/x-signed")
 
 
-# Revisions, and others who change the task.
+# Revisions, and concurrent changes of the task.
 
 
 def test_a_revision_is_of_one_state_and_the_edit_can_ask_for_it(add, delayq):
@@ -434,7 +434,7 @@ def test_a_revision_is_of_one_state_and_the_edit_can_ask_for_it(add, delayq):
 
 
 def overtaking(monkeypatch, times, change):
-    """Somebody changes the task between an edit's look and its step."""
+    """Let another caller change the task between an edit's read and its write."""
     left = iter(range(times))
 
     def edit(self, who, seen, new, real=Entries.edit):
@@ -480,7 +480,7 @@ def test_what_comes_between_look_and_step_is_edited(app, delayq, monkeypatch):
     assert delayq.get("a").args == (5,)
 
 
-# What came of it.
+# The outcome.
 
 
 def test_what_has_left_is_told(add, delayq):

@@ -20,7 +20,7 @@ TERMS = ("k", ("a", "b"), 60_000)
 
 
 def terms(delayq, task_id=None):
-    """Key, tags and grace in ms of an entry; of the only one that there is."""
+    """Key, tags and grace in ms of the only entry."""
     if task_id is None:
         [waiting] = delayq.tasks()
         task_id = waiting.id
@@ -78,7 +78,7 @@ def test_what_schedule_is_given_goes_before_what_the_signature_has(add, delayq):
     assert terms(delayq) == ("k", ("a",), None)
 
 
-# tests/unit/test_terms.py tries many more; here, one of each kind goes the whole way.
+# tests/unit/test_terms.py tries many more; here, one of each kind, end to end.
 WRONG = [
     ({"key": "a\0b"}, "delayq_key", "a\0b", "text of 1 to 255 bytes without NUL"),
     ({"max_wait": 5}, "delayq_max_wait", 5, "delayq_conflict='debounce' beside it"),

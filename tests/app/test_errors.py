@@ -1,4 +1,4 @@
-"""Each error survives what Celery does with exceptions; tests/unit/test_errors.py has the rest."""
+"""Each error survives Celery's handling of exceptions; tests/unit/test_errors.py has the rest."""
 
 import pytest
 from kombu.exceptions import OperationalError

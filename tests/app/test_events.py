@@ -1,4 +1,4 @@
-"""Events of what is scheduled and cancelled: `task-sent` and `task-revoked`, as Celery has them."""
+"""Events of scheduled and cancelled tasks: `task-sent` and `task-revoked`, as Celery has them."""
 
 import contextlib
 import multiprocessing
@@ -21,13 +21,13 @@ from tests.support.shards import keys_need_one_shard
 pytestmark = pytest.mark.libraries
 
 DUE = "2100-01-01T00:00:00+00:00"
-# What no two events have in common.
+# Fields that differ in any two events.
 OWN = ("timestamp", "clock", "local_received", "utcoffset", "pid")
 
 
 @pytest.fixture
 def watching(redis):
-    """Watch an app's events as Flower does; the function that is given waits for so many."""
+    """Watch an app's events as Flower does; the yielded function waits for so many of them."""
 
     @contextlib.contextmanager
     def watch(app):
@@ -116,7 +116,7 @@ def test_each_item_of_a_bulk_is_sent_once(app, add, watching):
     assert told(seen) == [("task-sent", task_id) for task_id in bulk.ids]
     assert [event["args"] for event in seen] == [f"({one},)" for one in range(250)]
     assert {event["eta"] for event in seen} == {DUE}
-    # Celery makes the first messages, and the rest are filled in.
+    # Celery makes the first messages; the rest are copied from them.
     first, *_, last = ({**facts(event), "uuid": "", "args": "", "root_id": ""} for event in seen)
     assert first == last
 
@@ -132,7 +132,7 @@ def test_a_task_that_is_cancelled_is_revoked_once(app, watching):
 
     assert told(seen[3:]) == [("task-revoked", task_id) for task_id in "abc"]
     assert [seen[3][name] for name in ("terminated", "signum", "expired")] == [False, None, False]
-    # One for all processes of this host, as whoever sends it is shown as a worker.
+    # One name for all processes of this host, as monitors show the sender as a worker.
     assert seen[3]["hostname"] == f"delayq@{socket.gethostname()}"
 
 

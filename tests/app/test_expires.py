@@ -94,7 +94,7 @@ def test_the_broker_s_time_to_live_counts_from_the_hand_over(delayq_app, url, re
     app.delayq.hand_over()
 
     [raw] = redis.lrange("q", 0, -1)
-    # In milliseconds, as text: that is what AMQP takes.
+    # In milliseconds, as text: AMQP requires this.
     assert 60_000 < float(json.loads(raw)["properties"]["expiration"]) <= 90_000
 
 

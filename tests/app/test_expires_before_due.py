@@ -1,4 +1,4 @@
-"""A task that is moved past its own expiry is moved, and the log says that it will not run."""
+"""A task can be moved past its own expiry; the log then warns that it will not run."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -22,7 +22,7 @@ def put(app, task_id="a", text="", **options):
 
 @pytest.fixture(params=["by itself", "with a template", "long", "with an id that is no plain text"])
 def held(request, app):
-    """A scheduled task that expires a day after it is due, in each form that a record has."""
+    """A scheduled task that expires a day after it is due, in each form of record."""
     if request.param == "with a template":
         # Seen before, it shares one.
         put(app, "before", expires=EXPIRES)

@@ -1,4 +1,4 @@
-"""What a worker does with a message that has an `eta` and no word of this package's."""
+"""How a worker handles a message that has an `eta` and no header of this package."""
 
 import logging
 from datetime import datetime, timedelta, timezone
@@ -119,7 +119,7 @@ def test_it_waits_and_then_is_the_message_of_a_plain_call(
     held = is_adopted(consumer)
 
     assert to_ms(held.due) == to_ms(FAR)
-    # Its name stands in the body there, and no pickle is read to show a name.
+    # Its name is in the body there, and no pickle is read to show a name.
     name = "" if (protocol, options["serializer"]) == (1, "pickle") else "t"
     assert (held.task, held.args, held.kwargs, held.queue) == (name, (1,), {"x": "ü"}, "celery")
     adopting.delayq.run_now("a")
@@ -147,7 +147,7 @@ LEFT = {
 }
 
 
-# Where it stands in a message is the protocol's affair: by each, of what stands there, one.
+# Protocol 1 has these fields at other places of a message: one case for each place.
 BY_EACH = [
     *((why, 2) for why in LEFT),
     *((why, 1) for why in ("near", "no time", "expired", "opted out by an option")),
@@ -158,7 +158,7 @@ BY_EACH = [
 def test_it_is_left_to_celery(stranger, consumer, caplog, protocol, why):
     options, stranger.conf.task_protocol = LEFT[why], protocol
     eta = options.get("eta")
-    if isinstance(eta, str):  # that no call lets pass
+    if isinstance(eta, str):  # which no call accepts
         made = stranger.amqp.as_task_v1 if protocol == 1 else stranger.amqp.as_task_v2
         message = made("a", "t", (), {}, eta=FAR)
         where = message.body if protocol == 1 else message.headers

@@ -1,4 +1,4 @@
-"""Whose key is free, and whose id: what has left, is dead, or is being published."""
+"""Which keys and ids are free: those of delivered, dead and in-flight tasks."""
 
 import json
 

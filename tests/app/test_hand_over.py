@@ -1,4 +1,4 @@
-"""`hand_over`, once: all that is due goes, and nothing of the step itself stays behind."""
+"""One `hand_over` delivers all due tasks, and leaves no key of the step behind."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kernel
 
 @pytest.fixture
 def relayed(delayq_app, url):
-    """An app whose tasks wait in Redis and go to a broker in this process."""
+    """An app whose tasks wait in Redis and are published to a broker in this process."""
     return delayq_app("memory://localhost", delayq_url=url)
 
 
@@ -24,7 +24,7 @@ def test_one_that_finds_no_broker_leaves_no_scanner_that_is_relied_upon(delayq_a
         app.delayq.hand_over()
 
     assert app.delayq.counts().scanners == 0
-    # All were told of the task, and nobody has promised to be up.
+    # All were notified of the task, and no scanner has recorded when it wakes.
     timers = filter(None, (redis.hget(key, "timer") for key in each("meta")))
     assert {one.partition(b":")[2] for one in timers} == {b""}
 

@@ -26,16 +26,16 @@ def app(app_with_results):
 
 @pytest.fixture
 def unasked(monkeypatch):
-    """The store must not be asked."""
+    """Fail if the store is read."""
 
     def asked(*_):
-        pytest.fail("the store was asked")
+        pytest.fail("the store was read")
 
     monkeypatch.setattr(Entries, "state", asked)
 
 
 class Own(AsyncResult):
-    """A class of an app's own."""
+    """An app's own class."""
 
     def ready(self):
         return "own"
@@ -153,7 +153,7 @@ def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, 
         _ = result.state
 
 
-# Apps and results that are copied, pickled, or of a class of their own.
+# Apps and results that are copied, pickled, or of a custom class.
 
 
 def test_the_results_of_a_pickled_app_know_it_too(app, add):
@@ -216,7 +216,7 @@ def test_what_is_no_class_of_results_stays_what_it_is(make_app, url, made_by):
     assert app.AsyncResult is made_by
 
 
-# The result of what is held.
+# The result of a scheduled task.
 
 
 def test_the_result_of_an_id_is_what_its_call_returned(add, delayq):

@@ -1,4 +1,4 @@
-"""`delayq.history()`: what happened last, of as many as the setting says, over all shards."""
+"""`delayq.history()`: the latest steps of all shards, as many as the setting keeps."""
 
 from datetime import timezone
 
@@ -215,7 +215,7 @@ def test_it_is_never_longer_while_eight_processes_write(delayq, redis, url, tmp_
     events = delayq.history()
     assert len(events) == LENGTH
     assert [one.when for one in events] == sorted((one.when for one in events), reverse=True)
-    # Of each task what happened last comes first; of the last of all nothing is missing.
+    # The latest step of each task comes first; only earlier steps may be missing.
     known = {}
     for one in events:
         known.setdefault(one.id, []).append(one.what)

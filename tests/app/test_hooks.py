@@ -1,4 +1,4 @@
-"""Hooks: whoever is given to the services is told of each step, and cannot spoil it."""
+"""Hooks: the services call them at each step, and a failing hook does not break the step."""
 
 import pytest
 
@@ -101,7 +101,7 @@ def test_what_gives_way_is_told_apart_from_what_is_cancelled(app_with_results, o
             "t", task_id=task_id, delayq_at=FAR, delayq_key="k", delayq_conflict="keep"
         )
 
-    # Of its own id it is no other task.
+    # A task under the same id is not another task.
     assert [(one.task_id, one.reason) for one in told] == ([] if own_id else [("b", "kept a")])
     assert gone == []
 
@@ -121,7 +121,7 @@ def test_how_late_tasks_left_is_told_only_where_it_is_wanted(app, delayq, wanted
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     assert delayq.hand_over() == 1
-    # It was scheduled this moment, so it is not as late as its due time is old.
+    # It was scheduled just now, so it is less late than its due time suggests.
     assert [(path, len(late), late[0] < 60) for path, late in told] == (
         [("direct", 1, True)] if wanted else []
     )

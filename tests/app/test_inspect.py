@@ -1,4 +1,4 @@
-"""What waits in the store is shown by a worker's own command, in the form of Celery's own."""
+"""A worker's `inspect` commands show the store's tasks, in the form of Celery's own."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ SECRETS = "(***)"
 
 @pytest.fixture(params=["scheduled", "dump_schedule"])
 def shown(request, monkeypatch, app):
-    """What a worker answers that holds so many tasks itself."""
+    """The reply of a worker that holds so many tasks itself."""
     monkeypatch.setitem(Panel.data, request.param, scheduled)
     revoking.in_worker(None)
 
@@ -70,7 +70,7 @@ def test_what_waits_follows_what_the_worker_holds_itself_in_the_same_form(
     assert (own["request"]["id"], held["request"]["id"]) == ("own", "held")
     for one in (own, held):
         del one["eta"], one["request"]["id"]
-    # As a worker shows them where it is asked not to show what arguments are.
+    # A worker shows them like this if the request says to hide the arguments.
     safe = held_by_celery.info(safe=True)
     own["request"].update(args=safe["args"], kwargs=safe["kwargs"])
     assert held == own
@@ -137,7 +137,7 @@ def test_an_app_without_delayq_shows_what_it_holds(make_app, monkeypatch):
 
 @pytest.fixture
 def queried(monkeypatch, app):
-    """What a worker answers that is asked for tasks by their ids."""
+    """The reply of a worker to a query for tasks by their ids."""
     monkeypatch.setitem(Panel.data, "query_task", query_task)
     revoking.in_worker(None)
     return lambda ids: Panel.data["query_task"](

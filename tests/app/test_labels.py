@@ -1,4 +1,4 @@
-"""An entry carries what it can be picked by: its task, and the queue that it was sent with."""
+"""An entry carries labels that filters read: its task, and the queue that it was sent with."""
 
 import pytest
 from kombu import Exchange, Queue

@@ -1,6 +1,6 @@
-"""What a user's call sent comes to Redis when the call is over: nothing comes of it.
+"""A request that reaches Redis after its call has ended has no effect.
 
-The network holds it back: a proxy keeps what it was sent, and passes it on later.
+The network delays it: a proxy keeps the request, and passes it on later.
 """
 
 import signal
@@ -72,7 +72,7 @@ class Held:
                 call(app)
                 self.direct.delayq.cancel(ID)
         self.clear()
-        # It keeps the template of them all, which callers send once only.
+        # It keeps the template that all of them share and that callers send only once.
         app.tasks["note"].s(1).set(task_id="other").delay_until(FAR)
         return app
 
@@ -84,13 +84,13 @@ class Held:
         return self.redis.info("commandstats")["cmdstat_evalsha"]["calls"]
 
     def kept(self):
-        """What is known of tasks."""
+        """The store's data on tasks."""
         due = self.redis.zrange("{delayq:0}:due", 0, -1, withscores=True)
         names = ("records", "templates", "template_uses", "tombstones")
         return due, [self.redis.hgetall(f"{{delayq:0}}:{name}") for name in names]
 
     def arrives(self):
-        """Let through what was held; returns when Redis has run it."""
+        """Let the held requests through; return when Redis has run them."""
         before = self.calls()
         self.proxy.resume()
         eventually(lambda: self.calls() > before)
@@ -121,7 +121,7 @@ def test_a_request_that_comes_after_the_call_ended_changes_nothing(held, call):
 
 @contextmanager
 def interrupted(error, proxy):
-    """Raise an error in this thread, as a signal's handler does, once a request is under way."""
+    """Raise an error in this thread, as a signal handler does, once a request is under way."""
 
     def handler(*_):
         raise error
@@ -163,6 +163,6 @@ def test_what_an_interrupted_call_sent_undoes_nothing_that_came_later(held, call
     before = held.kept()
     held.arrives()
     assert held.kept() == before
-    # Whoever calls from here on is served.
+    # Calls from here on succeed.
     call(app)
     assert held.kept() != before

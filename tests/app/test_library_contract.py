@@ -28,7 +28,7 @@ pytestmark = pytest.mark.libraries
 
 @pytest.fixture(autouse=True)
 def _anew():
-    """As in a process that has looked at nothing yet."""
+    """Clear all caches, as in a process that has not checked any name yet."""
     check_messages.cache_clear()
     works.cache_clear()
     yield
@@ -57,7 +57,7 @@ def take_away(monkeypatch):
     return take
 
 
-# What messages are made with.
+# Parts that make messages.
 
 
 def test_the_installed_libraries_have_all_of_it():
@@ -82,7 +82,7 @@ def test_without_it_no_delayq_is_made(make_app, take_away, name):
 
 
 def _other(self, other):
-    """What a library may have made of a function."""
+    """A version of a function that a library may have changed."""
 
 
 @pytest.mark.parametrize("name", [name for name, takes in MESSAGES.items() if takes])
@@ -154,7 +154,7 @@ def test_none_of_it_is_needed_to_import_the_package():
     assert set(ran.stdout.split()) == set(MESSAGES)
 
 
-# What single features lean on.
+# Parts that single features need.
 
 
 @pytest.mark.parametrize("feature", Feature, ids=lambda feature: feature.name)
@@ -173,7 +173,7 @@ def test_without_any_of_its_names_a_feature_is_off_with_one_warning(monkeypatch,
 
 
 def consumer_of(app):
-    """A worker's consumer, as far as its steps look at it when they are made."""
+    """A worker's consumer, with the parts that its steps read when they are created."""
     return SimpleNamespace(app=app, update_strategies=print, task_consumer=None)
 
 
@@ -284,7 +284,7 @@ def test_a_cancelled_task_is_not_stored_as_revoked(app_with_results, take_away, 
 
 @pytest.mark.parametrize("name", TRIED)
 def test_the_suite_runs_on_no_version_older_than_those_that_were_tried(name):
-    """A newer one is no error: the other tests here say whether it still has what is needed."""
+    """A newer one is no error: the other tests here check whether it still has all names."""
 
     def numbers(version):
         return tuple(map(int, version.split(".")[:2]))

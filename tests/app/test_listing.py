@@ -19,7 +19,7 @@ UTC = timezone.utc
 
 @pytest.fixture
 def schedule(app):
-    """Schedule tasks whose id says when: ``schedule([3, 1], relayed=[2])``, seconds after FAR."""
+    """Schedule tasks with seconds after FAR as ids: ``schedule([3, 1], relayed=[2])``."""
 
     def schedule(moved, relayed=()):
         plain, to_topic = app.signature("t"), app.signature("t").set(queue=TOPIC)

@@ -1,4 +1,4 @@
-"""What a load is given is from outside: a line is looked at before anything of it is written."""
+"""A load reads untrusted input: it checks each line before it writes anything of that line."""
 
 import io
 import json
@@ -208,7 +208,7 @@ def test_an_edited_line_gives_the_message_that_it_has(app, redis):
         app.send_task("t", task_id=name, delayq_at=LONG_AGO)
     first, _, line, last = app.delayq.dump()
     line["id"] = "c"
-    # As of a message that shares a template, which has the task's id in many places.
+    # As in a message that shares a template, which has the task's id in many places.
     line["message"]["properties"]["delivery_tag"] = f"c{line['scheduled_us']:016d}"
 
     assert app.delayq.load([first, line, {**last, "tasks": 1}]).loaded == 1

@@ -1,4 +1,4 @@
-"""A store that lost its last number misses nothing and keeps its order; a spoilt one is mended."""
+"""A store that lost its last number skips no task and keeps the order; a bad one is repaired."""
 
 import json
 

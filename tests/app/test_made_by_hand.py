@@ -1,4 +1,4 @@
-"""Messages that a program makes and sends by `app.amqp` itself, with arguments by place or name."""
+"""Messages that a program makes and sends through `app.amqp`, arguments by position or name."""
 
 import pytest
 from celery.app.task import Context

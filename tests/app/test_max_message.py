@@ -1,4 +1,4 @@
-"""`delayq_max_message`: what is larger is refused at the call, or left to Celery if captured."""
+"""`delayq_max_message`: the call refuses a larger message, or leaves it to Celery if captured."""
 
 import json
 import logging
@@ -58,7 +58,7 @@ def test_the_error_says_how_large_it_is_and_which_setting_forbids_it(remind):
 
     error = caught.value
     assert (error.task_id, error.most) == ("a", MOST)
-    # In base64, and with the headers, of which the arguments' text is up to 1,024 bytes.
+    # In base64, and with the headers, in which the arguments' text takes up to 1,024 bytes.
     assert MOST * 4 / 3 < error.size < MOST * 4 / 3 + 2500
     assert str(error) == (
         f"the message of task 'a' has {error.size} bytes; delayq_max_message is {MOST}; pass a "
@@ -122,12 +122,12 @@ def test_an_item_that_is_filled_in_is_looked_at_too(app, delayq, monkeypatch):
     test_an_item_of_a_bulk_that_is_larger_is_refused_alone(plain_task(app), delayq, 5)
 
 
-# Captured: switching it on breaks no call.
+# Captured calls: switching it on breaks none of them.
 
 
 @pytest.fixture
 def heard():
-    """Which signals of publishing were sent."""
+    """The signals of publishing that were sent."""
     names = []
 
     def before(**_):

@@ -1,4 +1,4 @@
-"""Mistakes that users of Celery make: each is told in one sentence that names the right way."""
+"""Mistakes that users of Celery make: each error is one sentence that names the right way."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -18,7 +18,7 @@ ONLY_ONE = "expected none beside the time that the task is scheduled for"
 NAMES = "expected text of 1 to 512 bytes, a UUID, or a result"
 SIGNATURE = "expected a signature, or a task"
 
-# What somebody does, with the task `add`, the DelayQ and a result; the error, and how it ends.
+# A mistake, with the task `add`, the DelayQ and a result; its error, and how the message ends.
 MISTAKES = {
     "a delay as a time": (lambda add, *_: add.delay_until(5), InvalidDueTime, f"5 {IS_A_DELAY}"),
     "a time as a delay": (

@@ -1,7 +1,7 @@
-"""Celery's own delayed delivery, where quorum queues are used: a held message undoes it.
+"""Celery's own delayed delivery with quorum queues: a scheduled message undoes it.
 
-Celery 5.5 and later rewrite exchange and routing key of what has an eta; what is scheduled is to go
-where it would have gone without one.
+Celery 5.5 and later rewrite the exchange and routing key of a message with an eta. A scheduled
+message goes to the queue that it would have reached without an eta.
 """
 
 import json
@@ -37,7 +37,7 @@ def quorum_app(delayq_app, url):
 
 
 def route_of(redis, task_id):
-    """Where a scanner would publish an entry to."""
+    """The route by which a scanner would publish an entry."""
     record = redis.hget(keys_of(task_id)["records"], task_id)
     length, rest = record[2:].split(b":", 1)
     return json.loads(rest[: int(length)])
@@ -122,7 +122,7 @@ def amqp(quorum_app):
 
 
 def rewritten(routing_key, exchange=None):
-    """What Celery makes of a routing key for a countdown of 5 seconds."""
+    """The routing key into which Celery rewrites this one for a countdown of 5 seconds."""
     digits = ".".join(f"{5:028b}")
     return {"exchange": exchange or "celery_delayed_27", "routing_key": f"{digits}.{routing_key}"}
 

@@ -1,4 +1,4 @@
-"""`delayq_once`, the option: from a call to a header of the message, whatever way it is sent."""
+"""The option `delayq_once` becomes a header of the message, whichever way the task is sent."""
 
 import json
 
@@ -62,7 +62,7 @@ def test_those_of_a_task_share_a_template(add, delayq, redis):
     for number in range(5):
         add.apply_async((number,), delayq_at=FAR, delayq_once=True)
 
-    assert templates(redis)[1] == 4  # of the first it is not known whether another one comes
+    assert templates(redis)[1] == 4  # with the first, it is unknown whether another one follows
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
@@ -116,7 +116,7 @@ def test_with_always_eager_it_says_nothing(app, add):
 
 @pytest.fixture
 def stranger(url):
-    """An app in whose process nobody made a DelayQ."""
+    """An app in a process without a DelayQ."""
     with Celery("stranger", broker=url, set_as_current=False) as app:
         yield app
 

@@ -1,4 +1,4 @@
-"""What is done to one task by id or key, and to dead letters; what a selection picks by."""
+"""Changes of one task by id or key, and of dead letters; the filters of a selection."""
 
 import pytest
 from celery import states
@@ -49,7 +49,7 @@ def lose(redis, task_id):
 
 @pytest.fixture
 def dead(delayq, add, redis):
-    """Of "dead" the broker refused the message; "unread" and "lost" cannot be read."""
+    """The broker refused the message of "dead"; "unread" and "lost" cannot be read."""
     add.apply_async(task_id="waits", delayq_at=FAR, delayq_tags=["all"])
     add.apply_async(
         task_id="dead", delayq_at=LONG_AGO, exchange="x", routing_key="x", delayq_tags=["all"]

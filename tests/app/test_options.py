@@ -1,4 +1,4 @@
-"""Every option of `apply_async`, through every door: it is what the worker will see."""
+"""Every option of `apply_async`, by every way to schedule, reaches the worker unchanged."""
 
 import json
 
@@ -226,7 +226,7 @@ def test_sending_plainly_is_as_it_was(app, add, redis):
 def test_a_callback_may_wait_as_well(app, add, delayq):
     callback = json.loads(json.dumps(add.s(7).set(delayq_at=LONG_AGO * 4)))
 
-    # What a worker does when the task that it is linked to has ended.
+    # A worker does this when the task that it is linked to has ended.
     result = app.signature(callback).apply_async((5,))
 
     held = delayq.get(result.id)

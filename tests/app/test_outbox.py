@@ -1,4 +1,4 @@
-"""REVOKED is stored by whoever cancels; where he could not, by a scanner, a while later."""
+"""The cancelling process stores REVOKED; if it could not, a scanner does so a while later."""
 
 import json
 
@@ -16,7 +16,7 @@ def app(app_with_results):
 
 
 def overdue(redis):
-    """As if what is owed had been so for a long time."""
+    """Make all results in the outbox look as if they had been there for a long time."""
     for outbox in each("outbox"):
         for task_id in redis.zrange(outbox, 0, -1):
             redis.zadd(outbox, {task_id: 0})
@@ -24,7 +24,7 @@ def overdue(redis):
 
 @pytest.fixture
 def away(app, monkeypatch):
-    """The backend refuses, until it is called."""
+    """Let the backend refuse, until the yielded function is called."""
     plain = app.backend.mark_as_revoked
 
     def refuse(*_, **__):

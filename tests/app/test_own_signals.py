@@ -1,4 +1,4 @@
-"""`celery_delayq.signals`: each step tells what it did, once, in Celery's own form."""
+"""`celery_delayq.signals`: each step sends one signal on its changes, in Celery's own form."""
 
 from datetime import datetime, timezone
 
@@ -18,7 +18,7 @@ LATER = datetime(2100, 1, 1, 0, 1, tzinfo=timezone.utc)
 
 @pytest.fixture
 def heard(app):
-    """What was told of *app*'s tasks: (signal, what it says)."""
+    """The signals sent for *app*'s tasks: (signal, its arguments)."""
     return listening_to(app)
 
 

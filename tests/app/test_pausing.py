@@ -110,7 +110,7 @@ def test_what_no_scanner_has_met_is_told_as_paused_everywhere(app, delayq):
 
 
 def test_a_selection_tells_the_paused_while_scanners_move_them(app, delayq):
-    """From where they fell due to where they are parked, between two of its steps."""
+    """Between two of its steps, scanners move them from the due index to the parked one."""
     delayq.pause(queue="mail")
     for number in range(3):
         app.send_task("t", queue="mail", task_id=str(number), delayq_at=LONG_AGO + number)

@@ -1,4 +1,4 @@
-"""`task_protocol = 1`: no call schedules; what another process sent so is adopted, and read."""
+"""`task_protocol = 1`: no call schedules; a worker adopts such messages of other processes."""
 
 import base64
 import json
@@ -59,12 +59,12 @@ def test_a_plain_call_is_celery_s(task, redis):
     assert "delayq" not in only_message(redis)[1].decode()
 
 
-# What a process without a DelayQ sent.
+# Messages of a process without a DelayQ.
 
 
 @pytest.fixture
 def arrive(delayq_app, url):
-    """An app, whose store has a task "a" of protocol 1."""
+    """An app whose store has a task "a" of protocol 1."""
 
     def arrive(due=FAR, *, accept=("json", "pickle"), conf=None, **options):
         app = delayq_app(url, accept_content=[*accept], **(conf or {}))
@@ -86,7 +86,7 @@ def body(redis):
 def test_it_is_read(arrive, serializer):
     task = arrive(serializer=serializer).delayq.get("a")
 
-    # Its name stands in the body, and no pickle is read to show a name.
+    # Its name is in the body, and no pickle is read to show a name.
     assert task.task == ("" if serializer == "pickle" else "t")
     assert (task.args, task.kwargs, task.queue) == ((1,), {"x": "ü"}, "celery")
     assert task.argsrepr == (None if serializer == "pickle" else "(1,)")

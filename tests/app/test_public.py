@@ -1,4 +1,4 @@
-"""The face of `DelayQ`: what is public there is documented, and nothing else is public."""
+"""The API of `DelayQ`: every public name is documented, and no other name is public."""
 
 import inspect
 
@@ -7,7 +7,7 @@ import pytest
 from celery_delayq import DelayQ
 
 METHODS = sorted(name for name, _ in inspect.getmembers(DelayQ, callable) if name[0] != "_")
-# Who is meant is said once, for all methods that take a task, where the class is described.
+# The docstring of the class describes them once, for all methods that take a task.
 WHO = {"task_id", "key"}
 
 
@@ -20,7 +20,7 @@ def test_every_method_says_what_it_does(name):
     # `*arguments` of schedule only makes a better error.
     asked = {one.name for one in taken if one.kind is not inspect.Parameter.VAR_POSITIONAL}
     told = [one for one in asked if f"\n    {one}: " in says or f"*{one}*" in says]
-    # One that takes a task's id, or a request, and no more, says so in its first line.
+    # A method that takes only a task's id, or a request, says so in its first line.
     assert len(asked - WHO) <= 1 or asked - WHO <= set(told)
 
 

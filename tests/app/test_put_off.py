@@ -1,4 +1,4 @@
-"""`Defer` without a worker: eagerly, in a direct call, and which tasks it is caught around."""
+"""`Defer` without a worker: eagerly, in a direct call, and around which tasks it is caught."""
 
 import pickle
 from datetime import datetime, timedelta, timezone
@@ -115,7 +115,7 @@ class Unnamed(Counting):
 
 
 class Locking(Counting):
-    """Where a lock is taken around every task of a base."""
+    """A base that takes a lock around every task."""
 
     name = "locking"
 

@@ -1,4 +1,4 @@
-"""What `Defer` does to the store, in a process that runs tasks as a worker does."""
+"""How `Defer` changes the store, in a process that runs tasks as a worker does."""
 
 import celery.app.task
 import pytest
@@ -29,7 +29,7 @@ def later(app):
 
 
 def run(task, task_id="a", tag="t1", **said):
-    """Run a task for a message that a worker was given."""
+    """Run a task for a message that a worker received."""
     headers = task.app.amqp.as_task_v2(task_id, task.name, (1,)).headers
     info = {"exchange": "", "routing_key": "mail", "priority": 3, "redelivered": False}
     given = {"args": (1,), "kwargs": {}, "properties": {"delivery_tag": tag}, "delivery_info": info}

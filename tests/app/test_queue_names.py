@@ -1,4 +1,4 @@
-"""The queue that a task shows is the one that selections, pauses, `status` and a dump mean."""
+"""A task shows the same queue name as selections, pauses, `status` and a dump."""
 
 import pytest
 from kombu import Exchange, Queue
@@ -13,13 +13,13 @@ WAYS = {
     "queue of a topic exchange": ({"queue": "video"}, "video"),
     "and a key of the call": ({"queue": "video", "routing_key": "media.video.hd"}, "video"),
     "exchange and key": ({"exchange": "none of the app's", "routing_key": "x"}, "celery"),
-    # Where it goes to does not tell what it was sent with.
+    # The destination does not reveal the queue it was sent with.
     "queue, and another list": ({"queue": "video", "exchange": "", "routing_key": "x"}, "video"),
 }
 
 
 def queues(delayq):
-    """By every way of reading: what it says of the only task that there is."""
+    """The queue of the only task, by every way of reading it."""
     [listed] = delayq.tasks()
     [selected] = delayq.select(all=True)
     [counted] = delayq.status().queues

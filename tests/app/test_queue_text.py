@@ -1,4 +1,4 @@
-"""A queue, an exchange or a routing key that is no text is refused, with any priority."""
+"""A queue, exchange or routing key that is not text is refused, with any priority."""
 
 import pytest
 from kombu import Queue

@@ -1,4 +1,4 @@
-"""One entry as one reads it; what may not be decoded is not decoded."""
+"""Reading one entry; content that must not be decoded is not decoded."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ UTC = timezone.utc
 
 
 class Mark:
-    """Its unpickling leaves a mark."""
+    """Unpickling it leaves a mark."""
 
     def __init__(self, path):
         self.path = path

@@ -1,4 +1,4 @@
-"""The store cannot be reached: what `apply_async` raises, after as many tries as it was told."""
+"""The store cannot be reached: the error of `apply_async`, after as many tries as configured."""
 
 import time
 from datetime import timedelta
@@ -213,7 +213,7 @@ def test_a_redis_that_comes_back_is_used_again(delayq_app, start_redis):
 
 @pytest.fixture
 def within():
-    """The seconds that a call took which raised ``OperationalError``."""
+    """The seconds that a call took to raise ``OperationalError``."""
 
     def seconds(call):
         began = time.monotonic()

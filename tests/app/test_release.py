@@ -1,4 +1,4 @@
-"""``select(...).release()``: what waits leaves as the message that Celery sends with an ``eta``."""
+"""``select(...).release()``: a waiting task leaves as the message Celery sends with an ``eta``."""
 
 import json
 import threading
@@ -59,7 +59,7 @@ def ids(redis):
     return sorted(one["headers"]["id"] for one in messages(redis))
 
 
-# Each way once, of a message that is whole or of one that shares a template, in turn.
+# Each way once, alternating between a whole message and one that shares a template.
 @pytest.mark.parametrize(("way", "shared"), [(way, at % 2 == 0) for at, way in enumerate(WAYS)])
 def test_what_leaves_is_what_a_call_with_that_eta_sends(delayq_app, url, redis, *, way, shared):
     app = delayq_app(url, accept_content=["json", "msgpack"])
@@ -286,7 +286,7 @@ def test_a_canvas_is_refused_before_anything_is_sent(add, delayq, redis):
     assert canvas.id in ids(redis)
 
 
-# What was released, and has not left yet.
+# Released tasks that have not left yet.
 
 
 def test_it_can_be_cancelled_and_nothing_else(add, delayq, redis):
@@ -336,7 +336,7 @@ def test_when_it_was_due_is_told_to_its_task(app, delayq, redis):
     assert delayq.due_of(t.request) == DUE
 
 
-# Broken off, and beside others.
+# Interrupted releases, and concurrent ones.
 
 
 class Killed(BaseException):
@@ -457,7 +457,7 @@ def test_beside_others_that_schedule_and_cancel_each_is_dealt_with_once(add, del
     thread.join(60)
     delayq.hand_over()
 
-    # One that was released, and not yet handed over, can still be cancelled.
+    # A task that was released but not yet delivered can still be cancelled.
     found = ids(redis)
     assert len(found) == len(set(found))
     assert len(found) + sum(cancelled) == 400

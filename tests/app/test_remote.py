@@ -1,4 +1,4 @@
-"""The remote command `delayq`: what a worker answers, and what `app.control` sends."""
+"""The remote command `delayq`: a worker's replies, and the messages of `app.control`."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def test_an_app_without_delayq_is_answered_with_a_sentence(make_app):
 
 @pytest.fixture
 def sent(app, monkeypatch):
-    """What `app.control` tells workers."""
+    """The messages of `app.control` to workers."""
     sent = []
     monkeypatch.setattr(
         type(app.control).__mro__[0],
@@ -99,7 +99,7 @@ def test_inspect_has_the_question_and_all_of_celery_s_own(app, sent, monkeypatch
     assert app.control.inspect is app.control.inspect
 
 
-# Who knows the command.
+# Workers that know the command.
 
 
 def test_only_workers_and_the_command_line_load_what_they_need():

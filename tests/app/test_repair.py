@@ -1,4 +1,4 @@
-"""`delayq.repair(finding)`: what `check` found is mended, in each shard; who listens is told."""
+"""`delayq.repair(finding)` mends a finding of `check`, in each shard, and notifies scanners."""
 
 from dataclasses import replace
 

@@ -28,8 +28,8 @@ from tests.support.shards import SHARDS, keys_need_one_shard
 from tests.support.waiting import PATIENCE, eventually
 
 LATER = 3600
-SOON = 1.0  # seconds, where the replicas will not have it
-LONG = 2.0 * PATIENCE  # where they will
+SOON = 1.0  # seconds, for calls that the replicas will not have
+LONG = 2.0 * PATIENCE  # for calls that they will have
 WAITAOF = (7, 2)  # the version of Redis that has it first
 
 UNREPLICATED = (
@@ -44,14 +44,14 @@ def add(_x):
 
 @pytest.fixture(scope="module")
 def pair():
-    """A master and a replica that is in step all the time."""
+    """A master, and a replica that is always in sync."""
     with replicated() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def alone():
-    """A master that was to have replicas, and has none."""
+    """A master that should have replicas, but has none."""
     with replicated(0) as made:
         yield made
 
@@ -89,17 +89,17 @@ def warnings_of(caplog):
 
 
 def is_scheduled(app, task_id):
-    """Asked where no answer is swallowed and nothing is held up."""
+    """Whether the store has it, read by a link that neither drops nor delays answers."""
     return app.delayq.get(task_id) is not None
 
 
-# Who waits.
+# Calls that wait.
 
 
 def test_a_result_says_how_many_replicas_have_its_task(waiting, pair, caplog):
     result = waiting.tasks["add"].delay_for(LATER, 1)
     assert result.replicas == 1
-    # It is no guess: the replica has it at this moment.
+    # This is certain: the replica has it at this moment.
     assert pair.replicas[0].client().exists(*pair.client.keys("*records")) == 1
     assert (warnings_of(caplog), waiting.fell_short) == ([], [])
 
@@ -187,7 +187,7 @@ def test_a_bulk_waits_once_for_each_slice(waiting, pair):
 
 
 def test_receivers_are_told_after_the_wait_and_may_fail(waiting, pair):
-    """Or their time counts as well, until Redis knows of the call no more."""
+    """Otherwise their time counts too, until Redis has forgotten the call."""
     before, waits = pair.waits(), []
 
     def receiver(**_):
@@ -208,7 +208,7 @@ def test_receivers_are_told_after_the_wait_and_may_fail(waiting, pair):
 def test_what_is_replaced_is_revoked_after_the_wait_unless_somebody_was_faster(
     app_on, alone, timeout, state
 ):
-    """Past the time of the call a scanner stores it; then another task may have the id."""
+    """After the time of the call a scanner stores it; then another task may have the id."""
     alone.client.flushall()
     options = {"result_backend": "cache+memory://", "delayq_timeout": timeout}
     app = app_on(alone.master.port, 1, SOON, **options)
@@ -286,7 +286,7 @@ def test_what_runs_at_once_waits_for_nobody(waiting, pair):
     assert pair.waits() == before
 
 
-# What is not reached.
+# Replicas that are not reached.
 
 
 def test_of_two_replicas_one_stands_still(app_on, caplog):
@@ -331,7 +331,7 @@ def test_a_link_that_is_cut_silently_is_waited_for_no_longer_than_asked(app_on):
 
 @pytest.mark.parametrize("stands_still", [True, False])
 def test_it_is_true_of_a_call_whose_first_answer_was_lost(app_on, each_redis, stands_still):
-    """Its connection has written nothing by then, so that WAIT by itself says that all is well."""
+    """Its connection has written nothing by then, so WAIT alone would report success."""
     with (
         replicated(binary=each_redis.binary) as pair,
         ReplySwallower(pair.master.port, b"the-id") as swallower,
@@ -364,7 +364,7 @@ def test_warnings_are_rare_and_say_how_many_tasks_it_was(app_on, alone, caplog, 
     ]
 
 
-# What goes wrong: the task is scheduled all the same.
+# Failures: the task is scheduled all the same.
 
 
 def test_a_link_that_breaks_during_the_wait_is_told_and_the_next_call_is_well(app_on, pair, caplog):
@@ -472,7 +472,7 @@ def test_with_aof_a_master_without_such_a_file_is_told_once(app_on, each_redis, 
 def test_with_aof_what_is_not_on_the_masters_own_disk_is_not_reached(app_on, each_redis, caplog):
     needs_waitaof(each_redis)
     with replicated(1, *KEEPS, binary=each_redis.binary) as pair:
-        # Nothing is written to its disk any more, and the replica goes on.
+        # It writes nothing to its disk any more, but the replica goes on.
         pair.client.config_set("appendfsync", "no")
         app = app_on(pair.master.port, 1, SOON, "aof")
         assert app.tasks["add"].delay_for(LATER, 1).replicas == 0
@@ -485,11 +485,11 @@ def needs_waitaof(server):
         pytest.skip("there is no WAITAOF; see the test before")
 
 
-# What it is for.
+# The purpose.
 
 
 def test_a_failover_loses_what_replication_had_not_carried_and_only_that(app_on):
-    """So what was scheduled is gone, and what was handed over goes out again, unmarked."""
+    """A task scheduled then is gone; one delivered then is delivered again, without a mark."""
     with replicated(0) as master, Proxy(master.master.port) as link, replicated(0) as replica:
         link.accept()
         replica.client.replicaof("127.0.0.1", link.port)

@@ -1,4 +1,4 @@
-"""Reschedule: the id stays, the time moves, and what has left is not brought back."""
+"""Reschedule: the id stays, the time moves, and a delivered task is not brought back."""
 
 from datetime import datetime, timedelta, timezone
 

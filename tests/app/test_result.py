@@ -1,4 +1,4 @@
-"""What scheduling returns: one of Celery's results, which knows when it is due and where it is."""
+"""Scheduling returns a Celery result that also knows the due time and the state in the store."""
 
 import pickle
 from datetime import datetime, timedelta, timezone
@@ -206,7 +206,7 @@ def test_due_of_a_request_is_the_time_that_its_message_was_due(delayq):
 
 @pytest.fixture
 def subscriptions(redis):
-    """How often was subscribed and unsubscribed so far."""
+    """The number of subscriptions and unsubscriptions so far."""
 
     def counted():
         stats = redis.info("commandstats")

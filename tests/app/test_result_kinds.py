@@ -1,4 +1,4 @@
-"""One class for whatever scheduling returns, whichever of Celery's results it is as well."""
+"""Scheduling always returns one class, combined with any of Celery's result classes."""
 
 import copy
 
@@ -19,7 +19,7 @@ def app(app_with_results):
 
 
 def stored(app, task_id, state):
-    """A result whose task ended so."""
+    """A result whose task ended in this way."""
     app.backend.store_result(task_id, 1 if state == "SUCCESS" else ValueError(), state)
     return app.AsyncResult(task_id)
 

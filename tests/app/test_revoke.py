@@ -1,4 +1,4 @@
-"""Celery's own `revoke` reaches what is scheduled, with every worker offline."""
+"""Celery's own `revoke` reaches scheduled tasks, with every worker offline."""
 
 import base64
 import json
@@ -25,13 +25,13 @@ def app(app_with_results):
 
 @pytest.fixture
 def told(app, redis):
-    """What workers are told, in order: call it after the calls in question."""
+    """The messages to workers, in order: call it after the calls in question."""
     workers = redis.pubsub()
     workers.psubscribe("*celery.pidbox*")
     assert workers.get_message(timeout=30)["type"] == "psubscribe"
 
     def told():
-        app.control.broadcast("ping")  # the end of what there is to read
+        app.control.broadcast("ping")  # marks the end of the messages
         heard = []
         while not heard or heard[-1][0] != "ping":
             body = json.loads(workers.get_message(timeout=30)["data"])["body"]
@@ -119,7 +119,7 @@ def test_a_revoked_id_may_run_when_it_is_scheduled_again(app, add, delayq, told,
 
     add.s(2).set(task_id="a").delay_until(LONG_AGO)
 
-    # A worker that had been told would remember the id, and drop the task.
+    # A worker that got a message would remember the id, and drop the task.
     assert told() == []
     assert delayq.hand_over() == 1
 
@@ -175,7 +175,7 @@ def test_discarding_a_queue_does_not_touch_what_is_scheduled(app, add, delayq, r
 
 @pytest.fixture
 def panel(monkeypatch):
-    """A worker's remote control: ``panel(app)`` is told to revoke; it remembers in ``revoked``."""
+    """A worker's remote control: ``panel(app)`` gets `revoke`, and keeps the ids in ``revoked``."""
     monkeypatch.setitem(Panel.data, "revoke", revoke)
     revoking.in_worker(None)
 
@@ -208,7 +208,7 @@ def test_a_worker_remembers_what_it_never_heard_of_and_what_was_handed_over(
 
 
 def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeypatch):
-    # Another message may have been sent under its id since.
+    # Another message may have been sent with its id since.
     monkeypatch.setattr(revoking, "LATELY_MS", 0)
     add.s(1).set(task_id="a").delay_until(FAR).cancel()
 

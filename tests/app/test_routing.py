@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 @pytest.fixture
 def queue_of(app, delayq, redis):
-    """The list that a call ends in."""
+    """The list that receives a call's message."""
 
     def of(**options):
         app.send_task("add", (1,), delayq_at=LONG_AGO, **options)
@@ -102,7 +102,7 @@ def test_a_named_exchange_delivers_to_the_queues_that_are_bound_to_it(
     options = {**EXCHANGES[how], "task_id": "a", "reply_to": "caller", "priority": 3}
     plain, held = make_app(url, task_queues=queues), delayq_app(url, task_queues=queues)
     with plain.connection_for_write() as connection:
-        # On Redis only a connection that declared an exchange knows its type, as a worker's does.
+        # On Redis only a connection that declared an exchange, as a worker's does, knows its type.
         for queue in queues:
             queue(connection.default_channel).declare()
         plain.send_task("add", (1,), producer=plain.amqp.Producer(connection), **options)
@@ -146,7 +146,7 @@ def test_a_queue_that_expires_is_left_to_kombu_which_knows_how(
     make_app, delayq_app, url, redis, queue
 ):
     make_app(url, task_queues=[queue]).send_task("add", (1,), queue=queue)
-    ttl = redis.ttl("short")  # -1 with a kombu that knows of none
+    ttl = redis.ttl("short")  # -1 with a kombu that lets no queue expire
     redis.flushall()
     app = delayq_app(url, task_queues=[queue])
     app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)

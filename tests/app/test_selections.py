@@ -1,4 +1,4 @@
-"""``delayq.select``: what it means, in what order, and what is done to it."""
+"""``delayq.select``: the tasks it selects, their order, and the changes it makes to them."""
 
 import pickle
 
@@ -9,7 +9,7 @@ from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, St
 from celery_delayq.store import changes, selection_scan
 from tests.app.support import FAR, LONG_AGO, claim, lists
 
-# By a tag there is an index to walk, else passes over records; a task and a state are filters.
+# A tag has an index; any other selection scans the records. Task and state are filters.
 two_ways = pytest.mark.parametrize("way", ["a tag", "everything"])
 each_way = pytest.mark.parametrize("way", ["a tag", "a task", "a state", "everything"])
 ORDER = [f"t{number:02}" for number in range(30)]
@@ -17,7 +17,7 @@ ORDER = [f"t{number:02}" for number in range(30)]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch):
-    """So small that a few tasks take several of each."""
+    """Steps so small that a few tasks need several of them."""
     monkeypatch.setattr(selection_scan, "PAGE", 7)
     monkeypatch.setattr(selection_scan, "MOST", 8)
     monkeypatch.setattr("celery_delayq.operations.selection.CHUNK", 3)
@@ -37,7 +37,7 @@ def fill(delayq, add):
 
 @pytest.fixture
 def select(delayq, way):
-    """A selection of all that `fill` schedules, in one of the ways that there are."""
+    """A selection of all tasks of `fill`, in one of the possible ways."""
 
     def make(**more):
         chosen = {

@@ -1,4 +1,4 @@
-"""Selections while others are at work, and in another process."""
+"""Selections during concurrent changes, and from another process."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def test_a_thousand_of_one_due_time_go_on_in_another_process(delayq, add, url):
 
 @pytest.mark.parametrize("given", [{"tag": "t"}, {"task": "add"}, {"state": "SCHEDULED"}])
 def test_beside_others_at_work_each_task_ends_once_and_new_ones_stay(delayq, add, redis, given):
-    """Some are moved, cancelled, handed over and scheduled while a selection is cancelled."""
+    """Tasks are moved, cancelled, delivered and scheduled while a selection is cancelled."""
     dues = [LONG_AGO if number % 4 == 0 else FAR for number in range(400)]
     items = [((), {}, due, f"{number:03}") for number, due in enumerate(dues)]
     assert delayq.schedule_many(add.s().set(delayq_tags=["t"]), items)

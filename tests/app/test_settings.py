@@ -8,7 +8,7 @@ from celery_delayq.settings import SETTINGS
 from tests.app.support import FAR
 from tests.support.shards import keys_of
 
-# tests/unit/test_settings.py tries each setting; here, a few go the whole way.
+# tests/unit/test_settings.py tries each setting; here, a few, end to end.
 WRONG = [
     (
         "delayq_url",

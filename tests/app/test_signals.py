@@ -1,4 +1,4 @@
-"""Celery's signals: `task_revoked` tells of what is cancelled; a cancelled retry stays REVOKED."""
+"""Celery's signals: cancelled tasks send `task_revoked`; a cancelled retry stays REVOKED."""
 
 import pytest
 from celery import group

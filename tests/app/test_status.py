@@ -1,4 +1,4 @@
-"""`DelayQ.status()`: how the store stands, and of which queues what waits is."""
+"""`DelayQ.status()`: the state of the store, and the number of waiting tasks by queue."""
 
 import json
 from contextlib import closing
@@ -96,7 +96,7 @@ def test_the_scanners_broker_is_told_where_it_is_not_the_app_s(delayq_app, url):
         engine.hand_over()
 
         assert ours.status().facts()["other_broker"] is None
-        # Asked before, when there was none.
+        # Above, before the scanner was there, it was None.
         told = other.status().facts()["other_broker"]
         engine.leave()
 

@@ -1,4 +1,4 @@
-"""A running task may schedule itself again under its own id; nobody else may take an id."""
+"""A running task may schedule itself again under its own id; no other task may take it."""
 
 import pytest
 from celery._state import _task_stack
@@ -38,7 +38,7 @@ def running(task):
 
 
 def test_a_retry_takes_the_place_of_an_entry_that_brought_the_running_copy(app, task, running):
-    # Published, and still in the store: its acknowledgement was lost. (An exchange needs a relay.)
+    # Published, but still in the store: its acknowledgement was lost. (An exchange needs a relay.)
     task.s(1).set(task_id="a", exchange="mail", routing_key="m").delay_until(LONG_AGO)
     claim(app.delayq)
     running("a")

@@ -1,4 +1,4 @@
-"""`delayq_enabled = False`: Celery is as it was before, and scheduling says why it cannot be."""
+"""`delayq_enabled = False`: Celery is unchanged, and scheduling raises an error with the reason."""
 
 import types
 from datetime import datetime, timedelta, timezone
@@ -53,7 +53,7 @@ def off(request, make_app, url):
 
 
 def changeable(app):
-    """What DelayQ(app) changes in an app that it is not switched off in."""
+    """The parts of an app that DelayQ(app) changes unless it is switched off."""
     return (
         {name: vars(app)[name] for name in ("amqp_cls", "control_cls", "task_cls", "fixups")},
         app.AsyncResult,

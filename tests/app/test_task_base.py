@@ -1,4 +1,4 @@
-"""`DelayQTask`: a base that says to type checkers what every task can do anyway."""
+"""`DelayQTask`: a base that shows type checkers the methods that every task has anyway."""
 
 import pytest
 from celery.app.task import Task

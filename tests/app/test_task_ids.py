@@ -1,4 +1,4 @@
-"""Task ids of one's own: kept under the text that is delivered; what is none is told what is."""
+"""Custom task ids: stored as the text that is delivered; the error names the accepted types."""
 
 import json
 import pickle
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 class Job(str, Enum):  # StrEnum is its own value in every respect
-    """What ``str`` makes of its members is their name."""
+    """``str`` turns its members into their names."""
 
     NIGHTLY = "nightly-report"
 

@@ -1,4 +1,4 @@
-"""Every way to make a task or a signature; each is scheduled, and sent as Celery sends it."""
+"""Tasks and signatures made in every way are scheduled, and are sent as Celery sends them."""
 
 import copy
 from datetime import datetime, timezone

@@ -1,4 +1,4 @@
-"""One app, many threads: no call gets another one's message, time or answer."""
+"""One app, many threads: no call gets the message, time or reply of another one."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`rediss://`: certificates are checked as the app says, and there is no falling back to plain."""
+"""`rediss://`: certificates are checked as configured, with no fallback to plain connections."""
 
 import ssl
 
@@ -23,7 +23,7 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture
 def start_tls(start_redis, certificates):
-    """The URL and the plain client of a Redis that also speaks TLS, with that certificate."""
+    """The URL and the plain client of a Redis that also speaks TLS with that certificate."""
 
     def start(certificate):
         port = free_port()

@@ -1,4 +1,4 @@
-"""A tracer patches what every message passes, and gives each its trace: every call has its own."""
+"""A tracer patches a step that every message passes: each call's message has its own trace."""
 
 import functools
 import json
@@ -25,7 +25,7 @@ ITEMS = [((number,), {}) for number in range(5)]
 
 
 class Tracer:
-    """Adds a header with a trace that it gives to nothing else."""
+    """Adds a header with a trace that it uses only once."""
 
     def __init__(self):
         self._traces = count()
@@ -57,7 +57,7 @@ class Tracer:
 
 
 class Copier(Tracer):
-    """Leaves the message as it is, and gives a copy of it a trace."""
+    """Leaves the message unchanged, and adds a trace to a copy of it."""
 
     def made(self, make, args, options):
         message = make(*args, **options)
@@ -67,7 +67,7 @@ class Copier(Tracer):
 
 
 class Wrapper:
-    """As wrapt's: it stands for the function, says that it is one, and binds as one does."""
+    """As wrapt's: it replaces the function, claims to be one, and binds like one."""
 
     def __init__(self, wrapped, trace):
         self.__wrapped__ = wrapped
@@ -91,7 +91,7 @@ def function(wrapped, trace):
 
 
 def _create_task_message(self, *args, **options):
-    # On the class it is a property, so that what replaces it has to choose the protocol.
+    # On the class it is a property, so the replacement has to choose the protocol.
     return self.task_protocols[self.app.conf.task_protocol](*args, **options)
 
 
@@ -163,7 +163,7 @@ def test_calls_that_differ_by_their_traces_share_a_template(app, delayq, redis, 
         task.delay_for(60, 1)
     delayq.schedule_many(task, ITEMS, after=60)
 
-    # Of the first it is not known whether another one comes.
+    # With the first, it is unknown whether another one follows.
     assert templates(redis) == (1, 4 + len(ITEMS))
 
 
@@ -279,7 +279,7 @@ def test_a_tracer_is_told_what_kind_of_broker_the_message_is_for(
     app, told, publish = delayq_app(broker or url, delayq_url=url), [], Producer.publish
 
     def traced(self, *args, **options):
-        # As Sentry's SDK asks.
+        # As Sentry's SDK checks it.
         told.append(self.connection.transport.driver_type)
         return publish(self, *args, **options)
 
@@ -293,7 +293,7 @@ def test_a_tracer_is_told_what_kind_of_broker_the_message_is_for(
 def test_of_two_messages_that_do_not_agree_no_other_is_made(
     app, delayq, monkeypatch, made_by_celery
 ):
-    # Not on the way of a message, so that nothing but the two messages tells.
+    # Messages do not pass it, so only the two messages can show it.
     origins = count()
     monkeypatch.setattr(celery.app.amqp, "anon_nodename", lambda: f"gen{next(origins)}")
 
@@ -306,7 +306,7 @@ def test_of_two_messages_that_do_not_agree_no_other_is_made(
 
 @contextmanager
 def counted(*functions):
-    """How often functions are called, found out without a change to them."""
+    """The number of calls of functions, counted without changing them."""
     names, calls = {one.__code__: one.__name__ for one in functions}, Counter()
 
     def notice(frame, event, _):

@@ -1,4 +1,4 @@
-"""A message that is none of Celery's, in a sound record: listed, shown, rescheduled, cancelled."""
+"""A non-Celery message in a valid record is listed, shown, rescheduled and cancelled."""
 
 import kombu.compression
 import pytest
@@ -8,7 +8,7 @@ from celery_delayq.store.record import FORM
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import keys_of
 
-# What stands before the due time and two closing braces.
+# The text before the due time and two closing braces.
 MESSAGES = {
     "RecursionError": b'{"headers": {"x": ' + b"[" * 100_000,
     "JSONDecodeError": b'{"headers": {"x" ',
@@ -25,7 +25,7 @@ BODIES = [b"5", b'"text"', b"null", b"[5, 5]", b'{"args": 5, "kwargs": 5}', b"["
 
 @pytest.fixture
 def put(app, redis):
-    """Put another message into a record."""
+    """Replace the message in a record."""
 
     def put(task_id, message):
         record = redis.hget(keys_of(task_id)["records"], task_id)

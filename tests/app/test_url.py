@@ -1,4 +1,4 @@
-"""Where the store is: `delayq_url`, or else the broker, in every way to write a Redis URL."""
+"""The location of the store: `delayq_url`, or else the broker, in every form of Redis URL."""
 
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ PASSWORD, OTHER_PASSWORD = "p@ss:/w?rd#%ü &=+", "//@:%25?"
 
 
 def store_of(app):
-    """Where a task is scheduled, to be found by looking: schedule one."""
+    """Schedule a task, so that the test can look for its store."""
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     return app.delayq
 
@@ -82,7 +82,7 @@ def test_through_a_socket_a_task_reaches_the_list_that_a_worker_reads(
 
 @pytest.fixture
 def protected(start_redis):
-    """A Redis that has users; set up after it started, for its own ping knows no password."""
+    """A Redis with users; they are added after its start, as the start's ping has no password."""
     server = start_redis()
     client = server.client()
     client.execute_command(
@@ -309,7 +309,7 @@ def test_a_list_of_brokers_for_failover_is_no_store_and_the_error_names_the_sett
 
 
 def test_to_a_list_of_brokers_tasks_go_by_the_one_that_is_up(delayq_app, redis_server, redis):
-    # Not the first URL of another test: kombu's pools are known by that one alone.
+    # Not the first URL of another test: kombu finds its pools by the first URL alone.
     url = f"redis://127.0.0.1:{free_port()}/0;{redis_server.url(1)}"
     app = delayq_app(url, delayq_url=redis_server.url())
 
@@ -324,7 +324,7 @@ def test_a_list_of_brokers_for_failover_is_relayed_to(delayq_app, redis_server, 
 
     store_of(app)
 
-    # Which of them is up when the task is due, kombu knows; a script in the first does not.
+    # kombu knows which of them is up when the task is due; a script in the first does not.
     assert total(redis.zcard, "relay") == 1
 
 

@@ -1,4 +1,4 @@
-"""`DelayQ(app)`: what it adds to an app, what it leaves alone, and that it does nothing else."""
+"""`DelayQ(app)` adds its own parts to an app, and leaves all others alone."""
 
 import pickle
 import subprocess

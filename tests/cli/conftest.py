@@ -19,7 +19,7 @@ MODULE = "delayq_cli_project"
 
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch):
-    """None runs in these tests, so nobody waits a second for answers."""
+    """No worker runs in these tests, so do not wait a second for answers."""
     monkeypatch.setattr(workers, "WAIT", 0.05)
 
 
@@ -36,7 +36,7 @@ def project(monkeypatch):
         module = types.ModuleType(MODULE)
         module.app = app
         monkeypatch.setitem(sys.modules, MODULE, module)
-        # Celery adds an app's options to this list for ever, for it expects one app in a process.
+        # Celery never removes an app's options from this list, as it expects one app in a process.
         monkeypatch.setattr(worker, "params", list(worker.params))
 
     return put
@@ -56,7 +56,7 @@ def run(app, project):
 
 @pytest.fixture
 def said(run):
-    """The lines that a command says; it has to end well."""
+    """The lines that a command prints; it has to end well."""
 
     def said(*arguments, **options):
         result = run(*arguments, **options)
@@ -68,7 +68,7 @@ def said(run):
 
 @pytest.fixture
 def printed(run):
-    """The lines of its standard output alone, where it ends well."""
+    """Only the lines of its standard output, if it ends well."""
 
     def printed(*arguments, **options):
         result = run(*arguments, **options)
@@ -80,7 +80,7 @@ def printed(run):
 
 @pytest.fixture
 def misused(run):
-    """What a command says that has to be an error of usage: its last line."""
+    """The last line of a command that must end with a usage error."""
 
     def misused(*arguments, **options):
         result = run(*arguments, **options)
@@ -122,22 +122,22 @@ def before(monkeypatch):
 
 @pytest.fixture
 def sigint():
-    """Ctrl-C does what it does in the foreground, wherever the tests run."""
+    """Let Ctrl-C work as in the foreground, even if the tests run in the background."""
     was = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, was)
 
 
-# What the tests of the doctor share.
+# Helpers for the tests of the doctor.
 
 
 @pytest.fixture
 def look():
-    """What the doctor finds: ``look(app, "rights")``; the lines of these questions."""
+    """The doctor's lines for these questions: ``look(app, "rights")``."""
     patients = []
 
     def look(app, *names):
-        # A leaf's, which tests of the kernel do without.
+        # It belongs to a leaf, and tests of the kernel run without it.
         from celery_delayq.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient
 
         patients.append(Patient(app.delayq.services))

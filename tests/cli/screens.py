@@ -87,7 +87,7 @@ def screen(name: str, width: int) -> str:
 
 
 def files() -> dict[Path, str]:
-    """The files, and what they have to be."""
+    """The files, and the text that each must have."""
     names = ("status", "list", "show", "help")
     return {
         FOLDER / f"{name}-{width}.txt": screen(name, width) for name in names for width in WIDTHS

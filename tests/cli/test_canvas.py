@@ -1,4 +1,4 @@
-"""The commands, and canvases that wait."""
+"""The commands on scheduled canvases."""
 
 from celery import chain, group
 

@@ -1,4 +1,4 @@
-"""`delayq show`, `cancel` and `reschedule`: what they say, and the status they end with."""
+"""`delayq show`, `cancel` and `reschedule`: their output and exit status."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""``celery delayq check``: a line for each finding, and a status by which a script can tell."""
+"""``celery delayq check``: a line for each finding, and an exit status for scripts."""
 
 import json
 from types import SimpleNamespace
@@ -52,7 +52,7 @@ def lost_place(app, redis):
 
 
 def on_a_terminal(monkeypatch):
-    """Let there be one; click's runner gives what is typed."""
+    """Pretend that there is a terminal; click's runner passes the typed input."""
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(common, "sys", SimpleNamespace(stdin=terminal))
 
@@ -175,7 +175,7 @@ def test_of_many_the_first_are_told_in_full_and_all_are_repaired(app, redis, run
 
 
 def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
-    """What turns up while it asks is told when it looks again."""
+    """A finding that appears during the confirmation is reported by the next check."""
     lost_place(app, redis)
 
     def confirm(_):

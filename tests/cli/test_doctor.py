@@ -1,4 +1,4 @@
-"""`delayq doctor`: a line for each thing that has to be right, what to do, and the exit status."""
+"""`delayq doctor`: a line for each requirement, with the advice, and the exit status."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def well(start_redis, delayq_app):
 
 
 def alive(app):
-    """Let a scanner of the app be alive, which does nothing more."""
+    """Let a scanner of the app be alive that does nothing else."""
     for engine in app.delayq.services.engines():
         engine.hand_over()
 
@@ -101,7 +101,7 @@ def test_it_takes_a_moment_and_leaves_nothing(well):
         assert [*question.lines(patient)] or question.name == "wait for replicas"
     patient.close()
 
-    # Those in scripts are counted as well.
+    # Calls from scripts are counted as well.
     assert processed(client) - calls < 250
     assert before.keys() == {*keys_of(client)}
     assert b"{delayq:0}:records" in before

@@ -1,4 +1,4 @@
-"""Each line of the doctor: what it finds, how bad that is, and what to do about it."""
+"""Each line of the doctor: the finding, its severity, and the advice."""
 
 import re
 import time
@@ -136,7 +136,7 @@ def test_those_that_keep_up_are_counted_and_one_that_hangs_does_not(delayq_app, 
         assert servers.client.keys("*") == []
 
         servers.replicas[0].pause()
-        # Redis takes it for one that keeps up, for a minute.
+        # For a minute, Redis regards it as a replica that keeps up.
         assert line("warning") == Line(
             "wait for replicas",
             "warning",
@@ -152,7 +152,7 @@ def test_those_that_keep_up_are_counted_and_one_that_hangs_does_not(delayq_app, 
 
 @pytest.fixture
 def as_documented(each_redis, delayq_app):
-    """An app whose store's user has the documented rights, and may ask what they are."""
+    """An app whose store's user has the documented rights, and the right to read them."""
 
     def make(*, without="", redis=each_redis):
         rule = [right for right in documented() if right != without]
@@ -191,7 +191,7 @@ def test_the_documented_rights_are_enough(as_documented, tells, look):
 
 @pytest.mark.parametrize("right", [one for one in documented() if one.startswith("+")])
 def test_each_right_is_named_if_it_is_missing(as_documented, tells, look, right):
-    # A connection without a name does as well; without the other two, nothing can be asked.
+    # A connection works without a name; without the other two, the doctor cannot check anything.
     lines = [] if right in ("+client|setname", "+ping", "+select") else [right]
 
     found = look(as_documented(without=right), "rights")
@@ -361,7 +361,7 @@ def test_clocks_that_agree_are_ok(app, look):
     assert re.fullmatch(r"Redis's and this machine's agree within \d\.\d{3} s", line.found)
 
 
-# Scanners, and what they share.
+# Scanners, and agreement between them.
 
 
 def test_scanners_are_counted_and_their_hosts_are_named(app, look, monkeypatch):
@@ -390,7 +390,7 @@ def test_what_is_overdue_or_dead_is_told_as_health_does(app, redis, look):
 
     found = look(app, "scanners")
 
-    # A second may be over meanwhile.
+    # A second may have passed meanwhile.
     wrong = [line for line in found if line.level != "ok"]
     said = [re.sub(r"by [\d, dhmins]+", "", line.found) for line in wrong]
     told = [re.sub(r"by [\d, dhmins]+", "", one) for one in app.delayq.health()]

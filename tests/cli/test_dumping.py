@@ -61,7 +61,7 @@ def test_what_is_in_flight_and_what_is_owed_is_said(delayq_app, redis, redis_ser
     relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
     claim(relayed.delayq)
     relayed.send_task("t", task_id="b", delayq_at=FAR)
-    # Whoever cancelled it died before REVOKED was stored.
+    # The process that cancelled it died before it stored REVOKED.
     relayed.delayq.services.entries.cancel("b", owes=True)
     relayed.delayq.pause()
 
@@ -311,7 +311,7 @@ DelayQ(app)
 
 @pytest.fixture
 def command(app, url, tmp_path):
-    """What loads into the other store, in the temporary folder."""
+    """The command that loads into the other store, in the temporary folder."""
     code = PROJECT.format(url=url, shards=app.conf.delayq_shards)
     (tmp_path / "moving.py").write_text(code, "utf-8")
     return [sys.executable, "-m", "celery", "-A", "moving", "delayq", "load"]

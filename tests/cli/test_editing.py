@@ -1,4 +1,4 @@
-"""`delayq edit`: what it takes, what it says, and the status it ends with."""
+"""`delayq edit`: its arguments, output and exit status."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def test_an_expiry_from_the_due_time_moves_with_it_and_one_from_now_does_not(one
     said("reschedule", "one", "by:+1h")
     assert envelope(app.delayq, "one").headers["expires"] == "2100-01-01T01:01:00.000000+00:00"
 
-    before = math.floor(redis_ms(redis))  # as the command counts, in milliseconds that have begun
+    before = math.floor(redis_ms(redis))  # rounded down to whole milliseconds, as the command does
     said("edit", "one", "--expires", "+1h")
     expires = envelope(app.delayq, "one").headers["expires"]
     assert before <= to_ms(datetime.fromisoformat(expires)) - 3_600_000 <= redis_ms(redis)

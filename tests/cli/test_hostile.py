@@ -1,4 +1,4 @@
-"""What others put into task names, ids, queues and arguments does nothing to a terminal."""
+"""Control characters in task names, ids, queues and arguments do not reach a terminal."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while many are changed: the command ends at once, and says how far it came."""
+"""Ctrl-C while many tasks are changed: the command ends at once, and reports its progress."""
 
 import os
 import re
@@ -115,7 +115,7 @@ def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
         f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
         encoding="utf-8",
     )
-    # Whoever runs the tests in the background ignores it, and so do the children.
+    # A shell that runs the tests in the background ignores SIGINT, and so do the children.
     begun = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from celery.__main__ import main; main()"
@@ -128,7 +128,7 @@ def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
     ) as process:  # fmt: skip
         process.stdin.write("task-0\ntask-1\n")
         process.stdin.flush()
-        # The first is counted by then; the signal may come before the second is.
+        # By then the first is counted; the signal may come before the second is counted.
         eventually(lambda: app.delayq.get("task-1") is None)
         process.send_signal(signal.SIGINT)
         # Its input stays open all the while.

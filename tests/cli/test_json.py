@@ -15,7 +15,7 @@ from tests.support.shards import keys_of
 
 @pytest.fixture
 def told(printed):
-    """What ``show --json`` and ``list --json`` tell of the task a; they agree."""
+    """The task a in ``show --json`` and ``list --json``, which agree."""
 
     def told(app):
         [one] = map(json.loads, printed("list", "--json", app=app))

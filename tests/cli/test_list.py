@@ -25,7 +25,7 @@ def ids(lines):
 
 
 def without_in(line):
-    """A line without how far off its due time is."""
+    """A line without the time that is left until it is due."""
     line = re.sub(r"  [\d,]+ d( \d+ h)?  ", "  --  ", line)
     return re.sub(r" +IN  ", " IN  ", line)
 

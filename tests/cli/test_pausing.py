@@ -1,4 +1,4 @@
-"""`delayq pause` of a name that may be misspelt: it is done, and said."""
+"""`delayq pause` with a name that may be misspelt: it pauses the queue, and warns."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_a_name_that_nobody_knows_is_paused_with_a_note(app, run, what, name, no
     assert result.exit_code == 0
     [pause] = app.delayq.pauses()
     assert getattr(pause, what) == name
-    # A second look changes nothing: neither is a name known for being paused.
+    # A second call changes nothing: a pause does not make a name known.
     assert run("pause", f"--{what}", name).stderr == note
 
 

@@ -1,4 +1,4 @@
-"""What is picked by times from now, by being overdue or dead; by `list` and by what changes."""
+"""Filters by relative times, `--overdue` and `--dead`, in `list` and in commands that change."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 
 @pytest.fixture
 def tasks(app, redis):
-    """Of each kind one; those that are to be due are, and no scanner hands them over."""
+    """One task of each kind; the due ones stay, as no scanner delivers them."""
     redis.set("broken", "not a list")
     app.send_task("t", task_id="dead", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(app.delayq, redis)
@@ -73,8 +73,8 @@ def test_what_is_overdue_is_cancelled(tasks, app, said):
 
 def test_from_now_is_by_redis_s_clock(app, printed, monkeypatch):
     app.send_task("t", task_id="soon", delayq_after=1800)
-    # This machine's clock is of no interest; were it asked, nothing would be overdue by its time.
-    monkeypatch.setattr("celery_delayq.clock.utc_now", lambda: pytest.fail("it was asked"))
+    # The command must not read this machine's clock; by its time, no task would be overdue.
+    monkeypatch.setattr("celery_delayq.clock.utc_now", lambda: pytest.fail("it was read"))
     monkeypatch.setattr("time.time", lambda: 0.0)
 
     assert printed("list", "--ids", "--before-due", "+1h") == ["soon"]

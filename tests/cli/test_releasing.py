@@ -1,4 +1,4 @@
-"""``celery delayq release``: what it asks, says, sends, and leaves."""
+"""``celery delayq release``: its question, its output, and the tasks it sends or leaves."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Four screens are as the files in `shown` have them: see `python -m tests.cli.screens`."""
+"""Four screens equal the files in `shown`: see `python -m tests.cli.screens`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Commands that mean ids, keys or a selection: what they ask, say, and change."""
+"""Commands that take ids, keys or a selection: their questions, output and changes."""
 
 from types import SimpleNamespace
 

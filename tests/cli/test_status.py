@@ -1,4 +1,4 @@
-"""`delayq status`: what waits, and whether anybody will hand it over."""
+"""`delayq status`: the waiting tasks, and whether a scanner is there to deliver them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tables: their rows are printed while they are read, and their columns keep their width."""
+"""Tables print each row as it is read, and keep the width of their columns."""
 
 import os
 import subprocess

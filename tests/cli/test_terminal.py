@@ -1,4 +1,4 @@
-"""The commands in a terminal: colours, progress, and texts that fit it."""
+"""The commands in a terminal: colours, progress, and text that fits its width."""
 
 import io
 import os
@@ -24,13 +24,13 @@ COLOUR = "\x1b["
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """Nothing takes so long that its progress is shown, however busy the machine is."""
+    """Show no progress, however long a command takes on a busy machine."""
     monkeypatch.setattr(progress, "PATIENCE", float("inf"))
 
 
 @pytest.fixture
 def terminal(app, project, monkeypatch):
-    """Run a command in a terminal: ``terminal(60, "list")``; what it shows."""
+    """Run a command in a terminal, and return its screen: ``terminal(60, "list")``."""
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
@@ -104,7 +104,7 @@ def test_what_is_hostile_does_nothing_to_a_terminal(app, terminal):
     lines = lines_of(shown)
 
     assert all(map(printable, lines)), ascii(shown)
-    # None was taken for markup.
+    # No text was interpreted as markup.
     for text in ("[red]red[/red]", ":boom:", "[/]", "\\[x]"):
         assert sum(line.count(text) for line in lines) >= 2
     for number, text in enumerate(texts):
@@ -161,7 +161,7 @@ def test_ctrl_c_leaves_a_whole_terminal_and_says_how_far_it_came(impatient, term
 
 @pytest.fixture
 def impatient(app, tasks, monkeypatch):
-    """Progress is shown at once."""
+    """Show progress at once."""
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
 
 

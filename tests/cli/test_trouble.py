@@ -1,4 +1,4 @@
-"""The commands among Celery's, and in a process; what holds of each of them is in operations/."""
+"""The commands among Celery's, and in a process; tests of each command are in operations/."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def test_a_real_process_reads_and_changes_what_another_one_scheduled(shop, app):
     assert (moved.returncode, moved.stdout.startswith("task one rescheduled")) == (0, True)
     assert cancelled.returncode == 1
     assert cancelled.stdout == "task one cancelled\n"
-    # What is wrong goes to the other stream, so that a pipe gets only what was done.
+    # Errors go to standard error, so a pipe gets only the changes.
     assert "task two is not scheduled" in cancelled.stderr
 
 

@@ -1,4 +1,4 @@
-"""Times as one types them: what each means, and what is said of one that is none."""
+"""Times as a user types them: the meaning of each, and the error for an invalid one."""
 
 from datetime import datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""The zone of what is typed and printed: the app's own, UTC, or this machine's; headings say it."""
+"""The time zone of input and output: the app's, UTC, or this machine's; headings name it."""
 
 import json
 import re

@@ -10,7 +10,7 @@ TIMEOUT = 3.0  # seconds: `delayq_timeout` of these tests
 
 @pytest.fixture(scope="package")
 def standing_cluster():
-    """It stands until the last of these tests is over; slots are moved, and no node is hurt."""
+    """A Cluster for all of these tests; they move slots, but damage no node."""
     with ClusterServers() as cluster:
         yield cluster
 

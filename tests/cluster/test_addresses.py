@@ -1,4 +1,4 @@
-"""Which node is connected to: by the URL, by what nodes announce, and by what a setting maps."""
+"""The node to connect to, from the URL, the nodes' announcements, and the mapping setting."""
 
 import pytest
 
@@ -43,10 +43,10 @@ def test_a_url_names_its_nodes(url, nodes):
     [
         ([b"10.0.0.1", 1, b"id"], ("10.0.0.1", 1)),
         ([b"node.example", 1, b"id", []], ("node.example", 1)),
-        # The host that was asked.
+        # The host of the request.
         ([None, 1, b"id", [b"ip", b"10.0.0.1"]], ("asked", 1)),
         ([b"", 1, b"id"], ("asked", 1)),
-        # A host name is what it shall announce, and it has none.
+        # It is configured to announce a host name, but has none.
         ([b"?", 1, b"id", [b"ip", b"10.0.0.1"]], ("10.0.0.1", 1)),
         ([b"?", 1, b"id", []], ("asked", 1)),
     ],

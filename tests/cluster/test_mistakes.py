@@ -1,4 +1,4 @@
-"""What is given wrongly is told in one sentence, which names the setting and the remedy."""
+"""The error for a wrong value is one sentence that names the setting and the remedy."""
 
 import pytest
 
@@ -112,7 +112,7 @@ def test_a_user_who_may_not_ask_for_slots_is_told_so(cluster, make_house):
     assert "permissions to run the 'cluster|slots' command" in said
 
 
-# What options and other settings say.
+# Options and other settings.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The slot moves, or its owner fails: a call goes on elsewhere, or says truthfully why not."""
+"""The slot moves, or its owner fails: a call succeeds elsewhere, or raises the true reason."""
 
 import threading
 import time
@@ -42,7 +42,7 @@ def test_a_call_follows_a_slot_that_has_moved(cluster, house):
     began = time.monotonic()
     put(house, "after")
 
-    assert time.monotonic() - began < A_MOMENT  # at once: nobody was asked who has it
+    assert time.monotonic() - began < A_MOMENT  # at once: no node had to look for it
     assert ids(house) == {"before", "after"}
     assert new.client().dbsize() > 0
 
@@ -72,7 +72,7 @@ def test_a_scanner_is_woken_at_the_node_that_has_the_slot_now(cluster, make_hous
     house.task.apply_async(task_id="b", delayq_at=time.time() + 0.2)
 
     assert [one.headers["id"] for one in house.take()] == ["b"]
-    # Any node passes on what is published; but the old one may leave the Cluster.
+    # Any node passes on published messages; but the old one may leave the Cluster.
     eventually(lambda: new.client().client_list(_type="pubsub"))
 
 
@@ -114,7 +114,7 @@ def test_a_call_waits_while_the_slot_is_being_moved(cluster, house):
 
 
 def _refusals(node) -> int:
-    """How often a node has refused a command."""
+    """The number of commands that a node has refused."""
     return sum(one["count"] for one in node.client().info("errorstats").values())
 
 
@@ -138,7 +138,7 @@ def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(cluster, make
 def test_an_ask_is_no_other_than_tryagain(cluster, make_house):
     house = make_house(cluster.url(), delayq_timeout=A_MOMENT)
     put(house, "before")
-    owner, to = cluster.begin_move(keys=1000)  # all have gone, and the slot is not the other's yet
+    owner, to = cluster.begin_move(keys=1000)  # all keys have moved, the slot has not
     try:
         with pytest.raises(StoreUnavailable, match="refused until the call's time was over: ASK"):
             list(house.delayq.tasks())
@@ -191,7 +191,7 @@ def test_a_node_that_refuses_ends_no_call_that_is_under_way(redis_server):
     owner = SlotOwner(STORE, (("127.0.0.1", redis_server.port),), Endpoint())
     owner.doubt()
 
-    owner.find_master(time.monotonic() + 10)  # it is no Cluster's
+    owner.find_master(time.monotonic() + 10)  # it belongs to no Cluster
 
     assert owner._found.address is None
 
@@ -201,7 +201,7 @@ def test_a_node_that_refuses_ends_no_call_that_is_under_way(redis_server):
 
 @pytest.fixture
 def fragile():
-    """A Cluster of this test alone, with a replica of the store's owner."""
+    """A Cluster for this test alone, with a replica of the store's owner."""
     with ClusterServers(replica=True) as cluster:
         yield cluster
 
@@ -209,7 +209,7 @@ def fragile():
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_a_replica_takes_over_and_a_call_succeeds(fragile, make_house, fault):
     owner, replica = fragile.owner, fragile.nodes[-1]
-    # The URL names the owner alone: of the others the process has heard from it.
+    # The URL names the owner alone: the process has learned the others from it.
     house = make_house(fragile.url(fragile.nodes.index(owner)), delayq_timeout=20)
     house.start().wait_for_first_scan(20)
     put(house, "before")
@@ -230,7 +230,7 @@ def test_a_node_of_the_url_that_is_away_is_passed_over(cluster, make_house):
     nobody = free_port()
     url = cluster.url(0).replace("://", f"://127.0.0.1:{nobody};")
 
-    for number in range(3):  # each begins at another one
+    for number in range(3):  # each starts at a different one
         put(make_house(url), str(number))
 
     assert ids(make_house(url)) == {"0", "1", "2"}
@@ -249,7 +249,7 @@ def test_who_cannot_be_reached_is_named(make_house):
     )
 
 
-# A migration that moves the slot at once, as Redis 8.4 and Valkey 9 have it.
+# A migration that moves the slot at once, as in Redis 8.4 and Valkey 9.
 
 
 @pytest.mark.thorough

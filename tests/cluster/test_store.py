@@ -1,4 +1,4 @@
-"""The store in one slot of a Cluster does what it does in one Redis; the broker is elsewhere."""
+"""A store in one slot of a Cluster works as in a single Redis; the broker is another Redis."""
 
 import time
 
@@ -57,7 +57,7 @@ def test_the_doctor_reads_the_store_and_finds_no_error(house):
 
     assert found["store"].level == "ok"
     assert house.delayq.services.endpoint.url in found["store"].found
-    # No scanner runs, and the suite's servers keep nothing over a restart.
+    # No scanner runs, and the suite's servers have no persistence.
     assert {name for name, line in found.items() if line.level == "error"} <= {
         "scanners",
         "persistence",

@@ -1,4 +1,4 @@
-"""What the tests of `test_on_commit` ask: run in the recipe's project, one answer a function."""
+"""The questions of `test_on_commit`, one a function; run in the recipe's project."""
 
 import contextlib
 from functools import partial
@@ -224,7 +224,7 @@ def eager():
         ran.append([self.request.id, number])
 
     app.conf.task_always_eager = True
-    app.conf.delayq_url = "http://here"  # of no account
+    app.conf.delayq_url = "http://here"  # eager mode does not use it
     with transaction.atomic():
         task_id = note.delay_for_on_commit(60, 1)
         before = list(ran)
@@ -234,7 +234,7 @@ def eager():
 
 
 def main(away):
-    """All of the answers; at *away* nobody listens."""
+    """All of the answers; no server listens at *away*."""
     asked = [
         *(commits, rolls_back, counts_from_the_commit, savepoint_rolled_back, nested),
         *(no_transaction, past_at_the_commit, wrong_setting),

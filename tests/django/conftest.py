@@ -1,4 +1,4 @@
-"""The project of the recipe, as files; what runs in it has a process of its own."""
+"""The project of the recipe, as files; each program in it runs in its own process."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from tests.readme.document import ROOT, page
 from tests.support.forked import run_forked
 
-# The last line that a script prints is what its test asks for.
+# The last line that a script prints is the answer for its test.
 START = """
 import json
 import django
@@ -29,7 +29,7 @@ from orders.tasks import remind
 
 
 def error_of(call, *args, **kwargs):
-    """Name and sentence of what the call raises; nothing, if it does not."""
+    """Name and sentence of the call's error; nothing, if it raises none."""
     try:
         call(*args, **kwargs)
     except Exception as error:
@@ -39,13 +39,13 @@ def error_of(call, *args, **kwargs):
 
 @dataclass
 class Project:
-    """A folder with a Django project, and what its processes find in the environment."""
+    """A folder with a Django project, and the environment of its processes."""
 
     folder: Path
     env: dict[str, str]
 
     def started(self, script, *options, **env):
-        """A process that runs *script*, when it has ended."""
+        """Run *script* in a process; return it when it has ended."""
         line, env = (*options, "-c", START + script), {**self.env, **env}
         if not options:
             return run_forked(*line, cwd=self.folder, env=env)
@@ -60,7 +60,7 @@ class Project:
         )
 
     def run(self, script, **env):
-        """What *script* says last."""
+        """Run *script*; return its last line."""
         ran = self.started(script, **env)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout.splitlines()[-1])
@@ -68,7 +68,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def new_project(redis_server, tmp_path_factory):
-    """Make a project, of the recipe's files; with more lines in its settings."""
+    """Make a project from the recipe's files, with more lines in its settings."""
 
     def new(settings=""):
         folder = tmp_path_factory.mktemp("django")

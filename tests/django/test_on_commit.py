@@ -20,7 +20,7 @@ def project(new_project):
 
 @pytest.fixture(scope="module")
 def answers(project):
-    with socket.socket() as taken:  # bound, and nobody listens
+    with socket.socket() as taken:  # bound, but not listening
         taken.bind(("127.0.0.1", 0))
         away = f"redis://127.0.0.1:{taken.getsockname()[1]}/0"
         return project.run(
@@ -79,7 +79,7 @@ def test_where_redis_is_away_at_the_commit_the_data_is_stored_and_the_caller_is_
     found = answers["redis_is_away"]
 
     assert (found["error"], found["stored"], found["waits"]) == ("StoreUnavailable", True, False)
-    assert found["called"] == []  # by Django: what was registered later
+    assert found["called"] == []  # by Django: callbacks registered later
 
 
 def test_it_can_be_scheduled_again_by_its_id_once(answers):
@@ -108,7 +108,7 @@ def test_a_cancel_on_commit_is_not_done_when_the_transaction_is_rolled_back(answ
 
 def test_every_task_that_has_celery_s_method_has_these(answers):
     both = [[[7], [7]], "TypeError"]
-    of_a_class = [[[7], [7]], None]  # Celery checks its arguments no more than this
+    of_a_class = [[[7], [7]], None]  # Celery checks only this much of its arguments
     assert answers["kinds"] == [both, both, both, of_a_class, False]
 
 

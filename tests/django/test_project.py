@@ -51,7 +51,7 @@ def test_a_naive_time_is_in_django_s_time_zone(project, use_tz):
 
     assert found["due"] == ["2100-01-01T00:00:00+00:00"] * 3
     assert found["on commit"] == "2100-01-01T00:00:00+00:00"
-    # Due in the millisecond that has begun, or the next one.
+    # Due in the current millisecond, or the next one.
     assert abs(found["now is late by"]) < 0.001
 
 
@@ -129,10 +129,10 @@ def test_lazy_values_of_django_s_are_taken_where_celery_takes_them_and_as_ids(pr
     assert found["lazy key"] == [[2], 1]
     assert found["cancelled"] == [True, True]
     assert found["no id"] == "InvalidOption"
-    assert found["no argument"] == ["EncodeError", "EncodeError"]  # as Celery has it
+    assert found["no argument"] == ["EncodeError", "EncodeError"]  # as in Celery
 
 
-# What a server does that loads the project before it forks: each child asks over a connection.
+# A server that loads the project before it forks: each child reads over a connection.
 FORKS = """
 import os
 

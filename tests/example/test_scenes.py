@@ -1,4 +1,4 @@
-"""The example's own tests, run as a reader runs them: the installed plugin is all they have."""
+"""The example's own tests, run as a reader runs them, with only the installed plugin."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The show of the example: what it starts, it ends; and it says what went wrong."""
+"""The show of the example ends every process it starts, and reports errors."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def show(tmp_path, temporary):
 
 
 def started_by(pid):
-    """The processes that this one has started, and those that they have: pid -> parent."""
+    """The child processes of this one, and their children: pid -> parent."""
     rows = subprocess.run(
         ["ps", "-eo", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
     ).stdout
@@ -76,7 +76,7 @@ def test_ctrl_c_ends_whatever_was_started(show, temporary):
 
 def test_a_worker_that_dies_is_told_and_ends_the_show(show):
     processes = started_by(show.pid)
-    # Of what the show has started, only the worker has started something.
+    # Of the show's processes, only the worker has started others.
     [worker] = {parent for parent in processes.values() if parent != show.pid}
 
     os.kill(worker, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What the first part of the example is held to: each broken promise has a sentence."""
+"""The first part of the example: each broken promise is reported in a sentence."""
 
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -32,7 +32,7 @@ def play(monkeypatch, tmp_path):
 
 
 def due():
-    """So long ago that nothing is waited for."""
+    """A due time so long ago that no call waits."""
     return datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 

@@ -1,4 +1,4 @@
-"""What a story of the example is held to: each thing that is not as it should be has a sentence."""
+"""A story of the example: each thing that is wrong is reported in a sentence."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Apps and workers of the other suites, and what a scrape says of them."""
+"""Apps and workers of the other suites, and scrapes of their metrics."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -27,5 +27,5 @@ def registry():
 
 @pytest.fixture
 def scrape(registry):
-    """What the registry says at this moment, read by Prometheus's own rules."""
+    """The registry's metrics at this moment, read by Prometheus's own rules."""
     return lambda: Scrape.of(registry)

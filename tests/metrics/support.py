@@ -33,15 +33,15 @@ class Scrape:
         found = {
             (one.name.removeprefix(PREFIX), tuple(one.labels.items())): one.value for one in ours
         }
-        assert len(found) == len(ours), "a series is there twice"
+        assert len(found) == len(ours), "a series occurs twice"
         return cls(found)
 
     def __getitem__(self, name):
-        """The value of what has no labels."""
+        """The value of a metric without labels."""
         return self.samples[name, ()]
 
     def by_label(self, name):
-        """Label -> value, of what has one label; without the series that are 0."""
+        """Label -> value of a metric with one label, without the series that are 0."""
         return {
             labels[0][1]: value
             for (found, labels), value in self.samples.items()

@@ -1,4 +1,4 @@
-"""The store's gauges: what a scrape reads, and that it neither raises nor hangs."""
+"""The store's gauges: the values in a scrape, which neither raises nor hangs."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules: Prometheus can read them, and all that they name is told."""
+"""The dashboard and the alert rules: Prometheus reads them, and every metric in them exists."""
 
 import json
 import re
@@ -22,9 +22,9 @@ from tests.support.missing import missing
 ROOM = Path(__file__).parents[2] / "celery_delayq" / "metrics"
 RULES, DASHBOARD = ROOM / "alerts.yml", ROOM / "grafana.json"
 PLAYED = Path(__file__).with_name("alerts_test.yml")
-# What Prometheus itself gives each series, and a histogram its buckets.
+# Labels that Prometheus itself gives each series, and a histogram its buckets.
 GIVEN = {"job", "instance", "le"}
-# What Grafana puts into an expression before it asks.
+# Values that Grafana puts into an expression before the query.
 VARIABLES = {"$job": ".*", "$__rate_interval": "5m"}
 
 
@@ -43,7 +43,7 @@ def dashboard():
 
 
 def shown():
-    """(panel, expression as Prometheus is asked) of the dashboard."""
+    """(panel, expression as Prometheus receives it) of the dashboard."""
     found = []
     for panel in dashboard()["panels"]:
         for target in panel.get("targets", ()):
@@ -55,7 +55,7 @@ def shown():
 
 
 def alerts():
-    """(alert, expression); what promtool reads as YAML is folded here."""
+    """(alert, expression); folded blocks of the YAML are joined here."""
     text = re.sub(r">-\n\s+(.*)\n\s+(?=- )", r"\1 ", RULES.read_text("utf-8"))
     return re.findall(r"- alert: (\w+)\n\s+expr: (.*)", text)
 
@@ -64,7 +64,7 @@ EXPRESSIONS = [*shown(), *alerts()]
 
 
 def parts(expression):
-    """An expression and all that it is made of."""
+    """An expression and all of its parts."""
     yield expression
     inner = [getattr(expression, name, None) for name in ("expr", "lhs", "rhs", "vector_selector")]
     for one in [*inner, *getattr(expression, "args", ())]:

@@ -1,4 +1,4 @@
-"""Real workers and scanners that serve metrics: what one reads there, and when they do not."""
+"""Real workers and scanners that serve metrics: their values, and when they serve none."""
 
 import os
 import socket
@@ -31,7 +31,7 @@ def port():
 
 @pytest.fixture
 def scan(tmp_path):
-    """Start `celery delayq scan` and wait for nothing."""
+    """Start `celery delayq scan`, and do not wait for it."""
     started = []
 
     def start(project, env=None):
@@ -60,7 +60,7 @@ def without_prometheus(tmp_path):
 
 
 def until(port, holds, what):
-    """The first scrape of which something holds."""
+    """The first scrape for which the condition is true."""
     return eventually(lambda: found if holds(found := Scrape.from_port(port)) else None, 20, what)
 
 
@@ -188,7 +188,7 @@ def test_when_the_worker_that_serves_is_killed_another_one_takes_the_port(
 
 @pytest.fixture
 def make_serving(make_app, redis_url, port):
-    """Make what serves in this process, from a registry of its own."""
+    """Make a server in this process, with its own registry."""
 
     def make(**conf):
         serving = Serving(DelayQ(make_app(redis_url, **conf)), port, "127.0.0.1")

@@ -1,4 +1,4 @@
-"""Counters and histograms: each thing that happens is counted once, where it happens."""
+"""Counters and histograms: each event is counted once, by the process that it happens in."""
 
 import subprocess
 import sys
@@ -70,7 +70,7 @@ def test_each_answer_to_a_cancel_is_counted(app, watched, scrape):
     watched.cancel("gone")
     watched.select(all=True).cancel()
 
-    # Of "a", which was cancelled before, nothing is known.
+    # "a" was cancelled before, so no data on it is left.
     assert scrape().by_label("cancelled_total") == {"done": 3, "not_found": 1, "handed_over": 1}
 
 
@@ -108,7 +108,7 @@ def test_a_hand_over_is_counted_with_how_late_it_was(app, watched, scrape):
     found = scrape()
     assert found.by_label("handed_over_total") == {"direct": 3}
     assert found.by_label("handover_lateness_seconds_count") == {"direct": 3}
-    # They were scheduled this moment, so they are not as late as their due time is old.
+    # They were scheduled just now, so they are less late than their due time suggests.
     assert found.by_label("handover_lateness_seconds_sum")["direct"] < 3 * 60
     assert found["skipped_total"] == 1
 

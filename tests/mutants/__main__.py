@@ -21,7 +21,7 @@ from tests.mutants.sites import Site, sites
 from tests.support import durations
 
 PACKAGE = Path("celery_delayq")
-# Of which files the samples are, and which tests should notice.
+# The files that are sampled, and the tests that should notice a change.
 PYTHON = {
     "store": ("tests/unit", "tests/operations", "tests/store", "tests/scanner", "tests/app"),
     "handover": ("tests/unit", "tests/scanner", "tests/relay", "tests/store", "tests/worker"),
@@ -33,7 +33,7 @@ NOT_COPIED = shutil.ignore_patterns(".venv*", ".git", "__pycache__", ".*_cache",
 
 
 def sample(size: int, seed: int) -> list[Site]:
-    """As many changes of each language, spread over the lines of its files."""
+    """That many changes for each language, spread over the lines of its files."""
     python = [
         each for room in PYTHON for path in (PACKAGE / room).rglob("*.py") for each in sites(path)
     ]
@@ -74,7 +74,7 @@ def _files(folders: list[str]) -> list[str]:
 
 @cache
 def _seconds() -> Counter[str]:
-    """How long each file of tests took when the suite ran last; nothing, if it never did."""
+    """The seconds of each file of tests in the suite's last run; empty if it never ran."""
     seconds: Counter[str] = Counter()
     if durations.FILE.exists():
         for test, taken in json.loads(durations.FILE.read_text(encoding="utf-8")).items():
@@ -84,7 +84,7 @@ def _seconds() -> Counter[str]:
 
 def _failure(files: list[str], copy: Path) -> str | None:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-n", "0", *files]
-    # The copy comes before what is installed, in processes that the tests start as well.
+    # The copy comes before the installed package, also in processes that the tests start.
     env = {**os.environ, "PYTHONPATH": str(copy), "CI": "true"}
     process = subprocess.Popen(
         command, cwd=copy, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

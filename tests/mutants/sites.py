@@ -1,4 +1,4 @@
-"""Where one small change makes a file wrong: a comparison, a word of logic, a number, a call."""
+"""Places at which a small change makes a file wrong: comparisons, logic, numbers, calls."""
 
 import ast
 import io
@@ -30,13 +30,13 @@ LUA_TOKEN = re.compile(
     r"--\[\[.*?\]\]|--[^\n]*|'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[A-Za-z_]\w*|\d+(?:\.\d+)?|[<>=~]=|\.\.|\S",
     re.DOTALL,
 )
-# One whole call as a statement: what it does is then not done.
+# One whole call as a statement: the mutant skips the call.
 LUA_CALL = re.compile(r"^[ \t]*([a-z_][\w.]*\([^\n]*\))$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Site:
-    """The text of *path* from *start* on is *old*, and becomes *new*."""
+    """Replaces *old*, at *start* in *path*, by *new*."""
 
     path: str
     start: int
@@ -55,7 +55,7 @@ class Site:
 
 
 def sites(path: Path) -> list[Site]:
-    """All of a file, in the order of the text."""
+    """All sites of a file, in the order of the text."""
     text = path.read_text(encoding="utf-8")
     found = _python(text) if path.suffix == ".py" else _lua(text)
     return sorted((Site(str(path), *each) for each in found), key=lambda site: site.start)
@@ -71,7 +71,7 @@ def _python(text: str) -> Iterator[tuple[int, str, str]]:
         if row in types or token.type not in (tokenize.OP, tokenize.NAME, tokenize.NUMBER):
             continue
         for old, new in _changed(token.string, PYTHON_SWAPS):
-            # "is not", "not in" and "->" are words of two.
+            # "is not" and "not in" are operators of two words.
             if (old, token.line[column + len(old) :][:4]) not in {("is", " not"), ("not", " in ")}:
                 yield starts[row - 1] + column, old, new
     for call in ast.walk(ast.parse(text)):
@@ -81,7 +81,7 @@ def _python(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _lines_of_types(text: str) -> set[int]:
-    """Imports, signatures and annotated names: a change there is none, or no Python."""
+    """Imports, signatures, annotated names: a change there has no effect, or is invalid Python."""
     lines: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import | ast.ImportFrom | ast.AnnAssign):

@@ -1,1 +1,1 @@
-"""Hold the texts against the code: examples run, and what they show is what one sees."""
+"""Check the docs against the code: examples run, and their output is the real output."""

@@ -16,7 +16,7 @@ from tests.support.garbage import no_collector
 
 @pytest.fixture
 def places(redis_server, redis_url):
-    """What Celery reads before the URLs in the code: so that runs as it stands."""
+    """Variables that Celery reads before the URLs in the code, so that it runs unchanged."""
     return {
         "CELERY_BROKER_URL": redis_server.url(),
         "CELERY_RESULT_BACKEND": redis_server.url(1),
@@ -32,7 +32,7 @@ def shop_file(tmp_path):
 
 @pytest.fixture
 def environment(places, shop_file):
-    """The variables of a process that knows ``shop``, and finds this Python's ``celery``."""
+    """The environment of a process that can import ``shop`` and run this Python's ``celery``."""
     beside = Path(sys.executable).parent
     return {
         **places,
@@ -43,7 +43,7 @@ def environment(places, shop_file):
 
 @pytest.fixture
 def module():
-    """Make a module that an example fills: ``module("shop")``; what it opens is closed again."""
+    """Make a module for an example to fill: ``module("shop")``; close everything it opens."""
     with celery_state_kept(), no_collector(), contextlib.ExitStack() as stack:
 
         def make(name):
@@ -72,7 +72,7 @@ def first_example():
 def _close(made):
     if "app" not in vars(made):
         return
-    # A result that is garbage later, when its Redis is gone, would try to unsubscribe there.
+    # A result collected after its Redis has stopped would try to unsubscribe there.
     consumer = getattr(made.app.backend, "result_consumer", None)
     if consumer is not None:
         consumer.stop()

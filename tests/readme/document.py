@@ -1,4 +1,4 @@
-"""The texts in Markdown, taken apart into their fenced blocks, their tables and their links."""
+"""The Markdown documents, parsed into fenced blocks, tables and links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCS = "celery_delayq/docs/"
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: the document and section it stands in, where, and its text."""
+    """One fenced block: its document, section and line, and its text."""
 
     document: str
     section: str
@@ -25,7 +25,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """One text; *name* is its path in the project."""
+    """One document; *name* is its path in the project."""
 
     name: str
 
@@ -64,7 +64,7 @@ class Document:
         ]
 
     def parts(self, section: str) -> str:
-        """The text of one section, its subsections included."""
+        """The text of one section, including its subsections."""
         start = re.search(rf"^(#+) {re.escape(section)}$", self.text, re.MULTILINE)
         assert start, f"{self.name} has no section {section!r}"
         rest = self.text[start.end() :]
@@ -72,7 +72,7 @@ class Document:
         return rest[: end.start()] if end else rest
 
     def rows(self, section: str) -> list[list[str]]:
-        """The cells of a section's tables, without heads and rules."""
+        """The cells of a section's tables, without headings and rules."""
         lines = [line for line in self.parts(section).splitlines() if line.startswith("|")]
         cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
         rules = [at for at, row in enumerate(cells) if set("".join(row)) <= set("-: |")]
@@ -86,13 +86,13 @@ class Document:
 
     @property
     def links(self) -> list[str]:
-        """Where its links lead to, those that stand at its end by their names included."""
+        """The targets of its links, including the named ones at its end."""
         behind = re.findall(r"^\[[^\]]+\]: (\S+)$", self.prose, re.MULTILINE)
         return re.findall(r"\]\(([^)]+)\)", self.prose) + behind
 
     @property
     def anchors(self) -> set[str]:
-        """What a link to one of its sections ends with, behind ``#``."""
+        """The part behind ``#`` in links to its sections."""
         heads = re.findall(r"^#+ (.*)$", self.prose, re.MULTILINE)
         return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 

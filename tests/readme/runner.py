@@ -1,10 +1,10 @@
-"""Runs an example, and holds it to the answers that it promises.
+"""Runs an example, and checks the answers that it promises.
 
     result.cancel()               # -> Outcome.DONE
     remind.delay_until("noon")    # raises InvalidDueTime
 
-A promise stands at the end of an expression. What the expression gives has to read so, as text or
-as ``repr``; or has to be the name of the error.
+A promise stands at the end of an expression. It has to equal the expression's value, as text or
+as ``repr``, or name the error it raises.
 """
 
 import ast
@@ -20,7 +20,7 @@ def run(block: Block, namespace: dict[str, Any]) -> int:
     """Execute *block* in *namespace*; return how many promises it kept.
 
     Raises:
-        AssertionError: a promise was not kept, or stands where nothing is promised.
+        AssertionError: a promise was not kept, or does not follow an expression.
     """
     lines = block.text.splitlines()
     tree = ast.parse(block.text)

@@ -1,4 +1,4 @@
-"""What is left of an output when all is taken away that no two runs have in common."""
+"""The shape of an output: without the parts that differ from run to run."""
 
 import re
 

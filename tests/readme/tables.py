@@ -1,4 +1,4 @@
-"""The tables that come from the code, and the files that they stand in.
+"""The tables that are written from the code, and the files that contain them.
 
 python -m tests.readme.tables    writes them anew
 """
@@ -29,7 +29,7 @@ PACKAGE = ROOT / "celery_delayq"
 
 @dataclass(frozen=True)
 class Table:
-    """A table in Markdown; in its document it is known by its first row."""
+    """A table in Markdown; its first row identifies it in its document."""
 
     document: Document
     head: Row
@@ -41,7 +41,7 @@ class Table:
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def written(self) -> str:
-        """The text of its document, with this table in place of the one that is there."""
+        """The text of its document, with this table in place of the present one."""
         first = self.text.partition("\n")[0]
         old = rf"^{re.escape(first)}\n(\|.*\n)*"
         text, count = re.subn(old, lambda _: self.text, self.document.text, flags=re.MULTILINE)
@@ -129,7 +129,7 @@ def _commands() -> tuple[Row, ...]:
 
 
 def _messages() -> tuple[Row, ...]:
-    """What the package logs as an error, in the order of its files."""
+    """The messages that the package logs as errors, in the order of its files."""
     return tuple(row for path in sorted(PACKAGE.rglob("*.py")) for row in _messages_of(path))
 
 
@@ -177,7 +177,7 @@ def _fields(owner: type) -> tuple[Row, ...]:
 
 
 def _attributes(owner: type) -> dict[str, str]:
-    """What the docstring of a class says of its attributes."""
+    """The attributes in the docstring of a class, with their descriptions."""
     _, _, said = inspect.getdoc(owner).partition("Attributes:\n")
     return dict(re.findall(r"^    (\w+): (.*?)(?=^    \w+: |\Z)", said, re.MULTILINE | re.DOTALL))
 

@@ -1,4 +1,4 @@
-"""The rights that the page gives a user of Redis suffice, and none of them is too many."""
+"""The rights on the page suffice for a Redis user, and every one of them is needed."""
 
 import re
 from functools import partial
@@ -12,12 +12,12 @@ from celery_delayq.store.scripts import load
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import CLOCK
 
-# What is not called inside of a script.
+# Commands that are not called inside a script.
 BY_CLIENT = {"eval", "evalsha", "subscribe", "ping", "client|setname", "select"}
-# Without the first two, tasks may be late by a safety interval; the last one gives a name.
+# Without the first two, tasks may be late by a safety interval; the last one names connections.
 FORGIVEN = {"subscribe", "ping", "client|setname"}
 PUBLISHES = "return redis.call('PUBLISH', ARGV[1], '')"
-TOMBSTONES = 10_000  # after so many that left, theirs move on to another key
+TOMBSTONES = 10_000  # after so many deliveries, their tombstones move to another key
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def rule():
 
 @pytest.fixture
 def restricted(restricted_on, each_redis):
-    """Make such a store on a server of each version in turn."""
+    """Make a store with these rights on a server of each version in turn."""
     return partial(restricted_on, each_redis)
 
 
@@ -140,5 +140,5 @@ def test_without_the_right_to_a_queue_s_list_a_task_waits_and_the_reason_is_told
     [(reason, count)] = seen.refused
     assert (count, seen.dead, store.places("a")) == (1, [], ["refused"])
     assert reason.startswith("celery: ")
-    # Redis 7.0 says it the first way, Redis 8 and Valkey the second.
+    # The first form is Redis 7.0's, the second that of Redis 8 and Valkey.
     assert re.search("can't access at least one of the keys|No permissions to access a key", reason)

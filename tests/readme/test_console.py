@@ -1,4 +1,4 @@
-"""What the texts show of the command line is what one sees, but for ids, times and hosts."""
+"""The console output in the docs is the real output, but for ids, times and hosts."""
 
 import os
 import re
@@ -38,8 +38,8 @@ def said_by(command, environment, cwd):
 
 @pytest.fixture
 def run(shop, monkeypatch):
-    """A command of the project's, in this process: its output, and its status."""
-    # Celery adds an app's options to this list for ever, for it expects one app in a process.
+    """Run a command of the project in this process: its output, and its exit status."""
+    # Celery never removes an app's options from this list, as it expects one app in a process.
     monkeypatch.setattr(worker, "params", list(worker.params))
 
     def run(command):
@@ -51,14 +51,14 @@ def run(shop, monkeypatch):
 
 
 def steps(block):
-    """Each command of a transcript, with what the text shows for it."""
+    """Each command of a transcript, with its output in the document."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
         yield command, shown
 
 
 def commands():
-    """Every call of celery in the texts, whether its output is shown or not."""
+    """Every celery command in the documents, with or without its output."""
     calls = {call for document in DOCUMENTS.values() for call in CALL.findall(document.text)}
     return sorted({each for call in calls for each in call.split(" | ")})
 
@@ -96,7 +96,7 @@ def test_the_reading_commands_print_json(shop, run, line):
 
     said, status = run(f"delayq {line.format(id='order-42')}")
 
-    # A line for each finding, or each event; here there is none.
+    # These print a line for each finding or event; here there is none.
     assert said.startswith("{") or (line.startswith(("check", "history")), said, status) == (
         True,
         "",

@@ -1,4 +1,4 @@
-"""The commands that a container is told to run are there, and say what the text says."""
+"""The commands in the container files exist, and print the text in the docs."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What its page shows of `delayq doctor` is what one sees, but for the figures."""
+"""The output of `delayq doctor` on its page is the real output, but for the figures."""
 
 import re
 
@@ -9,12 +9,12 @@ from tests.readme.test_console import said_by
 
 PAGE = page("operate/doctor")
 DOCTOR = "celery -A shop delayq doctor"
-SET_UP = ("--save", "3600", "1", "--maxmemory", "1gb")  # as the Redis of the example is
+SET_UP = ("--save", "3600", "1", "--maxmemory", "1gb")  # like the Redis of the example
 
 
 @pytest.fixture
 def on_its_redis(environment, start_redis, redis_server):
-    """The variables of a process whose Redis is set up as the example's."""
+    """The environment of a process whose Redis is set up like the example's."""
     server = start_redis(*SET_UP, binary=redis_server.binary)
     return {**environment, "CELERY_BROKER_URL": server.url()}
 

@@ -1,4 +1,4 @@
-"""Every example in Python, of every text, runs as it stands and keeps its promises."""
+"""Every Python example in every document runs unchanged and keeps its promises."""
 
 import re
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.readme.runner import run
 from tests.support.waiting import eventually
 
 EXAMPLES = written_in("python")
-# Files of a project, or of a test run: tests/django, test_own_tests.py run these.
+# Files of a project, or of a test run: tests/django and test_own_tests.py run these.
 FILES = [
     block
     for block in EXAMPLES

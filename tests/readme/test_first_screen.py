@@ -1,4 +1,4 @@
-"""The first screen: ten lines of code, a real worker, and what one sees."""
+"""The first screen: ten lines of code, a real worker, and its output."""
 
 import re
 

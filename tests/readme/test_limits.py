@@ -1,4 +1,4 @@
-"""The limits that no other test names."""
+"""The documented limits that no other test covers."""
 
 import re
 
@@ -17,7 +17,7 @@ def app(shop):
 
 
 def waiting_for(redis_server):
-    """How many entries wait to go directly, and how many to be relayed."""
+    """The number of entries that go directly, and of those that are relayed."""
     return tuple(redis_server.client().zcard(f"{{delayq:0}}:{index}") for index in ("due", "relay"))
 
 

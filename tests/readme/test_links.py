@@ -1,4 +1,4 @@
-"""The links and files that the texts name are there."""
+"""The links and files that the documents name exist."""
 
 import re
 

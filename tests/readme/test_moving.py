@@ -1,4 +1,4 @@
-"""The guide by which a store moves, step by step, as it stands in the document."""
+"""The guide to move a store, step by step, as written in the document."""
 
 import shlex
 import sys
@@ -22,7 +22,7 @@ NEW = {
 
 @pytest.fixture
 def follow(monkeypatch, tmp_path):
-    """Give the commands of a block with some project, one after the other; each has to end well."""
+    """Run the commands of a block with some project, in order; each has to succeed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(worker, "params", list(worker.params))
 
@@ -51,7 +51,7 @@ def made(module, start_redis, monkeypatch):
 
     def made(where):
         if where == "another Redis":
-            # The other project has asked for its own before.
+            # The other project has already read its own.
             monkeypatch.setenv("CELERY_BROKER_URL", start_redis().url())
         moved = module("shop")
         run(first_example(), vars(moved))
@@ -80,5 +80,5 @@ def test_a_store_moves_by_the_guide(shop, made, follow, where):
     found = {one.id: one.args for one in moved.delayq.select(tag="x")}
     assert found == {f"order-{number}": (number,) for number in range(5)}
     assert moved.delayq.pauses() == []
-    # The old store is as it was.
+    # The old store is unchanged.
     assert (shop.delayq.counts().scheduled, len(shop.delayq.pauses())) == (5, 1)

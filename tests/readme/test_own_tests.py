@@ -1,4 +1,4 @@
-"""The pages with tests are runs of pytest, and they pass."""
+"""The tests on the pages pass in runs of pytest."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def told(request):
 
 @pytest.fixture
 def folder(told, tmp_path, monkeypatch):
-    """The files that a page shows, each under the name in its first line."""
+    """The files that a page shows, each named as in its first line."""
     name, files, _ = told
     for block in [first_example(), *page(name).written_in("python")]:
         [file] = re.findall(r"^# (\w+\.py)\n", block.text)

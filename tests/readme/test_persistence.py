@@ -1,4 +1,4 @@
-"""What the checklist says of a Redis that restarts, is restored, or is full."""
+"""The checklist's statements on a Redis that restarts, is restored, or is full."""
 
 import re
 
@@ -25,7 +25,7 @@ def on(make_app):
 
 
 def configured():
-    """The checklist's settings of Redis, as they stand on a command line."""
+    """The checklist's Redis settings, as options of a command line."""
     named = re.findall(r"`((?:maxmemory-policy|appendonly) \w+)`", page("operate/checklist").text)
     return [word for line in named for word in f"--{line}".split()]
 

@@ -1,4 +1,4 @@
-"""What its page shows of `delayq check --repair` is what one sees, but for the answer."""
+"""The output of `delayq check --repair` on its page is the real one, but for the typed answer."""
 
 import contextlib
 

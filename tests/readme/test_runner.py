@@ -1,4 +1,4 @@
-"""The runner of the examples finds out a promise that is not kept."""
+"""The runner of the examples detects a broken promise."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""In the README and the pages, no pattern finds a sentence that one has to read twice."""
+"""In the README and the pages, no pattern finds a sentence that has to be read twice."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The tables and numbers of the texts are those of the code."""
+"""The tables and numbers in the documents match the code."""
 
 import re
 from itertools import chain

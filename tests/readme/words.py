@@ -1,6 +1,6 @@
-"""How many words the Markdown has: python -m tests.readme.words
+"""Count the words of the Markdown: python -m tests.readme.words
 
-A word is what a reader reads: no code, no address of a link, no rule of a table.
+Code blocks, link addresses and the rules of tables do not count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.readme.document import DOCUMENTS
 
 
 def words(text: str) -> int:
-    """How many words *text* has without its fenced blocks."""
+    """The number of words in *text*, without its fenced blocks."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     prose = re.sub(r"\]\([^)]*\)", "]", prose)
     return sum(bool(re.search(r"\w", word)) for word in prose.split())

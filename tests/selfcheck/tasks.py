@@ -1,4 +1,4 @@
-"""A Celery application without this package, for checking the fixtures themselves."""
+"""A Celery app without this package, to check the fixtures themselves."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""That ``./tests/run english`` finds each kind of sentence, and passes its better form."""
+"""``./tests/run english`` finds each kind of sentence, and accepts its better form."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A process that is forked is one like any other."""
+"""A forked process works like any other."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""That ``./tests/run leaves`` takes out what it says, and runs what can be run without it."""
+"""``./tests/run leaves`` removes the named leaf, and runs the tests that can run without it."""
 
 import ast
 import shutil
@@ -13,7 +13,7 @@ FOLDERS = {f"celery_delayq.{leaf.folder}" for leaf in LEAVES.values()}
 
 
 def imported(path):
-    """Modules that a file imports as it is imported itself."""
+    """The modules that a file imports while it is imported itself."""
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)

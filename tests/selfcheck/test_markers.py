@@ -1,4 +1,4 @@
-"""A test that leans on a library's insides also runs on the oldest packages: it has the marker."""
+"""A test that uses a library's internals has the marker, so it also runs on the oldest packages."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 LIBRARIES = ("amqp", "billiard", "celery", "kombu", "redis", "vine")
-# What a library documents for everybody, and the command line, which is the same in each version.
+# Documented parts of a library, and the command line, which is the same in each version.
 PUBLIC = (
     *("celery.bin", "celery.canvas", "celery.exceptions", "celery.result", "celery.schedules"),
     *("celery.signals", "celery.states", "celery.utils", "kombu.exceptions", "redis.exceptions"),

@@ -1,4 +1,4 @@
-"""A run in several processes: what belongs together stays together, and no server outlives it."""
+"""A run in several processes: grouped tests stay together, and no server outlives the run."""
 
 import os
 import signal
@@ -67,7 +67,7 @@ def command(folder, code):
     return [sys.executable, "-m", "pytest", "-n", "2", "-p", "tests.conftest", str(folder)]
 
 
-# As a terminal does at Ctrl-C, to all; to the first process alone; what no clean-up survives.
+# To all processes, as a terminal does at Ctrl-C; to the first alone; SIGKILL, without clean-up.
 @pytest.mark.parametrize(
     ("kill", "number"),
     [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGKILL)],
@@ -79,7 +79,7 @@ def test_however_a_run_ends_its_servers_end_with_it(tmp_path, kill, number):
         files = eventually(lambda: len(found := [*tmp_path.glob("*.pid")]) == 2 and found, 40)
         servers = [int(file.read_text()) for file in files]
         kill(run.pid, number)
-        # Beside the rest of the suite that takes a while; what matters is that they end.
+        # Beside the rest of the suite this takes a while, but they have to end.
         eventually(lambda: not any(map(alive, servers)), 45)
     finally:
         run.kill()

@@ -1,4 +1,4 @@
-"""That ``./tests/run roads`` counts what is there."""
+"""``./tests/run roads`` counts correctly."""
 
 import ast
 from itertools import pairwise

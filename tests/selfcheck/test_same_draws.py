@@ -1,4 +1,4 @@
-"""No run of the suite draws other examples than the last one did."""
+"""Every run of the suite draws the same examples."""
 
 import importlib.util
 import random
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-CONSTANT = "only here"  # of more than 20 characters it would take none
+CONSTANT = "only here"  # it uses no constant of more than 20 characters
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def drawn():
 
 @pytest.fixture
 def more_is_imported(tmp_path, monkeypatch):
-    """Import a module of this project that nobody has imported until now."""
+    """Import a module of this project that is not imported yet."""
 
     def more_is_imported():
         path = tmp_path / "more.py"

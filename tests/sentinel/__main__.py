@@ -1,6 +1,6 @@
-"""``./tests/run failovers``: masters fail, again and again; how soon all is well, and the books.
+"""``./tests/run failovers``: masters fail repeatedly; prints times to recover, and losses.
 
-Each run has a group of its own, with callers and a scanner at work while its master fails.
+Each run has its own group, with callers and a scanner at work while its master fails.
 """
 
 import argparse
@@ -31,9 +31,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./tests/run failovers", description=__doc__)
     parser.add_argument("--runs", type=int, default=10, metavar="N", help="of each; default: 10")
     options = parser.parse_args()
-    # Of each failure they say what they should; the table is read by a person.
+    # Clients rightly log each failure; hide these lines, so that the table stays readable.
     logging.disable(logging.WARNING)
-    # `kill` by itself skips every clean-up; so it becomes an orderly end.
+    # A plain `kill` skips every clean-up, so turn it into an orderly end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sound = True
     print(f"Redis {redis_binaries()[0][0]}; seconds since the election, median and longest\n")
@@ -67,7 +67,7 @@ def _one(fault) -> Trial:
 
 
 def _figures(seconds: tuple[float, ...]) -> str:
-    # What was done before anybody said that there is a new master took no time.
+    # A step that was done before a sentinel announced the new master took no time.
     some = [max(0.0, one) for one in seconds]
     return f"{statistics.median(some):.2f}, {max(some):.2f}"
 

@@ -1,6 +1,6 @@
 """Groups with three sentinels, and apps whose tasks wait there.
 
-A group is up within a second or two, so whoever breaks one has it alone.
+A group is up within a second or two, so a test that breaks one has it alone.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tests.support.sentinels import SentinelGroup
 
 @pytest.fixture(scope="package")
 def package_group():
-    """Start a group that stands until the last of these tests is over; nothing is done to it."""
+    """Start a group for all of these tests; no test breaks it."""
     with contextlib.ExitStack() as stack:
         yield lambda **options: stack.enter_context(SentinelGroup(replicas=1, **options))
 
@@ -30,7 +30,7 @@ def standing_group(package_group):
 
 @pytest.fixture
 def group(standing_group):
-    """A group that nothing is done to, empty."""
+    """The group that no test breaks, empty."""
     standing_group.master.empty()
     return standing_group
 
@@ -53,7 +53,7 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture
 def start_tls_group(start_group, certificates):
-    """Start a group that speaks TLS alone, for this test alone."""
+    """Start a group that speaks only TLS, for this test alone."""
 
     def start():
         try:
@@ -67,7 +67,7 @@ def start_tls_group(start_group, certificates):
 
 @pytest.fixture
 def make_delayq(make_app):
-    """Make a DelayQ of a group that is broker and store: ``make_delayq(group)``."""
+    """Make a DelayQ with a group as broker and store: ``make_delayq(group)``."""
     made = []
 
     def make(group=None, **conf):
@@ -83,7 +83,7 @@ def make_delayq(make_app):
 
 @pytest.fixture
 def start_scanner():
-    """Start a scanner in a thread of this process, which has looked."""
+    """Start a scanner in a thread of this process; return after its first scan."""
     started = []
 
     def start(delayq):

@@ -1,4 +1,4 @@
-"""What happens to a master, and when the clients of the group can be at work again."""
+"""Faults of a master, and when the clients of the group can work again."""
 
 import time
 from collections.abc import Callable
@@ -13,10 +13,10 @@ FOUND = 2.0  # seconds after an election in which every client has to be at work
 
 @dataclass
 class Course:
-    """What came of a fault; times by the monotonic clock.
+    """The course of a fault; times by the monotonic clock.
 
-    ``caught_up``: the replica has what was acknowledged before. ``gone``: from when on the old
-    master acknowledged nothing. ``elected``: when the first sentinel said that there is a new one.
+    ``caught_up``: the replica has all writes acknowledged before. ``gone``: from then on, the old
+    master acknowledged nothing. ``elected``: the first sentinel announced the new master.
     """
 
     old: Node
@@ -27,7 +27,7 @@ class Course:
     lingers: bool = False
 
     def await_demotion(self) -> None:
-        """Wait until the old master is a replica: seconds, or ten where nobody hurries them."""
+        """Wait until the old master is a replica: some seconds, or ten if nothing hurries it."""
         eventually(lambda: self.old.info()["role"] == "slave", 30)
         self.gone = time.monotonic()
 
@@ -36,12 +36,12 @@ Fault = Callable[[SentinelGroup], Course]
 
 
 def kill(group: SentinelGroup) -> Course:
-    """Links close, and new ones are refused."""
+    """Close all links, and refuse new ones."""
     return _inject(group, group.kill_master)
 
 
 def silence(group: SentinelGroup) -> Course:
-    """Links stay open, new ones are taken, and nothing is answered."""
+    """Keep links open, accept new ones, and send no replies."""
 
     def stop() -> Node:
         master = group.master
@@ -52,14 +52,14 @@ def silence(group: SentinelGroup) -> Course:
 
 
 def failover(group: SentinelGroup) -> Course:
-    """``SENTINEL FAILOVER``: the old master goes on until sentinels make it a replica."""
+    """``SENTINEL FAILOVER``: the old master continues until sentinels make it a replica."""
     course = _inject(group, group.failover)
     course.lingers = True
     return course
 
 
 def demote(group: SentinelGroup) -> Course:
-    """The old master becomes a replica at once, and closes no link: it answers ``READONLY``."""
+    """Make the old master a replica at once; it closes no link, and replies ``READONLY``."""
     course = _inject(group, group.failover)
     course.old.client().replicaof("127.0.0.1", course.new.port)
     course.await_demotion()
@@ -67,9 +67,9 @@ def demote(group: SentinelGroup) -> Course:
 
 
 def hide(group: SentinelGroup, meanwhile: Callable[[], object] | None = None) -> Course:
-    """Sentinels and replicas do not reach the old master; its clients do.
+    """Cut the old master off from sentinels and replicas, but not from its clients.
 
-    Before the sentinels take it for down, *meanwhile* is done.
+    *meanwhile* runs before the sentinels regard it as down.
     """
 
     def split() -> Node:
@@ -85,9 +85,9 @@ def hide(group: SentinelGroup, meanwhile: Callable[[], object] | None = None) ->
 
 
 def move(group: SentinelGroup, late: int = 0) -> tuple[Node, Node]:
-    """Another becomes the master, by hand: no sentinel says a word, and no link is closed.
+    """Make another node the master by hand: sentinels send nothing, and no link is closed.
 
-    The first *late* sentinels go on naming the old one.
+    The first *late* sentinels still name the old one.
     """
     old, new = group.master, group.replicas[0]
     for one in group.sentinels:
@@ -106,13 +106,13 @@ def _inject(group: SentinelGroup, fault) -> Course:
     old = fault()
     gone = time.monotonic()
     new, elected = group.elected(old, before)
-    # Sentinels tell of one that has taken over; that it answers is seen by this very process.
+    # Sentinels announce the new master; this process checks that it replies.
     eventually(lambda: new.info()["role"] == "master")
     return Course(old, new, caught_up, elected, gone)
 
 
 def kept(calls: list[Told], course: Course) -> set[str]:
-    """What replication has not lost: it had caught up, or the old master took nothing any more."""
+    """Calls that replication keeps: it had caught up, or the old master took no more writes."""
     return {
         call.task_id for call in calls if call.ended < course.caught_up or call.began > course.gone
     }

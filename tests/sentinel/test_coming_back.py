@@ -1,4 +1,4 @@
-"""The old master comes back, with what it had: it is a replica, and nobody takes it for more."""
+"""The old master comes back with its old data: it is a replica, and clients treat it as one."""
 
 from celery_delayq.errors import StoreUnavailable
 from tests.sentinel.faults import demote, kill, silence
@@ -13,8 +13,8 @@ def test_an_old_master_that_is_started_again_is_no_master_to_anybody(start_group
     course = kill(group)
     delayq.note.apply_async(task_id="after", delayq_at=FAR)
 
-    # As its configuration has it, it is a master, until sentinels have had a look at it. No client
-    # could tell it from one if a sentinel named it that had not heard of the other yet.
+    # By its configuration it is a master, until sentinels have checked it. If a sentinel that does
+    # not know the new master named it, no client could tell the difference.
     group.agree()
     course.old.start()
     found = [make_delayq(group) for _ in range(3)]
@@ -45,7 +45,7 @@ def test_and_then_it_takes_over_again(start_group, make_delayq):
 def test_what_a_silent_master_does_when_it_is_let_go_on_counts_for_nothing(
     start_group, make_delayq
 ):
-    """The request that it was sent before waits in its socket, and is refused by its deadline."""
+    """The earlier request waits in its socket, and is refused because its deadline has passed."""
     group = start_group()
     delayq = make_delayq(group)
     delayq.note.apply_async(task_id="before", delayq_at=FAR)

@@ -1,4 +1,4 @@
-"""What a person sees of a group on the command line, well and ill."""
+"""The output of the commands for a group, healthy or broken."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The doctor, of a store that sentinels find."""
+"""The doctor, on a store behind sentinels."""
 
 from celery_delayq.care.doctor import AT_THE_STORE, Patient, examine
 

@@ -1,4 +1,4 @@
-"""A master that fails while a caller schedules and cancels, and a scanner hands over."""
+"""A master fails while a caller schedules and cancels, and a scanner delivers."""
 
 import pytest
 

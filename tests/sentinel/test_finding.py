@@ -1,4 +1,4 @@
-"""Who is asked for the master, with which login, and what the store and the broker are then."""
+"""Which sentinels give the master, with which login, and the resulting store and broker."""
 
 import time
 
@@ -15,7 +15,7 @@ LONG_AGO = 1_000_000_000
 
 
 def through(delayq) -> None:
-    """Let a task be scheduled and handed over."""
+    """Schedule a task and deliver it."""
     delayq.note.apply_async(task_id="through", delayq_at=LONG_AGO)
     assert delayq.hand_over() == 1
     assert delayq.get("through") is None
@@ -68,7 +68,7 @@ def test_a_relay_from_another_database_of_the_group_arrives(group, make_delayq):
     assert arrived(group.master) == ["through"]
 
 
-# Whom it asks.
+# Which sentinels it queries.
 
 
 def test_the_third_sentinel_answers_when_two_are_dead(start_group, make_delayq):
@@ -121,7 +121,7 @@ def test_a_name_that_no_sentinel_knows_is_said(group, make_delayq):
         delayq.note.apply_async(delayq_at=FAR)
 
 
-# How it is let in.
+# Logins.
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_users_of_the_access_list_of_both(guarded, make_delayq):
 
 @pytest.fixture
 def unhurried(monkeypatch):
-    """Connecting takes as long as a busy machine needs to shake hands."""
+    """Allow as much time to connect as a busy machine needs for a handshake."""
     monkeypatch.setattr("celery_delayq.servers.endpoint.TIMEOUT", PATIENCE)
 
 

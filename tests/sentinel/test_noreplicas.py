@@ -1,4 +1,4 @@
-"""A master that has lost its replicas and refuses to write: nobody's task is to blame."""
+"""A master that lost its replicas refuses writes: no task is treated as faulty."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ from tests.sentinel.work import FAR, QUEUE, arrived, schedule_row
 from tests.support.waiting import eventually
 
 SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
-TRIES = 3  # of a scanner, while it is refused
+TRIES = 3  # of a scanner, while its writes are refused
 
 
 @pytest.fixture(params=["the group", "a plain Redis"])

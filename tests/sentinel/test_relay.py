@@ -1,4 +1,4 @@
-"""A group on one side alone: the store beside a RabbitMQ, or the broker beside a plain Redis."""
+"""A group on one side only: as the store with a RabbitMQ, or as the broker with a plain Redis."""
 
 import time
 from collections import Counter
@@ -19,7 +19,7 @@ MORE = 50
 EVERY = 0.02  # seconds between two due times
 LEASE = 5.0
 LONG_AGO = 1_000_000_000
-A_LITTLE = 1.0  # seconds that a hand-over may be late on a busy machine
+A_LITTLE = 1.0  # seconds that a delivery may be late on a busy machine
 
 
 @pytest.mark.parametrize("fault", [kill, silence])
@@ -43,7 +43,7 @@ def test_a_store_beside_rabbitmq_loses_nothing_and_repeats_only_what_had_just_go
 
             course = fault(group)
 
-            # The row may have gone already, on a slow machine.
+            # On a slow machine, these tasks may already have been delivered.
             make_delayq(**conf).note.apply_async(task_id="one more", delayq_at=LONG_AGO)
             eventually(lambda: arrivals.first({*row, "one more"}, course.elected), 30)
             calls = len(caller.calls)
@@ -58,7 +58,7 @@ def test_a_store_beside_rabbitmq_loses_nothing_and_repeats_only_what_had_just_go
     assert not cancelled & (waiting | arrivals.ids())
     unmarked = Counter(one.task_id for one in arrivals.copies if not one.is_marked)
     twice = {task_id for task_id, count in unmarked.items() if count > 1}
-    # Its claim, or its ack, was not with the replica yet.
+    # Its claim, or its acknowledgement, had not reached the replica.
     assert twice <= arrivals.ids(since=course.caught_up - A_LITTLE, until=course.gone + A_LITTLE)
     assert list(delayq.check()) == []
 
@@ -83,7 +83,7 @@ def test_a_broker_with_a_new_master_gets_all_that_the_old_one_did_not_take(
     unmarked = Counter(task_id for task_id, is_marked in marks(course.new) if not is_marked)
     missing = set(row) - {task_id for task_id, _ in marks(course.new)}
     dues = [first_due + EVERY * row.index(task_id) for task_id in missing]
-    # The old one had taken it, and its replica had not: that is the broker's own loss.
+    # The old master had it, but its replica did not: the broker itself lost it.
     assert all(course.caught_up - A_LITTLE < due < course.gone for due in dues), missing
     assert max(unmarked.values()) == 1
     counts = delayq.counts()

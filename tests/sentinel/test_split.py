@@ -1,7 +1,7 @@
-"""A network that is split: the old master goes on for its clients, and another one is elected.
+"""A split network: the old master continues for its clients, and another one is elected.
 
-What the old one takes until it is a replica again, Redis throws away. With `min-replicas-to-write`
-it takes nothing, and then nothing is lost.
+Redis discards the writes that the old one takes until it is a replica again. With
+`min-replicas-to-write` it takes none, so nothing is lost.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ def test_a_master_that_its_replicas_left_sends_callers_to_the_new_one_and_loses_
 
         course = hide(group)
 
-        # It takes nothing either, before it has a replica.
+        # It also takes no writes before it has a replica.
         eventually(lambda: course.new.info()["min_slaves_good_slaves"], 30)
         calls = len(caller.calls)
         eventually(lambda: len(caller.done("schedule")) and len(caller.calls) > calls + MORE, 30)

@@ -1,4 +1,4 @@
-"""How a process comes to know of the new master: told by a sentinel, by READONLY, by silence."""
+"""How a process learns of the new master: from a sentinel, from READONLY, or from silence."""
 
 import contextlib
 import time
@@ -19,7 +19,7 @@ def look(node):
 def test_a_sleeping_scanner_hears_of_it_although_its_link_is_silent(
     start_group, make_delayq, start_scanner
 ):
-    """Its own PING would be due half a minute later, and its look a minute later."""
+    """Its next PING would come half a minute later, and its next scan a minute later."""
     group = start_group()
     delayq = make_delayq(group, delayq_safety_interval=SLEEPS)
     start_scanner(delayq)
@@ -28,7 +28,7 @@ def test_a_sleeping_scanner_hears_of_it_although_its_link_is_silent(
     group.catch_up()
 
     course = silence(group)
-    # It is known at the new master as one that listens there.
+    # The new master knows it as a subscriber.
     eventually(lambda: course.new.client().pubsub_channels("*wake*"))
     make_delayq(group).run_now("far")
     eventually(look(course.new))
@@ -52,7 +52,7 @@ def test_whichever_sentinel_is_silent_a_sleeping_scanner_goes_on_at_the_new_mast
 def test_a_scanner_that_has_failed_for_long_is_told_before_its_next_try(
     start_group, make_delayq, start_scanner, monkeypatch
 ):
-    """Its pauses double. An election that takes half a minute would be followed by such a one."""
+    """Its pauses double, so an election of half a minute would be followed by a long pause."""
     monkeypatch.setattr(backoff.Backoff, "next", lambda _self: SLEEPS)
     group = start_group()
     delayq = make_delayq(group, delayq_safety_interval=0.5)
@@ -66,7 +66,7 @@ def test_a_scanner_that_has_failed_for_long_is_told_before_its_next_try(
 
 
 def test_who_hears_readonly_goes_to_the_new_master_in_the_same_call(start_group, make_delayq):
-    """No link is closed, and no sentinel says a word: they are told themselves."""
+    """No link is closed, and no sentinel sends a message: the error itself is enough."""
     group = start_group()
     delayq = make_delayq(group)
     delayq.note.apply_async(task_id="before", delayq_at=FAR)
@@ -80,7 +80,7 @@ def test_who_hears_readonly_goes_to_the_new_master_in_the_same_call(start_group,
 
 
 def test_reads_go_to_the_new_master_once_a_call_has_heard_of_it(start_group, make_delayq):
-    """A replica answers reads; so an idle link to it, of a pool's many, must not be used again."""
+    """A replica answers reads, so idle links to it in a pool must not be used again."""
     group = start_group()
     delayq = make_delayq(group)
     connection = delayq.services.scripts[0].connection
@@ -93,7 +93,7 @@ def test_reads_go_to_the_new_master_once_a_call_has_heard_of_it(start_group, mak
 
     old, _ = move(group)
     assert delayq.cancel("a")
-    # A copy that was cut off: it has what the new one has not.
+    # A copy that was cut off: it has data that the new one lacks.
     old.client().replicaof("127.0.0.1", 1)
 
     assert [list(delayq.tasks()) for _ in links] == [[]] * len(links)

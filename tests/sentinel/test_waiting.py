@@ -1,4 +1,4 @@
-"""``delayq_wait_replicas``: what was said to be on the replica is there when that is the master."""
+"""``delayq_wait_replicas``: tasks confirmed by a replica are there once it is the master."""
 
 import threading
 
@@ -11,7 +11,7 @@ BEFORE, AFTER = 30, 3  # calls: the first take some milliseconds, the others all
 
 
 class Calls(threading.Thread):
-    """Schedules all the time, and keeps how many replicas each result says."""
+    """Schedules all the time, and keeps the number of replicas in each result."""
 
     def __init__(self, delayq):
         super().__init__()
@@ -47,6 +47,6 @@ def test_what_the_replica_was_said_to_have_outlives_the_master(start_group, make
         eventually(lambda: list(calls.said.values()).count(0) >= AFTER, 30)
     assert before.count(1) > BEFORE / 2
     kept = {task.id for task in make_delayq(group).tasks()}
-    # Each sentinel hears of it in its own time.
+    # Each sentinel learns of it at its own time.
     eventually(lambda: group.master is course.new, 30)
     assert {task_id for task_id, replicas in calls.said.items() if replicas} <= kept

@@ -11,13 +11,13 @@ from tests.support.waiting import eventually
 from tests.worker.project import TASKS, Project
 
 EVERY = 0.03  # seconds between two due times
-A_LITTLE = 1.0  # seconds that a hand-over and a run may be late on a busy machine
-ALLOWED = 3  # of what was under way when the master went
+A_LITTLE = 1.0  # seconds that a delivery and a run may be late on a busy machine
+ALLOWED = 3  # of tasks that were in flight when the master failed
 
 
 @pytest.fixture
 def make_project(redis_server, redis_url):
-    """Make a project on a group; what its tasks write down is in the suite's Redis."""
+    """Make a project on a group; its tasks write their evidence to the suite's Redis."""
     made = []
 
     def make(group, place, **conf):
@@ -72,7 +72,7 @@ def test_a_worker_goes_on_at_the_new_master_and_runs_all(
 
     course = fault(group)
     if course.lingers:
-        course.await_demotion()  # this closes the link that kombu consumes by
+        course.await_demotion()  # this closes kombu's link for consuming
 
     done = lambda: [task_id for task_id in row if project.runs(task_id)]  # noqa: E731
     eventually(lambda: len(done()) >= len(row) - ALLOWED, 40)
@@ -86,7 +86,7 @@ def test_a_worker_goes_on_at_the_new_master_and_runs_all(
         for number, task_id in enumerate(row)
         if course.caught_up - A_LITTLE < first_due + number * EVERY < course.gone + A_LITTLE
     }
-    # What kombu had taken of the old master, or that had not told its replica.
+    # Messages that kombu took from the old master, or that its replica had not got yet.
     assert lost <= around
     assert {task_id for task_id, count in runs.items() if count > 1} <= around
     assert all(len(project.runs(result)) == 1 for result in afterwards)
@@ -95,5 +95,5 @@ def test_a_worker_goes_on_at_the_new_master_and_runs_all(
 
 
 def own_tracebacks(lines: list[str]) -> list[str]:
-    """Lines of tracebacks that lead through this package; kombu logs some of its own."""
+    """Traceback lines from this package; kombu logs some of its own."""
     return [line for line in lines if line.startswith('  File "') and "/celery_delayq/" in line]

@@ -1,7 +1,7 @@
-"""A master fails once, while a caller and a scanner are at work; how soon they were, and the books.
+"""A master fails once under a caller and a scanner: how soon they work again, and the losses.
 
-What is counted in the end is the new master's data alone. A direct hand-over is one script's, so
-whatever replication lost of it, it lost on both sides: each task is in one place there.
+The final count uses only the new master's data. A direct delivery is one script, so replication
+loses both sides of it or none: each task is in one place there.
 """
 
 import time
@@ -20,14 +20,14 @@ MORE = 50  # calls before the fault, and after the first one on the new master
 
 @dataclass
 class Trial:
-    """What came of it.
+    """The outcome.
 
     Attributes:
-        caller: Seconds from the election until a call was done that the new master knows of; how
-            long the machine stood still does not count.
-        scanner: The same of a hand-over.
-        raw: Both, with that.
-        problems: What is not as it should be.
+        caller: Seconds from the election until the end of the first call that the new master has;
+            time in which the machine stood still does not count.
+        scanner: The same for a delivery.
+        raw: Both, including that time.
+        problems: A sentence for each thing that is wrong.
     """
 
     caller: float
@@ -42,7 +42,7 @@ def tried(
     start_scanner: Callable[[DelayQ], object],
     fault: Fault,
 ) -> Trial:
-    """Let the master of a fresh group fail, whose clients *new_delayq* makes."""
+    """Let the master of a fresh group fail; *new_delayq* makes its clients."""
     row = schedule_row(new_delayq(), 150, first=0.0, every=0.02)
     start_scanner(new_delayq())
     with Caller(new_delayq()) as caller, Pulse() as pulse:
@@ -50,13 +50,13 @@ def tried(
         course = fault(group)
         before = set(arrived(course.new))
         delayq = new_delayq()  # it has no link to the old one
-        # The row may have gone already, on a slow machine.
+        # On a slow machine, these tasks may already have been delivered.
         delayq.note.apply_async(task_id="one more", delayq_at=1_000_000_000)
         left = {*row, "one more"} - before
         moved = eventually(lambda: left & set(arrived(course.new)) and time.monotonic(), 30)
         called = eventually(lambda: _first_kept(caller, course, delayq), 30).ended
         if course.lingers:
-            # Who was at the new master once does not go back.
+            # A client that reached the new master once does not go back.
             course.gone = called
         calls = len(caller.calls)
         eventually(lambda: len(caller.calls) > calls + MORE, 30)
@@ -70,7 +70,7 @@ def tried(
 
 
 def _first_kept(caller: Caller, course: Course, delayq: DelayQ) -> Told | None:
-    """The first call that the new master knows of, and that was answered after its election."""
+    """The first call that the new master has and that returned after its election."""
     at_queue = set(arrived(course.new))
     calls = (call for call in caller.done("schedule") if call.ended > course.elected)
     return next((one for one in calls if one.task_id in at_queue or delayq.get(one.task_id)), None)

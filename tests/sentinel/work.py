@@ -1,4 +1,4 @@
-"""What goes on while a master fails: a caller at work, a look at the queue, and a clock's stops."""
+"""Work while a master fails: a caller, a reader of the queue, and a watch for a stopped clock."""
 
 import json
 import threading
@@ -20,15 +20,15 @@ BEAT = 0.01
 
 
 def note(*_args):
-    """A task that is looked at in its queue."""
+    """A task that the tests read in its queue."""
 
 
 class NotDoneError(Exception):
-    """What was scheduled a moment ago could not be cancelled: replication lost it."""
+    """A task scheduled a moment ago could not be cancelled: replication lost it."""
 
 
 def settings(group: SentinelGroup | None) -> dict:
-    """An app's, whose broker and store is this group."""
+    """The settings of an app with this group as broker and store."""
     conf = {"task_publish_retry": False, "delayq_timeout": TIMEOUT}
     if group is not None:
         conf |= {"broker_url": group.url(), "broker_transport_options": group.options}
@@ -37,7 +37,7 @@ def settings(group: SentinelGroup | None) -> dict:
 
 @dataclass(frozen=True)
 class Told:
-    """One call, by the monotonic clock: what was scheduled or cancelled, and what came of it."""
+    """One call to schedule or cancel a task, and its outcome; times by the monotonic clock."""
 
     what: str
     task_id: str
@@ -48,7 +48,7 @@ class Told:
 
 @dataclass
 class Caller:
-    """Schedules what is due soon and what is due much later, and cancels of the latter.
+    """Schedules tasks due soon and tasks due much later, and cancels some of the latter.
 
     With *delayq*, in a thread, from ``with`` on until its end.
     """
@@ -98,13 +98,13 @@ class Caller:
 
     @property
     def odd(self) -> list[Exception]:
-        """Errors that no caller of a group should have to expect."""
+        """Errors that no caller of a group should get."""
         errors = (one.error for one in self.calls if one.error)
         return [each for each in errors if not isinstance(each, (StoreUnavailable, NotDoneError))]
 
 
 def schedule_row(delayq: DelayQ, count: int, *, first: float, every: float) -> list[str]:
-    """Schedule tasks that fall due one after the other: the first in so many seconds."""
+    """Schedule tasks that fall due one after another, the first in so many seconds."""
     start = time.time() + first
     ids = [f"row {number}" for number in range(count)]
     items = [((), {}, start + number * every, task_id) for number, task_id in enumerate(ids)]
@@ -114,7 +114,7 @@ def schedule_row(delayq: DelayQ, count: int, *, first: float, every: float) -> l
 
 
 def all_due_has_left(delayq: DelayQ) -> bool:
-    """Whether all that is still in the store is due much later."""
+    """Whether only tasks due much later are still in the store."""
     counts = delayq.counts()
     soon = counts.now_ms + 3_600_000
     return not counts.in_flight and (counts.next_due_ms or soon) >= soon
@@ -127,7 +127,7 @@ def arrived(node: Node, queue: str = QUEUE) -> list[str]:
 
 
 def marks(node: Node, queue: str = QUEUE) -> list[tuple[str, bool]]:
-    """The ids in a queue of a node, each with whether it says that it may be a second copy."""
+    """The ids in a queue of a node, each with whether it is marked as a possible duplicate."""
     with node.client() as client:
         headers = [json.loads(one)["headers"] for one in client.lrange(queue, 0, -1)]
     return [(one["id"], bool(one.get("delayq_redelivered"))) for one in headers]
@@ -135,7 +135,7 @@ def marks(node: Node, queue: str = QUEUE) -> list[tuple[str, bool]]:
 
 @dataclass(frozen=True)
 class Copy:
-    """One message that came; *at* is by the monotonic clock."""
+    """One message that arrived; *at* is by the monotonic clock."""
 
     at: float
     task_id: str
@@ -143,7 +143,7 @@ class Copy:
 
 
 class Arrivals:
-    """Takes what comes to a queue of a RabbitMQ, in a thread, from ``with`` on."""
+    """Takes messages from a queue of a RabbitMQ, in a thread, from ``with`` on."""
 
     def __init__(self, url: str, queue: str):
         self.copies: list[Copy] = []
@@ -176,16 +176,16 @@ class Arrivals:
         self.copies.append(Copy(time.monotonic(), headers["id"], marked))
 
     def first(self, ids: set[str], since: float) -> float | None:
-        """When the first of these came after that time."""
+        """The time at which the first of these came after that time."""
         return next((one.at for one in self.copies if one.at > since and one.task_id in ids), None)
 
     def ids(self, since: float = 0.0, until: float = float("inf")) -> set[str]:
-        """What came between two times."""
+        """The ids that came between two times."""
         return {one.task_id for one in self.copies if since < one.at < until}
 
 
 class Pulse:
-    """How long this process, or its machine, stood still: it measures nothing but itself."""
+    """Measures how long this process, or its machine, stood still, by its own delays alone."""
 
     def __init__(self):
         self._late: list[tuple[float, float]] = []
@@ -208,5 +208,5 @@ class Pulse:
             last = now
 
     def lost(self, since: float) -> float:
-        """Seconds since then in which this thread should have been up, and was not."""
+        """Seconds since then in which this thread should have run, but did not."""
         return sum(late for at, late in self._late if at >= since)

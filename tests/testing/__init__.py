@@ -1,1 +1,1 @@
-"""The helper with which users test their own tasks, on an app of theirs that has no server."""
+"""The helper with which users test their own tasks, on their own app, without a server."""

@@ -1,4 +1,4 @@
-"""An app as a user has it: its Redis is that of production, and nobody may ask it anything."""
+"""An app as a user has it: its Redis is that of production, so no test may connect to it."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""A test's clock: the store's, the app's and this package's move by the same."""
+"""A test's clock: those of the store, the app and this package move by the same amount."""
 
 import re
 from datetime import datetime, timedelta, timezone
@@ -13,7 +13,7 @@ from celery_delayq.contrib.testing.moved import MovedScripts
 from celery_delayq.errors import InvalidOption
 from celery_delayq.store.scripts import load
 
-NINE = "2030-01-01T09:00:00.0004Z"  # no whole millisecond
+NINE = "2030-01-01T09:00:00.0004Z"  # not a whole millisecond
 HALF_AN_HOUR = timedelta(minutes=30)
 
 
@@ -97,7 +97,7 @@ def test_the_next_test_begins_at_the_present(shop):
 
 
 def run_with(shop, delayq, go_on, move_to):
-    """An hour of a test whose clock is another package's."""
+    """Run an hour of a test with the clock of another package."""
     shop.remind.delay_for(60, 1)
     shop.remind.delay_until("2030-01-01T10:00:00Z", 2)
     dues = [task.due.isoformat() for task in delayq.scheduled()]

@@ -1,4 +1,4 @@
-"""What a test has for itself, and that all is as before afterwards."""
+"""The state that an isolated test has for itself, and its restoration afterwards."""
 
 import sys
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.libraries
 
 
 def number_of(app):
-    """A task of an app that has none."""
+    """The number of a task that the test adds to an app without tasks."""
 
     @app.task(name="number")
     def number(value):
@@ -28,7 +28,7 @@ def number_of(app):
 
 
 def everything(app):
-    """What an isolation sets aside, as far as the app and this process have it."""
+    """The state that an isolation sets aside, as far as the app and this process have it."""
     return {
         "conf": dict(app.conf.changes),
         "urls": (app.conf.broker_url, app.conf.result_backend, app.conf.get("delayq_url")),

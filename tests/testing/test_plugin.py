@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of pytest of a user's own."""
+"""The pytest plugin, in a user's own runs of pytest."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from celery_delayq.errors import CannotIsolate
 
 pytest_plugins = ["pytester"]
 
-# Each is a process that imports Celery, or several.
+# Each starts one or more processes that import Celery.
 pytestmark = pytest.mark.timeout(240)
 
 SHOP = """
@@ -30,8 +30,8 @@ SHOP = """
 
 @pytest.fixture
 def user(pytester, monkeypatch):
-    """A folder with a user's ``shop.py``, and a way to run pytest there as that user."""
-    # Of the run that this one is a part of.
+    """A folder with a user's ``shop.py``, and a function that runs pytest there as that user."""
+    # Variables of the surrounding run.
     for name in [name for name in os.environ if name.startswith(("PYTEST_", "DELAYQ_TEST_"))]:
         monkeypatch.delenv(name)
     pytester.makepyfile(shop=SHOP)

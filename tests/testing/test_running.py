@@ -1,4 +1,4 @@
-"""``run_due``: what is due runs in the test's own process, as in a worker."""
+"""``run_due``: due tasks run in the test's own process, as in a worker."""
 
 import pytest
 from celery import chord

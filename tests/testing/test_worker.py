@@ -16,17 +16,17 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
 
-SOON = 30  # seconds for which a test waits on a busy machine
+SOON = 30  # seconds that a test waits on a busy machine
 
 
 @pytest.fixture
 def asleep(shop):
-    """Nothing but a word wakes the scanner: by itself it looks every five minutes."""
+    """Only a notification wakes the scanner: by itself it scans every five minutes."""
     shop.app.conf.delayq_safety_interval = 300
 
 
 def wait_until_it_sleeps(delayq):
-    """Its first look, with which it is counted, found nothing."""
+    """Wait for its first scan, after which it counts as alive and which finds nothing."""
     eventually(lambda: delayq.counts().scanners == 1, timeout=SOON)
 
 
@@ -62,7 +62,7 @@ def test_it_takes_what_celery_s_own_takes(shop, delayq):
         assert result.get(timeout=SOON) == "reminded 1"
         assert worker.concurrency == 2
 
-    shop.remind.delay(2)  # to a queue that this worker did not listen to
+    shop.remind.delay(2)  # to a queue that this worker did not consume
     assert [ran.value for ran in delayq.run_due()] == ["reminded 2"]
 
 
@@ -101,7 +101,7 @@ def test_it_starts_runs_and_ends_where_freezegun_stops_the_time(shop, asleep, de
 
 
 def process():
-    """What such a worker might leave behind in this process."""
+    """Changes that such a worker might leave behind in this process."""
     root = logging.getLogger()
     return {
         "current": _state._tls.current_app,

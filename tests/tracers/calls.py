@@ -1,4 +1,4 @@
-"""What each tracer's process does: three single calls in three traces, and one bulk in one.
+"""The calls of each tracer's process: three single calls in three traces, and a bulk in one.
 
 It prints, as JSON, the trace that each call was made in, and the headers of its messages.
 """
@@ -21,10 +21,10 @@ def make(
 
     Args:
         traced: Begins a trace.
-        trace_id: Says which one it is.
-        brokers: Which kinds of brokers the tracer has noted in the end.
+        trace_id: Returns its id.
+        brokers: Returns the kinds of brokers that the tracer has noted by the end.
     """
-    # Only now: a tracer may watch the import of what it instruments.
+    # Imported late: a tracer may hook into the import of the modules it instruments.
     from celery import Celery
 
     from celery_delayq import DelayQ
@@ -34,7 +34,7 @@ def make(
 
     @app.task(name="traced")
     def task(number: int) -> None:
-        """Not run here."""
+        """Never run here."""
 
     ways: dict[str, Callable[[], Any]] = {
         "delay_for": lambda: task.delay_for(60, 1),
@@ -43,7 +43,7 @@ def make(
     }
     items = [((number,), {}) for number in range(ITEMS)]
     found: dict[str, Any] = {}
-    # Once before: what is cached must not be one call's.
+    # One call first, so that no measured call fills the caches.
     for way in ways.values():
         with traced():
             way()

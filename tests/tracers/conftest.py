@@ -1,4 +1,4 @@
-"""./tests/run tracers makes the environment with the tracers, and names it here."""
+"""./tests/run tracers makes the environment with the tracers, and passes its path here."""
 
 import os
 

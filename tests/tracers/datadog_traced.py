@@ -1,4 +1,4 @@
-"""Datadog's tracer with its Celery and kombu integrations; its agent would be at a closed port."""
+"""Datadog's tracer with its Celery and kombu integrations; its agent's port is closed."""
 
 import os
 

@@ -1,10 +1,10 @@
-"""Sentry's SDK with its Celery integration; what it would send is looked at, and dropped."""
+"""Sentry's SDK with its Celery integration; the test reads its envelopes instead of sending."""
 
 import sentry_sdk
 from sentry_sdk.integrations.celery import CeleryIntegration
 from sentry_sdk.transport import Transport
 
-brokers = set()  # what the spans of publishing say that it was published to
+brokers = set()  # the messaging systems named in the spans of publishing
 
 
 class Dropped(Transport):

@@ -1,4 +1,4 @@
-"""The tracers that people use, each in a process of its own: a call has its trace, a bulk one."""
+"""Common tracers, each in its own process: each call has its trace, and a bulk has one."""
 
 import json
 import os
@@ -16,7 +16,7 @@ PYTHON = Path(os.environ["DELAYQ_TRACERS"]).absolute() / "bin" / "python"
 TRACERS = ("newrelic", "datadog", "opentelemetry", "sentry")
 SINGLE = ("delay_for", "apply_async", "schedule")
 
-# W3C's header, which all but one write, and Sentry's; each begins with the trace.
+# W3C's header, which all but one write, and Sentry's; each starts with the trace id.
 TRACE = {"traceparent": r"00-([0-9a-f]{32})-", "sentry-trace": r"([0-9a-f]{32})-"}
 
 
@@ -36,7 +36,7 @@ def found(request, redis_server):
 
 
 def traces(headers):
-    """The traces that a message's headers name; one, if they agree."""
+    """The traces in a message's headers; one, if they agree."""
     return {
         re.match(pattern, headers[name])[1] for name, pattern in TRACE.items() if name in headers
     }
@@ -60,7 +60,7 @@ def test_the_spans_name_the_kind_of_broker(found):
 
 @pytest.mark.usefixtures("found")
 def test_calls_share_a_template_whatever_a_tracer_adds(redis_server):
-    # Each way was gone twice; of the first call it was not known whether another one comes.
+    # Each way was used twice; at the first call, it was unknown whether another one follows.
     assert templates(redis_server.client()) == (1, 2 * len(SINGLE) + ITEMS - 1)
 
 

@@ -1,4 +1,4 @@
-"""Run mypy and pyright on a module as its author would, outside of this project."""
+"""Run mypy and pyright on a module as its author would, outside this project."""
 
 import json
 import os
@@ -10,7 +10,7 @@ Reports = dict[str, dict[tuple[int, str], str]]
 
 
 class Checker:
-    """One program; ``stubs`` says whether the environment that it looks at has Celery's stubs."""
+    """One program; ``stubs``: whether the environment that it checks has Celery's stubs."""
 
     def __init__(self, python: Path, environment: Path, stubs: bool) -> None:
         self.program = environment / "bin" / self.name
@@ -23,7 +23,7 @@ class Checker:
         ran = subprocess.run(
             [self.program, *self.options(folder), *modules],
             cwd=folder,
-            # So that the wrapper of pyright asks no registry for a newer one.
+            # Keeps the wrapper of pyright from looking for a newer one in a registry.
             env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
             capture_output=True,
             text=True,
@@ -54,7 +54,7 @@ class Pyright(Checker):
     name = "pyright"
 
     def options(self, folder):
-        # Strict objects to each type that Celery leaves unknown, so without stubs it is "standard".
+        # "strict" reports each type that Celery leaves unknown, so without stubs it is "standard".
         mode = {"typeCheckingMode": "strict" if self.stubs else "standard"}
         (folder / "pyrightconfig.json").write_text(json.dumps(mode))
         return ["--outputjson", "--pythonpath", str(self.python)]

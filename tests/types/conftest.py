@@ -1,4 +1,4 @@
-"""./tests/run types makes the environment with the checkers, and names it here."""
+"""./tests/run types makes the environment with the checkers, and passes its path here."""
 
 import os
 

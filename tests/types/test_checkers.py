@@ -28,7 +28,7 @@ def checker(request, stubs):
 
 @pytest.fixture(scope="module")
 def reports(checker, tmp_path_factory):
-    """What the checker says of a folder with nothing of this project but the installed package."""
+    """The checker's reports on a folder that has only the installed package of this project."""
     folder = tmp_path_factory.mktemp("project")
     for module in MODULES.glob("*.py"):
         (folder / module.name).write_bytes(module.read_bytes())
@@ -36,7 +36,7 @@ def reports(checker, tmp_path_factory):
 
 
 def marked(module, checker, *markers):
-    """Line and code of all that these *markers* in *module* name for this checker."""
+    """Line and code of each report that these *markers* in *module* name for this checker."""
     of_pyright = checker.name == "pyright"
     found, named = set(), set()
     for number, line in enumerate(module.read_text().splitlines(), 1):
@@ -53,7 +53,7 @@ def marked(module, checker, *markers):
 @pytest.mark.parametrize("name", sorted(module.name for module in MODULES.glob("*.py")))
 def test_a_checker_reports_what_is_wrong_and_nothing_else(reports, checker, stubs, name):
     found = reports[name]
-    # Without stubs, what pyright makes of Celery's code changes with that code.
+    # Without stubs, pyright's reports change with Celery's code.
     must = marked(MODULES / name, checker, "always", *({stubs} - {"without stubs"}))
     may = marked(MODULES / name, checker, stubs)
 

@@ -1,4 +1,4 @@
-"""What is read of a broker on Redis Sentinel: as kombu reads it, which workers connect by."""
+"""A broker URL on Redis Sentinel is read as kombu reads it, so workers reach the same master."""
 
 from types import SimpleNamespace
 
@@ -129,7 +129,7 @@ def test_blanks_and_nothing_between_the_urls_of_a_store_do_not_matter(url):
 def test_a_redis_url_s_last_semicolon_is_no_other_store():
     found = store_endpoint("redis://a; ", None, broker("memory://"), NAMES, [0])
     assert found == Endpoint("a")
-    assert broker("redis://a;", {}).failover  # of a broker, kombu turns to this machine then
+    assert broker("redis://a;", {}).failover  # for a broker, kombu then uses this machine
 
 
 def test_its_options_are_not_shown():

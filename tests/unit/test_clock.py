@@ -1,4 +1,4 @@
-"""Times as people give them: what each means, and what is refused."""
+"""Times as users give them: the meaning of each, and the refused ones."""
 
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Times of other libraries' classes: pendulum's and pandas' do sums of their own."""
+"""Times of other libraries' classes: pendulum's and pandas' have their own arithmetic."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -12,7 +12,7 @@ NEW_YEAR_MS = 1_798_761_600_000  # 2027-01-01T00:00:00Z
 
 
 class Duration(timedelta):
-    """As pendulum's: its sums take only its own kind."""
+    """As pendulum's: its arithmetic accepts only its own class."""
 
     def __divmod__(self, other):
         return divmod(self._to_microseconds(), other._to_microseconds())

@@ -1,4 +1,4 @@
-"""What holds for every time: never early, less than a millisecond late, one reading of each."""
+"""Properties of every time: never early, less than a millisecond late, read in one way only."""
 
 import math
 from datetime import datetime, timedelta, timezone, tzinfo
@@ -14,7 +14,7 @@ from celery_delayq.errors import InvalidDueTime
 UTC = timezone.utc
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-# Whose clocks jump by an hour, by half an hour, by a whole day; and one that never jumps.
+# Zones whose clocks jump by an hour, by half an hour, by a whole day; and one without jumps.
 ZONES = ("Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kolkata")
 
 # Bounds of st.datetimes must be naive.
@@ -26,7 +26,7 @@ zones = st.sampled_from(ZONES).map(ZoneInfo)
 
 @st.composite
 def seconds_near_a_millisecond(draw) -> float:
-    """Where rounding goes wrong, if it does: a few steps of a double from a whole millisecond."""
+    """Doubles a few steps away from a whole millisecond: rounding is most likely to fail there."""
     seconds = draw(st.integers(10**11, 9 * 10**12)) / 1000
     towards = draw(st.sampled_from((-math.inf, math.inf)))
     for _ in range(draw(st.integers(0, 5))):

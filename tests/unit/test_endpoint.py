@@ -1,4 +1,4 @@
-"""What is shown of where a Redis is."""
+"""The text that shows the location of a Redis."""
 
 import pytest
 import redis

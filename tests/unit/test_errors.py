@@ -1,4 +1,4 @@
-"""Every error's whole sentence, what it carries, and what it can be caught as."""
+"""Every error's whole sentence, its attributes, and the classes that it can be caught as."""
 
 import importlib
 import pickle
@@ -226,7 +226,7 @@ def test_an_error_says_its_sentence_and_can_be_caught_as():
 
 
 def all_errors():
-    """Every error of this package, wherever it is defined."""
+    """Every error of this package, in any module."""
     for module in pkgutil.walk_packages(celery_delayq.__path__, "celery_delayq."):
         importlib.import_module(module.name)
     found, classes = [DelayQError], [DelayQError]
@@ -257,7 +257,7 @@ def test_the_tree_that_is_drawn_is_that_of_the_classes():
 
 
 def bases_of(error):
-    """The name of the error of this package that it derives from, and the foreign ones."""
+    """The name of this package's error that it derives from, and its other bases."""
     own = [base.__name__ for base in error.__bases__ if base in all_errors()]
     foreign = {base.__name__ for base in error.__bases__ if base not in all_errors()}
     return own, foreign - {"Exception"}
@@ -269,7 +269,7 @@ def test_every_error_is_documented():
 
 
 def test_a_base_says_nothing_that_one_derived_from_it_denies():
-    # Whether anything was done is known of the one, and unknown of the other.
+    # One means that nothing was done; with the other, this is unknown.
     for error in all_errors():
         if error.__subclasses__():
             assert not re.search(r"\b(nothing|never|always|unchanged)\b", error.__doc__), error
@@ -280,7 +280,7 @@ def test_every_error_is_met_by_a_test_of_what_raises_it():
         path.read_text("utf-8") for path in TESTS.rglob("test_*.py") if path != Path(__file__)
     )
     for error in all_errors():
-        # Of a bulk and of a load, errors are what its result tells.
+        # A bulk and a load report errors in their result.
         name = error.__name__
         assert re.search(rf"raises\([^)]*\b{name}\b|isinstance\(\w+, {name}\)", tests), name
 
@@ -315,7 +315,7 @@ def test_an_error_tells_a_time_as_people_write_it(value, shown):
 
 
 class _Odd(timedelta):
-    """A class of somebody else's, which knows best how it is shown."""
+    """A class of another library, with its own ``repr``."""
 
     def __repr__(self):
         return "odd"
@@ -340,7 +340,7 @@ def test_errors_carry_their_facts():
 
 
 def test_an_error_survives_the_way_to_another_process():
-    # Raised in a task, it travels through the pool's pipe to the result backend.
+    # If a task raises it, it passes through the pool's pipe to the result backend.
     for error, _, _ in SENTENCES:
         copy = pickle.loads(pickle.dumps(error))
         assert type(copy) is type(error)

@@ -1,4 +1,4 @@
-"""Which of two words on a group's master counts, whatever the order in which threads write them."""
+"""Which of two reports on a group's master counts, in any order in which threads write them."""
 
 import pytest
 
@@ -10,7 +10,7 @@ OLD, NEW = ("old", 1), ("new", 2)
 
 
 def racing(meanwhile):
-    """Another thread is named *meanwhile* between the look of one that learns, and its word."""
+    """A cache that runs *meanwhile*, as another thread would, between a read and its write."""
 
     class Racing(MasterCache):
         _looks = 0

@@ -1,4 +1,4 @@
-"""What names a message, however often it is delivered."""
+"""The identity of a message, the same at each delivery."""
 
 import pytest
 from celery.app.task import Context

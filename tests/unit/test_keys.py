@@ -1,4 +1,4 @@
-"""Names of keys: under one prefix, of each shard on one cluster node, declared with their type."""
+"""Names of keys: under one prefix, each shard on one cluster node, declared with their type."""
 
 import uuid
 from collections import Counter
@@ -34,7 +34,7 @@ def test_each_shard_lies_in_its_part_of_the_slots(prefix):
 
 
 def test_however_many_shards_there_are_they_spread_evenly_over_nodes():
-    """A cluster gives each node a range of slots; of tags 0, 1, 2 … one node may get most."""
+    """A cluster gives each node a range of slots; with tags 0, 1, 2 … one node may get most."""
     for nodes, shards in [(3, 3), (3, 6), (2, 4), (4, 8), (6, 12)]:
         slots = [key_slot(Keys("delayq", one, shards)["due"].encode()) for one in range(shards)]
         assert set(Counter(slot * nodes // SLOTS for slot in slots).values()) == {shards // nodes}
@@ -70,11 +70,11 @@ def test_every_key_declares_its_type_and_content():
         assert content, name
 
 
-# Where an entry is.
+# The shard of an entry.
 
 
 def test_the_shard_of_an_id_is_the_same_everywhere_and_for_ever():
-    """What is kept under these ids would not be found any more."""
+    """Otherwise the tasks stored under these ids could no longer be found."""
     assert [shard_of(one, 64) for one in ("a", "user-17", "süß", "1" * 512)] == KNOWN
     assert {shard_of(str(number), 1) for number in range(100)} == {0}
 

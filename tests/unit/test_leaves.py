@@ -1,4 +1,4 @@
-"""The border: the kernel knows leaves by their names, and imports none before it is used."""
+"""The kernel knows leaves by their names, and imports each only when it is used."""
 
 import ast
 import subprocess
@@ -21,7 +21,7 @@ AT_ONCE = {"control", "events", "putoff"}
 
 
 def imports_at_run_time(path):
-    """Modules of the package that a file imports, but for those that only type checkers see."""
+    """The package's modules that a file imports, except those only for type checkers."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -80,7 +80,7 @@ def test_a_leaf_that_was_taken_out_is_missed_by_its_name(monkeypatch):
 
 
 def loaded_after(program):
-    """The leaves that a process has imported behind these statements."""
+    """The leaves that a process has imported after these statements."""
     code = f"import sys; from celery import Celery; {program}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

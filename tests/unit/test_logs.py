@@ -1,4 +1,4 @@
-"""What ids, queues and reasons contain reaches a log as one line of plain text."""
+"""Ids, queues and reasons reach a log as one line of plain text."""
 
 import importlib
 import logging

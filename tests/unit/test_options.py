@@ -1,4 +1,4 @@
-"""What options say of a Redis: refused by its name where it cannot be, and never shown."""
+"""Options of a Redis connection: an invalid one is refused by name, its value is never shown."""
 
 import pytest
 from kombu import Connection
@@ -21,7 +21,7 @@ def broker(url, options, **said):
 
 
 def of_sentinels(said, **options):
-    """Both as a store's and as a broker's, each with the name of its setting."""
+    """The options as a store's and as a broker's, each with the name of its setting."""
     options = {**NAMED, "sentinel_kwargs": said, **options}
     return [(store, OURS, options), (broker, KOMBU_S, options)]
 
@@ -46,7 +46,7 @@ def test_a_word_that_nothing_reads_is_refused_with_the_nearest(url, options, wor
 
 
 def refused_by_redis(error, name, *words):
-    """Whether it names the setting, its words, and the last of them as redis-py does; no value."""
+    """Whether the error names the setting and the keys, the last as redis-py does, and no value."""
     said = str(error)
     assert said.startswith(f"{name} is {sorted(words)}; expected redis-py's options; its error: ")
     assert repr(words[-1]) in said.partition("its error: ")[2]
@@ -83,7 +83,7 @@ def test_a_broker_s_wrong_words_for_tls_are_refused_and_other_options_are_kombu_
         broker(URL, {**NAMED, "sentinel_kwargs": asked})
 
     broker(URL, {**NAMED, "sentinel_kwarg": 1, "sentinel_kwargs": {"lib_name": "x", "y": 1}})
-    # What is about no TLS, and redis-py knows, kombu hands to it.
+    # kombu passes on an option that redis-py knows and that has nothing to do with TLS.
     assert "socket_timeout" not in broker("redis://h", {}, ssl={"socket_timeout": 1}).tls
 
 

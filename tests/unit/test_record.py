@@ -1,4 +1,4 @@
-"""The two parts of a record that the scheduling side writes."""
+"""The two parts of a record that the scheduling process writes."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""What the log says of tasks that their list refused."""
+"""Log lines on tasks that their list refused."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What import-linter cannot see: which modules of other libraries a room may import."""
+"""Which modules of other libraries a room may import; import-linter cannot check this."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_kombu_s_insides_are_known_where_messages_are_made_and_sent():
     rooms = {
         path.relative_to(PACKAGE).parts[0]
         for path in PACKAGE.glob("**/*.py")
-        if path.parent.name != "testing"  # empties the broker that a test has in memory
+        if path.parent.name != "testing"  # empties a test's in-memory broker
         for line in path.read_text("utf-8").splitlines()
         if INSIDES.match(line)
     }

@@ -1,4 +1,4 @@
-"""Every setting: its default, its bounds, and what is said to a value outside of them."""
+"""Every setting: its default, its bounds, and the error for a value outside of them."""
 
 from typing import Any, NamedTuple
 
@@ -9,12 +9,12 @@ from celery_delayq.settings import SETTINGS, Settings
 
 
 class Row(NamedTuple):
-    """What there is to be known of a setting.
+    """The facts about a setting.
 
     Attributes:
-        default: What it is where nothing is said.
-        expected: What an error says that it takes.
-        accepted: Both ends of its range, and one of each kind beside them.
+        default: Its value if the app sets none.
+        expected: The accepted values, as an error describes them.
+        accepted: Both ends of its range, and one value of each other kind.
         refused: The values just outside; of a whole number, one with a fraction; of a choice, a
             number.
     """

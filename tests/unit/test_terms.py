@@ -1,4 +1,4 @@
-"""What a call says of its entry: what is taken, and what is refused, by whichever call it is."""
+"""A call's terms for its entry: the accepted and the refused ones, the same in every call."""
 
 from datetime import timedelta
 

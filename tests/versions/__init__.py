@@ -1,1 +1,1 @@
-"""Two versions of the package at once on one store: what each does to what the other wrote."""
+"""Two versions of the package on one store: how each treats the other's data."""

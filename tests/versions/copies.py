@@ -1,4 +1,4 @@
-"""Copies of the package that stand for another version: a few words of it are others."""
+"""Copies of the package that represent another version: a few words in them are changed."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ OTHER_LAYOUT: Changes = {"store/keys.py": {'SCHEMA = "1"': 'SCHEMA = "2"'}}
 
 
 def make(folder: Path, changes: Changes) -> Path:
-    """A copy in *folder*, which is to stand first on the path; returns that."""
+    """Make a copy in *folder*, which must come first on the path; return the folder."""
     copy = folder / "celery_delayq"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for name, words in changes.items():
@@ -53,6 +53,6 @@ def command(script: str, *words: str) -> list[str]:
 
 
 def environment(copy: Path | None) -> dict[str, str]:
-    """The variables of a process that has this copy; or the package itself."""
+    """The environment of a process with this copy, or with the package itself."""
     first = PACKAGE.parent if copy is None else copy
     return {"PYTHONPATH": f"{first}{os.pathsep}{PACKAGE.parent}"}

@@ -1,4 +1,4 @@
-"""A process of some version, run by its path: one that calls, one that scans, one that is told.
+"""A process of some version, run by its path: a caller, a scanner, or a taker of commands.
 
 role.py FOLDER URL told [["cancel", "a"], ...]    prints what came of each, as JSON
 role.py FOLDER URL caller NAME COUNT              schedules, moves, cancels; prints the last

@@ -15,12 +15,12 @@ from tests.support.waiting import eventually
 from tests.versions import copies
 
 COUNT = 300  # tasks that each caller schedules
-ALLOWED = 30  # seconds for a process to do what it is started for
+ALLOWED = 30  # seconds for a process to finish its work
 
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory):
-    """Folders of copies, by what differs in them."""
+    """Folders of copies, by their difference."""
     changes = {
         "scripts": copies.OTHER_SCRIPTS,
         "records": copies.OTHER_RECORDS,
@@ -47,7 +47,7 @@ def start(redis_url, tmp_path):
 
 
 def said(process):
-    """What a process printed, when it has ended well."""
+    """The output of a process that has ended well."""
     process.wait(ALLOWED)
     assert process.exit_status == 0, process.lines
     # The log goes to the same place.
@@ -57,7 +57,7 @@ def said(process):
 
 @pytest.fixture
 def told(start):
-    """What came of steps that a process of some version took, one after the other."""
+    """The outcomes of steps that a process of some version took, one after the other."""
     return lambda folder, *steps: said(start(folder, "told", json.dumps(steps)))
 
 
@@ -84,12 +84,12 @@ def test_a_copy_with_other_scripts_is_one(versions, monkeypatch):
     monkeypatch.setattr("celery_delayq.store.scripts._FOLDER", folder)
     theirs = load.__wrapped__()
 
-    # But for the few that ask neither the time nor what a record is.
+    # Except for the few that need neither the time nor the form of a record.
     changed = {name for name in ours if ours[name].sha != theirs[name].sha}
     assert changed >= {"schedule", "cancel", "reschedule", "edit", "find", "hand_over", "claim"}
 
 
-# Four processes and two seconds of due times.
+# Four processes, and due times spread over two seconds.
 def test_with_other_scripts_alone_each_task_goes_exactly_once(versions, start, delayq, redis):
     scanners = [start(folder, "scanner") for folder in (None, versions["scripts"])]
     for scanner in scanners:
@@ -119,7 +119,7 @@ def test_what_a_later_version_wrote_is_left_alone(versions, told, delayq, redis)
 
     assert delayq.hand_over() == 1
 
-    # What is due is dead, whole; what is not waits. Nobody of this version gets at either.
+    # Due tasks are dead, whole; the others wait. No process of this version reaches either.
     for step in (delayq.get, delayq.cancel, delayq.reschedule, delayq.edit):
         words = {"reschedule": {"at": FAR}, "edit": {"args": ()}}.get(step.__name__, {})
         for task_id in ("due", "far"):
@@ -136,7 +136,7 @@ def test_what_a_later_version_wrote_is_left_alone(versions, told, delayq, redis)
     assert redis.hgetall("{delayq:0}:records") == records
     assert pushed(redis) == {"ours": 1}
 
-    # And that version brings it back.
+    # The other version recovers it.
     retried, cancelled, handed_over = told(new, ["retry", "due"], ["cancel", "far"], ["hand_over"])
 
     assert (retried, cancelled, handed_over) == ("done", "done", 1)
@@ -157,12 +157,12 @@ def test_a_later_version_deals_with_what_this_one_wrote(versions, told, delayq, 
 
     assert came == ["done", "done", 1]
     assert pushed(redis) == {"due": 1}
-    # It is still of the format that it was written in, and so is read here as well.
+    # It still has the format that it was written in, so this version can read it too.
     assert delayq.get("far").due.timestamp() == FAR + 5
     assert delayq.cancel("far") is Outcome.DONE
 
 
-# Everything that a store's keys hold, but for what a scanner that is alive says of itself.
+# The content of all the store's keys, without the reports of live scanners.
 def contents(redis):
     return {key: redis.dump(key) for key in redis.keys("*")}
 

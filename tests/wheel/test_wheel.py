@@ -1,4 +1,4 @@
-"""The wheel has all it needs, and works where nothing else of this project is."""
+"""The wheel has all it needs, and works without the rest of this project."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "celery_delayq"
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
-# Each of the two downloads from the machine's package index.
+# Both tests download from the machine's package index.
 pytestmark = pytest.mark.timeout(240)
 
 

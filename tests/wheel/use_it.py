@@ -1,4 +1,4 @@
-"""Run in an empty environment that holds the wheel alone: ``python use_it.py REDIS_URL``."""
+"""Run in an environment that holds only the wheel: ``python use_it.py REDIS_URL``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""An app with a DelayQ, to which somebody added the scanner once more by hand."""
+"""An app with a DelayQ, to which the scanner was also added by hand."""
 
 from celery_delayq import ScannerStep
 from tests.worker.tasks import app

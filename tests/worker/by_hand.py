@@ -1,4 +1,4 @@
-"""An app without a DelayQ of its own, whose scanner was added by hand; twice."""
+"""An app without its own DelayQ, to which the scanner was added by hand, twice."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """Real workers, and projects that they and the tests share.
 
-The workers of most tests are started once for all of them: a worker takes one to two seconds to
-come up, and nothing that these tests do changes it.
+Most tests share workers that are started once: a worker takes one to two seconds to start, and
+these tests do not change it.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from tests.worker.project import TASKS, Project
 def server():
     """A Redis that is never emptied: every project has its own prefix and queue.
 
-    It outlives these tests: a result on the Redis backend talks to it when it is dropped, and what
-    a test's fixtures hold is dropped when the next test has begun.
+    It outlives these tests: a result on the Redis backend connects to it when it is dropped, and
+    the results in a test's fixtures are dropped only after the next test has begun.
     """
     with RedisServer() as one:
         yield one
@@ -37,7 +37,7 @@ def results_end_together():
 
 @pytest.fixture(scope="package")
 def standing(server, tmp_path_factory):
-    """Make a project and its worker that stand until the last of these tests is over."""
+    """Make a project and its worker for all of these tests."""
     folder = tmp_path_factory.mktemp("workers")
 
     with celery_state_kept(), contextlib.ExitStack() as stack:
@@ -63,7 +63,7 @@ def crew(standing):
 
 @pytest.fixture(scope="package")
 def capturing(standing):
-    """The same, with every `eta` held."""
+    """The same, with every `eta` captured."""
     return standing("-P", "prefork", "-c", "2", delayq_capture_eta=True)
 
 

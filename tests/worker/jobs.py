@@ -1,4 +1,4 @@
-"""The tasks of these tests. Each run leaves a line in Redis, which is what the tests read."""
+"""The tasks of these tests. Each run writes a line to Redis, and the tests read these lines."""
 
 import functools
 import json
@@ -23,9 +23,9 @@ def _client(_pid):
 
 
 def record(delayq, request, **facts):
-    """Write down one run: when by Redis's clock, and what the task could see of its hand-over.
+    """Write down one run: its time by Redis's clock, and the task's data on its delivery.
 
-    Returns the number of runs that are written down.
+    Returns the number of runs written down so far.
     """
     seconds, micros = evidence().time()
     due = delayq.due_of(request)
@@ -45,7 +45,7 @@ def record(delayq, request, **facts):
 
 
 def define(app):
-    """Give *app* the tasks; the worker and the test do so alike."""
+    """Add the tasks to *app*, in the worker and in the test alike."""
 
     def task(name, **options):
         return app.task(name=name, bind=True, shared=False, **options)

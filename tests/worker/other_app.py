@@ -1,4 +1,4 @@
-"""Another app than that of `tasks`, with the same configuration."""
+"""An app other than that of `tasks`, with the same configuration."""
 
 import json
 import os

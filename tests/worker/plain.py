@@ -1,4 +1,4 @@
-"""A project that has left: Celery's own app and worker, and no package of ours."""
+"""A project that has removed this package: it has only Celery's own app and worker."""
 
 import json
 import os

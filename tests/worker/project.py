@@ -16,9 +16,9 @@ _numbers = itertools.count(1)
 
 
 class Project:
-    """An app with a queue and a prefix of its own, on a Redis that other projects use as well.
+    """An app with its own queue and prefix, on a Redis that other projects use too.
 
-    Database 0 is broker and store, 1 the result backend, 2 takes what the tasks write down.
+    Database 0 is broker and store, 1 the result backend, 2 the evidence of the tasks.
     """
 
     def __init__(self, server: RedisServer, **conf: object):
@@ -52,7 +52,7 @@ class Project:
         self.app.close()
 
     def runs(self, result) -> list[dict]:
-        """What each run of a task wrote down, oldest first."""
+        """The evidence that each run of a task wrote down, oldest first."""
         lines = self.evidence.lrange(RUNS.format(getattr(result, "id", result)), 0, -1)
         return [json.loads(line) for line in lines]
 
@@ -64,7 +64,7 @@ class Project:
         )
 
     def let_go(self, result) -> None:
-        """End the wait of a `hold`."""
+        """Let a waiting `hold` task end."""
         self.evidence.rpush(GATE.format(result.id), "1")
 
     def queued(self) -> int:

@@ -1,4 +1,4 @@
-"""Tasks that put themselves off, and what Celery tells of each of their runs."""
+"""Tasks that put themselves off, and the handlers that Celery calls for each of their runs."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def tell(task_id, what):
 
 
 class Telling(Task):
-    """Writes down which of its handlers are called."""
+    """Writes down the calls of its handlers."""
 
     def on_failure(self, _exc, task_id, *_):
         tell(task_id, "on_failure")
@@ -30,7 +30,7 @@ class Telling(Task):
 
 
 class Locking(Telling):
-    """Looks for a lock before each of its tasks."""
+    """Checks a lock before each of its tasks."""
 
     def __call__(self, *args, **kwargs):
         number = jobs.record(self.app.delayq, self.request, called=True)
@@ -52,7 +52,7 @@ def _retried(request, **_):
 @signals.task_postrun.connect
 def _ended(task_id, state, kwargs, **_):
     if kwargs and kwargs.get("die") and state == "IGNORED":
-        os.kill(os.getpid(), signal.SIGKILL)  # what it did is stored, and not acknowledged
+        os.kill(os.getpid(), signal.SIGKILL)  # its work is stored, but not acknowledged
 
 
 def define(app, task):
@@ -97,7 +97,7 @@ def define(app, task):
 
     @task("later_held", acks_late=True, ignore_result=False)
     def later_held(self, delay=0.1):
-        # A leaf's: the kernel's tests define these tasks as well, and do without.
+        # It belongs to a leaf: the kernel's tests define these tasks too, and run without it.
         from celery_delayq import Defer
 
         if jobs.record(app.delayq, self.request) == 1:

@@ -1,4 +1,4 @@
-"""What `celery -A tests.worker.tasks` runs: configured by the test, through one variable."""
+"""The app of `celery -A tests.worker.tasks`: the test configures it through one variable."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from celery_delayq import DelayQ
 from celery_delayq.integration import startup, store_query
 from tests.worker.jobs import define
 
-store_query.ANSWER_WITHIN = 5.0  # on a busy machine a store that takes its time is not away
+store_query.ANSWER_WITHIN = 5.0  # on a busy machine, a slow store is not a lost one
 startup.FIRST_LOOK = 5.0
 app = Celery("worker-tests")
 app.conf.update(json.loads(os.environ["DELAYQ_TEST_CONF"]))

@@ -1,6 +1,6 @@
-"""Which signals are sent for a task, in whichever process: each leaves a line in Redis.
+"""Writes each signal that any process sends for a task as a line to Redis.
 
-As a module, what `celery -A tests.worker.telling` runs.
+The module is also the app of `celery -A tests.worker.telling`.
 """
 
 import functools
@@ -28,7 +28,7 @@ HEARD = "heard:{}"
 
 
 def ids_of(sender=None, headers=None, request=None, task_id=None, task_ids=None, **_):
-    """Of which tasks a signal tells."""
+    """The ids of the tasks that a signal is about."""
     if task_ids is not None:
         return task_ids
     if headers is not None:
@@ -37,7 +37,7 @@ def ids_of(sender=None, headers=None, request=None, task_id=None, task_ids=None,
 
 
 def listen(client):
-    """Write down each signal; *client* makes a connection to Redis in whichever process."""
+    """Write down each signal; *client* connects any process to Redis."""
     for name, signal in SIGNALS.items():
 
         def heard(name=name, **facts):

@@ -1,4 +1,4 @@
-"""Messages with a far `eta`, from a process without this package, which workers hold."""
+"""Workers adopt messages with a far `eta` from a process without this package."""
 
 import contextlib
 from datetime import datetime, timedelta, timezone
@@ -19,13 +19,13 @@ FAR = timedelta(hours=1)
 
 
 class Broker:
-    """RabbitMQ, or a Redis that is not the store's."""
+    """RabbitMQ, or a Redis other than the store's."""
 
     def __init__(self, url, rabbit=None):
         self.url, self._rabbit = url, rabbit
 
     def unacked(self, queue) -> int:
-        """How many messages workers have."""
+        """The number of messages that workers hold."""
         if self._rabbit is None:
             with redis_py.from_url(self.url) as client:
                 return sum(f'"{queue}"'.encode() in one for one in client.hvals("unacked"))
@@ -34,7 +34,7 @@ class Broker:
         return sum(int(line.split()[1]) for line in listed if line.split()[0] == queue)
 
     def end_visibility(self) -> None:
-        """As if what is not acknowledged had been so for long; a worker that starts delivers it."""
+        """End the visibility timeout of all messages; the next worker that starts restores them."""
         if self._rabbit is None:
             with redis_py.from_url(self.url) as client:
                 end_visibility(client)
@@ -72,7 +72,7 @@ def wait_held(project, ids):
 
 
 def prefetch(project):
-    # A worker that has just started may miss the first question.
+    # A worker that has just started may miss the first request.
     inspect = project.app.control.inspect([project.worker.name], timeout=2, limit=1)
     return eventually(inspect.stats)[project.worker.name]["prefetch_count"]
 
@@ -121,7 +121,7 @@ def test_of_two_queues_of_an_exchange_each_gets_its_own_back(
 
 @pytest.fixture
 def killed_in_between(make_project, start_worker, server, broker):
-    """A task whose worker was killed when it was stored, and before that was acknowledged."""
+    """A task whose worker was killed after storing it and before acknowledging its message."""
     with Proxy(server.port) as proxy:
         conf = conf_of(broker, server) | {"delayq_url": f"redis://127.0.0.1:{proxy.port}/0"}
         if broker.url.startswith("redis"):
@@ -130,7 +130,7 @@ def killed_in_between(make_project, start_worker, server, broker):
         [warm] = send(project)
         worker = start_worker(TASKS, "-P", "solo", "--no-delayq", env=project.env)
         eventually(lambda: project.delayq.get(warm))
-        # The answer never comes, so nothing is acknowledged.
+        # The reply never comes, so nothing is acknowledged.
         worker.pause()
         [task_id] = send(project)
         proxy.cut_after = task_id.encode()
@@ -167,7 +167,7 @@ def test_one_whose_worker_was_killed_before_the_acknowledgement_is_recognised(
 
 @pytest.fixture
 def away(make_project, server, broker):
-    """A project, and the network before its store."""
+    """A project, and the network in front of its store."""
     with Proxy(server.port) as proxy:
         conf = conf_of(broker, server) | {"delayq_url": f"redis://127.0.0.1:{proxy.port}/0"}
         yield make_project(**conf, delayq_timeout=1), proxy

@@ -1,4 +1,4 @@
-"""A canvas that is due later, through a real worker and a real result backend."""
+"""A canvas with a due time, through a real worker and a real result backend."""
 
 import pytest
 from celery import chain, chord, group
@@ -87,7 +87,7 @@ def test_a_scheduled_link_runs_when_its_task_is_done(crew, add):
 
 
 def test_a_chain_with_a_link_that_waits_by_itself(crew, add):
-    """A later part of a chain brings its own delay, which the worker has to hold."""
+    """A later part of a chain has its own delay, so the worker has to schedule it."""
     note = crew.tasks["note"].s().set(delayq_after=0.3)
     result = chain(add.s(1, 2), note).apply_async()
     [run] = crew.wait_runs(result)

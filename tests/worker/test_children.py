@@ -1,4 +1,4 @@
-"""Scheduling from within tasks, in the children of a prefork pool."""
+"""Scheduling from inside tasks, in the children of a prefork pool."""
 
 import pytest
 from celery.utils import uuid
@@ -41,6 +41,6 @@ def test_children_that_come_and_go_schedule_safely(make_project, start_worker):
         run["pid"] for one in spawned for run in project.runs(one)
     }
     assert len(noted) == 4
-    assert len(children) == 6, "every child was new"
+    assert len(children) == 6, "each child was a new process"
     assert worker.pid not in children
     assert project.scanners() == 1

@@ -1,4 +1,4 @@
-"""The steps by which a project comes from `eta`, as the recipe has them, with tasks in flight."""
+"""A project moves from `eta` by the steps of the recipe, with tasks in flight."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -24,7 +24,7 @@ def project(request, make_project):
 
 @pytest.fixture
 def before(project):
-    """Its environment before it had this package."""
+    """The project's environment before it installed this package."""
     conf = {name: value for name, value in project.conf.items() if "delayq" not in name}
     return {**project.env, "DELAYQ_TEST_CONF": json.dumps(conf)}
 
@@ -52,7 +52,7 @@ def test_what_an_old_worker_held_is_adopted_by_a_new_one(project, before, start_
     ids = send(project, 3)
     eventually(lambda: in_queue(project) == 0)
 
-    assert old.stop() == 0  # SIGTERM: what it held goes back to its queue
+    assert old.stop() == 0  # SIGTERM: the tasks it held go back to their queue
     eventually(lambda: in_queue(project) == 3)
     start_worker("tests.worker.tasks", "-P", "solo", env=project.env)
 

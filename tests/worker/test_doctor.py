@@ -23,7 +23,7 @@ def test_where_all_is_well_every_line_is_ok_and_the_status_0(
     def found():
         done = celery(project, "delayq", "doctor", "--json")
         lines = [json.loads(line) for line in done.stdout.splitlines()]
-        # A worker of a busy machine may be late with its heartbeat.
+        # A worker on a busy machine may be late with its heartbeat.
         return lines if done.returncode == 0 else None
 
     lines = eventually(found, timeout=40)
@@ -44,7 +44,7 @@ def test_the_rights_that_are_named_for_celery_are_enough(make_project, start_wor
 
 
 def hold(_):
-    """Take a connection, and say nothing."""
+    """Accept a connection, and send nothing."""
 
 
 def test_it_ends_where_store_and_broker_are_a_redis_that_hangs(make_project, start_redis):

@@ -1,4 +1,4 @@
-"""A worker runs a task as it was edited."""
+"""A worker runs the edited version of a task."""
 
 import pytest
 

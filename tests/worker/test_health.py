@@ -11,7 +11,7 @@ from tests.worker.test_revoke import celery
 
 pytestmark = pytest.mark.libraries
 
-COUNTS_FOR = 3.0  # seconds that a heartbeat counts, with the projects' safety interval of one
+COUNTS_FOR = 3.0  # seconds that a heartbeat is valid, with the projects' safety interval of one
 
 
 def now(project):
@@ -31,7 +31,7 @@ def test_it_turns_when_the_only_worker_is_killed_as_soon_as_its_heartbeat_is_ove
     worker = start_worker(TASKS, "-P", "solo", env=project.env)
     [scanner] = eventually(lambda: project.delayq.status().scanners)
     assert scanner.name.startswith(f"{socket.gethostname()}:")
-    # A worker that gets no time to give a heartbeat may look dead for a moment.
+    # A worker without CPU time for its heartbeat may look dead for a moment.
     eventually(lambda: health(project) == (0, ["healthy"]))
     eventually(lambda: health(project, "--here") == (0, ["healthy"]))
 

@@ -1,7 +1,7 @@
-"""Ten incidents at three in the morning: of each, a tool or one line of the log names the cause.
+"""Ten incidents at three in the morning: a tool or one line of the log names each cause.
 
-Each test sets up a system that is broken in one usual way, and does what somebody does who is woken
-up: `health`, `doctor`, `status`, `show`, and a look at the log.
+Each test sets up a system that is broken in one common way, and does what an engineer on call
+does: run `health`, `doctor`, `status` and `show`, and read the log.
 """
 
 import socket
@@ -29,7 +29,7 @@ def app(delayq_app, url):
 
 @pytest.fixture
 def told(run, monkeypatch):
-    """What a command tells: its status, and its output as one line."""
+    """A command's exit status, and its output as one line."""
     monkeypatch.setattr(workers, "WAIT", 0.05)
 
     def told(app, *command):
@@ -42,7 +42,7 @@ def told(run, monkeypatch):
 
 @pytest.fixture
 def alive():
-    """Let a scanner of an app be alive, and hand over once."""
+    """Let a scanner of an app be alive, and deliver once."""
 
     def alive(app):
         [engine] = app.delayq.services.engines()
@@ -62,7 +62,7 @@ def shop(standing):
 
 @pytest.fixture
 def patient(monkeypatch, told):
-    """Let workers have the time to answer that they need, and callers warn as they do."""
+    """Give workers enough time to reply, and let callers warn as usual."""
     monkeypatch.setattr(member, "SILENT_MS", 60_000)
     monkeypatch.setattr(workers, "WAIT", 1.0)
 

@@ -1,4 +1,4 @@
-"""`celery inspect scheduled`, and whatever asks as it does, shows what waits in the store."""
+"""`celery inspect scheduled`, and tools that send the same request, show the store's tasks."""
 
 import json
 

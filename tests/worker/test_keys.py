@@ -1,4 +1,4 @@
-"""Keys, with workers: what runs, how often, and what who waits for the others is told."""
+"""Keys, with workers: which task runs, how often, and the results of the others."""
 
 import pytest
 from celery import states
@@ -24,7 +24,7 @@ def test_ten_calls_within_the_window_are_one_run_of_the_last(crew):
 def test_calls_that_never_cease_run_at_the_end_of_max_wait(crew):
     terms = {"after": 0.4, "key": "calls", "conflict": "debounce", "max_wait": 0.8}
     results, begun, task = [], None, None
-    # Until the last one has left already, or began a row anew.
+    # Until the last one has already been delivered, or has begun a new chain.
     while not results or (task and task.created == begun):
         results.append(crew.delayq.schedule(crew.tasks["note"].s(), **terms))
         task = crew.delayq.get(results[-1].id)

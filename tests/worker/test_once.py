@@ -1,6 +1,7 @@
 """`delayq_once` in real workers, between a real broker and the store: each task runs once.
 
-Copies come as they do: leases run out, and each scanner publishes what it held, early or late.
+Duplicates arise as in production: leases run out, and each scanner publishes its tasks, early or
+late.
 """
 
 import pytest
@@ -17,12 +18,12 @@ from tests.worker.project import TASKS
 
 pytestmark = pytest.mark.libraries
 
-ALONE = "--no-delayq"  # what arrives is what a test publishes
+ALONE = "--no-delayq"  # only the test's own messages arrive
 
 
 @pytest.fixture(scope="module", params=["rabbitmq", "redis"])
 def broker(request):
-    """The URL of a broker that is not the store."""
+    """The URL of a broker other than the store."""
     if request.param == "rabbitmq":
         yield request.getfixturevalue("rabbitmq_server").url
     else:
@@ -70,13 +71,13 @@ def test_of_two_copies_the_one_that_comes_first_runs(project, order):
 
 @pytest.fixture
 def make_relayed(make_project, server, broker):
-    """Make a project for this test alone, whose tasks go to that broker."""
+    """Make a project for this test alone; its tasks go to that broker."""
     return lambda **conf: make_project(
         **{"broker_url": broker, "delayq_url": server.url(), "delayq_once": True, **conf}
     )
 
 
-# The broker sees no pool, and a pool no broker.
+# Broker and pool are independent, so not every pair is tested.
 @pytest.mark.parametrize(
     ("broker", "pool", "late"),
     [
@@ -102,7 +103,7 @@ def test_a_dropped_copy_is_acknowledged(make_relayed, start_worker, pool, late):
         queue = project.app.amqp.queues[project.queue].bind(connection.default_channel)
         assert queue.get() is None
         client = getattr(connection.default_channel, "client", None)
-        # Other tests share this Redis, and may have killed a worker that held a message.
+        # Other tests share this Redis, and may have killed a worker with an open message.
         held = client.hvals("unacked") if client else ()
         assert not [one for one in held if result.id.encode() in one]
     assert len(project.runs(result)) == 1
@@ -111,7 +112,7 @@ def test_a_dropped_copy_is_acknowledged(make_relayed, start_worker, pool, late):
 def test_what_a_killed_worker_left_runs_again_and_the_second_copy_does_not(
     make_relayed, start_worker, broker
 ):
-    """The copy that was first may be the only one; the broker gives it to the next worker."""
+    """The first copy may be the only one; the broker delivers it to the next worker."""
     redis = broker.startswith("redis")
     project = make_relayed(broker_transport_options={"visibility_timeout": 1} if redis else {})
     first = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
@@ -135,7 +136,7 @@ def test_what_a_killed_worker_left_runs_again_and_the_second_copy_does_not(
 
 
 def test_a_retry_is_a_hand_over_of_its_own(project):
-    """Its first attempt is not taken for a second copy of the run that it comes from."""
+    """Its first attempt does not count as a duplicate of the run that scheduled it."""
     result = project.tasks["persist"].delay_for(0, 1, 3600)
     copies = attempts_at(project.delayq, result.id, 2)
     publish(project.delayq, copies[1])

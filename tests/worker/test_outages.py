@@ -1,4 +1,4 @@
-"""Workers that die, that are not there, or that come up before the store does."""
+"""Workers that die, that are missing, or that start before the store does."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_a_second_worker_runs_all_that_a_killed_one_left(make_project, start_wor
     project = make_project(delayq_batch_size=5, worker_prefetch_multiplier=1)
     items = [((), {}, LONG_AGO, f"due{number}") for number in range(1000)]
     assert project.delayq.schedule_many(project.tasks["note"], items)
-    # The first one scans, and takes tasks of another queue.
+    # The first one scans, and consumes another queue.
     first = start_worker(TASKS, "-P", "solo", "-Q", "elsewhere", env=project.env, ready=False)
     eventually(project.queued, timeout=30)
     first.kill()

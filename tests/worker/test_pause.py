@@ -15,7 +15,7 @@ RATE, TASKS_DUE = 20, 60
 
 @pytest.fixture
 def paused(crew):
-    """The project, whose queue is paused."""
+    """The project with its queue paused."""
     crew.delayq.pause(queue=crew.queue)
     yield crew
     crew.delayq.resume(queue=crew.queue)
@@ -72,7 +72,7 @@ def alone(server):
 def test_what_fell_due_while_no_worker_was_there_runs_in_order_at_the_rate(
     alone, tmp_path, options
 ):
-    """As the recipe "Restoring a backup" has it: pause, start the workers, resume at a rate."""
+    """The steps of the recipe "Restoring a backup": pause, start the workers, resume at a rate."""
     delayq, note = alone.delayq, alone.tasks["note"]
     delayq.pause()
     held = [delayq.schedule(note.s(n), after=0, **options) for n in range(TASKS_DUE)]
@@ -89,5 +89,5 @@ def test_what_fell_due_while_no_worker_was_there_runs_in_order_at_the_rate(
 
     left = [delayq.handed_over(result).timestamp() for result in held]
     assert left == sorted(left)
-    # At the start it makes up for a second at most in which nobody looked.
+    # At the start it makes up for at most one second without a scan.
     assert left[-1] - left[0] >= (TASKS_DUE - RATE) / RATE - 0.2

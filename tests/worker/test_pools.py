@@ -1,4 +1,4 @@
-"""A scheduled task through a real worker, under every pool."""
+"""A scheduled task through a real worker, with every pool."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What Celery's `purge`, and a queue or a database that is deleted, do to what waits."""
+"""Waiting tasks after Celery's `purge`, or after the deletion of a queue or a database."""
 
 import pytest
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.libraries
 
 @pytest.fixture(params=["redis", "rabbitmq"])
 def project(request, make_project):
-    """A project on a Redis that is the store too, or on a RabbitMQ."""
+    """A project whose broker is the store's Redis, or a RabbitMQ."""
     if request.param == "redis":
         return make_project()
     rabbitmq = request.getfixturevalue("rabbitmq_server")
@@ -27,7 +27,7 @@ def in_queue(project):
 
 
 def fill(project):
-    """Two tasks in the queue, and three that wait."""
+    """Put two tasks into the queue, and schedule three."""
     note = project.tasks["note"]
     for number in range(2):
         note.delay(number)

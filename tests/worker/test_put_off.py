@@ -1,4 +1,4 @@
-"""`Defer` in real workers: the same task, later, and nobody takes it for a failure."""
+"""`Defer` in real workers: the same task runs later, and this does not count as a failure."""
 
 import signal
 from datetime import datetime, timedelta, timezone
@@ -38,7 +38,7 @@ def project(request):
 
 
 def is_unacknowledged(project, result):
-    """Whether a message of it is with a worker, as kombu sees it on Redis."""
+    """Whether a worker holds a message of it, by kombu's data in Redis."""
     kept = project.client.hvals("unacked")
     return any(result.id.encode() in message for message in kept)
 
@@ -125,7 +125,7 @@ def test_a_member_of_a_group_is_put_off(project):
 def test_so_is_a_message_of_protocol_1(make_project, start_worker):
     project = make_project()
     start_worker(TASKS, "-P", "solo", env=project.env)
-    project.app.conf.task_protocol = 1  # here, and not in the worker
+    project.app.conf.task_protocol = 1  # here, but not in the worker
     result = project.tasks["later"].delay(0.1)
     assert result.get(timeout=30) == 2
     assert [run["retries"] for run in project.runs(result)] == [0, 0]
@@ -183,7 +183,7 @@ def broker(request, server):
 
 @pytest.fixture
 def make_late(make_project, server, broker):
-    """Make a project whose broker delivers soon again what nobody acknowledged."""
+    """Make a project whose broker soon delivers unacknowledged messages again."""
     options = {} if broker.startswith("amqp") else {"visibility_timeout": 1}
     return lambda **conf: make_project(
         broker_url=broker, delayq_url=server.url(), broker_transport_options=options, **conf
@@ -191,7 +191,7 @@ def make_late(make_project, server, broker):
 
 
 def let_it_come_again(project):
-    """RabbitMQ does so by itself, as soon as the worker is gone."""
+    """Let Redis deliver it again; RabbitMQ does so by itself once the worker is gone."""
     if project.conf["broker_url"].startswith("redis"):
         end_visibility(project.client)
 
@@ -226,7 +226,7 @@ def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
     if not cancel:
         assert project.delayq.reschedule(result.id, after=0)
         assert result.get(timeout=30) == 2
-    # A worker that is told to stop this moment might leave it to the next one.
+    # A worker that gets SIGTERM at this moment might leave it to the next one.
     eventually(lambda: not is_unacknowledged(project, result))
     assert second.stop() == 0
     assert len(project.runs(result)) == (1 if cancel else 2)
@@ -235,7 +235,7 @@ def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
 def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(
     make_late, start_worker
 ):
-    """Its worker dies while it runs, as the mark of an earlier one is known still."""
+    """Its worker dies while it runs, and the mark of the earlier message still exists."""
     project = make_late()
     first = start_worker(TASKS, "-P", "solo", env=project.env)
     task, task_id = project.tasks["later_acked_late"], f"order-{project.queue}"

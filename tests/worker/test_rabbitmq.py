@@ -1,4 +1,4 @@
-"""A worker whose broker is RabbitMQ: tasks wait in Redis and go through a relay."""
+"""A worker with RabbitMQ as its broker: tasks wait in Redis and go through a relay."""
 
 import pytest
 from celery import chord
@@ -28,7 +28,7 @@ def test_it_runs_once_and_never_early(rabbit):
 
 
 def test_a_retry_at_once_overtakes_the_ack_and_is_no_conflict(rabbit):
-    """The worker may run it, and hold it again, before the scanner has acknowledged it."""
+    """The worker may run it and schedule it again before the scanner has acknowledged it."""
     results = [rabbit.tasks["persist"].delay_for(0, 3, 0) for _ in range(10)]
     for result in results:
         assert result.get(timeout=30) == 3

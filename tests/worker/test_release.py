@@ -1,4 +1,4 @@
-"""What was released runs in a worker without this package: at its due time, and once."""
+"""A released task runs in a worker without this package, once, at its due time."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ DELAYS = (0.2, 1.0, 2.0)
 
 @pytest.fixture(params=["redis", "rabbitmq"])
 def broker(request):
-    """What is configured of the broker: the store's own Redis, or a RabbitMQ."""
+    """The broker's configuration: the store's own Redis, or a RabbitMQ."""
     if request.param == "redis":
         return {}
     rabbitmq = request.getfixturevalue("rabbitmq_server")
@@ -29,7 +29,7 @@ def broker(request):
 
 @pytest.fixture
 def plain_worker(tmp_path):
-    """Start a worker of the same project, that has no package of ours."""
+    """Start a worker of the same project without this package."""
     started = []
 
     def start(project):
@@ -64,7 +64,7 @@ def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker):
         assert run["at"] >= due
         assert run["args"] == [number if result is not kept else 99]
         assert not run["has_delayq"]
-    # The last one was due after all others: none of them comes a second time.
+    # The last one was due after all others, so no other one runs again.
     assert [len(project.runs(result)) for result in [*results, kept]] == [1] * 7
 
 
@@ -108,7 +108,7 @@ def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, t
         [run] = project.wait_runs(result)
 
         assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.001)
-        # The worker did not take it back into the store.
+        # The worker did not put it back into the store.
         assert [one.what for one in project.delayq.history()] == ["handed_over", "scheduled"]
         assert len(project.runs(result)) == 1
     finally:

@@ -15,7 +15,7 @@ WITHIN = ("-t", "10")
 
 @pytest.fixture(scope="module")
 def pair(standing, tmp_path_factory):
-    """A project with two workers, under different pools."""
+    """A project with two workers, with different pools."""
     from tests.support.worker import WorkerProcess
 
     project = standing("-P", "prefork", "-c", "2")
@@ -23,7 +23,7 @@ def pair(standing, tmp_path_factory):
     project.second = WorkerProcess(TASKS, "-P", "solo", env=project.env, log=log)
     project.second.wait_ready()
     project.names = sorted([project.worker.name, project.second.name])
-    # On Redis a worker that says that it is ready may not have subscribed yet.
+    # On Redis a worker that reports "ready" may not have subscribed yet.
     ping = project.app.control.ping
     eventually(lambda: len(ping(destination=project.names, timeout=2)) == 2, timeout=30)
     yield project
@@ -31,7 +31,7 @@ def pair(standing, tmp_path_factory):
 
 
 def told(pair, *line):
-    """What each worker answers on the command line."""
+    """Each worker's reply on the command line."""
     command, *rest = line
     done = celery(pair, command, *WITHIN, "-d", ",".join(pair.names), "--json", *rest)
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def told(pair, *line):
 def test_each_worker_shows_the_store(pair):
     held = pair.tasks["note"].delay_for(3600)
     first, second = told(pair, "inspect", "delayq")
-    # Between two answers a scanner may have given a heartbeat.
+    # Between two replies a scanner may have sent a heartbeat.
     alive, alive_then = ({one["name"] for one in told.pop("scanners")} for told in (first, second))
     assert first == second
     assert alive == alive_then

@@ -1,4 +1,4 @@
-"""`self.retry` and `autoretry_for`, with `eta` left to Celery and with it held."""
+"""`self.retry` and `autoretry_for`, with `eta` left to Celery and with `eta` captured."""
 
 import itertools
 from datetime import datetime

@@ -23,7 +23,7 @@ def test_revoke_on_the_command_line_cancels_a_scheduled_task(crew):
     assert crew.delayq.get(result.id) is None
     assert crew.delayq.get(other.id)
     assert result.state == "REVOKED"
-    # The worker does not remember the id as one to be dropped.
+    # The worker does not keep the id in its list of revoked ones.
     again = crew.tasks["note"].apply_async(task_id=result.id, delayq_after=0)
     crew.wait_runs(again)
 

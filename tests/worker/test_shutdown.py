@@ -1,4 +1,4 @@
-"""However a worker is told to end, its scanner ends with it, and promptly."""
+"""A worker's scanner ends with it, promptly, whichever way the worker is stopped."""
 
 import signal
 
@@ -10,7 +10,7 @@ from tests.worker.project import TASKS
 
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
-# A scanner that did not end would sleep as long: most of what ending takes is Celery's own.
+# A scanner that did not end would sleep this long; most of the time to end is Celery's own.
 SLEEPS = 10 * PATIENCE
 HAS_SOFT_SHUTDOWN = celery.VERSION >= (5, 5)
 POOLS = ("prefork", "threads", "solo", "gevent")
@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
 
 @pytest.fixture(scope="module")
 def ended(standing):
-    """Each kind of worker, told to end; all at once, for the sake of time."""
+    """Each kind of worker after each signal; all are stopped together, to save time."""
     crews = {
         (pool, number): standing("-P", pool, "-c", "1", ready=False, delayq_safety_interval=SLEEPS)
         for pool in POOLS

@@ -1,4 +1,4 @@
-"""A worker's start: one line on its store, or one sentence where it cannot begin."""
+"""A worker's start: one line on its store, or one sentence if it cannot start."""
 
 import pytest
 from celery import Celery
@@ -26,13 +26,13 @@ DIFFERS = (
 
 
 def differ(project):
-    """Let the store be one that no process of today may use."""
+    """Make the store one that no process of this version may use."""
     meta = project.delayq.services.scripts[0].keys["meta"]
     project.client.hset(meta, mapping={"schema": "999", "shards": "1"})
 
 
 def ended(process, sentence):
-    """It ended with status 1, and this sentence, once."""
+    """Check that it ended with status 1, and printed this sentence once."""
     assert process.wait() == 1
     assert sum(sentence in line for line in process.lines) == 1, process.tail()
     assert not any("Traceback" in line for line in process.lines)
@@ -82,7 +82,7 @@ def test_a_store_that_is_silent_does_not_keep_a_worker_from_starting(make_projec
         worker.wait_log(STARTED, timeout=40)
 
 
-# It cannot begin.
+# It cannot start.
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_scanner_without_a_worker_ends_where_its_store_refuses_it(make_project
     assert "Traceback" not in done.stderr
 
 
-# Others use the store.
+# Other processes use the store.
 
 
 def test_two_apps_in_one_store_are_warned_of(make_project, start_worker):

@@ -1,4 +1,4 @@
-"""How the scanner comes into a worker, and how not."""
+"""Which ways add the scanner to a worker, and which do not."""
 
 import pytest
 from celery import Celery
@@ -17,7 +17,7 @@ def test_a_worker_without_delayq_scans_nothing_and_still_runs_tasks(make_project
     assert project.scanners() == 0
     assert project.runs(held) == []
     assert not any("started: " in line for line in worker.lines)
-    # And what it leaves, another one scans.
+    # Another worker scans the tasks that it leaves.
     start_worker(TASKS, "-P", "solo", env=project.env)
     project.wait_runs(held)
 

@@ -1,4 +1,4 @@
-"""The table of signals and events is what a real worker, and its callers, send."""
+"""Real workers and callers send the signals and events of the table."""
 
 import contextlib
 import re
@@ -18,7 +18,7 @@ NAME = re.compile(r"`([\w-]+)`")
 
 
 def table():
-    """What the page says: what happens -> the signals, the events."""
+    """The table of the page: each step -> its signals, its events."""
     lines = page("reference/signals").text.splitlines()
     rows = [line.strip("|").split("|") for line in lines if line.startswith("|")][2:]
     return {
@@ -28,14 +28,14 @@ def table():
 
 
 class Watch:
-    """What is told of tasks, by all processes together."""
+    """The signals and events of tasks, from all processes together."""
 
     def __init__(self, project, connection, seen):
         self._project, self._connection, self._seen = project, connection, seen
         self._due = {}
 
     def expect(self, task_id, *steps):
-        """Wait until these steps of the table, and those before, have been told of a task."""
+        """Wait until a task has the signals and events of these steps, and of those before."""
         signals, events = self._due.setdefault(task_id, (Counter(), Counter()))
         for step in steps:
             for due, told in zip((signals, events), table()[step], strict=True):
@@ -45,7 +45,7 @@ class Watch:
         assert self._told(task_id) == (signals, events)
 
     def all_as_expected(self):
-        """Nothing more came of any of them."""
+        """Check that no task sent any more signals or events."""
         assert {task_id: self._told(task_id) for task_id in self._due} == self._due
 
     def _told(self, task_id):

@@ -1,7 +1,7 @@
 """Mistakes, each reported by both checkers: one that sees Any everywhere reports none of them.
 
-The codes above a line that must be reported: `always`, or only `with stubs` of Celery's. What
-stands `without stubs` may be reported then, as pyright reads Celery's code instead.
+Above a line are the codes that must be reported: `always`, or only `with stubs` of Celery's. A
+code `without stubs` may be reported then, as pyright reads Celery's code instead.
 """
 
 # without stubs: import-untyped

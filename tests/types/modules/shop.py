@@ -1,8 +1,8 @@
-"""What a user writes, and both checkers accept.
+"""Code that a user writes and that both checkers accept.
 
-Without Celery's stubs they miss what stands above a line, and all of it is Celery's: mypy skips
-Celery; pyright reads its code, and takes a task for the plain function, on which it misses Celery's
-own `delay` as much, and a signature for one that may be None.
+Without Celery's stubs they report the codes above a line, all because of Celery: mypy skips
+Celery; pyright reads its code, takes a task for the plain function, which has not even Celery's
+own `delay`, and thinks that a signature may be None.
 """
 
 from datetime import datetime, timedelta, timezone
