@@ -1,10 +1,10 @@
 """One app's settings, broker and store, each made when it is first needed.
 
-    app.conf ---> settings      made anew if one changes
+    app.conf ---> settings      read again after a change
     broker URL -> broker ---+--> endpoint --> connection --> scripts --> entries
     delayq_url -------------+                              one of each per shard
 
-The other parts get this object instead of the app's ``DelayQ``.
+The lower layers receive this object instead of the app's ``DelayQ``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .store.wakeup import Wakeup
 
 logger = logger_of(__name__)
 
-GONE_AFTER = 3  # safety intervals without a heartbeat, after which a scanner counts as gone
-# Seconds that the store's Redis has for each step of connecting. After a network cut, a scanner
-# notices at most this much later, after its pause, that packets arrive again.
+GONE_AFTER = 3  # safety intervals without a heartbeat before a scanner counts as gone
+# Seconds that the store's Redis has to answer each step of connecting. After a network failure that
+# drops packets, a scanner reconnects at most this long after its pause.
 REACH = 2.0
 _KEYS = [setting.key for setting in SETTINGS]
 
@@ -50,11 +50,11 @@ ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
 
 
 class Services:
-    """The settings, the broker and the store of one app, for all other parts.
+    """One app's settings, broker and store, for the layers above.
 
     Args:
         app: The Celery app. Its configuration is read on first use.
-        hooks: Called when something happens to a task.
+        hooks: The hooks to call when tasks change.
     """
 
     def __init__(self, app: Celery, hooks: Hooks | None = None) -> None:
@@ -62,20 +62,20 @@ class Services:
         self.hooks = hooks or Hooks()
         self._made: Configured | None = None
         self._scripts_of: ScriptsOf = Scripts
-        self.is_off = False  # whether the app's configuration switches it off
+        self.is_off = False  # whether the app's configuration switches DelayQ off
 
     @property
     def settings(self) -> Settings:
-        """The checked settings, as they are now.
+        """The current settings, validated.
 
         Raises:
-            InvalidSetting: a setting is out of its range or unknown.
+            InvalidSetting: a setting is out of range or unknown.
         """
         return self.configured.settings
 
     @cached_property
     def broker(self) -> Broker:
-        """The description of the app's broker; reading it opens no connection."""
+        """The app's broker; does not connect."""
         return Broker.of(self.app.connection_for_write, self.app.conf.broker_write_url)
 
     @property
@@ -86,33 +86,33 @@ class Services:
 
     @property
     def endpoint(self) -> Server:
-        """Where the store is.
+        """The address of the store.
 
         Raises:
-            InvalidSetting: no Redis is configured to keep tasks in.
+            InvalidSetting: no Redis is configured to hold tasks.
         """
         return self.configured.endpoint
 
     @property
     def named_store(self) -> tuple[str, str]:
-        """The store as logs name it: its URL without secrets, and the setting that has the URL."""
+        """The store for the log: its URL without secrets, and the setting that holds the URL."""
         key = "broker_url" if self.settings.url is None else "delayq_url"
         return f"store {self.endpoint.url}", written(self.app.conf, key)
 
     @property
     def named_broker(self) -> tuple[str, str]:
-        """The broker in the same way."""
+        """The broker for the log, like :attr:`named_store`."""
         return f"broker {self.broker.url}", written(self.app.conf, "broker_url")
 
     @property
     def store_is_broker(self) -> bool:
-        """Whether a script can push a message straight into the broker's lists."""
+        """Whether a script can push a message directly into the broker's lists."""
         return self.configured.store_is_broker
 
     @property
     def timezone(self) -> tzinfo:
         """The time zone of naive times."""
-        # Not the app's `timezone`, which keeps the value that it had when first read.
+        # Not `app.timezone`: Celery caches it on first use.
         conf = self.app.conf
         if conf.timezone:
             zone: tzinfo = time.timezone.get_timezone(conf.timezone)
@@ -120,50 +120,50 @@ class Services:
         return timezone.utc if conf.enable_utc else time.timezone.local
 
     def connect(self) -> Connection:
-        """Return an unshared connection to the store's Redis; it is opened on first use."""
-        # The search for a master limits its own steps and its total time.
+        """Return a private connection to the store's Redis; it opens on first use."""
+        # Finding a Sentinel group's master has its own steps and time limit.
         reach = math.inf if self.endpoint.may_move else REACH
         return PooledConnection(self.endpoint, reach=reach)
 
     @property
     def scripts(self) -> Sequence[Scripts]:
-        """The scripts for each shard, over the connection that callers share."""
+        """The scripts of each shard, over the shared connection."""
         return self.configured.scripts
 
     @property
     def membership(self) -> Membership:
-        """The check that all processes that share the store agree on its layout."""
+        """The agreement between processes that share the store."""
         return self.configured.membership
 
     @property
     def entries(self) -> Entries:
-        """The operations that callers use."""
+        """The store's steps for callers."""
         return self.configured.entries
 
     @property
     def copies(self) -> Copies:
-        """The check for duplicates, which a worker makes when it receives a relayed task."""
+        """The store's steps for a worker that receives a relayed task."""
         return self.configured.copies
 
     def engines(self, *, owes: bool = False) -> list[ScannerSteps]:
-        """Return each shard's steps for a scanner, over a connection of its own.
+        """Return a scanner's steps for each shard, over a new connection.
 
-        With *owes*, the scanner notes that ``REVOKED`` must be stored for a task that is too late.
+        With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
         """
         connection, name, hooks = self.connect(), new_name(), self.hooks
         each = [self._scripts_of(connection, keys, hooks) for keys in self._keys()]
         return [self.engine(scripts, name, owes=owes) for scripts in each]
 
     def _keys(self) -> list[Keys]:
-        # First the shard that all numbers of shards have: a process with another number is refused
-        # there, and leaves nothing in the others.
+        # The meeting place first: processes with another number of shards use it too. A process
+        # that is refused there has written nothing to the other shards.
         keys = [one.keys for one in self.scripts]
         return sorted(keys, key=lambda one: not one.is_meeting_place)
 
     def engine(
         self, scripts: Scripts, name: str | None = None, *, owes: bool = False
     ) -> ScannerSteps:
-        """Return one shard's steps for the scanner of that name."""
+        """Return the named scanner's steps for one shard."""
         settings = self.settings
         return ScannerSteps(
             scripts,
@@ -188,17 +188,17 @@ class Services:
         late: bool = False,
         gave_way: bool = False,
     ) -> None:
-        """Call the hooks and store ``REVOKED`` for tasks that will not run.
+        """Store ``REVOKED`` for tasks that will not run, and call the hooks.
 
         Args:
-            cancelled: The answers of the step that cancelled them; at least one.
-            owed: Whether that step noted that ``REVOKED`` must be stored.
-            late: Whether a scanner may have stored it since; see :func:`mark_revoked`.
+            cancelled: The cancelled tasks; at least one.
+            owed: Whether the step recorded that ``REVOKED`` must be stored.
+            late: Whether a scanner may have stored it meanwhile; see :func:`mark_revoked`.
             gave_way: Whether they were not scheduled because existing tasks were kept.
         """
         for one in cancelled:
             if owed and one.message and mark_revoked(self.app, one, late=late):
-                # The task will not run in any case. A scanner repeats what is not settled here.
+                # The task will not run in any case. If this fails, a scanner repeats the work.
                 with suppress(StoreError):
                     self.entries.mark_stored(one)
         if gave_way:
@@ -207,32 +207,30 @@ class Services:
             self.hooks.cancelled(list(cancelled))
 
     def import_tasks(self) -> None:
-        """Import the modules with tasks that a worker imports, as far as that works."""
+        """Import the app's task modules as a worker does; log a warning if that fails."""
         try:
             self.app.loader.import_default_modules()
         except Exception as error:
-            logger.warning("not all tasks of this app are known: %s", repr(error))
+            logger.warning("not all of the app's tasks could be imported: %s", repr(error))
 
     def check(self) -> None:
-        """Read the whole configuration.
+        """Validate the whole configuration.
 
         Raises:
-            InvalidSetting: a setting is out of its range, or no Redis is configured to keep tasks
-                in.
+            InvalidSetting: a setting is out of range, or no Redis is configured to hold tasks.
         """
         _ = self.endpoint
 
     def close(self) -> None:
-        """Close the idle connections that callers share; the next call opens new ones."""
+        """Close idle shared connections; the next call opens new ones."""
         if self._made is not None:
             self._made.close()
 
     def start_anew(self, scripts_of: ScriptsOf = Scripts) -> None:
-        """Forget broker and store; the next use makes them from the current configuration.
+        """Drop the broker and the store; the next use builds them from the current configuration.
 
         Args:
-            scripts_of: Binds the scripts to a Redis and its keys; a test passes scripts with a
-                clock of its own.
+            scripts_of: Binds the scripts to a Redis and its keys; tests bind them to a fake clock.
         """
         self.close()
         self._made = None
@@ -241,16 +239,15 @@ class Services:
 
     @property
     def configured(self) -> Configured:
-        """The objects made from the settings; made anew if a setting was changed."""
+        """The objects built from the settings; rebuilt if a setting has changed."""
         made = self._made
-        # Each call passes here, so this only checks where changes are written, and reads no
-        # setting.
+        # This runs on every call, so it compares only the changes that Celery records.
         if made is None or self.app.conf is not made.conf or made.changed() != made.changes:
             fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
             if not fresh.settings.enabled:
                 raise SwitchedOff(self.app.main)
-            # Whichever setting changed, all is made anew: a list of what depends on which setting
-            # could miss one, and its change would have no effect.
+            # Rebuild everything: a list of which object depends on which setting could be
+            # incomplete, and a forgotten setting would never take effect.
             if made is not None:
                 made.close()
             self._made = made = fresh
@@ -258,25 +255,25 @@ class Services:
 
 
 class HasServices(Protocol):
-    """An object with the services of an app: its ``DelayQ``, whose methods are the operations."""
+    """An object with an app's services: its ``DelayQ``, whose methods are the operations."""
 
     @property
     def services(self) -> Services: ...
 
 
 class Configured:
-    """The objects made from the settings, valid until a setting changes.
+    """The objects built from one state of the settings.
 
     Attributes:
-        settings: The checked settings.
-        conf: The configuration that has them.
-        changes: The values that were set when this was made.
+        settings: The validated settings.
+        conf: The configuration they come from.
+        changes: The values set for this package's settings when this was built.
     """
 
     def __init__(
         self, app: Celery, broker: Callable[[], Broker], hooks: Hooks, scripts_of: ScriptsOf
     ) -> None:
-        # The first read replaces a pending configuration by the real one, another object.
+        # The first read loads a pending configuration, which replaces the `conf` object.
         app.conf.get(SETTINGS[0].key)
         self.conf = app.conf
         self.settings = Settings.load(self.conf)
@@ -287,7 +284,7 @@ class Configured:
         self.changes = self.changed()
 
     def changed(self) -> list[Any]:
-        """Return the current values of this package's settings."""
+        """Return the values currently set for this package's settings."""
         return [*map(self.conf.changes.get, _KEYS)] if works(Feature.LATER_SETTINGS) else []
 
     @cached_property
@@ -332,7 +329,7 @@ class Configured:
 
     @property
     def _app_name(self) -> str:
-        # An app without a name, or with the name of a script, may be any app.
+        # "" means any app: one without a name, or whose module was run as a script.
         name = self._app.main or ""
         return "" if name == "__main__" else name
 
@@ -351,7 +348,7 @@ class Configured:
                 one.connection.close()
 
 
-# The app itself holds its ``DelayQ``, so the modules that Celery calls find it.
+# The app itself holds its ``DelayQ``, so modules that Celery calls can find it.
 _ATTRIBUTE = "delayq"
 
 
@@ -361,19 +358,19 @@ def attach(app: Any, delayq: Any) -> None:
 
 
 def made_for(app: Any) -> HasServices | None:
-    """Return the app's ``DelayQ``, if it has one that is not switched off."""
+    """Return the app's ``DelayQ``, or ``None`` if it has none or it is switched off."""
     delayq: HasServices | None = None if find(app) is None else getattr(app, _ATTRIBUTE)
     return delayq
 
 
 def find(app: Any) -> Services | None:
-    """Return the services of the app's ``DelayQ``, if it has one that is not switched off."""
+    """Return the services of the app's ``DelayQ``; ``None`` if it has none, or it is off."""
     delayq: HasServices | None = getattr(app, _ATTRIBUTE, None)
     return None if delayq is None or delayq.services.is_off else delayq.services
 
 
 def services_of(app: Any) -> Services:
-    """The services of the app's ``DelayQ``.
+    """Return the services of the app's ``DelayQ``.
 
     Raises:
         NoDelayQ: the app has none.

@@ -1,21 +1,21 @@
-"""``celery -A proj delayq``: look at what waits, change it, scan.
+"""``celery -A proj delayq``: commands to look at scheduled tasks, change them, and scan.
 
-    status    status ----------------+
-    health    health ----------------+
-    listing   list ------------------+
-    showing   show ------------------+
-    editing   edit ------------------+
-    changing  cancel, reschedule ----+--> operations, through the app's DelayQ
-    pausing   pause, resume ---------+
-    releasing release ---------------+
-    running   scan ------------------+
+    command_status   status ----------------+
+    command_health   health ----------------+
+    command_list     list ------------------+
+    command_show     show ------------------+
+    command_edit     edit ------------------+
+    command_change   cancel, reschedule, … -+--> operations, through the app's DelayQ
+    command_pause    pause, resume ---------+
+    command_release  release ---------------+
+    command_scan     scan ------------------+
 
-A command that one of these files defines is found by itself. Leaves have others; each of those is
-imported when it is called. What commands share:
+Each command in these files registers itself. Leaves add others, imported when called. Commands
+share:
 
-    typed     picking (by what), when (times), zones, stdin (ids), selecting (who is meant)
-    printed   facts (of a task, as JSON), tables, screen (a terminal or a pipe), progress
-    both      common
+    input    filter_options, chosen_tasks (the targets), when (times), zones, stdin (ids)
+    output   task_facts (a task as JSON), tables, screen (a terminal or a pipe), progress
+    both     common
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ _GROUPS = {
 
 
 class _Commands(click.Group):
-    """The commands, also those of leaves.
+    """The commands, including those of leaves.
 
-    It says in a sentence that what a command prints cannot be written, as on a full disk.
+    If a command's output cannot be written, as on a full disk, it says so in one sentence.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *leaves.commands()])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by what they are for; what no group has stands last."""
+        """List the commands by group; those without a group come last."""
         left = self.list_commands(ctx)
         grouped = {name for names in _GROUPS.values() for name in names}
         others = tuple(name for name in left if name not in grouped)
@@ -97,12 +97,12 @@ def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gi
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A name that a terminal's encoding does not know must not end a list.
+            # A character that the terminal cannot encode must not abort a list.
             stream.reconfigure(errors="backslashreplace")
 
 
 leaves.call(leaves.COMMAND_LINE)
-# Whatever command one of these files defines.
+# Every command that these files define.
 for _module in (
     command_status,
     command_health,

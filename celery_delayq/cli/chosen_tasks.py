@@ -1,4 +1,4 @@
-"""Who a command means: ids, unique keys, or a selection; it asks before that is changed."""
+"""The tasks that a command changes: ids, unique keys, or a selection, which it confirms first."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ _GROUP = "Selection"
 
 _KEY = click.option(
     "--key", "keys", multiple=True, cls=CeleryOption, help_group="Tasks",
-    help="Whoever has this unique key; may be given more than once.",
+    help="The task with this unique key; may be given more than once.",
 )  # fmt: skip
 _IDS = click.argument(
     "ids", metavar="[ID | -]...", nargs=-1, cls=Argument,
     help="Ids of tasks; - reads them from standard input, one on each line.",
 )  # fmt: skip
 _OPTIONS = (
-    ("--all", "Everything."),
-    ("--dry-run", "Only say how many it would be; of a selection, not of ids or keys."),
-    ("--yes", "Do not ask."),
+    ("--all", "All tasks."),
+    ("--dry-run", "Only count the tasks; for a selection, not for ids or keys."),
+    ("--yes", "Do not ask for confirmation."),
 )
 
 
 def meaning(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that choose tasks; it gets a :class:`ChosenTasks`."""
+    """Add the options that choose tasks to a command, which gets a :class:`ChosenTasks`."""
     told = meaning_many(command)
     return _IDS(_KEY(told))
 
 
 def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
-    """The same of a command that takes a selection, and no single tasks."""
+    """Like :func:`meaning`, for a command that takes a selection only."""
 
     @click.pass_context
     @wraps(command)
@@ -64,7 +64,7 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class ChosenTasks:
-    """Who a command means. It takes what it needs out of the options *given*."""
+    """The tasks that a command changes; it removes their options from *given*."""
 
     def __init__(self, ctx: click.Context, given: dict[str, Any]) -> None:
         self.ctx = ctx
@@ -92,7 +92,7 @@ class ChosenTasks:
 
     @property
     def delayq(self) -> HasServices:
-        """The app's."""
+        """The app's ``DelayQ``."""
         return delayq_of(self.ctx)
 
     def change(
@@ -108,18 +108,18 @@ class ChosenTasks:
         beside: Callable[[], str] = str,
         none: Callable[[Any], object] | None = None,
     ) -> None:
-        """Take a step, say what came of it, and end with 1 where something was not done.
+        """Change the tasks and print the outcome; exit with 1 if a task was not changed.
 
         Args:
-            word: What is done to a task, as in "cancel 5 tasks?".
-            done: The same when it is done.
-            one: The step of one task: takes the app's ``DelayQ``, and ``task_id`` or ``key``.
-            many: The step of a selection.
-            unchanged: What is said where a condition does not hold.
-            tell: What is told how many of a selection are done, where no terminal shows it.
-            rest: What is said behind the number when Ctrl-C ends the change of a selection.
-            beside: What is said behind each single task that it was done to.
-            none: What is called where a selection has none to ask about; told their count.
+            word: The verb, as in "cancel 5 tasks?".
+            done: Its past form, as in "5 tasks cancelled".
+            one: The step for one task: takes the app's ``DelayQ``, and ``task_id`` or ``key``.
+            many: The step for a selection.
+            unchanged: The sentence for a task that does not meet a condition.
+            tell: Called with the number of finished tasks of a selection, without a terminal.
+            rest: The text after that number if Ctrl-C interrupts a selection.
+            beside: Returns the text after each single task that was changed.
+            none: Called with the count if a selection matches no task.
         """
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
         one = partial(one, self.delayq)
@@ -177,7 +177,7 @@ class ChosenTasks:
     def _change_read(
         self, word: str, done: str, one: Callable[..., Outcome], sentences: Mapping[Outcome, str]
     ) -> bool:
-        """Each of standard input; what was done is told as a number, what was not by its line."""
+        """Change the tasks from standard input: print a count, and a line for each failure."""
         count, is_done = 0, True
         named = chain(self._ones, ({"task_id": task_id} for task_id in ids_read()))
         with (
@@ -200,7 +200,7 @@ class ChosenTasks:
         return is_done
 
     def _hint(self, count: Count | None) -> None:
-        """Of none, that a name may be misspelt."""
+        """If there are none, note that a name may be misspelt."""
         if not count:
             names = {name: self._picking.get(name) for name in ("queue", "task")}
             say_unknown(self.ctx, **names)
@@ -221,7 +221,7 @@ class ChosenTasks:
         self.ctx.obj.echo(line)
 
     def warn(self, line: str) -> None:
-        """Print a line to the stream of errors."""
+        """Print a line to standard error."""
         self.ctx.obj.error(line)
 
 
@@ -234,15 +234,15 @@ def change_one(
     *,
     beside: Callable[[], str] = str,
 ) -> bool:
-    """Take a step of one task, and say what came of it; whether it was done.
+    """Change one task, print the outcome, and return whether it was changed.
 
     Args:
-        ctx: The command's.
-        done: What was done, as in "task a cancelled".
-        step: The step, by ``task_id`` or ``key``.
-        named: The one of the two.
-        sentences: What is said where it was not done.
-        beside: What is said behind that it was.
+        ctx: The command's context.
+        done: The past form of the verb, as in "task a cancelled".
+        step: The step, which takes ``task_id`` or ``key``.
+        named: One of the two, with its value.
+        sentences: The sentence for each outcome that leaves the task unchanged.
+        beside: Returns the text after the line of a changed task.
     """
     try:
         said = refusal_of(ctx, step, named, sentences)
@@ -262,10 +262,10 @@ def refusal_of(
     named: dict[str, str],
     sentences: Mapping[Outcome, str],
 ) -> str | None:
-    """Take a step of one task; why it was not done, or ``None`` where it was.
+    """Change one task; return why it was not changed, or ``None`` if it was.
 
     Raises:
-        StoreError: what would be so of every other task as well.
+        StoreError: the store failed, so other tasks would fail too.
     """
     ((_, name),) = named.items()
     try:

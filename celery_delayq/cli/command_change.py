@@ -1,4 +1,4 @@
-"""The commands that change what is scheduled: cancel, reschedule, run-now, retry, remove."""
+"""The commands that change scheduled tasks: cancel, reschedule, run-now, retry, remove."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .zones import with_zone, zone_of
 
 _NOT_DEAD = "task {} is not dead; nothing was changed"
 _NOT_DUE = "task {} is not due at the time of --if-due; nothing was changed"
-_NO_MOVE = "task {{}} would not move {0}, as --only has it; nothing was changed"
-_EITHER = "task {{}} is not due as --if-due has it, or would not move {0}; nothing was changed"
+_NO_MOVE = "task {{}} would not move {0}, as --only requires; nothing was changed"
+_EITHER = "task {{}} is not due at --if-due, or would not move {0}; nothing was changed"
 
 
 @click.command(
@@ -35,7 +35,7 @@ _EITHER = "task {{}} is not due as --if-due has it, or would not move {0}; nothi
 @meaning
 @click.option(
     "--revoke", is_flag=True, cls=CeleryOption, help_group="Tasks",
-    help="Tell the workers to drop what has left already; by id only.",
+    help="Tell the workers to drop tasks that were already delivered; by id only.",
 )  # fmt: skip
 def cancel(meant: ChosenTasks, revoke: bool, **_: Any) -> None:
     """Cancel scheduled tasks."""
@@ -48,10 +48,10 @@ def cancel(meant: ChosenTasks, revoke: bool, **_: Any) -> None:
 
 
 class _Moving(CeleryCommand):
-    """Says what was meant where a time is not where it has to be."""
+    """Suggests the right command line if a time is misplaced."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = list(args)  # of which parsing leaves nothing
+        words = list(args)  # a copy, as parsing empties the list
         try:
             rest: list[str] = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -78,19 +78,19 @@ def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
 @click.argument("when", type=When(due=True), cls=Argument, help="The time; see above.")
 @click.option(
     "--only", type=click.Choice(["earlier", "later"]), cls=CeleryOption, help_group="Moves",
-    help="Move none the other way.",
+    help="Move tasks only in this direction.",
 )  # fmt: skip
 @click.option(
     "--if-due", type=When(), cls=CeleryOption, help_group="Moves",
-    help="Move only what is due at this time.",
+    help="Move only tasks that are due at this time.",
 )  # fmt: skip
 def reschedule(
     meant: ChosenTasks, when: GivenTime, only: str | None, if_due: GivenTime | None, **_: Any
 ) -> None:
     """Give scheduled tasks another due time.
 
-    WHEN is ISO 8601 text; Unix time in seconds; from now, +30m, +1h30m, +90 (seconds); or from a
-    task's due time, by:+30m, by:-1d. The units are s, m, h and d.
+    WHEN is ISO 8601 text; Unix time in seconds; a delay from now, +30m, +1h30m, +90 (seconds); or
+    one from a task's due time, by:+30m, by:-1d. The units are s, m, h and d.
     """
     with ErrorSentences():
         times: dict[str, Any] = when.move(meant.ctx)
@@ -117,7 +117,7 @@ def reschedule(
 
 
 def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
-    """What is said of a task that the conditions of a move leave as it is."""
+    """Return the sentence for a task that does not meet the conditions of a move."""
     if only is None:
         return _NOT_DUE
     return (_NO_MOVE if if_due is None else _EITHER).format(only)
@@ -126,19 +126,19 @@ def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
 @click.command("run-now", cls=CeleryCommand, epilog=examples("run-now order-42"))
 @meaning
 def run_now(meant: ChosenTasks, **_: Any) -> None:
-    """Let tasks go at once, even if they are paused or dead."""
+    """Deliver tasks now, even if they are paused or dead."""
     meant.change("run", "due now", changing.run_now, Selection.run_now)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("retry order-42", "retry --dead --queue mail"))
 @meaning
 def retry(meant: ChosenTasks, **_: Any) -> None:
-    """Try the hand-over of dead tasks again."""
+    """Try to deliver dead tasks again."""
     meant.change("retry", "due now", changing.retry, Selection.retry, unchanged=_NOT_DEAD)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
 @meaning
 def remove(meant: ChosenTasks, **_: Any) -> None:
-    """Delete dead tasks, also those that cannot be read."""
+    """Delete dead tasks, even unreadable ones."""
     meant.change("remove", "removed", changing.remove, Selection.remove, unchanged=_NOT_DEAD)

@@ -1,4 +1,4 @@
-"""The command that gives a task another message: ``edit``."""
+"""The command that changes a task's message: ``edit``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .looks import CeleryCommand, CeleryOption
 from .when import GivenTime, When
 from .zones import zoned
 
-_OTHER_REVISION = "task {} has another revision than --if-revision by now; nothing was changed"
+_OTHER_REVISION = "task {} no longer has the revision of --if-revision; nothing was changed"
 _CHANGES = ("args", "kwargs", "priority", "expires")
 
 
@@ -37,10 +37,12 @@ _CHANGES = ("args", "kwargs", "priority", "expires")
     "--key",
     cls=CeleryOption,
     help_group="Task",
-    help="In place of an id: a unique key.",
+    help="A unique key, instead of an id.",
 )
-@click.option("--args", cls=CeleryOption, help_group="Message", help="All of them: a JSON list.")
-@click.option("--kwargs", cls=CeleryOption, help_group="Message", help="All of them: JSON.")
+@click.option("--args", cls=CeleryOption, help_group="Message", help="All arguments: a JSON list.")
+@click.option(
+    "--kwargs", cls=CeleryOption, help_group="Message", help="All keyword arguments: a JSON object."
+)
 @click.option("--priority", type=int, cls=CeleryOption, help_group="Message", help="0 to 255.")
 @click.option(
     "--expires", type=When(due=True, never=True), cls=CeleryOption, help_group="Message",
@@ -48,7 +50,7 @@ _CHANGES = ("args", "kwargs", "priority", "expires")
 )  # fmt: skip
 @click.option(
     "--if-revision", type=int, cls=CeleryOption, help_group="Condition",
-    help="Only if it is as `show` showed it.",
+    help="Edit it only if `show` still has this revision.",
 )  # fmt: skip
 @zoned
 @click.pass_context
@@ -57,7 +59,7 @@ def edit(
 ) -> None:
     """Give a scheduled task other arguments.
 
-    Or another priority or expiry. What is not given stays.
+    Or another priority or expiry. Values that you do not pass stay.
     """
     if (id is None) == (key is None):
         raise click.UsageError("Name one task, by its id or by --key.", ctx)
@@ -78,7 +80,7 @@ def edit(
         step = partial(editing.edit, delayq_of(ctx), **changes, if_revision=if_revision)
         try:
             done = change_one(ctx, "edited", step, named, sentences)
-        except TypeError as error:  # what does not fit the task
+        except TypeError as error:  # arguments that do not fit the task
             raise click.ClickException(plain(error)) from error
     if not done:
         ctx.exit(1)
@@ -101,5 +103,5 @@ def _expires(ctx: click.Context, given: GivenTime | None) -> Any:
     if given.kind == "never":
         return None
     moment = given.moment(ctx)
-    # A number would count from the due time.
+    # `edit` would count a number from the due time.
     return moment if isinstance(moment, datetime) else from_ms(to_ms(moment, timezone.utc))

@@ -1,4 +1,4 @@
-"""The command that a probe runs: ``health``."""
+"""The command for probes: ``health``."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
 )
 @click.option(
     "--max-overdue", type=click.FloatRange(0), default=MAX_OVERDUE, metavar="SECONDS", **_BOUNDS,
-    help="For so long a task may be overdue, or come back after a pause.",
+    help="How long a task may be overdue, or wait to resume after a pause.",
 )  # fmt: skip
 @click.option(
     "--max-dead", type=click.IntRange(0), default=MAX_DEAD, metavar="TASKS", **_BOUNDS,
-    help="So many may be dead, and so many refused.",
+    help="How many tasks may be dead, and how many refused.",
 )  # fmt: skip
 @click.option(
     "--here", is_flag=True, cls=CeleryOption, help_group="Bounds",
-    help="Only ask whether a scanner of this host is alive.",
+    help="Only check that a scanner on this host is alive.",
 )  # fmt: skip
 @json_option
 @click.pass_context
 def health(
     ctx: click.Context, /, max_overdue: float, max_dead: int, here: bool, as_json: bool, **_: Any
 ) -> None:
-    """Tell whether tasks are handed over in time, for a probe.
+    """Check that tasks are delivered in time, for a probe.
 
-    If something is wrong, it prints a sentence for each problem and exits with 1. Problems are: no
-    scanner is alive, or the scanners have another broker than the app; a task has been overdue for
-    too long; too many tasks are dead or refused; tasks come back too slowly after a pause; no
-    worker listens to a queue for which tasks wait; Redis is full or nearly full, or cannot be read.
-    A paused task is not overdue. If tasks wait, workers have a second to answer; one that does not
-    is no problem.
+    It prints a sentence for each problem, and exits with 1 if there is one. Problems are: no
+    scanner is alive, or the scanners use another broker than the app; a task has been overdue for
+    too long; too many tasks are dead or refused; tasks resume too slowly after a pause; no worker
+    listens to a queue for which tasks wait; Redis is full or nearly full, or cannot be read. A
+    paused task is not overdue. If tasks wait, workers have a second to answer; a silent one is not
+    a problem.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
@@ -71,4 +71,4 @@ def _unheard(delayq: HasServices) -> list[str]:
         services = delayq.services
         return unheard_queues(services, answers(services, "active_queues"))
     except StoreError:
-        return []  # which the other problems tell
+        return []  # the other problems include this one

@@ -25,7 +25,7 @@ from .unknown import say_unknown
 from .when import now_of
 from .zones import name_of, soon, stamp, until, zone_of, zoned
 
-LIMIT = 100  # rows of a table, unless one asks for more
+LIMIT = 100  # rows of a table, unless --limit says otherwise
 _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
 
 
@@ -42,11 +42,11 @@ _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
 @picks("Filter")
 @click.option(
     "-n", "--limit", type=click.IntRange(0), cls=CeleryOption, help_group="Filter",
-    help=f"At most so many. By default {LIMIT}; with --json or --ids all.",
+    help=f"The most tasks to list. By default {LIMIT}; with --json or --ids all.",
 )  # fmt: skip
 @click.option(
     "--cursor", cls=CeleryOption, help_group="Filter",
-    help="Go on behind the task that has this cursor in --json.",
+    help="Continue after the task with this cursor in --json.",
 )  # fmt: skip
 @zoned
 @json_option
@@ -58,8 +58,8 @@ _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
 def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
     """List waiting tasks in the order in which they are due.
 
-    By tag, task, queue or state they come in the order in which they were scheduled, and those that
-    are dead or being published are among them.
+    With a tag, task, queue or state, the list has the order in which tasks were scheduled, and
+    includes tasks that are dead or being published.
     """
     as_json, only_ids, cursor = (given.pop(name) for name in ("as_json", "only_ids", "cursor"))
     if as_json and only_ids:
@@ -87,14 +87,14 @@ def _show_table(ctx: click.Context, listed: Iterable[ScheduledTask]) -> None:
 
 
 class _Listed:
-    """Tasks that were picked, up to a limit; it can say how many there are beyond that.
+    """The selected tasks, up to a limit; it can say how many more there are.
 
     Args:
-        ctx: The command's.
-        by: The names of the options by which they are picked.
-        picking: What ``select`` takes of these.
-        cursor: Behind which task of an earlier list it begins, or ``None``.
-        limit: How many are wanted at most, or ``None``.
+        ctx: The command's context.
+        by: The names of the filter options that were given.
+        picking: Their values, as arguments of ``select``.
+        cursor: The cursor of the task to continue after, or ``None``.
+        limit: The maximum number of tasks, or ``None``.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class _Listed:
         self._delayq = delayq_of(ctx)
         self._by, self._picking = by, picking
         self._is_whole = cursor is None
-        # More than islice can count to is more than there can be.
+        # islice cannot count further than maxsize, and no store holds that many.
         self._limit = None if limit is None else min(limit, maxsize - 1)
         self._is_cut = self._is_any = False
         self._tasks = self._read(cursor)
@@ -121,7 +121,7 @@ class _Listed:
             beyond = None if self._limit is None else self._limit + 1
             return reading.tasks(self._delayq, **times, limit=beyond, cursor=cursor)
         if rest == {"state": State.SCHEDULED.value}:
-            # The order of due times has the paused as well.
+            # The list in due order includes paused tasks.
             tasks = reading.tasks(self._delayq, **times, cursor=cursor)
             return (one for one in tasks if one.state is State.SCHEDULED)
         if cursor is not None:
@@ -135,26 +135,26 @@ class _Listed:
         self._is_cut = next(self._tasks, None) is not None
 
     def say_more(self) -> None:
-        """Say how many there are beyond the limit, where that was reached."""
+        """If the limit was reached, say how many more there are."""
         if self._is_cut:
             more = self._more()
             many = "there are more" if more is None else f"{more:,} more"
-            self._ctx.obj.error(f"{many}; this list has {self._limit:,}, as --limit says")
+            self._ctx.obj.error(f"{many}; --limit ends this list at {self._limit:,}")
 
     def say_none(self, *, is_table: bool) -> None:
-        """Say that there is none, and which name nobody knows; a pipe hears of the name alone."""
+        """If there are none, say so, unless in a pipe; and note a name that the app lacks."""
         if self._is_any or self._is_cut:
             return
         if is_table:
             services = self._delayq.services
             where = f"{services.endpoint.url} (prefix {services.settings.prefix})"
-            which = "no task like that waits" if self._by else "no task waits"
+            which = "no such task waits" if self._by else "no task waits"
             self._ctx.obj.error(f"{which} in {where}")
         names = {name: self._picking.get(name) for name in ("queue", "task")}
         say_unknown(self._ctx, **names)
 
     def _more(self) -> int | None:
-        """How many more there are, where that costs little; else ``None``."""
+        """Return how many more there are; ``None`` if counting them takes a scan."""
         total = self._total() if self._is_whole else None
         more = 0 if total is None else total - (self._limit or 0)
         return more if more > 0 else None
@@ -183,7 +183,7 @@ def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:
     def lines() -> Iterator[Line]:
         nonlocal left_out
         for task in tasks:
-            # What would be two lines, or moves a cursor, would name another task, or none.
+            # An id with a line break or a control character would be read back as another id.
             if task.id.isprintable():
                 yield [(task.id, "")]
             else:
@@ -192,11 +192,11 @@ def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:
     Screen(ctx).show(lines())
     if left_out:
         raise click.ClickException(
-            f"left out {left_out:,} ids with characters that no line can have; --json has them"
+            f"left out {left_out:,} ids with unprintable characters; --json has them"
         )
 
 
-# How a row that is wider than the terminal gives way; ids are cut last, as they are copied.
+# The order in which columns of a row that is too wide shrink; ids late, as people copy them.
 _ID, _DUE, _TASK, _ARGS, _QUEUE, _STATE = 0, 1, 3, 4, 5, 6
 _GIVES = (
     (_ARGS, 12), (_STATE, 24), (_DUE, 0), (_TASK, 16), (_QUEUE, 8), (_ARGS, 6), (_ID, 13),
@@ -207,7 +207,7 @@ _GIVES = (
 def rows_of(
     tasks: Iterable[ScheduledTask], now: datetime, zone: tzinfo, width: int | None
 ) -> Iterator[Line]:
-    """The lines of a list, as wide as a terminal is; ``None``: as wide as they are."""
+    """Return the lines of a list, fitted to *width* columns; ``None``: any width."""
     columns = (
         Column("ID", is_id=True),
         Column(f"DUE ({name_of(zone)})"),
@@ -222,7 +222,7 @@ def rows_of(
 
 
 def _row(task: ScheduledTask, now: datetime, zone: tzinfo) -> tuple[str, ...]:
-    # Of what cannot be read, no time is known.
+    # The times of an unreadable task are unknown.
     is_read = task.created != EPOCH
     return (
         plain(task.id),
@@ -236,7 +236,7 @@ def _row(task: ScheduledTask, now: datetime, zone: tzinfo) -> tuple[str, ...]:
 
 
 def _arguments(task: ScheduledTask) -> str:
-    """The arguments as logs show them; a hidden one stays hidden, and a canvas has none."""
+    """Return the arguments as logs show them; hidden ones stay hidden, and a canvas has none."""
     if task.is_canvas:
         return ""
     texts = (task.argsrepr, task.kwargsrepr)

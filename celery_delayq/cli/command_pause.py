@@ -1,4 +1,4 @@
-"""The commands that hold back what falls due: ``pause`` and ``resume``."""
+"""The commands that stop and restart delivery: ``pause`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .unknown import say_unknown
 
 
 def _of(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say what is meant."""
+    """Add the options ``--queue`` and ``--task`` to a command."""
     for name, text in (("task", "Only tasks of this name."), ("queue", "Only of this queue.")):
         option = click.option(
             f"--{name}", cls=CeleryOption, help_group="What", metavar=name.upper(), help=text
@@ -30,7 +30,7 @@ def _of(command: Callable[..., None]) -> Callable[..., None]:
 @_of
 @click.option(
     "--late", is_flag=True, cls=CeleryOption, help_group="Pausing",
-    help="Count the pause as lateness for tasks with a grace.",
+    help="Count the pause as lateness, for tasks with a grace period.",
 )  # fmt: skip
 @click.pass_context
 def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool, **_: Any) -> None:
@@ -45,13 +45,13 @@ def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool
 @_of
 @click.option(
     "--rate", type=float, cls=CeleryOption, help_group="Resuming", metavar="N",
-    help="Hand over what has fallen due meanwhile at so many a second.",
+    help="Deliver at most N of the tasks that are due by now per second.",
 )  # fmt: skip
 @click.pass_context
 def resume(
     ctx: click.Context, /, queue: str | None, task: str | None, rate: float | None, **_: Any
 ) -> None:
-    """Resume what is paused."""
+    """Resume a queue, a task, or everything."""
     with UsageErrors():
         was_paused = pausing.resume(delayq_of(ctx), queue=queue, task=task, rate=rate)
     if not was_paused:
@@ -60,7 +60,7 @@ def resume(
 
 
 def _not_paused(ctx: click.Context, queue: str | None, task: str | None) -> str:
-    """Why there is nothing to resume; what is paused, where everything was meant."""
+    """Return why there is nothing to resume; for everything, also the pauses that there are."""
     if queue is not None or task is not None:
         return f"{lane_in_words(queue, task)} is not paused"
     with ErrorSentences():

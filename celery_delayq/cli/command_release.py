@@ -1,4 +1,4 @@
-"""The command by which tasks leave this package: ``release``."""
+"""The command that sends tasks as plain Celery messages: ``release``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .common import examples
 from .looks import CeleryCommand, CeleryOption
 
 TELL_EVERY = 5.0  # seconds
-_AGAIN = "a scanner sends them, or this command, given again"
-_GOES = "what is released goes by a scanner, or by this command, given again"
+_AGAIN = "a scanner sends them, or run this command again"
+_GOES = "a scanner sends released tasks, or run this command again"
 _LONGER = "set a longer one in all workers, or they run more than once"
 
 
@@ -28,13 +28,13 @@ _LONGER = "set a longer one in all workers, or they run more than once"
 @meaning_many
 @click.option(
     "--canvas", is_flag=True, cls=CeleryOption, help_group="Messages",
-    help="Canvases as well: only a worker with this package can run one.",
+    help="Also release canvases, which only a worker with this package can run.",
 )  # fmt: skip
 def release(meant: ChosenTasks, canvas: bool, **_: Any) -> None:
-    """Let tasks leave as Celery's own messages.
+    """Send tasks now, as plain Celery messages.
 
-    Their eta is their due time. They go to their queues now, also where they are paused, and
-    workers wait until then, with or without this package. It can be repeated after a kill.
+    Their eta is their due time. They go to their queues now, even if they are paused, and workers
+    wait until the eta, with or without this package. If it is killed, run it again.
     """
     releasing = _Releasing(meant, canvas)
     meant.change(
@@ -53,7 +53,7 @@ def _no_single(**_: Any) -> Any:
 
 
 class _Releasing:
-    """The step of a selection, with what there is to say beside it."""
+    """The release of a selection, with its messages."""
 
     def __init__(self, meant: ChosenTasks, canvas: bool) -> None:
         self._meant = meant
@@ -79,16 +79,16 @@ class _Releasing:
         return count
 
     def tell(self, count: int) -> None:
-        """Say how far it has come, every now and then."""
+        """Print the progress, every few seconds."""
         now = clock.monotonic()
         if now >= self._told_at + TELL_EVERY:
             self._told_at = now
             self._meant.say(f"{counted(count)} released so far")
 
     def hand_over(self, count: Released) -> None:
-        """Send what was released, now or before.
+        """Send all released tasks, also those of earlier runs.
 
-        At once, as it may be that no scanner is alive; it does no harm where one is.
+        It does not rely on a scanner, as none may be alive; a live one is not disturbed.
         """
         try:
             self._meant.ctx.obj.app.delayq.hand_over()
@@ -103,7 +103,7 @@ class _Releasing:
             said = (
                 f"{count.beyond} due later than the broker's visibility_timeout ({seconds:.0f} s)"
             )
-            self._meant.warn(f"{said}: Redis delivers these again before; {_LONGER}")
+            self._meant.warn(f"{said}: Redis delivers them again before that; {_LONGER}")
         if count.dead:
             stay = "task stays" if count.dead == 1 else "tasks stay"
             self._meant.warn(f"{count.dead} dead {stay}: retry or remove them")

@@ -1,4 +1,4 @@
-"""The command that runs a scanner alone: ``scan``."""
+"""The command that runs a scanner without a worker: ``scan``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
         app = ctx.obj.app
         scanner = app.delayq.scanner()
         beside = [one for one in call(SCAN, app) if one is not None]
-    # Blocked and waited for, in all threads: a handler would run in the midst of anything.
+    # Block signals in all threads and wait for one: a handler could interrupt any statement.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     startup.start(scanner)

@@ -22,7 +22,7 @@ from .screen import Line, Screen, wrapped
 from .task_facts import facts_of, json_of
 from .zones import relative, zone_of, zoned
 
-_READ = {"args", "kwargs", "reason", "error"}  # that nobody copies, so they may be wrapped
+_READ = {"args", "kwargs", "reason", "error"}  # texts to read, not to copy: they may be wrapped
 _WAITS = (State.SCHEDULED, State.PAUSED)
 
 
@@ -36,7 +36,7 @@ _WAITS = (State.SCHEDULED, State.PAUSED)
 def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
     """Show one task, and what keeps it waiting.
 
-    Of a task that has left the store it says when that was: it was handed over to its queue,
+    If the task has left the store, it says when, and whether the task was delivered to its queue,
     cancelled, or skipped because it was too late.
     """
     with ErrorSentences():
@@ -55,7 +55,7 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
 def screen_of(
     task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinfo, width: int | None
 ) -> Iterator[Line]:
-    """The lines of the screen, as wide as a terminal is; ``None``: as wide as they are."""
+    """Return the lines of the screen, fitted to *width* columns; ``None``: any width."""
     yield from _lines(task, from_ms(counts.now_ms), zone, width)
     for note in _notes(task, counts, pauses, zone):
         for line in wrapped(f"! {plain(note)}", width, "  "):
@@ -80,7 +80,7 @@ def _text_of(value: Any, now: datetime, zone: tzinfo) -> str:
 
 
 def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinfo) -> Iterator[str]:
-    """What keeps it waiting, a sentence each."""
+    """Yield the reasons why it still waits, one sentence each."""
     now = from_ms(counts.now_ms)
     if task.state not in _WAITS:
         return

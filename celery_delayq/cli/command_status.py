@@ -1,7 +1,7 @@
-"""The command ``status``: how the store stands, on one screen; what is urgent stands first.
+"""The command ``status``: the state of the store on one screen, urgent problems first.
 
 delayq  redis://localhost:6379/0  prefix delayq  direct
-  ! no scanner is alive: nothing is handed over; start a worker, or: celery -A proj delayq scan
+  ! no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan
 waiting 10,007   overdue 1 (21 s)   paused 2   dead 0   next in 4 s   scanners 0
 QUEUE   WAITING  OVERDUE  STATE
 celery    9,997        1
@@ -30,7 +30,7 @@ from .screen import Line, Screen, text_of, wrapped
 from .tables import Column, Room, table
 from .zones import relative, soon, zone_of, zoned
 
-SHOWN = 50  # queues; a screen has no room for more
+SHOWN = 50  # queues that fit on a screen
 OTHER_BROKER = (
     "the scanners have the broker {}, which is not this app's; give each app a delayq_prefix of "
     "its own, or both the same broker_url"
@@ -44,7 +44,7 @@ _COLUMNS = (
     Column("OVERDUE", is_number=True),
     Column("STATE", {"": "yellow"}),
 )
-_GIVES = ((3, 24), (0, 12), (3, 8))  # how a row that is too wide gives way
+_GIVES = ((3, 24), (0, 12), (3, 8))  # the order in which columns of a wide row shrink
 _GAP = "   "
 
 
@@ -55,7 +55,7 @@ _GAP = "   "
 def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     """Show waiting, overdue and dead tasks, and the scanners.
 
-    Queue by queue it counts the 10,000 tasks that are due next, the overdue ones first.
+    The table of queues counts the next 10,000 tasks in due order, overdue ones first.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
@@ -68,7 +68,7 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
 
 
 def screen_of(found: Status, path: str, zone: tzinfo, width: int | None) -> Iterator[Line]:
-    """The lines of the screen, as wide as a terminal is; ``None``: as wide as they are."""
+    """Return the lines of the screen, fitted to *width* columns; ``None``: any width."""
     yield [
         ("delayq", "bold"),
         (f"  {plain(found.store)}  prefix {plain(found.prefix)}  {path}", ""),
@@ -82,7 +82,7 @@ def screen_of(found: Status, path: str, zone: tzinfo, width: int | None) -> Iter
 
 
 def path_in_words(found: Status, services: Services) -> str:
-    """How what is due reaches its queue."""
+    """Return how due tasks reach their queues."""
     if found.path == "direct":
         return "direct"
     return f"relay to {services.broker.kind} on {services.broker.hosts}"
@@ -94,13 +94,13 @@ def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
     if found.other_broker is not None:
         yield OTHER_BROKER.format(found.other_broker)
     for pause in found.pauses:
-        # That of a queue stands beside the queue, if tasks wait for it.
+        # A queue's pause is in the table of queues, if tasks wait for that queue.
         if pause.queue is None or not any(one.queue == pause.queue for one in found.queues):
             yield f"{pause.what} {_paused(pause, now, zone)}"
 
 
 def _counts(found: Status, now: datetime) -> Line:
-    """Each count that says something, with its style."""
+    """Return the counts to show, with their styles."""
     counts = found.counts
     since_ms, next_ms = counts.oldest_overdue_ms, counts.next_due_ms
     late = "" if since_ms is None else f" ({lasting((counts.now_ms - since_ms) / 1000)})"
@@ -122,7 +122,7 @@ def _counts(found: Status, now: datetime) -> Line:
 
 
 def _lines_of(parts: Line, width: int | None) -> Iterator[Line]:
-    """Parts of a line, with gaps, on as many lines as they need."""
+    """Join parts with gaps into as many lines as they need."""
     line: Line = []
     for text, style in parts:
         length = len(text_of(line)) + len(_GAP) + len(text)
@@ -152,7 +152,7 @@ def _row(one: QueueCounts, state: str) -> Sequence[str]:
 
 
 def _paused(pause: Pause, now: datetime, zone: tzinfo) -> str:
-    """How it is paused, or how it comes back."""
+    """Return the state of a pause: in force, or resuming."""
     parked = f", {counted(pause.parked)} due" if pause.parked else ""
     if not pause.resumed:
         return f"paused {relative(pause.since.replace(microsecond=0), now, zone)}{parked}"

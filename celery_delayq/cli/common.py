@@ -1,4 +1,4 @@
-"""What the commands share: the app's ``DelayQ``, sentences for errors, text for a terminal."""
+"""Helpers for commands: the app's ``DelayQ``, error messages, and text for a terminal."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..services import HasServices, find, services_of
 from ..store import Outcome
 from .looks import CeleryOption
 
-# Why a task that is here was left as it is; of others, see `departed.py`.
+# Why a task in the store was not changed; for tasks that have left it, see `departed.py`.
 REFUSED = {
     Outcome.IN_FLIGHT: "task {} is being published this moment; try again shortly",
-    Outcome.UNCERTAIN: "task {} was taken care of, but an earlier attempt may have delivered it",
-    Outcome.UNCHANGED: "task {} is not as it was said to be; nothing was changed",
+    Outcome.UNCERTAIN: "task {} was changed, but an earlier attempt may have delivered it",
+    Outcome.UNCHANGED: "task {} does not meet the condition; nothing was changed",
 }
 
 json_option = click.option(
@@ -28,7 +28,7 @@ json_option = click.option(
 
 
 class ErrorSentences:
-    """Say an error of this package in one sentence, with exit status 1."""
+    """Report an error of this package in one sentence, with exit status 1."""
 
     def __enter__(self) -> None:
         return None
@@ -39,7 +39,7 @@ class ErrorSentences:
 
 
 class UsageErrors(ErrorSentences):
-    """Say what is wrong with an option that was typed, with exit status 2; the rest as `Said`."""
+    """Report an invalid option with exit status 2; other errors like :class:`ErrorSentences`."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InvalidOption) and not isinstance(error, (InvalidSetting, NotATask)):
@@ -48,24 +48,24 @@ class UsageErrors(ErrorSentences):
 
 
 def delayq_of(ctx: click.Context) -> HasServices:
-    """The ``DelayQ`` of the app that ``-A`` names; where it names none, Celery's current app's."""
+    """Return the ``DelayQ`` of the app that ``-A`` names, or else of Celery's current app."""
     with ErrorSentences():
         if find(ctx.obj.app) is None and ctx.find_root().params.get("app") is None:
-            raise click.UsageError(f"say which app: celery -A proj delayq {ctx.info_name}", ctx)
-        services_of(ctx.obj.app)  # says so where there is none
+            raise click.UsageError(f"name the app: celery -A proj delayq {ctx.info_name}", ctx)
+        services_of(ctx.obj.app)  # raises if there is none
         delayq: HasServices = ctx.obj.app.delayq
         return delayq
 
 
 def confirm(question: str) -> None:
-    """Ask before something is done; end where nobody says yes, or can."""
+    """Ask for confirmation; end the command without a yes, or without a terminal."""
     if not sys.stdin.isatty():
-        raise click.ClickException(f"{question} There is no terminal to ask at; pass --yes")
+        raise click.ClickException(f"{question} There is no terminal to confirm; pass --yes")
     click.confirm(question, abort=True)
 
 
 class Argument(click.Argument):
-    """An argument that the help explains, which click itself does since 8.5 only."""
+    """An argument with a help text, which click itself supports only since 8.5."""
 
     help_group = "Arguments"
 
@@ -78,13 +78,13 @@ class Argument(click.Argument):
 
 
 def examples(*lines: str) -> str:
-    """What the help of a command ends in: lines behind ``celery -A proj delayq``."""
+    """Return the examples of a command's help: *lines* after ``celery -A proj delayq``."""
     title = "Example:" if len(lines) == 1 else "Examples:"
     return "\n".join(["\b", title, *(f"  celery -A proj delayq {line}" for line in lines)])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows of a table, with their columns aligned."""
+    """Return the rows of a table as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

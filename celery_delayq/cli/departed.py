@@ -1,4 +1,4 @@
-"""What is known of a task that is not in the store: how it left, or where else it may be."""
+"""Sentences about a task that is not in the store: how it left, or where it may be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .zones import relative
 
 _LEFT = {
     "handed_over": "task {} has been handed over to its queue already",
-    "skipped": "task {} was skipped, as it was overdue by more than its grace",
+    "skipped": "task {} was skipped, as it was overdue by more than its grace period",
     "cancelled": "task {} has been cancelled already",
     "uncertain": "task {} has been cancelled already, but an earlier attempt may have delivered it",
 }
@@ -26,13 +26,13 @@ HINT = (
 
 
 def why_gone(delayq: HasServices, zone: tzinfo, named: dict[str, str], hint: str = "") -> str:
-    """A sentence on a task that is not in the store.
+    """Return a sentence about a task that is not in the store.
 
     Args:
-        delayq: The app's.
-        zone: In which times are told.
+        delayq: The app's ``DelayQ``.
+        zone: The time zone of times in the sentence.
         named: The task's ``task_id``, or its ``key``.
-        hint: What is said behind it if nothing is known of the task.
+        hint: The text to append if nothing is known about the task.
     """
     ((_, name),) = named.items()
     left: Departure | None = None

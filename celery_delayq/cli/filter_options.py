@@ -1,4 +1,4 @@
-"""Options by which a command picks tasks: ``list`` and what changes many share them."""
+"""Options that select tasks, shared by ``list`` and the commands that change many tasks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .zones import zone_of
 _PICKS = ("tag", "task", "queue", "state")
 _TIMES = ("after_due", "before_due")
 _WHEN = When(ago=True)
-_FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m: so long ago."
+_FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m, ten minutes ago."
 _STATES = [one.value.lower() for one in State]
 
 
 def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options by which tasks are picked; :func:`picked` reads them.
+    """Add the filter options to a command; :func:`picked` reads them.
 
     Args:
-        group: Under what they stand in the help.
+        group: Their heading in the help.
     """
     options = (
         (("--tag",), {"help": "With this tag."}),
-        (("--task",), {"help": "Of the task of this name."}),
+        (("--task",), {"help": "Calls of the task of this name."}),
         (("--queue",), {"help": "Sent with this queue."}),
         (
             ("--state",),
@@ -50,15 +50,15 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def named_in(given: dict[str, Any]) -> set[str]:
-    """The names of the options of :func:`picks` that were given."""
+    """Return the names of the given options of :func:`picks`."""
     names = (*_PICKS, *_TIMES, "overdue")
     return {name for name in names if given[name] not in (None, False)}
 
 
 def picked(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
-    """What ``select`` takes; it is taken out of the options *given*.
+    """Return the arguments for ``select``, and remove them from *given*.
 
-    Times are instants. What is overdue is due by now, by Redis's clock.
+    Times are instants. An overdue task is due by now, by Redis's clock.
     """
     picking = {name: given.pop(name) for name in _PICKS}
     picking["state"] = picking["state"] and picking["state"].upper()
@@ -66,15 +66,15 @@ def picked(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
     picking |= {name: one and one.moment(ctx) for name, one in times.items()}
     if given.pop("overdue"):
         if picking["state"]:
-            raise click.UsageError("--overdue is of what waits; it takes no --state.", ctx)
+            raise click.UsageError("--overdue selects waiting tasks; it takes no --state.", ctx)
         picking["state"] = State.SCHEDULED.value
         picking["before_due"] = _earlier(ctx, picking["before_due"])
-    # What is given and empty is no filter that is missing: `select` refuses it.
+    # An empty value is not a missing filter: keep it, so that `select` refuses it.
     return {name: value for name, value in picking.items() if value is not None}
 
 
 def _earlier(ctx: click.Context, before: datetime | float | None) -> datetime | float:
-    # Due now is overdue: a time is before the millisecond that follows it.
+    # A task that is due now is overdue, so the end is the next millisecond.
     end_ms = clock.to_ms(now_of(ctx), zone_of(ctx)) + 1
     if before is not None:
         end_ms = min(end_ms, clock.to_ms(before, zone_of(ctx)))

@@ -1,4 +1,4 @@
-"""Celery's look of commands and options; click's own if this Celery has it no more."""
+"""Celery's style of commands and options; click's own if this Celery has none."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ else:
     _Command = click.Command
 
     class CeleryOption(click.Option):
-        """An option whose group nothing shows."""
+        """An option whose group is not shown."""
 
         def __init__(self, *args: Any, help_group: str | None = None, **options: Any) -> None:  # noqa: ARG002 - Celery's
             super().__init__(*args, **options)
 
     def handle_preload_options(command: Any) -> Any:
-        """*command* as it is."""
+        """Return *command* unchanged."""
         return command
 
 
 class CeleryCommand(_Command):
-    """A command whose help page begins with its examples, which are its epilog."""
+    """A command whose help page begins with its epilog, the examples."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         super().format_help_text(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Nothing, as that stands above."""
+        """Write nothing, as the epilog is already above."""
 
 
 __all__ = ["CeleryCommand", "CeleryOption", "handle_preload_options"]

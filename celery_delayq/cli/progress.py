@@ -1,4 +1,4 @@
-"""How far a command has come: on a terminal where rich is installed, and after Ctrl-C."""
+"""Progress of a command: on a terminal if rich is installed, and after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 from .. import clock
 from .screen import console_of
 
-INTERRUPTED = 130  # the exit status, as shells have it
-PATIENCE = 0.5  # seconds that something may take before anything is shown of it
+INTERRUPTED = 130  # the exit status, as in shells
+PATIENCE = 0.5  # seconds before the progress is shown
 
 
 @contextmanager
@@ -24,16 +24,16 @@ def counting(
     total: int | None = None,
     tell: Callable[[int], object] | None = None,
 ) -> Iterator[Callable[[int], None]]:
-    """Count what a command does; Ctrl-C says how many were done, and the exit status is 130.
+    """Count finished tasks; on Ctrl-C, print how many there are and exit with status 130.
 
-    The step that Ctrl-C interrupts takes effect as a whole, or not at all; it is not counted.
+    The step that Ctrl-C interrupts takes effect completely or not at all; it is not counted.
 
     Args:
-        ctx: The command's.
-        label: What is shown before the number.
-        told: How many are done, in words.
-        total: How many it will be, about, if that is known.
-        tell: What is told how many are done, if no terminal shows it.
+        ctx: The command's context.
+        label: The text before the number.
+        told: Puts the number of finished tasks in words.
+        total: The approximate total, if known.
+        tell: Called with the number of finished tasks, without a terminal.
     """
     count = 0
 

@@ -1,7 +1,7 @@
-"""Where a command prints: a terminal, which has a width and may have colours, or anything else.
+"""Output of a command: to a terminal, with a width and perhaps colours, or to anything else.
 
-A terminal gets each line at once, with colours where rich is installed and nobody forbids them.
-A pipe or a file gets the same lines, plain and whole, some at a time.
+A terminal gets each line at once, in colour if rich is installed and colours are not disabled.
+A pipe or a file gets the same lines, plain and uncut, in batches.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any, TextIO
 
 import click
 
-SLICE = 100  # lines that a pipe gets at a time
+SLICE = 100  # lines in a batch
 
-#: A line: its parts, each with a style of rich's, or none.
+#: A line: its parts, each with a rich style, or an empty one.
 Line = list[tuple[str, str]]
 
 
 def text_of(line: Line) -> str:
-    """A line without its styles."""
+    """Return a line without its styles."""
     return "".join([text for text, _ in line])
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    """A text as lines of a terminal; a word that is to be copied stays whole."""
+    """Wrap a text for a terminal; words stay whole, so that you can copy them."""
     if width is None:
         return [text]
     return textwrap.wrap(
@@ -37,22 +37,22 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
 
 
 def console_of(ctx: click.Context, stream: TextIO) -> Any:
-    """A console of rich's on a terminal; ``None`` for anything else, or without rich."""
+    """Return a rich console on a terminal; ``None`` for anything else, or without rich."""
     if not stream.isatty() or find_spec("rich") is None:
         return None
     from rich.console import Console
 
-    # What is printed comes from others: no markup, no emoji codes, no highlighting.
+    # The text comes from other people: no markup, no emoji codes, no highlighting.
     return Console(
         file=stream, no_color=ctx.obj.no_color or None, markup=False, emoji=False, highlight=False
     )
 
 
 class Screen:
-    """Standard output, as it is when the command begins.
+    """Standard output at the start of the command.
 
     Attributes:
-        width: Columns of the terminal; ``None`` for what is no terminal, or does not say.
+        width: Columns of the terminal; ``None`` if unknown, or if it is not a terminal.
     """
 
     def __init__(self, ctx: click.Context) -> None:
@@ -63,7 +63,7 @@ class Screen:
         self.width = _columns(sys.stdout) if self._is_terminal else None
 
     def show(self, lines: Iterable[Line]) -> None:
-        """Print lines while they come."""
+        """Print lines as they arrive."""
         if not self._is_terminal:
             left = iter(lines)
             while some := [text_of(line) for line in islice(left, SLICE)]:
@@ -78,7 +78,7 @@ class Screen:
         from rich.text import Text
 
         for line in lines:
-            # A line that is longer than the terminal stays one that can be copied.
+            # A line longer than the terminal stays one line, so that you can copy it.
             self._console.print(Text.assemble(*line), soft_wrap=True)
 
 

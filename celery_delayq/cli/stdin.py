@@ -13,13 +13,13 @@ _LONGEST = 4096  # characters of a line; an id has at most 512 bytes
 
 
 def ids_read() -> Iterator[str]:
-    """The ids, read line by line while one iterates; empty lines are left out.
+    """Yield the ids, read line by line as you iterate; skip empty lines.
 
     Raises:
         ClickException: a line is too long to be an id.
     """
     if isinstance(sys.stdin, TextIOWrapper):
-        # What is no UTF-8 is the id of no task.
+        # Invalid UTF-8 is never a task's id.
         sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     number = 0
     while line := sys.stdin.readline(_LONGEST):

@@ -1,10 +1,10 @@
-"""Tables: the first rows say how wide the columns are; the others follow while they are read.
+"""Tables: the first rows set the column widths; the other rows follow as they are read.
 
     ID        DUE (UTC)            IN      TASK         ARGS   QUEUE  STATE
     order-42  2030-01-01 09:00:00  19 min  shop.remind  (42,)  mail   scheduled
 
-A pipe gets whole lines. On a terminal a line that is too long gives way, column by column: a text
-is cut, with an ellipsis, or a column is left out.
+A pipe gets whole lines. On a terminal, a line that is too long is shortened column by column: texts
+are cut, with an ellipsis, or columns left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import chain, islice
 
 from .screen import Line
 
-FIRST = 100  # rows that are looked at before the first is printed
+FIRST = 100  # rows that set the column widths
 _GAP = "  "
 _CUT = "…"
 
@@ -26,9 +26,9 @@ class Column:
 
     Attributes:
         title: Its heading.
-        styles: Styles of rich's by the first word of a text; of all others that of ``""``.
-        is_number: Whether its texts stand on the right.
-        is_id: Whether a text is cut in its middle: ids of one kind often begin alike.
+        styles: Rich styles by the first word of a text; ``""`` is for all others.
+        is_number: Whether its texts are right-aligned.
+        is_id: Whether texts are cut in the middle, as related ids often start alike.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Column:
         return self.styles.get(text.partition(",")[0]) or self.styles.get("", "")
 
     def fitted(self, text: str, width: int, *, cuts: bool) -> str:
-        """A text that is as wide as the column; one that is wider is cut, or stays as it is."""
+        """Pad a text to the column's width; if it is wider, cut it only if *cuts*."""
         if cuts and len(text) > width:
             tail = (width - 1) // 2 if self.is_id else 0
             text = f"{text[: width - 1 - tail]}{_CUT}{text[len(text) - tail :]}"
@@ -49,19 +49,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Room:
-    """A terminal's width, and how a line that is wider gives way.
+    """A terminal's width, and how to shorten wider lines.
 
     Attributes:
-        width: In columns.
-        gives: Pairs in the order in which they are tried: the place of a column, and how narrow
-            its texts may become; 0: it is left out.
+        width: The number of characters in a line.
+        gives: Pairs, tried in order: the index of a column, and its minimum width; 0: leave the
+            column out.
     """
 
     width: int
     gives: Sequence[tuple[int, int]]
 
     def widths(self, wanted: Sequence[int]) -> list[int]:
-        """The widths of columns; 0 for one that is left out."""
+        """Return the widths of the columns; 0 for a column to leave out."""
         widths = list(wanted)
         for place, least in self.gives:
             over = sum(one + len(_GAP) for one in widths if one) - len(_GAP) - self.width
@@ -73,7 +73,7 @@ class Room:
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], room: Room | None = None
 ) -> Iterator[Line]:
-    """The lines of a table; its rows, which are plain text, are taken while the lines are."""
+    """Yield the lines of a table; it reads its rows, which are plain text, as you iterate."""
     rows = iter(rows)
     first = list(islice(rows, FIRST))
     titles = [one.title for one in columns]

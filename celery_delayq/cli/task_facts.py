@@ -1,4 +1,4 @@
-"""A task as ``show`` and ``--json`` tell of it."""
+"""The facts about a task that ``show`` and ``--json`` print."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..operations.scheduled_task import ScheduledTask
 
 
 def facts_of(task: ScheduledTask) -> dict[str, Any]:
-    """What is told of a task, with its arguments as text; what few have, where it has that."""
-    # Of what cannot be read, no time is known.
+    """Return the facts about a task, with arguments as text; rare facts only if it has them."""
+    # The times of an unreadable task are unknown.
     is_read = task.created != EPOCH
     facts = {
         "id": task.id,
@@ -45,10 +45,10 @@ def facts_of(task: ScheduledTask) -> dict[str, Any]:
 
 
 def json_of(task: ScheduledTask) -> str:
-    """A task as a line of JSON.
+    """Return a task as a line of JSON.
 
-    ``args`` is an array and ``kwargs`` an object. Where they may not be shown, or cannot be JSON,
-    they are ``null``, and ``argsrepr`` and ``kwargsrepr`` say what logs show.
+    ``args`` is an array and ``kwargs`` an object. If they are hidden or cannot be JSON, they are
+    ``null``, and ``argsrepr`` and ``kwargsrepr`` have the texts that logs show.
     """
     facts = facts_of(task)
     shown = task.shown_arguments()
@@ -65,7 +65,7 @@ def json_of(task: ScheduledTask) -> str:
 
 
 def line_of_json(facts: Mapping[str, Any]) -> str:
-    """Plain values as a line of JSON; times as text, with their offset."""
+    """Return plain values as a line of JSON; times as text, with their offset."""
     return _dumped(facts)
 
 
@@ -82,7 +82,7 @@ def _dumped(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """What is no JSON but has one text; Celery's own JSON keeps these as what they are."""
+    """Return the text of a type that JSON lacks, but Celery's own JSON supports."""
     if isinstance(value, (date, datetime, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, UUID)):

@@ -1,4 +1,4 @@
-"""A queue or a task that nobody knows: its name may be misspelt, though only others may know it."""
+"""Notes about queue and task names that this app does not know, and that may be misspelt."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..operations import filters, reading
 from ..services import HasServices
 from .common import delayq_of
 
-MOST = 10_000  # tasks in the store that are looked through for a name
+MOST = 10_000  # tasks in the store; with more, it does not search them for a name
 
 
 def say_unknown(ctx: click.Context, *, queue: str | None = None, task: str | None = None) -> None:
-    """Say of either name, on the stream of errors, that this app does not know it.
+    """Print a note to standard error for each name that this app does not know.
 
-    What was asked for is done, whatever fails here.
+    It ignores any error, as the command itself has already run.
     """
     for named in ({"queue": queue, "task": None}, {"queue": None, "task": task}):
         with suppress(Exception):
@@ -26,7 +26,7 @@ def say_unknown(ctx: click.Context, *, queue: str | None = None, task: str | Non
 
 
 def _note(ctx: click.Context, queue: str | None, task: str | None) -> str | None:
-    """What to say of a name that may be misspelt, though it may be that only others know it."""
+    """Return a note about a name that may be misspelt; other apps may still know it."""
     app = ctx.obj.app
     if task is None:
         known, note = (

@@ -1,9 +1,9 @@
-"""Times as one types them, which the help calls WHEN.
+"""Times on the command line, called WHEN in the help.
 
-2030-01-31T09:00    ISO 8601; without an offset it is in the zone of --utc, --local, or the app's
+2030-01-31T09:00    ISO 8601; without an offset, in the zone of --utc, --local, or the app
 1893456000          Unix time, in seconds
-+1h30m  +90  +1.5h  from now, by Redis's clock; where tasks are picked also -10m: so long ago
-by:+30m  by:-30m    from its due time, where there is one to count from
++1h30m  +90  +1.5h  from now, by Redis's clock; in filters also -10m, ten minutes ago
+by:+30m  by:-30m    from the task's due time, for commands that change one
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ _FROM_DUE = "by:+30m from its due time"
 
 @dataclass(frozen=True)
 class GivenTime:
-    """A time that was typed, before it is known what it counts from.
+    """A time from the command line, not yet resolved to an instant.
 
     Attributes:
-        kind: ``at``, ``after`` now, ``by`` so much from its due time, or ``never``.
-        value: Unix time, a datetime, which may be naive, or a timedelta.
+        kind: ``at``, ``after`` (from now), ``by`` (from the due time), or ``never``.
+        value: Unix time, a datetime (aware or naive), or a timedelta.
     """
 
     kind: str
     value: Any
 
     def moment(self, ctx: click.Context) -> datetime | float:
-        """The instant that is meant, where none is counted from a due time."""
+        """Return the instant; not for ``by``, which needs a due time."""
         if self.kind == "after":
             soon: datetime = now_of(ctx) + self.value
             return soon
@@ -63,19 +63,19 @@ class GivenTime:
         return instant
 
     def move(self, ctx: click.Context) -> dict[str, Any]:
-        """What ``reschedule`` takes: ``at``, ``after`` or ``by``."""
+        """Return the argument for ``reschedule``: ``at``, ``after`` or ``by``."""
         if self.kind == "at":
             return {"at": self.moment(ctx)}
         return {self.kind: self.value}
 
 
 class When(click.ParamType):  # type: ignore[type-arg]
-    """Reads a time.
+    """Parses a time.
 
     Args:
-        ago: Whether ``-10m`` is taken.
-        due: Whether ``by:+30m`` is taken.
-        never: Whether ``never`` is taken.
+        ago: Whether to accept ``-10m``.
+        due: Whether to accept ``by:+30m``.
+        never: Whether to accept ``never``.
     """
 
     name = "when"
@@ -86,16 +86,16 @@ class When(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> GivenTime:
-        """What was typed as a time; what is none is an error of usage, which says what is one."""
+        """Parse *value*; if it is not a time, raise a usage error with examples."""
         if isinstance(value, GivenTime):
             return value
         try:
             return self.read(value)
         except (InvalidDueTime, ValueError, OverflowError):
-            self.fail(f"{value[:_SHOWN]!r} is no time; {self._expected(value)}", param, ctx)
+            self.fail(f"{value[:_SHOWN]!r} is not a time; {self._expected(value)}", param, ctx)
 
     def read(self, text: str) -> GivenTime:
-        """The time that is typed as *text*; an error, where it is none."""
+        """Parse *text*; raise an error if it is not a time."""
         if self._never and text == "never":
             return GivenTime("never", None)
         if self._due and text.startswith(_BY):
@@ -104,7 +104,7 @@ class When(click.ParamType):  # type: ignore[type-arg]
         if text.startswith("+") or (self._ago and text.startswith("-")):
             return GivenTime("after", _checked(clock.after, _signed(text)))
         value = float(text) if _NUMBER.fullmatch(text) else isoparse(text)
-        # In any zone: what that moves past the end of time the store refuses.
+        # Check it in any zone: the store refuses a time that the real zone moves out of range.
         clock.at(value, timezone.utc)
         return GivenTime("at", value)
 
@@ -118,23 +118,23 @@ class When(click.ParamType):  # type: ignore[type-arg]
 
 
 def earlier(option: str, words: Sequence[str]) -> str | None:
-    """What to type in place of -5m, which was taken for an unknown *option*, if it was that."""
+    """Return what to type instead of -5m, if that was parsed as the unknown *option*."""
     spans = (word for word in words if word.startswith(option) and _is_read(_span, word[1:]))
     word = next(spans, None)
-    return word and f"{word} is no option; to move a task earlier than it is due, type by:{word}"
+    return word and f"{word} is not an option; to move a task to an earlier time, type by:{word}"
 
 
 def misplaced(words: Sequence[str]) -> str | None:
-    """What to type where the last of *words* is no time, if one of the others is."""
+    """Return what to type if a time is among *words*, but not the last one."""
     for day, time in pairwise(words):
         if _DAY.fullmatch(day) and _TIME.fullmatch(time):
             hour, _, rest = time.partition(":")
             return f"a time is one word; put a T between: {day}T{hour:0>2}:{rest}"
     for before, word in pairwise(["", *words]):
-        # Not that of an option; and a number may be an id.
+        # Skip values of options, and numbers, which may be ids.
         is_own = not before.startswith("--") and not _NUMBER.fullmatch(word)
         if is_own and _is_read(When(due=True).read, word):
-            return f"the time comes last, behind the ids: {word}"
+            return f"the time comes last, after the ids: {word}"
     return None
 
 
@@ -147,7 +147,7 @@ def _is_read(read: Callable[[str], object], text: str) -> bool:
 
 
 def now_of(ctx: click.Context) -> datetime:
-    """The time by Redis's clock, which is one and the same throughout a command."""
+    """Return the time by Redis's clock, read once per command."""
     if _NOW not in ctx.meta:
         with ErrorSentences():
             ctx.meta[_NOW] = from_ms(reading.counts(delayq_of(ctx)).now_ms)
@@ -173,6 +173,6 @@ def _span(text: str) -> timedelta:
 
 
 def _checked(read: Any, span: timedelta) -> timedelta:
-    """The span, where it is one that can be."""
+    """Return the span; *read* raises if it is invalid."""
     read(span)
     return span

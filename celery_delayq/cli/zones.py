@@ -1,7 +1,7 @@
-"""The time zone of what is typed and printed: the app's own, or ``--utc``, or ``--local``.
+"""The time zone of times that you type and read: the app's, or ``--utc``, or ``--local``.
 
-In tables the heading says which one it is, in sentences the time itself.
-JSON is always in UTC, with the offset.
+Tables name the zone in the heading, sentences after the time. JSON is always in UTC, with the
+offset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STAMP = len("2030-01-31 09:00:00.000")
 
 
 def zoned(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--utc`` and ``--local``; what it was told is in :func:`zone_of`."""
+    """Add ``--utc`` and ``--local`` to a command; :func:`zone_of` returns the choice."""
     for name, text in (
         ("--local", "Times in this machine's time zone, typed and printed."),
         ("--utc", "Times in UTC. By default they are in the app's own zone."),
@@ -43,32 +43,32 @@ def _choose(ctx: click.Context, option: click.Parameter, is_given: bool) -> None
 
 
 def zone_of(ctx: click.Context) -> tzinfo:
-    """The zone that a command was told; by default that of the app's naive times."""
+    """Return the chosen zone; by default that of the app's naive times."""
     chosen: tzinfo | None = ctx.meta.get(_CHOSEN)
     return delayq_of(ctx).services.timezone if chosen is None else chosen
 
 
 def name_of(zone: tzinfo) -> str:
-    """What a zone is called in a heading."""
+    """Return a zone's name for a heading."""
     if isinstance(zone, LocalTimezone):
         return "local"
-    # `key` is zoneinfo's, `zone` pytz's.
+    # zoneinfo has `key`, pytz has `zone`.
     name = getattr(zone, "key", None) or getattr(zone, "zone", None)
     return name if isinstance(name, str) else str(zone)
 
 
 def stamp(time: datetime, zone: tzinfo) -> str:
-    """A time as tables have it, whose heading says the zone; without a fraction of zero."""
+    """Return a time for a table, whose heading names the zone; without a zero fraction."""
     return time.astimezone(zone).isoformat(" ", "milliseconds")[:_STAMP].removesuffix(".000")
 
 
 def with_zone(time: datetime, zone: tzinfo) -> str:
-    """A time as in tables, for a sentence: with the zone."""
+    """Return a time for a sentence, with its zone."""
     return f"{stamp(time, zone)} {name_of(zone)}"
 
 
 def until(time: datetime, now: datetime) -> str:
-    """How far off a time is: ``19 min``, ``now``, or ``21 s ago``."""
+    """Return the distance to a time: ``19 min``, ``now``, or ``21 s ago``."""
     seconds = (time - now).total_seconds()
     if abs(seconds) < 1:
         return "now"
@@ -76,11 +76,11 @@ def until(time: datetime, now: datetime) -> str:
 
 
 def soon(time: datetime, now: datetime) -> str:
-    """The same within a sentence: ``in 19 min``, ``21 s ago``."""
+    """Return the same for a sentence: ``in 19 min``, ``21 s ago``."""
     span = lasting(abs((time - now).total_seconds()))
     return f"in {span}" if time > now else f"{span} ago"
 
 
 def relative(time: datetime, now: datetime, zone: tzinfo) -> str:
-    """A time as people read it: ``in 19 min (2030-01-31 09:00:00 UTC)``, or so long ago."""
+    """Return a time for people: ``in 19 min (2030-01-31 09:00:00 UTC)``, or ``21 s ago (…)``."""
     return f"{soon(time, now)} ({with_zone(time, zone)})"

@@ -1,10 +1,10 @@
-"""What ``DelayQ(app)`` adds to Celery.
+"""The additions of ``DelayQ(app)`` to Celery.
 
     DelayQ(app) --> task                ``delay_until``, ``delay_for`` on tasks and signatures
                 --> setup --> app.amqp  each message passes ``scheduling.intercept``
                           --> bootstep  a scanner in each worker
-                          --> leaves    what each of them adds: ``leaves.py``
+                          --> leaves    their own additions: ``leaves.py``
                 --> app.delayq
 
-``apply_async`` and ``results`` give back what can be cancelled and rescheduled.
+``apply_async`` and ``results`` return results that you can cancel and reschedule.
 """

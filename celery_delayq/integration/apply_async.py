@@ -1,4 +1,4 @@
-"""A call of a task or a signature goes Celery's own way, and its message is scheduled."""
+"""Scheduling of single calls: Celery's ``apply_async`` runs, and its message is scheduled."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def schedule_call(
     """Call ``apply_async(*args, **options)`` so that its message is due at *when*.
 
     Args:
-        services: Of the app that sends it.
+        services: The services of the sending app.
         apply_async: The method.
         when: The due time.
         *args: Its arguments.
-        given_out: Whether somebody knows the task's id already.
-        delivery: The message that it is about, which a broker delivered.
+        given_out: Whether a caller already knows the task's id.
+        delivery: The delivered message that is being scheduled again.
         **options: See :mod:`celery_delayq.scheduling.options`.
 
     Returns:
-        What ``apply_async`` returned, and the store's receipt; none where the task has run at
-        once, because of ``task_always_eager``. Where an earlier task was kept, that one's result
-        and receipt. An ``apply_async`` that sends nothing, and returns an earlier call's result,
-        has done what it is for: that result, and what the store has of it, if it waits.
+        The result of ``apply_async``, and the store's receipt. If an earlier task was kept, its
+        result and receipt. With ``task_always_eager``, the task has run and there is no receipt. If
+        a custom ``apply_async`` sends nothing and returns an earlier call's result: that result,
+        and a receipt if its task waits.
 
     Raises:
-        DelayQError: why it was not scheduled.
-        NotScheduled: it was sent; somebody's ``apply_async`` drops options.
+        DelayQError: the task was not scheduled.
+        NotScheduled: the task was sent at once, because a custom ``apply_async`` drops options.
     """
     request = Request(when, delivery, given_out=given_out)
     result = request.sent_by(apply_async, *args, **options)
@@ -61,11 +61,12 @@ def schedule_call(
 
 
 def _kept(services: Services, result: Any, receipt: Receipt) -> AsyncResult:
-    """The result of the task that was kept, in place of the one that Celery made for the call."""
+    """Return the kept task's result, in place of the one that Celery made for the call."""
     kept: AsyncResult = services.app.AsyncResult(receipt.task_id)
     running = services.app.current_worker_task
     children = running.request.children if running is not None else None
-    # A running task's result names its children, and whoever asks for them would wait for ever.
+    # The running task's result lists its children. A task that never runs must not be among them:
+    # a process that waits for it would wait forever.
     if children and children[-1] is result:
         children[-1] = kept
     return kept
@@ -79,24 +80,24 @@ def _receipt_of(services: Services, result: Any) -> Receipt | None:
 def call(
     services: Services, apply_async: Callable[..., Any], when: When, *args: Any, **options: Any
 ) -> ScheduledResult[Any]:
-    """Schedule one call, as :func:`schedule_call`; its result can be cancelled and rescheduled."""
+    """Schedule one call with :func:`schedule_call`; return a result that you can cancel."""
     return result_of(services, when, *schedule_call(services, apply_async, when, *args, **options))
 
 
 def call_signature(
     services: Services, signature: Signature, when: When, **options: Any
 ) -> ScheduledResult[Any]:
-    """The same for a signature; a canvas becomes one entry, applied when it is due."""
+    """Like :func:`call`, for a signature; a canvas becomes one entry, applied when it is due."""
     of_entry = options_of_entry(signature.options)
     is_eager = services.app.conf.task_always_eager
     if is_eager:
-        entry_options_of({**of_entry, **options})  # nobody else looks at them
+        entry_options_of({**of_entry, **options})  # nothing else validates them
     if is_canvas(signature) and not is_eager:
         held: ScheduledResult[Any] = leaf("canvas").schedule(
             services, signature, when, of_entry, **options
         )
         return held
-    # A signature that was frozen has an id that somebody knows.
+    # A frozen signature already has an id, which a caller may know.
     given_out = bool(signature.options.get("task_id"))
     return call(services, signature.apply_async, when, given_out=given_out, **options)
 
@@ -104,13 +105,13 @@ def call_signature(
 def result_of(
     services: Services, when: When, result: Any, receipt: Receipt | None
 ) -> ScheduledResult[Any]:
-    """What ``apply_async`` returned, able to be cancelled and rescheduled."""
+    """Make the result of ``apply_async`` one that you can cancel and reschedule."""
     if receipt is not None:
         return scheduled(
             result, services, receipt.due_ms, existed=receipt.existed, replicas=receipt.replicas
         )
     if not isinstance(result, (EagerResult, GroupResult)) or result.id is None:
-        # Of an apply_async of the user's own: of an earlier call, or of one that it rejected.
+        # From a custom apply_async: the result of an earlier call, or of a rejected one.
         made: ScheduledResult[Any] = result
         return made
     due_ms = clock.to_ms(Request(when).expected_due(), services.timezone)

@@ -1,10 +1,10 @@
-"""``app.AsyncResult``: Celery's results, which know of what the store holds that it waits.
+"""``app.AsyncResult``: Celery's result, which also reports ``SCHEDULED``.
 
-    .state --> the backend's word --PENDING--> held? --yes--> SCHEDULED, PAUSED, DEAD
-                      |                          | no, or the store is away
-                      +--- any other ------------+----------> the backend's word
+    .state --> backend's state --PENDING--> in the store? --yes--> SCHEDULED, PAUSED, DEAD
+                    |                             | no, or the store is down
+                    +--- any other ---------------+----------> backend's state
 
-Where there is no backend, the store is asked at once.
+Without a backend, it reads the store first.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ logger = logger_of(__name__)
 
 
 def word_of(state: State) -> str:
-    """A state as results show it; what is being handed over is scheduled still."""
+    """Return a state as results show it; a task in flight is still scheduled."""
     return State.SCHEDULED.value if state is State.IN_FLIGHT else state.value
 
 
 class KnowsScheduled:
-    """Stands before the class that an app's results had."""
+    """A mixin in front of the app's original result class."""
 
     id: str
     app: Celery
@@ -39,7 +39,7 @@ class KnowsScheduled:
 
     @property
     def state(self) -> str:
-        """The backend's word; ``SCHEDULED``, ``PAUSED`` or ``DEAD`` while the store has it."""
+        """The backend's state; ``SCHEDULED``, ``PAUSED`` or ``DEAD`` while in the store."""
         if isinstance(self.backend, DisabledBackend):
             return self._held() or self.backend_state
         word = self.backend_state
@@ -49,7 +49,7 @@ class KnowsScheduled:
 
     @property
     def backend_state(self) -> str:
-        """What Celery's result says by itself."""
+        """The state as Celery's own result reports it."""
         word: str = super().state  # type: ignore[misc]
         return word
 
@@ -58,36 +58,37 @@ class KnowsScheduled:
         try:
             state = services and services.entries.state(target_of(self.id))
         except DelayQError as error:
-            logger.debug("task %s: the store does not tell its state: %s", self.id, error)
+            logger.debug("task %s: its state cannot be read from the store: %s", self.id, error)
             return ""
         return word_of(state) if state else ""
 
     def __reduce__(self) -> Any:
         made: Any = super().__reduce__()
-        # Nobody could import this class; the one behind it has it in front wherever a DelayQ is.
+        # This class cannot be imported. Unpickle as the original class; an app with a DelayQ puts
+        # this one in front of it.
         return (self._behind, *made[1:]) if made[0] is type(self) else made
 
 
 class _Answers(KnowsScheduled):
-    """What is no word of the store's is asked of the backend alone: many results are polled so."""
+    """Answers that need only the backend, as programs poll many results this way."""
 
     def ready(self) -> bool:
         """Whether the task has run."""
         return self.backend_state in self.backend.READY_STATES
 
     def successful(self) -> bool:
-        """Whether it has, and succeeded."""
+        """Whether the task has run and succeeded."""
         return bool(self.backend_state == states.SUCCESS)
 
     def failed(self) -> bool:
-        """Whether it has, and failed."""
+        """Whether the task has run and failed."""
         return bool(self.backend_state == states.FAILURE)
 
 
 def let_results_know(app: Celery) -> None:
-    """Let the results that *app* makes know what is held."""
+    """Make the results of *app* report tasks in the store."""
     behind = app.AsyncResult
-    # A subclass of Celery may have put a function there.
+    # A subclass of Celery may use a function instead of a class.
     if not isinstance(behind, type) or not issubclass(behind, AsyncResult):
         return
     own = ("ready", "successful", "failed")

@@ -15,15 +15,15 @@ from .eta import give_eta
 
 logger = logger_of(__name__)
 
-STOP_TIMEOUT = 10.0  # seconds: one publish under way may last as long
+STOP_TIMEOUT = 10.0  # seconds, as long as a publish in progress may take
 
 
 class ScannerStep(bootsteps.StartStopStep):
     """Runs a scanner in a worker.
 
-    ``DelayQ(app)`` adds it to the app's workers; adding it once more, as
-    ``app.steps["worker"].add(ScannerStep)``, changes nothing. It is a step of the worker and not
-    of its consumer, which is stopped and started with every loss of the broker.
+    ``DelayQ(app)`` adds it to the app's workers; adding it again, with
+    ``app.steps["worker"].add(ScannerStep)``, has no effect. It is a step of the worker rather than
+    of its consumer, because the consumer restarts whenever the broker connection is lost.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -35,16 +35,16 @@ class ScannerStep(bootsteps.StartStopStep):
         with startup.ends_with_a_sentence():
             self._prepare(worker.app)
         if no_delayq:
-            logger.info("no scanner in this worker, as it has --no-delayq: others hand over")
+            logger.info("no scanner in this worker because of --no-delayq: other scanners deliver")
 
     def _prepare(self, app: Any) -> None:
-        # Settings are read here, so a wrong one keeps the worker from starting.
+        # Read the settings here, so that an invalid one keeps the worker from starting.
         self._delayq = DelayQ(app) if find(app) is None else app.delayq
         services = self._delayq.services
         if services.is_off:
             self.enabled = False
             return
-        # A worker that does not scan needs no store: one inside of a test may have none.
+        # A worker that does not scan needs no store; a worker inside a test may have none.
         if self.enabled or services.settings.url is not None:
             services.check()
         if services.settings.capture_eta:
@@ -53,7 +53,7 @@ class ScannerStep(bootsteps.StartStopStep):
 
     def start(self, _worker: Any) -> None:
         self._scanner = self._delayq.scanner()
-        # One that its store refuses takes no task.
+        # A worker that the store refuses takes no task.
         startup.start(self._scanner)
 
     def stop(self, _worker: Any) -> None:
@@ -61,5 +61,5 @@ class ScannerStep(bootsteps.StartStopStep):
         if scanner is not None:
             scanner.stop(STOP_TIMEOUT)
 
-    # A worker that was told to QUIT, or shuts down softly, calls this instead.
+    # Celery calls this instead of `stop` on SIGQUIT and on a soft shutdown.
     terminate = stop

@@ -1,4 +1,4 @@
-"""``DelayQ(app)``: sets an app up, and is the door to what waits."""
+"""``DelayQ(app)``: sets up an app, and gives access to its scheduled tasks."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ _ARGUMENT = "it in the signature, schedule(task.s({0!r}), ...), or by its name, 
 class DelayQ(Operations):
     """Delayed tasks for a Celery app, which wait in Redis until they are due.
 
-    Making one adds the scanner to the app's workers, ``delay_until`` and ``delay_for`` to tasks
-    and signatures, and lets ``revoke`` reach what waits. It opens no connection. With the setting
+    ``DelayQ(app)`` adds the scanner to the app's workers, adds ``delay_until`` and ``delay_for`` to
+    tasks and signatures, and makes ``revoke`` reach waiting tasks. It opens no connection. With
     ``delayq_enabled = False`` the app stays as Celery made it, and methods raise ``SwitchedOff``.
 
-    Methods that take a task take what scheduling returned, or its id, as text or a UUID; or, as
-    ``key``, its unique key.
+    Wherever a method takes a task, pass the result of scheduling, an id (text or UUID), or the
+    unique key, as ``key``.
 
     Args:
-        app: The Celery app. Settings are read from its configuration, when first needed. It gets
-            the attribute ``delayq``, which a type checker cannot know: keep the object instead.
+        app: The Celery app. Its settings are read on first use. The app gets the attribute
+            ``delayq``, which type checkers do not know: keep this object instead.
 
     Attributes:
         app: The Celery app.
-        services: Its settings, broker and store, for what builds on this package.
+        services: Its settings, broker and store, for extensions of this package.
     """
 
     def __init__(self, app: Celery[Any]) -> None:
@@ -85,49 +85,48 @@ class DelayQ(Operations):
         late: Late | None = None,
         grace: DelayInput | None = None,
     ) -> ScheduledResult[R]:
-        """Schedule a signature; all of its options are honoured.
+        """Schedule a signature with all of its options.
 
-        What is not given here is as the signature has it, as the option ``delayq_key`` and the
-        like; or else, but for the key, as the task has it, as an attribute of that name.
+        Anything that you do not pass comes from the signature's options (``delayq_key`` and the
+        like), or else from the task's attributes of the same names, except for the key.
 
         Args:
             signature: A signature, a canvas (scheduled as one entry), or a task without arguments.
-            *arguments: None: those of the task are the signature's, ``task.s(42)``.
+            *arguments: Not accepted: put the task's arguments in the signature, ``task.s(42)``.
             at: Aware datetime; naive datetime, read in the app's time zone; Unix time in
-                seconds; or ISO 8601 text. The past means at once.
+                seconds; or ISO 8601 text. A past time means at once.
             after: From now: a timedelta, or seconds.
-            key: Text of 1 to 255 bytes, without NUL. Of the tasks that wait under one key there is
-                one at most. Free again once that one has left, was cancelled, or is dead.
-            conflict: What happens where a task waits under the key, or one of the same id is there.
-                ``reject`` (the default): this one is refused. ``keep``: that one stays.
-                ``replace``: this one takes its place. ``earliest``, ``latest``: the one that is due
-                then stays. ``debounce``: as ``replace``, and see *max_wait*.
-            max_wait: With ``debounce``: from the first of a row of calls that replace one another,
-                how long the last one's due time can be put off. Seconds, or a timedelta; by
-                default for ever.
-            tags: Up to 16 texts, each as a key is, by which tasks can be selected.
-            late: ``skip``: it does not run more than *grace* after its due time. ``run`` (the
-                default): it runs, however late.
-            grace: With ``skip``: seconds, or a timedelta.
+            key: A unique key: text of 1 to 255 bytes, without NUL. At most one task waits under a
+                key. The key is free again once that task is delivered, cancelled or dead.
+            conflict: What to do if a task with the same key or id is already waiting.
+                ``reject`` (the default): refuse the new task. ``keep``: keep the waiting task.
+                ``replace``: replace it. ``earliest``, ``latest``: keep the one that is due first,
+                or last. ``debounce``: like ``replace``, limited by *max_wait*.
+            max_wait: With ``debounce``: how long repeated calls can put off the task, counted from
+                the first one. Seconds, or a timedelta; by default without limit.
+            tags: Up to 16 texts to select tasks by; each with the limits of a key.
+            late: ``skip``: drop the task if it is more than *grace* overdue. ``run`` (the default):
+                run it, however late.
+            grace: The grace period of ``skip``: seconds, or a timedelta.
 
         Returns:
-            A result with ``due``, ``cancel`` and ``reschedule``; where an earlier task was kept,
-            that one's, with ``existed``. With ``task_always_eager`` the task has run: it is an
-            ``EagerResult`` as well, and too late to be cancelled.
+            A result with ``due``, ``cancel`` and ``reschedule``. If an earlier task was kept, its
+            result, with ``existed`` set. With ``task_always_eager`` the task has already run: the
+            result is also an ``EagerResult``, and too late to cancel.
 
         Raises:
-            InvalidDueTime: not a time, or past 2255-06-05; or a number that is surely the other of
-                the two: a moment before 1980, a delay of more than 31 years.
-            InvalidOption: a key, a tag or a policy that is none; or the signature has a time of
-                Celery's, ``countdown`` or ``eta``.
-            AlreadyScheduled: its key, or the id that the signature brings, is that of a task which
-                is scheduled. ``InFlight``, one of these: that task is being published just now.
+            InvalidDueTime: not a time, or after 2255-06-05; or a number that looks like the wrong
+                kind: a time before 1980, or a delay of more than 31 years.
+            InvalidOption: an invalid key, tag or policy; or the signature has a ``countdown`` or an
+                ``eta``.
+            AlreadyScheduled: a task with the same key, or the signature's id, is already scheduled.
+                ``InFlight``, a subclass: that task is being published right now.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)
         if arguments:
             raise NotATask("argument", arguments[0], _ARGUMENT.format(arguments[0]))
-        # Its message goes to its own app's store, and only that one can cancel it.
+        # The message goes to the store of the signature's app; only there can it be cancelled.
         services = services_of(signature.app)
         when = one_of(services.timezone, at=at, after=after)
         options = as_options(
@@ -145,36 +144,36 @@ class DelayQ(Operations):
         spread: Spread | None = None,
         progress: Callable[[Bulk], object] | None = None,
     ) -> Bulk:
-        """Schedule one task for many arguments, many times as fast as one by one.
+        """Schedule one task with many sets of arguments, much faster than one by one.
 
-        It is one call, and has one trace: what a tracer knows of the call is in all of its messages
-        alike. Where something on a message's way is patched or overridden, or a handler listens to
-        ``before_task_publish``, Celery makes each item's message, at the pace of single calls.
+        It is one call with one trace: all messages carry the same tracing headers. If the sending
+        of messages is patched or overridden, or a handler listens to ``before_task_publish``,
+        Celery builds each message, at the speed of single calls.
 
         Args:
-            signature: A task, or a signature with options for all; no canvas.
-            items: Any iterable of ``(args, kwargs)``. It is consumed in slices of 200. An item may
-                bring more of its own, as ``celery_delayq.Item`` says: a time, a task id, and what
-                else :meth:`schedule` takes. What all have in common, the signature has as options.
-            at: One time for all, as for :meth:`schedule`; or a list with one for each item.
-            after: The same from now. It counts from when an item's slice reaches Redis.
-            spread: Two times, or two timedeltas from now: each item gets its own one at random,
-                these two included.
-            progress: Called after each slice with what there is so far.
+            signature: A task, or a signature with options for all items; not a canvas.
+            items: Any iterable of ``(args, kwargs)``, consumed in slices of 200. A
+                ``celery_delayq.Item`` can also have its own time, task id, and other options of
+                :meth:`schedule`. Put options for all items in the signature.
+            at: One time for all items, as for :meth:`schedule`; or a list with one per item.
+            after: The same, from now. It counts from when an item's slice reaches Redis.
+            spread: Two times, or two timedeltas from now: each item gets a random time between
+                them, inclusive.
+            progress: Called after each slice with the ``Bulk`` so far.
 
         Returns:
-            The ids in the order of the items, and which items were refused and why: one that is
-            bad, or that the task's own ``apply_async`` rejects, does not spoil the others.
-            ``existed`` has the places of those in whose stead an earlier task was kept; that one's
-            ids are theirs. It is true where none was refused, and its ``raise_for_refused()``
-            raises where some were. (With ``task_always_eager`` each task has run.)
+            The ids in the order of the items, and the refused items with the reasons. An item that
+            is invalid, or that the task's own ``apply_async`` rejects, does not affect the others.
+            ``existed`` has the positions for which an earlier task was kept, with that task's id.
+            It is true if no item was refused; otherwise ``raise_for_refused()`` raises. (With
+            ``task_always_eager`` each task has run.)
 
         Raises:
-            InvalidOption: the times do not fit the items, or are missing; the signature is a
-                canvas, brings a task id, or an option that none can have. Nothing was written.
-            InvalidDueTime: a time that is not an item's own is no time. Nothing was written.
-            kombu.exceptions.OperationalError: Redis cannot be reached. What was stored before
-                stays; the error's ``so_far`` has it.
+            InvalidOption: the times are missing or do not match the items; the signature is a
+                canvas, or has a task id or an invalid option. Nothing was written.
+            InvalidDueTime: *at*, *after* or *spread* is not a valid time. Nothing was written.
+            kombu.exceptions.OperationalError: Redis cannot be reached. Tasks stored before stay,
+                and are in the error's ``so_far``.
             NotScheduled: the task's ``apply_async`` drops options, so one task was sent at once.
         """
         signature = _signature(signature)
@@ -189,16 +188,16 @@ class DelayQ(Operations):
         """Deliver all due tasks once, as a scanner does; for tests, or if no scanner runs.
 
         Returns:
-            How many tasks went to their queues.
+            The number of tasks delivered to their queues.
 
         Raises:
-            BrokerDown: the broker cannot be reached; what goes through it waits on.
+            BrokerDown: the broker cannot be reached; its tasks keep waiting.
             StoreError: Redis cannot be reached, or refuses a step.
         """
         return handover.hand_over(self.services, owes=self.services.has_backend)
 
     def scanner(self) -> Scanner:
-        """A scanner for you to start and stop; it also stores the ``REVOKED`` that is owed."""
+        """A scanner for you to start and stop; it also stores ``REVOKED`` for cancelled tasks."""
         owes = self.services.has_backend
         mark = partial(mark_revoked, self.app, late=True) if owes else None
         return handover.new_scanner(self.services, mark)
@@ -218,9 +217,9 @@ def _signature(given: Signature | Task) -> Signature:
 
 def _hint(given: Any) -> str:
     if isinstance(given, (AsyncResult, GroupResult)):
-        return "; this one is sent already: pass task.s(...), which sends nothing"
+        return "; this task was already sent: pass task.s(...), which sends nothing"
     if isinstance(given, (list, tuple)):
-        return "; of many, one by one, or a group"
+        return "; schedule many one by one, or as a group"
     if isinstance(given, str):
-        return "; by its name it is app.signature(name)"
+        return "; for a task's name, pass app.signature(name)"
     return ", like task.s(...)"

@@ -1,4 +1,4 @@
-"""A task whose ``eta`` was captured has it again when it runs."""
+"""Restores a captured ``eta`` when the task runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..message.headers import DUE_HEADER
 
 
 def give_eta() -> None:
-    """Let a task that has waited in the store have the `eta` that Celery would have given it."""
+    """Give running tasks that waited in the store the ``eta`` that Celery would have set."""
     task_prerun.connect(_give_eta, dispatch_uid=__name__)
 
 
 def _give_eta(task: Task, **_: Any) -> None:
-    # Not in the message: the worker that receives it would wait for its eta once more.
+    # It cannot be in the message, or the worker that receives it would wait for it again.
     request = task.request
     due_ms = request.get(DUE_HEADER)
     if due_ms is not None and request.eta is None:

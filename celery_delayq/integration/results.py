@@ -1,9 +1,9 @@
-"""What scheduling returns: Celery's own results, which can also be cancelled and rescheduled.
+"""Results of scheduling: Celery's own results, which you can also cancel and reschedule.
 
 ScheduledResult
 ├── ScheduledTaskResult              an AsyncResult: of a task, a chain, a chord
 ├── ScheduledGroupResult             a GroupResult
-│   └── EagerScheduledGroupResult    of such as have run
+│   └── EagerScheduledGroupResult    with task_always_eager, the group has run
 └── EagerScheduledResult             an EagerResult: with task_always_eager, the task has run
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     R_co = TypeVar("R_co", covariant=True, default=Any)
 
-    # As Celery's stubs do: what a group returns is typed as an AsyncResult too.
+    # Like Celery's stubs, type the result of a group as an AsyncResult too.
     class _Result(AsyncResult[R_co], Generic[R_co]): ...
 
 else:
@@ -47,9 +47,9 @@ _OWN = ("_delayq", "_due_ms", "_existed", "_replicas")
 
 
 class ScheduledResult(_Result[R_co]):
-    """What ``delay_until``, ``delay_for`` and ``schedule`` return; the class to annotate with.
+    """The result of ``delay_until``, ``delay_for`` and ``schedule``; use it in annotations.
 
-    It is one of Celery's results as well: an ``AsyncResult``, of a group a ``GroupResult``.
+    It is also one of Celery's results: an ``AsyncResult``, or a ``GroupResult`` for a group.
     """
 
     id: str
@@ -58,43 +58,42 @@ class ScheduledResult(_Result[R_co]):
     _existed: bool
     _replicas: int | None
 
-    _behind: type  # Celery's, as which it is pickled
-    _has_run = False  # with `task_always_eager` it ran in the call, and never was in Redis
+    _behind: type  # Celery's class, used for pickling
+    _has_run = False  # with `task_always_eager` it ran during the call and was never in Redis
 
     @property
     def due(self) -> datetime:
-        """When it is due, in UTC, as this result last knew.
+        """The due time in UTC, as this result last set it.
 
-        It was told when it scheduled or rescheduled; what others changed since,
-        ``delayq.get(id).due`` knows.
+        For changes by others, read ``delayq.get(id).due``.
         """
         return from_ms(self._due_ms)
 
     @property
     def existed(self) -> bool:
-        """Whether this is the result of a task that was scheduled before, and was kept.
+        """Whether ``delayq_conflict`` kept an earlier task, and this is its result.
 
-        ``delayq_conflict`` said so; the call's own task was not scheduled.
+        The call's own task was not scheduled.
         """
         return self._existed
 
     @property
     def replicas(self) -> int | None:
-        """How many replicas of the store's Redis had it when the call returned.
+        """How many replicas of the store's Redis had the task when the call returned.
 
-        ``None`` where the setting ``delayq_wait_replicas`` did not say to wait for them, and of a
-        result that was made anew. It is scheduled, whatever this is.
+        ``None`` if the setting ``delayq_wait_replicas`` is off, or this result was rebuilt later.
+        The task is scheduled in any case.
         """
         return self._replicas
 
     @property
     def state(self) -> str:
-        """``SCHEDULED`` while it waits (``PAUSED``, ``DEAD``), then the backend's word.
+        """``SCHEDULED`` (or ``PAUSED``, ``DEAD``) while in the store, then the backend's state.
 
-        The word for a group is its tasks': ``FAILURE`` or ``REVOKED`` as soon as one of them is,
-        ``SUCCESS`` when all are, and ``PENDING`` until then.
+        A group's state comes from its tasks: ``FAILURE`` or ``REVOKED`` as soon as one of them has
+        that state, ``SUCCESS`` when all have it, and ``PENDING`` until then.
         """
-        # The store first: a state in the backend would expire before a far due time.
+        # The store first: a backend's state could expire before a distant due time.
         waits = None if self._has_run else self._delayq.services.entries.state(self.id)
         return self._backend_state() if waits is None else word_of(waits)
 
@@ -135,7 +134,7 @@ class ScheduledResult(_Result[R_co]):
     def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:
         """Give it other arguments, another priority or expiry; see :meth:`DelayQ.edit`."""
         if self._has_run:
-            Edit(**changes)  # a wrong value is refused all the same
+            Edit(**changes)  # still raises for an invalid value
             return Outcome.HANDED_OVER
         return editing.edit(self._delayq, self.id, if_revision=if_revision, **changes)
 
@@ -156,8 +155,8 @@ class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
         return _copied(super().__copy__(), self)
 
     def __del__(self) -> None:
-        # Celery up to 5.6 unsubscribes from Redis for each result that is dropped, subscribed or
-        # not: a command, and with redis-py from 5.3 on one that can deadlock (celery#10477).
+        # Celery up to 5.6 unsubscribes from Redis for each dropped result, subscribed or not. That
+        # costs a command, which can deadlock with redis-py 5.3 and later (celery#10477).
         subscribed = getattr(getattr(self.backend, "result_consumer", None), "subscribed_to", None)
         if subscribed is None or self.backend.get_key_for_task(self.id) in subscribed:
             super().__del__()
@@ -169,7 +168,7 @@ class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
     _behind = GroupResult
 
     def revoke(self, *args: Any, **options: Any) -> Any:
-        """Cancel it while it waits; then what ``GroupResult.revoke`` does: tell the workers."""
+        """Cancel the group while it waits; once delivered, revoke it like ``GroupResult``."""
         return None if self.cancel() else super().revoke(*args, **options)
 
     def _backend_state(self) -> str:
@@ -177,7 +176,7 @@ class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
 
 
 class EagerScheduledResult(ScheduledResult[R_co], EagerResult):
-    """The result of a task, chain or chord that ran in the call."""
+    """The result of a task, chain or chord that ran during the call."""
 
     _behind = EagerResult
     _has_run = True
@@ -187,7 +186,7 @@ class EagerScheduledResult(ScheduledResult[R_co], EagerResult):
 
 
 class EagerScheduledGroupResult(ScheduledGroupResult):
-    """The result of a group that ran in the call."""
+    """The result of a group that ran during the call."""
 
     _has_run = True
 
@@ -205,19 +204,19 @@ def scheduled(
     replicas: int | None = None,
     has_run: bool = False,
 ) -> ScheduledResult[Any]:
-    """*result*, able to be cancelled and rescheduled.
+    """Turn *result* into one that you can cancel and reschedule.
 
     Args:
-        result: Celery's.
-        services: Of its app.
-        due_ms: When it is due.
-        existed: Whether it is of a task that was there.
-        replicas: How many have it, if that is known.
-        has_run: Whether it should have waited, and ran at once.
+        result: Celery's result.
+        services: The app's.
+        due_ms: The due time.
+        existed: Whether it belongs to a task that existed before.
+        replicas: How many replicas have the task, if known.
+        has_run: Whether the task ran at once instead of waiting.
     """
     one, group = _HAVE_RUN if has_run else _WAIT
-    # The very object that Celery made. A second one beside it would make the Redis result backend
-    # unsubscribe twice, as each of them is dropped.
+    # Change Celery's object itself: with a second object, the Redis result backend would
+    # unsubscribe twice, once for each dropped object.
     result.__class__ = group if isinstance(result, GroupResult) else one
     result._delayq = services.app.delayq
     result._due_ms = due_ms
@@ -243,7 +242,7 @@ def _state_of(result: Any) -> str:
 
 
 def _copied(result: Any, copied: ScheduledResult[Any]) -> ScheduledResult[Any]:
-    """*result*, Celery's copy of one of these."""
+    """Turn *result*, Celery's copy of *copied*, into one of the same class."""
     own = {name: vars(copied)[name] for name in _OWN}
     result.__class__ = type(copied)
     vars(result).update(own)

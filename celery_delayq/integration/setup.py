@@ -1,10 +1,11 @@
-"""What making a ``DelayQ`` changes in its app, all of it.
+"""Setup: every change that ``DelayQ(app)`` makes to the app.
 
-    DelayQ(app) --> changes --> the configuration is read --> delayq_enabled? --> leaves: configured
-                                                                   '-- False --> all is taken back
+    DelayQ(app) --> changes --> Celery reads the configuration --> delayq_enabled? --> configured
+                                                                        '-- False --> undo all
 
-Making one must not read the configuration: it may not be complete yet. But some changes have to be
-made before it is read, such as options of the command line; so they are taken back.
+``DelayQ(app)`` must not read the configuration, which may not be complete yet. Some changes, such
+as command-line options, must be made before it is read; with ``delayq_enabled = False`` they are
+undone afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .async_result import let_results_know
 FIXUP = "celery_delayq.integration.delayq:DelayQ"
 SCANNER_STEP = "celery_delayq.integration.bootstep:ScannerStep"
 
-# Attributes of an app that are given other values, or may be by leaves.
+# App attributes that this package, or one of its leaves, replaces.
 _REPLACED = ("amqp_cls", "control_cls", "task_cls", "AsyncResult")
 _WORKER_OPTION = Option(
     ["--no-delayq"],
@@ -36,7 +37,7 @@ _WORKER_OPTION = Option(
 
 
 def set_up(app: Celery, services: Services) -> None:
-    """Let *app* schedule tasks and reach them, and its workers scan; unless it is switched off."""
+    """Make *app* schedule and manage tasks, and its workers scan; unless it is switched off."""
     before = {name: vars(app)[name] for name in _REPLACED if name in vars(app)}
     _change(app, services)
 
@@ -56,7 +57,7 @@ def _when_configured(app: Celery, then: Callable[..., None]) -> None:
     elif app.on_after_configure is not None:
         app.on_after_configure.connect(then, weak=False)
     else:
-        # Celery makes a copy of an app, which has its fixups before its signals.
+        # When Celery copies an app, fixups run before the copy has its signals.
         on_init = app.on_init
 
         def initialized() -> None:
@@ -69,7 +70,7 @@ def _when_configured(app: Celery, then: Callable[..., None]) -> None:
 def _change(app: Celery, services: Services) -> None:
     app.amqp_cls = scheduling_amqp(app.amqp_cls)
     let_results_know(app)
-    # A copy of the app, and one that travels to another process, is made with the same fixups.
+    # Copies of the app, and apps pickled for another process, are built with the same fixups.
     app.fixups = {*app.fixups, FIXUP}
     for blueprint, step in _steps():
         app.steps[blueprint].add(step)
@@ -99,16 +100,16 @@ def _steps() -> list[tuple[str, str]]:
 
 
 def _forget_made(app: Celery) -> None:
-    # They are made again when they are needed, of the classes that the app has by now.
+    # The app builds these again on next use, from its current classes.
     for made in ("amqp", "control"):
         vars(app).pop(made, None)
 
 
 def _is_of_django(app: Celery) -> bool:
-    """Whether Celery's Django support is at work."""
+    """Return whether Celery's Django support is active."""
     if not works(Feature.DJANGO):
         return False
     from celery.fixups.django import DjangoFixup
 
-    # The app keeps what its fixups made; one that is not at work made nothing.
+    # The app keeps the objects that its fixups return; an inactive fixup returns none.
     return any(isinstance(fixup, DjangoFixup) for fixup in app._fixups or ())

@@ -1,4 +1,4 @@
-"""A process that cannot begin says why in one sentence, and ends with status 1."""
+"""Startup: a process that cannot start logs the reason in one sentence and exits with status 1."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from ..services import Services, find
 logger = logger_of(__name__)
 
 FAILURE = 1  # exit status
-FIRST_LOOK = 1.0  # seconds that a start waits for the store; one that is away holds up nothing
+FIRST_LOOK = 1.0  # seconds that a start waits for the store; after that it goes on without it
 
 
 @contextmanager
 def ends_with_a_sentence(*, is_said: bool = False) -> Iterator[None]:
-    """End a command of Celery's where an error of this package is raised; elsewhere, raise it.
+    """On an error of this package, end the Celery command; outside of a command, raise it.
 
-    With *is_said*, the log has its sentence already. It is the log that has it, and not the
-    terminal, as a worker in the background has no terminal.
+    The sentence goes to the log, as a background worker has no terminal. With *is_said*, it has
+    already been logged.
     """
     try:
         yield
     except DelayQError as error:
         if click.get_current_context(silent=True) is None:
-            raise  # whoever runs a worker inside of a program can catch it
+            raise  # a program that runs a worker can catch it
         if not is_said:
             logger.critical("%s", error)
         raise SystemExit(FAILURE) from None
 
 
 def start(scanner: Scanner) -> None:
-    """Start a scanner; one that its store refuses ends the command, before it does anything."""
+    """Start a scanner; if the store refuses it, end the command before it does anything."""
     scanner.start()
     with ends_with_a_sentence(is_said=True):
         try:
@@ -50,13 +50,13 @@ def start(scanner: Scanner) -> None:
 
 
 def listen() -> None:
-    """Let beat look at the settings before it begins: it may schedule what it sends."""
+    """Make beat check the settings when it starts, as it may schedule the tasks that it sends."""
     beat_init.connect(_check, dispatch_uid=__name__)
 
 
 def _check(sender: Any, **_: Any) -> None:
     services, command = find(sender.app), click.get_current_context(silent=True)
-    # Inside of a worker, that one has looked at them; it needs no store where it does not scan.
+    # Beat inside a worker: the worker has checked them, and may need no store.
     if services is not None and command is not None and command.info_name == "beat":
         with ends_with_a_sentence():
             services.check()
@@ -69,5 +69,5 @@ def _agree(services: Services) -> None:
     except StoreDiffers:
         raise
     except StoreError as error:
-        # A later call may find the store well.
+        # The store may be back by the next call.
         logger.warning("%s (the %s of %s)", error, *services.named_store)

@@ -1,7 +1,7 @@
-"""A question to the store about a message that is being received.
+"""Store queries that a worker makes while it receives a message.
 
-What is received by one process waits behind it. So it is given little time, and none is asked for a
-while after one had no answer.
+The worker's other messages wait meanwhile. So a query has a short timeout, and after a failure the
+worker makes no query for a while.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from ..logs import logger_of
 
 logger = logger_of(__name__)
 
-ANSWER_WITHIN = 0.5  # seconds that the store may take; some fifty times what it does
-ASK_AGAIN = 5.0  # seconds for which it is not asked after it did not answer
+ANSWER_WITHIN = 0.5  # seconds that the store may take; about fifty times the usual
+ASK_AGAIN = 5.0  # seconds without queries after a failure
 
 T = TypeVar("T")
 
 
 class StoreQuery:
-    """Asks the store about messages; of one worker.
+    """Queries the store about messages, for one worker.
 
-    ``unknown``: what the log says of a message that the store did not tell of.
+    Args:
+        unknown: The log's text for a message whose query failed.
     """
 
     def __init__(self, unknown: str) -> None:
@@ -32,7 +33,7 @@ class StoreQuery:
         self._ask_from = 0.0
 
     def ask(self, task_id: str, question: Callable[[float], T], otherwise: T) -> T:
-        """What *question* answers, which is told when to give up; *otherwise* where it is away."""
+        """Return *question*'s answer, given its deadline; *otherwise* if the store is down."""
         now = clock.monotonic()
         if now < self._ask_from:
             return otherwise

@@ -1,16 +1,16 @@
-"""A look at each message that a worker is given, before its task is."""
+"""Worker strategies: a hook that sees each message before the worker accepts its task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-#: What a worker does with the messages of one task: ``strategy(message, body, ack, …)``.
+#: A worker's handler for the messages of one task: ``strategy(message, body, ack, …)``.
 Strategy = Callable[..., Any]
 
 
 def wrap_strategies(consumer: Any, wrap: Callable[[Strategy], Strategy]) -> None:
-    """Let each strategy of a worker's consumer be what *wrap* makes of it."""
+    """Replace each strategy of a worker's consumer with ``wrap(strategy)``."""
     plain = consumer.update_strategies
 
     def update_strategies() -> None:

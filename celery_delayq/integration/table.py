@@ -1,6 +1,6 @@
-"""What ``DelayQ`` does with what waits: the table of its operations.
+"""The table of ``DelayQ``'s operations on scheduled tasks.
 
-Each is a function of :mod:`celery_delayq.operations`, and a method here.
+Most are functions of :mod:`celery_delayq.operations`, which become methods here.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class Operations:
-    """The part of ``DelayQ`` that reads and changes what waits.
+    """The methods of ``DelayQ`` that read and change scheduled tasks.
 
-    A task is named by what scheduling returned, or by its id, as text or a UUID; or, with ``key``,
-    by its unique key.
+    Identify a task by the result of scheduling, by its id (text or UUID), or by its unique key, as
+    ``key``.
     """
 
     services: Services
@@ -66,12 +66,12 @@ class Operations:
     def result(
         self, task_id: Named | None = None, *, key: str | None = None
     ) -> ScheduledResult[Any] | None:
-        """The result of a scheduled task, with its due time, as the call returned it; or ``None``.
+        """The result of a scheduled task, as the call returned it; or ``None``.
 
-        Of a chain it is the last task's, without its parents.
+        For a chain it is the last task's result, without its parents.
 
         Raises:
-            UnreadableRecord: it was written by a version that this one cannot read.
+            UnreadableRecord: this version cannot read its record.
         """
         task = self.get(task_id, key=key)
         return None if task is None else _result_of(self.services, task)
@@ -80,36 +80,36 @@ class Operations:
         """When the task of *request* (``self.request`` in a bound task) was due, if scheduled.
 
         Raises:
-            InvalidOption: it is neither a task's request nor a task that runs.
+            InvalidOption: it is neither a task's request nor a running task.
         """
         if isinstance(request, Task):
             request = request.request
         if not isinstance(request, Context):
-            hint = "; of a result it is .due" if isinstance(request, AsyncResult) else ""
+            hint = "; for a result, use .due" if isinstance(request, AsyncResult) else ""
             raise InvalidOption("request", request, f"self.request, in a bound task{hint}")
         due_ms = request.get(DUE_HEADER)
         if due_ms is None:
             return None
-        # What was released left before it was due.
+        # A released task was sent before it was due, with its due time as the eta.
         return from_ms(clock.to_ms(request.eta, timezone.utc) if request.eta else due_ms)
 
-    # What leaves of this package do.
+    # Operations that leaves of this package add.
 
     def history(self, limit: int | None = None) -> list[Event]:
         """The last events: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
 
-        It is kept where the setting ``delayq_history`` says how many.
+        The setting ``delayq_history`` turns this on, and says how many events to keep.
 
         Args:
-            limit: At most so many.
+            limit: The maximum number of events.
 
         Returns:
-            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, the
-            newest first. The task is empty where this app has none of that name; the queue, where
-            it is none of the app's, is not paused, and no task that is due next is of it.
+            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, newest
+            first. ``task`` is empty if this app has no task of that name; ``queue`` is empty if it
+            is neither one of the app's queues, nor paused, nor the queue of a task due next.
 
         Raises:
-            InvalidOption: *limit* is no whole number, or below 0.
+            InvalidOption: *limit* is not a whole number, or below 0.
         """
         events: list[Event] = leaf("history").history(self.services, limit=limit)
         return events
@@ -117,51 +117,51 @@ class Operations:
     def check(self) -> Iterator[Finding]:
         """The inconsistencies of the store, read slice by slice as you iterate.
 
-        It changes nothing, and reports nothing that is merely under way. A template that counts
-        too many records is found only while nothing is scheduled.
+        It changes nothing, and ignores operations in progress. It can find a template that counts
+        too many records only while no task is scheduled.
 
         Returns:
-            Findings with ``kind``, ``id``, ``sentence``, and ``repair``: what :meth:`repair` does
-            about it, in words, or nothing. None where all is well.
+            Findings with ``kind``, ``id``, ``sentence`` and ``repair``: the action of
+            :meth:`repair` in words, or empty. No findings if the store is consistent.
         """
         found: Iterator[Finding] = leaf("care").check(self.services)
         return found
 
     def dump(self) -> Iterator[dict[str, Any]]:
-        """All that the store keeps of tasks, and all pauses, read as you iterate.
+        """All tasks and pauses in the store, read as you iterate.
 
-        It changes nothing. What is scheduled meanwhile is not in it, and what leaves meanwhile may
-        be: before a store moves, pause all, and stop what schedules.
+        It changes nothing. Tasks scheduled meanwhile are not included; tasks that leave meanwhile
+        may be. So before you move a store, pause everything and stop scheduling.
 
         Returns:
-            Dictionaries that ``json.dumps`` takes: a first one, ``kind`` ``dump``, which says what
-            it is; of each pause and task one; and a last one, ``kind`` ``end``, which counts them.
-            A dump without its last one is not whole.
+            Dictionaries for ``json.dumps``: a header of ``kind`` ``dump``; one for each pause and
+            task; and a footer of ``kind`` ``end``, with their number. A dump without its footer is
+            incomplete.
 
         Raises:
-            StoreDiffers: the store was emptied meanwhile.
+            StoreDiffers: the store was emptied during the dump.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         lines: Iterator[dict[str, Any]] = leaf("care").dump(self.services)
         return lines
 
     def repair(self, finding: Finding) -> Repaired:
-        """Mend a finding of :meth:`check`, if it is still there; nothing else is touched.
+        """Repair a finding of :meth:`check` if it still holds; change nothing else.
 
-        All that the finding is about is looked at again in the step that mends it. A wrong count of
-        a template takes a look at all records.
+        The repairing step checks the finding again first. To repair a template's count, it reads
+        all records.
 
         Args:
-            finding: One of this app's store.
+            finding: A finding from this app's store.
 
         Returns:
-            ``what`` became of it: ``done``; ``back``: the task waits again; ``dead``, with the
-            ``reason``; ``lost``: its record is gone, and now its place is; ``gone``: it was so no
-            more, and nothing was done; or ``left``, the only one that is false: such a thing is
-            only told.
+            An object whose ``what`` is one of: ``done``; ``back``: the task waits again; ``dead``,
+            with the ``reason``; ``lost``: its record was gone, and its place is now removed;
+            ``gone``: the problem no longer existed, and nothing was done; ``left``: not repairable,
+            only reported. It is false only for ``left``.
 
         Raises:
-            InvalidOption: it is no finding.
+            InvalidOption: it is not a finding.
         """
         repaired: Repaired = leaf("care").repair(self.services, finding)
         return repaired
@@ -175,31 +175,31 @@ class Operations:
         dry_run: bool = False,
         progress: Callable[[Loaded], object] | None = None,
     ) -> Loaded:
-        """Store the lines of :meth:`dump`: ids, due times, keys, tags, attempts, dead tasks stay.
+        """Load a :meth:`dump`, with its ids, due times, keys, tags, attempts and dead tasks.
 
-        What was paused is paused here, before anything else. Where each message goes is found out
-        for this app's broker. What is here already, and is the same task, stays as it is; what has
-        left this store since it was scheduled does not come back. So the same call can be repeated;
-        where the store is not paused, until 10,000 tasks have left it.
+        It first restores the pauses. Messages are routed for this app's broker. A task that is
+        already here stays as it is, and a task that has left this store since it was scheduled does
+        not come back. So you can repeat the same call: at any time while the store is paused, and
+        otherwise until 10,000 tasks have left it.
 
         Args:
-            lines: What :meth:`dump` gave, or the same as lines of JSON, or an open file of them.
-                Consumed in slices of 100.
-            skip_existing: Leave out what has the id, or the key, of another task that waits here.
-            paused: Pause all, before anything else.
-            dry_run: Only look at the lines, and say how many tasks can be read: not whether their
-                ids and keys are taken.
-            progress: Called after each slice with what there is so far.
+            lines: The output of :meth:`dump`, or the same as lines of JSON, or an open file of
+                them. Consumed in slices of 100.
+            skip_existing: Skip tasks whose id or key belongs to another task waiting here.
+            paused: First pause everything.
+            dry_run: Only count the readable tasks; do not check whether their ids and keys are
+                taken.
+            progress: Called after each slice with the ``Loaded`` so far.
 
         Returns:
-            How many were ``loaded``, are ``here`` already, had ``left`` and were ``skipped``; why
-            others were ``refused``; and which were ``unreadable`` when they were dumped. It is true
-            where none of either is.
+            How many tasks were ``loaded``, are ``here`` already, had ``left`` or were ``skipped``;
+            why others were ``refused``; and which were ``unreadable`` when they were dumped. It is
+            true if none was refused or unreadable.
 
         Raises:
-            InvalidDump: it is none, was cut, or has a line that is damaged. What came before that
-                line is loaded.
-            kombu.exceptions.OperationalError: Redis cannot be reached. What was loaded stays.
+            InvalidDump: it is not a dump, is cut off, or has a damaged line. The lines before that
+                are loaded.
+            kombu.exceptions.OperationalError: Redis cannot be reached. Loaded tasks stay.
         """
         loaded: Loaded = leaf("care").load(
             self.services,
@@ -213,10 +213,10 @@ class Operations:
 
 
 def _result_of(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
-    """The result of what the store holds, as the call returned it."""
+    """Return the result of a scheduled task, as the call returned it."""
     app, ids = services.app, [task.id]
     if task.is_canvas:
-        with suppress(TypeError, ValueError):  # arguments that cannot be read
+        with suppress(TypeError, ValueError):  # unreadable arguments
             ids = leaf("canvas").task_ids((task.args,))
     result = app.AsyncResult(task.id)
     if ids == [task.id]:

@@ -1,19 +1,19 @@
 """``delay_until`` and ``delay_for`` on tasks and signatures, and ``defer`` on tasks.
 
-:class:`DelayQTask` is a base of tasks whose methods type checkers know:
+:class:`DelayQTask` is a task base class that declares these methods to type checkers:
 
     app = Celery("shop", task_cls=DelayQTask)     or task_cls="celery_delayq:DelayQTask", untyped
     delayq = DelayQ(app)                          app.delayq is the same object, untyped
 
-    remind.delay_for(60, 42)                      typed; class Bill(DelayQTask[[int], str]) names
-                                                  its arguments and what it returns as well
+    remind.delay_for(60, 42)                      typed; class Bill(DelayQTask[[int], str]) also
+                                                  declares its arguments and return type
     delayq.schedule(remind.s(42), after=60)       typed; remind.s(42).delay_for(60) is not
 
-Typed needs ``celery-types``, as Celery has no types of its own.
+Types require ``celery-types``, as Celery has none of its own.
 
-Celery has no extension point that every task class and every signature passes: a custom
-``base=`` need not derive from ``app.Task``, and the class of signatures is fixed. So making a
-:class:`DelayQ` adds these methods to ``Task`` and ``Signature``, and changes none that is there.
+Celery has no extension point that covers every task class and every signature: a custom ``base=``
+need not derive from ``app.Task``, and the class of signatures is fixed. So :class:`DelayQ` adds
+these methods to ``Task`` and ``Signature``, and replaces no existing ones.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ else:
     R_co = TypeVar("R_co", covariant=True)
 
     class _Task(Task):
-        # Celery 5.4's Task cannot be subscripted; that of later versions does it this way.
+        # Celery 5.4's Task cannot be subscripted; later versions do it this way.
         __class_getitem__ = classmethod(GenericAlias)
 
 
 class DelayQTask(_Task[P, R_co]):
-    """Celery's ``Task``, whose ``delay_until``, ``delay_for`` and ``defer`` type checkers know.
+    """Celery's ``Task`` with typed ``delay_until``, ``delay_for`` and ``defer``.
 
-    Its parameters are the task's own and what it returns, and may be left out. Where Celery's
-    Django support is at work, :class:`DelayQ` lets the tasks have its methods as well.
+    Its type parameters are the task's arguments and return type; you may omit them. If Celery's
+    Django support is active, :class:`DelayQ` also gives the tasks its methods.
     """
 
     def delay_until(
@@ -69,11 +69,11 @@ class DelayQTask(_Task[P, R_co]):
         """Run this task, with these arguments, at *when*.
 
         *when* is an aware datetime; a naive datetime, read in the app's time zone; Unix time in
-        seconds; or ISO 8601 text. The past means at once. The other arguments are the task's.
+        seconds; or ISO 8601 text. A past time means at once. The other arguments are the task's.
 
         Raises:
-            InvalidDueTime: *when* is not a time, or past 2255-06-05; or a number before 1980, which
-                is surely a delay.
+            InvalidDueTime: *when* is not a time, or after 2255-06-05; or a number before 1980,
+                which looks like a delay.
             TypeError: the arguments do not fit the task.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
@@ -86,14 +86,14 @@ class DelayQTask(_Task[P, R_co]):
     ) -> ScheduledResult[R_co]:
         """Run this task, with these arguments, in *delay*: a timedelta, or seconds.
 
-        Raises as ``delay_until``; of a number of more than 31 years, which is surely a moment.
+        Raises like ``delay_until``; also for a number above 31 years, which looks like a Unix time.
         """
         return call(services_of(self.app), self.apply_async, clock.after(delay), args, kwargs)
 
     def defer(self, after: DelayInput | None = None, at: TimeInput | None = None) -> Defer:
         """Put the running task off: ``raise self.defer(after=5)``.
 
-        Takes, and raises, what :class:`~celery_delayq.Defer` does.
+        Arguments and errors are those of :class:`~celery_delayq.Defer`.
         """
         made: Defer = leaf("putoff").Defer(after, at)
         return made
@@ -104,7 +104,7 @@ def _signature_delay_until(
 ) -> ScheduledResult:
     """Run this signature at *when*; see the method of the same name on tasks.
 
-    More arguments are added as ``delay`` does it; to a canvas none can be.
+    Extra arguments are added like ``delay`` adds them; a canvas takes none.
     """
     services = services_of(sig.app)
     return call_signature(services, _with(sig, args, kwargs), clock.at(when, services.timezone))
@@ -113,7 +113,7 @@ def _signature_delay_until(
 def _signature_delay_for(
     sig: Signature, delay: DelayInput, /, *args: Any, **kwargs: Any
 ) -> ScheduledResult:
-    """Run this signature in *delay*; as ``delay_until``."""
+    """Run this signature in *delay*; like ``delay_until``."""
     return call_signature(services_of(sig.app), _with(sig, args, kwargs), clock.after(delay))
 
 
@@ -127,7 +127,7 @@ def _with(sig: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sign
 
 
 def install() -> None:
-    """Add the methods; a second call changes nothing."""
+    """Add the methods; a second call has no effect."""
     for target, name, method in (
         (Task, "delay_until", DelayQTask.delay_until),
         (Task, "delay_for", DelayQTask.delay_for),

@@ -1,7 +1,7 @@
-"""What workers answer when they are asked: which queues they listen to, and which store they have.
+"""Workers' answers to ``inspect``: the queues that they listen to, and their store.
 
-A worker of the pool ``solo`` answers between two tasks only. So a worker that is silent proves
-nothing, and what its queues are is not known.
+A worker with the ``solo`` pool answers only between two tasks. So a silent worker proves nothing,
+and its queues are unknown.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from ..services import Services
 
 logger = logger_of(__name__)
 
-WAIT = 1.0  # seconds for answers; nobody knows how many will come
+WAIT = 1.0  # seconds to wait for answers, as their number is unknown
 
 _UNHEARD = (
     "no worker listens to the queue {}, for which {} ({} answered); start a worker with "
     "-Q {}, or correct the name"
 )
 _OTHER_STORE = (
-    "worker {} has the store {}, prefix {}; this app has {}, prefix {}: neither hands over the "
+    "worker {} has the store {}, prefix {}; this app has {}, prefix {}: neither delivers the "
     "other's tasks; give both the same delayq_url and delayq_prefix"
 )
 
 
 def answers(services: Services, command: str) -> dict[str, Any]:
-    """What each worker answers to a command of ``inspect``, by its name.
+    """Return each worker's answer to an ``inspect`` command, by worker name.
 
-    Nothing if no worker answers, or the broker is away.
+    Empty if no worker answers, or the broker is down.
     """
     try:
         connection = bounded(services.app.connection_for_write(), WAIT, CONNECT_TIMEOUT)
@@ -41,20 +41,20 @@ def answers(services: Services, command: str) -> dict[str, Any]:
             return inspect._request(command) or {}
         finally:
             connection.collect()
-    except Exception as error:  # those of any transport
-        logger.debug("workers cannot be asked: %r", error)
+    except Exception as error:  # each transport has its own
+        logger.debug("cannot inspect the workers: %r", error)
         return {}
 
 
 def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
-    """A sentence for each queue of waiting tasks to which no worker listens.
+    """Return a sentence for each queue that has waiting tasks, but no worker listening.
 
-    Nothing if fewer workers of this app answered than scanners are alive: a silent one may listen.
-    Workers of other apps may have the same broker. They do not count if they are on other hosts
-    than the scanners, and listen neither to the app's queues nor to those of waiting tasks.
+    Empty if fewer workers of this app answered than scanners are alive: a silent worker may listen.
+    Workers of other apps may use the same broker. A worker does not count if it is on another host
+    than the scanners, and listens neither to the app's queues nor to those of waiting tasks.
 
     Args:
-        services: Of the app.
+        services: The app's.
         heard: The :func:`answers` to ``active_queues``.
     """
     if not heard:
@@ -80,7 +80,7 @@ def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
 
 
 def _names_in(told: Any) -> set[str]:
-    """The names by which a worker's queues are known: their own, and what routes to them."""
+    """Return the names of a worker's queues, and their routing keys."""
     queues = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
     return {name for one in queues for name in (one.get("name"), one.get("routing_key")) if name}
 
@@ -88,13 +88,13 @@ def _names_in(told: Any) -> set[str]:
 def other_stores(
     services: Services, told: Mapping[str, Any], heard: Mapping[str, Any]
 ) -> list[str]:
-    """A sentence for each worker of this app's queues that has another store.
+    """Return a sentence for each worker on this app's queues that uses another store.
 
-    Workers of other apps, which have the same broker, may well have one. One store may have two
-    URLs; but then both find the same scanners in it.
+    Workers of other apps on the same broker may use another store. Two URLs may name one store;
+    then both show the same scanners.
 
     Args:
-        services: Of the app.
+        services: The app's.
         told: The :func:`answers` to ``delayq``.
         heard: The :func:`answers` to ``active_queues``.
     """
@@ -111,7 +111,7 @@ def other_stores(
 
 
 def _store_in(told: Any) -> tuple[str, str] | None:
-    """The store that a worker names; ``None`` if it has none, or cannot read it."""
+    """Return the store in a worker's answer; ``None`` if it has none, or cannot read it."""
     if not isinstance(told, dict) or "store" not in told or "scanners" not in told:
         return None
     return told["store"], told["prefix"]

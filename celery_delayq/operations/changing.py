@@ -1,4 +1,4 @@
-"""Change a task that waits, or is dead: cancel, reschedule, run now, retry, remove."""
+"""Changes to a waiting or dead task: cancel, reschedule, run now, retry, remove."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def cancel(
     Args:
         task_id: What scheduling returned, or its id, as text or a UUID.
         key: The task's unique key, in place of *task_id*.
-        revoke: When it has left already, or may have, tell the workers to drop it, as
-            ``app.control.revoke`` does; with *task_id* only.
+        revoke: If the task was or may have been delivered, tell the workers to drop it, like
+            ``app.control.revoke``; with *task_id* only.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not.
     """
     if revoke and key is not None:
-        raise InvalidOption("revoke", revoke, "a task's id with it: workers know no keys")
+        raise InvalidOption("revoke", revoke, "a task's id, as workers know no keys")
     outcome = _removed(delayq.services, task_id, key)
     if revoke and not outcome:
         arguments = {"task_id": id_of(task_id), "terminate": False}
@@ -48,7 +48,7 @@ def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
 
     Raises:
-        UnreadableRecord: it cannot be read, and is not dead yet; it will be once it is due.
+        UnreadableRecord: it cannot be read and is not dead yet; it becomes dead when it is due.
     """
     return _removed(delayq.services, task_id, key, remove=True)
 
@@ -79,24 +79,24 @@ def reschedule(
     only: Direction | None = None,
     if_due: TimeInput | None = None,
 ) -> Outcome:
-    """Give a scheduled task another due time; its id stays.
+    """Change the due time of a scheduled task; its id stays the same.
 
     Args:
         task_id: What scheduling returned, or its id, as text or a UUID.
         at: As for :meth:`schedule`.
         after: From now: a timedelta, or seconds.
-        by: From its present due time, negative for earlier: a timedelta, or seconds.
+        by: Relative to its current due time: a timedelta, or seconds; negative for earlier.
         key: The task's unique key, in place of *task_id*.
-        only: ``"earlier"`` or ``"later"``: do not move it the other way, or not at all.
-        if_due: Only if this is its due time, to the millisecond.
+        only: ``"earlier"`` or ``"later"``: move the task only in this direction.
+        if_due: Move it only if this is its due time, to the millisecond.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: *only* or *if_due* does
-        not hold. A task that is moved past its own absolute ``expires`` is moved; a warning in
-        the log says that no worker will run it.
+        not hold. You can move a task past its own absolute ``expires``; the log then warns that
+        no worker will run it.
 
     Raises:
-        InvalidDueTime: not a time, or past 2255-06-05.
+        InvalidDueTime: not a time, or after 2255-06-05.
     """
     services = delayq.services
     when = one_of(services.timezone, at=at, after=after, by=by)
@@ -109,7 +109,7 @@ def run_now(
 ) -> Outcome:
     """Deliver a task at once, even if it is paused or dead.
 
-    It is due now, by Redis's clock, until it is rescheduled.
+    It becomes due now, by Redis's clock.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not.
@@ -119,7 +119,7 @@ def run_now(
 
 @of_one_task
 def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
-    """Try to deliver a dead task again: it is due now.
+    """Try to deliver a dead task again; it becomes due now.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
@@ -130,12 +130,12 @@ def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None 
 def move(
     services: Services, task_id: Named | None, when: When, *, key: str | None = None, **how: Any
 ) -> tuple[Outcome, int | None]:
-    """Give a task another due time; also returns that, in ms, where it was done.
+    """Change a task's due time; return the outcome, and the new time in ms if it was moved.
 
     Args:
-        services: Of its app.
+        services: The app's.
         task_id: The task.
-        when: The time.
+        when: The new time.
         key: The task's unique key, in place of *task_id*.
         **how: The mode of the step, or its :func:`conditions`.
     """

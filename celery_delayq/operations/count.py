@@ -1,4 +1,4 @@
-"""How many tasks something was done to."""
+"""Counts of the tasks that an operation changed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ..store.outcome import Outcome
 
 
 class Count(int):
-    """How many tasks it was done to; a number, and what else there is to know.
+    """The number of changed tasks, with details.
 
     Attributes:
-        uncertain: Of how many of these a copy may have been delivered.
-        in_flight: How many more were being published, and so were left as they are.
-        outstanding: For how many ``REVOKED`` is still to be stored; scanners do that.
+        uncertain: How many of these may also have been delivered.
+        in_flight: How many other tasks were left unchanged because they were being published.
+        outstanding: For how many ``REVOKED`` must still be stored; scanners do that.
     """
 
     uncertain: int
@@ -27,7 +27,7 @@ class Count(int):
 
 
 class Tally:
-    """Counts step by step; *owes*: whether ``REVOKED`` is to be stored for what is done."""
+    """Counts step by step; *owes*: whether ``REVOKED`` must be stored for changed tasks."""
 
     def __init__(self, *, owes: bool = False) -> None:
         self._owes = owes
@@ -43,17 +43,17 @@ class Tally:
         )
 
     def add(self, done: int) -> None:
-        """So many more."""
+        """Add to the number of changed tasks."""
         self._done += done
 
     def met(self, state: str, *, would: bool) -> None:
-        """What would be done to an entry that stands there, as ``peek.lua`` says it."""
+        """Count an entry of a dry run, in a *state* of ``peek.lua``."""
         self._done += would
         self._uncertain += would and state == "LAPSED"
         self._in_flight += state == "IN_FLIGHT"
 
     def changed(self, outcome: Outcome | None) -> None:
-        """What was done to one."""
+        """Count the outcome for one task."""
         self._done += outcome in (Outcome.DONE, Outcome.UNCERTAIN)
         self._uncertain += outcome is Outcome.UNCERTAIN
         self._in_flight += outcome is Outcome.IN_FLIGHT

@@ -1,4 +1,4 @@
-"""How far a selection has come, as text that can be stored."""
+"""The position of a selection, as text that you can store."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LAST_NUMBER = 2**47  # of insertion
 
 @dataclass(frozen=True)
 class Cursor:
-    """How far a selection has come.
+    """The position of a selection.
 
     Attributes:
         store: The store's name.
-        digest: Of what the selection picks by.
-        starts: The last insertion number of each shard when it began.
-        shard: Which of them it has come to.
-        place: How far it has come there.
+        digest: A digest of the selection's filters.
+        starts: The last insertion number of each shard when the selection began.
+        shard: The current shard.
+        place: The position in that shard.
     """
 
     store: str
@@ -31,11 +31,11 @@ class Cursor:
     place: Position = field(default_factory=Position)
 
     def behind(self, shard: int, place: Position) -> Cursor:
-        """The same selection, further on."""
+        """Return a cursor of the same selection, further on."""
         return replace(self, shard=shard, place=place)
 
     def place_in(self, shard: int) -> Position | None:
-        """How far it has come in a shard; ``None``: it is through with that."""
+        """Return the position in a shard; ``None`` if that shard is finished."""
         if shard == self.shard:
             return self.place
         return Position() if shard > self.shard else None
@@ -49,10 +49,10 @@ class Cursor:
 
     @classmethod
     def read(cls, text: str, now: Cursor) -> Cursor:
-        """The cursor that *text* names, of a selection that is *now* made anew.
+        """Parse *text*, the cursor of an earlier selection; *now* is that of the new one.
 
         Raises:
-            InvalidOption: it is none, or one of another selection or store.
+            InvalidOption: it is not a cursor, or belongs to another selection or store.
         """
         made = _unpacked(text)
         if made is None:
@@ -61,7 +61,7 @@ class Cursor:
             raise InvalidOption("cursor", text, "a cursor of this store")
         if made.digest != now.digest:
             raise InvalidOption("cursor", text, "a cursor of a selection by the same arguments")
-        # A start that is still to come would take in what is scheduled later.
+        # A start in the future would include tasks that are scheduled later.
         fits = len(made.starts) == len(now.starts) and 0 <= made.shard < len(now.starts)
         if not fits or any(one > last for one, last in zip(made.starts, now.starts, strict=True)):
             raise InvalidOption("cursor", text, "the cursor of a selection")

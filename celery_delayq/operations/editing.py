@@ -1,6 +1,6 @@
-"""Edit a task that waits: other arguments, another priority or expiry.
+"""Edits to a waiting task: new arguments, priority or expiry.
 
-read the entry --> make its message anew --> replace it, if it is as it was read
+read the entry --> build the new message --> replace it, if it is unchanged
       ^                                             |
       +---------- changed meanwhile ----------------+
 """
@@ -25,7 +25,7 @@ from .targets import Named, of_one_task, target_of
 
 
 class _Kept:
-    """Stands for what is not given, where ``None`` means something."""
+    """Marks an argument that was not given, as ``None`` has its own meaning."""
 
     def __repr__(self) -> str:
         return "as it is"
@@ -37,16 +37,16 @@ MAX_PRIORITY = 255
 
 _PRIORITY = f"a whole number from 0 to {MAX_PRIORITY}, or None"
 _EXPIRES = "seconds after the due time, a timedelta, a time as text or datetime, or None"
-_CANVAS = "a task; a canvas is cancelled, and scheduled anew"
+_CANVAS = "a task; cancel a canvas and schedule it again"
 _READABLE = "a task whose arguments this app accepts, see accept_content"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """What an edit gives; :data:`KEPT`: that stays as it is.
+    """The new values of an edit; :data:`KEPT` leaves a value as it is.
 
     Raises:
-        InvalidOption: none is given, or one that cannot be.
+        InvalidOption: no value is given, or an invalid one.
     """
 
     args: Any = KEPT
@@ -85,29 +85,29 @@ def edit(
     expires: float | timedelta | datetime | str | None = KEPT,
     if_revision: int | None = None,
 ) -> Outcome:
-    """Give a scheduled task other arguments, another priority or expiry; all else stays.
+    """Change the arguments, priority or expiry of a scheduled task.
 
-    What is not given stays as it is. The message keeps its serializer, compression, headers
-    and links; it is not routed anew, and no signal of Celery's is sent.
+    Everything else stays as it is: the message keeps its serializer, compression, headers and
+    links. It is not routed again, and Celery sends no signal.
 
     Args:
         task_id: What scheduling returned, or its id, as text or a UUID.
         key: Its unique key, in place of an id.
-        args: All positional arguments. An ``argsrepr`` of the call's own stays.
+        args: All positional arguments. An ``argsrepr`` that the caller set stays.
         kwargs: All keyword arguments.
-        priority: 0 to 255, as the broker takes it; ``None``: the broker's default.
+        priority: 0 to 255, as the broker defines it; ``None``: the broker's default.
         expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
             text; ``None``: never.
-        if_revision: Only if the task's ``revision`` is still this one.
+        if_revision: Edit the task only if this is still its ``revision``.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
 
     Raises:
-        InvalidOption: nothing is given, or something that cannot be; the arguments that it has
-            cannot be read; it is a canvas (``NotATask``).
+        InvalidOption: no value is given, or an invalid one; the task's current arguments cannot
+            be read; it is a canvas (``NotATask``).
         TypeError: the arguments do not fit the task.
-        MessageTooLarge: larger than ``delayq_max_message``.
+        MessageTooLarge: the new message is larger than ``delayq_max_message``.
     """
     services, changes = delayq.services, Edit(args, kwargs, priority, expires)
     outcome = _edit(services, target_of(task_id, key), changes, if_revision)
@@ -123,7 +123,7 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
         if if_revision is not None and entry and entry.changed_us != if_revision:
             return Outcome.UNCHANGED
         if entry is None:
-            # What has left, or comes this moment, the step itself tells; it has seen nothing.
+            # The step itself decides: the task may have left the store, or may just be arriving.
             outcome = services.entries.edit(who, None, NewRecord(b"", b"", b""))
         else:
             new, expires = _edited(services, entry, changes)
@@ -134,11 +134,11 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:
-            raise StoreUnavailable("edit", "others change the same task all the while", False)
+            raise StoreUnavailable("edit", "other processes keep changing the same task", False)
 
 
 def _edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, str]:
-    """What is written anew of it; and when it expires, where the edit says that."""
+    """Return the new record, and its expiry if the edit sets one."""
     draft = _draft_of(services, entry, changes)
     if changes.has_arguments:
         _set_arguments(services, draft, changes)
@@ -156,7 +156,7 @@ def _edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord,
 def _draft_of(services: Services, entry: Entry, changes: Edit) -> Draft:
     try:
         draft = Draft(entry.message, entry.record, services.app)
-    except Exception as error:  # what is not JSON fails in many ways
+    except Exception as error:  # invalid JSON fails in many ways
         raise UnreadableRecord(entry.task_id, f"its message cannot be read: {error!r}") from error
     if draft.is_canvas:
         raise NotATask("task_id", entry.task_id, _CANVAS)
@@ -174,15 +174,15 @@ def _set_arguments(services: Services, draft: Draft, changes: Edit) -> None:
 
 
 def _checked(services: Services, draft: Draft, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Arguments as ``apply_async`` takes them.
+    """Return the arguments as ``apply_async`` would send them.
 
     Raises:
-        TypeError: they do not fit the task, where this process knows it.
+        TypeError: they do not fit the task, if this process knows it.
     """
     if draft.task not in services.app.tasks:
         services.import_tasks()
     task = services.app.tasks.get(draft.task)
-    # A task that is a class without a function has none.
+    # A class-based task without a function has no `__header__`.
     fits = getattr(task, "__header__", None)
     if task is not None and fits is not None and task.typing:
         fits(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What a selection picks by, as a caller gives it."""
+"""``select``: checks a caller's filters and makes a selection."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def select(
     all: bool = False,
     cursor: str | None = None,
 ) -> Selection:
-    """Pick tasks, to count, read or change them; every given filter must hold.
+    """Select tasks to count, read or change; a task must match every given filter.
 
-    By tag it costs what has the tag; by a state other than ``SCHEDULED``, what is in that
-    state; else, what waits: some seconds of Redis's time for a million tasks, in short steps.
+    Selecting by tag, or by a state other than ``SCHEDULED``, reads only the matches. Any other
+    filter scans all waiting tasks: a few seconds of Redis's time per million, in short steps.
 
     Args:
-        tag: It has this tag.
-        task: It is of this task, or of the task of this name.
-        queue: It was sent with this queue.
-        state: It is in this state.
-        after_due: It is due at this time or later.
-        before_due: It is due before this time.
-        all: Every task; needed if nothing else is given.
-        cursor: Go on behind the ``cursor`` of an earlier selection by the same arguments.
+        tag: Tasks with this tag.
+        task: Calls of this task; a task or its name.
+        queue: Tasks sent with this queue.
+        state: Tasks in this state.
+        after_due: Tasks due at this time or later.
+        before_due: Tasks due before this time.
+        all: Every task; required if no filter is given.
+        cursor: Continue after the ``cursor`` of an earlier selection with the same filters.
 
     Raises:
-        InvalidOption: nothing was given; or *cursor* is none, or one of another selection or
-            store.
+        InvalidOption: no filter was given; or *cursor* is invalid, or belongs to another
+            selection or store.
         InvalidDueTime: not a time.
     """
     picking = (tag, task, queue, state, after_due, before_due)

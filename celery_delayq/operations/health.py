@@ -1,4 +1,4 @@
-"""Whether what is scheduled will be handed over in time; and what is wrong if it will not."""
+"""Health: whether tasks are delivered in time, and if not, why."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
 
 NO_SCANNER = (
-    "no scanner is alive: nothing is handed over; start a worker, or: celery -A proj delayq scan"
+    "no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan"
 )
 _OTHER_BROKER = (
     "this store's scanners have the broker {}, this app has {} on {}: {}; give each app a "
     "delayq_prefix of its own, or both the same broker_url"
 )
 _TO_THEIRS = "tasks of this app go to theirs"
-# A script pushes to the lists of the store's own Redis, whichever scanner calls it.
+# On the direct path a script pushes to the lists of the store's own Redis, for any scanner.
 _MIXED = "tasks of this app reach its queues, but both apps list and cancel each other's tasks"
 _COMES_BACK = (
     "{} comes back at {:g} a second: {} left, the last one's turn is in {}; resume it once more, "
     "without a rate or at a higher one"
 )
-_AGREED = "who shares the store agrees on its layout, shards and broker"
-_NOT_HERE = "no scanner of this host, {}, is alive"
+_AGREED = "all processes on this store agree on its layout, shards and broker"
+_NOT_HERE = "no scanner on this host, {}, is alive"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One thing that has to be right.
+    """The result of one check.
 
-    These are ``store``, ``agreement``, ``scanners``, ``overdue``, ``refused``, ``dead``, ``rates``
-    and ``memory``.
+    The checks are ``store``, ``agreement``, ``scanners``, ``overdue``, ``refused``, ``dead``,
+    ``rates`` and ``memory``.
 
     Attributes:
-        about: Which.
-        wrong: What is wrong with it; or nothing.
-        well: What there is to say of it otherwise.
+        about: The name of the check.
+        wrong: The problem; empty if there is none.
+        well: The text to show if there is no problem.
     """
 
     about: str
@@ -62,24 +62,28 @@ def health(
     max_dead: int = MAX_DEAD,
     here: bool = False,
 ) -> list[str]:
-    """The problems, a sentence each; an empty list if tasks are delivered in time.
+    """The problems, one sentence each; an empty list if tasks are delivered in time.
 
-    These are problems: no scanner is alive, or the scanners have another broker than this app; a
-    task has been overdue for too long; too many tasks are dead or refused; resumed tasks come back
-    so slowly that the last one waits for too long; the store's Redis is full or nearly full; the
-    store cannot be read, or is used in another way than by this process.
-    A paused task is not overdue. It takes four calls of the store, and no broker.
+    It reports a problem if:
+
+    - no scanner is alive, or the scanners use another broker than this app;
+    - a task has been overdue for too long, or too many tasks are dead or refused;
+    - resumed tasks are delivered so slowly that the last one waits too long;
+    - the store's Redis is full or nearly full;
+    - the store cannot be read, or other processes use it with different settings.
+
+    A paused task is not overdue. The check makes four calls to the store, and none to the broker.
 
     Args:
-        max_overdue: For how many seconds a task may be overdue, or resumed tasks may take to come
-            back, from 0.
-        max_dead: How many tasks may be dead, and how many refused, from 0.
-        here: Ask for nothing but a scanner of this very host that is alive, as a probe of a
-            worker's container does.
+        max_overdue: How many seconds a task may be overdue, or resumed tasks may take to be
+            delivered; 0 or more.
+        max_dead: How many tasks may be dead, and how many refused; 0 or more.
+        here: Check only that a scanner on this host is alive: for the probe of a worker's
+            container.
 
     Raises:
-        InvalidOption: *max_overdue*, *max_dead* or *here* cannot be what it is.
-        InvalidSetting: the app's configuration is wrong.
+        InvalidOption: *max_overdue*, *max_dead* or *here* is invalid.
+        InvalidSetting: the app's configuration is invalid.
     """
     _check(max_overdue, max_dead, here)
     all_of_it = judged(delayq.services, max_overdue, max_dead, here)
@@ -92,7 +96,7 @@ def judged(
     max_dead: int = MAX_DEAD,
     here: bool = False,
 ) -> list[Judged]:
-    """All that health asks for, wrong or not; of a store that does not answer, only that."""
+    """Return all results; if the store cannot be read, only that one."""
     entries = services.entries
     try:
         other_broker = entries.check_membership()
@@ -143,7 +147,7 @@ def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judge
 
 
 def _rates(pauses: Iterable[Pause], longest: float) -> Judged:
-    """Whether something comes back so slowly that its last task waits for too long."""
+    """Check that no resumed lane is so slow that its last task waits too long."""
     slow = [
         _COMES_BACK.format(one.what, one.rate, counted(one.parked), lasting(one.seconds_left))
         for one in pauses

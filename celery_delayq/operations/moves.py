@@ -1,4 +1,4 @@
-"""What moves of one task and of many share: conditions, and a warning of tasks that expire."""
+"""Shared by moves of one task and of many: conditions, and a warning about expired tasks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ logger = logger_of(__name__)
 
 _LAPSED = "task %s: due at %s, but expires at %s: no worker will run it%s"
 
-#: What a move may do: ``only=`` of a reschedule.
+#: The ``only=`` of a reschedule: the direction in which a task may move.
 Direction = Literal["earlier", "later"]
 
 
 def conditions(zone: tzinfo, only: Direction | None, if_due: TimeInput | None) -> dict[str, Any]:
-    """The conditions of a reschedule, as the store takes them; naive times are in *zone*.
+    """Return the conditions of a reschedule for the store; naive times are in *zone*.
 
     Raises:
-        InvalidOption: *only* is no direction.
+        InvalidOption: *only* is not a direction.
         InvalidDueTime: *if_due* is not a time.
     """
     if only not in (None, "earlier", "later"):
@@ -33,17 +33,17 @@ def conditions(zone: tzinfo, only: Direction | None, if_due: TimeInput | None) -
 
 
 def warn_of_expiry(zone: tzinfo, tasks: Iterable[tuple[str, int, str]]) -> None:
-    """Log which of some tasks expire before they are due, as workers will drop them.
+    """Warn about tasks that expire before they are due: workers will drop them.
 
     Args:
-        zone: Of naive times.
-        tasks: Of each its id, its due time in ms, and when it expires, as its message says it.
+        zone: The time zone of naive times.
+        tasks: For each task its id, its due time in ms, and the ``expires`` of its message.
     """
     lapsed = [one for one in tasks if _expires_first(zone, *one[1:])]
     if lapsed:
         (task_id, due_ms, expires), more = lapsed[0], len(lapsed) - 1
         expiry = from_ms(clock.to_ms(expires, zone)).isoformat()
-        rest = f"; so it is with {more} more" if more else ""
+        rest = f"; the same applies to {more} more" if more else ""
         logger.warning(_LAPSED, task_id, from_ms(due_ms).isoformat(), expiry, rest)
 
 
@@ -51,4 +51,4 @@ def _expires_first(zone: tzinfo, due_ms: int, expires: str) -> bool:
     try:
         return bool(expires) and clock.to_ms(expires, zone) <= due_ms
     except InvalidDueTime:
-        return False  # what no worker can read either
+        return False  # workers cannot read this time either

@@ -1,4 +1,4 @@
-"""Pause what falls due of a queue, of a task, or of all, and resume it."""
+"""Pause and resume delivery: of a queue, of a task, or of everything."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def pause(
     task: str | Task | None = None,
     late: bool = False,
 ) -> None:
-    """Deliver nothing of a queue, of a task, or at all, until you resume it.
+    """Stop delivering the tasks of a queue, of a task, or all tasks, until you resume.
 
-    It is in force when this returns. What a scanner is publishing this moment still goes. What
-    is due meanwhile waits, and holds up nothing else; it can be cancelled, and rescheduled.
+    The pause is in force when this call returns; only tasks that a scanner is already publishing
+    still go. Paused tasks wait without blocking others. You can cancel and reschedule them.
 
     Args:
         queue: The queue: the name that tasks were sent with, or their routing key.
         task: The task, or its name.
-        late: Whether tasks with a grace count as late for that time.
+        late: Whether the paused time counts as lateness, for tasks with a grace period.
 
     Raises:
-        InvalidOption: not a name, or both a queue and a task.
+        InvalidOption: an invalid name, or both a queue and a task.
         kombu.exceptions.OperationalError: Redis cannot be reached.
     """
     queue, name = _checked(queue, task)
@@ -55,19 +55,19 @@ def resume(
     task: str | Task | None = None,
     rate: float | None = None,
 ) -> bool:
-    """Deliver again what :meth:`pause` held back; resume each pause as you made it.
+    """Deliver paused tasks again; pass the same arguments as to :meth:`pause`.
 
     Args:
         queue: As for :meth:`pause`.
         task: As for :meth:`pause`.
-        rate: At how many tasks a second what has fallen due goes, in the order of due times; by
-            default as fast as it can. What falls due from now on goes at once.
+        rate: How many of the overdue tasks to deliver per second, in due order; by default as
+            many as possible. Tasks that fall due from now on are delivered at once.
 
     Returns:
-        Whether it was paused, or coming back.
+        Whether it was paused, or still resuming at a rate.
 
     Raises:
-        InvalidOption: not a name, or not a rate from 0.001 to 1,000,000.
+        InvalidOption: an invalid name, or a rate outside 0.001 to 1,000,000.
         kombu.exceptions.OperationalError: Redis cannot be reached.
     """
     if rate is not None and not _is_rate(rate):
@@ -81,12 +81,12 @@ def resume(
 
 
 def pauses(delayq: HasServices) -> list[Pause]:
-    """The pauses, also those that end at a rate, each with the number of its due tasks."""
+    """The pauses, each with its number of due tasks; also those resuming at a rate."""
     return delayq.services.entries.pauses()
 
 
 def is_all_paused(services: Services) -> bool:
-    """Whether everything is paused, and not coming back."""
+    """Return whether everything is paused, and not resuming."""
     return any(not (one.queue or one.task or one.resumed) for one in services.entries.pauses())
 
 
@@ -97,10 +97,10 @@ def _is_rate(rate: object) -> bool:
 
 
 def _checked(queue: Any, task: Any) -> tuple[str | None, str | None]:
-    """The names of a queue and of a task, one of them or neither.
+    """Return the names of the queue and of the task; at most one of them is given.
 
     Raises:
-        InvalidOption: both, or what is no name.
+        InvalidOption: both are given, or one is not a name.
     """
     if queue is not None and task is not None:
         raise InvalidOption("task", task, "a queue or a task to pause, and not both")

@@ -1,8 +1,8 @@
-"""Queues by name: how many tasks of each wait, and of which one a task is.
+"""Queue names: how many tasks wait for each queue, and which queue a task belongs to.
 
-The store knows queues by hashes of their names only.
+The store keeps only hashes of queue names.
 
-hash --> a name that has it: of the app's queues, of what is paused, of where a task goes to
+hash --> the name with this hash, among the app's queues, paused queues and tasks' destinations
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ..message.route import Route
 from ..services import Services
 from ..store import Entry, Pause, Tally, label_of
 
-MOST = 10_000  # waiting tasks that are looked at
-FOR_NAMES = 500  # of them, where only names are wanted: one call
+MOST = 10_000  # waiting tasks to read for counts
+FOR_NAMES = 500  # waiting tasks to read for names only: one call
 
 
 @dataclass(frozen=True)
 class QueueCounts:
-    """How many tasks of a queue wait.
+    """The number of tasks that wait for a queue.
 
     Attributes:
-        queue: The queue that they were sent with, or where they go to if that is not known; empty
-            for what cannot be read.
-        waiting: So many wait, with those that are overdue.
-        overdue: So many are due, or were refused and will be tried again.
+        queue: The queue that they were sent with, or their destination if that is unknown; empty
+            for unreadable tasks.
+        waiting: Waiting tasks, including overdue ones.
+        overdue: Tasks that are due, or were refused and will be retried.
     """
 
     queue: str
@@ -40,9 +40,9 @@ class QueueCounts:
 
 
 def queue_counts(services: Services, pauses: Iterable[Pause]) -> tuple[list[QueueCounts], bool]:
-    """What waits, queue by queue, by name; and whether that is all of it.
+    """Return the waiting tasks per queue, sorted by name, and whether all were counted.
 
-    The 10,000 tasks that are due next are looked at, and the overdue ones first.
+    It reads the next 10,000 tasks in due order, overdue ones first.
     """
     tallies, is_complete = services.entries.tallies(MOST)
     known = _by_label(services, pauses) if tallies else {}
@@ -57,9 +57,9 @@ def queue_counts(services: Services, pauses: Iterable[Pause]) -> tuple[list[Queu
 
 
 def names_of(services: Services, labels: set[bytes]) -> dict[bytes, str]:
-    """Names of queues by their hashes: of the app's queues.
+    """Return queue names by hash: those of the app.
 
-    Where *labels* has others, also of what is paused, and of the 500 tasks that are due next.
+    If *labels* has others, also those of pauses, and of the next 500 tasks in due order.
     """
     known = _by_label(services, ())
     if labels <= known.keys():
@@ -69,16 +69,16 @@ def names_of(services: Services, labels: set[bytes]) -> dict[bytes, str]:
         for one in services.entries.tallies(FOR_NAMES)[0]:
             if one.label in labels:
                 name = _name_of(one, known, services.broker.options)
-                # Where it goes to may not tell what it was sent with.
+                # The destination may differ from the queue that the task was sent with.
                 known.setdefault(label_of(name), name)
     return known
 
 
 class QueueNames:
-    """Names the queues of one entry after another, as :func:`queue_counts` does.
+    """Finds the queue names of entries, as :func:`queue_counts` does.
 
-    The store is asked once at most: for pauses, where neither where an entry goes to nor the app
-    tells the name.
+    It calls the store at most once: for the pauses, if neither an entry's destination nor the app
+    has the name.
     """
 
     def __init__(self, services: Services) -> None:
@@ -86,7 +86,7 @@ class QueueNames:
         self._known: dict[bytes, str] = {}
 
     def of(self, entry: Entry) -> str:
-        """The queue of an entry; empty where its record cannot be read."""
+        """Return the queue of an entry; empty if its record cannot be read."""
         record = entry.record
         if not record.text:
             return ""
@@ -97,7 +97,7 @@ class QueueNames:
         return self._known[label]
 
     def _found(self, tally: Tally) -> str:
-        # A name that has the hash is the name, whoever knows it: the cheapest are asked first.
+        # Any name with this hash is the right one, so try the cheapest sources first.
         names = _names_in(tally, self._services.broker.options)
         known = chain(names, self._services.app.amqp.queues, self._paused())
         return next((name for name in known if label_of(name) == tally.label), names[0])
@@ -123,10 +123,10 @@ def _name_of(tally: Tally, known: dict[bytes, str], options: Any) -> str:
 
 
 def _names_in(tally: Tally, options: Any) -> Sequence[str]:
-    """What the queue may be called, by where one of its tasks goes to; the likeliest first."""
+    """Return possible names of the queue, from a task's destination; the likeliest first."""
     if tally.kind == "L":
         return queues_of_list(tally.place, options)
-    # Whoever can write to the store can write a route that is none.
+    # Any client of the store can write an invalid route.
     try:
         return [*_names_of(Route.parse(tally.place))]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

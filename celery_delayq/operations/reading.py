@@ -1,4 +1,4 @@
-"""Read what is scheduled: one task, all of them in due order, their counts."""
+"""Reads of scheduled tasks: one task, all tasks in due order, counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def get(
     """A scheduled task, by its id or its unique key; or ``None``.
 
     Raises:
-        UnreadableRecord: it was written by a version that this one cannot read.
+        UnreadableRecord: this version cannot read its record.
     """
     services = delayq.services
     entry = services.entries.find(target_of(task_id, key))
@@ -43,26 +43,25 @@ def tasks(
 ) -> Iterator[ScheduledTask]:
     """Waiting tasks in due order, read page by page as you iterate.
 
-    What is paused, or was refused and will be tried again, waits as well.
+    They include paused tasks, and refused tasks that will be retried.
 
     Args:
         after_due: Only tasks due at this time or later.
         before_due: Only tasks due earlier than this.
-        limit: At most so many.
-        cursor: Go on behind the task of an earlier list that has this ``cursor``. It can be
-            stored. What comes and goes meanwhile makes no task come twice, or be left out,
-            whose due time stays.
+        limit: The maximum number of tasks.
+        cursor: Continue after the task that has this ``cursor``; you can store it. A task whose
+            due time stays the same is neither repeated nor left out, even if others come and go.
 
     Raises:
-        InvalidOption: *cursor* is none, or that of another store.
-        InvalidDueTime: *after_due* or *before_due* is no time.
+        InvalidOption: *cursor* is not a cursor, or belongs to another store.
+        InvalidDueTime: *after_due* or *before_due* is not a time.
     """
     check_limit(limit, "tasks")
     services = delayq.services
     zone = services.timezone
     earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
     end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
-    # More than islice can count to is more than there can be.
+    # islice cannot count further than maxsize, and no store holds that many.
     size = maxsize if limit is None else min(limit, maxsize)
     entries = services.entries.waiting(earliest_ms, end_ms, cursor=cursor, size=max(1, size))
     queues = QueueNames(services)
@@ -71,7 +70,7 @@ def tasks(
 
 
 def check_limit(limit: int | None, things: str) -> None:
-    """Raise where *limit* cannot be how many *things* one wants at most."""
+    """Raise ``InvalidOption`` if *limit* is not a valid number of *things*."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise InvalidOption("limit", limit, f"a whole number of {things} from 0")
 
@@ -94,9 +93,9 @@ def state(
 def handed_over(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> datetime | None:
-    """When a task went to its queue; ``None`` once that is more than 10,000 tasks ago.
+    """When a task was delivered to its queue; ``None`` once 10,000 more tasks have left.
 
-    Under a key that is the last one which left, while no other waits.
+    For a key, this is the last task that left, as long as no other task waits under the key.
     """
     services = delayq.services
     when_ms = services.entries.handed_over_ms(target_of(task_id, key))
@@ -106,5 +105,5 @@ def handed_over(
 def departure(
     services: Services, task_id: Named | None = None, *, key: str | None = None
 ) -> Departure | None:
-    """How and when a task left the store; ``None`` if it waits, or left 10,000 tasks ago."""
+    """Return how and when a task left the store; ``None`` if it waits, or left 10,000 tasks ago."""
     return services.entries.departure(target_of(task_id, key))

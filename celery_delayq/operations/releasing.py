@@ -1,9 +1,9 @@
-"""Let what waits leave for good: each message as Celery itself would have sent it, with an ``eta``.
+"""Release of waiting tasks: each leaves as a plain Celery message with an ``eta``.
 
-look at all of them ---> canvases, and nobody said so: refused, nothing was sent
+check all of them ---> any canvas, without canvas=True: refused, nothing is sent
     |
     v
-read some --> their messages get their due times as eta --> they go now, to their queues
+read a batch --> set each due time as the message's eta --> send them now, to their queues
     ^                                                           |
     +----------- changed since they were read ------------------+
 """
@@ -25,21 +25,21 @@ from ..store.selection_scan import peek
 from ..store.values import State, entry_of
 from .count import Count, Tally
 
-STEP = 50  # members that are read and released in a step: some 5 ms of Redis's time
-STEP_BYTES = 1_000_000  # of new records that one call takes, about
+STEP = 50  # members to read and release in one step: about 5 ms of Redis's time
+STEP_BYTES = 1_000_000  # approximate limit of new records in one call
 
 _CANVAS = label_of(LAUNCH)
 _STAYS = ("DEAD", "UNREADABLE")
 
 
 class Released(Count):
-    """How many tasks were released, or would be.
+    """The number of tasks that were released, or would be.
 
     Attributes:
         canvases: How many of these are canvases.
-        beyond: How many of these are due later than a Redis broker waits for an acknowledgement.
-        dead: How many more are dead, and stay.
-        unreadable: How many more have a message that cannot be read, and stay.
+        beyond: How many of these are due after the visibility timeout of a Redis broker.
+        dead: How many others stay because they are dead.
+        unreadable: How many others stay because their message cannot be read.
     """
 
     canvases: int = 0
@@ -49,7 +49,7 @@ class Released(Count):
 
 
 class ReleaseTally(Tally):
-    """Counts what is released, step by step."""
+    """Counts released tasks, step by step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,11 +65,11 @@ class ReleaseTally(Tally):
 
 
 class Release:
-    """The release of what a selection means.
+    """The release of the tasks of a selection.
 
     Args:
         services: The app's.
-        chosen: What the selection picks by.
+        chosen: The selection's filters.
     """
 
     def __init__(self, services: Services, chosen: Filter) -> None:
@@ -78,7 +78,7 @@ class Release:
         self._invisible_ms = invisible_ms(services)
 
     def count_page(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
-        """Count what would be released of *members*."""
+        """Count the tasks among *members* that would be released."""
         for met in peek(link, self._chosen, members, reads=True):
             if met.state in _STAYS:
                 tally.dead += 1
@@ -87,10 +87,10 @@ class Release:
                 self._note(met, met.record, tally)
 
     def step(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
-        """Release those of *members* that wait.
+        """Release the waiting tasks among *members*.
 
         Raises:
-            StoreUnavailable: others change them all the while.
+            StoreUnavailable: other processes keep changing them.
         """
         until = clock.monotonic() + self._services.settings.timeout
         left = list(members)
@@ -109,13 +109,13 @@ class Release:
             left = changed
             if left and clock.monotonic() >= until:
                 raise StoreUnavailable(
-                    "release", "others change the same tasks all the while", False
+                    "release", "other processes keep changing the same tasks", False
                 )
 
     def _batches(
         self, link: Shard, members: Sequence[bytes], tally: ReleaseTally
     ) -> Iterator[list[tuple[Match, Record, NewRecord]]]:
-        """Those that wait, with their new records, as many as one call takes."""
+        """Yield the waiting tasks with their new records, in batches for one call each."""
         batch: list[tuple[Match, Record, NewRecord]] = []
         size = 0
         for met in peek(link, self._chosen, members, reads=True):
@@ -126,7 +126,7 @@ class Release:
                 continue
             try:
                 new = self._new_record(met, met.record)
-            except Exception:  # what is no message of Celery's fails in many ways
+            except Exception:  # an invalid message fails in many ways
                 tally.unreadable += 1
                 continue
             batch.append((met, met.record, new))
@@ -146,7 +146,7 @@ class Release:
         draft.set_eta(from_ms(entry.due_ms))
         grace_ms = entry.extras.grace_ms
         if grace_ms is not None:
-            # Celery knows no grace; but what has expired it does not run either.
+            # Celery has no grace period, but it does not run expired tasks either.
             last_ms = max(entry.due_ms, met.late_from_ms or 0) + grace_ms
             said = draft.expires
             if said is None or clock.at(said, self._services.timezone).ms > last_ms:
@@ -160,7 +160,7 @@ class Release:
 
 
 def invisible_ms(services: Services) -> float | None:
-    """For how long a Redis broker waits for an acknowledgement, before it delivers again."""
+    """Return the visibility timeout of a Redis broker, after which it delivers a message again."""
     broker = services.broker
     if broker.transport != "redis":
         return None
@@ -168,7 +168,7 @@ def invisible_ms(services: Services) -> float | None:
 
 
 def refuse_canvases(count: int) -> None:
-    """Raise, where there are canvases, and nobody said that they shall be released."""
+    """Raise ``InvalidOption`` if there are canvases to release."""
     if count:
         only = "only a worker with celery_delayq can run a canvas, and there"
         are = "is 1" if count == 1 else f"are {count}"

@@ -1,4 +1,4 @@
-"""A scheduled task as one reads it."""
+"""A scheduled task, as read from the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..message.headers import LAUNCH
 from ..message.shown import is_celery_s, shown
 from ..store import Entry, State, lane_in_words
 
-MAX_SHOWN = 1024  # characters of arguments, as in Celery's logs
+MAX_SHOWN = 1024  # characters of arguments to show, as in Celery's logs
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class ScheduledTask:
     """One entry of the store.
 
     Attributes:
-        task: The task's name; of a canvas what it is, and its first task: ``chain(shop.add, ...)``.
-            Empty of a pickle of protocol 1, which has it inside.
-        queue: Its queue, as selections and pauses mean it: the one that it was sent with, or the
-            routing key, if no queue was known; without a known name, its destination.
+        task: The task's name; for a canvas, its kind and first task: ``chain(shop.add, ...)``.
+            Empty for a protocol 1 pickle, which hides the name in its body.
+        queue: Its queue, as selections and pauses use it: the one that it was sent with, or the
+            routing key if no queue was given; if the name is unknown, its destination.
         key: Its unique key, or empty.
         tags: Its tags.
         reason: Why it is dead, or why its message cannot be read.
         attempts: How often it was sent, or may have been.
         error: The last error of a refused or dead task.
-        next_try: When one that was refused is tried again.
+        next_try: When a refused task is retried.
         dead_since: When it became dead.
-        paused_by: Its pauses, whether it is due or not: ``everything``, ``queue mail``, ``task
-            shop.remind``.
-        changed: When it was changed last, by scheduling it or since.
-        revision: The same in us; each state of a task has its own. Pass it to ``edit``.
-        cursor: Its place in the listing that it was read in; another one can continue behind it.
+        paused_by: The pauses that apply to it, whether it is due or not: ``everything``, ``queue
+            mail``, ``task shop.remind``.
+        changed: When it was scheduled or last changed.
+        revision: The same time in us, unique to each version of a task. Pass it to ``edit``.
+        cursor: Its position in a list; pass it to ``tasks`` to continue after this task.
     """
 
     id: str
@@ -66,12 +66,12 @@ class ScheduledTask:
 
     @classmethod
     def of(cls, entry: Entry, app: Celery, queue: str) -> ScheduledTask:
-        """Read an entry. Where its message is none of Celery's, its ``reason`` says so.
+        """Read an entry; if its message is not a valid Celery message, ``reason`` says so.
 
         Args:
             entry: The entry.
             app: The app that reads it.
-            queue: The name of its queue, of which an entry has a hash only.
+            queue: The name of its queue; the entry has only a hash of it.
         """
         reason = entry.reason if entry.state is State.DEAD else ""
         task, envelope = "", {}
@@ -79,7 +79,7 @@ class ScheduledTask:
             envelope = loads(entry.message)
             task = envelope["headers"].get("task", "")
             _ = envelope["properties"]["delivery_info"]["routing_key"]  # all of kombu's have one
-        except Exception as error:  # what is not JSON fails in many ways, RecursionError among them
+        except Exception as error:  # invalid JSON fails in many ways, also with RecursionError
             task, envelope = "", {}
             why = f"its message cannot be read: {error!r}"
             reason = f"{reason}; {why}" if reason else why
@@ -113,14 +113,14 @@ class ScheduledTask:
         )
 
     def _paused_by(self, letters: str) -> tuple[str, ...]:
-        """What of it is paused, in words."""
+        """Return the pauses that apply to it, in words."""
         task = LAUNCH if self.is_canvas else self.task
         lanes = {"*": (None, None), "q": (self.queue, None), "t": (None, task)}
         return tuple(lane_in_words(*lanes[letter]) for letter in letters)
 
     @property
     def is_canvas(self) -> bool:
-        """Whether it is a canvas: a chain, a group, a chord or the like, held as one entry."""
+        """Whether it is a canvas (such as a chain, group or chord), held as one entry."""
         return bool(self._envelope.get("headers", {}).get("task") == LAUNCH)
 
     @property
@@ -131,11 +131,10 @@ class ScheduledTask:
 
     @property
     def args(self) -> tuple[Any, ...] | None:
-        """The positional arguments, also where ``argsrepr`` hides them from logs.
+        """The positional arguments, even if ``argsrepr`` hides them from logs.
 
-        ``None`` when they cannot be read, have more than 32 MB, or their serializer is not among
-        the app's ``accept_content``: reading a list must not unpickle what the app would refuse to
-        run.
+        ``None`` if they cannot be read, are larger than 32 MB, or use a serializer that is not in
+        the app's ``accept_content``: a list must not unpickle messages that the app would refuse.
         """
         args: tuple[Any, ...] | None = self._call["args"]
         return args
@@ -148,9 +147,9 @@ class ScheduledTask:
 
     @property
     def argsrepr(self) -> str | None:
-        """The positional arguments as Celery's logs show them, or as the caller wants them shown.
+        """The positional arguments as Celery's logs show them.
 
-        So a call's ``argsrepr="***"`` hides them here as well.
+        A call's ``argsrepr="***"`` hides them here as well.
         """
         return self._shown("argsrepr", "args")
 
@@ -160,10 +159,10 @@ class ScheduledTask:
         return self._shown("kwargsrepr", "kwargs")
 
     def shown_arguments(self) -> tuple[list[Any] | None, dict[str, Any] | None]:
-        """Both arguments as values, as far as they may be shown; ``None`` for what may not.
+        """Return the args and kwargs that may be shown, as values; ``None`` for hidden ones.
 
-        Nothing is unpickled for it. What a call hides by an ``argsrepr`` of its own is hidden, and
-        so are the insides of a canvas.
+        It unpickles nothing. Arguments with the caller's own ``argsrepr`` or ``kwargsrepr`` are
+        hidden, and so are the contents of a canvas.
         """
         args, kwargs = self._data["args"], self._data["kwargs"]
         if self.is_canvas or not self._is_told("argsrepr", args):
@@ -173,7 +172,7 @@ class ScheduledTask:
         return None if args is None else list(args), kwargs
 
     def _is_told(self, header: str, value: Any) -> bool:
-        """Whether logs show a value as it is, and not by a text of the caller's own."""
+        """Return whether logs show the value itself, not a text that the caller set."""
         given = self._envelope.get("headers", {}).get(header)
         if self._app is None or not isinstance(given, str) or given == repr(value):
             return True
@@ -181,14 +180,14 @@ class ScheduledTask:
 
     @property
     def ignores_result(self) -> bool:
-        """Whether it was called with ``ignore_result``, so that no backend keeps its result."""
+        """Whether it was called with ``ignore_result``, so no backend keeps its result."""
         return bool(self._envelope.get("headers", {}).get("ignore_result"))
 
     def _shown(self, header: str, name: str) -> str | None:
         given = self._envelope.get("headers", {}).get(header)
         if isinstance(given, str):
             return given
-        # Protocol 1 has no such header.
+        # Protocol 1 does not have these headers.
         value = self._data[name]
         return None if value is None else saferepr(value, MAX_SHOWN)
 
@@ -198,12 +197,12 @@ class ScheduledTask:
 
     @cached_property
     def _data(self) -> dict[str, Any]:
-        """The same of what is data only."""
+        """The same, but only if it can be read as plain data."""
         return _parts_of(data_of(self._envelope, self._app and self._app.conf.accept_content))
 
 
 def _parts_of(body: Any) -> dict[str, Any]:
-    """Task, args and kwargs of a message's body; of protocol 2 without the task."""
+    """Return task, args and kwargs of a message's body; protocol 2 has no task there."""
     if not isinstance(body, dict):
         parts = body if isinstance(body, (list, tuple)) else ()
         body = dict(zip(("args", "kwargs"), parts, strict=False))

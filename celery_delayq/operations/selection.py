@@ -1,7 +1,7 @@
-"""Many tasks at once: what a selection is, and what can be done to it.
+"""Selections: many tasks at once, and the operations on them.
 
 select --start--> pages of members --CHUNK at a time--> the scripts of one --> Count
-           the order of insertion up to the start; the cursor stands behind what was dealt with
+           in insertion order, up to the start; the cursor follows the last processed task
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from .scheduled_task import ScheduledTask
 Progress = Callable[[Count], object]
 Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
 
-# States that a dry run counts, as `peek.lua` says them.
+# States that a dry run counts, as `peek.lua` returns them.
 WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
 
 
 class Selection:
-    """Tasks that are picked by what they have in common; :meth:`DelayQ.select` makes one.
+    """Tasks that match given filters; :meth:`DelayQ.select` makes one.
 
-    It goes in the order in which they were scheduled, up to its start, which is when it was made.
-    What it means all the while is met exactly once; what is scheduled later, never; what leaves or
-    is changed meanwhile, at most once. Every method begins where the selection does, be it at the
-    first task or at the cursor it was given, and none of them holds Redis for long.
+    It visits tasks in the order in which they were scheduled, up to the moment when the selection
+    was made. A task that matches throughout is visited exactly once; a task that leaves or changes
+    meanwhile, at most once; a task scheduled later, never. Each method starts at the first task, or
+    at the cursor that the selection was given. None of them blocks Redis for long.
 
     Attributes:
-        cursor: Text that names how far the last method, or iteration, has come. It can be stored,
-            in a URL as well, and given to ``select`` again, in any process.
+        cursor: The position of the last method or iteration, as text. You can store it, also in a
+            URL, and pass it to ``select`` in any process.
     """
 
     def __init__(self, services: Services, chosen: Filter, cursor: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Selection:
         return self._at.text
 
     def __iter__(self) -> Iterator[ScheduledTask]:
-        """The tasks, read page by page."""
+        """Yield the tasks, read page by page."""
         self._at, queues = self._begun, QueueNames(self._services)
         for shard, link, page in self._pages():
             for member, entry in selection_scan.read(link, self._chosen, page):
@@ -75,7 +75,7 @@ class Selection:
             self._at = self._begun.behind(shard, Position.of(page[-1]))
 
     def count(self, *, progress: Progress | None = None) -> Count:
-        """How many tasks it means; nothing is changed."""
+        """Return the number of matching tasks; nothing changes."""
         if self._chosen.is_found_by_way:
             return self._count(progress)
         return self._would_change(lambda _: True, progress)
@@ -84,18 +84,18 @@ class Selection:
         """Cancel them; their results become ``REVOKED``, which scanners store.
 
         Args:
-            dry_run: Only count; then no result is ``uncertain`` but of those whose lease is over.
-            progress: Called after each step with the count so far; :attr:`cursor` stands behind
-                what that counts, and can be stored.
+            dry_run: Only count; ``uncertain`` then counts only tasks with an expired lease.
+            progress: Called after each step with the count so far; :attr:`cursor` is then the
+                position after the counted tasks.
 
         Raises:
-            StoreError: Redis cannot be reached, or refuses a step. The error's ``so_far`` is the
-                count of what was done, and :attr:`cursor` stands behind that.
+            StoreError: Redis cannot be reached, or refuses a step. The error's ``so_far`` counts
+                the finished tasks, and :attr:`cursor` is the position after them.
         """
         return self._remove(WAITING, dry_run, progress)
 
     def remove(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Delete the dead and the unreadable ones; the rest as :meth:`cancel`."""
+        """Delete the dead and the unreadable tasks; otherwise like :meth:`cancel`."""
         return self._remove({"DEAD", "UNREADABLE"}, dry_run, progress, remove=True)
 
     def reschedule(
@@ -109,14 +109,14 @@ class Selection:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Count:
-        """Give them another due time; see :meth:`DelayQ.reschedule`, and :meth:`cancel`.
+        """Change their due times; see :meth:`DelayQ.reschedule` and :meth:`cancel`.
 
-        If the process is killed after a step and before *progress*, who goes on from the stored
-        cursor repeats that step: with *by* it moves those tasks twice, with *at* or *if_due* not.
+        If the process is killed after a step but before *progress*, continuing from the stored
+        cursor repeats that step. With *by*, its tasks then move twice; with *at* or *if_due*, not.
 
         Raises:
-            InvalidDueTime: not a time, or past 2255-06-05. Where *by* leads there, the error's
-                ``so_far`` counts those that were moved before.
+            InvalidDueTime: not a time, or after 2255-06-05. If *by* moves a task past that date,
+                the error's ``so_far`` counts the tasks moved before it.
         """
         when = one_of(self._services.timezone, at=at, after=after, by=by)
         asked = conditions(self._services.timezone, only, if_due)
@@ -127,33 +127,33 @@ class Selection:
         return self._change(_moving(self._chosen, when, asked), progress)
 
     def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Deliver them at once, even if they are paused; the rest as :meth:`cancel`."""
+        """Deliver them at once, even if they are paused; otherwise like :meth:`cancel`."""
         return self._go("now", WAITING, dry_run, progress)
 
     def retry(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Try to deliver the dead ones again; the rest as :meth:`cancel`."""
+        """Try to deliver the dead tasks again; otherwise like :meth:`cancel`."""
         return self._go("retry", {"DEAD"}, dry_run, progress)
 
     def release(
         self, *, canvas: bool = False, dry_run: bool = False, progress: Progress | None = None
     ) -> Released:
-        """Send them at once, as plain messages of Celery whose ``eta`` is their due time.
+        """Send them at once, as plain Celery messages whose ``eta`` is their due time.
 
-        Each goes to its queue now, also through a pause, and a worker that takes it waits until
-        then, with or without this package. A relative ``expires`` counts on from the due time, and
-        a grace becomes an ``expires``. From then on they can be cancelled as Celery's can.
+        Each goes to its queue now, even if it is paused. The worker that takes it waits until the
+        ``eta``, with or without this package. A relative ``expires`` still counts from the due
+        time, and a grace period becomes an ``expires``. To cancel a released task, use Celery.
 
-        Where no scanner is alive, :meth:`DelayQ.hand_over` sends what was released. What stays can
-        be released by another call: dead tasks, and what is being published.
+        If no scanner is alive, call :meth:`DelayQ.hand_over` to send the released tasks. Tasks that
+        are dead or being published stay; another call can release them later.
 
         Args:
-            canvas: Canvases as well; only a worker with this package can run one.
+            canvas: Also release canvases; only a worker with this package can run them.
             dry_run: Only count.
             progress: Called after each step with the count so far.
 
         Raises:
             InvalidOption: there are canvases, and *canvas* is false; nothing was sent.
-            StoreError: as for :meth:`cancel`. ``StoreFull``, one of these: the messages grow.
+            StoreError: as for :meth:`cancel`; ``StoreFull`` is possible, as messages grow.
         """
         releases, seen = Release(self._services, self._chosen), ReleaseTally()
         with _telling_so_far(seen):
@@ -196,14 +196,14 @@ class Selection:
         return self._change(steps, progress, owes=owes)
 
     def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
-        """The members that may be meant, from where it begins: shard, link, page."""
+        """Yield members that may match, from the start position: shard, link, page."""
         for shard, link, behind in self._shards():
             name, start = self._names[shard], self._begun.starts[shard]
             for page in selection_scan.pages(link, self._chosen, name, start, behind):
                 yield shard, link, page
 
     def _shards(self) -> Iterator[tuple[int, Shard, Position]]:
-        """Those that it is not through with, and behind what."""
+        """Yield the unfinished shards, each with the position to continue after."""
         for shard, link in enumerate(self._services.entries.links_to_change):
             behind = self._begun.place_in(shard)
             if behind is not None:
@@ -230,7 +230,7 @@ class Selection:
 
     def _change(self, steps: Steps, progress: Progress | None, *, owes: bool = False) -> Count:
         tally, self._at = Tally(owes=owes), self._begun
-        # What is owed is written as well, which takes as long again.
+        # Recording the owed ``REVOKED`` takes as long again.
         size = CHUNK // 2 if owes else CHUNK
         with _telling_so_far(tally):
             for shard, link, page in self._pages():
@@ -238,7 +238,7 @@ class Selection:
                     some = page[first : first + size]
                     done = 0
                     for made in steps(link, [target_of_member(one) for one in some]):
-                        # Set before progress or an error is reported: nothing is then done twice.
+                        # Set before progress or an error is reported, so no task is done twice.
                         done += len(made)
                         self._at = self._begun.behind(shard, Position.of(some[done - 1]))
                         self._note(tally, made)
@@ -257,7 +257,7 @@ class Selection:
         if removed:
             hooks.cancelled(removed)
         for change in made:
-            # What cannot be read stays as it is, as it would by itself.
+            # An unreadable task stays as it is, as in an operation on one task.
             if isinstance(change.error, InvalidDueTime):
                 raise change.error
 
@@ -270,7 +270,7 @@ def _moving(chosen: Filter, when: When, how: dict[str, Any]) -> Steps:
 
 
 def _moves(met: Match, when: When, asked: dict[str, Any]) -> bool:
-    """Whether an entry would be moved, as ``reschedule.lua`` decides it."""
+    """Return whether ``reschedule.lua`` would move an entry."""
     if asked["if_due_ms"] not in (None, met.due_ms):
         return False
     if when.mode == "by":

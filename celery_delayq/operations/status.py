@@ -1,4 +1,4 @@
-"""How a store stands, in plain values: what ``status`` and ``inspect delayq`` show."""
+"""The status of a store in plain values, for ``status`` and ``inspect delayq``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["QueueCounts", "ScannerSeen", "Status", "status"]
 
 @dataclass(frozen=True)
 class ScannerSeen:
-    """A scanner that is alive.
+    """A live scanner.
 
     Attributes:
-        name: Where it runs: host, process id, and what no other has; colons between.
-        seen: When it gave its last heartbeat, by Redis's clock, in UTC.
+        name: Host, process id and a unique part, joined by colons.
+        seen: The time of its last heartbeat, by Redis's clock, in UTC.
     """
 
     name: str
@@ -35,21 +35,21 @@ class ScannerSeen:
 
 @dataclass(frozen=True)
 class Status:
-    """How a store stands.
+    """The status of a store.
 
     Attributes:
-        store: The URL of its Redis, without what is secret.
-        prefix: What the names of its keys begin with.
-        path: How what is due reaches its queue: ``"direct"``, in a step of the broker's own Redis,
+        store: The URL of its Redis, without secrets.
+        prefix: The prefix of its keys.
+        path: How due tasks reach their queues: ``"direct"``, in a script on the broker's own Redis,
             or ``"relay"``, published through the broker.
-        counts: How many tasks are in which state.
-        pauses: What is paused, or comes back.
-        scanners: Those that are alive, by name.
-        queues: How many tasks wait, queue by queue, by name.
-        queues_complete: Whether those are all that wait; ``False``: the first 10,000 in due order,
-            or none where it was not asked for queue by queue.
-        other_broker: The broker of the scanners that are alive, where it is not the app's: what the
-            app schedules goes there. Else ``None``.
+        counts: The number of tasks in each state.
+        pauses: The pauses, including those that are resuming.
+        scanners: The live scanners, sorted by name.
+        queues: The number of waiting tasks per queue, sorted by name.
+        queues_complete: Whether *queues* counts all waiting tasks; ``False`` if it counts the first
+            10,000 in due order, or if you passed ``queues=False``.
+        other_broker: The live scanners' broker if it is not the app's: this app's tasks go there.
+            Otherwise ``None``.
     """
 
     store: str
@@ -63,7 +63,7 @@ class Status:
     other_broker: str | None = None
 
     def facts(self) -> dict[str, Any]:
-        """All of it as JSON can have it; times are ISO 8601 in UTC."""
+        """Return all of it as JSON values; times are ISO 8601 in UTC."""
         return {
             "store": self.store,
             "prefix": self.prefix,
@@ -85,17 +85,17 @@ class Status:
 def status(delayq: HasServices, *, queues: bool = True) -> Status:
     """The state of the store: counts, pauses, scanners by name, waiting tasks by queue.
 
-    It reads in short steps, and looks at 10,000 waiting tasks at most.
+    It reads in short steps, and at most 10,000 waiting tasks.
 
     Args:
-        queues: Whether it is wanted queue by queue, which takes longest.
+        queues: Whether to count the waiting tasks per queue, the slowest part.
 
     Returns:
         A :class:`~celery_delayq.operations.status.Status`, with ``facts()`` for JSON.
     """
     services = delayq.services
     entries = services.entries
-    # Asked each time: whoever asks for years shall hear of a broker that the scanners have since.
+    # Check each time: a long-running process must notice when the scanners' broker changes.
     other_broker = entries.check_membership()
     counts, pauses = entries.counts(), entries.pauses()
     by_queue, is_complete = queue_counts(services, pauses) if queues else ([], False)
@@ -114,7 +114,7 @@ def status(delayq: HasServices, *, queues: bool = True) -> Status:
 
 
 def counts_facts(counts: Counts) -> dict[str, Any]:
-    """The counts by their names; times as text."""
+    """Return the counts by name; times as text."""
     names = ("scheduled", "overdue", "refused", "paused", "in_flight", "dead")
     return {
         **{name: getattr(counts, name) for name in names},
@@ -128,5 +128,5 @@ def _time(ms: int | None) -> str | None:
 
 
 def pause_facts(pause: Pause) -> dict[str, Any]:
-    """A pause by the names of its attributes; its time as text."""
+    """Return a pause's attributes by name; its time as text."""
     return {**asdict(pause), "since": pause.since.isoformat()}

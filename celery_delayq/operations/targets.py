@@ -1,4 +1,4 @@
-"""Who is meant: a task, by its result, its UUID or its id; or whoever waits under a unique key."""
+"""Targets of operations: a task by its result, UUID or id, or the task waiting under a key."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from celery.result import AsyncResult, GroupResult
 from ..errors import InvalidOption, NotATask
 from ..store import ids
 
-#: What names a task.
+#: A value that identifies a task.
 Named = Union[str, UUID, "AsyncResult[Any]", GroupResult]
 
 _EXPECTED = "text of 1 to 512 bytes, a UUID, or a result"
 
-# What `select` takes, and what it can do to the tasks that it picks.
+# The filters of `select`, and its operations with their arguments.
 _PICKS = {"tag", "task", "queue", "state", "after_due", "before_due", "all"}
 _DOES = {"cancel": "()", "reschedule": "(...)", "run_now": "()", "retry": "()", "remove": "()"}
 
@@ -27,7 +27,7 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 
 def of_one_task(operation: Operation) -> Operation:
-    """Let an operation on one task name the right call if a caller picks many, as by ``tag=``."""
+    """Make an operation on one task name the right call if it gets a filter such as ``tag=``."""
     name = operation.__name__
     unknown = _PICKS - signature(operation).parameters.keys()
     does = f".{name}{_DOES[name]}" if name in _DOES else ""
@@ -36,7 +36,7 @@ def of_one_task(operation: Operation) -> Operation:
     def call(*args: Any, **given: Any) -> Any:
         for wrong in unknown & given.keys():
             many = f"select({wrong}={given[wrong]!r}){does}"
-            expected = f"a task's id or key, as {name} is for one task; for many it is {many}"
+            expected = f"a task's id or key, as {name} is for one task; for many, use {many}"
             raise NotATask(wrong, given[wrong], expected)
         return operation(*args, **given)
 
@@ -44,10 +44,10 @@ def of_one_task(operation: Operation) -> Operation:
 
 
 def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
-    """Who is meant, as the store takes it; exactly one of the two is given.
+    """Return the target for the store; pass either an id or a key.
 
     Raises:
-        InvalidOption: none or both of them, or one that can be no id, or no key.
+        InvalidOption: none or both are given, or the id or key is invalid.
     """
     if task_id is not None and key is not None:
         raise InvalidOption("key", key, "a task's id or a key, not both")
@@ -57,10 +57,10 @@ def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
 
 
 def id_of(given: Any) -> str:
-    """The id of whatever names a task.
+    """Return the id of the task that *given* identifies.
 
     Raises:
-        InvalidOption: it names none.
+        InvalidOption: it does not identify a task.
     """
     if isinstance(given, (AsyncResult, GroupResult)):
         given = given.id
@@ -73,7 +73,7 @@ def id_of(given: Any) -> str:
 
 def _hint(given: Any) -> str:
     if isinstance(given, Task):
-        return "; all calls of a task are select(task=...)"
+        return "; for all calls of a task, use select(task=...)"
     if isinstance(given, (list, tuple, set, frozenset)):
-        return "; one of them at a time, or select(...)"
+        return "; pass one at a time, or use select(...)"
     return "; pass its .id" if isinstance(getattr(given, "id", None), str) else ""

@@ -367,7 +367,7 @@ def test_a_canvas_is_refused_in_a_sentence(app_with_results, canvas):
         with pytest.raises(NotATask) as caught:
             edit()
         assert str(caught.value) == (
-            f"task_id is {result.id!r}; expected a task; a canvas is cancelled, and scheduled anew"
+            f"task_id is {result.id!r}; expected a task; cancel a canvas and schedule it again"
         )
     assert app.delayq.get(result) == before
 

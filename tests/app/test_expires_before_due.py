@@ -65,7 +65,7 @@ def test_of_many_the_first_is_named_and_the_others_are_counted(app, caplog):
     app.delayq.select(task="t").reschedule(by=2 * DAY)
 
     [line] = caplog.messages
-    assert line == SAYS.replace("task a", "task 1") + "; so it is with 1 more"
+    assert line == SAYS.replace("task a", "task 1") + "; the same applies to 1 more"
 
 
 @pytest.mark.parametrize("step", ["run_now", "retry"])

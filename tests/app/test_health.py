@@ -185,7 +185,7 @@ def test_here_asks_for_a_scanner_of_this_host_and_for_nothing_else(app, delayq, 
 
         monkeypatch.setattr(socket, "gethostname", lambda: "web9")
 
-        assert delayq.health(here=True) == ["no scanner of this host, web9, is alive"]
+        assert delayq.health(here=True) == ["no scanner on this host, web9, is alive"]
 
 
 @pytest.mark.parametrize("host", ["web", "web10", "1:web1", "web1:4711"])

@@ -136,7 +136,7 @@ def test_where_the_store_cannot_tell_it_is_pending(
 
     [line] = [one for one in caplog.records if one.name == "celery_delayq.integration.async_result"]
     assert line.levelno == logging.DEBUG
-    assert "the store does not tell its state: " in line.getMessage()
+    assert "its state cannot be read from the store: " in line.getMessage()
 
 
 def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, url):

@@ -75,7 +75,7 @@ def test_a_module_that_cannot_be_imported_is_said_and_names_are_empty(
     app.send_task("shop.remind", task_id="a", delayq_at=FAR)
 
     assert [event.task for event in delayq.history()] == [""]
-    assert "not all tasks of this app are known: ImportError(" in caplog.text
+    assert "not all of the app's tasks could be imported: ImportError(" in caplog.text
 
 
 @pytest.mark.parametrize("by", ["what waits", "what is paused"])

@@ -86,7 +86,7 @@ MISTAKES = {
     "a call that is sent": (
         lambda _, delayq, result: delayq.schedule(result, after=60),
         NotATask,
-        f"{SIGNATURE}; this one is sent already: pass task.s(...), which sends nothing",
+        f"{SIGNATURE}; this task was already sent: pass task.s(...), which sends nothing",
     ),
     "a method": (
         lambda add, delayq, _: delayq.schedule(add.delay, after=60),
@@ -96,12 +96,12 @@ MISTAKES = {
     "a task's name": (
         lambda _, delayq, __: delayq.schedule("add", after=60),
         NotATask,
-        f"signature is 'add'; {SIGNATURE}; by its name it is app.signature(name)",
+        f"signature is 'add'; {SIGNATURE}; for a task's name, pass app.signature(name)",
     ),
     "a list of signatures": (
         lambda add, delayq, _: delayq.schedule([add.s(1)], after=60),
         NotATask,
-        f"signature is [add(1)]; {SIGNATURE}; of many, one by one, or a group",
+        f"signature is [add(1)]; {SIGNATURE}; schedule many one by one, or as a group",
     ),
     "a canvas with more arguments": (
         lambda add, *_: (add.s(1) | add.s(2)).delay_for(60, 5),
@@ -111,12 +111,12 @@ MISTAKES = {
     "cancel of many": (
         lambda _, delayq, result: delayq.cancel([result]),
         InvalidOption,
-        f"{NAMES}; one of them at a time, or select(...)",
+        f"{NAMES}; pass one at a time, or use select(...)",
     ),
     "cancel of a task's calls": (
         lambda add, delayq, _: delayq.cancel(add),
         InvalidOption,
-        f"{NAMES}; all calls of a task are select(task=...)",
+        f"{NAMES}; for all calls of a task, use select(task=...)",
     ),
     "cancel of what was listed": (
         lambda _, delayq, __: delayq.cancel(next(delayq.tasks())),
@@ -126,7 +126,7 @@ MISTAKES = {
     "due_of a result": (
         lambda _, delayq, result: delayq.due_of(result),
         InvalidOption,
-        "expected self.request, in a bound task; of a result it is .due",
+        "expected self.request, in a bound task; for a result, use .due",
     ),
     "due_of an id": (
         lambda _, delayq, __: delayq.due_of("a"),
@@ -146,17 +146,17 @@ MISTAKES = {
     "cancel by tag": (
         lambda _, delayq, __: delayq.cancel(tag="user:7"),
         NotATask,
-        "as cancel is for one task; for many it is select(tag='user:7').cancel()",
+        "as cancel is for one task; for many, use select(tag='user:7').cancel()",
     ),
     "reschedule a queue": (
         lambda _, delayq, __: delayq.reschedule(queue="mail", after=60),
         NotATask,
-        "for many it is select(queue='mail').reschedule(...)",
+        "for many, use select(queue='mail').reschedule(...)",
     ),
     "get by tag": (
         lambda _, delayq, __: delayq.get(tag="user:7"),
         NotATask,
-        "as get is for one task; for many it is select(tag='user:7')",
+        "as get is for one task; for many, use select(tag='user:7')",
     ),
     "a task's argument": (
         lambda add, delayq, __: delayq.schedule(add, 42),

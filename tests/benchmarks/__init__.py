@@ -1,4 +1,4 @@
-"""What this package reaches, beside its peers and the raw limits, measured in one run.
+"""The performance of this package, its peers and the raw limits, measured in one run.
 
     ./tests/run benchmarks [names...] [--rounds N] [--quick] [--json FILE] [--plots DIR]
 

@@ -20,7 +20,7 @@ from tests.benchmarks.lab import Lab
 from tests.benchmarks.stats import Figures, medians
 from tests.support.redis_programs import redis_binaries
 
-# In the order in which they are run: what the table begins with first.
+# In the order in which they run: the first lines of the table come first.
 ORDER = (
     "direct_handover",
     "million_handover",
@@ -49,7 +49,7 @@ ORDER = (
 
 def main() -> int:
     options = _arguments()
-    # `kill` by itself skips every clean-up; so it becomes an orderly end.
+    # By default SIGTERM skips every clean-up; so it becomes an orderly end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="delayq-benchmarks-") as folder:
         cache = options.cache or Path(folder)
@@ -92,7 +92,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measure(options: argparse.Namespace, cache: Path) -> tuple[table.Rounds, bool]:
-    """Every measurement in every round; Ctrl-C ends it with what there is by then."""
+    """Every measurement in every round; Ctrl-C ends it with the figures so far."""
     rounds: table.Rounds = {name: [] for name in options.names}
     turns = [(turn, name) for turn in range(1, options.rounds + 1) for name in options.names]
     failed = False
@@ -105,7 +105,7 @@ def _measure(options: argparse.Namespace, cache: Path) -> tuple[table.Rounds, bo
                 failed = True
                 break
             except Exception:
-                # One that fails must not cost an hour of the others' figures.
+                # A failed measurement must not cost an hour of the others' figures.
                 traceback.print_exc()
                 failed = True
             took = time.monotonic() - started

@@ -10,7 +10,7 @@ QUEUE = "celery"
 
 
 def make_app(broker: str, backend: str | None = None, **conf: Any) -> Celery:
-    """An app with a ``DelayQ`` and a task ``app.noop``; it is nobody's current app."""
+    """An app with a ``DelayQ`` and a task ``app.noop``; it is not Celery's current app."""
     app = Celery("bench", broker=broker, backend=backend, set_as_current=False)
     app.conf.update(broker_connection_retry_on_startup=True, **conf)
     DelayQ(app)

@@ -1,10 +1,10 @@
-"""Helper processes: each does one thing when told to, and ends when its parent does.
+"""Helper processes: each does one thing on request, and ends when its parent does.
 
 parent  Child(role, ...)            say("go")         ask("stop")
-             |   <-- "ready" ---       |                 |   <-- what it found ---
+             |   <-- "ready" ---       |                 |   <-- its report ------
 child   sets itself up, waits          works             reports, ends
 
-A child waits on its pipe, so when the parent is gone it sees the end of the file and goes, too.
+A child waits on its pipe, so when the parent is gone it sees the end of the file and ends, too.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _spawn = multiprocessing.get_context("spawn")
 
 
 class Child:
-    """A process that runs ``role(pipe, *args)``; the role says something when it is ready."""
+    """A process that runs ``role(pipe, *args)``; the role sends a word when it is ready."""
 
     def __init__(self, role: Callable[..., None], *args: Any):
         self._pipe, other = _spawn.Pipe()
@@ -75,6 +75,6 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is its own and in RAM."""
+    """A process's private memory in RAM."""
     pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -9,7 +9,7 @@ def python_with(cache: Path, name: str, *requirements: str) -> str:
     """The interpreter of an environment that has *requirements*.
 
     Raises:
-        subprocess.CalledProcessError: it could not be made, for want of a network perhaps.
+        subprocess.CalledProcessError: pip failed, perhaps without a network.
     """
     folder = cache.absolute() / name
     python, whole = folder / "bin" / "python", folder / "whole"

@@ -1,8 +1,8 @@
 """Fill a store by the hundred thousand, as fast as Redis takes it.
 
-One real ``delay_until`` is watched. The command that it sent is sent again with other ids and due
-times in it, over a bare socket. So the entries are what the package itself writes, whatever its
-format, without a minute of Celery for every hundred thousand.
+It records the command of one real ``delay_until``, and sends it again with other ids and due times,
+over a bare socket. So the entries have the package's own format, without a minute of Celery for
+every hundred thousand.
 """
 
 import itertools
@@ -50,8 +50,8 @@ def _watched(app: Celery, signature) -> tuple[bytes, uuid.UUID]:
         sent.append(b"*%d\r\n%s" % (len(command), b"".join(command)))
         return execute(step, command, *until)
 
-    # The first call loads the script. The second finds that what it shares with the first is gone
-    # from Redis again, and ends with a command that needs nothing to be there.
+    # The first call loads the script. After the cancel, Redis has dropped the template that both
+    # calls share, so the second call ends with a command that depends on nothing in Redis.
     app.delayq.cancel(signature.clone().delay_until(SENTINEL_DUE_MS / 1000).id)
     client.execute = watch
     try:
@@ -80,7 +80,7 @@ def fill(path: str, template: Template, due_ms: Iterable[int]) -> list[str]:
 
     Args:
         path: The server's socket.
-        template: What to schedule.
+        template: The template of all entries.
         due_ms: Unix times in ms.
     """
     ids: list[str] = []

@@ -1,4 +1,4 @@
-"""Every line of the table, what stands beside it, and the goal: the one place to change them."""
+"""Every line of the table, the figure beside it, and the goal: the one place to change them."""
 
 from dataclasses import dataclass
 
@@ -41,11 +41,11 @@ class Line:
 
     Attributes:
         figure: ``measure.figure``.
-        says: What it is.
+        says: Its description.
         unit: Of the figure.
         beside: The figure it is compared with, of the same measurement; a ratio is taken round by
             round, then its median.
-        other: What that figure is.
+        other: The description of that figure.
         goals: All of them have to be met.
     """
 
@@ -285,7 +285,7 @@ LINES: tuple[Line, ...] = (
 )
 
 
-# The table of peers: a row for each, and what its figures are called.
+# The table of peers: a row for each, and the names of its figures.
 PEERS = {
     "delayq": "celery_delayq",
     "celery_eta": "Celery eta (executed; start)",

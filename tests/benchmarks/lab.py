@@ -1,4 +1,4 @@
-"""What every measurement is given: servers, apps, and helper processes that end with it."""
+"""The laboratory of a measurement: servers, apps, and helper processes that end with it."""
 
 import contextlib
 import tempfile
@@ -61,7 +61,7 @@ class Lab:
 
     @contextlib.contextmanager
     def another_server(self, *config: str) -> Iterator[RedisServer]:
-        """A Redis of one's own, for what needs a fresh process or a second one."""
+        """Another Redis, for measurements that need a fresh process or a second server."""
         with RedisServer(*config) as server:
             yield server
 
@@ -117,7 +117,7 @@ class Scanners:
         self.pids = [child.pid for child in children]
 
     def start(self) -> float:
-        """Let them go; returns the monotonic time at which they were told."""
+        """Let them go; return the monotonic time of the signal."""
         started = time.perf_counter()
         for child in self._children:
             child.say("go")
@@ -129,13 +129,13 @@ class Scanners:
 
 
 def forget_scripts(client: redis.Redis) -> None:
-    """Let what `longest_script_ms` and `script_p99_ms` say begin here."""
+    """Reset the figures of `longest_script_ms` and `script_p99_ms`."""
     client.slowlog_reset()
     client.config_resetstat()
 
 
 def script_p99_ms(client: redis.Redis) -> float:
-    """The p99 of script calls, by Redis's own watch; -1 where it keeps none, before Redis 7."""
+    """The p99 of script calls, by Redis's own watch; -1 before Redis 7, which has none."""
     percentiles = client.info("latencystats").get("latency_percentiles_usec_evalsha", {})
     return percentiles["p99"] / 1000 if percentiles else -1
 
@@ -143,7 +143,7 @@ def script_p99_ms(client: redis.Redis) -> float:
 def longest_script_ms(client: redis.Redis) -> float:
     """The longest script call, by Redis's own watch; 0 if under 1 ms.
 
-    The watch runs on while the machine gives the core to somebody else.
+    The watch runs on while the machine gives the core to another process.
     """
     calls = [
         entry["duration"] / 1000

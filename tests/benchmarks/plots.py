@@ -1,8 +1,8 @@
 """The plots: how late tasks are; rates and memory against the number of waiting tasks.
 
 Small multiples: a panel each, on common scales, every curve named by its panel. No legend covers
-anything, and no colour has to be told from nine others: blue is this package, black what stands
-beside it, and both can be told apart by everybody.
+anything. The curves have three colours: blue is this package, black the figures beside it, grey the
+others. Every reader can distinguish them.
 
 Runs as a program of its own in an environment that has matplotlib: ``plots.py FIGURES FOLDER``.
 """
@@ -23,7 +23,7 @@ OURS, BESIDE, OTHERS, EARLY = "#0072B2", "#000000", "#c8c8c8", "#f6e3d0"  # Okab
 ACROSS = 4
 PANEL = (3.4, 2.5)  # inches
 
-# What a panel is called, by measurement and samples; `%s` is the number in the samples' name.
+# The titles of panels, by measurement and samples; `%s` is the number in the samples' name.
 SITUATIONS = {
     "lateness.raw": "arrival: a bare timer",
     "lateness.scanners": "arrival: %s scanner(s)",
@@ -55,7 +55,7 @@ GROWTH = {
 
 
 def draw(whole: dict[str, Any], folder: Path, cache: Path) -> None:
-    """Write the PNGs; says so in a sentence where matplotlib cannot be had."""
+    """Write the PNGs; prints a sentence if matplotlib is not available."""
     from tests.benchmarks.environments import python_with
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def _lateness(curves: list[Curve], path: Path) -> None:
             panel.plot(other.late, other.share, color=OTHERS, linewidth=0.8, zorder=1)
         panel.plot(curve.late, curve.share, color=curve.colour, linewidth=2, zorder=3)
         panel.set_title(curve.title, fontsize=9, loc="left", color=curve.colour)
-        # Linear up to a millisecond on both sides of the due time, so that "early" has its place.
+        # Linear up to a millisecond on both sides of the due time, so that early tasks show.
         panel.set_xscale("symlog", linthresh=1)
         # On the right there is room for the number beside the latest.
         panel.set_xlim(min(-0.1, 1.5 * least), 12 * most)

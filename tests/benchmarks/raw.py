@@ -1,7 +1,7 @@
 """The raw limit: the barest script and pipeline that could do the same work.
 
 No format, no trace, no heartbeat, no destination, no failure: ids in a ZSET, messages in a
-HASH, and one list. What these reach, a scanner cannot pass.
+HASH, and one list. No scanner can be faster.
 """
 
 import re
@@ -29,14 +29,14 @@ return #ids
 
 
 def move_all(client: redis.Redis) -> None:
-    """Move what is due, batch after batch."""
+    """Move all due entries, batch after batch."""
     move = client.register_script(MOVE)
     while move(keys=[DUE, MESSAGES, LIST], args=[BATCH]):
         pass
 
 
 def message_of(app: Celery, client: redis.Redis) -> tuple[bytes, bytes]:
-    """What Celery itself pushes for the no-op task, and the id that is in it."""
+    """The message that Celery itself pushes for the no-op task, and the id in it."""
     result = app.noop.apply_async((1, 2), queue="raw:sample")
     message = client.rpop("raw:sample")
     return message, result.id.encode()

@@ -1,4 +1,4 @@
-"""What the helper processes do; see ``children.py`` for how they are talked to."""
+"""The work of the helper processes; ``children.py`` starts them and talks to them."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ def arrivals(pipe: Connection, path: str, queue: str, count: int) -> None:
 
 
 def _above_others() -> None:
-    # The watch must not be what is late when every core is busy. Without the right to, it may be.
+    # The watch must not be late when every core is busy. Without the right to, it may be.
     with contextlib.suppress(PermissionError):
         os.nice(-10)
 

@@ -37,7 +37,7 @@ def medians(rounds: Sequence[Figures]) -> Figures:
 
 
 def ratio(rounds: Sequence[Figures], figure: str, beside: str) -> float | None:
-    """The median of the rounds' own ratios: what a noisy machine does to both falls out."""
+    """The median of the rounds' own ratios, so noise that hits both cancels out."""
     found = [
         figures[figure] / figures[beside]
         for figures in rounds

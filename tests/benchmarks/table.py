@@ -1,4 +1,4 @@
-"""The table: each line's median, its spread, what stands beside it, the ratio, and the goal."""
+"""The table: each line's median, its spread, the figure beside it, the ratio, and the goal."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,14 +40,14 @@ def _row(line: Line, measured: Sequence[Figures]) -> Row:
 
 
 def number(value: float) -> str:
-    """Three figures that say something: 98,200, 12.5, 0.031."""
+    """Three significant digits: 98,200, 12.5, 0.031."""
     if abs(value) >= 1000:
         return f"{round(value, 2 - len(str(int(abs(value)))) + 1):,.0f}"
     return f"{value:.3g}"
 
 
 def peer_rows(rounds: Rounds) -> Iterator[Row]:
-    """A row for each peer; a dash where it has no such thing."""
+    """A row for each peer; a dash if the peer lacks a feature."""
     measured = medians(rounds.get("peers", []))
     for peer, says in PEERS.items():
         figures = [measured.get(f"{peer}_{figure}") for figure in PEER_FIGURES]
@@ -67,7 +67,7 @@ def show(rounds: Rounds) -> None:
 
 
 def _print(headings: Row, lines: list[Row], *, right: set[int]) -> None:
-    """With rich where that is installed."""
+    """With rich, if that is installed."""
     if not lines:
         return
     try:
@@ -81,7 +81,7 @@ def _print(headings: Row, lines: list[Row], *, right: set[int]) -> None:
         table.add_column(heading, justify="right" if at in right else "left", no_wrap=at != 0)
     for line in lines:
         table.add_row(*line, style="red" if line[-1] == "MISSED" else None)
-    # Piped into a file there is no terminal whose width it would have to fit.
+    # Output to a file has no width to fit.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 

@@ -235,7 +235,7 @@ def test_a_time_without_a_zone_is_in_the_app_s(delayq_app, url, run):
 
 def test_what_is_no_time_is_a_sentence_that_names_it_and_nothing_moves(one, app, misused):
     assert misused("reschedule", "one", "+5w") == (
-        "Error: Invalid value for 'WHEN': '+5w' is no time; expected one before "
+        "Error: Invalid value for 'WHEN': '+5w' is not a time; expected one before "
         "2255-06-05: 2030-01-31T09:00, Unix time in seconds, +1h30m from now (s m h d), or "
         "by:+30m from its due time"
     )
@@ -265,15 +265,15 @@ def test_the_condition_on_the_due_time_is_a_time_as_any(one, app, said, refused)
     [
         (
             ["by:-1h", "--only", "later"],
-            "task one would not move later, as --only has it; nothing was changed",
+            "task one would not move later, as --only requires; nothing was changed",
         ),
         (
             [str(FAR), "--only", "earlier"],
-            "task one would not move earlier, as --only has it; nothing was changed",
+            "task one would not move earlier, as --only requires; nothing was changed",
         ),
         (
             ["by:-1h", "--only", "later", "--if-due", str(FAR)],
-            "task one is not due as --if-due has it, or would not move later; nothing was changed",
+            "task one is not due at --if-due, or would not move later; nothing was changed",
         ),
     ],
 )
@@ -286,16 +286,16 @@ def test_the_condition_that_does_not_hold_is_named(one, app, refused, line, sent
     ("words", "hint"),
     [
         (["one", "-5m"],
-         "-5m is no option; to move a task earlier than it is due, type by:-5m"),
+         "-5m is not an option; to move a task to an earlier time, type by:-5m"),
         (["one", "-1h30m", "--only", "earlier"],
-         "-1h30m is no option; to move a task earlier than it is due, type by:-1h30m"),
+         "-1h30m is not an option; to move a task to an earlier time, type by:-1h30m"),
         (["one", "2030-01-31", "09:00"],
          "a time is one word; put a T between: 2030-01-31T09:00"),
         (["one", "2030-01-31", "9:00:30Z", "--utc"],
          "a time is one word; put a T between: 2030-01-31T09:00:30Z"),
-        (["+1h", "one"], "the time comes last, behind the ids: +1h"),
-        (["by:-1h", "one", "two"], "the time comes last, behind the ids: by:-1h"),
-        (["2030-01-31T09:00", "one"], "the time comes last, behind the ids: 2030-01-31T09:00"),
+        (["+1h", "one"], "the time comes last, after the ids: +1h"),
+        (["by:-1h", "one", "two"], "the time comes last, after the ids: by:-1h"),
+        (["2030-01-31T09:00", "one"], "the time comes last, after the ids: 2030-01-31T09:00"),
     ],
 )  # fmt: skip
 def test_a_time_in_the_wrong_place_is_told_where_it_belongs(one, app, misused, words, hint):
@@ -306,9 +306,9 @@ def test_a_time_in_the_wrong_place_is_told_where_it_belongs(one, app, misused, w
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["42", "soon"], "'soon' is no time"),
-        (["one", "25:00"], "'25:00' is no time"),
-        (["one", "soon", "--if-due", "+1h"], "'soon' is no time"),
+        (["42", "soon"], "'soon' is not a time"),
+        (["one", "25:00"], "'25:00' is not a time"),
+        (["one", "soon", "--if-due", "+1h"], "'soon' is not a time"),
         (["one", "+1h", "--if-due", "soon"], "Invalid value for '--if-due'"),
         (["one", "+1h", "-x"], "o such option"),
         (["one", "+1h", "-5x"], "o such option"),

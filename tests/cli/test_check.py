@@ -91,7 +91,7 @@ def test_where_nobody_can_be_asked_yes_has_to_be_passed(app, redis, run):
     lost_place(app, redis)
     result = run("check", "--repair")
     assert (result.exit_code, redis.zcard(DUE)) == (1, 1)
-    assert "repair 1 finding? There is no terminal to ask at; pass --yes" in result.output
+    assert "repair 1 finding? There is no terminal to confirm; pass --yes" in result.output
     assert run("check", "--repair", "--yes").exit_code == 0
     assert redis.zcard(DUE) == 2
 

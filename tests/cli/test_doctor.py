@@ -60,7 +60,7 @@ def test_an_error_is_status_1_and_says_what_to_do(well, run):
 
     assert result.exit_code == 1
     at = result.output.splitlines().index(
-        "error    scanners           no scanner is alive: nothing is handed over"
+        "error    scanners           no scanner is alive: no tasks are delivered"
     )
     assert result.output.splitlines()[at + 1] == (
         " " * 28 + "-> start a worker, or: celery -A proj delayq scan"

@@ -372,7 +372,9 @@ def test_scanners_are_counted_and_their_hosts_are_named(app, look, monkeypatch):
     app.send_task("t", delayq_at=FAR)
 
     assert look(app, "scanners") == [
-        Line("agreement", "ok", "who shares the store agrees on its layout, shards and broker"),
+        Line(
+            "agreement", "ok", "all processes on this store agree on its layout, shards and broker"
+        ),
         Line("scanners", "ok", "3 alive, on web0, web1"),
         Line("overdue", "ok", "none by more than 60 s, of 1 waiting"),
         Line("refused", "ok", "none"),

@@ -61,7 +61,7 @@ def test_an_expiry_from_the_due_time_moves_with_it_and_one_from_now_does_not(one
 @pytest.mark.parametrize("given", ["soon", "60", "-5m", "by:60"])
 def test_what_is_no_expiry_is_an_error_of_usage(one, app, misused, given):
     before = app.delayq.get("one")
-    assert f"'--expires': '{given}' is no time; expected " in misused(
+    assert f"'--expires': '{given}' is not a time; expected " in misused(
         "edit", "one", "--args", "[2]", "--expires", given
     )
     assert app.delayq.get("one") == before
@@ -81,7 +81,7 @@ def test_only_the_revision_that_show_showed_is_edited(one, said, run):
 
     assert result.exit_code == 1
     assert result.output == (
-        "task one has another revision than --if-revision by now; nothing was changed\n"
+        "task one no longer has the revision of --if-revision; nothing was changed\n"
     )
 
 

@@ -29,7 +29,7 @@ def test_where_all_is_well_it_is_one_word(app, alive, said):
 
 def test_without_a_scanner_it_ends_with_status_1(app, refused):
     assert refused("health") == [NOBODY]
-    assert refused("health", "--here")[0].startswith("no scanner of this host, ")
+    assert refused("health", "--here")[0].startswith("no scanner on this host, ")
     assert json.loads(refused("health", "--json")[0]) == {"healthy": False, "problems": [NOBODY]}
 
 

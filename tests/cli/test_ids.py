@@ -43,8 +43,7 @@ def test_an_id_that_no_line_can_have_is_left_out_and_that_is_said(many, app, run
     later = [f"task-{number}" for number in range(1, 5)]
     assert result.stdout.split("\n") == ["task-0", " two words ", *later, ""]
     assert result.stderr == (
-        f"Error: left out {len(HOSTILE)} ids with characters that no line can have; --json has "
-        "them\n"
+        f"Error: left out {len(HOSTILE)} ids with unprintable characters; --json has them\n"
     )
     assert result.exit_code == 1
 

@@ -90,8 +90,8 @@ def test_what_is_released_by_then_is_said_to_need_a_scanner(app, run, ctrl_c):
     result = run("release", "--all", "--yes")
 
     assert result.output == (
-        "interrupted: at least 2 tasks released; what is released goes by a scanner, or by this "
-        "command, given again\n"
+        "interrupted: at least 2 tasks released; a scanner sends released tasks, or run this "
+        "command again\n"
     )
     assert result.exit_code == CTRL_C
     assert app.delayq.hand_over() == 2

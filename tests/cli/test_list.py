@@ -48,7 +48,7 @@ def test_a_name_that_nobody_knows_is_said_to_be_one(app, said, redis_server):
     app.send_task("t", queue="mail", delayq_at=FAR)
 
     assert said("list", "--queue", "maill") == [
-        f"no task like that waits in {redis_server.url()} (prefix delayq)",
+        f"no such task waits in {redis_server.url()} (prefix delayq)",
         "this app knows no such queue, and nothing waits for it",
     ]
     assert said("list", "--json", "--task", "shop.remnd") == [
@@ -125,7 +125,7 @@ def test_json_of_nothing_is_nothing(said):
 )
 def test_a_wrong_time_is_a_sentence(three, misused, option, value):
     assert misused("list", option, value) == (
-        f"Error: Invalid value for '{option}': {value!r} is no time; expected one before "
+        f"Error: Invalid value for '{option}': {value!r} is not a time; expected one before "
         "2255-06-05: 2030-01-31T09:00, Unix time in seconds, +1h30m from now (s m h d), or -10m "
         "for ago"
     )

@@ -86,7 +86,7 @@ def test_from_now_is_by_redis_s_clock(app, printed, monkeypatch):
 )
 def test_overdue_is_a_state_of_its_own(tasks, misused, command, state):
     assert misused(command, "--overdue", *state) == (
-        "Error: --overdue is of what waits; it takes no --state."
+        "Error: --overdue selects waiting tasks; it takes no --state."
     )
 
 
@@ -102,21 +102,21 @@ def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, misused, c
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["-n", "2"], "3 more; this list has 2, as --limit says"),
-        (["-n", "0"], "5 more; this list has 0, as --limit says"),
-        (["--tag", "x", "-n", "1"], "2 more; this list has 1, as --limit says"),
-        (["--overdue", "-n", "1"], "1 more; this list has 1, as --limit says"),
-        (["--state", "Scheduled", "-n", "1"], "3 more; this list has 1, as --limit says"),
-        (["--state", "paused", "-n", "0"], "1 more; this list has 0, as --limit says"),
-        (["--dead", "-n", "0"], "1 more; this list has 0, as --limit says"),
-        (["--queue", "celery", "-n", "1"], "there are more; this list has 1, as --limit says"),
-        (["--before-due", "+1h", "-n", "1"], "there are more; this list has 1, as --limit says"),
+        (["-n", "2"], "3 more; --limit ends this list at 2"),
+        (["-n", "0"], "5 more; --limit ends this list at 0"),
+        (["--tag", "x", "-n", "1"], "2 more; --limit ends this list at 1"),
+        (["--overdue", "-n", "1"], "1 more; --limit ends this list at 1"),
+        (["--state", "Scheduled", "-n", "1"], "3 more; --limit ends this list at 1"),
+        (["--state", "paused", "-n", "0"], "1 more; --limit ends this list at 0"),
+        (["--dead", "-n", "0"], "1 more; --limit ends this list at 0"),
+        (["--queue", "celery", "-n", "1"], "there are more; --limit ends this list at 1"),
+        (["--before-due", "+1h", "-n", "1"], "there are more; --limit ends this list at 1"),
         (
             ["--overdue", "--tag", "x", "-n", "0"],
-            "there are more; this list has 0, as --limit says",
+            "there are more; --limit ends this list at 0",
         ),
-        (["--json", "-n", "3"], "2 more; this list has 3, as --limit says"),
-        (["--ids", "-n", "4"], "1 more; this list has 4, as --limit says"),
+        (["--json", "-n", "3"], "2 more; --limit ends this list at 3"),
+        (["--ids", "-n", "4"], "1 more; --limit ends this list at 4"),
     ],
 )
 def test_where_the_limit_cut_a_list_off_it_says_how_many_more_there_are(tasks, run, options, said):
@@ -135,4 +135,4 @@ def test_a_list_that_is_whole_says_nothing_more(tasks, run, options):
 def test_behind_a_cursor_it_is_not_known_how_many(tasks, printed, run):
     cursor = json.loads(printed("list", "--json")[0])["cursor"]
     result = run("list", "-n", "1", "--cursor", cursor)
-    assert result.stderr == "there are more; this list has 1, as --limit says\n"
+    assert result.stderr == "there are more; --limit ends this list at 1\n"

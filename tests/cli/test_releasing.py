@@ -17,8 +17,8 @@ from tests.app.support import (
 )
 
 BEYOND = (
-    "2 due later than the broker's visibility_timeout (3600 s): Redis delivers these again "
-    "before; set a longer one in all workers, or they run more than once"
+    "2 due later than the broker's visibility_timeout (3600 s): Redis delivers them again "
+    "before that; set a longer one in all workers, or they run more than once"
 )
 
 
@@ -56,7 +56,7 @@ def test_a_dry_run_says_what_there_is_to_know(app, tasks, said, redis):
 
 def test_without_a_terminal_nothing_goes_without_yes(app, tasks, refused, redis):
     assert refused("release", "--all")[-1] == (
-        "Error: release 3 tasks? There is no terminal to ask at; pass --yes"
+        "Error: release 3 tasks? There is no terminal to confirm; pass --yes"
     )
     assert sent(redis) == []
 
@@ -109,7 +109,7 @@ def test_while_the_broker_is_away_it_is_said_again_later(delayq_app, url, refuse
     for count in ("1 task", "0 tasks"):
         [line] = refused("release", "--all", "--yes", app=app)
         assert line.startswith(f"Error: {count} released, but not sent yet: the broker cannot be")
-        assert line.endswith("; a scanner sends them, or this command, given again")
+        assert line.endswith("; a scanner sends them, or run this command again")
 
 
 def test_it_says_how_far_it_has_come(app, said, monkeypatch, tasks):

@@ -41,7 +41,7 @@ def test_a_selection_is_cancelled_where_yes_is_said(app, tasks, said):
 
 def test_without_a_terminal_nothing_is_changed_without_yes(app, tasks, refused):
     [sentence] = refused("cancel", "--tag", "x")
-    assert sentence == "Error: cancel 2 tasks? There is no terminal to ask at; pass --yes"
+    assert sentence == "Error: cancel 2 tasks? There is no terminal to confirm; pass --yes"
     assert waiting(app) == "abc"
 
 

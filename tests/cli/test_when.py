@@ -69,7 +69,7 @@ def test_what_is_no_time_is_named_with_what_is_one(text):
     with pytest.raises(click.BadParameter) as caught:
         When(due=True).convert(text, None, None)
     assert caught.value.message == (
-        f"{text[:60]!r} is no time; expected one before 2255-06-05: {ISO}, {UNIX}, "
+        f"{text[:60]!r} is not a time; expected one before 2255-06-05: {ISO}, {UNIX}, "
         "+1h30m from now (s m h d), or by:+30m from its due time"
     )
 
@@ -91,7 +91,8 @@ def test_what_is_no_time_is_named_with_what_is_one(text):
 def test_each_kind_is_taken_only_where_it_is_asked_for(when, text, forms):
     with pytest.raises(click.BadParameter) as caught:
         when.convert(text, None, None)
-    assert caught.value.message == (f"{text!r} is no time; expected one before 2255-06-05: {forms}")
+    expected = f"expected one before 2255-06-05: {forms}"
+    assert caught.value.message == f"{text!r} is not a time; {expected}"
 
 
 @pytest.mark.parametrize("text", ["90", "5m", "1.5"])
@@ -100,5 +101,5 @@ def test_a_delay_without_its_sign_is_told_how_it_is_written(text):
         with pytest.raises(click.BadParameter) as caught:
             when.convert(text, None, None)
         assert caught.value.message == (
-            f"{text!r} is no time; expected +{text} from now{more}, or a time such as {ISO}"
+            f"{text!r} is not a time; expected +{text} from now{more}, or a time such as {ISO}"
         )

@@ -1,4 +1,4 @@
-"""Ways of delaying a job side by side: each cell of the table is what came of doing it.
+"""Ways of delaying a job side by side: each cell of the table is the result of a probe.
 
 ./tests/run comparison [--ways NAME ...] [--rows NAME ...] [--write]
 

@@ -1,4 +1,4 @@
-"""``./tests/run comparison``: ask every way every question, and print the table."""
+"""``./tests/run comparison``: run every probe on every way, and print the table."""
 
 import argparse
 import json
@@ -50,9 +50,9 @@ def _arguments() -> argparse.Namespace:
 
 
 def _asked(options: argparse.Namespace) -> Iterator[tuple[Job, list[str]]]:
-    """What each process printed; first those that may run side by side."""
+    """The output of each process; first those that may run side by side."""
     beside = [one.name for one in ANSWERS if one.name in options.rows]
-    # Several rows may be of one probe.
+    # One probe may fill several rows.
     alone = {one.probe: one for one in FIGURES if one.name in options.rows}.values()
     jobs = [(way, row) for row in beside for way in options.ways]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -64,7 +64,7 @@ def _asked(options: argparse.Namespace) -> Iterator[tuple[Job, list[str]]]:
 
 
 def _ask(job: Job) -> str:
-    """Run one probe; what it printed last, or how it failed."""
+    """Run one probe; return its last line, or how it failed."""
     [python] = [one.python for one in COLUMNS if one.name == job[0]]
     command = [python, "-m", "tests.comparison.ask", *job]
     try:

@@ -1,7 +1,7 @@
-"""Probes whose answer is yes, no, or a short fact. Each does what its row asks, and looks what ran.
+"""Probes whose answer is yes, no, or a short fact. Each tries its row, and checks which jobs ran.
 
-A probe is given a site on which nothing runs, and the way's driver. It returns the cell, and what
-it saw.
+A probe gets a site on which nothing runs, and the way's driver. It returns the cell, and the
+evidence.
 """
 
 import time
@@ -15,26 +15,26 @@ NONE = "none"
 
 Answer = tuple[str, str]
 
-# How much longer whatever polls may take than it should: beat looks for changes every 5 s.
+# Extra time for pollers: beat looks for changes every 5 s.
 POLLED = 6.0
 # By how much a listed time may be rounded.
 ROUNDED = 1.0
-# What waits for more than this after a kill waits for a time-out.
+# A job that is later than this after a kill waits for a time-out.
 AT_ONCE = 10.0
 LONGEST = 75.0
-# For how long a message is held, with a time-out of so many seconds.
+# How long a message is held, with a shorter time-out.
 HELD = 16.0
 
 
 def all_offline(site: Site, way: Way) -> None:
-    """Nothing runs; where workers declare what scheduling needs, some have been there."""
+    """Nothing runs; if workers have to declare something for scheduling, they ran before."""
     if way.declared_by_workers:
         site.start(*way.roles.values())
         site.stop()
 
 
 def cancel(site: Site, way: Way) -> Answer:
-    """With all offline; where that did nothing, with all running."""
+    """With all offline; if that has no effect, with all running."""
     all_offline(site, way)
     _, gone = way.schedule("kept", POLLED), way.schedule("gone", POLLED)
     said = way.cancel(gone)
@@ -51,7 +51,7 @@ def cancel(site: Site, way: Way) -> Answer:
 
 
 def _only_kept(site: Site) -> bool:
-    assert site.wait_ran("kept"), "what was not cancelled did not run"
+    assert site.wait_ran("kept"), "the job that was not cancelled did not run"
     pause(2)
     return not site.times("gone")
 
@@ -82,7 +82,7 @@ def truth(site: Site, way: Way) -> Answer:
 
 
 def reschedule(site: Site, way: Way) -> Answer:
-    """Twice with all offline, the second time by the id that it then has."""
+    """Twice with all offline, the second time by the id from the first."""
     all_offline(site, way)
     first = way.schedule("moved", 3600)
     second = way.reschedule(first, 7200)
@@ -95,9 +95,9 @@ def reschedule(site: Site, way: Way) -> Answer:
 
 
 def listing(site: Site, way: Way) -> Answer:
-    """With all offline; where that has nothing, with all running."""
+    """With all offline; if that lists nothing, with all running."""
     all_offline(site, way)
-    # A call may take long: the due time lies between those by its begin and by its end.
+    # A call may take long: the due time counts from some moment between its begin and its end.
     due = {}
     for label, delay in (("a", 1000), ("b", 2000)):
         begun = time.time()
@@ -117,7 +117,7 @@ def _all_listed(way: Way, due: dict[str, tuple[float, float]]) -> bool:
 
 
 def kill(site: Site, way: Way) -> Answer:
-    """SIGKILL for all that runs while a job waits, and new processes at once."""
+    """SIGKILL for all processes while a job waits, and new processes at once."""
     site.start(*way.roles.values())
     due = time.time() + POLLED
     way.schedule("held", POLLED)
@@ -195,7 +195,7 @@ def tag(site: Site, way: Way) -> Answer:
 
 
 def process(site: Site, way: Way) -> Answer:
-    """Workers alone; where nothing ran, all that has to run."""
+    """Workers alone; if nothing runs, with the other processes as well."""
     site.start(way.roles["worker"])
     way.schedule("job", 1)
     if site.wait_ran("job", timeout=2 * POLLED):
@@ -207,7 +207,7 @@ def process(site: Site, way: Way) -> Answer:
 
 
 def asked(probe, site: Site, way: Way) -> Answer:
-    """The answer of a probe; a dash where the way has no call for it."""
+    """The answer of a probe; a dash if the way has no call for it."""
     try:
         return probe(site, way)
     except NotOffered:

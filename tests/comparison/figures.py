@@ -14,13 +14,13 @@ WAITING = 2_000
 HOUR = 3600.0
 SAMPLES = 9
 CALLS = 300
-# All is taken in when memory grows by less, over as many seconds; or that is given up.
+# All jobs are taken in once memory grows by less, over as many seconds; or the wait is given up.
 STILL_MB, STILL_SECONDS, FILLED = 0.1, 3, 45
 BEHIND_DELAY, BEHIND_TIMEOUT = 6.0, 20.0
 
 
 def load(site: Site, way: Way) -> Figures:
-    """Lateness while nothing waits, memory of what waits, and lateness behind that."""
+    """Lateness while nothing waits, memory of waiting jobs, and lateness behind those."""
     site.start(*way.roles.values())
     way.send("warm")
     assert site.wait_ran("warm")

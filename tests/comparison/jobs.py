@@ -1,4 +1,4 @@
-"""What every job does: say that it ran, and when. Where to comes in COMPARISON_NOTES."""
+"""The work of every job: note that it ran, and when, in the Redis of COMPARISON_NOTES."""
 
 import os
 import time

@@ -56,19 +56,19 @@ def _version(column: Column, package: str) -> str:
 
 
 def definitions() -> str:
-    """What each row asks, and how each column delays a job."""
+    """The question of each row, and each column's way of delaying a job."""
     rows = "".join(f"- **{row.title}.** {row.says}\n" for row in ROWS)
     ways = "".join(f"- **{one.title}**: {one.told}\n" for one in COLUMNS)
     return f"{rows}\n### How each delays\n\n{ways}"
 
 
 def part(cells: Cells) -> str:
-    """What stands between the two marks."""
+    """The text between the two marks."""
     return f"{BEGIN}\n{heading()}\n\n{table(cells)}\n### What each row asks\n\n{definitions()}{END}"
 
 
 def written() -> Cells:
-    """The cells that stand in the README, by way and row."""
+    """The cells in the README, by way and row."""
     lines = [line for line in README.read_text("utf-8").splitlines() if line.startswith("| ")]
     found = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     columns = {column.title: column.name for column in COLUMNS}
@@ -84,7 +84,7 @@ def written() -> Cells:
 
 
 def write(cells: Cells) -> None:
-    """Put these cells into the README in place of those that are there."""
+    """Replace the cells of the README."""
     cells = {**written(), **cells}
     pattern = re.compile(f"{BEGIN}.*{END}", re.DOTALL)
     README.write_text(pattern.sub(lambda _: part(cells), README.read_text("utf-8")), "utf-8")

@@ -1,4 +1,4 @@
-"""The questions, in the order of the table: what each asks, and which probe answers it."""
+"""The questions, in the order of the table, each with the probe that answers it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Row:
     """One question.
 
     Attributes:
-        name: What the command line calls it.
-        title: What the table calls it.
+        name: Its name on the command line.
+        title: Its name in the table.
         says: One sentence, by which a cell can be checked.
         probe: The function that does it.
     """
@@ -44,7 +44,7 @@ class MeasuredRow:
 
 
 def _memory(found: Measured) -> str:
-    # What waits in the broker before a worker that takes it in slowly is missing in the figure.
+    # If a worker takes jobs in slowly, those still in the broker are missing in the figure.
     if not found["still"] or not found["behind_ran"]:
         return "not all taken in"
     return f"{max(0.0, found['memory_mb']):.0f} MB"

@@ -1,4 +1,4 @@
-"""The servers and processes of one probe; nothing of it is shared with another one."""
+"""The servers and processes of one probe, which shares them with no other probe."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ class Role(Protocol):
 
 
 class ShortRabbit(RabbitServer):
-    """A broker that soon closes the channel of whoever holds a message for too long."""
+    """A broker that soon closes the channel of a worker that holds a message for too long."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -38,12 +38,12 @@ class ShortRabbit(RabbitServer):
 
 
 class Site:
-    """A Redis, a RabbitMQ where one is the broker, and what is started on them.
+    """A Redis, a RabbitMQ if one is the broker, and the processes started on them.
 
     Args:
         redis: The server; its database 9 takes the notes of jobs.
         rabbit: The broker of a way that needs one.
-        env: What the processes are told on top of the servers' addresses.
+        env: Variables of the processes, on top of the servers' addresses.
     """
 
     def __init__(self, redis: RedisServer, rabbit: RabbitServer | None, **env: str):
@@ -81,19 +81,19 @@ class Site:
         self._started.clear()
 
     def stop(self) -> None:
-        """End every process that was started as a deployment does."""
+        """End every process that was started, as a deployment does."""
         for process in self._started:
             process.stop()
         self._started.clear()
 
     def memory_mb(self) -> float:
-        """The proportional memory of all that was started."""
+        """The proportional memory of all processes started here."""
         sessions = {process.pid for process in self._started}
         return sum(_pss_mb(pid) for pid in _pids() if _session(pid) in sessions)
 
     @property
     def ended(self) -> list[str]:
-        """What those processes said last that ended by themselves."""
+        """The last lines of the processes that ended by themselves."""
         return [one.lines[-1][:100] for one in self._started if not one.running]
 
     @property
@@ -133,7 +133,7 @@ def site(*, rabbit: bool, short: bool = False) -> Iterator[Site]:
 
 
 def pause(seconds: float) -> None:
-    """Let time pass that has to pass: until something would have run, if it were to."""
+    """Wait, to see that something does not run."""
     Event().wait(max(0.0, seconds))
 
 

@@ -12,10 +12,10 @@ from tests.comparison.ways import COLUMNS
 from tests.readme.document import README as PROJECT
 from tests.support.worker import ROOT
 
-# What takes half a minute is asked by the command alone.
+# Rows that take half a minute run only with the command.
 FAST = ("cancel", "reschedule", "list", "process", "tag")
 
-# The project's README has less room: its rows and columns, and how it says what stands here.
+# The project's README has less room: its rows and columns, and its shorter words for answers.
 SHORT_ROWS = ("cancel", "truth", "reschedule", "kill", "timeout", "memory", "rate")
 SHORT_COLUMNS = (
     "delayq", "celery_redis", "celery_rabbitmq", "celery_beat", "rq", "huey"

@@ -1,4 +1,4 @@
-"""``./tests/run faults``: put each fault in, again and again, and print what came of it."""
+"""``./tests/run faults``: inject each fault several times, and print a table of the outcomes."""
 
 import argparse
 import contextlib
@@ -24,14 +24,14 @@ LEFT_OVER = "left over"
 HEADINGS = ("fault", "path", "runs", "entries", *KINDS, "seconds to recover")
 
 WARM_UP, BETWEEN = 2.0, 1.0  # seconds of work before the first run, and after each
-RECOVERS = 120  # seconds in which what is due has to be on its way again
+RECOVERS = 120  # seconds in which due tasks have to be on their way again
 
 Row = tuple[str, ...]
 
 
 def main() -> int:
     options = _arguments()
-    # `kill` by itself skips every clean-up; so it becomes an orderly end.
+    # By default SIGTERM skips every clean-up; so it becomes an orderly end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     rows, sound = [], True
     with contextlib.ExitStack() as stack:
@@ -40,7 +40,7 @@ def main() -> int:
             try:
                 row, differences = _tried(options, fault, path, stack)
             except Exception:
-                # One that fails must not cost the others' rows.
+                # A fault that fails must not cost the rows of the others.
                 traceback.print_exc()
                 sound = False
                 continue

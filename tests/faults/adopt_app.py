@@ -22,7 +22,7 @@ def _write(request, version, *, failed=False):
     marked = bool(request.delivery_info.get("redelivered") or request.get("delayq_redelivered"))
     now = time.time_ns() // 1_000_000
     line = [request.id, version, header or eta, now, marked, bool(header), failed]
-    # One write: of a worker that is killed there is all of it, or nothing.
+    # One write: if the worker is killed here, the line is complete or missing.
     with Path(os.environ["DELAYQ_TEST_LINES"]).open("a") as lines:
         lines.write(f"{json.dumps(line)}\n")
 

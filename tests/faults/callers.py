@@ -19,16 +19,16 @@ from celery_delayq import AlreadyScheduled, DelayQ, Item, Outcome
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.faults.history import Call, Span
 
-NEAR, FAR = (0.1, 4.0), 7_200.0  # seconds ahead: what goes meanwhile, and what waits on
+NEAR, FAR = (0.1, 4.0), 7_200.0  # seconds ahead: tasks that go during the run, and tasks that stay
 CREW = 2  # callers in a process
-KNOWN = 40  # ids of a caller's that are cancelled, moved or taken anew
+KNOWN = 40  # ids of a caller that it cancels, moves or uses again
 BULK = (5, 60)
-GROUP = 8  # versions of a caller's that share a tag
+GROUP = 8  # versions of a caller that share a tag
 QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.1}
 
 
 def note(*_args):
-    """A task that nobody runs: it is looked at in its queue."""
+    """A task that never runs: its messages are read in the queue."""
 
 
 def now_ms() -> int:
@@ -45,7 +45,7 @@ def new_delayq(conf: dict) -> DelayQ:
 
 
 class Caller:
-    """One caller; ``run`` works until told to stop, ``history`` is what came of it."""
+    """One caller; ``run`` works until it is stopped, ``history`` has its calls and answers."""
 
     def __init__(self, delayq: DelayQ, name: str, seed: str, *, pace: float):
         self.history: list[Call] = []
@@ -69,14 +69,14 @@ class Caller:
             }
             self._random.choices([*acts], [*acts.values()])[0]()
 
-    # What it does.
+    # Its calls.
 
     def _schedule(self) -> None:
         again = self._known and self._random.random() < 0.2
         task_id = self._random.choice(self._known) if again else self._new_id()
         version, due = self._new_version(), self._due()
         while self._schedule_once(task_id, version, due) == "unknown":
-            # A caller with an id of its own may well say it once more.
+            # A caller with an id of its own may safely repeat the call.
             if self._random.random() < 0.5:
                 break
 
@@ -100,7 +100,7 @@ class Caller:
         self.bulk(self._random.randint(*BULK), self._due())
 
     def bulk(self, count: int, due: int) -> None:
-        """Schedule so many tasks for one time, in Unix ms, by one call."""
+        """Schedule several tasks for one time, in Unix ms, by one call."""
         versions = {self._new_id(): self._new_version() for _ in range(count)}
         items = [
             Item(
@@ -123,7 +123,7 @@ class Caller:
             self._note(call, _word(answer, outcome))
 
     def _clear(self) -> None:
-        """Cancel what has one tag. The count does not tell which of them that were."""
+        """Cancel all tasks with one tag. The answer is only a count, without ids."""
         if not self._groups:
             return
         tag = self._random.choice([*self._groups])
@@ -150,7 +150,7 @@ class Caller:
         answer, outcome = self._heard(lambda: self._delayq.reschedule(**_who(call[1]), **when))
         self._note(call, _word(answer, outcome), self._span(call, when), by=kind == "by")
 
-    # What it knows.
+    # Its knowledge.
 
     def _due(self) -> int:
         far = self._random.random() < 0.1
@@ -172,7 +172,7 @@ class Caller:
         self._version += 1
         return self._version
 
-    # What it hears.
+    # Its answers.
 
     def _begin(self, what: str, task_id: str, version: int = 0) -> tuple[str, str, int, int]:
         return what, task_id, version, now_ms()
@@ -191,7 +191,7 @@ class Caller:
             return f"raised {error!r}", None
 
     def _span(self, call: tuple, when: dict[str, float]) -> Span:
-        """What an *at*, *after* or *by* can have come to, by Redis's clock, until now."""
+        """The due times that an *at*, *after* or *by* can have led to by now, by Redis's clock."""
         ((kind, value),) = when.items()
         ms = round(value * 1000)
         return (call[3] + ms, now_ms() + ms + 1) if kind == "after" else (ms, ms)

@@ -1,7 +1,7 @@
-"""What callers were told, held against what arrived at the queues: lost, early, twice, untrue.
+"""Compares the answers to callers with the messages at the queues: lost, early, twice, untrue.
 
     calls of one id, in order  -->  every course that its entry may have taken  -->  the best one
-                                    (where no reply came: it was done, or not)          |
+                                    (without a reply: it was done, or not)              |
     copies at the queues, and what the store still holds  ------------------------->  problems
 
 All calls for one id come from one caller, one after the other, and each call that schedules has a
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-Span = tuple[int, int]  # earliest and latest, in Unix ms: what a caller knows of a due time
+Span = tuple[int, int]  # earliest and latest, in Unix ms: a caller's knowledge of a due time
 NEVER = 2**63  # later than any time
 
-# What is no fault: a copy that says of itself that it may be a second one.
+# No fault: a copy that is marked as a possible duplicate.
 MARKED = "twice marked"
 KINDS = ("lost", "early", "twice unmarked", MARKED, "wrong answer", "left over")
 
@@ -57,7 +57,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Kept:
-    """What the store holds at the end: waiting, or dead."""
+    """An entry that the store holds at the end: waiting, or dead."""
 
     task_id: str
     version: int
@@ -94,7 +94,7 @@ PAST = {"waits": "waits", "cancelled": "was cancelled"}
 
 @dataclass
 class Verdict:
-    """What became of a whole history."""
+    """The verdict on a whole history."""
 
     problems: list[Problem] = field(default_factory=list)
     scheduled: int = 0
@@ -112,7 +112,7 @@ class Verdict:
 
     @property
     def missing(self) -> int:
-        """What the books lack (or have too much, if negative); 0 where they balance."""
+        """How many tasks the books lack (negative: have too many); 0 if they balance."""
         gone = self.handed_over + self.cancelled + self.dead + self.waiting
         return self.scheduled - gone
 
@@ -125,16 +125,16 @@ def judge(
     *,
     relayed: bool = False,
 ) -> Verdict:
-    """Hold calls against copies and what is kept.
+    """Compare calls with the copies and the entries that are kept.
 
     Args:
-        calls: Of each id in the order in which they were made.
+        calls: The calls for each id, in the order in which they were made.
         copies: Every message that arrived.
         kept: Everything that the store still holds.
-        ended: When the last hand-over was waited for, in Unix ms: what is due is gone by then.
+        ended: When the wait for the last hand-over ended, in Unix ms; no due entry is left then.
         relayed: Tasks went to another broker, so IN_FLIGHT and UNCERTAIN may be true.
 
-    Of an id that is asked about, fewer than 10,000 others may have left since: the store forgets.
+    Fewer than 10,000 other ids may have left since the one in question: the store forgets.
     """
     by_id, arrived, held = (_by("task_id", facts) for facts in (calls, copies, kept))
     rules = _Rules(relayed)
@@ -160,7 +160,7 @@ def _by(name: str, facts: Iterable[Call] | Iterable[Copy] | Iterable[Kept]) -> d
 
 @dataclass(frozen=True)
 class _Rules:
-    """Which answers are true of which course, as the page of outcomes has it."""
+    """The true answers for each course, according to the documentation of outcomes."""
 
     relayed: bool
 
@@ -177,7 +177,7 @@ class _Rules:
             if not courses:
                 said = f"{call.what} was answered {call.answer.upper()}, which cannot be"
                 lies.append(Problem("wrong answer", call.task_id, said))
-                # Whatever it did: what comes after is judged by itself.
+                # The judge goes on from the state that the call left, whatever that is.
                 courses = before | {after for _, after in pairs}
             elif call.answer == "unknown":
                 courses |= before
@@ -185,7 +185,7 @@ class _Rules:
         return {each for one in courses for each in _gone_by(one, NEVER)}, lies
 
     def _answers(self, course: Course, call: Call) -> Iterator[tuple[str, Course]]:
-        """What may be answered, and the course that follows."""
+        """The possible answers, each with the course that follows."""
         last = course[-1] if course else None
         if call.what == "schedule":
             if last and last.how == "waits":
@@ -216,7 +216,7 @@ class _Rules:
 
 
 def _gone_by(course: Course, when: int) -> Iterator[Course]:
-    """The course as it is, and with its entry handed over where that was due by then."""
+    """The course as it is, and with its entry handed over if that was due by then."""
     yield course
     if course and course[-1].how == "waits" and course[-1].dues[-1][0] <= when:
         yield (*course[:-1], replace(course[-1], how="left"))
@@ -224,7 +224,7 @@ def _gone_by(course: Course, when: int) -> Iterator[Course]:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What is there of one id in the end."""
+    """The traces of one id at the end."""
 
     task_id: str
     copies: list[Copy]
@@ -232,7 +232,7 @@ class _Evidence:
     ended: int
 
     def best(self, courses: set[Course], lies: list[Problem]) -> tuple[list[Problem], Course]:
-        """The course that the evidence speaks least against, and what it says against that one."""
+        """The course that fits the evidence best, and the problems that remain with it."""
 
         def weight(pair: tuple[list[Problem], Course]) -> tuple[int, int]:
             return sum(problem.kind != MARKED for problem in pair[0]), len(pair[1])
@@ -242,8 +242,10 @@ class _Evidence:
         return lies + problems, course
 
     def handed_over(self, course: Course) -> int:
-        """How many copies the books count: not the marked second ones; nor one that went before
-        its entry was cancelled or moved without certainty, as that counts as what it is now.
+        """How many copies the books count.
+
+        They leave out marked duplicates. They also leave out a copy that went before its entry was
+        cancelled or moved without certainty: such an entry counts by its present state.
         """
         unsure = {spell.version for spell in course if spell.how != "left" and spell.unsure}
         left = Counter(spell.version for spell in course if spell.how == "left")

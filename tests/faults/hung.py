@@ -33,7 +33,7 @@ from tests.support.worker import ROOT, WorkerProcess
 
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- the table of ./tests/run hung -->", "<!-- the end of that -->"
-MOST = 60  # seconds; what takes longer is not waited for
+MOST = 60  # seconds; the run does not wait longer than that
 AT_ONCE = 4
 MANY = 1000
 APP = "tests.faults.hung_app"
@@ -61,7 +61,7 @@ WORKERS = tuple(
 
 @dataclass(frozen=True)
 class Took:
-    """How long it took, and by what error it ended, if it did; no time: longer than is waited."""
+    """How long it took, and the error that ended it, if any; no time: longer than the limit."""
 
     seconds: float | None
     error: str = ""
@@ -72,7 +72,7 @@ class Took:
 
 
 class Store:
-    """A Redis that can be spoilt in each of the ways, and the port by which it is reached."""
+    """A Redis that can fail in each of the ways, and the port at which clients reach it."""
 
     def __init__(self, fault: str):
         self._fault = fault
@@ -148,7 +148,7 @@ def child(what: str, url: str, timeout: str) -> None:
     try:
         CALLS[what]()
     except Exception as raised:
-        # What a caller catches around `apply_async` anyway needs no word.
+        # Callers catch this around `apply_async` anyway, so it needs no name in the table.
         error = "!" if isinstance(raised, OperationalError) else type(raised).__name__
     print(json.dumps({"seconds": time.monotonic() - started, "error": error}), flush=True)
 
@@ -195,7 +195,7 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="rows with these words alone")
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     options = parser.parse_args()
-    # `kill` by itself skips every clean-up; so it becomes an orderly end.
+    # By default SIGTERM skips every clean-up; so it becomes an orderly end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     rows = [what for what in (*CALLS, *WORKERS) if all(word in what for word in options.words)]
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,7 +1,7 @@
-"""The faults that are put into a `Site`: what is done, and when it is over.
+"""The faults that are put into a `Site`: each causes one, and ends it.
 
-Each takes the site, and returns from when on its recovery is counted, in Unix ms: of a process that
-is killed or stopped from that moment on, of everything else from its end.
+Each takes the site, and returns the time from which its recovery is counted, in Unix ms. If a
+process is killed or stopped, that is the moment of the signal; else it is the end of the fault.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")
 RELAYED = (TO_REDIS, TO_RABBIT)
 
 SCRIPT = b"EVALSHA"
-LOST = 4  # of so many replies one is lost
-FELT = 60  # seconds in which a fault has to be felt
-LASTS = 2.0  # seconds, of a fault that lasts: longer than a call may take
+LOST = 4  # one reply is lost out of this many
+FELT = 60  # seconds in which a fault has to show
+LASTS = 2.0  # seconds that a lasting fault takes: longer than a call may take
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Fault:
     """One row of the table.
 
     Attributes:
-        name: What happens.
-        inject: Does it once, and ends it.
-        paths: On which it is tried.
-        config: The store's, and that of another Redis that is the broker.
+        name: The fault, in words.
+        inject: Causes it once, and ends it.
+        paths: The paths on which it is tried.
+        config: Of the store, and of another Redis that is the broker.
         workers: Whether the scanners run in workers.
     """
 
@@ -51,7 +51,7 @@ def nothing(site: Site) -> int:
 def kill_scanners(site: Site) -> int:
     with site.burst():
         killed = now_ms()
-        # Both, as only one of them is in the midst of it.
+        # Both, as only one of them is handing over.
         for victim in site.scanners:
             victim.kill()
     site.scanners.clear()
@@ -127,7 +127,7 @@ def _lose_replies(site: Site, link: Proxy, mark: bytes) -> int:
     link.lose(mark, every=LOST)
     with site.burst():
         site.pause(LASTS)
-    # After an earlier fault, nobody may have tried again so far.
+    # After an earlier fault, perhaps no process has tried again yet.
     eventually(lambda: link.cuts > before, FELT, "a reply is lost")
     link.lose(mark, every=0)
     return now_ms()
@@ -163,7 +163,7 @@ def fill_store(site: Site) -> int:
 def make_replica(site: Site) -> int:
     client = site.store.client()
     with site.burst():
-        # Of a master that is not there, so it keeps what it has.
+        # The master does not exist, so it keeps its data.
         client.replicaof("127.0.0.1", free_port())
     site.pause(LASTS)
     client.replicaof("NO", "ONE")
@@ -186,7 +186,7 @@ def let_the_broker_refuse(site: Site) -> int:
 def _spoil_list(site: Site) -> None:
     client = site.store.client()
     eventually(lambda: client.exists(site.queue))
-    with client.pipeline() as both:  # or what is pushed in between would be overwritten
+    with client.pipeline() as both:  # or messages pushed in between would be overwritten
         both.rename(site.queue, "aside")
         both.set(site.queue, "no list")
         both.execute()

@@ -13,8 +13,8 @@ class ScannerProcess(PythonProcess):
 
     Args:
         conf: The app's configuration; plain values.
-        fault: A point and what to do there, see `tests.faults.scan`.
-        log: Where its output goes.
+        fault: A point and the fault there, see `tests.faults.scan`.
+        log: The file for its output.
     """
 
     def __init__(self, conf, *fault, log):

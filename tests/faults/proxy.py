@@ -2,15 +2,15 @@
 
 client ---> proxy ---> server
               |
-              +-- refuse()   nobody listens; what is open is cut
+              +-- refuse()   connections are refused; open ones are cut
               +-- slowness   seconds that each piece takes on its way, up to 64 KB
               +-- stall()    everything stays open, nothing is forwarded, until resume()
-              +-- deaden()   so for what is open now, and for ever: a half-open link
-              +-- cut()      what is open is cut, new connections are welcome
-              +-- cut_after  forwards what contains these bytes, and cuts before any answer
-              +-- lose()     so with each so-manieth of those that contain these bytes, until 0
-              +-- delay()    each so-manieth arrives so much later; who sent it may be gone by then
-              +-- forget()   what is idle for so long is ended: by a FIN, a RST, or without a word
+              +-- deaden()   the same for open connections, for ever: a half-open link
+              +-- cut()      open connections are cut, new ones are welcome
+              +-- cut_after  forwards a piece with these bytes, and cuts before any answer
+              +-- lose()     the same with every n-th piece that contains these bytes, until 0
+              +-- delay()    every n-th piece arrives later; its sender may be gone by then
+              +-- forget()   ends connections that are idle for too long: by FIN, RST, or silently
 """
 
 import contextlib
@@ -27,7 +27,7 @@ CHUNK = 65536
 
 
 class Proxy:
-    """Forwards a loopback port to another, until told otherwise."""
+    """Forwards a loopback port to another, until a method sets a fault."""
 
     def __init__(self, target: int):
         self.port = free_port()
@@ -71,7 +71,7 @@ class Proxy:
     def refuse(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            # Closing alone would leave the port open for as long as accept() hangs on it.
+            # If it is only closed, the port stays open as long as accept() blocks on it.
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
@@ -92,7 +92,7 @@ class Proxy:
         self._delay, self._delay_by = (mark, every), seconds
 
     def forget(self, idle: float, ending: str) -> None:
-        """End what is opened from here on once it is *idle* seconds: "fin", "rst" or "silence"."""
+        """End new connections after *idle* seconds without data: "fin", "rst" or "silence"."""
         self._idle, self._ending = idle, ending
 
     def deaden(self) -> None:
@@ -157,7 +157,7 @@ class Proxy:
                     self.delayed += 1
                     self._over.wait(self._delay_by)
                     peers[source].sendall(data)
-                    # Its answer, so that the server has read it before the connection ends.
+                    # Wait for the answer, so that the server has read the request before the end.
                     client.sendall(peers[source].recv(CHUNK))
                     continue
                 peers[source].sendall(data)
@@ -174,10 +174,10 @@ class Proxy:
                     one.shutdown(socket.SHUT_RDWR)
         else:
             self._dead |= set(peers)
-        self.forgotten += 1  # last: who waits for it uses the link at once
+        self.forgotten += 1  # last: a test that waits for it uses the link at once
 
     def _reset(self, sockets: Iterable[socket.socket]) -> None:
-        # A socket that does not linger is closed by a RST.
+        # With a linger time of 0, closing sends a RST.
         for one in sockets:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             one.close()

@@ -1,4 +1,4 @@
-"""`celery delayq scan` as a process, which can be told to die or to freeze at a named point.
+"""`celery delayq scan` as a process, which dies or freezes at a named point.
 
 claimed     after a claim, before anything is published
 published   after the broker has it, before the ack
@@ -24,7 +24,7 @@ def die():
 def freeze():
     sys.stdout.write("frozen\n")
     sys.stdout.flush()
-    # To this very thread: another one could take a signal to the process, and this one run on.
+    # Signal this very thread: a signal to the process could go to another one, and this one run on.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 

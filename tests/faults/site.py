@@ -29,7 +29,7 @@ KEYLESS = ("wrong_key", "records")  # a finding's kind and part
 DIRECT, TO_REDIS, TO_RABBIT = "direct", "relay to Redis", "relay to RabbitMQ"
 PATHS = (DIRECT, TO_REDIS, TO_RABBIT)
 
-TIMEOUT, LEASE = 1.0, 5.0  # seconds; short, so that they run out while one looks on
+TIMEOUT, LEASE = 1.0, 5.0  # seconds; short, so that they run out during the run
 SETTINGS = {
     "delayq_timeout": TIMEOUT,
     "delayq_lease": LEASE,
@@ -37,16 +37,16 @@ SETTINGS = {
     "delayq_batch_size": 20,  # a burst takes many calls, so that a fault comes in between
 }
 BURST = 300
-SLOWNESS = (0.005, 0.05)  # seconds: a call of the store's, a piece of many messages
-SOON = 600_000  # ms: what is due later than that waits on
-SETTLED = 120.0  # seconds after the last fault in which all that is due has to go
+SLOWNESS = (0.005, 0.05)  # seconds: a call to the store, a piece with many messages
+SOON = 600_000  # ms: tasks that are due later than that stay
+SETTLED = 120.0  # seconds after the last fault in which all due tasks have to go
 
 
 @dataclass
 class Outcome:
-    """What came of it all.
+    """The outcome of a run.
 
-    ``settled``: whether all that was due went in time. ``findings``: what `check` says.
+    ``settled``: whether all due tasks went in time. ``findings``: those of `check`.
     """
 
     verdict: Verdict
@@ -65,13 +65,13 @@ class Outcome:
         return found if self.settled else [*found, "not all that is due went in time"]
 
     def _told(self, problem: Problem) -> Iterator[str]:
-        """A problem, and all that is known of its id."""
+        """A problem, and everything known of its id."""
         yield str(problem)
         facts = [one for one in (*self.calls, *self.copies) if one.task_id == problem.task_id]
         yield from (f"    {fact}" for fact in facts)
 
     def seconds_to_recover(self, since: int) -> float:
-        """From *since*, in Unix ms, until all that was due by then had arrived."""
+        """From *since*, in Unix ms, until all tasks due by then had arrived."""
         first: dict[tuple[str, int], Copy] = {}
         for copy in self.copies:
             seen = first.setdefault((copy.task_id, copy.version), copy).seen
@@ -86,12 +86,13 @@ class Site:
 
     Args:
         path: One of PATHS.
-        seed: Of all that is random in it.
+        seed: Of everything random in it.
         rabbit: The RabbitMQ to use; one of its own by default.
-        config: The store's, such as ``"--appendonly", "yes"``.
+        config: Of the store, such as ``"--appendonly", "yes"``.
         workers: Whether scanners run in workers, and not by themselves.
         processes: How many processes of callers.
-        strangers: Whether others send as well, and a worker adopts that; over RabbitMQ.
+        strangers: Whether processes without this package send messages that a worker adopts; over
+            RabbitMQ.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class Site:
         return ListWatch(self.broker.client(), self.queue)
 
     def _conf(self, store: int) -> dict:
-        """An app's configuration, whose store is at this port."""
+        """The configuration of an app whose store is at this port."""
         conf = {**SETTINGS, "task_default_queue": self.queue}
         if self.path == DIRECT:
             return {**conf, "broker_url": f"redis://127.0.0.1:{store}/0"}
@@ -178,7 +179,7 @@ class Site:
         conf["delayq_url"] = f"redis://127.0.0.1:{store}/0"
         return {**conf, "broker_url": f"{kind}127.0.0.1:{self.broker_link.port}{end}"}
 
-    # What faults use.
+    # For the faults.
 
     @property
     def direct(self) -> bool:
@@ -204,12 +205,12 @@ class Site:
 
     @contextlib.contextmanager
     def burst(self) -> Iterator[None]:
-        """Let many tasks fall due at once, over links that are slow: inside, it is under way."""
+        """Let many tasks fall due at once, over slow links; the block runs during the hand-over."""
         due = now_ms() + 1000
         self._burster.bulk(BURST, due)
         self.pause((due - now_ms()) / 1000)
         self.scanners_link.slowness, self.broker_link.slowness = SLOWNESS
-        # Under a fault that lasts none may come.
+        # During a lasting fault none may come.
         with contextlib.suppress(AssertionError):
             eventually(lambda: self.watch.seen(due) >= self.random.randint(1, BURST // 2), 1)
         yield
@@ -232,7 +233,7 @@ class Site:
         calls += sent
         settled = self._settle()
         ended = now_ms()
-        # What comes back from a lease while another has its key waits without it.
+        # An entry that comes back from a lease waits without its key if another entry has that.
         found = [one for one in self.delayq.check() if (one.kind, one.part) != KEYLESS]
         findings = [str(one) for one in found]
         copies, kept = self.watch.read() + ran, self._kept(calls)
@@ -243,7 +244,7 @@ class Site:
         def done() -> bool:
             counts = self.delayq.counts()
             late = counts.next_due_ms is not None and counts.next_due_ms < counts.now_ms + SOON
-            # What comes back from a pause at a rate, or waits for its next try, is due as well.
+            # Entries that come back from a pause at a rate, or wait to be retried, are due as well.
             return not (late or counts.in_flight or counts.paused or counts.refused)
 
         try:
@@ -255,7 +256,7 @@ class Site:
         kept = [_kept(task) for task in self.delayq.tasks()]
         counts = self.delayq.counts()
         if counts.dead or counts.in_flight or counts.scheduled != len(kept):
-            # The listing has only what waits; so each id is asked for.
+            # The listing has only waiting entries; so each id is looked up.
             tasks = map(self.delayq.get, {call.task_id for call in calls})
             kept = [_kept(task) for task in tasks if task is not None]
         return kept

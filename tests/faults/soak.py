@@ -1,7 +1,7 @@
-"""``./tests/run soak``: callers at work while one fault after the other comes; then the books.
+"""``./tests/run soak``: callers work while one fault follows another; then the books are checked.
 
-Each path has its share of the time. The seed chooses the calls and the order of the faults; what
-the processes make of it in between is theirs.
+Each path has its share of the time. The seed chooses the calls and the order of the faults; it does
+not control the processes in between.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from tests.faults.site import PATHS, TO_RABBIT, Outcome, Site
 from tests.support.rabbit_server import RabbitServer
 
 QUIET = (0.0, 2.0)  # seconds between two faults; the first may still be felt
-PAUSED = 0.3  # of the times between two faults
-KILLED = 0.5  # of the faults, in whose midst the worker that adopts is killed
+PAUSED = 0.3  # the share of the times between two faults
+KILLED = 0.5  # the share of faults during which the adopting worker is killed
 MINUTES = 10.0
 
 
@@ -31,14 +31,14 @@ def soak(
     rabbit: RabbitServer | None = None,
     say: Callable[[str], object] = print,
 ) -> Outcome:
-    """Let callers work on one path for so long.
+    """Let callers work on one path for a while.
 
     Args:
         path: One of `PATHS`.
-        seconds: How long faults come. The start, and the end of what is due, take some more.
-        seed: Of the calls and the faults.
+        seconds: How long faults come. The start, and the last due tasks, take some more.
+        seed: For the calls and the faults.
         rabbit: A RabbitMQ that others use as well, so it is not killed; by default one of its own.
-        say: Told of each fault.
+        say: Called with each fault.
     """
     order = random.Random(f"{seed} {path}")
     began = time.monotonic()
@@ -59,7 +59,7 @@ def soak(
 
 @contextmanager
 def _worker_killed(site: Site, order: random.Random) -> Iterator[None]:
-    """Kill the worker that adopts, at times, while something else is wrong as well."""
+    """Sometimes kill the adopting worker during another fault."""
     seconds, is_killed = order.uniform(*QUIET), order.random() < KILLED
     if not (site.strangers and is_killed):
         yield
@@ -71,16 +71,16 @@ def _worker_killed(site: Site, order: random.Random) -> Iterator[None]:
 
 
 def _hold_up(site: Site, order: random.Random) -> None:
-    """Pause the queue for a moment; what fell due meanwhile comes back at once, or one by one."""
+    """Pause the queue for a moment; tasks that fell due come back at once, or one by one."""
     site.delayq.pause(queue=site.queue)
     site.pause(order.uniform(*QUIET))
     site.delayq.resume(queue=site.queue, rate=order.choice((None, 200)))
 
 
 def _faults(path: str, order: random.Random, *, spared: bool) -> Iterator[Fault]:
-    """Faults in an order of their own, all of them before one comes again, for ever."""
+    """Faults in random order, for ever; each comes once before any comes again."""
     some = [one for one in FAULTS if path in one.paths and not one.workers]
-    # The store syncs always, or what it lost would not be told from what the package lost.
+    # The store syncs always; else its own losses would look like losses of the package.
     some = [one for one in some if one.inject is not kill_store or one.config == ALWAYS]
     if spared and path == TO_RABBIT:
         some = [one for one in some if one.inject not in (kill_broker, stop_broker)]
@@ -103,7 +103,7 @@ def main() -> int:
     parser.add_argument("--seed", default=str(time.time_ns()), metavar="S")
     parser.add_argument("--path", choices=PATHS, action="append", help="all three by default")
     options = parser.parse_args()
-    # `kill` by itself skips every clean-up; so it becomes an orderly end.
+    # By default SIGTERM skips every clean-up; so it becomes an orderly end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     paths = options.path or PATHS
     print(f"seed {options.seed}")

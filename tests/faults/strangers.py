@@ -1,9 +1,9 @@
-"""A sender without this package, and a worker that adopts what it sends, or puts its tasks off.
+"""A sender without this package, and a worker that adopts its messages, or puts off its tasks.
 
 sender --eta--------------> RabbitMQ --> worker --> store --> RabbitMQ --> worker --> a line
        \\--puts itself off-->
 
-Over AMQP alone: of what kombu takes from a list of Redis it loses some itself, when it is killed.
+Only over AMQP: from a list of Redis, a killed kombu loses some messages itself.
 """
 
 import json
@@ -23,8 +23,8 @@ from tests.faults.history import NEVER, Call, Copy
 from tests.support.waiting import eventually
 from tests.support.worker import WorkerProcess
 
-ETA = (1.5, 6.0)  # seconds ahead; the setting's least is 1
-AFTER_MS = 1000  # for which a task puts itself off
+ETA = (1.5, 6.0)  # seconds ahead; the least value of the setting is 1
+AFTER_MS = 1000  # how long a task puts itself off
 PACE = 0.1
 
 
@@ -34,8 +34,8 @@ class Strangers:
     Args:
         url: The broker's.
         conf: The worker's configuration.
-        folder: Where lines and logs go.
-        seed: Of what is sent.
+        folder: For lines and logs.
+        seed: For the messages.
     """
 
     def __init__(self, url: str, conf: Mapping, folder: Path, seed: str):
@@ -74,7 +74,7 @@ class Strangers:
         return one
 
     def kill_worker(self) -> None:
-        """End it in the midst of things; another one comes in its place."""
+        """Kill it while it works; another one takes its place."""
         self._workers[-1].kill()
         self._start_worker()
 
@@ -91,7 +91,7 @@ class Strangers:
             eta = datetime.fromtimestamp(due / 1000, timezone.utc)
             name, how, span = "adopted", {"eta": eta}, (due, due)
         else:
-            # Without a name it would run once more where it is delivered again.
+            # Without a name it would run once more if it is delivered again.
             name, how, span = "put_off", {"message_id": str(version)}, (called + AFTER_MS, NEVER)
         task_id, answer = f"{name}-{version}", "done"
         try:
@@ -103,9 +103,10 @@ class Strangers:
     # The end.
 
     def finish(self, seconds: float) -> tuple[list[Call], list[Copy]]:
-        """Send nothing more; what was sent, and what came of it within so many seconds.
+        """Stop sending; return the calls, and the copies that arrived within *seconds*.
 
-        A task that failed says so, as it could not be put off, and may have been all the same.
+        A task that failed reports that it could not be put off; it may have been put off all the
+        same.
         """
         self._over.set()
         self._thread.join()

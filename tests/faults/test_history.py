@@ -1,4 +1,4 @@
-"""The judge of histories: what is in order passes, and each fault is called by its name."""
+"""The judge of histories: a history in order passes, and each fault gets its name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The command that measures how long things take while Redis hangs: it measures, and tells."""
+"""The command that measures how long calls take while Redis hangs."""
 
 import pytest
 

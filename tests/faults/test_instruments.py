@@ -30,7 +30,7 @@ def through(link):
     clients = []
 
     def connect(**options):
-        # Of its own accord it would repeat what was lost.
+        # By default the client would repeat a lost command.
         retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
         clients.append(redis.Redis(port=link.port, retry=retry, **options))
         return clients[-1]
@@ -82,7 +82,7 @@ def test_a_watch_of_a_list_sees_each_message_when_it_comes(client):
         client.lpush("queue", text(2, delayq_redelivered=True), text(2, delayq_redelivered=True))
         eventually(lambda: len(watch._seen) == 2)
         seen = time.time_ns() // 1_000_000
-        # What a server forgets, as it was killed, is no reason to miss what comes next.
+        # A server that is killed forgets messages; the watch has to see the later ones anyway.
         client.lpop("queue", 2)
         eventually(lambda: watch._length == 1)
         client.lpush("queue", text(3))

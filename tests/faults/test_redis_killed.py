@@ -1,4 +1,4 @@
-"""A Redis that is killed while it is scheduled to and moved from: what it acknowledged is kept."""
+"""A Redis that is killed during scheduling and hand-over keeps all acknowledged entries."""
 
 import json
 import threading
@@ -36,7 +36,7 @@ def test_what_redis_acknowledged_is_kept_through_every_crash(start_redis, make_d
         server.start()
     over.set()
     caller.join()
-    # All that is due is moved; what is left is due in the year 2096.
+    # All due entries are moved; the others are due in the year 2096.
     eventually(lambda: (delayq.counts().next_due_ms or 4e12) > 3e12)
     scanner.stop()
 

@@ -1,4 +1,4 @@
-"""A scanner whose Redis user has few rights; each operation by itself is in operations/."""
+"""A scanner whose Redis user has few rights; operations/ tests each operation on its own."""
 
 import pytest
 
@@ -10,12 +10,12 @@ LONG_AGO = 1_000_000_000
 
 @pytest.fixture
 def rights():
-    """The rights in the page's line for ``ACL SETUSER``, without the password."""
+    """The rights in the documentation's line for ``ACL SETUSER``, without the password."""
     return [right for right in documented() if right not in ("on", ">secret")]
 
 
 def complaints(caplog):
-    """What this package logged besides starts and stops."""
+    """This package's log lines besides starts and stops."""
     ours = [one for one in caplog.records if one.name.startswith("celery_delayq")]
     return [one.getMessage() for one in ours if one.levelname not in ("INFO", "DEBUG")]
 

@@ -16,7 +16,7 @@ def fill(delayq):
     """Schedule many tasks that are due, the quick way: one call's record under many ids."""
     entries = delayq.services.entries
     with mock.patch.object(entries, "schedule", wraps=entries.schedule) as schedule:
-        for number in range(2):  # the second one of a kind shares what they have in common
+        for number in range(2):  # the second one of a kind shares its template with the first
             delayq.note.apply_async(task_id=f"{number:05}", delayq_at=LONG_AGO)
         (new,), options = schedule.call_args
     ids = [f"{number:05}" for number in range(COUNT)]
@@ -33,7 +33,7 @@ def test_scanners_killed_at_any_moment_lose_and_repeat_nothing(
     delayq = make_delayq(redis_url)
     ids = fill(delayq)
 
-    # Several at once: each is killed at a moment of its own, somewhere on the way.
+    # Several at once: each is killed at a different moment of the hand-over.
     marks = [COUNT * number // (KILLS + 1) for number in range(1, KILLS + 1)]
     victims = [start_scanner(conf) for _ in range(KILLS)]
     for victim, mark in zip(victims, marks, strict=True):

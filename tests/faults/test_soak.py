@@ -11,7 +11,7 @@ from tests.faults.soak import books, soak
 SECONDS = 20
 SEED = "1"
 
-# It waits, for most of its time: for faults to last, and for what is due.
+# Most of its time is waiting: while faults last, and until tasks are due.
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
 
 

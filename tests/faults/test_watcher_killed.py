@@ -1,4 +1,4 @@
-"""One scanner is up for the next due time, the others sleep on; what if that one dies?"""
+"""The one scanner that waits for the next due time dies, and another one takes over."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What arrives at a queue, and when: looked at, and never taken off before the end.
+"""Messages at a queue, and their times of arrival; none is taken off before the end.
 
 a thread looks on ---> when each message was first seen       (it may lose its connection)
 read() at the end ---> every message there is, with that time

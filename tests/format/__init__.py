@@ -1,6 +1,6 @@
-"""The stored format, frozen: what a version left in Redis is read by every later one.
+"""The stored format, frozen: every later version reads what an earlier one wrote to Redis.
 
     python -m tests.format      fill a store, and write format/vN.json and format/vN.dump.jsonl anew
 
-A release that changes the stored format freezes the next number; the older files stay as they are.
+A release that changes the stored format freezes the next number. Older files never change.
 """

@@ -1,6 +1,6 @@
-"""A store with one of each: every kind of entry, in every place, and all that stands beside them.
+"""A store with one of each: every kind of entry, in every place, with all its other keys.
 
-Ids and due times are the same each time. What a process makes up, and when it was, is not.
+Ids and due times are the same each time; random values and timestamps differ.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def app_of(url: str, **conf: object) -> DelayQ:
 
 
 def fill(url: str, client: redis.Redis) -> None:
-    """Fill the Redis at *url*, which is empty; *client* is one of it."""
+    """Fill the empty Redis at *url*; *client* is connected to it."""
     delayq = app_of(url)
     nobody = mock.patch("celery.app.amqp.anon_nodename", return_value="gen1@frozen")
     with nobody, contextlib.closing(delayq):
@@ -87,7 +87,7 @@ def fill(url: str, client: redis.Redis) -> None:
             _wait(delayq)
             _be_changed(delayq)
             _be_spoilt(client)
-            # Last, as it takes all that is due.
+            # Last, as it takes every due task.
             delayq.pause(queue="celery")
             delayq.pause(queue="news")
             for task_id, options in DUE.items():
@@ -107,7 +107,7 @@ def _send(delayq: DelayQ, task_id: str, when: float, **options: object) -> None:
 
 
 def _leave(delayq: DelayQ) -> None:
-    """What is remembered of what left, and what is owed to who waits for a result."""
+    """Marks of tasks that left, and REVOKED states still owed to the result backend."""
     for task_id in ("handed over", "handed over under key"):
         key = {"delayq_key": "left"} if "key" in task_id else {}
         _send(delayq, task_id, LONG_AGO, **key)
@@ -123,7 +123,7 @@ def _leave(delayq: DelayQ) -> None:
 
 
 def _be_relayed(delayq: DelayQ, engine: ScannerSteps) -> None:
-    """In flight, refused, dead and uncertain, of what goes through the broker."""
+    """Relayed tasks that are in flight, refused, dead and uncertain."""
     ids = ("in flight", "in flight key", "refused", "dead", "uncertain", "dead key")
     for task_id in ids:
         key = {"delayq_key": f"of {task_id}"} if "key" in task_id else {}
@@ -135,14 +135,14 @@ def _be_relayed(delayq: DelayQ, engine: ScannerSteps) -> None:
     engine.nack("dead", claimed["dead"], reason="NO_ROUTE \x1b[2J")
     engine.nack("dead", claimed["dead key"], uncertain=True, reason="NO_ROUTE")
     engine.nack("unknown", claimed["uncertain"])
-    # It waits from now on, and would be in flight with the next claim.
+    # It waits from now on; the next claim would put it in flight again.
     delayq.reschedule("uncertain", FAR)
-    # Under its key another one may wait meanwhile.
+    # Meanwhile another task may wait under its key.
     _send(delayq, "waits under that key", FAR, delayq_key="of in flight key")
 
 
 def _be_paused(delayq: DelayQ, engine: ScannerSteps) -> None:
-    """Parked, coming back, and told to run all the same."""
+    """Tasks that are parked, that come back, and one that `run_now` sends in spite of the pause."""
     delayq.pause(queue="mail", late=True)
     delayq.pause(task="shop.back")
     _send(delayq, "parked", LONG_AGO, queue="mail")
@@ -182,7 +182,7 @@ def _be_changed(delayq: DelayQ) -> None:
 
 
 def _be_spoilt(client: redis.Redis) -> None:
-    """What this version cannot read, dead and not."""
+    """Records that this version cannot read, dead and not."""
     keys = Keys("delayq")
     client.hset(keys["records"], "of the future", b"9 whatever \xff it has")
     client.zadd(keys["dead"], {b"\0\0\0\0\0\x02of the future": 10**12})

@@ -1,4 +1,4 @@
-"""All keys of a Redis as JSON, and back: type and raw content, whatever it is."""
+"""All keys of a Redis as JSON, and back: their types and raw contents."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""What earlier versions left in Redis, and in dumps, is dealt with as this one's own is."""
+"""Data that earlier versions left, in Redis and in dumps, is treated like this version's own."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ DUMPS = sorted(HERE.glob("v*.dump.jsonl"))
 
 CANVASES = {"chain", "group"}
 UNREADABLE = {"of the future", "without a record"}
-# What a dump says that is another each time it is made.
+# Fields that differ in every dump.
 OF_THE_MOMENT = ("made_by", "time_ms")
 
 
@@ -51,7 +51,7 @@ def lines_of(path):
 
 @pytest.fixture
 def told(request, frozen):
-    """What the dump says that was made of the store when it was frozen: id -> line."""
+    """The dump made of the store when it was frozen: id -> line."""
     name = request.node.callspec.params["frozen"].stem
     return {line["id"]: line for line in lines_of(HERE / f"{name}.dump.jsonl") if "id" in line}
 
@@ -61,7 +61,7 @@ def by_state(told, *states):
 
 
 def drain(delayq):
-    """Hand over all that is due by now."""
+    """Deliver every task that is due by now."""
 
     def is_done():
         delayq.hand_over()
@@ -97,7 +97,7 @@ def test_it_is_listed(delayq, told):
 
 
 def test_each_is_read_with_its_arguments(delayq, told):
-    # The queue of what was refused is paused.
+    # The queue of the refused task is paused.
     states = {"waiting": "SCHEDULED", "refused": "PAUSED", "paused": "PAUSED", "dead": "DEAD"}
     for task_id in told.keys() - UNREADABLE:
         task = delayq.get(task_id)

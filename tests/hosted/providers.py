@@ -10,14 +10,14 @@ FILE = "DELAYQ_TEST_CREDENTIALS"
 
 
 class FromFile(CredentialProvider):
-    """What a file says now: ``["user", "password"]``. Something else rotates that."""
+    """The login in a file, ``["user", "password"]``, which another program rotates."""
 
     def get_credentials(self):
         return tuple(json.loads(Path(os.environ[FILE]).read_text(encoding="utf-8")))
 
 
 class Told(CredentialProvider):
-    """What a test says: a login, or an error to raise."""
+    """A login that a test sets, or an error to raise."""
 
     def __init__(self, *login):
         self.login, self.error = login, None

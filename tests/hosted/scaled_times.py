@@ -1,4 +1,4 @@
-"""How fast time passes before a proxy that ends idle links."""
+"""How fast time passes in tests with a proxy that ends idle links."""
 
 MOMENT = "DELAYQ_TEST_MOMENT"
 PROXY = 60.0  # seconds after which such a proxy ends a link

@@ -4,18 +4,18 @@ from tests.operations.restricted import documented
 from tests.support.process import ChildProcess
 from tests.support.redis_server import READY, RedisServer
 
-# What neither a Celery worker nor the store needs.
+# Commands that neither a Celery worker nor the store needs.
 SPARE = (
     *("config", "info", "wait", "acl", "client", "memory", "debug", "command", "keys", "flushall"),
     *("flushdb", "latency", "slowlog", "monitor", "shutdown", "replicaof", "save", "bgsave"),
 )
-# What a Celery worker needs of its broker, and the store can do without.
+# Commands that a Celery worker needs of its broker, but the store does not.
 CELERYS = ("script", "hello", "subscribe", "psubscribe", "publish")
 USER, PASSWORD = "hosted", "pw"
 
 
 class HostedServer(RedisServer):
-    """A server that does not know some commands at all."""
+    """A server that lacks some commands."""
 
     def __init__(self, *missing: str, **options):
         renamed = (word for name in missing for word in ("--rename-command", name, ""))
@@ -30,19 +30,19 @@ class HostedServer(RedisServer):
 
 
 def forbid(server: RedisServer, *rules: str) -> str:
-    """Give a user these rights; returns what stands before the @ of its URLs."""
+    """Give a user these rights; returns the part of its URLs before the @."""
     rules = (USER, "reset", "on", f">{PASSWORD}", *rules)
     server.client().execute_command("ACL", "SETUSER", *rules)
     return f"{USER}:{PASSWORD}"
 
 
 def all_but(*missing: str) -> list[str]:
-    """Rights to everything else."""
+    """Rights to all other commands."""
     return ["~*", "&*", "+@all", *(f"-{name}" for name in missing)]
 
 
 def documented_but(*missing: str) -> list[str]:
-    """What the page says that a user of the store needs, without some of it."""
+    """The rights that the page lists for a user of the store, without the *missing* ones."""
     return [right for right in documented()[2:] if right not in {f"+{name}" for name in missing}]
 
 

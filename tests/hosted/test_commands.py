@@ -1,4 +1,4 @@
-"""Servers without the commands that hosted services leave out, or do not let a user send."""
+"""Servers without the commands that hosted services remove, or forbid to a user."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -27,26 +27,26 @@ DEAF = "Redis refused SUBSCRIBE, so a task due before all others"
 
 
 def left_out(make_project, results):
-    """The broker's Redis is the store, and knows none of it."""
+    """The broker's Redis is the store, and has none of these commands."""
     with HostedServer(*SPARE) as server:
         yield make_project(server, result_backend=results)
 
 
 def left_out_of_the_store(make_project, _results):
-    """The store's Redis knows even less: no Celery worker could have it as its broker."""
+    """The store's Redis has even fewer: no Celery worker could use it as its broker."""
     with HostedServer(*SPARE, *CELERYS) as store:
         yield make_project(delayq_url=store.url())
 
 
 def forbidden(make_project, results):
-    """The broker's Redis is the store, and its user may send none of it."""
+    """The broker's Redis is the store, and its user may send none of these commands."""
     with HostedServer() as server:
         url = as_user(forbid(server, *all_but(*SPARE)), server.url())
         yield make_project(server, broker_url=url, result_backend=results)
 
 
 def forbidden_in_the_store(make_project, _results):
-    """The store's user may not even send all that the page asks for."""
+    """The store's user lacks some of the rights that the page lists."""
     with HostedServer() as store:
         login = forbid(
             store,

@@ -35,7 +35,7 @@ def server(start_redis):
 
 
 def rotate(server, login, *, kill=True):
-    """Let a user have another password; what is open stays open, or is closed."""
+    """Give a user another password; *kill* closes the connections that it has open."""
     user, password = login
     rules = ("on", "resetpass", f">{password}", *all_but())
     server.root.execute_command("ACL", "SETUSER", user, *rules)
@@ -48,7 +48,7 @@ def logged_in(server) -> int:
 
 
 def nothing_secret_behind(error):
-    """Neither in its traceback, nor in an error that one hides."""
+    """Check its traceback, and every error that it hides."""
     nothing_secret_in("".join(traceback.format_exception(error)))
     behind = {id(error): error}
     for one in (found := [error]):
@@ -70,7 +70,7 @@ def provider():
 
 @pytest.fixture
 def delayq(make_delayq, server, provider):
-    """Its store is reached by what the provider tells; its broker, the same, as anybody."""
+    """Its store is reached with the provider's login; its broker, the same Redis, without one."""
     return make_delayq(
         server.url(),
         delayq_url=server.url(),
@@ -108,7 +108,7 @@ def test_a_scanner_tries_until_it_is_let_in_and_nothing_is_lost(delayq, server, 
         delayq.note.apply_async(task_id=f"{number}", delayq_at=FAR)
     eventually(lambda: delayq.counts().scanners == 1)
 
-    rotate(server, NEW)  # and the provider still tells the old one
+    rotate(server, NEW)  # and the provider still returns the old one
     with pytest.raises(StoreUnavailable) as caught:
         delayq.get("1")
     eventually(lambda: any("retrying in" in one for one in caplog.messages))
@@ -205,7 +205,7 @@ def test_a_class_and_its_name_are_made_one(make_delayq, server):
 
 @pytest.fixture
 def sentinel(server):
-    """A sentinel that watches the server, and asks for the new password."""
+    """A sentinel that watches the server, and requires the new password."""
     sentinel = SentinelServer(server.binary, password=NEW[1])
     sentinel.write([f"sentinel monitor {NAME} 127.0.0.1 {server.port} 1"])
     with sentinel:
@@ -248,7 +248,7 @@ def as_broker(url):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """Where the providers that are made by name find the login."""
+    """The login, in a place where providers made by name find it."""
     place = tmp_path / "login.json"
     place.write_text(json.dumps(OLD), encoding="utf-8")
     monkeypatch.setenv(FILE, str(place))

@@ -1,4 +1,4 @@
-"""The doctor, where a hosted service leaves out, or forbids, what it would ask."""
+"""The doctor on a hosted service that lacks, or forbids, commands that it sends."""
 
 import pytest
 
@@ -23,7 +23,7 @@ UNTOLD = {
 
 @pytest.fixture
 def looked(make_project, server):
-    """What the doctor finds of the store that a URL names; its broker is another Redis."""
+    """The doctor's findings about the store at a URL; its broker is another Redis."""
 
     def looked(url):
         project = make_project(server, delayq_url=url)

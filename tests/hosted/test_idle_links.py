@@ -1,6 +1,6 @@
-"""Proxies that end idle links: no call notices, and what is due leaves in time.
+"""Proxies that end idle links: no call fails, and due tasks leave in time.
 
-A proxy of 60 s is played here in a hundredth of the time; so are the times that have to be shorter.
+Here 60 s of a proxy take a hundredth of that; times that have to be shorter are scaled as well.
 """
 
 import pytest
@@ -36,7 +36,7 @@ def scaled(monkeypatch):
 
 @pytest.fixture
 def proxy_of(scaled):
-    """A proxy before a server, which ends what is idle: ``proxy_of(server, "fin")``."""
+    """A proxy before a server that ends idle links: ``proxy_of(server, "fin")``."""
     made = []
 
     def make(server, ending):

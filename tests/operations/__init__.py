@@ -1,1 +1,1 @@
-"""What must hold of every operation, each claim over one table of them."""
+"""Claims that hold for every operation; each test runs over one table of operations."""

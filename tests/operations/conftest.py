@@ -20,7 +20,7 @@ def ready(store):
 
 @pytest.fixture(scope="module")
 def spoilt_server():
-    """A server that may be spoilt; it is mended for the next test."""
+    """A server that a test may damage; it is repaired for the next test."""
     with RedisServer("--maxmemory-policy", "noeviction", "--lua-time-limit", "1") as server:
         yield server
 
@@ -46,5 +46,5 @@ def prepare_anew(spoilt_server):
 
 @pytest.fixture
 def on_spoilt(prepare_anew):
-    """A prepared store on a server that may be spoilt."""
+    """A prepared store on a server that a test may damage."""
     return prepare_anew()

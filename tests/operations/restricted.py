@@ -1,4 +1,4 @@
-"""The store as a Redis user reaches it who has the rights that its page names, and no more."""
+"""The store, reached as a Redis user that has exactly the rights in the documentation."""
 
 from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.servers.endpoint import Endpoint
@@ -14,7 +14,7 @@ def documented() -> list[str]:
 
 
 class RestrictedStore(Store):
-    """A store that a user with *rule* reaches; the queue's list and the tests' clock are added."""
+    """A store for a user with *rule*, plus rights to the queue's list and the tests' clock."""
 
     def __init__(self, server, rule):
         self._root = server.client()

@@ -1,10 +1,10 @@
-"""Every operation there is, one row for each script: how it is taken, and what comes of it then.
+"""Every operation, one row for each script: how it is called, and its effect.
 
-    store     Entries and ScannerSteps: what callers and what scanners do     Operation.take
+    store     Entries (callers) and ScannerSteps (scanners)             Operation.take
     face      the methods of DelayQ                                     Operation.face
     terminal  celery delayq ...                                         Operation.cli
 
-A new operation gets its row here, and every claim of this folder is scheduled against it.
+Each new operation gets its row here; every claim of this folder is then tested on it.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,11 +41,11 @@ Call = Callable[[DelayQ, str], object]
 
 MAIL = lane_for(queue="mail")
 
-# Methods of DelayQ that take no step of the store, and commands that are no operation.
+# Methods of DelayQ that call no script, and commands that are not operations.
 NO_OPERATIONS = {"close", "due_of", "scanner"}
-# Lines that do nothing to a task that waits.
+# Lines that do nothing to a waiting task.
 ON_THE_DEAD = ("retry {id}", "remove {id}")
-# `resume` says with status 1 that nothing was paused, `health` that no scanner is alive.
+# `resume` exits with status 1 if nothing was paused, `health` if no scanner is alive.
 HEALTH = ("health", "health --here")
 NO_OPERATION_COMMANDS = ("doctor", "load", "scan", "resume", *HEALTH)
 
@@ -54,11 +54,16 @@ NO_OPERATION_COMMANDS = ("doctor", "load", "scan", "resume", *HEALTH)
 class Prepared:
     """A store where there is something to do for each operation.
 
-    "list" is due and bound for a list, "waiting" for a relay; the lease of "claimed" ran out;
-    "dead" is dead; "parked" is parked, as its queue, mail, is paused. "list" was read. "revoked"
-    was cancelled, which its result backend is still to be told; "operation" is the name of a call
-    that was answered just now. The scanner gave its heartbeat. No scanner knows of what is owed
-    for "gone".
+    - "list" is due and bound for a list; it was read.
+    - "waiting" is due and bound for a relay.
+    - "claimed" has a lease that ran out.
+    - "dead" is dead.
+    - "parked" is parked, as its queue, mail, is paused.
+    - "revoked" was cancelled; its result backend still has to store REVOKED.
+    - "operation" is the name of a call that was answered just now.
+    - "gone" is owed REVOKED, but no scanner knows of that.
+
+    The scanner gave its heartbeat.
     """
 
     store: Store
@@ -72,7 +77,7 @@ class Prepared:
 
 
 def extras(task_id: str) -> Extras:
-    """A key of its own, a tag that all have, and one more."""
+    """A key of its own, a tag that all entries have, and one more tag."""
     return Extras(f"key of {task_id}", ("all", task_id))
 
 
@@ -83,9 +88,9 @@ def prepare(store: Store) -> Prepared:
 
 
 def fitting(store: Store) -> Prepared:
-    """The same, where a check finds nothing."""
+    """The same store, in a state in which a check finds nothing."""
     engine = store.engine(lease=1)
-    # Names and operations would be others the next time, and so what they leave.
+    # Names and operations, and so the traces of them, would differ the next time.
     engine.name = "scanner"
     engine.hand_over()
     store.entries.pause(MAIL, "mail")
@@ -111,13 +116,13 @@ class Operation:
 
     Attributes:
         script: The script's name.
-        by: Who takes it, ``"caller"``, ``"scanner"`` or ``"worker"``.
-        take: Takes it at the store's level, in a prepared store.
+        by: The role that calls it: ``"caller"``, ``"scanner"`` or ``"worker"``.
+        take: Calls it at the store's level, in a prepared store.
         answer: What *take* then returns.
         changes: Whether it writes to Redis.
         refused_when_full: Whether a full Redis refuses it.
-        ends: The id whose entry it takes out of the store, to where no test looks.
-        face: Methods of ``DelayQ`` by which a user takes it, with a call of each for a task's id.
+        ends: The id of an entry that it removes for good, so that no test finds it anywhere.
+        face: Methods of ``DelayQ`` that run it, with a call of each for a task's id.
         cli: Its lines after ``celery delayq``.
     """
 
@@ -174,7 +179,7 @@ def _load(ready: Prepared) -> list[object]:
 def _load_one(delayq: DelayQ, task_id: str) -> object:
     try:
         return delayq.load(dumped(task_id))
-    except InvalidDump as error:  # it says in which line the option stands
+    except InvalidDump as error:  # the message names the line of the option
         raise InvalidOption("task_id", task_id, error.why) from error
 
 
@@ -188,7 +193,7 @@ MISPLACED = Finding("record_without_place", "list", "records", b"list")
 
 
 def _repaired(ready: Prepared) -> object:
-    """What is owed to nobody is removed; a lease that is the only place stays."""
+    """REVOKED that no task is owed is removed; a lease that is an entry's only place stays."""
     lease = ("leased", ready.claimed[0].member)
     findings = ["owed_revoked", "outbox_messages", "gone", "second_place", *lease]
     return sorted(ready.store.scripts.call("repair", findings=findings))
@@ -200,7 +205,7 @@ def _recounted(ready: Prepared) -> object:
 
 
 def take_again(operation: "Operation", ready: Prepared) -> object:
-    """Take it as whoever was told of an error does; what it scheduled all the same is there."""
+    """Repeat a call that raised an error; if the first one scheduled the task, it is there."""
     try:
         answer = operation.take(ready)
     except AlreadyScheduled as error:
@@ -248,7 +253,7 @@ OPERATIONS = (
             "reschedule": lambda delayq, task_id: delayq.reschedule(task_id, FAR),
             "run_now": lambda delayq, task_id: delayq.run_now(task_id),
             "retry": lambda delayq, task_id: delayq.retry(task_id),
-            # By the script of a cancel; but it takes out nothing that waits.
+            # It runs the script of a cancel, but removes no waiting task.
             "remove": lambda delayq, task_id: delayq.remove(task_id),
         },
         cli=(

@@ -1,4 +1,4 @@
-"""Every command's line: what is wrong is one sentence and a status, never a traceback."""
+"""Every command reports an error in one sentence and a status, never with a traceback."""
 
 import unicodedata
 
@@ -12,7 +12,7 @@ from tests.operations.table import HEALTH, LINES, NO_OPERATION_COMMANDS, ON_THE_
 from tests.support.ports import free_port
 
 each_line = pytest.mark.parametrize("line", [*LINES, *NO_OPERATION_COMMANDS])
-# Those that end by themselves.
+# Commands that end by themselves.
 each_line_but_scan = pytest.mark.parametrize(
     "line", [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line != "scan"]
 )
@@ -25,7 +25,7 @@ HOSTILE = [
 
 
 def printable(text):
-    """Whether nothing in a line moves a cursor, changes a colour, or turns the text around."""
+    """Whether a line is free of codes that move the cursor, set colours or reverse the text."""
     return not [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")]
 
 
@@ -88,7 +88,7 @@ def test_without_an_app_each_says_how_to_name_it(make_app, url, project, monkeyp
     result = CliRunner().invoke(celery, ["delayq", *words(line)])
 
     last = result.output.splitlines()[-1]
-    assert last == f"Error: say which app: celery -A proj delayq {words(line)[0]}"
+    assert last == f"Error: name the app: celery -A proj delayq {words(line)[0]}"
     assert result.exit_code == 2
 
 
@@ -98,7 +98,7 @@ def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
 
     said = refused(*words(line), app=app)
 
-    # What is wrong is what `health` and `doctor` are asked for, and no error.
+    # For `health` and `doctor` a problem of the store is a finding, not an error.
     begins = "the store " if line in HEALTH else "Error: "
     if line == "doctor":
         *said, _advice, _runbook = said

@@ -1,4 +1,4 @@
-"""The methods of DelayQ, given ids that nobody would choose."""
+"""The methods of DelayQ, called with unusual ids."""
 
 import contextlib
 import inspect
@@ -11,12 +11,12 @@ from celery_delayq.store import State
 from tests.app.support import FAR
 from tests.operations.table import each_face
 
-# As long as one may be, and what terminals, scripts and formats might trip over.
+# Ids of the longest length, and ids that terminals, scripts and formats might misread.
 STRANGE = [
     *("two\nlines", "null\x00byte", "\x1b[31mred\x1b[0m", "right\u202eleft", "süß日本", "--json"),
     *("%s{0}{id}", "'; return 1 --", "a:b*c?[d]", "\\x00", " ", "a" * 512),
 ]
-# No text, no UTF-8, nothing, or longer than one may be.
+# Not text, not UTF-8, empty, or too long.
 NO_ID = ["a" * 10_000, "\udcff", "", b"bytes", 5, None, ["a"]]
 
 
@@ -47,7 +47,9 @@ def test_what_is_no_id_is_refused_in_a_sentence_and_nothing_is_scheduled(delayq,
             operation.face[method](delayq, task_id)
         if asks:
             more = "" if isinstance(task_id, str) else ", a UUID, or a result"
-            several = "; one of them at a time, or select(...)" if isinstance(task_id, list) else ""
+            several = (
+                "; pass one at a time, or use select(...)" if isinstance(task_id, list) else ""
+            )
             says = re.escape(f"; expected text of 1 to 512 bytes{more}{several}")
             assert re.fullmatch(f"task_id is .*{says}", str(caught.value))
             assert len(str(caught.value)) < 600

@@ -1,9 +1,9 @@
-"""Every operation does what it is there for on each Redis, and nothing beside it."""
+"""Every operation has its effect on each Redis, and no other effect."""
 
 from tests.operations.table import each_operation, prepare
 from tests.store.support import CLOCK, NOW_MS, FakeStore
 
-# What they change is what is known of processes and counts.
+# These change only data about processes and counts.
 OF_META = ("join", "recount")
 
 
@@ -14,7 +14,7 @@ def does_what_it_should(operation, store):
     store.check()
     store.check_types()
     after = store.contents(all_keys=operation.script in OF_META)
-    # What a replica is to have behind all else is what is there.
+    # `replicate` writes a value that is there already.
     assert (after != before) == (operation.changes and operation.script != "replicate")
     own = store.keys["due"].removesuffix("due").encode()
     foreign = {key for key in store.raw.scan_iter("*") if not key.startswith(own)}

@@ -1,4 +1,4 @@
-"""A Redis user with few rights: its page's suffice for everything, and one less loses nothing."""
+"""Redis rights: the documented ones suffice for everything, and one less loses no task."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.operations.table import OPERATIONS, each_operation, prepare, take_aga
 
 
 def commands_of(operation):
-    """What its script calls, or may call."""
+    """The commands that its script calls, or may call."""
     text = load()[operation.script].text
     return sorted(set(re.findall(r"redis\.p?call\('(\w+)'", text)))
 
@@ -42,7 +42,7 @@ def test_the_documented_rights_suffice(each_redis, restricted_on, operation):
 def test_without_one_right_nothing_is_lost_and_a_caller_can_call_again(
     redis_server, redis_url, restricted_on, operation, command
 ):
-    """Lua does not roll back: what a script did before it met the missing right is done."""
+    """Lua does not roll back: a script's writes before the missing right stay."""
     store = restricted_on(redis_server)
     ready, failed = prepare(store), True
     store.allow(f"-{command}")
@@ -51,7 +51,7 @@ def test_without_one_right_nothing_is_lost_and_a_caller_can_call_again(
     except StoreUnavailable:
         raise
     except StoreError:
-        # As whoever was told of an error does, once the right is there.
+        # A caller that got an error repeats the call once the right is there.
         store.allow(f"+{command}")
     else:
         failed = False

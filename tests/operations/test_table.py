@@ -1,4 +1,4 @@
-"""The table has every operation, and nothing else; the texts name them."""
+"""The table has every operation, and nothing else; the documentation names each of them."""
 
 import re
 

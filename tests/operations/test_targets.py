@@ -1,4 +1,4 @@
-"""Who is meant: a task or a key, one of them; what can be neither is told what can."""
+"""A call's target: either a task or a key. For any other value the error says which are valid."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Redis is full, a replica, busy or silent: a typed error, nothing half-done, and recovery."""
+"""Redis is full, a replica, busy or silent: a typed error, no partial change, and recovery."""
 
 import contextlib
 import threading
@@ -63,7 +63,7 @@ def test_without_the_replicas_that_redis_wants_it_reads_or_is_unavailable(on_spo
 
 @contextlib.contextmanager
 def endless_script(server):
-    """Somebody's script that never ends; Redis says BUSY to all others, until it is killed."""
+    """A foreign script never ends; Redis answers BUSY to all clients until it is killed."""
     somebody, killer = server.client(socket_timeout=None), server.client()
 
     def run():
@@ -105,7 +105,7 @@ def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
     once = ready.store.contents()
     take_again(operation, ready)
     twice = ready.store.contents()
-    # A second reschedule is one more change, and the record says so. (An edit asks what it is.)
+    # A second reschedule is one more change, which the record counts. (An edit compares first.)
     assert operation.script == "reschedule" or twice == once
 
     ready = prepare_anew(timeout=2.0)  # which passes below
@@ -116,8 +116,8 @@ def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
             operation.take(ready)
     finally:
         spoilt_server.resume()
-    # By the clock of this store its call has not ended, so it runs when the server goes on: before
-    # the second of these is answered, at the latest.
+    # By this store's clock the call has not expired, so it runs when the server resumes, at the
+    # latest before Redis answers the second of these.
     ready.store.raw.ping()
     ready.store.raw.ping()
     assert ready.store.contents() == once

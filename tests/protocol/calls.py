@@ -1,7 +1,7 @@
-"""What the store does with calls that arrive late, twice, or after their caller left: on paper.
+"""A model of the store under calls that arrive late, twice, or after their caller left.
 
 A call is one operation: all its attempts carry the same number. `Ordered` is the protocol that
-the scripts carry out. It stands over `model.Fenced`, which decides what a change may do to an
+the scripts carry out. It builds on `model.Fenced`, which decides what a change may do to an
 entry. The others are protocols that look right and are not; `test_network.py` finds them out.
 
 Times are ticks of Redis's clock, counted from now. A tick is long: much can happen in one.
@@ -15,7 +15,7 @@ TIMEOUT = 2  # ticks that a call may take; the greatest there is, too
 NOW, NEVER = 0, -100
 NOTHING_THERE = ("handed_over", "not_found")
 EFFECTS = ("held", "done", "uncertain")  # answers of a call that took effect
-REFUSALS = ("late", "join", "stale")  # nothing was written, and the reply tells the time
+REFUSALS = ("late", "join", "stale")  # nothing was written, and the reply has Redis's time
 
 HELD, EMPTY, HANDED_OVER = Entry(), Entry(place=GONE), Entry(place=GONE, handed=True)
 
@@ -27,7 +27,7 @@ class Request(NamedTuple):
     kind: str  # schedule, reschedule or cancel
     issued: int
     deadline: int
-    again: bool = False  # it was issued anew, or is a repetition that says so
+    again: bool = False  # it was issued anew, or is marked as a repetition
 
 
 class Answer(NamedTuple):
@@ -38,14 +38,14 @@ class Answer(NamedTuple):
 
 
 class Store(NamedTuple):
-    """What the store knows of one id."""
+    """The store's knowledge of one id."""
 
     entry: Entry = EMPTY
-    owner: int | None = None  # the call that scheduled what is held
+    owner: int | None = None  # the call that scheduled the held entry
     changed: int = NEVER  # when a call last changed the entry
-    fence: int = NEVER  # when a call last removed an entry, found none, or changed what left young
+    fence: int = NEVER  # last time a call removed an entry, found none, or changed one soon gone
     answers: tuple[Answer, ...] = ()
-    left: int | None = None  # the call that had scheduled what left, if that is remembered
+    left: int | None = None  # the call that had scheduled the entry that left, if known
 
 
 class Ordered:
@@ -56,16 +56,17 @@ class Ordered:
     double them as well, and `network.py` does not tell the two apart.)
 
     A call that is refused as stale may be issued anew under its operation, also while a request
-    with the old time is still in the air. That one is stale as long as what made it so is there;
-    if it is the first to run then, the one that was issued anew gets its answer. Under another
-    operation both might run: `NewOperationWhenStale`.
+    with the old time is still under way. That one is stale as long as the newer change is known;
+    if it is the first to run afterwards, the new one gets the same answer. Under another operation
+    both might run: `NewOperationWhenStale`.
 
-    A caller that gives up before its deadline is one that is interrupted: it does no harm to what
-    is held. It only does not know yet whether its call will take effect.
+    A caller that gives up before its deadline counts as interrupted. It does no harm to the held
+    entry; it only does not know yet whether its call will take effect.
 
-    What is handed over within a time-out of its last change leaves the time of that as a fence, or
-    a schedule whose caller was interrupted might run after a later one: `FencesWhatCallsRemove`.
-    (What leaves later needs none, as no request is that old; and that is nearly everything.)
+    An entry that is handed over within a time-out of its last change leaves the time of that
+    change as a fence. Otherwise a schedule whose caller was interrupted might run after a later
+    one: `FencesWhatCallsRemove`. (Nearly all entries leave later than that, and need no fence, as
+    no request is that old.)
 
     A caller's clock that runs ahead of Redis's, or Redis's clock that is set back, by less than a
     time-out: calls take effect once, but one whose caller was interrupted may do so that much too
@@ -74,8 +75,8 @@ class Ordered:
     """
 
     leases = Fenced()
-    repeats = False  # whether a repetition has to say that it is one
-    reuses_tokens = False  # whether a token may come back
+    repeats = False  # whether a repetition has to be marked as one
+    reuses_tokens = False  # whether a token may be used again
 
     def run(self, store: Store, request: Request) -> tuple[Store, str]:
         """The script of a call: the store after it, and the answer or refusal."""
@@ -91,7 +92,7 @@ class Ordered:
     def out_of_time(self, request: Request) -> str:
         if request.deadline <= NOW:
             return "late"
-        # Its caller does not know the time: Redis's clock was set back, or its own runs fast.
+        # The caller's time is wrong: Redis's clock was set back, or its own runs fast.
         return "join" if request.deadline > NOW + TIMEOUT else ""
 
     def remembered(self, store: Store, request: Request) -> str:
@@ -148,15 +149,15 @@ class Ordered:
         return run
 
     def forget(self, store: Store) -> Store:
-        """What may be forgotten at any time: how an entry left, which makes an answer kinder."""
+        """Forget how an entry left: allowed at any time, as it only makes an answer kinder."""
         return store._replace(entry=EMPTY) if store.entry.handed else store
 
     def later(self, store: Store, oldest: int, running: set[int]) -> Store:
-        """A tick later: what is old enough is forgotten.
+        """A tick later: the store forgets old knowledge.
 
-        As soon as may be, so that nothing leans on its being kept longer. What no call in
-        ``running`` will ask for, and how long before ``oldest`` something was, is left out, as it
-        makes no difference.
+        It does so as soon as possible, so that nothing relies on longer keeping. Two things are
+        left out, as they make no difference: knowledge that no call in ``running`` will ask for,
+        and how long before ``oldest`` something was.
         """
         entry, owner, changed, fence, answers, left = moved(store, 1)
         return Store(
@@ -172,7 +173,7 @@ class Ordered:
 
 
 def moved(store: Store, ticks: int) -> Store:
-    """What the store remembers, so many ticks further in the past."""
+    """The store's memory, *ticks* further in the past."""
     entry, owner, changed, fence, answers, left = store
     answers = tuple(each._replace(stored=each.stored - ticks) for each in answers)
     return Store(
@@ -181,7 +182,7 @@ def moved(store: Store, ticks: int) -> Store:
 
 
 class FencesWhatCallsRemove(Ordered):
-    """What is handed over leaves no fence."""
+    """An entry that is handed over leaves no fence."""
 
     def leave(self, store, *, handed=False):
         return super().leave(store, handed=handed)._replace(fence=store.fence)
@@ -202,7 +203,7 @@ class WithoutOrder(Ordered):
 
 
 class WithoutTimeOfChange(Ordered):
-    """A fence where there is no entry; of an entry nobody asks when it was changed."""
+    """A fence only if there is no entry; the time of an entry's last change is ignored."""
 
     def is_stale(self, store, request):
         return store.entry.place == GONE and request.issued <= store.fence
@@ -211,8 +212,8 @@ class WithoutTimeOfChange(Ordered):
 class LetsEqualTimesPass(Ordered):
     """A call that was issued in the very tick of the last change counts as the newer one.
 
-    That is right where no two scripts run in one tick, nor one in the tick in which a call was
-    issued before: where a tick is a microsecond. See `Scenario.fine`.
+    That is right only if no two scripts run in one tick, and none runs in the tick in which a call
+    was issued before it: if a tick is a microsecond. See `Scenario.fine`.
     """
 
     def is_stale(self, store, request):
@@ -235,7 +236,7 @@ class CancelsWithoutFence(Ordered):
 
 
 class TokenOfTheScanner(Ordered):
-    """A claim brings its token along, so that a claim that arrives twice has the same one twice."""
+    """A claim carries its token, so a claim that arrives twice uses the same token twice."""
 
     reuses_tokens = True
 
@@ -244,16 +245,16 @@ class TokenOfTheScanner(Ordered):
 
 
 class AnswersByCount(Ordered):
-    """Answers are forgotten when there are many, so at any time."""
+    """Answers are forgotten when there are many, which can be at any time."""
 
     def forget(self, store):
         return super().forget(store)._replace(answers=())
 
 
 class Tombstones(Ordered):
-    """What left is remembered by id, with the call that had scheduled it; nothing else is.
+    """The store remembers only the ids of entries that left, each with the call that scheduled it.
 
-    A caller that repeats its call says so, and only then is it looked for.
+    A caller marks a call that it repeats, and the store searches its memory only for those.
     """
 
     repeats = True
@@ -279,7 +280,7 @@ class Tombstones(Ordered):
 
 
 class TombstonesAlways(Tombstones):
-    """It is looked for in every call, and kept for as long as one can ask."""
+    """Every call searches the memory, which is kept for as long as a call may last."""
 
     repeats = False
 

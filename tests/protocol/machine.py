@@ -1,4 +1,4 @@
-"""What the store should hold: a dictionary, and the rules in words of every day.
+"""A model of the store's contents: a dictionary, and the rules in everyday words.
 
 It knows nothing of keys, scores or records. `test_machine.py` drives it and the scripts alike.
 """
@@ -17,7 +17,7 @@ WAITING, LEASED, DEAD = "waiting", "leased", "dead"
 class Task:
     """One task that is scheduled."""
 
-    number: int  # of insertion
+    number: int  # the order of insertion
     kind: str  # "list" or "relay"
     queue: str
     due_ms: int
@@ -46,16 +46,16 @@ class Shelf:
     now_ms: int
     tasks: dict[str, Task] = field(default_factory=dict)
     handed_over: set[str] = field(default_factory=set)
-    answers: dict[bytes, object] = field(default_factory=dict)  # what a call was answered
+    answers: dict[bytes, object] = field(default_factory=dict)  # the answer to each call
     fences: dict[str, int] = field(
         default_factory=dict
     )  # id -> before when a schedule is stale, us
     queues: dict[str, list[str]] = field(default_factory=dict)
-    refusing: set[str] = field(default_factory=set)  # queues whose list cannot be pushed to
+    refusing: set[str] = field(default_factory=set)  # queues whose list refuses a push
     numbers: int = 0
 
     def request(self, call, step):
-        """What is replied to a request of a call; *step* is taken where it takes effect."""
+        """The reply to a request of a call; *step* runs if the request takes effect."""
         if call.ends_ms > self.now_ms + TIMEOUT_MS:
             return "join"
         if call.ends_ms < self.now_ms:
@@ -151,7 +151,7 @@ class Shelf:
         return sorted(waiting, key=lambda task_id: self.tasks[task_id].order())[:limit]
 
     def move(self, limit) -> tuple[int, set[str]]:
-        """How many went, and which of them became dead."""
+        """The number of entries that went, and the ids of those that became dead."""
         ready = self.ready("list", limit)
         refused = [each for each in ready if self.tasks[each].queue in self.refusing]
         for task_id in ready:

@@ -1,18 +1,18 @@
-"""The hand-over protocol, on paper: one entry, two scanners, and all that can happen to them.
+"""A model of the hand-over protocol: one entry, two scanners, and every event that can hit them.
 
-What the store does is one function per script, over a value that cannot change; what the world
-does is in ``search.py``. `Fenced` is the protocol that the scripts carry out, `test_model.py`
-holds the two against each other. The others are protocols that look right and are not.
+The store is one function per script, over an immutable value; the world is in ``search.py``.
+`Fenced` is the protocol that the scripts carry out, and `test_model.py` compares the two. The
+others are protocols that look right and are not.
 """
 
 from typing import NamedTuple
 
-LOST = 2  # the holder of a token that nobody remembers
+LOST = 2  # the holder of a forgotten token
 WAITING, REFUSED, LEASED, GONE = "waiting", "refused", "leased", "gone"
 
 
 class Entry(NamedTuple):
-    """What the store knows of the entry.
+    """The store's knowledge of the entry.
 
     ``version`` counts reschedules, ``holder`` stands for the token in the claim.
     """
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a scanner holds in its hands: the entry as it was when claimed, and what came of it."""
+    """A scanner's batch: the entry as it was when claimed, and the outcome."""
 
     version: int
     uncertain: bool
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
 
 class Fenced:
-    """Lease and token; cancel and reschedule leave alone what is under a lease."""
+    """Lease and token; cancel and reschedule do not touch a leased entry."""
 
     def claim(self, entry: Entry, who: int) -> tuple[Entry, Batch | None]:
         if entry.place != WAITING:
@@ -165,14 +165,14 @@ class ForgetsUnknownPublishes(Fenced):
 
 
 class KeepsLeasesForEver(Fenced):
-    """Nobody takes back what a dead scanner held."""
+    """The leases of a dead scanner never end."""
 
     def reclaim(self, entry):
         return entry, False
 
 
 class TriesOnce(Fenced):
-    """What the broker refused stays refused."""
+    """A message that the broker refused is not tried again."""
 
     def retry(self, entry):
         return entry, False

@@ -1,9 +1,9 @@
 """Every order of events between two clients, a store and scanners, over an unreliable network.
 
-The wire is a set of requests. What was sent stays on it, and may arrive at any time, any number of
-times, or never: that is delay, doubling, loss and an impatient caller's repetition in one. A reply
-is read, or lost. A client that sleeps does nothing for a while; one that dies does nothing more
-(so both are in the search, as nobody has to take the next step).
+The wire is a set of requests. A request stays on it, and may arrive at any time, any number of
+times, or never: that covers delay, duplication, loss and an impatient caller's repetition. A reply
+is read, or lost. A client that sleeps does nothing for a while; one that dies does nothing more.
+(The search covers both, as no client has to take the next step.)
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ from tests.protocol.world import MANY, OVER, Client, Scenario, Step, World, begi
 
 
 def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]:
-    """Whatever can happen next."""
+    """The possible next steps."""
     for who, client in enumerate(world.clients):
         if client.end is not None:
             yield from waits(world, scenario, protocol, who)
@@ -100,7 +100,7 @@ def issued_anew(world: World, who: int, request: Request) -> World:
 
 
 def _written(world: World, store: Store, request: Request, answer: str) -> World:
-    """The world after a script, with what it is to remember of that for `broken`."""
+    """The world after a script, with the facts that `broken` needs."""
     before, call = world.store, world.calls[request.call]
     took = (store.entry, store.owner) != (before.entry, before.owner)
     after = world if store is before else world._replace(store=store)
@@ -131,7 +131,7 @@ def _handed_over(world: World, scenario: Scenario, protocol: Ordered) -> World:
 
 
 def later(world: World, protocol: Ordered, owners: set[int | None]) -> World:
-    """A tick later, without what nobody can see any more.
+    """A tick later, without the parts that no process can see any more.
 
     Args:
         owners: The calls whose entries are held.
@@ -162,7 +162,7 @@ def later(world: World, protocol: Ordered, owners: set[int | None]) -> World:
 
 
 def _clock_set(world: World, ticks: int) -> World:
-    """By Redis's new clock all is older, or younger; callers go by their own until they learn."""
+    """By Redis's new clock everything is older, or younger; callers learn it later."""
     return world._replace(
         jumped=True,
         store=moved(world.store, ticks),
@@ -175,7 +175,7 @@ def _clock_set(world: World, ticks: int) -> World:
 
 
 def _one_tick_older(request: Request) -> Request:
-    oldest = NOW - TIMEOUT - 2  # older is as old, to whoever compares
+    oldest = NOW - TIMEOUT - 2  # to every comparison, older is as old
     call, kind, issued, deadline, again = request
     return Request(call, kind, max(oldest, issued - 1), max(NOW, deadline - 1), again)
 
@@ -198,7 +198,7 @@ def broken(world: World, scenario: Scenario) -> Iterator[str]:
 
 
 class Found(NamedTuple):
-    """What is wrong first, and a shortest way there; what was seen by then."""
+    """The first error, with a shortest way there, and the answers seen by then."""
 
     wrong: str
     way: list[str]
@@ -209,11 +209,11 @@ class Found(NamedTuple):
 def search(
     scenario: Scenario, protocol: Ordered, *, until: str = "", ignoring: str = "nothing"
 ) -> Found:
-    """Look at every world there is, or until something is wrong.
+    """Visit every reachable world, or stop at the first error.
 
     Args:
-        until: A part of the name of what has to be wrong; anything by default.
-        ignoring: How the names of those begin that may be.
+        until: A part of the name of the error to find; any error by default.
+        ignoring: The first words of errors to ignore.
     """
     came_from: dict[World, Step | None] = dict.fromkeys(beginnings(scenario))
     queue, names = deque(came_from), set()

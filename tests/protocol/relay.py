@@ -1,8 +1,8 @@
-"""What scanners do that relay, on the same wire: claim, publish, then ack or give back.
+"""Scanners that relay, on the same wire: they claim, publish, then ack or give back.
 
-These steps carry no deadline, and no answer is kept of them: what was sent may run at any later
-time. They are conditional on the state and on the token. One that dies says nothing more; its next
-life is the same scanner, with empty hands.
+These steps carry no deadline, and the store keeps no answers to them: a request may run at any
+later time. They are conditional on the state and on the token. A scanner that dies sends nothing
+more; its next life is the same scanner, without a batch.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.protocol.world import Scanner, Scenario, Step, Word, World
 
 
 def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]:
-    """Whatever can happen next."""
+    """The possible next steps."""
     for name, after in _steps(world, scenario, protocol):
         yield name, _without_vain_words(after, scenario, protocol)
 
@@ -50,13 +50,13 @@ def _asks(world: World, who: int) -> World:
 
 
 def _says(world: World, who: int, step: str) -> World:
-    """It lets go of its batch: whether the store hears of it does not matter to it."""
+    """It drops its batch, whether or not the store gets the message."""
     words = world.words | {Word(step, world.scanners[who].token)}
     return world.with_scanner(who, None)._replace(words=words)
 
 
 def _without_vain_words(world: World, scenario: Scenario, protocol: Ordered) -> World:
-    """The same world without what can have no effect any more, whenever it arrives."""
+    """The same world without requests that can have no more effect, whenever they arrive."""
     keeps = protocol.reuses_tokens
     words = frozenset(
         word

@@ -24,7 +24,7 @@ class World:
     entry: Entry = field(default_factory=Entry)
     batches: tuple[Batch | None, ...] = (None, None)
     delivered: tuple[int, ...] = (0, 0)  # copies at the broker, by version
-    unmarked: int = 0  # those of them that do not say that they may be a second copy
+    unmarked: int = 0  # those that are not marked as a possible duplicate
     cancel: str = ""
     reschedule: str = ""
     faults: int = FAULTS
@@ -51,7 +51,7 @@ Step = tuple[str, World]
 
 
 def steps(world: World, protocol: Fenced) -> Iterator[Step]:
-    """Whatever can happen next."""
+    """The possible next steps."""
     for who in SCANNERS:
         if world.batches[who] is None:
             entry, batch = protocol.claim(world.entry, who)
@@ -136,7 +136,7 @@ def _over(world: World) -> bool:
 
 @dataclass
 class Found:
-    """What a search saw: broken promises with a shortest way to each, and all answers."""
+    """The result of a search: broken promises with a shortest way to each, and all answers."""
 
     ways: dict[str, list[str]] = field(default_factory=dict)
     worlds: int = 0
@@ -144,7 +144,7 @@ class Found:
 
 
 def search(protocol: Fenced) -> Found:
-    """Look at every world there is."""
+    """Visit every reachable world."""
     first, found = World(), Found()
     came_from: dict[World, Step | None] = {first: None}
     leads_back: dict[World, list[World]] = {}

@@ -42,8 +42,8 @@ STATES = {WAITING: State.SCHEDULED, LEASED: State.IN_FLIGHT, DEAD: State.DEAD}
 IDS = "abc"
 ids = st.sampled_from(IDS)
 queues = st.sampled_from(["celery", "mail"])
-# Past, the very instant, near, and far; on a grid, so that equal times are common. What is due at
-# once stands first and twice: without it little happens.
+# Past, the very instant, near, and far; on a grid, so that equal times are common. The times due
+# at once come first and twice: without them little happens.
 bands = st.sampled_from([0, -1, 0, -10_000, 1, 1000, LEASE_MS, 10_000_000])
 
 
@@ -72,7 +72,7 @@ class Call:
         return replace(self, request=replace(self.request, issued=now_ms * 1000))
 
     def reply(self):
-        """The verdict, or what the model calls the answer."""
+        """The verdict, or the model's word for the answer."""
         verdict, *answer = self.request.send()
         if verdict != b"answer":
             return verdict.decode()
@@ -97,7 +97,7 @@ class Machine(RuleBasedStateMachine):
         self.model = Shelf(NOW_MS)
         self.engines = self.store._engines[:2]
 
-    # What callers do, and are told at once.
+    # Calls, and their immediate answers.
 
     @rule(
         task_id=ids,
@@ -166,7 +166,7 @@ class Machine(RuleBasedStateMachine):
             options = {"to": queue, "share": shares, "entry": entry}
             assert self.store.edit(task_id, "x" * 5000 * large, **options) is expected
 
-    # Requests that are made now, and come later, or again, or never.
+    # Requests that are made now, and arrive later, or again, or never.
 
     @rule(target=calls, task_id=ids, kind=st.sampled_from(["list", "relay"]), delta=bands)
     def ask_to_schedule(self, task_id, kind, delta):
@@ -202,12 +202,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(call=calls, anew=st.booleans())
     def it_comes(self, call, anew):
-        """For the first time, or again; after its caller has made it anew, or as it was."""
+        """A request arrives, for the first time or again; its caller may have issued it anew."""
         if anew and call.issued_ms < self.model.now_ms:
             call = call.anew(self.model.now_ms)
         assert call.reply() == self.model.request(call, call.step_of_model)
 
-    # What scanners do.
+    # Scanners.
 
     @precondition(lambda self: self.model.ready("list", 1))
     @rule(who=st.integers(0, 1))
@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(queue=queues)
     def a_list_refuses(self, queue):
-        """A key of another type is in its place; what was in it is put aside."""
+        """A key of another type is in its place; its entries are put aside."""
         if queue not in self.model.refusing:
             if self.store.raw.exists(queue):
                 self.store.raw.rename(queue, f"{queue} before")
@@ -285,14 +285,14 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def repair(self):
-        """Whatever somebody may have found before, or made up: what fits is not touched."""
+        """Repair any findings, even old or made-up ones: consistent entries stay untouched."""
         found = list(made_up(self.store, without=(COUNTED,)))
         before = self.store.snapshot()
         for some in repair(self.store.entries, found):
             assert {one.what for one in some} <= {"gone"}
         assert self.store.snapshot() == before
 
-    # What holds after each step.
+    # Invariants after each step.
 
     @invariant()
     def each_id_has_one_place_and_each_template_its_count(self):
@@ -307,7 +307,7 @@ class Machine(RuleBasedStateMachine):
                 assert entry is None
                 continue
             assert (entry.state, entry.due_ms) == (STATES[task.place], task.due_ms)
-            # Of a list Redis says why, in words of each version.
+            # For a list, Redis gives the reason, in words that differ between versions.
             reason = "refused by its list" if "wrong kind" in entry.reason else entry.reason
             assert task.place != DEAD or reason == task.reason
 

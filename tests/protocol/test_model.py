@@ -1,4 +1,4 @@
-"""The protocol on paper against the scripts on a real Redis, step by step, from every state."""
+"""The model and the scripts on a real Redis, compared step by step from every state."""
 
 from collections import deque
 from collections.abc import Callable
@@ -103,7 +103,7 @@ for _who in (0, 1):
 
 @dataclass(frozen=True)
 class Situation:
-    """A state of the store, and whose batches are out; how many different ones there are."""
+    """A state of the store, the holders of batches, and the number of different batches."""
 
     entry: Entry
     claimed: tuple[bool, bool]

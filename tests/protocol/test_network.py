@@ -14,8 +14,8 @@ from tests.protocol.calls import EFFECTS, NOTHING_THERE, REFUSALS, TIMEOUT, Orde
 from tests.protocol.network import search
 from tests.protocol.world import Scenario
 
-# Clients A and B, and their calls in turn. Who is interrupted goes on with the next one.
-# B's clock is behind, so that what it says of the time of a call seems older than it is.
+# Clients A and B, and their calls in turn. An interrupted client goes on with its next call.
+# B's clock is behind, so that its calls seem older than they are.
 ONE_CLIENT = Scenario(
     (("schedule", "reschedule", "cancel"),), interrupted=(0, 1), lags=((0,), (1,))
 )
@@ -24,12 +24,12 @@ MOVE_OR_CANCEL = Scenario((("reschedule",), ("cancel",)), held=True, interrupted
 SCHEDULE_OR_MOVE = Scenario((("schedule",), ("reschedule",)), held=True, lags=((1, 0),))
 TWO_CLIENTS = Scenario((("schedule", "cancel"), ("reschedule",)), tombstones=False, lags=((0, 1),))
 TWO_MOVES = Scenario((("reschedule", "reschedule"),), held=True)
-# The same id once more. First by a call that comes too late, or that a cancel comes too late for.
+# The same id once more: first a call that comes too late, or before a cancel that comes too late.
 SCHEDULE_LATE = Scenario((("schedule", "cancel"),), held=True)
 CANCEL_LATE = Scenario((("cancel", "schedule"),), held=True)
 TWO_SCHEDULES = Scenario((("schedule", "schedule"),))
 TWO_SCHEDULERS = Scenario((("schedule",), ("schedule",)), tombstones=False)
-# Two scanners, whose steps are on the wire as well; what they do takes no time.
+# Two scanners, whose steps are on the wire as well; their own work takes no time.
 RELAYED = {
     kind: Scenario(((kind,),), held=True, interrupted=(), lags=((0, 0),), claims=2, still=True)
     for kind in ("schedule", "reschedule", "cancel")
@@ -159,7 +159,7 @@ def test_equal_times_may_pass_where_no_two_things_have_one_time(kinds):
     assert search(fine, calls.WithoutOrder()).wrong.startswith("an older ")
 
 
-# What is handed over soon after its last change leaves a fence.
+# An entry that is handed over soon after its last change leaves a fence.
 
 
 def test_without_it_an_interrupted_schedule_runs_after_a_later_call_whose_task_has_left():

@@ -1,9 +1,9 @@
 """Scanners that sleep over two shards, and the messages that wake them: every order of events.
 
 A script that schedules something earlier than the head of its shard publishes a message to the one
-scanner that watches this shard, or to all of them, where nobody hears that. A subscription promises
-nothing: a message may be lost, or its reader may die. So nobody sleeps longer than the safety
-interval, and whoever wakes looks at every shard.
+scanner that watches this shard, or to all scanners if that one is not subscribed. A subscription
+promises nothing: a message may be lost, or its reader may die. So no scanner sleeps longer than the
+safety interval, and each one that wakes looks at every shard.
 
 Time passes only when no living scanner has anything to do. An entry that is overdue by more than
 the safety interval is then one that may wait for ever.
@@ -18,10 +18,10 @@ from tests.protocol.search import way_to
 
 SAFETY = 3  # ticks that a scanner sleeps at most
 ALIVE = SAFETY + 1  # ticks for which the watcher counts as alive after it looked
-GRACE = 1  # tick that the others leave to the watcher
+GRACE = 1  # ticks that the others leave to the watcher
 NEVER = 100
 FAULTS = 2
-DUES = (0, 2)  # ticks until what is scheduled is due
+DUES = (0, 2)  # ticks until a scheduled entry is due
 OVERDUE = -SAFETY - 1
 SHARDS = (0, 1)
 
@@ -37,7 +37,7 @@ class Scanner(NamedTuple):
 
 @dataclass(frozen=True)
 class Habits:
-    """What scanners do. These are the right ones; `test_waking.py` has others."""
+    """The habits of scanners. These are the right ones; `test_waking.py` has others."""
 
     safety: bool = True  # sleeps no longer than the safety interval
     keeps_mail: bool = True  # a message that comes while it looks makes it look again
@@ -63,7 +63,7 @@ Step = tuple[str, World]
 
 
 def steps(world: World, habits: Habits) -> Iterator[Step]:
-    """Whatever can happen next."""
+    """The possible next steps."""
     busy = False
     for who, scanner in enumerate(world.scanners):
         if not scanner.lives:
@@ -112,7 +112,7 @@ def _looks(world: World, habits: Habits, who: int) -> World:
     head = world.heads[shard]
     if head is not None and head > 0:
         alarm = min(alarm, head if who == world.watchers[shard] else head + GRACE)
-    else:  # what is due is handed over
+    else:  # due entries are handed over
         world = world._replace(heads=_with(world.heads, shard, None))
     if shard < SHARDS[-1] and habits.all_shards:
         return world.with_scanner(who, shard=shard + 1, alarm=alarm)
@@ -155,7 +155,7 @@ class Found(NamedTuple):
 
 
 def search(habits: Habits, until: str = "") -> Found:
-    """Look at every world there is, or until something is wrong."""
+    """Visit every reachable world, or stop at the first error."""
     came_from: dict[World, Step | None] = {World(): None}
     queue = deque(came_from)
     while queue:

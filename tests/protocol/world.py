@@ -14,7 +14,7 @@ MANY = 2  # more than that is the same
 
 @dataclass(frozen=True)
 class Scenario:
-    """Who calls what, and how much goes wrong."""
+    """The calls of each client, and how much goes wrong."""
 
     clients: tuple[tuple[str, ...], ...]
     held: bool = False  # there is an entry at the start, due and acknowledged
@@ -24,7 +24,7 @@ class Scenario:
     fine: bool = False  # a tick is shorter than a script, so that each has one of its own
     tombstones: bool = True  # how an entry left is known for a while
     jumps: tuple[int, ...] = ()  # ticks that Redis's clock may be set forward or back, once
-    claims: int = 0  # that run, where scanners relay; without any, what is due is handed over
+    claims: int = 0  # in flight, if scanners relay; if 0, due entries are handed over
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
@@ -39,9 +39,9 @@ class Scenario:
 
 
 class Client(NamedTuple):
-    """A caller's clock, and what it is at.
+    """A caller's clock, and its present call.
 
-    ``lag``: by how much what it takes for Redis's time is behind that. It knows a lower bound.
+    ``lag``: how far its idea of Redis's time is behind the real one. It knows a lower bound.
     ``end``: of the present call, by that clock; None between two calls.
     """
 
@@ -51,7 +51,7 @@ class Client(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What came of a call: what nobody in the world knows as a whole."""
+    """The fate of a call, which no process in the world knows as a whole."""
 
     told: str = ""  # how it ended for its caller
     first: str = ""  # the first answer that the store had for it
@@ -60,7 +60,7 @@ class Call(NamedTuple):
     overtaken: str = ""  # the kind of a call that began when this one had ended, and has its answer
     # Of what it scheduled:
     copies: int = 0  # that the broker got
-    unmarked: int = 0  # those of them that do not say that they may be a second copy
+    unmarked: int = 0  # those that are not marked as a possible duplicate
     versions: frozenset[int] = NOBODY  # which these were
     lowest: int = 0  # version that it may be delivered in
     cancelled: bool = False  # for certain
@@ -71,7 +71,7 @@ OVER = Call(told="over")
 
 
 class Scanner(NamedTuple):
-    """What a scanner has in its hands. First a claim that it asked for, then a batch."""
+    """The work of a scanner: first a claim that it asked for, then a batch."""
 
     token: int
     owner: int | None = None
@@ -79,7 +79,7 @@ class Scanner(NamedTuple):
 
 
 class Word(NamedTuple):
-    """What a scanner asks of the store."""
+    """A scanner's request to the store."""
 
     step: str  # claim, ack, or the verdict of a nack
     token: int
@@ -88,7 +88,7 @@ class Word(NamedTuple):
 class World(NamedTuple):
     """One moment. It is always 0 o'clock: as time passes, all else moves into the past.
 
-    What can matter no more is left out, so that the same situation is one world.
+    Parts that no longer matter are left out, so that equal situations are one world.
     """
 
     store: Store

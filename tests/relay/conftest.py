@@ -25,7 +25,7 @@ def make_house(make_app, redis_url):
 
 @pytest.fixture
 def rabbit(make_house, rabbitmq_server):
-    """A house before RabbitMQ, whose default queue exists."""
+    """A house whose broker is RabbitMQ; its default queue exists."""
     house = make_house(rabbitmq_server.url)
     house.declare(Queue(house.queue))
     return house
@@ -47,7 +47,7 @@ def behind(make_house, rabbitmq_server, proxy):
 
 @pytest.fixture
 def other_redis(start_redis, make_house):
-    """A house whose broker is another Redis than the one that holds its tasks."""
+    """A house whose broker is not the Redis that holds its tasks."""
     server = start_redis()
     house = make_house(server.url())
     house.client = server.client()

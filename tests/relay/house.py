@@ -11,7 +11,7 @@ from celery_delayq.errors import BrokerDown
 from celery_delayq.handover import new_relays
 from tests.support.waiting import eventually
 
-LONG_AGO = 1_000_000_000  # Unix time; due at once
+LONG_AGO = 1_000_000_000  # Unix time: due at once
 
 _numbers = itertools.count(1)
 
@@ -25,7 +25,7 @@ class House:
 
     Args:
         app: The app; its broker is where tasks go.
-        where: A URL of the same broker that no fault is put into, to look at what arrived.
+        where: A URL of the same broker, without faults, to read the messages that arrived.
     """
 
     def __init__(self, app, where: str):
@@ -80,7 +80,7 @@ class House:
         return self.task.apply_async(args, delayq_at=LONG_AGO, **options)
 
     def due_now_many(self, count):
-        """Schedule so many of them; returns their ids, in order."""
+        """Schedule *count* such tasks; returns their ids, in order."""
         items = [((), {}, LONG_AGO, f"{number:04}") for number in range(count)]
         assert self.delayq.schedule_many(self.task, items)
         return [task_id for *_, task_id in items]
@@ -96,7 +96,7 @@ class House:
                 entity(channel).declare()
 
     def take(self, queue=None, count=1, timeout=30) -> list:
-        """Wait for so many messages; returns them, and takes them off the queue."""
+        """Wait for *count* messages; takes them off the queue, and returns them."""
         taken = []
 
         def more():
@@ -115,7 +115,7 @@ class House:
             return channel.queue_declare(queue or self.queue, passive=True).message_count
 
     def ids(self, queue=None) -> list[str]:
-        """The ids of all the messages in a queue, which is empty afterwards."""
+        """Empty a queue; returns the ids of its messages."""
         found = []
         with self.channel() as channel:
             while (message := channel.basic_get(queue or self.queue, no_ack=True)) is not None:
@@ -129,5 +129,5 @@ class House:
 
 
 def new_name(kind="q") -> str:
-    """A name for a queue or an exchange that nobody else has."""
+    """A unique name for a queue or an exchange."""
     return f"{kind}-{os.getpid()}-{next(_numbers)}"

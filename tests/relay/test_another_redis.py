@@ -1,4 +1,4 @@
-"""Hand-over to a Redis that is not the store's."""
+"""Delivery to a Redis that is not the store's."""
 
 import json
 
@@ -149,7 +149,7 @@ def test_a_list_of_another_type_is_refused_and_others_go_on(other_redis):
 
 
 def test_an_exchange_of_a_kind_that_redis_lacks_is_refused_and_others_go_on(other_redis):
-    """kombu raises a KeyError for it, which its Redis transport counts among lost connections."""
+    """kombu raises a KeyError for it, which its Redis transport takes for a lost connection."""
     queue = Queue("odd", Exchange("odd", "headers"))
     other_redis.app.amqp.queues.add(queue)
     other_redis.due_now(task_id="bad", queue="odd")
@@ -160,7 +160,7 @@ def test_an_exchange_of_a_kind_that_redis_lacks_is_refused_and_others_go_on(othe
 
 
 def test_a_lost_reply_makes_one_marked_copy_and_not_ten(make_house, start_redis):
-    """redis-py 8 repeats a command ten times by itself where it is not told otherwise."""
+    """redis-py 8 repeats a command ten times by default."""
     server = start_redis()
     with Proxy(server.port) as proxy:
         house = make_house(
@@ -247,7 +247,7 @@ def test_a_full_redis_is_no_fault_of_the_tasks(other_redis):
 
 
 def test_what_cannot_be_put_together_becomes_dead_and_the_others_go_on(other_redis):
-    # The second of a kind shares a template; cut off behind its name, it does not fit it.
+    # The second of a kind shares a template; a record cut off behind its name does not fit it.
     for task_id in ("first", "bad", "good"):
         other_redis.due_now(task_id=task_id)
     scripts = other_redis.delayq.services.scripts[0]

@@ -1,4 +1,4 @@
-"""The broker goes and comes: nothing is lost, nothing is counted against the tasks."""
+"""The broker goes down and comes back: no task is lost, and no attempt is counted."""
 
 import logging
 import re
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 def attempts(messages):
-    """What the headers of these messages say: attempt and possible copy."""
+    """The attempt and the mark of a possible copy, in the headers of these messages."""
     return {
         (message.headers["delayq_attempt"], message.headers.get("delayq_redelivered"))
         for message in messages
@@ -54,7 +54,7 @@ def test_scheduling_and_cancelling_need_no_broker(behind, proxy):
 
 
 def test_a_scanner_does_not_spin_while_it_is_down(behind, proxy, redis_server):
-    """A relay entry is due all the while; each try may take two passes, and there are few."""
+    """A relay entry is due all the time; each try may take two passes, and there are few tries."""
     behind.due_now()
     proxy.refuse()
     behind.start()
@@ -81,7 +81,7 @@ def test_a_connection_that_the_broker_closed_while_idle_is_replaced(behind, prox
 
 
 def test_a_connection_idle_for_long_is_not_trusted(behind, proxy, monkeypatch):
-    """A link may be dead without a word; so after some seconds of silence there is a new one."""
+    """A link may be dead without an error; so after some seconds of silence a new one is opened."""
     monkeypatch.setattr("celery_delayq.handover.link.IDLE", 0.0)
     relay = behind.relay()
     behind.due_now(task_id="a")
@@ -95,7 +95,7 @@ def test_a_connection_idle_for_long_is_not_trusted(behind, proxy, monkeypatch):
 
 
 def test_one_lost_in_the_midst_of_a_batch_loses_nothing(behind, proxy):
-    # So the time-out for confirms that will never come is longer than the test is patient.
+    # So the time-out for missing confirms is longer than the test waits.
     behind.app.conf.delayq_lease = 10 * PATIENCE
     for number in range(200):
         behind.due_now("x" * 2000, task_id=f"{number:03}")
@@ -108,7 +108,7 @@ def test_one_lost_in_the_midst_of_a_batch_loses_nothing(behind, proxy):
     once = set()
     for message in messages:
         if message.headers["id"] in once:
-            assert message.headers["delayq_redelivered"] is True, "a copy that does not say so"
+            assert message.headers["delayq_redelivered"] is True, "a copy without a mark"
         once.add(message.headers["id"])
 
 
@@ -119,7 +119,7 @@ def test_a_restart_of_the_broker_is_survived(make_house, rabbitmq_server, caplog
     house.start()
     house.due_now(task_id="before")
     house.take()
-    # It was delivered before the broker confirmed it; the link is known to work from then on.
+    # The message arrives before the broker confirms it; only the confirm shows that the link works.
     eventually(lambda: house.counts() == (0, 0, 0))
     rabbitmq_server.kill()
     try:
@@ -129,11 +129,11 @@ def test_a_restart_of_the_broker_is_survived(make_house, rabbitmq_server, caplog
     finally:
         rabbitmq_server.start()
     house.due_now(task_id="after")
-    # What was taken off the queue before the node died may be there again.
+    # Messages taken off the queue before the node died may be there again.
     arrived = set()
     eventually(lambda: arrived.update(house.ids()) or {"meanwhile", "after"} <= arrived, 60)
     eventually(lambda: house.counts() == (0, 0, 0))
-    # What was overdue may have been leased when it came back; scanner/test_outages.py counts it.
+    # Overdue entries may be leased when it comes back; scanner/test_outages.py counts them.
     eventually(lambda: re.search(rf"broker {url} is back after \d+ s", caplog.text))
 
 

@@ -1,4 +1,4 @@
-"""A broker that answers nothing: every call is bounded, and what may have arrived is marked."""
+"""A broker that does not answer: every call is bounded, and possible copies are marked."""
 
 import contextlib
 import time
@@ -44,7 +44,7 @@ def seconds_of_batch(house):
 
 @pytest.fixture
 def once_held(proxy, monkeypatch):
-    """The relay's time passes from when the proxy holds what it sent, and not before."""
+    """The relay's time starts when the proxy holds its message, not before."""
     before, since = proxy.held, []
 
     def monotonic():
@@ -110,7 +110,7 @@ def test_a_broker_that_takes_each_message_slowly_ends_the_window(hung, monkeypat
 
 
 def test_a_declaration_is_bounded(hung, proxy):
-    """A queue that this connection has not declared yet: an answer is waited for."""
+    """This connection has not declared the queue yet, so it waits for an answer."""
     hung.due_now(task_id="a", queue=f"{hung.queue}-new")
     proxy.stall()
     assert seconds_of_batch(hung) < PATIENCE
@@ -139,9 +139,9 @@ def test_a_stop_meanwhile_is_bounded(hung, proxy, trouble):
     assert not scanner._thread.is_alive()
 
 
-@pytest.mark.timeout(240)  # rabbitmqctl takes seconds, and many where the processors are busy
+@pytest.mark.timeout(240)  # rabbitmqctl takes seconds, and longer on a busy machine
 def test_a_blocked_broker_does_not_collect_copies(hung, rabbitmq_server, monkeypatch):
-    """A memory alarm: RabbitMQ accepts connections, reads nothing, and reads it all afterwards."""
+    """A memory alarm: RabbitMQ accepts connections, reads nothing, and catches up afterwards."""
     tried = []
     attempt = confirms.Confirming._attempt
 

@@ -1,4 +1,4 @@
-"""Scanner processes that die, or are stopped, between two steps of the hand-over."""
+"""Scanner processes that die, or are stopped, between two steps of a delivery."""
 
 import pytest
 from kombu import Queue
@@ -49,7 +49,7 @@ def three(house):
 
 
 def told(messages):
-    """What the messages say of themselves: id, attempt, and whether it may be a copy."""
+    """From the messages' headers: id, attempt, and whether it may be a copy."""
     return [
         (
             message.headers["id"],
@@ -100,7 +100,7 @@ def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, thre
     assert told(house.take(count=3)) == SECOND
     eventually(lambda: house.delayq.counts().scanners == 1)
     first.resume()
-    # It is awake and done with its batch when it shows a heartbeat again.
+    # Once it shows a heartbeat again, it is awake and done with its batch.
     eventually(lambda: house.delayq.counts().scanners == 2)
     house.due_now(task_id="last")
     assert told(house.take(count=1)) == [("last", 1, False)]
@@ -115,13 +115,13 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
     assert told(house.take(count=3)) == FIRST
     run_out = house.delayq.counts().now_ms + LEASE * 1000 + 100
     eventually(lambda: house.delayq.counts().now_ms > run_out)
-    # Nobody took them back yet, so they can be changed; the answer owns up to the copy.
+    # They are not reclaimed yet, so they can be changed; the answer admits a possible copy.
     assert house.delayq.reschedule("0", after=3600) is Outcome.UNCERTAIN
     assert house.delayq.cancel("1") is Outcome.UNCERTAIN
     first.resume()
     first.wait_log("a lease ran out before its tasks were acknowledged")
-    assert house.delayq.get("0"), "the late ack is not about this version of it"
-    # Of the third one nobody had taken note: it was late, and true.
+    assert house.delayq.get("0"), "the late ack is not for this version"
+    # The third one was unchanged, so its late ack is valid.
     assert house.counts() == (1, 0, 0)
     assert house.left() == 0
 

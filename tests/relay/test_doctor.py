@@ -1,4 +1,4 @@
-"""What the doctor says of RabbitMQ: that it confirms, and who listens."""
+"""The doctor's findings about RabbitMQ: whether it confirms, and the consumers of queues."""
 
 import pytest
 from kombu import Connection, Consumer, Exchange, Queue
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.libraries
 
 @pytest.fixture
 def look(make_house, rabbitmq_server):
-    """What the doctor finds of an app with these queues."""
+    """The doctor's findings about an app with these queues."""
 
     def look(*queues, url=rabbitmq_server.url, **conf):
         house = make_house(url, rabbitmq_server.url, task_queues=queues, **conf)
@@ -25,7 +25,7 @@ def look(make_house, rabbitmq_server):
 
 @pytest.fixture
 def declared(rabbitmq_server):
-    """Declare queues that go when the test is over, and listen to some."""
+    """Declare queues that are deleted after the test, and consume from some."""
     with Connection(rabbitmq_server.url) as connection:
         channel = connection.channel()
 
@@ -94,7 +94,7 @@ def test_one_that_another_connection_has_for_itself_is_not_said_to_be_absent(loo
 
 
 def test_one_that_takes_nothing_is_an_error(look, rabbitmq_server, monkeypatch):
-    # Connecting may take its time; only a confirm that never comes is waited for shortly.
+    # Connecting may take long; only the wait for a missing confirm is short.
     wait = Confirming._await_confirms
     shortly = lambda self, _until: wait(self, clock.monotonic() + 0.5)  # noqa: E731
     monkeypatch.setattr(Confirming, "_await_confirms", shortly)

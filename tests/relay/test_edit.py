@@ -1,4 +1,4 @@
-"""What is edited goes through another broker as a plain call with the new values would."""
+"""An edited task arrives through another broker like a plain call with the new values."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -52,7 +52,7 @@ def test_another_redis_gets_it_in_the_list_of_its_new_priority(other_redis):
 
     other_redis.relay_once()
     assert other_redis.ids(f"{other_redis.queue}") == ["a"]
-    # kombu looks at all lists of a queue; this is the one it was in.
+    # kombu reads all lists of a queue; the message was in this one.
     other_redis.due_now(1, task_id="b")
     other_redis.delayq.edit("b", priority=6)
     other_redis.relay_once()

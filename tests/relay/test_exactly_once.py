@@ -33,7 +33,7 @@ def test_what_falls_due_while_they_run_goes_once_and_never_early(rabbit):
 
     def all_there():
         there, now_ms = rabbit.left(), rabbit.delayq.counts().now_ms
-        assert there <= max(0, now_ms - start_ms + 1), "one was early"
+        assert there <= max(0, now_ms - start_ms + 1), "a task was early"
         return there == 300
 
     eventually(all_there)
@@ -70,7 +70,7 @@ def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch):
     assert (in_flight, dead) == (0, 0)
     assert waiting > 0
     assert waiting + rabbit.left() == 900
-    # Given back is not tried: whoever takes it next may speak of a first attempt.
+    # An entry that was given back was not tried: its next attempt is the first.
     rabbit.start()
     messages = rabbit.take(count=900)
     assert sorted(message.headers["id"] for message in messages) == wanted

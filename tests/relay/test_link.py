@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 @pytest.fixture
 def made():
-    """The connections that a link made, kept alive, so that no garbage collector closes them."""
+    """The connections that a link made; references keep the garbage collector from closing them."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""The guard by itself, between a real broker and a real store: which copies reach the task."""
+"""The guard alone, between a real broker and a real store: which copies reach the task."""
 
 import logging
 from contextlib import closing, contextmanager
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.libraries
 
 
 class Receiver:
-    """As much of a worker's consumer as the step needs; its messages come from the real broker."""
+    """The part of a worker's consumer that the step needs, with messages of the real broker."""
 
     connection_errors = ()
 
@@ -40,7 +40,7 @@ class Receiver:
 
     @contextmanager
     def listening(self, url, *queues):
-        """Consume; ``receive(count)`` waits for so many messages more."""
+        """Consume; ``receive(count)`` waits for *count* more messages."""
         with Connection(url) as connection:
             channel = connection.channel()
             self.task_consumer = Consumer(channel, queues, no_ack=True, on_message=self.give)
@@ -125,7 +125,7 @@ def test_a_task_that_is_scheduled_anew_under_its_id_runs(house, receiver):
 
     send(house, receiver, anew, first[0])
 
-    # The second call has the same id, the same due time and an attempt that was not the first.
+    # The second call has the same id and due time, and an attempt after the first.
     assert (receiver.ran, receiver.dropped) == ([2, 1], [1])
 
 
@@ -194,7 +194,7 @@ def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, 
 
 
 def test_what_was_never_relayed_is_not_asked_for(house, receiver, caplog, monkeypatch):
-    """Neither a plain message, nor one of an app without a DelayQ."""
+    """A plain message passes, and so does one of an app without a DelayQ."""
     monkeypatch.setattr(store_query.StoreQuery, "ask", None)
     house.task.apply_async()
     house.task.apply_async(delayq_once=True)
@@ -234,7 +234,7 @@ def test_headers_that_are_not_ours_stop_no_worker_and_cost_no_task(house, receiv
 
 @pytest.fixture
 def store_proxy(house, redis_server):
-    """What the store is reached through from now on."""
+    """A proxy that all connections to the store go through from now on."""
     with Proxy(redis_server.port) as one:
 
         def reach():
@@ -291,7 +291,7 @@ def test_a_store_that_refuses_costs_no_task(house, receiver, caplog):
 
 
 def test_each_queue_of_an_exchange_gets_a_copy(rabbit):
-    """The first attempt may have reached one of them only."""
+    """The first attempt may have reached only one of them."""
     rabbit.app.conf.delayq_once = True
     exchange = Exchange(new_name("x"), type="fanout")
     queues = [Queue(new_name(), exchange) for _ in range(2)]
@@ -300,7 +300,7 @@ def test_each_queue_of_an_exchange_gets_a_copy(rabbit):
     rabbit.due_now(task_id="a", exchange=exchange.name, routing_key="any")
     copies = attempts_at(rabbit.delayq, "a", 2)
     publish(rabbit.delayq, *copies)
-    # One of them never had the first.
+    # The first attempt never reached one of them.
     assert [attempt_of(one) for one in rabbit.take(queues[1].name)] == [1]
 
     receiver = Receiver(rabbit.app)

@@ -1,4 +1,4 @@
-"""The time of a lease is looked at before each message: one that was stopped sends no more."""
+"""A relay checks its lease before each message: after a long halt it sends no more."""
 
 import itertools
 

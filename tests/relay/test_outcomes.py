@@ -1,4 +1,4 @@
-"""What cancel and reschedule say of an entry on its way to the broker; and what a late ack does."""
+"""The outcomes of cancel and reschedule for an entry in flight, and the effect of a late ack."""
 
 import pytest
 from celery._state import _task_stack
@@ -30,7 +30,7 @@ def claimed(house):
 
 
 def run_out(house):
-    """Let the lease be over, as the passing of time does; nobody takes it back."""
+    """Let the lease run out; no scanner reclaims the entry."""
     [member] = house.store.zrange(LEASED, 0, -1)
     house.store.zadd(LEASED, {member: 1})
 

@@ -1,4 +1,4 @@
-"""Pausing what goes through RabbitMQ: it is parked at the claim."""
+"""Pausing tasks that go through RabbitMQ: the claim parks them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What arrives on RabbitMQ is what a plain `apply_async` would have sent, but for our headers."""
+"""Messages on RabbitMQ are those of a plain `apply_async`, plus this package's headers."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -21,12 +21,12 @@ OWN = (
 
 
 def comparable(message):
-    """All of a message but what is ours, and what counts from the moment of sending."""
+    """A message without this package's headers, and without values that depend on the time."""
     headers = {name: value for name, value in message.headers.items() if name not in OWN}
     properties = dict(message.properties)
     properties.pop("application_headers", None)
     properties.pop("expiration", None)
-    properties.pop("message_id", None)  # ours; what is relayed has a hand-over in its place
+    properties.pop("message_id", None)  # ours; a relayed message has the id of its delivery here
     return (
         bytes(message.body, "utf-8") if isinstance(message.body, str) else bytes(message.body),
         headers,
@@ -37,7 +37,7 @@ def comparable(message):
 
 
 def both(house, args=(), kwargs=None, queue=None, **options):
-    """The same call sent plainly and held, as they arrive; expects no difference."""
+    """Send the same call plainly and delayed; check that both arrive alike."""
     task_id = uuid()
     sent = {"args": args, "kwargs": kwargs, "task_id": task_id, **options}
     house.task.apply_async(**sent)

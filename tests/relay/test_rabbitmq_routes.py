@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 @pytest.fixture
 def topic(make_house, rabbitmq_server):
-    """A house whose queues hang on a topic exchange."""
+    """A house whose queues are bound to a topic exchange."""
     exchange = Exchange(new_name("topic"), "topic")
     names = [new_name("eu"), new_name("all")]
     house = make_house(

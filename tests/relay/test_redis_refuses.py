@@ -1,4 +1,4 @@
-"""A broker's Redis that refuses: its own trouble costs no task an attempt, a list's backs off."""
+"""A broker's Redis refuses: faults of the server cost no attempt, those of a list back off."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def wants_replicas(house):
 
 
 def cannot_save(house):
-    """MISCONF: the last snapshot failed, as there is a folder where it belongs."""
+    """MISCONF: the last snapshot failed, as a folder has the name of its file."""
     place = house.server.folder / "dump.rdb"
     place.mkdir()
     house.client.config_set("save", "3600 1")
@@ -44,7 +44,7 @@ def is_full(house):
 
 
 def may_not_push(house):
-    """NOPERM, of the command: no list of it can be pushed to."""
+    """NOPERM for the command: no list can be pushed to."""
     house.client.execute_command("ACL", "SETUSER", "default", "-lpush")
     return lambda: house.client.execute_command("ACL", "SETUSER", "default", "+lpush")
 
@@ -54,7 +54,7 @@ TROUBLES = [wants_replicas, cannot_save, is_a_replica, is_full, may_not_push]
 
 @pytest.fixture(params=["by its address", "through a sentinel"])
 def other_redis(request, other_redis, make_house):
-    """A broker's Redis, and the ways to it."""
+    """A broker's Redis, and its URLs."""
     if request.param == "by its address":
         yield other_redis
         return
@@ -71,7 +71,7 @@ def other_redis(request, other_redis, make_house):
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
 def test_the_servers_own_trouble_costs_no_task_an_attempt(other_redis, trouble):
     relay = other_redis.relay()
-    relay.batch(lambda: False)  # a connection is open when the trouble comes
+    relay.batch(lambda: False)  # a connection is open when the fault begins
     mend = trouble(other_redis)
     for number in range(3):
         other_redis.due_now(task_id=f"{number}", queue="ab"[number % 2])

@@ -1,4 +1,4 @@
-"""A message that the broker will not take: tried again, later and later, then dead."""
+"""A message that the broker refuses: retried at longer and longer intervals, then dead."""
 
 from dataclasses import replace
 
@@ -18,13 +18,13 @@ MISSING = {"task_create_missing_queues": False}
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Two attempts, next to no wait between them."""
+    """Two attempts, almost without a wait between them."""
     monkeypatch.setattr(relay, "MAX_REFUSALS", 2)
     monkeypatch.setattr(relay, "LONGEST_WAIT", 0.05)
 
 
 def missing_queue(house):
-    """Options that lead to an exchange where no queue hears the routing key: NO_ROUTE."""
+    """Options with an exchange that has no queue for the routing key: NO_ROUTE."""
     exchange = Exchange(new_name("x"), "direct")
     house.declare(exchange)
     return {"exchange": exchange.name, "routing_key": "nobody"}
@@ -35,14 +35,14 @@ def missing_exchange(_house):
 
 
 def declared_otherwise(house):
-    """A queue of that name is there, with other arguments: PRECONDITION_FAILED."""
+    """A queue of that name exists with other arguments: PRECONDITION_FAILED."""
     name = new_name()
     house.declare(Queue(name, queue_arguments={"x-max-priority": 3}))
     return {"queue": name}
 
 
 def name_too_long(_house):
-    """AMQP has one byte for the length of a routing key; py-amqp raises a connection error."""
+    """AMQP has one byte for a key's length; py-amqp raises a connection error for a longer one."""
     return {"exchange": "amq.direct", "routing_key": "k" * 256}
 
 
@@ -90,7 +90,7 @@ def test_it_is_tried_again_later_and_counted(rabbit, trouble, caplog):
 
 
 def test_others_go_on_each_once(rabbit, trouble):
-    """The bad one lies in the midst of a batch."""
+    """The bad one is in the middle of a batch."""
     wanted = [f"{number:02}" for number in range(40)]
     for task_id in wanted:
         if task_id == "20":

@@ -1,4 +1,4 @@
-"""An exchange with several queues, of which one refuses: the others may have the task."""
+"""One of an exchange's queues refuses a message: the others may have it."""
 
 import pytest
 from kombu import Exchange, Queue
@@ -25,11 +25,11 @@ def on_rabbitmq(make_house, rabbitmq_server):
 
 @pytest.fixture
 def on_redis(make_house, start_redis):
-    """The queue that kombu puts a message into last is a key of another type."""
+    """The queue that kombu pushes to last is a key of another type."""
     server = start_redis()
     exchange = Exchange("orders", "direct")
     queues = [Queue(name, exchange, routing_key="k") for name in ("a", "b", "c")]
-    # The app knows none of them, so that none is declared anew: that would meet the key first.
+    # The app knows none of them, so it declares none anew: a declaration would meet the key first.
     house = make_house(server.url())
     house.declare(*queues)
     with house.channel() as channel:
@@ -49,7 +49,7 @@ def test_what_comes_after_the_first_copy_is_marked(several):
     house.due_now(task_id="a", **where)
     for _ in range(3):
         house.relay_once()
-        # What was refused waits; sooner would not change what it is.
+        # A refused task waits for its retry; rescheduling it only makes that sooner.
         house.delayq.reschedule("a", after=0)
     for queue in house.queues:
         copies = house.take(queue, 3)

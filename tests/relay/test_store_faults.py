@@ -1,4 +1,4 @@
-"""The link to the store breaks between two steps of a relay; the broker is well all the while."""
+"""The link to the store breaks between two steps of a relay; the broker works all the time."""
 
 import pytest
 from kombu import Queue
@@ -61,7 +61,7 @@ def test_a_lost_answer_to_an_ack_repeats_nothing(house, store_proxy):
 
 
 def test_a_lost_answer_to_a_claim_loses_nothing(house, store_proxy):
-    """Nobody knows of the claim; it runs out, and the task goes with a mark that is too careful."""
+    """No scanner knows of the claim; its lease runs out, and the task gets a needless mark."""
     store_proxy.cut_after = load()["claim"].sha.encode()
     house.due_now(task_id="a")
     [message] = house.take()
@@ -94,7 +94,7 @@ def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy
 
 @pytest.fixture
 def wanting(start_redis, make_house, each_redis):
-    """A house whose store can be told to want replicas; its broker is another Redis."""
+    """A house whose store can require replicas; its broker is another Redis."""
     store, broker = start_redis(binary=each_redis.binary), start_redis()
     made = make_house(broker.url(), delayq_url=store.url(), delayq_lease=1)
     made.client = store.client()
@@ -118,7 +118,7 @@ def test_a_store_that_wants_replicas_lends_nothing_and_counts_no_attempt(wanting
 
 
 def test_one_that_wants_replicas_only_after_the_claim_has_a_marked_copy_sent(wanting, monkeypatch):
-    """As for every acknowledgement that the store cannot take; nothing is refused, nothing dead."""
+    """As for every ack that the store cannot take; no entry is refused, and none dead."""
     relay = wanting.relay()
     wanting.due_now(task_id="a")
     ack = ScannerSteps.ack

@@ -1,4 +1,4 @@
-"""What a relay tells of: what the broker has, what is dead, what was too late; and events."""
+"""A relay's signals: for published, dead and late tasks; and events."""
 
 import pytest
 from kombu import Connection
@@ -79,7 +79,7 @@ def test_a_relay_tells_how_late_tasks_left_what_was_refused_and_what_had_no_answ
     relay.batch(lambda: False)
 
     [(_, path, late), *rest] = told
-    # They were scheduled this moment, so they are not as late as their due time is old.
+    # They were scheduled just now, so their lateness is not the age of their due time.
     assert (path, len(late)) == ("relay", 2)
     assert all(0 <= one < 60 for one in late)
     assert sorted(rest) == [("refused", "relay", 1), ("uncertain", 1)]
@@ -138,7 +138,7 @@ def test_what_one_call_hands_over_is_told(house, heard):
 
 @pytest.fixture
 def watched(make_house, rabbitmq_server, proxy):
-    """A house whose events go through a proxy; and what waits for the next one of them."""
+    """A house whose events go through a proxy, and a function that waits for the next event."""
     broker = f"amqp://guest:guest@127.0.0.1:{proxy.port}//"
     house = make_house(broker, where=rabbitmq_server.url, task_send_sent_event=True)
     seen = []
@@ -178,6 +178,6 @@ def test_a_call_waits_for_no_rabbitmq_that_is_away(watched, proxy, fault, is_con
     for _ in range(3):
         house.task.delay_until(FAR_AWAY)
 
-    # A link that is silent takes what fits into its buffers; nobody waits for an answer.
+    # A silent link takes as much as fits into its buffers; the sender waits for no answer.
     assert clock.monotonic() - began < PATIENCE
     assert house.counts() == (3 + is_connected, 0, 0)

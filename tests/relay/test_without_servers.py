@@ -1,4 +1,4 @@
-"""The whole way with no server process at all: a store in fakeredis, a broker in memory."""
+"""The whole way without a server process: a store in fakeredis, a broker in memory."""
 
 import threading
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.libraries
 def house(make_app):
     port = free_port()
     server = TcpFakeServer(("127.0.0.1", port), server_type="redis")
-    # Its threads sit out a blocking pop whose client is gone.
+    # Its threads stay in a blocking pop after its client has gone.
     server.daemon_threads, server.block_on_close = True, False
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -24,7 +24,7 @@ def world(monkeypatch):
 
 @pytest.fixture
 def house(make_app, redis_server, redis_url):
-    """Make an app on the suite's Redis whose scanners the test starts: ``house(safety=0.5)``."""
+    """Make an app on the suite's Redis; the test starts its scanners: ``house(safety=0.5)``."""
     made = []
 
     def build(url=redis_url, **conf):

@@ -1,6 +1,6 @@
-"""An engine, a wake-up and a relay in memory, and a clock that moves when somebody waits.
+"""An engine, a wake-up and a relay in memory, and a clock that each wait moves.
 
-The scanner runs in the test's own thread: every wait ends at once, however long it says it is.
+The scanner runs in the test's own thread: every wait ends at once, however long it should be.
 """
 
 import math
@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 
 
 class World:
-    """The time, what waits for it, and a log of what the scanner did."""
+    """The time, the tasks that wait, and a log of the scanner's actions."""
 
     def __init__(self, *, batch_size=10, lease=30.0, safety_interval=5.0):
         self.us = 0
@@ -50,13 +50,13 @@ class World:
         return START_MS + self.us / 1000
 
     def run(self, *, waits=1) -> None:
-        """Let the scanner run until it has waited so many times."""
+        """Let the scanner run until it has waited *times* times."""
         self.ends_after = waits
         self.scanner.run()
 
     def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
-        # Rounded up: a real wait does not end before its time either.
+        # Rounded up, as a real wait does not end early.
         self.us += math.ceil(seconds * 1_000_000)
         if len(self.waits) >= self.ends_after:
             self.scanner._stopping.set()
@@ -117,7 +117,7 @@ class FakeEngine:
         self._world.say("leave")
 
     def close(self) -> None:
-        """A connection is no part of what these tests look at."""
+        """Connections are outside these tests."""
 
 
 class FakeWakeup:

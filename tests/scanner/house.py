@@ -1,4 +1,4 @@
-"""A DelayQ on a real Redis, scanners in threads of this process, and what they delivered."""
+"""A DelayQ on a real Redis, scanners in threads of this process, and their deliveries."""
 
 import json
 
@@ -42,12 +42,12 @@ class House:
         return self.scanners[-1]
 
     def await_looks(self, shards, count) -> None:
-        """Wait until so many scanners have looked at each of these shards."""
+        """Wait until *count* scanners have looked at each of these shards."""
         keys = [one["scanners"] for one in shards]
         eventually(lambda: min(map(self.client.zcard, keys)) >= count)
 
     def looked(self) -> int:
-        """How many scanners have looked at each shard, and have not left."""
+        """How many scanners have looked at each shard and are still there."""
         return min(map(self.client.zcard, each("scanners")))
 
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""What the scanner does from one wait to the next, in virtual time."""
+"""The scanner's steps between one wait and the next, in virtual time."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_a_lease_that_ran_out_is_taken_back_and_relayed_in_the_same_drain(world)
 
 
 def test_a_lease_further_off_than_a_lease_is_long_is_looked_at(world):
-    """Redis's clock was set back; the script tells such a lease from one of another length."""
+    """Redis's clock was set back; the script does not take such a lease for a longer one."""
     made = world(lease=30.0)
     made.engine.leased = [START_MS + 31_000]
     made.run()
@@ -111,7 +111,7 @@ def test_relayed_entries_are_drained_without_a_wait_between(world):
 
 
 def test_a_wait_counts_from_the_moment_redis_looked_at_its_clock(world):
-    """What the rest of the pass takes is not waited for once more."""
+    """The wait is shorter by the time that the rest of the pass takes."""
     made = world()
     made.engine.due = [START_MS + 1000]
 

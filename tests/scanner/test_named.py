@@ -1,4 +1,4 @@
-"""What contact was lost to is named by its URL, without what is secret, and by its setting."""
+"""A log line names a lost server by its URL, without the password, and by its setting."""
 
 import pytest
 from celery import Celery

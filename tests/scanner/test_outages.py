@@ -1,4 +1,4 @@
-"""After an outage: how soon a scanner is back, and what the log says of it. In virtual time."""
+"""After an outage: how soon a scanner is back, and its log lines. In virtual time."""
 
 import logging
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def said(caplog):
 
 
 def away_for(made, seconds, error):
-    """Raise for so many seconds from now on."""
+    """Raise for this many seconds from now on."""
     until = made.monotonic() + seconds
 
     def fail():
@@ -83,7 +83,7 @@ def test_what_fell_due_while_the_broker_was_away_goes_soon_after_it_is_back(worl
 
 
 def run_outage(made, error, seconds=2.0):
-    """Let it work once, then be without its store for so many seconds, and work again."""
+    """Let it work once, lose its store for some seconds, and work again."""
     made.run(waits=1)
     made.scanner._stopping._set = False
     made.engine.on_move = away_for(made, seconds, error)

@@ -1,4 +1,4 @@
-"""The thread that stores what is owed: it goes on whatever a backend or Redis does, and ends."""
+"""The thread that stores owed states: no fault of a backend or Redis stops it, only its end."""
 
 import threading
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kernel
 
 
 class Owing:
-    """An engine that owes so many."""
+    """An engine that owes this many states."""
 
     def __init__(self, *pages):
         self.pages = list(pages)

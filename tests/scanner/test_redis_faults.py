@@ -1,4 +1,4 @@
-"""What can happen to the Redis under a scanner; it recovers by itself, and nothing is lost."""
+"""Faults of the Redis under a scanner: it recovers by itself, and no task is lost."""
 
 import logging
 import re
@@ -34,7 +34,7 @@ def behind(house, proxy, monkeypatch):
 
 @pytest.fixture
 def durable(house, start_redis):
-    """A house on a Redis of its own, which keeps what it was given."""
+    """A house on its own Redis, which persists its data."""
     server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     made = house(server.url(), delayq_safety_interval=0.5)
     made.server, made.client = server, server.client()
@@ -101,7 +101,7 @@ def test_an_outage_is_survived(behind, proxy):
 
 
 def test_a_half_open_link_is_survived(behind, proxy):
-    """The scanner's connections stay open and dead for ever; only time-outs can tell."""
+    """The scanner's connections stay open, but dead; only time-outs reveal that."""
     result = behind.task.delay_for(2)
     behind.start_asleep()
     before = proxy.accepted
@@ -113,7 +113,7 @@ def test_a_half_open_link_is_survived(behind, proxy):
 def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
     house, proxy, monkeypatch
 ):
-    """The subscription died with it: only a new one hears of a task that is due before all else."""
+    """The subscription died with it: only a new one hears of a task that is due first."""
     monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
     made = house(f"redis://127.0.0.1:{proxy.port}/0", delayq_safety_interval=60)
     result = made.task.delay_for(0.3)
@@ -180,14 +180,14 @@ def test_a_redis_that_is_only_busy_is_waited_for(house, start_redis):
 
 
 def test_a_read_only_replica_that_becomes_master_is_used_again(house, start_redis):
-    """A failover, as a client sees it that stays connected to the same address."""
+    """A failover, as seen by a client that stays connected to the same address."""
     server = start_redis()
     made = house(server.url(), delayq_safety_interval=0.2)
     made.client = server.client()
     result = made.task.delay_for(0.1)
     server.client().config_set("replica-read-only", "yes")
     other = start_redis()
-    # A master that never answers: this one keeps its data, and refuses to write.
+    # Its master never answers, so this server keeps its data and refuses writes.
     other.pause()
     server.client().replicaof("127.0.0.1", other.port)
     made.start()
@@ -208,7 +208,7 @@ def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame
     client.config_set("min-replicas-to-write", 1)
     client.config_resetstat()
     eventually(lambda: made.seconds() > result.due.timestamp() + 0.2)
-    # The scanner has asked, and was refused.
+    # Redis has refused a call of the scanner.
     eventually(lambda: scripts_run(client) >= 1)
     assert made.arrived() == []
     client.config_set("min-replicas-to-write", 0)

@@ -1,4 +1,4 @@
-"""One scanner serves all shards: in virtual time by turns, and real ones on a real Redis."""
+"""One scanner serves all shards in turn: in virtual time, and on a real Redis."""
 
 import uuid
 
@@ -11,13 +11,13 @@ from celery_delayq.hooks import Hooks
 from celery_delayq.store.keys import Keys, shard_of
 from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay
 
-FOREVER = 300  # seconds of safety interval: only being told can wake the scanner
+FOREVER = 300  # seconds of safety interval: only a notification can wake the scanner
 SHARDS = 3
 
 
 @pytest.fixture
 def sharded(world):
-    """A world whose scanner has three shards, a log of who was asked, and what is said next."""
+    """A world whose scanner has three shards, a log of its calls, and the next answers."""
     made = world(safety_interval=5.0)
     made.asked, made.engines, made.relays, made.said = [], [], [], []
     for number in range(SHARDS):
@@ -74,7 +74,7 @@ def test_what_one_is_behind_with_holds_up_no_other(sharded):
     sharded.engines[2].relay = [START_MS - 1]
     sharded.run(waits=1)
     assert len(sharded.engines[0].moved) == 1000
-    # In the first round, and not after the hundred batches of the other.
+    # In the first round, not after the other shard's hundred batches.
     assert sorted(sharded.asked[:SHARDS]) == [0, 1, 2]
     assert sharded.relays[2].published == [START_MS - 1]
 
@@ -132,7 +132,7 @@ def test_it_leaves_each(sharded):
 
 
 def in_each_shard(count=1):
-    """Ids, so many in each shard."""
+    """Ids, *count* in each shard."""
     found = {shard: [] for shard in range(SHARDS)}
     while min(map(len, found.values())) < count:
         task_id = str(uuid.uuid4())

@@ -1,4 +1,4 @@
-"""What a scanner says at its first look: one line on its store, and how that may lose tasks."""
+"""A scanner's log at its first look: a line about its store, and warnings of possible losses."""
 
 import logging
 
@@ -37,7 +37,7 @@ KEPT = ("--appendonly", "yes")
 
 @pytest.fixture
 def said(caplog):
-    """What scanners have said of their starts so far: the lines, and the warnings."""
+    """The log lines of scanners' starts so far, and the warnings."""
     caplog.set_level(logging.INFO, start.__name__)
 
     def said():
@@ -136,7 +136,7 @@ def test_a_store_that_is_away_is_said_once_and_the_rest_when_it_is_back(
         scanner.wait_for_first_scan(10)
         where = f"the store redis://127.0.0.1:{proxy.port}/0 of broker_url "
         assert f"cannot reach {where}(" in caplog.text
-        # It was tried again since.
+        # Meanwhile it was tried again.
         eventually(lambda: caplog.text.count("retrying in") >= 3)
         assert said()[0] == []
         proxy.accept()
@@ -174,12 +174,12 @@ def test_one_that_is_refused_later_was_not_refused_its_start(house, caplog):
     scanner.wait_for_first_scan(10)
 
 
-# What may be lost.
+# Tasks that may be lost.
 
 
 @pytest.fixture
 def warned(start_redis, house, said):
-    """What a scanner has warned of after some passes."""
+    """A scanner's warnings after some passes."""
 
     def warned(*config, rights=()):
         server = start_redis(*config)

@@ -1,4 +1,4 @@
-"""After a stop nothing is claimed any more, and everything is closed."""
+"""After a stop the scanner claims nothing more, and closes everything."""
 
 import threading
 

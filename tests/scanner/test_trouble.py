@@ -1,4 +1,4 @@
-"""What a failing store or broker does to the loop, in virtual time."""
+"""The loop with a failing store or broker, in virtual time."""
 
 import logging
 
@@ -10,7 +10,7 @@ from tests.scanner.fakes import START_MS
 
 
 def failing(times, error):
-    """A function that raises so many times, and then does nothing."""
+    """A function that raises *times* times, and then does nothing."""
     left = [error] * times
 
     def fail():
@@ -35,7 +35,7 @@ def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplo
     assert made.log[:4] == ["hand_over", "pause", "hand_over", "wait"]
     assert made.engine.moved == [START_MS]
     assert any(message.startswith(line) for message in caplog.messages)
-    # What Redis refuses it says in a sentence; of all else the traceback is wanted.
+    # For a refusal by Redis its sentence is enough; any other error is logged with a traceback.
     assert [bool(one.exc_info) for one in caplog.records if one.levelno == logging.ERROR] == [
         not isinstance(error, StoreError)
     ]
@@ -116,7 +116,7 @@ def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
     made.run(waits=200)
     seconds = sum(made.waits)
     assert made.log.count("relay") <= seconds / (LONGEST_BACKOFF / 2) + 8
-    # No busy loop either: a due entry that cannot go must not make the waits short.
+    # No busy loop: a due entry that cannot leave must not shorten the waits.
     assert made.log.count("hand_over") <= 205 + made.log.count("relay")
     assert seconds > 250
 
@@ -139,7 +139,7 @@ def test_a_broker_that_came_back_is_used_at_once(world):
 
 
 def test_an_empty_claim_is_no_reason_to_spin(world):
-    """Another scanner took what this one saw; what it sees next decides."""
+    """Another scanner took the entry that this one saw; its next look decides."""
     made = world()
     made.engine.relay = [START_MS - 1]
     made.relay.on_batch = made.engine.relay.clear

@@ -1,4 +1,4 @@
-"""Real scanners on a real Redis: what wakes them, and what nobody but the safety scan notices."""
+"""Real scanners on a real Redis: events that wake them, and tasks left to the safety scan."""
 
 import threading
 
@@ -9,7 +9,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
-FOREVER = 300  # seconds of safety interval: only being told can wake the scanner
+FOREVER = 300  # seconds of safety interval: only a notification can wake the scanner
 
 
 def test_a_short_delay_added_while_it_sleeps_towards_a_far_one_fires_on_time(house):
@@ -71,7 +71,7 @@ def test_a_lost_word_costs_at_most_the_safety_interval(house):
     made = house(delayq_safety_interval=0.5)
     scanner = made.start_asleep()
     shards = scanner._wakeup._shards
-    # It hears, and does not know of what.
+    # It hears a notification, but not its reason.
     scanner._wakeup._shards = dict.fromkeys(shards, 0)
     scanner._scan_shards = lambda _: None
     result = made.task.delay_for(0)
@@ -79,7 +79,7 @@ def test_a_lost_word_costs_at_most_the_safety_interval(house):
 
 
 def said(house) -> int:
-    """How often a script told scanners to look."""
+    """How often a script notified scanners."""
     return house.client.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"]
 
 
@@ -93,7 +93,7 @@ def test_one_scanner_is_told_once_however_many_come_earlier(house):
 
 
 def test_what_is_due_after_the_next_look_wakes_nobody(house):
-    """A scanner looks once in a safety interval anyway."""
+    """Without a notification a scanner looks once per safety interval."""
     made = house(delayq_safety_interval=60)
     made.start_asleep()
     made.client.config_resetstat()
@@ -109,7 +109,7 @@ def test_a_scanner_whose_connection_broke_hears_again(house):
     made.start_asleep()
     listeners = {one["id"] for one in made.client.client_list(_type="pubsub")}
     made.client.client_kill_filter(_type="pubsub")
-    missed = made.task.delay_for(0)  # told to nobody
+    missed = made.task.delay_for(0)  # no scanner is notified
     assert made.next_arrival()[0] == missed.id
     now = {one["id"] for one in made.client.client_list(_type="pubsub")}
     assert now
@@ -132,7 +132,7 @@ def test_each_of_many_scanners_hands_over_what_no_other_does(house, count):
 
 
 def test_with_many_scanners_a_stopped_one_takes_no_wake_up_with_it(house):
-    """Whichever scanner is to be up for the next one, it may be the one that stops."""
+    """The scanner that is up for the next task may be the one that stops."""
     made = house(delayq_safety_interval=0.5)
     made.start_asleep(3)
     for stopping in list(made.scanners[:2]):
@@ -170,7 +170,7 @@ def test_an_idle_scanner_sends_next_to_nothing(house):
 
 
 def test_a_hundred_starts_and_stops_leave_nothing(house, descriptors):
-    """Though somebody still holds on to the scanners that were stopped."""
+    """This holds even if references to the stopped scanners remain."""
     made = house()
     made.start_asleep().stop()
     keys, threads = set(made.client.keys()), threading.active_count()

@@ -2,13 +2,13 @@
 
     decisions --> world --> actors: clients, scanners, workers; the package's own Python, in turns
                     |         |   ^
-                    |         |   inbox: messages of others, given to workers, and given again
+                    |         |   inbox: messages of others, delivered and redelivered to workers
                     |       network: requests and replies held, lost, doubled, late
                     |         v
                     +-----> server: the package's own scripts on a real Redis, at the world's time
                               |
-                            judge: what was promised to whom, and what became of it
+                            judge: the promises to each caller, and whether they were kept
 
-What it knows of the package stands in `driver`, and nowhere else. One seed is one history, to the
-byte. ``python -m tests.simulator`` runs it.
+Only `driver` knows the package. The same seed always gives the same history, byte by byte.
+``python -m tests.simulator`` runs it.
 """

@@ -1,4 +1,4 @@
-"""What is written down of a history: calls, their answers and effects, and entries."""
+"""The record of a history: calls, their answers and effects, and entries."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,11 +44,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a caller was told of an id, or of a key; a due time where there is one.
+    """The answer to a caller about an id or a key, with the due time if there is one.
 
     Attributes:
-        stays: Of what is kept, the id.
-        gone: Who was told to be revoked for it, and whether that is sure.
+        stays: The id of the entry that is kept.
+        gone: The id that the answer names as revoked, and whether that is certain.
     """
 
     word: str
@@ -62,7 +62,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a call made of an entry, and how many copies of that were delivered before."""
+    """The entry as a call left it, and how many copies of it had been delivered by then."""
 
     life: "Life"
     view: View
@@ -71,7 +71,7 @@ class Effect:
 
 @dataclass
 class Call:
-    """What a client does once."""
+    """One operation of a client."""
 
     name: str
     kind: str  # schedule, cancel, reschedule, edit, release, clear, sweep, pause, resume
@@ -86,15 +86,15 @@ class Call:
     how: str = ""  # answered, unavailable, interrupted
     answers: list["Answer"] = field(default_factory=list)
     effects: dict[str, "Effect"] = field(default_factory=dict)
-    seen: dict[str, set[str]] = field(default_factory=dict)  # where its requests found an id
+    seen: dict[str, set[str]] = field(default_factory=dict)  # places in which requests saw an id
     dues: set[tuple[str, int]] = field(default_factory=set)  # the due times that they found
-    held: set[tuple[str, int]] = field(default_factory=set)  # what they found under the key
-    displaced: dict[str, "Effect"] = field(default_factory=dict)  # what was in the way, and went
+    held: set[tuple[str, int]] = field(default_factory=set)  # entries found under the key
+    displaced: dict[str, "Effect"] = field(default_factory=dict)  # entries that gave way
     about: set[str] = field(default_factory=set)  # the ids and keys that its effects were about
-    taking: dict[str, Any] = field(default_factory=dict)  # of each id the delivery that it was
-    taken: set[str] = field(default_factory=set)  # the ids of those that were entries before
-    revoked: set[str] = field(default_factory=set)  # of its ids, after one of its requests
-    told: dict[str, "Life"] = field(default_factory=dict)  # what progress told of, or of before
+    taking: dict[str, Any] = field(default_factory=dict)  # the delivery of each id
+    taken: set[str] = field(default_factory=set)  # the ids that were entries before
+    revoked: set[str] = field(default_factory=set)  # those of its ids revoked after a request
+    told: dict[str, "Life"] = field(default_factory=dict)  # ids reported by progress, or before it
     to_be_interrupted: bool = False
     unchanged: int = 0
 
@@ -104,21 +104,21 @@ class Call:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """What it is answered of: ids, or a key."""
+        """The ids, or the key, that its answer is about."""
         return (key_of(self.key),) if self.by_key else self.ids
 
     def name_of(self, task_id: str) -> str:
-        """The name that stands in what it writes under an id."""
+        """The name in the entry that it writes under an id."""
         return str(self.taking[task_id].message if task_id in self.taking else self.name)
 
     @property
     def subjects(self) -> set[str]:
-        """What it can be in order about."""
+        """The ids, keys and lanes on which its order with other calls is checked."""
         key, lane = key_of(self.key), lane_of(self.lane)
         return {*self.asked, *([key] if self.key else []), *([lane] if self.lane else [])}
 
     def tell_no_change(self) -> bool:
-        """Whether the history is to say that a request of it changed nothing; not for ever."""
+        """Whether the history should note a request without effect; only a few times."""
         self.unchanged += 1
         return self.unchanged <= 3
 
@@ -141,11 +141,11 @@ class Life:
     task_id: str
     view: View
     copies: list[tuple[bool, Version]] = field(default_factory=list)  # whether they are marked
-    copies_before: int = 0  # that there were of it when it was moved
+    copies_before: int = 0  # its copies when it was moved
     was_due: bool = False  # by Redis's clock, which may have been set back since
     changed_by: str = ""  # the last call that moved or cancelled it
     is_cancelled: bool = False
-    sure: bool = False  # that call said DONE: no copy of what was before it is, or comes
+    sure: bool = False  # that call said DONE: no earlier copy exists, or will come
 
     def __str__(self) -> str:
         return f"{self.task_id} of {self.name}"

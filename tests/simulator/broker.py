@@ -1,15 +1,15 @@
-"""A broker that takes messages, loses them, or its word that it has them."""
+"""A broker that takes messages, and may lose them, or its confirmations."""
 
 from typing import Any
 
 from tests.simulator.driver import Refused
 from tests.simulator.world import SECOND, Actor
 
-TIMEOUT = 1.0  # seconds that it may take for a message
+TIMEOUT = 1.0  # the most seconds for a message
 
 
 class Broker:
-    """What arrived is told to the judge."""
+    """Reports each message that arrives to the judge."""
 
     def __init__(self, world: Any, judge: Any):
         self._world = world
@@ -19,10 +19,10 @@ class Broker:
         self._judge.published(sender, body, headers)
 
     def probe(self, actor: Actor) -> None:
-        """See whether it is there.
+        """Check that it is reachable.
 
         Raises:
-            ConnectionError: it is not.
+            ConnectionError: It is not.
         """
         if self._world.decisions.fault("broker away", actor.step()):
             raise ConnectionError("away")
@@ -31,8 +31,8 @@ class Broker:
         """Publish a message, as kombu does.
 
         Raises:
-            Refused: it says no.
-            ConnectionError: it is lost, and perhaps the message with it.
+            Refused: The broker refuses the message.
+            ConnectionError: The connection is lost, and perhaps the message with it.
         """
         actor.may_fall_asleep()
         decisions, where = self._world.decisions, actor.step()

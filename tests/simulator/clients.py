@@ -1,4 +1,4 @@
-"""What clients do: calls that a seed has planned, through the package's own Python."""
+"""Clients: they make the calls that a seed has planned, through the package's own Python."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ def planned(
         keys: ``""``, nothing has a key; ``"some"``; ``"one"``, all have the same, and are relayed
             soon, so that some come back; or ``"held"``, all have the same, and wait.
         pauses: Whether some are paused, and may not leave too late.
-        sweeps: Whether some move all that a selection means.
+        sweeps: Whether some move all entries that a selection matches.
         twice: Whether a bulk may have an id twice.
     """
     kind = dice.choice(KINDS)
@@ -77,7 +77,7 @@ def planned(
     one = Planned(f"c{client}.{number}", kind, chosen, when, relayed, shares, pause_s)
     one = _keyed(dice, one, keys) if keys else one
     one = _held_up(dice, one) if pauses else one
-    # Last, so that a seed is what it was where there is none of these.
+    # Last, so that seeds without these stay as they were.
     if sweeps and dice.random() < 0.4:
         return _sweeping(dice, one)
     if twice and len(one.ids) > 1 and dice.random() < 0.7:
@@ -143,7 +143,7 @@ class Client:
             actor.sleep(one.pause_s)
             call = self._make(actor, caller, one)
             if one.kind == "sweep" and call.how != "answered":
-                # Another one goes on, as far as it knows how far that is.
+                # Another one continues from the last stored cursor.
                 self._make(actor, caller, replace(one, name=f"{one.name}b"), call)
 
     def _make(self, actor: Actor, caller: Caller, one: Planned, before: Call | None = None) -> Call:
@@ -194,7 +194,7 @@ class Client:
             return "failed", []
 
     def _sweep(self, actor: Actor, caller: Caller, one: Planned) -> int:
-        """Move many, and store the cursor wherever that tells something."""
+        """Move many, and store the cursor after each step of progress."""
         world, call = actor.world, actor.call
 
         def told(count: int, cursor: str) -> None:

@@ -1,4 +1,4 @@
-"""What a seed decides. Each decision has a name, and stays the same when others are left out.
+"""The decisions of a seed. Each has a name, and stays the same when others are left out.
 
 So a history can be shortened: a fault, a call or a process is left out by its name.
 """
@@ -7,7 +7,7 @@ import hashlib
 import random
 from collections.abc import Mapping
 
-# How often a fault happens where it can, as a rule; each seed has a mixture of its own.
+# The usual rate of each fault; each seed has its own mixture.
 RATES = {
     # Of a request and its reply.
     "refused": 0.03,  # the connection is refused: nothing was sent
@@ -22,7 +22,7 @@ RATES = {
     "interrupted": 0.08,  # a call, as by a signal
     "asleep": 0.02,  # between two steps
     "stopped": 0.002,  # the same, right after it has looked at its clock
-    "dead": 0.02,  # a scanner or a worker, between two steps; another one comes in its place
+    "dead": 0.02,  # a scanner or a worker, between two steps; another one takes its place
     # Of the broker.
     "broker away": 0.05,
     "publish lost": 0.04,
@@ -41,7 +41,7 @@ RATES = {
 
 # A request of a call that will be interrupted, so that it arrives when its caller has gone on.
 OVERTAKEN = {"overtaken": 0.5}
-FEW, OFTEN = 3, 8  # so few kinds of faults, so much more often
+FEW, OFTEN = 3, 8  # how few kinds of faults, and how much more often
 
 
 def mixture(dice: random.Random) -> dict[str, float]:
@@ -61,7 +61,7 @@ class Decisions:
 
     Attributes:
         taken: The names of the faults, calls and processes that there were, in order.
-        calm: No more faults: the end of a history, in which all is to come right.
+        calm: No more faults: the end of a history, in which everything has to recover.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Decisions:
         self.calm = False
 
     def dice(self, name: str) -> random.Random:
-        """Numbers for whatever *name* needs."""
+        """Random numbers for *name*."""
         return random.Random(self._number(name))
 
     def fault(self, kind: str, where: str) -> random.Random | None:
@@ -91,7 +91,7 @@ class Decisions:
         return self.dice(name)
 
     def takes(self, name: str) -> bool:
-        """Whether what has this name is not left out."""
+        """Whether this name is not left out."""
         if name in self._without:
             return False
         self.taken.append(name)

@@ -1,4 +1,4 @@
-"""All that the simulator knows of the package; no other file here imports it, or knows its inside.
+"""The simulator's only access to the package; no other file here imports it, or knows its inside.
 
 clients, workers, scanners --> Caller, Taker, scan --> the package's own Python
                                                           | Wire: its connection
@@ -86,13 +86,13 @@ TYPE = '{"content-type": "application/json", "content-encoding": "utf-8", '
 LINES = [TYPE + support.LINES[0][1:], *support.LINES[1:]]
 WHOLE = TYPE + '"properties": {}, "body": %(body)s, "headers": {"id": "%(id)s", "delayq_due": '
 
-When = clock.When  # when a planned call wants something to be due
-Unavailable = StoreUnavailable  # what a call raises that has no answer
-Refused = ChannelError  # what a broker raises that takes a message not
-Raw = Sequence[Receipt | DelayQError]  # what the package answers of entries
+When = clock.When  # when the entry of a planned call is due
+Unavailable = StoreUnavailable  # raised by a call without an answer
+Refused = ChannelError  # raised by a broker that refuses a message
+Raw = Sequence[Receipt | DelayQError]  # the package's answers about entries
 
 
-# What clients call.
+# The calls of clients.
 
 
 class Caller:
@@ -133,15 +133,15 @@ class Caller:
         return [*map(_answer_of, entries.schedule(new, owes=2, until=until, pauses=pauses))]
 
     def sweep(self, one: Any, cursor: str | None, told: Callable[[int, str], None]) -> int:
-        """Move all that a selection means, from a cursor on; returns how many that were.
+        """Move every entry that a selection matches, from a cursor on; return how many.
 
         Args:
-            one: What is planned; by its tag, or all.
-            cursor: Behind which it goes on, or ``None``.
-            told: Called in the selection's progress, with the count and the cursor.
+            one: The planned call; it selects by its tag, or everything.
+            cursor: The cursor to continue after, or ``None``.
+            told: Called on the selection's progress, with the count and the cursor.
 
         Raises:
-            Unavailable: it is not known what became of the last step.
+            Unavailable: The outcome of the last step is unknown.
         """
         services: Any = SimpleNamespace(entries=self._entries, hooks=Hooks(), timezone=timezone.utc)
         chosen = Filter(tag=one.tags[0]) if one.tags else Filter()
@@ -157,7 +157,7 @@ class Caller:
         return Answer("RESUMED")
 
     def _clear(self, tag: str) -> int:
-        """Cancel what has a tag, as a selection does; returns how many that were."""
+        """Cancel all entries with a tag, as a selection does; return how many."""
         (link,), chosen, done = self._entries.links, Filter(tag=tag), 0
         for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
             met = [target_of_member(member) for member in page]
@@ -218,11 +218,11 @@ def _answer_of(given: Receipt | DelayQError) -> Answer:
     raise given
 
 
-# What workers do with messages that become entries.
+# Workers, and the messages that become entries.
 
 
 class Taker:
-    """A process that is given messages.
+    """A process that gets messages.
 
     Args:
         scripts: As for `Caller`.
@@ -242,15 +242,15 @@ class Taker:
         write: Callable[[Sequence[Any]], Raw],
         sleep: Callable[[float], None],
     ) -> list[tuple[Any, bool]]:
-        """Messages with an eta, and of each whether it is an entry now; else it runs.
+        """Adopt messages with an eta; return for each whether it is an entry now (if not, it runs).
 
         Args:
-            given: What was delivered.
-            write: To answer what :meth:`write` does.
-            sleep: Waits so many seconds.
+            given: The deliveries.
+            write: Returns the same as :meth:`write`.
+            sleep: Waits a number of seconds.
         """
         found = Batches(write, lambda: None)
-        # As its thread does, which is another process's matter here.
+        # This is the work of its thread, which is another process here.
         found._under_way = given
         while len(found):
             found._decide(given)
@@ -259,10 +259,10 @@ class Taker:
         return found.decided()
 
     def is_taken(self, one: Any) -> bool | None:
-        """Whether a message that came again became an entry before; ``None``: nobody knows.
+        """Whether a redelivered message became an entry before; ``None`` if that is unknown.
 
-        If not, it is let through. Tasks that may have put themselves off are asked for so, and what
-        has an eta that is near by then.
+        If it did not, it is let through. This is for tasks that may have put themselves off, and
+        for messages whose eta is near by now.
         """
         return self._asking.ask(
             one.task_id, lambda until: self._copies.is_taken(one.message.identity, until), None
@@ -290,13 +290,13 @@ def is_done(answer: Receipt | DelayQError) -> bool:
 
 
 def answers_in(raw: Raw) -> list[Answer] | None:
-    """What it was told; ``None`` where it is not known of each."""
+    """The answers; ``None`` if one of them is unknown."""
     if any(isinstance(one, StoreUnavailable) for one in raw):
         return None
     return [_answer_of(one) for one in raw]
 
 
-# What scanners do.
+# Scanners.
 
 
 def scan(
@@ -316,11 +316,11 @@ def scan(
         name: The scanner's.
         scripts: As for `Caller`.
         publisher: The way to its broker.
-        ear: What hears that Redis has published to it; a `words.Ear`.
+        ear: Receives the messages that Redis publishes to the scanner; a `words.Ear`.
         timeout: Seconds that a step may take.
-        batch_size: How many entries a step hands over.
-        lease: Seconds for which it has what it claims.
-        safety_interval: Seconds after which it looks, though it was not told.
+        batch_size: The most entries that a step hands over.
+        lease: Seconds for which it holds the entries that it claims.
+        safety_interval: Seconds after which it looks without having been woken.
     """
     engine = ScannerSteps(
         scripts,
@@ -366,10 +366,10 @@ class _Wakeup:
         self._ear.actor.sleep(seconds)
 
     def interrupt(self) -> None:
-        """Nobody stops a scanner here: it dies, or lives to the end."""
+        """Does nothing: a scanner here dies, or lives to the end."""
 
     def close(self) -> None:
-        """What listens ends with the world."""
+        """Does nothing: the listener ends with the world."""
 
 
 @contextmanager
@@ -430,7 +430,7 @@ class _OneByOne(OneByOne):
 
 @dataclass(frozen=True)
 class Copy:
-    """What a message says of itself.
+    """The contents of a message.
 
     Attributes:
         version: The due time that it was delivered for, and the name of its last edit.
@@ -458,7 +458,7 @@ class Wire:
     Args:
         network: Where requests go; it raises ``ConnectionError`` and ``TimeoutError``.
         actor: Whose connection it is.
-        timeout: Seconds that a step takes at most where it does not say so itself.
+        timeout: Seconds that a step takes at most, unless the step sets its own limit.
     """
 
     def __init__(self, network: Any, actor: Any, timeout: float):
@@ -485,11 +485,11 @@ class Wire:
     def exchange(
         self, step: str, commands: list[list[bytes]], until: float | None = None
     ) -> list[Any]:
-        """Only the types of keys are asked for so; no key here is another program's."""
+        """Only used to ask for the types of keys; no key here belongs to another program."""
         return [0 for _ in commands]
 
     def close(self) -> None:
-        """A connection of the next command's is another one."""
+        """Does nothing: the next command uses another connection."""
 
 
 @contextmanager
@@ -502,7 +502,7 @@ def _of_redis() -> Iterator[None]:
         raise redis.exceptions.TimeoutError(str(error)) from error
 
 
-# What there is in Redis.
+# The contents of Redis.
 
 
 class Inside:
@@ -520,7 +520,7 @@ class Inside:
         self._store.close()
 
     def channels(self, scanner_name: str) -> tuple[str, str]:
-        """Where Redis publishes to all scanners, and to one."""
+        """The channels on which Redis publishes to all scanners, and to one."""
         return self._store.keys.channels(scanner_name)
 
     def scripts(self, wire: Wire, cut: "Cut | None") -> Any:
@@ -541,10 +541,10 @@ class Inside:
         return _text("SET", CLOCK, us)
 
     def check(self) -> list[str]:
-        """What the package's own check says of the store.
+        """The findings of the package's own check of the store.
 
-        What comes back from a lease waits without its key while another has that; when that one has
-        left, nobody has it, until somebody repairs it.
+        An entry that comes back from a lease waits without its key while another entry has that
+        key. When the other one has left, the key stays free until a repair.
         """
         found = [one for one in check(self._store.entries) if (one.kind, one.part) != KEYLESS]
         return sorted(map(str, found))
@@ -562,7 +562,7 @@ class Inside:
         return [_text(*one) for one in commands]
 
     def seen(self, answers: list[Any], last: Sight) -> Sight:
-        """What they answer."""
+        """The sight that the answers give."""
         records, holders, tags, owed, paused, *places, arrived = answers
         raw: dict[str, Any] = {}
         for task_id, record in _pairs(records):
@@ -570,7 +570,7 @@ class Inside:
         for index, rows in zip(INDEXES, places, strict=True):
             for member, score in _pairs(rows):
                 raw.setdefault(_id_in(index, member), [None]).append((index, score))
-        # Only what has changed is read; the record itself is the package's own affair.
+        # Only changed records are read; their format is the package's own affair.
         views = {
             task_id: last.views[task_id]
             if last.raw.get(task_id) == parts
@@ -635,7 +635,7 @@ def seams(
     uniform: Callable[[float, float], float],
     failed: Callable[..., None],
 ) -> list[tuple[Any, str, Any]]:
-    """What is to stand where, while a world runs: the owner of a name, the name, and what.
+    """The patches of a running world: the owner of a name, the name, and its replacement.
 
     Args:
         monotonic: A process's own clock, in seconds.
@@ -643,7 +643,7 @@ def seams(
         utc_now: The time of day.
         urandom: Random bytes.
         uniform: A random number between two.
-        failed: Told what a scanner or a worker logs that goes on after what it did not expect.
+        failed: Called with each unexpected error that a scanner or a worker logs and survives.
     """
     dice = SimpleNamespace(uniform=uniform)
     return [
@@ -660,7 +660,7 @@ def seams(
 
 
 def _noting(failed: Callable[..., None], log: Callable[..., None]) -> Callable[..., None]:
-    """A logger's ``log`` that also tells *failed* of what has a traceback."""
+    """A logger's ``log`` that also passes tracebacks to *failed*."""
 
     def noting(level: int, text: str, *told: Any, **more: Any) -> None:
         if more.get("exc_info") is not None:
@@ -679,8 +679,8 @@ class Cut:
 
     Attributes:
         old: The text.
-        new: What is to stand there.
-        method: Of which class, and its name; by default it is about scripts.
+        new: Its replacement.
+        method: The class and the name of the method; without it, scripts are changed.
     """
 
     old: str
@@ -694,7 +694,7 @@ class Cut:
         return any(self.old in text for text in texts)
 
     def applied(self) -> AbstractContextManager[Any]:
-        """As long as this lasts it is taken out of the method, if it is about one."""
+        """Within this block, it is taken out of the method, if it is about one."""
         if self.method is None:
             return nullcontext()
         owner, name = self.method

@@ -2,7 +2,7 @@
 
 send --> ready --take--> held --ack--> gone
            ^               |
-           +--- flagged ---+    its worker died, or has taken too long and does not know of it
+           +--- flagged ---+    its worker died, or took too long without knowing
 """
 
 import itertools
@@ -17,13 +17,13 @@ VISIBILITY = 10.0  # seconds that a worker may take
 
 @dataclass(eq=False)
 class Message:
-    """What was sent by somebody without this package.
+    """A message that a process without this package sent.
 
     Attributes:
         plan: Its name, its id, and what its entry will be; a `Planned`.
         puts_off: Its task puts itself off when it runs; else the message is adopted.
         has_name: It has a name that is its own, by which it is acknowledged, as on Redis. Without,
-            it is told by its task's id and time, as over AMQP.
+            it is known by its task's id and time, as over AMQP.
         entries: How often it became an entry.
         is_over: It was run, or its task has failed.
         is_asked: A worker has asked whether it became an entry, and so has let it through, if not.
@@ -139,7 +139,7 @@ class Inbox:
             self._ready.append(one.message)
 
     def ack(self, one: Delivery) -> None:
-        """It is done, says a worker; that counts if the broker thinks that he has it."""
+        """A worker acknowledges it, which counts if the broker thinks that the worker has it."""
         message = one.message
         if one.is_held or (message.has_name and message.held):
             self._world.say(one.worker, f"acknowledges {message}")

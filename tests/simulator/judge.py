@@ -1,7 +1,7 @@
-"""What was promised, held against what becomes of it; looked at after each step of Redis's.
+"""Compares the package's promises with the store after each step of Redis.
 
-A call takes effect when one of its requests changes the store, which is seen from outside: an
-entry comes, has another due time, or goes. Whose request that was is known.
+A call takes effect when one of its requests changes the store. That is visible from outside: an
+entry comes, has another due time, or goes. The judge knows which call sent the request.
 """
 
 import math
@@ -22,7 +22,7 @@ SLACK_US = SECOND // 10  # that a call may take beyond its time
 
 
 class Judge:
-    """Told of every request that Redis ran, of every message, and of every answer."""
+    """Gets every request that Redis ran, every message, and every answer."""
 
     def __init__(self, find: Callable[[Finding], None], patience_ms: int):
         self._find = find
@@ -30,7 +30,7 @@ class Judge:
         self.prompt_from_ms: float = math.inf  # the due time from which on nothing waits longer
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
-        self.skipped: set[str] = set()  # ids of what was too late to leave
+        self.skipped: set[str] = set()  # ids of entries that were too late to leave
         self._keys = Keys(self)
         self._lanes = Lanes(self)
         self.taken = Taken(self)
@@ -42,7 +42,7 @@ class Judge:
         """A scanner or a worker has logged an exception that it did not expect."""
         self.found("error", f"{told}: {sys.exc_info()[1]!r}")
 
-    # What Redis did.
+    # Changes in Redis.
 
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
         if request.call:
@@ -57,7 +57,7 @@ class Judge:
         self._lanes.ran(request, before, after, now_ms)
 
     def _looked(self, call: Call, sight: Sight) -> None:
-        """What a request of a call finds of what it is about."""
+        """Record the state in which a request finds the subjects of its call."""
         holder = sight.holders.get(call.key) if call.key else None
         for asked in call.asked:
             task_id = holder if call.by_key else asked
@@ -145,7 +145,7 @@ class Judge:
                 what = f"{call.name}, {kind}, takes effect after {other.name}"
                 self.found("order", what)
 
-    # What arrived.
+    # Messages that arrived.
 
     def _pushed(self, message: bytes, before: Sight, now_ms: int) -> None:
         copy = copy_of(message)
@@ -175,7 +175,7 @@ class Judge:
             self.found("undone", f"{life} is delivered for {copy.version}, after {life.changed_by}")
         life.copies.append((copy.is_marked, copy.version))
 
-    # What callers were told.
+    # Answers to callers.
 
     def began(self, call: Call) -> None:
         self.calls[call.name] = call
@@ -201,7 +201,7 @@ class Judge:
                 self._keys.told(call, asked, one)
 
     def told(self, call: Call, count: int) -> None:
-        """What a selection says in its progress: so many are done, and need not be done again."""
+        """A selection reports progress: *count* entries are done, and need not be done again."""
         self._counted(call, count)
         call.told |= {task_id: effect.life for task_id, effect in call.effects.items()}
 
@@ -222,7 +222,7 @@ class Judge:
             effect = call.effects.get(task_id)
         if answer.word in ("SCHEDULED", "DONE", "UNCERTAIN"):
             if effect is None:
-                # Moved to where it was already, or replaced in the same step: nobody can see that.
+                # Moved to its own due time, or replaced in the same step: this cannot be seen.
                 moved = call.kind == "reschedule" and (task_id, answer.due_ms) in call.dues
                 return moved or (len(call.ids) > 1 and task_id in call.revoked)
             is_due = answer.due_ms in (None, effect.view.due_ms)
@@ -230,7 +230,7 @@ class Judge:
         return effect is None and self._is_so(answer.word, call, task_id)
 
     def _is_so(self, word: str, call: Call, asked: str) -> bool:
-        """Whether one of a call's requests found what it is told, and the reason why not."""
+        """Whether one of a call's requests found the state that the answer names."""
         seen = call.seen.get(asked, set())
         if word in ("ALREADY_SCHEDULED", "KEPT"):
             elsewhere = asked in call.taking and call.taking[asked].message.is_asked
@@ -244,16 +244,16 @@ class Judge:
         about = [
             life for life in self.lives.values() if asked in (life.task_id, key_of(life.view.key))
         ]
-        # What is released is on its way; nothing calls it back.
+        # A released entry is on its way; nothing calls it back.
         if word == "HANDED_OVER" and any(life.view.is_released for life in about):
             return True
         return GONE in seen and (word == "NOT_FOUND" or any(life.copies for life in about))
 
     def is_sure(self, call: Call, effect: Effect) -> bool:
-        """That there is no copy of what was before a change that says DONE."""
+        """Check that no copy from before the change exists, if its answer is DONE."""
         life = effect.life
         if life.changed_by != call.name:
-            return not effect.copies  # somebody else has changed it since
+            return not effect.copies  # another call has changed it since
         life.sure = True
         late = (
             life.copies
@@ -262,10 +262,10 @@ class Judge:
         )
         return not effect.copies and not late
 
-    # What is left.
+    # Entries that are left.
 
     def waits_due(self, sight: Sight, now_ms: int) -> list[str]:
-        """What is due, and still there, without being dead."""
+        """The due entries that are still in the store, and not dead."""
         return [
             f"{task_id} of {view.name}"
             for task_id, view in sight.views.items()
@@ -273,7 +273,7 @@ class Judge:
         ]
 
     def drained(self, sight: Sight, now_ms: int, findings: list[str]) -> None:
-        """At the end, when everybody has had the time to come right."""
+        """At the end, when every process has had the time to recover."""
         for finding in findings:
             self.found("check", finding)
         for call in self.calls.values():

@@ -1,6 +1,7 @@
-"""What was promised of unique keys and tags, held against what becomes of them.
+"""Compares the promises about unique keys and tags with the store.
 
-Beside what holds of every entry: who has a key, who gives way, and that nothing is left of either.
+This comes on top of the rules for every entry: which entry has a key, which one gives way, and
+that no key or tag outlives its entry.
 """
 
 from typing import Any
@@ -9,19 +10,19 @@ from tests.simulator.books import Answer, Call, key_of
 from tests.simulator.network import Request
 from tests.simulator.sight import Sight, View
 
-# Answers of calls that changed nothing, and that what comes later may lean on.
+# Answers of calls that changed nothing, but on which later calls may rely.
 NOTHING = {"NOT_FOUND", "HANDED_OVER", "KEPT", "PAUSED", "RESUMED"}
 
 
 class Keys:
-    """Told, by the judge, of every request that Redis ran, and of every answer."""
+    """Gets every request that Redis ran, and every answer, from the judge."""
 
     def __init__(self, judge: Any):
         self._judge = judge
         self._back: set[str] = set()  # ids that came back while another one waited under their key
         self._revoked: set[str] = set()  # ids that were replaced, or gave way
 
-    # What Redis did.
+    # Changes in Redis.
 
     def ran(self, request: Request, before: Sight, after: Sight) -> None:
         self._came_back(before, after)
@@ -30,7 +31,7 @@ class Keys:
         self._revokes(request.call, before, after)
 
     def looked(self, call: Call, before: Sight, after: Sight) -> None:
-        """What a call finds under its key; of several entries the second finds the first one."""
+        """Record the entries that a call finds under its key, its own earlier ones included."""
         for sight in (before, after):
             holder = sight.holders.get(call.key) if call.key else None
             if holder and sight.waits(holder):
@@ -109,7 +110,7 @@ class Keys:
         if call is None:
             return
         call.about |= {task_id, *call.displaced}
-        # What is changed by its id, and did not have its key, is no matter of the key.
+        # An entry that is changed by its id, and did not have its key, does not concern the key.
         if view.key and task_id not in self._back:
             call.about.add(key_of(view.key))
 
@@ -121,7 +122,7 @@ class Keys:
         kept_only = found == {"KEPT"}
         return call.about | ({key_of(call.key)} if kept_only else call.subjects)
 
-    # What callers were told.
+    # Answers to callers.
 
     def told(self, call: Call, asked: str, answer: Answer) -> None:
         for task_id, is_sure in answer.gone:

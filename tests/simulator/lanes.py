@@ -1,4 +1,4 @@
-"""What was promised of pauses and late policies, held against what becomes of them."""
+"""Compares the promises about pauses and late policies with the store."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tests.simulator.sight import Sight, View
 
 @dataclass
 class Span:
-    """A pause of a lane: until when it lasted, and until when what it held up came back."""
+    """A pause of a lane: its end, and the time by which its entries had come back."""
 
     from_ms: int
     until_ms: float = math.inf
@@ -19,7 +19,7 @@ class Span:
 
 
 class Lanes:
-    """Told, by the judge, of every request that Redis ran, and of what left."""
+    """Gets every request that Redis ran, and every entry that left, from the judge."""
 
     def __init__(self, judge: Any):
         self._judge = judge
@@ -37,7 +37,7 @@ class Lanes:
             old, new = before.paused.get(lane), after.paused.get(lane)
             if old != new:
                 self._note(self._spans.setdefault(lane, []), old, new, now_ms)
-            # That all has come back, a scanner notes.
+            # A scanner notes that everything has come back.
             if old != new and (old, new) != ("b", None):
                 self._turned(request, lane, "pause" if new == "p" else "resume")
         self.ever_paused = self.ever_paused or "p" in after.paused.values()
@@ -51,14 +51,14 @@ class Lanes:
             spans.append(Span(now_ms))
 
     def is_late(self, view: View, now_ms: int) -> bool:
-        """Whether an entry is too late to leave, and no pause that it may come back of was why."""
+        """Whether an entry is too late to leave, and no pause explains it."""
         return now_ms > view.last_ms and not self._is_excused(view, now_ms, lasts=True)
 
     def _is_excused(self, view: View, now_ms: int, *, lasts: bool) -> bool:
         """Whether it is in time without the pauses before which it was not too late.
 
-        Each entry is of all lanes. Times are cut to milliseconds: where a pause is over, in doubt
-        it is a millisecond later. `lasts`: only of lanes of which not all has come back.
+        Each entry is in all lanes. Times are cut to milliseconds, so the end of a pause may be a
+        millisecond later. `lasts`: only lanes whose entries have not all come back.
         """
         since_ms, grace_ms = view.since_ms, view.last_ms - view.since_ms
         spans = [one for some in self._spans.values() for one in some]

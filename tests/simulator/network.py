@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.simulator.world import SECOND, Actor
 
-TIMEOUT = 2.0  # seconds that a step takes at most where it does not say so itself
+TIMEOUT = 2.0  # seconds that a step takes at most, unless it sets its own limit
 LATE = 12  # seconds that a request or a reply is late at most: more than any call takes
 
 
@@ -22,7 +22,7 @@ class Request:
 
 
 class Interrupted(BaseException):
-    """What a signal or a time-out of somebody else's raises, wherever a call is."""
+    """Raised by a signal or by another library's time-out, at any point of a call."""
 
 
 class Network:
@@ -31,7 +31,7 @@ class Network:
     def __init__(self, world: Any, served: Any):
         self._world = world
         self._decisions = world.decisions
-        self._served = served  # what serves a request: the reply
+        self._served = served  # serves a request, and returns the reply
 
     def connect(self, actor: Actor, where: str, step: str) -> None:
         """Find a connection.

@@ -1,4 +1,4 @@
-"""What belongs to the world while it runs: clocks, pauses, chance, and what nobody expected."""
+"""The parts of Python that a running world controls: clocks, sleeps, chance and error logs."""
 
 import logging
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def owned(world: World, judge: Any) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, our in ours:
             stack.enter_context(patch.object(owner, name, our))
-        # Of thousands of histories nobody reads what was logged.
+        # The logs of thousands of histories are never read.
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable()
         yield

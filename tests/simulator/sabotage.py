@@ -10,18 +10,18 @@ from tests.simulator.driver import CUTS, Cut
 
 @dataclass(frozen=True)
 class Sabotage:
-    """What is taken out.
+    """A safeguard that is taken out.
 
     Attributes:
-        name: Of the safeguard; the driver has what that is in the package.
-        rules: Those that are broken without it.
-        rates: How often which faults happen, so that few seeds are enough to find that out.
-        keys: If it is about keys and tags, who has them; see `clients.planned`.
+        name: Of the safeguard; the driver maps it to code of the package.
+        rules: The rules that are broken without it.
+        rates: The rate of each fault, chosen so that few seeds are enough to find the break.
+        keys: If it is about keys and tags, which entries have them; see `clients.planned`.
         pauses: Whether it is about pauses and late policies.
         messages: If it is about messages that become entries, whether they have names of their own.
         sweeps: Whether it is about selections.
         near: Whether it is about messages that are not adopted, as their time is near.
-        acks_first: Workers acknowledge what is not stored yet.
+        acks_first: Workers acknowledge messages before they are stored.
         seed: The first to try: one that finds it, if few do.
     """
 
@@ -37,7 +37,7 @@ class Sabotage:
     seed: int = 0
 
     def applied(self) -> AbstractContextManager[Any]:
-        """As long as this lasts it is taken out of the package's Python."""
+        """Within this block, it is taken out of the package's Python."""
         return self.cut.applied() if self.cut else nullcontext()
 
     @property
@@ -200,7 +200,7 @@ SABOTAGES = (
             **LATE,
             seed=188,
         ),
-        keys="",  # where all have some, it is far rarer
+        keys="",  # if all entries have some, it is far rarer
     ),
     _paused(
         "what is parked stays there",

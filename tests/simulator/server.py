@@ -19,7 +19,7 @@ class Lab:
         self._channels: set[str] = set()
 
     def ask(self, *commands: bytes) -> list[Any]:
-        """Send commands together; of one that fails, its error is among the answers."""
+        """Send commands together; the error of a failed one is among the answers."""
         self._connection.send_packed_command([b"".join(commands)])
         return [self._answer() for _ in commands]
 
@@ -48,7 +48,7 @@ class Lab:
     def published(self) -> list[str]:
         """The channels that something was published to since the last look, in order."""
         channels = []
-        # Behind all that was published stands the answer to this.
+        # The answer to this comes after everything that was published.
         self._ears.send_command("PING")
         while (told := self._ears.read_response())[0] == b"message":
             channels.append(told[1].decode())
@@ -91,7 +91,7 @@ class Server:
         self._inside.forget_scripts()
 
     def run(self, request: Request) -> Any:
-        """What Redis answers; an error is returned, not raised."""
+        """The answer of Redis; an error is returned, not raised."""
         _, reply, *rest = self._lab.ask(
             self._inside.clock(self.now_us), request.text, *self._inside.look(self._queued)
         )
@@ -100,6 +100,6 @@ class Server:
         return reply
 
     def findings(self) -> list[str]:
-        """What the package's own check says of the store."""
+        """The findings of the package's own check of the store."""
         self._inside.set_clock(self.now_us)
         return self._inside.check()

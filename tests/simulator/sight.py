@@ -1,4 +1,4 @@
-"""What an onlooker sees of the store: entries, where they are, and messages that came."""
+"""The store seen from outside: entries, their places, and messages that came."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from tests.simulator.world import SECOND, START_US
 
 EDITED = re.compile(rb"edit:([\w.]+);")
 NAME = re.compile(rb"call:([\w.]+);")  # in the message: the call that scheduled it
-GONE = "gone"  # where an id is that is not in the store
+GONE = "gone"  # the place of an id that is not in the store
 WAITING = ("due", "relay", "refused", "parked")
 
 # Of what is delivered: the due time, and the name of the call that edited it last.
@@ -37,10 +37,10 @@ class View:
 
 @dataclass
 class Sight:
-    """What there is: entries by id, and messages that came into the queue since the last look.
+    """Entries by id, and messages that came into the queue since the last look.
 
     Attributes:
-        raw: Of each id its record, and its places with their scores.
+        raw: For each id its record, and its places with their scores.
         holders: The id that has each key.
         tagged: Members of the index of tags: tag, and id.
         owed: The ids whose ``REVOKED`` is still to be stored.
@@ -75,7 +75,7 @@ def edited_in(message: bytes) -> str:
 
 
 def describe(before: Sight, after: Sight) -> str:
-    """What is another than it was, for the history."""
+    """The differences, for the history."""
     parts = [f"pushed {name_in(message)}" for message in after.arrived]
     for task_id in sorted(before.raw.keys() | after.raw.keys()):
         if before.raw.get(task_id) != after.raw.get(task_id):

@@ -27,19 +27,19 @@ DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
 # How far Redis's clock is set back: further than anything is late. By less, a call that was made
 # before can take effect so much later than its caller could know.
 SET_BACK_S = (60, 120)
-# Whether messages have names of their own. Those without are told by when they were received, by
-# Redis's clock; so that one is not set then.
+# Whether messages have names of their own. Without names, the time of receipt tells them apart, by
+# Redis's clock; so that clock is not set then.
 NAMES, NO_NAMES = MESSAGES_HAVE = "names", "no names"
 CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
-PROMPT_AFTER_MS = 12_000  # from then on what is due directly leaves within a safety interval
-DRAINED_US = 120 * SECOND  # when what was late, asleep or under a lease is over
+PROMPT_AFTER_MS = 12_000  # from then on direct entries leave within a safety interval
+DRAINED_US = 120 * SECOND  # by then late requests, sleeps and leases are over
 PROBED_US = DRAINED_US + 20 * SECOND
-REFUSED_US = 300 * SECOND  # the longest wait of what a broker refused
+REFUSED_US = 300 * SECOND  # the longest wait of a message that the broker refused
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a seed: the finding, if there is one, and the history that led to it."""
+    """The outcome of a seed: the finding, if there is one, and the history that led to it."""
 
     seed: int
     finding: Finding | None
@@ -54,12 +54,12 @@ class Simulation:
     def __init__(self, lab: Lab, seed: int, without: frozenset[str], sabotage: Sabotage):
         self.world = World(Decisions(seed, without, sabotage.rates))
         self._lab, self._sabotage = lab, sabotage
-        # The fewer, the more calls are about the same.
+        # The fewer there are, the more calls share one.
         self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
         keys = self.world.decisions.dice("keys").choice(("", "", "some", "one", "held"))
         self._keys = sabotage.keys or keys
         self._pauses = sabotage.pauses or self.world.decisions.dice("pauses").random() < 0.3
-        # Of each some have none, as the seeds that found something before these were there.
+        # Some worlds lack each of these, as do the seeds that found something before these existed.
         self._sweeps = sabotage.sweeps or self.world.decisions.dice("sweeps").random() < 0.3
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
@@ -111,7 +111,7 @@ class Simulation:
         Actor(self.world, f"c{number}", DRIFT, client.run)
 
     def _start_probe(self, name: str, kind: str) -> None:
-        """When nothing fails any more, a call is answered, whatever has been before."""
+        """When nothing fails any more, a call gets an answer, whatever happened before."""
         later = When("by", 1)
         plan = [Planned(f"{name}.{n}", kind, (one,), later) for n, one in enumerate(IDS, 1)]
         self._start_calm(name, plan)
@@ -181,7 +181,7 @@ class Simulation:
         return self._lab.inside.scripts(Wire(self._network, actor, TIMEOUT), self._sabotage.cut)
 
     def _drain(self) -> None:
-        """The end: what is due has left, and what has not is still there."""
+        """The end: all due entries have left, and the others are still there."""
         if self._judge.waits_due(self._server.sight, self._server.now_ms):
             self.world.run(PROBED_US + REFUSED_US)
         if self.world.finding is None:
@@ -232,6 +232,6 @@ def simulate(
 
 
 def report(result: Result) -> str:
-    """What was found, and the history that led to it."""
+    """The finding, and the history that led to it."""
     again = f"./tests/run simulate --seed {result.seed}"
     return "\n".join([f"seed {result.seed}: {result.finding}", *result.history, again])

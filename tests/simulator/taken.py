@@ -1,4 +1,4 @@
-"""What was promised of messages that become entries, held against what becomes of them."""
+"""Compares the promises about messages that become entries with their fate."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from tests.simulator.inbox import Delivery, Message
 
 
 class Taken:
-    """Told of every message that becomes an entry, that is run, and that is done with."""
+    """Gets every message that becomes an entry, runs, or is done."""
 
     def __init__(self, judge: Any):
         self._judge = judge
         self.messages: list[Message] = []
 
     def began(self, call: Call) -> None:
-        """A call that finds what has become an entry by now has to say so."""
+        """A call that finds a message that is an entry by now has to say so."""
         call.taken = {one.task_id for one in call.taking.values() if one.message.entries}
 
     def became(self, call: Call, one: Delivery) -> None:
@@ -29,14 +29,14 @@ class Taken:
         """A worker runs it.
 
         Args:
-            one: What it was given.
-            asked: Whether the store has answered before, and so must have said what became of it.
+            one: The delivery.
+            asked: Whether the store has answered before, and so must have returned its outcome.
         """
         message = one.message
         message.is_over = message.is_over or not message.puts_off
         if asked and one.was_taken:
             self._judge.found("taken", f"{message} runs, and had become an entry")
-        # Of what the broker has taken back it says the same to the worker that has it now.
+        # If the broker took a message back, its new worker gets the same answer.
         if message.entries and not one.again and one.is_held:
             self._judge.found("copies", f"{message} runs, unmarked, and became an entry")
 
@@ -45,7 +45,7 @@ class Taken:
         one.message.through = one
 
     def failed(self, one: Delivery) -> None:
-        """Its task could not be put off, which is seen by whoever looks."""
+        """Its task could not be put off; the failure is visible."""
         one.message.is_over = True
 
     def drained(self) -> None:

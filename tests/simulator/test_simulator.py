@@ -1,4 +1,4 @@
-"""Some seeds, always the same; and that the simulator would find what is wrong."""
+"""Some seeds, always the same; and sabotages that the simulator has to find."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What Redis publishes to scanners: the real channels, and the way from there to who listens.
+"""The messages that Redis publishes to scanners: from the real channels to the listeners.
 
 script --PUBLISH--> the lab's one subscription, read after each request
                        |
@@ -32,7 +32,7 @@ class Words:
             self._lab.unsubscribe(*([own] if self._listening else [common, own]))
 
     def carry(self) -> None:
-        """Bring what was published since the last look to whoever listens."""
+        """Pass the messages published since the last look to the listeners."""
         for channel in self._lab.published() if self._listening else ():
             for name, ear in list(self._listening.items()):
                 if channel in self.channels(name):

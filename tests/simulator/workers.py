@@ -1,4 +1,4 @@
-"""What workers do with messages: adopt those with an eta, and run those that put themselves off."""
+"""Workers: they adopt messages with an eta, and run tasks that put themselves off."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from tests.simulator.inbox import VISIBILITY, Delivery, Inbox, Message
 from tests.simulator.judge import Judge
 from tests.simulator.world import SECOND, START_US, Actor
 
-NEAR = 6.0  # seconds; what is due within that is not adopted
+NEAR = 6.0  # seconds; messages due within that are not adopted
 POLL = 0.3  # seconds
 SLICE = 2  # messages per call
 
@@ -38,15 +38,15 @@ def planned_message(
 
 
 class Worker:
-    """A process that is given messages; it may die between any two steps.
+    """A process that gets messages; it may die between any two steps.
 
     Args:
-        judge: Who looks on.
-        inbox: Where messages come from.
+        judge: Watches the worker.
+        inbox: The source of messages.
         scripts: Makes this process's own.
         timeout: Seconds that its calls take at most.
-        acks_first: Acknowledge what is not stored yet; a sabotage.
-        runs_near: Leave to Celery what is due soon.
+        acks_first: Acknowledge messages before they are stored; a sabotage.
+        runs_near: Leave messages that are due soon to Celery.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Worker:
                 actor.sleep(POLL)
 
     def _take(self) -> list[Delivery]:
-        """None for the same id: the second would be refused for the first."""
+        """Messages of different ids: a second one with an id would be refused for the first."""
         given: list[Delivery] = []
         while len(given) < SLICE:
             one = self._inbox.take(self._actor, but={each.task_id for each in given})
@@ -101,7 +101,7 @@ class Worker:
             self._ack([one])
 
     def _run(self, one: Delivery) -> None:
-        """Run a task that puts itself off; unless it did, when it was delivered before."""
+        """Run a task that puts itself off, unless an earlier delivery did so."""
         is_taken = self._was_taken(one)
         if not is_taken:
             self._judge.taken.ran(one, asked=is_taken is False)
@@ -120,7 +120,7 @@ class Worker:
         return self._runs_near and not one.message.puts_off and ahead_ms < NEAR * 1000
 
     def _leave(self, one: Delivery) -> None:
-        """Let Celery have what is not adopted; unless it was, when it was delivered before."""
+        """Leave a message to Celery, unless an earlier delivery was adopted."""
         is_taken = self._was_taken(one)
         if not is_taken:
             self._judge.taken.ran(one, asked=is_taken is False)
@@ -128,7 +128,7 @@ class Worker:
         self._ack([one])
 
     def _was_taken(self, one: Delivery) -> bool | None:
-        """``None``: nobody knows, or it did not come before."""
+        """``None``: unknown, or it did not come before."""
         if not one.again:
             return None
         one.message.is_asked = True

@@ -1,6 +1,6 @@
 """Time, and who acts when. One actor runs at a time, until it waits; then the next event happens.
 
-Computing takes no time. What takes time is the network, a pause, and a process that sleeps.
+Computing takes no time. Only the network, pauses and sleeping processes do.
 """
 
 import heapq
@@ -20,10 +20,10 @@ MONOTONIC_ZERO = 1_000 * SECOND  # of the first process; each has another
 
 
 class World:
-    """The true time in us, what is to happen, and what has happened.
+    """The true time in us, the coming events, and the history.
 
     Attributes:
-        finding: What the judge found first; then the world stands still.
+        finding: The judge's first finding; then the world stands still.
     """
 
     def __init__(self, decisions: Decisions):
@@ -44,7 +44,7 @@ class World:
         heapq.heappush(self._events, (self.now_us + max(0, us), next(self._numbers), action))
 
     def run(self, until_us: int) -> None:
-        """Let happen what is to happen up to a time, or to the first finding."""
+        """Run events up to a time, or to the first finding."""
         while self.finding is None and self._events and self._events[0][0] <= until_us:
             self.now_us, number, action = heapq.heappop(self._events)
             if number > MOST_EVENTS:
@@ -64,13 +64,13 @@ class _Body(greenlet.greenlet):
 
 
 class Actor:
-    """A process: what it runs, and its monotonic clock."""
+    """A process: its program, and its monotonic clock."""
 
     def __init__(self, world: World, name: str, drift: float, main: Callable[["Actor"], None]):
         self.world = world
         self.name = name
         self.is_alive = True
-        self.call: Any = None  # what a client is doing
+        self.call: Any = None  # the call that a client is making
         self._own, self._steps = itertools.count(1), itertools.count(1)
         self.slept_us = 0  # while it was stopped
         self.on_death: Callable[[], None] = lambda: None
@@ -87,15 +87,15 @@ class Actor:
         return (self._zero + self.world.now_us * self._rate) / SECOND
 
     def until(self, moment: float) -> int:
-        """How long it is, in us, until this process's monotonic clock shows a time, or more."""
+        """The time, in us, until this process's monotonic clock reaches a value."""
         left = (moment - self.monotonic()) * SECOND / self._rate
         return math.ceil(left) if left > 0 else 0
 
     def wait(self, us: int | None) -> Any:
-        """Let the others run until somebody wakes this one, at most *us*.
+        """Let the others run until one of them wakes this one, at most *us*.
 
         Returns:
-            What it was woken with; ``None`` when the time is up. An exception is raised.
+            The value that it was woken with; ``None`` when the time is up. An exception is raised.
         """
         if not self.is_alive:
             raise greenlet.GreenletExit
@@ -107,7 +107,7 @@ class Actor:
         return given
 
     def waker(self) -> Callable[..., None]:
-        """What ends the wait that comes next; afterwards it does nothing."""
+        """A function that ends the next wait; afterwards it does nothing."""
         ticket = self._ticket
         return lambda given=None: self.wake(ticket, given)
 
@@ -125,7 +125,7 @@ class Actor:
         self.wait(self.until(self.monotonic() + seconds))
 
     def begin(self, call: Any) -> None:
-        """From here on all is done for this call, or for nobody's."""
+        """From here on, each step belongs to this call, or to none."""
         self.call = call
         self._steps = itertools.count(1)
 
@@ -156,5 +156,5 @@ class Actor:
 
 
 def current() -> Actor | None:
-    """Who is running; nobody, where it is the simulator itself."""
+    """The running actor, or ``None`` for the simulator itself."""
     return getattr(greenlet.getcurrent(), "actor", None)

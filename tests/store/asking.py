@@ -1,4 +1,4 @@
-"""A caller whose answers are its questions' alone, for tests that interrupt it.
+"""A caller that checks that each answer belongs to its own call, for tests that interrupt it.
 
 Redis is behind a proxy that holds each answer back a little, so that an interrupted call leaves one
 on its way.
@@ -16,7 +16,7 @@ MOST = 3  # connections
 
 
 class Asking:
-    """Asks for answers that are one question's alone."""
+    """Sends numbered calls, and checks their answers."""
 
     def __init__(self, port, most=MOST):
         self.client = PooledConnection(Endpoint("127.0.0.1", port))
@@ -28,7 +28,7 @@ class Asking:
         return self.client.pool
 
     def __call__(self):
-        """Ask; fail where the answer is another's."""
+        """Make a call; fail if the answer belongs to another one."""
         self.number += 1
         answer = self.client.execute("echo", packed(["ECHO", self.number]))
         assert answer == b"%d" % self.number
@@ -38,7 +38,7 @@ class Asking:
             self.client.execute("wrong", packed(["NO-SUCH-COMMAND"]))
 
     def takes_all(self):
-        """Take every connection that there may be, and give them back."""
+        """Take every connection of the pool, and give them back."""
         until = time.monotonic() + 5
         taken = {self.pool.take(until) for _ in range(self.most)}
         for connection in taken:

@@ -1,4 +1,4 @@
-"""A call that is interrupted at each opcode: run by `test_interrupted.py`, each in a process.
+"""A call is interrupted at each opcode: `test_interrupted.py` runs each test in a process.
 
 Not in the suite's own processes: CPython 3.11 itself may crash when so much is traced.
 """
@@ -18,18 +18,18 @@ from celery_delayq.store.keys import Keys
 from tests.support.waiting import eventually
 
 pytestmark = [
-    # What is interrupted where redis-py closes a connection is reported; nothing else comes of it.
+    # If redis-py is interrupted as it closes a connection, Python only reports that.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
 
 class InterruptError(BaseException):
-    """No Exception, like Ctrl-C and the time-outs of gevent and eventlet."""
+    """Not an Exception, like Ctrl-C and the time-outs of gevent and eventlet."""
 
 
 class Interruption:
-    """Raises at one opcode of what runs: of all in this package, of some in redis-py.
+    """Raises at one opcode: any opcode of this package, or some of redis-py.
 
     redis-py is not relied upon to be in order afterwards, wherever it was.
     """
@@ -78,13 +78,13 @@ class Interruption:
 
 
 def everywhere(call, within=nullcontext):
-    """Interruptions of *call*, each a place further on; after the last of them it ran through."""
+    """Interruptions of *call*, each one place further on; after the last one the call ends."""
     place, came = 0, True
     while came:
         interruption = Interruption(place)
         with within():
-            # CPython keeps an exception for good that is traced at the end of its handler, in the
-            # thread that handled it. No signal comes there.
+            # If an exception is traced at the end of its handler, CPython keeps it for good, in the
+            # thread that handled it. No signal arrives there.
             in_thread(interruption.of, call)
         came = interruption.came
         place += 1

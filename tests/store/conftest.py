@@ -17,7 +17,7 @@ def store(redis_server, redis_url):
 
 @pytest.fixture
 def real_store(redis_server, redis_url):
-    """The same, reading Redis's own TIME."""
+    """The same, with Redis's own TIME."""
     made = Store(redis_server, clocked=False)
     yield made
     made.close()
@@ -60,7 +60,7 @@ def link(redis_server, redis_url):
 
 @pytest.fixture
 def asking(link, monkeypatch):
-    # In the tests a call is lost more often than every ten seconds.
+    # Tests lose calls more often than every ten seconds.
     monkeypatch.setattr(pool, "COLLECT_AGAIN", 0)
     made = []
 

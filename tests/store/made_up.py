@@ -1,4 +1,4 @@
-"""Findings that nobody found: of every kind, about everything that there is."""
+"""Invented findings: of every kind, about everything in a store."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ assert {kind for kinds in OF.values() for kind in kinds} | TOLD == KINDS.keys()
 
 
 def made_up(store: Store, *, without: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """Each kind that a field of a key can be of, about each field that is there."""
+    """Each kind of finding that a key's fields can have, about each of its fields."""
     for part, kinds in OF.items():
         is_index = store.raw.type(store.keys[part]) == b"zset"
         fields = store.raw.zrange(store.keys[part], 0, -1) if is_index else None

@@ -1,6 +1,6 @@
-"""Requests of changing calls, each by itself: to be sent as often, and as late, as a test wants.
+"""Single requests of changing calls: a test sends each as often, and as late, as it wants.
 
-A caller's own are made by ``celery_delayq/store/requests.py``; see there for what a call is.
+``celery_delayq/store/requests.py`` makes a caller's own requests; it also explains calls.
 """
 
 import os
@@ -21,7 +21,7 @@ TIMEOUT_US = round(MEMBERSHIP.timeout * 1_000_000)
 
 @dataclass(frozen=True)
 class Request:
-    """One request; all of a call's have the same operation and deadline."""
+    """One request; all requests of a call have the same operation and deadline."""
 
     store: Store
     script: str
@@ -32,7 +32,7 @@ class Request:
     arguments: dict[str, Any]
 
     def send(self) -> list[bytes]:
-        """The reply after the time: the verdict, and what was answered."""
+        """The reply without the time: the verdict, and the answer."""
         _, *reply = self.store.scripts.call(
             self.script,
             operation=self.operation,
@@ -44,13 +44,13 @@ class Request:
         return reply
 
     def answer(self) -> bytes:
-        """What the call is answered."""
+        """The answer to the call."""
         verdict, answer, *_ = self.send()
         assert verdict == b"answer"
         return answer
 
     def anew(self) -> "Request":
-        """As a caller that still waits repeats it: the same call, now."""
+        """The same call, repeated now, as by a caller that still waits."""
         return replace(self, issued=now_us(self.store))
 
 
@@ -65,7 +65,7 @@ def join(store: Store, membership=None, *, scanner=False) -> Member:
 
 
 def request(store: Store, script: str, **arguments: Any) -> Request:
-    """A request that is made now, of a call that begins now."""
+    """A request of a call, both made now."""
     join(store)
     now, operation = now_us(store), os.urandom(OPERATION_BYTES)
     deadline = now + round(store.membership.timeout * 1_000_000)
@@ -75,7 +75,7 @@ def request(store: Store, script: str, **arguments: Any) -> Request:
 def schedule(
     store: Store, *ids: str, when=None, to="celery", share=False, supersede=False, conflict=""
 ) -> Request:
-    """Of one entry for each id, due at the same time; *to* a list, or ``None``: through a relay."""
+    """Schedule one entry per id, due at the same time; *to* is a list, or ``None`` for a relay."""
     destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
     when = when or When("at", FAR_MS)
     new = [NewEntry(one, when, new_record(one, destination, share=share), conflict) for one in ids]

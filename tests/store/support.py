@@ -1,7 +1,7 @@
-"""One store on a real Redis, with a clock that a test sets, and a look behind the scenes.
+"""One store on a real Redis, with a clock that a test sets, and access to its keys.
 
-The scripts are the package's own but for one line: where ``clock_us`` asks Redis for the TIME,
-here it reads a key. So time is an argument, to the microsecond, and everything else is real.
+The scripts are the package's own but for one line: ``clock_us`` reads a key instead of Redis's
+TIME. So a test sets the time, to the microsecond, and everything else is real.
 """
 
 import functools
@@ -47,7 +47,7 @@ from tests.support.shards import SHARDS
 
 CLOCK = "test:clock"
 OF_CALLS = ("calls", "calls_old", "meta")
-ANSWER = b"\xfd"  # begins the field of an answer
+ANSWER = b"\xfd"  # first byte of the field of an answer
 TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
 NOW_MS = 1_800_000_000_000
 FAR_MS = NOW_MS + 86_400_000
@@ -77,7 +77,7 @@ def endpoint(server, db=0) -> Endpoint:
     return Endpoint(path=server.socket, db=db)
 
 
-# What is due at once at 12:00:00.0005, and when it is due: in the millisecond that has begun.
+# An entry due at once at 12:00:00.0005 is due in the millisecond that has begun.
 HALF_PAST_US = NOW_MS * 1000 + 500
 HALF_PAST = EPOCH + timedelta(microseconds=HALF_PAST_US)
 DUE_AT_ONCE = [
@@ -102,7 +102,7 @@ MEMBERSHIP = Membership(5.0)
 
 
 class ClockedScripts(Scripts):
-    """The scripts, reading the time from a key."""
+    """The scripts; they read the time from a key."""
 
     def _prepare(self, name):
         call = super()._prepare(name)
@@ -120,12 +120,12 @@ def _clocked(script):
 
 
 class Store:
-    """The package's Entries and ScannerSteps over one prefix, and what their keys hold."""
+    """The package's Entries and ScannerSteps over one prefix, and the contents of their keys."""
 
     def __init__(self, server, prefix="delayq", *, clocked=True, timeout=MEMBERSHIP.timeout):
         self.endpoint = endpoint(server) if server else Endpoint()
         self.membership = replace(MEMBERSHIP, timeout=timeout)
-        # Of several shards one: a script knows no other.
+        # One of several shards: a script knows no other.
         self.keys = Keys(prefix, SHARDS - 1, SHARDS)
         self.raw = server.client() if server else fakeredis.FakeRedis(server=self._fake)
         self._clocked = clocked
@@ -137,11 +137,11 @@ class Store:
 
     @property
     def link(self) -> Shard:
-        """What steps take."""
+        """The shard that steps work on."""
         return self.entries.links[0]
 
     def new_scripts(self) -> Scripts:
-        """Over a connection of its own, as each process has."""
+        """Scripts over their own connection, as in each process."""
         kind = ClockedScripts if self._clocked else Scripts
         return kind(self._client(), self.keys)
 
@@ -173,7 +173,7 @@ class Store:
     def set_ms(self, ms: int) -> None:
         self.set_us(ms * 1000)
 
-    # Scheduling, with what most tests do not care about filled in.
+    # Scheduling, with default values for most arguments.
 
     def schedule(
         self,
@@ -211,7 +211,7 @@ class Store:
         return answer.due_ms
 
     def reschedule(self, who, when, **conditions) -> tuple[Outcome, int | None]:
-        """Give an entry another due time; returns it, in ms, where that was done."""
+        """Give an entry another due time; returns that, in ms, if it was done."""
         outcome, change = self.entries.move(who, when, **conditions)
         return outcome, change.due_ms
 
@@ -220,7 +220,7 @@ class Store:
         return selection_scan.pages(self.link, chosen, *selection_scan.start(self.link), Position())
 
     def edit(self, task_id, payload="", *, to="celery", entry=None, **options):
-        """Give an entry another message, as it was read; bound for the list *to*."""
+        """Give an entry, as it was read, another message; bound for the list *to*."""
         entry = entry or self.entries.find(task_id)
         kind = "L" if entry.record.is_for_list else "R"
         destination = destination_for(kind, to if kind == "L" else ROUTE)
@@ -228,7 +228,7 @@ class Store:
         return self.entries.edit(task_id, entry.record, entry.record.with_message(new))
 
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
-        """A copy is at a worker; which attempt was there first."""
+        """A copy arrives at a worker; returns the attempt that arrived first."""
         *hand_over, attempt = hand_over_and_attempt
         return Copies([self.scripts], lease).first((*hand_over,), attempt, clock.monotonic() + 5)
 
@@ -237,7 +237,7 @@ class Store:
         return Copies([self.scripts], 30.0).delivery(texts, again=again)
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
-        """What *count* calls of schedule write, without their round trips; returns the ids."""
+        """Write the entries of *count* schedule calls, without the round trips; returns the ids."""
         self.schedule("a0", due_ms, share=True)
         record, ids = self.record("a0"), [f"a{number}" for number in range(count)]
         header_end = record.index(b":") + 1 + len("celery")
@@ -250,7 +250,7 @@ class Store:
         self.raw.hset(self.keys["meta"], "seq", count)
         return ids
 
-    # What there is.
+    # Contents.
 
     def arrived(self, to="celery") -> list[str]:
         """The ids in a queue's list, in order of arrival."""
@@ -261,7 +261,7 @@ class Store:
         return self.all_places()[task_id]
 
     def all_places(self) -> dict[str, list[str]]:
-        """The indexes that each id is in, for all ids at once; none for an id that is in none."""
+        """The indexes of each id, for all ids at once; empty for an id that is in none."""
         with self.raw.pipeline(transaction=False) as reads:
             for name in INDEXES:
                 reads.zrange(self.keys[name], 0, -1)
@@ -281,19 +281,19 @@ class Store:
         return self.raw.hget(self.keys["records"], task_id)
 
     def known_calls(self, generation: str = "calls") -> tuple[list[bytes], list[bytes]]:
-        """Operations that were answered, and names that have a fence."""
+        """Answered operations, and names that have a fence."""
         fields = self.raw.hkeys(self.keys[generation])
         answered = [one[1:] for one in fields if one.startswith(ANSWER)]
         return answered, [one for one in fields if not one.startswith(ANSWER)]
 
     def snapshot(self) -> dict[bytes, object]:
-        """Every key but the clock, and what is known of calls."""
+        """Every key but the clock and the records of calls."""
         contents = self.contents()
         contents.pop(CLOCK.encode(), None)
         return contents
 
     def contents(self, *, all_keys=False) -> dict[bytes, object]:
-        """What is known of tasks, in whatever order Redis keeps it; or *all_keys*."""
+        """The keys with data about tasks, in Redis's own order; or *all_keys*."""
         read = {
             b"zset": lambda key: self.raw.zrange(key, 0, -1, withscores=True),
             b"hash": self.raw.hgetall,
@@ -308,12 +308,12 @@ class Store:
         return sorted(set(self.raw.scan_iter("*")) - of_calls)
 
     def lease_out(self) -> None:
-        """Let every lease run out: what the passing of time does, at no other entry's cost."""
+        """Let every lease run out, as if time had passed, without a change to other entries."""
         for member in self.raw.zrange(self.keys["leased"], 0, -1):
             self.raw.zadd(self.keys["leased"], {member: 0})
 
     def check(self) -> None:
-        """What must hold after every step."""
+        """Check the invariants that hold after every step."""
         names = (
             *INDEXES,
             "records",
@@ -344,7 +344,7 @@ class Store:
         assert found["templates"].keys() == shared_by.keys()
 
     def _check_extras(self, found, waiting) -> None:
-        """No ghost in the indexes of keys and tags, and nothing missing there."""
+        """Check that the indexes of keys and tags are complete, and have no ghosts."""
         extras, tags = {}, set()
         for task_id, text in found["records"].items():
             record = Record(text, text.index(b":") + 1 + int(text[2 : text.index(b":")]))
@@ -353,13 +353,13 @@ class Store:
             tags |= {tag.encode() + b"\0" + member for tag in one.tags}
         assert set(found["tags"]) == tags
         for key, task_id in found["holders"].items():
-            assert extras[task_id].key == key.decode(), "somebody holds a key that is not its own"
+            assert extras[task_id].key == key.decode(), "an entry holds a key that is not its own"
         for task_id in waiting:
             key = extras[task_id].key
-            assert not key or key.encode() in found["holders"], "a key is held by nobody"
+            assert not key or key.encode() in found["holders"], "an entry's key has no holder"
 
     def check_types(self) -> None:
-        """That each key is of the type that the layout says."""
+        """Check that each key has the type that the layout says."""
         with self.raw.pipeline(transaction=False) as pipe:
             for name in KEYS:
                 pipe.type(self.keys[name])
@@ -375,7 +375,7 @@ def _id_of(name: str, member: bytes) -> bytes:
 
 
 class FakeStore(Store):
-    """The same over fakeredis, which is enough for users' quick tests, and no proof."""
+    """The same over fakeredis, which suits users' quick tests, but proves nothing about Redis."""
 
     def __init__(self):
         self._fake = fakeredis.FakeServer()
@@ -386,7 +386,7 @@ class FakeStore(Store):
 
 
 class _Imitation(Endpoint):
-    """Where fakeredis is: in this process."""
+    """The endpoint of fakeredis, which is in this process."""
 
     def __init__(self, pool):
         super().__init__()
@@ -399,7 +399,7 @@ class _Imitation(Endpoint):
 def new_record(
     task_id: str, destination: bytes, payload="", *, share=False, expires="null", lines=None
 ) -> NewRecord:
-    """A message as Celery's are, in either of a record's forms."""
+    """A message like Celery's, in either of a record's forms."""
     if share:
         differing = ["", "null", expires, '"()"', '"{}"', json.dumps(payload)]
         return Template.of(lines or LINES).new_record(destination, LABELS, differing)
@@ -415,12 +415,12 @@ def template_of(record: bytes) -> bytes | None:
 
 
 def tally(entry) -> tuple[int, int, bool]:
-    """What was made of a claimed entry so far: attempts, refusals, whether one is uncertain."""
+    """A claimed entry's attempts and refusals so far, and whether one is uncertain."""
     return entry.attempts, entry.refusals, bool(entry.uncertain)
 
 
 def _untimed(connection):
-    """A connection of fakeredis, which answers at once, and whose socket knows no time-out."""
+    """A connection of fakeredis, which answers at once and has no time-out."""
     connect = connection.connect
 
     def connected():

@@ -1,8 +1,8 @@
-"""A script that Redis stops half-way, at each of its writes: nothing is lost, and nothing doubled.
+"""Redis stops a script half-way, at each of its writes: no task is lost, and none doubled.
 
-Redis undoes nothing that a script did before it met a missing right, a key of another type or a
-value that is no number. Here each write of a script's text, the prelude's included, is replaced by
-one that can be made to fail, or to be the last that the script gets to.
+Redis does not roll back a script's writes if it meets a missing right, a key of another type or a
+value that is not a number. Here each write of a script, including the prelude's, is replaced by
+one that a test can make fail, or make the script's last.
 """
 
 import functools
@@ -48,7 +48,7 @@ from tests.store.support import (
     template_of,
 )
 
-LARGE = "x" * 5000  # past what counts as small
+LARGE = "x" * 5000  # more than counts as small
 OTHER_LINES = [line.replace("remind", "other") for line in LINES]
 TRACE = "test:trace"
 WRITES_HISTORY = re.compile(r"(?<!function )past\.(note|leaves)\(")
@@ -83,7 +83,7 @@ end
 
 @functools.cache
 def writing(server) -> frozenset[str]:
-    """The commands of our scripts that write, as Redis itself tells them from the others."""
+    """The commands of our scripts that write, according to Redis itself."""
     names = sorted({command for one in load().values() for _, command in CALL.findall(one.text)})
     known = server.client().command()
     return frozenset(n for n in names if "write" in map(_text, known[n.lower()]["flags"]))
@@ -94,7 +94,7 @@ def _text(value):
 
 
 def sites_of(text: str, writes: frozenset[str]) -> tuple[str, list[str]]:
-    """The text with each write made stoppable, and the commands of these places."""
+    """The text with each write made stoppable, and the commands of these writes."""
     sites = []
 
     def numbered(match):
@@ -108,13 +108,13 @@ def sites_of(text: str, writes: frozenset[str]) -> tuple[str, list[str]]:
 
 @functools.cache
 def stoppable(script, writes):
-    """It stops at its `nth` write, on that `side` of it; both are read from a key."""
+    """It stops before or after its `nth` write; `nth` and `side` are read from a key."""
     text = STOPPED + sites_of(script.text, writes)[0]
     return replace(script, text=text, sha=hashlib.sha1(text.encode()).hexdigest())
 
 
 class StoppableScripts(ClockedScripts):
-    """The scripts; one of them can be stopped."""
+    """The scripts; a test can stop one of them."""
 
     name, writes = "", frozenset()
 
@@ -147,7 +147,7 @@ class StoppableStore(Store):
 
 @dataclass
 class Case:
-    """A way to take a script's step: what is there before, and the step, by its script."""
+    """One way to run a script: the store's contents before, and the step, by its script."""
 
     script: str
     name: str
@@ -167,7 +167,7 @@ def fill_and_turn(ready):
 
 
 def untouched(ready):
-    """Nothing but what waits; the next heartbeat finds the store tidy."""
+    """Only waiting entries are there; the next heartbeat finds nothing to tidy up."""
     for name in ("parked", "leased", "refused", "dead", "claims", "errors", "paused"):
         ready.store.raw.delete(ready.store.keys[name])
     ids = [one for one in ready.ids if not ready.store.places(one)]
@@ -181,7 +181,7 @@ def found_tidy(ready):
 
 
 def backlog(ready):
-    """More than a batch is overdue, some of it since a moment."""
+    """More than a batch is overdue, and some entries fell due a moment ago."""
     store, now = ready.store, NOW_MS + 2000
     for step in range(8):
         store.schedule(f"old{step}", NOW_MS - 1, share=True)
@@ -204,7 +204,7 @@ def spoil(*ids):
 
 
 def alone(*kept):
-    """Only these entries are there; a template goes with the last of them."""
+    """Only these entries are there; their template goes with the last of them."""
 
     def change(ready):
         for task_id in ready.ids:
@@ -222,20 +222,20 @@ def relayed_backlog(ready):
 
 
 def no_heads(ready):
-    """The scanner's timer is set for what it hands over now."""
+    """The scanner's timer is set for the entry that it delivers now."""
     alone("list")(ready)
     ready.store.raw.hset(ready.store.keys["meta"], "timer", f"{NOW_MS}:scanner")
 
 
 def heart(ready):
     ready.engine._beat_again = 0
-    # One that has been silent for more than an hour.
+    # A scanner without a heartbeat for more than an hour.
     ready.store.raw.zadd(ready.store.keys["scanners"], {"silent": NOW_MS - 4_000_000})
     ready.store.raw.hset(ready.store.keys["heartbeats"], "silent", NOW_MS - 4_000_000)
 
 
 def recordless(ready):
-    """What was due has lost its record, and is dead."""
+    """A due entry has lost its record, and is dead."""
     store = ready.store
     store.schedule("ghost")
     store.raw.hdel(store.keys["records"], "ghost")
@@ -254,13 +254,13 @@ def own_timer(ready):
 
 
 def generations_over(ready):
-    """What is known of calls is so old that the next one begins another generation."""
+    """The records of calls are so old that the next call begins another generation."""
     ready.store.entries.cancel("nobody")
     ready.store.set_ms(NOW_MS + 60_000)
 
 
 def nothing_owed(ready):
-    """A script was stopped before it said what is owed for an id, or after that was done."""
+    """A script was stopped before it noted that REVOKED is owed, or after that was stored."""
     ready.store.raw.delete(ready.store.keys["outbox_messages"])
 
 
@@ -291,13 +291,13 @@ def _schedule_one(ready):
 
 
 def _take(ready):
-    """A message is delivered, and its worker goes on until it is told that it became an entry."""
+    """A message is delivered; its worker repeats the call until it has become an entry."""
     with suppress(AlreadyTaken):
         ready.store.schedule("new", NOW_MS - 9, delivery=ready.store.delivery("new"))
 
 
 def _let_through(ready):
-    """A message that came again has become no entry, so its task runs."""
+    """A redelivered message has become no entry, so its task runs."""
     assert not Copies([ready.store.scripts], 30.0).is_taken(("new",), clock.monotonic() + 5)
 
 
@@ -307,13 +307,13 @@ def _schedule_first(ready):
 
 
 def _schedule_refused(ready):
-    """Nothing is written but the answer."""
+    """It writes only the answer."""
     record = new_record("waiting", destination_for("L", "celery"), "")
     ready.store.entries.schedule([NewEntry("waiting", When("at", NOW_MS), record)])
 
 
 def _schedule_late(ready):
-    """The second of two is due too late, so one of the uses counted is not made."""
+    """The second of two is due too late, so one counted use of the template does not happen."""
     record = new_record("late0", destination_for("L", "celery"), "", share=True)
     times = [("late0", NOW_MS), ("late1", 2**52)]
     new = [NewEntry(task_id, When("at", ms), record) for task_id, ms in times]
@@ -325,13 +325,13 @@ def _schedule_keyed(ready):
 
 
 def _replace(ready):
-    """By the key of one that waits; the caller's own id is taken by another."""
+    """The new entry replaces the holder of its key; another entry has its id."""
     extras = Extras("key of list", ("all",))
     ready.store.schedule("waiting", share=True, extras=extras, conflict="replace", owes=2)
 
 
 def _keep(ready):
-    """A new entry, whose template comes along, gives way; the one that stays is the holder."""
+    """A new entry, sent with its template, gives way; the existing holder of the key stays."""
     record = new_record("new", destination_for("L", "celery"), "", share=True)
     record = record.with_extras(Extras("key of list"))
     new = NewEntry("new", When("at", NOW_MS), record, "keep")
@@ -375,7 +375,7 @@ def _edit(task_id, payload="new", *, share=True, lines=None):
 
 
 def _release(*ids, payload="new"):
-    """Let entries go, as they are there; with a body of that size."""
+    """Release the entries that are there, with this payload."""
 
     def take(ready):
         store, parts = ready.store, []
@@ -414,7 +414,7 @@ def _reschedule_many(ready):
 
 
 def _remove_unreadable(ready):
-    # As it was scheduled second.
+    # Because it was scheduled second.
     member = (4).to_bytes(6, "big") + b"dead"
     list(changes.cancel(ready.store.link, [target_of_member(member)], remove=True))
 
@@ -424,7 +424,7 @@ def _retry(task_id):
 
 
 def _load_refused(ready):
-    """One that its list refused, with all that can be known of an entry."""
+    """An entry that its list refused, with every field that an entry can have."""
     record = new_record("loaded", destination_for("L", "celery"), "", share=True)
     record = record.with_extras(Extras("key", ("one", "two")))
     old = OldEntry(
@@ -452,7 +452,7 @@ def paused(ready):
 
 
 def resumed(ready):
-    """Entries of both ways come back, and one of them is excused."""
+    """Direct and relayed entries come back, and one of them is excused."""
     store = ready.store
     paused(ready)
     store.schedule("graced", extras=Extras(grace_ms=FAR_MS))
@@ -474,7 +474,7 @@ def resumed_at_a_rate(ready):
 
 
 def turns_given(ready):
-    """Of what comes back at a rate, one may go."""
+    """Entries come back at a rate, and one of them may go."""
     alone()(ready)
     store = ready.store
     for step in range(3):
@@ -486,14 +486,14 @@ def turns_given(ready):
 
 
 def unmet(ready):
-    """It was paused while no scanner looked, and is excused for that."""
+    """It was paused while no scanner looked, and is excused for that time."""
     paused(ready)
     ready.store.schedule_relayed("graced", extras=Extras(grace_ms=FAR_MS))
     ready.store.entries.resume(lane_for())
 
 
 def all_back(ready):
-    """Nothing is left of one lane that was resumed; another one is still waited for."""
+    """One resumed lane has no entries left; another one still has some."""
     alone("parked")(ready)
     store = ready.store
     store.entries.resume(MAIL)
@@ -527,7 +527,7 @@ def parked(ready):
 
 
 def put_off(ready):
-    """Its list refuses what is due; "list" waits for its next try."""
+    """Its list refuses a due entry; "list" waits for its next try."""
     ready.store.raw.set("celery", "text")
     ready.engine.hand_over()
     ready.store.raw.delete("celery")
@@ -540,7 +540,7 @@ def too_late(ready):
 
 
 def with_history(ready):
-    # Whoever has to ask for the time, as the clock of these tests stands still, joins once more.
+    # A process that has to ask for the time joins again, as the clock of these tests stands still.
     for one in (ready.store.link, ready.engine._link):
         one.member._ours = replace(ready.store.membership, history=100)
     ready.store.raw.hset(ready.store.keys["meta"], "history", "100 1")
@@ -567,7 +567,7 @@ def _repair(ready):
 
 
 def lost(*names):
-    """Redis evicted these keys, or somebody deleted them."""
+    """Redis evicted these keys, or another program deleted them."""
 
     def change(ready):
         with_history(ready)
@@ -577,7 +577,7 @@ def lost(*names):
 
 
 def orphans(ready):
-    """What is left of what has gone, in each key."""
+    """Leftovers of entries that are gone, in each key."""
     raw, keys = ready.store.raw, ready.store.keys
     for name in ("due", "relay", "dead"):
         raw.zadd(keys[name], {b"......orphan": 1})
@@ -617,14 +617,14 @@ def parked_for_ever(ready):
 
 
 def resumed_for_ever(ready):
-    """A lane comes back, and is not among those that do."""
+    """A lane comes back, but is missing from the list of such lanes."""
     parked(ready)
     ready.store.entries.resume(lane_for())
     ready.store.raw.hdel(ready.store.keys["paused"], "<")
 
 
 def miscounted(ready):
-    """One counts too few, one too many; one counts what nothing shares, and one has no number."""
+    """One count is too low, one too high, one is of an unused template, and one is not a number."""
     raw, keys = ready.store.raw, ready.store.keys
     for task_id in ("other0", "other1"):
         record = Template.of(OTHER_LINES).new_record(
@@ -642,8 +642,8 @@ def no_number(ready):
     raw.hset(keys["template_uses"], name, "?")
 
 
-# What `depart` does for other scripts than this one; and, last, what a claim ends with where no
-# attempt was made at it, while these two know of one.
+# Writes that no case reaches: `depart` makes them only for other scripts. (`edit` and `reclaim` end
+# only claims with an attempt, so they never remove one.)
 NEVER = {
     "hand_over": ["ZREM", "HDEL", "HSET"],
     "claim": ["ZREM"],
@@ -821,7 +821,7 @@ def no_count_is_too_low(store):
 
 
 def take_again(ready, case):
-    """As whoever was told of an error does; where its entry has gone, or is there, that is told."""
+    """Repeat a call that raised an error; it may answer that its entry has gone, or is there."""
     try:
         return case.take(ready)
     except DelayQError as error:
@@ -831,7 +831,7 @@ def take_again(ready, case):
 
 
 def drain(ready):
-    """Let time pass, and everything go that can; the published ids, with their marks."""
+    """Let time pass, and deliver all entries; returns the published ids and their marks."""
     store, published = ready.store, []
     store.set_ms(FAR_MS + 1)
     engine = store.engine()
@@ -849,7 +849,7 @@ def drain(ready):
     return published
 
 
-# What a script that Redis stops half-way may leave, by kind and part.
+# Findings that a script may leave if Redis stops it half-way, by kind and part.
 TOO_MUCH = {
     *(("wrong_count", part) for part in ("templates", "template_uses")),
     *(("leftover", part) for part in ("claims", "errors")),
@@ -865,7 +865,7 @@ def left_over(store):
 
 
 def stop_at(store, case, nth, side):
-    """Take the step until its *nth* write; returns what is there, if that failed, and the trace."""
+    """Run the step until its *nth* write; returns the store, whether it failed, and the trace."""
     ready = prepared(store, case)
     before = ids_of(store)
     store.homeless = before - kept_of(store)
@@ -905,7 +905,7 @@ def test_stopped_at_any_write_it_loses_nothing_and_can_be_taken_again(store, cas
 
 
 def test_nothing_is_cancelled_before_the_answer_is_stored(store):
-    """A user may lack the right to write it; such a call fails, and is to change nothing."""
+    """A user may lack the right to write it; such a call fails, and must change nothing."""
     case = next(one for one in CASES if (one.script, one.name) == ("cancel", "last"))
     prepared(store, case)
     before = answers_in(store)
@@ -921,9 +921,10 @@ def answers_in(store):
 
 
 def stops(trace):
-    """Before each write. To stop behind one leaves the same as to stop before the next.
+    """Stop before each write. A stop after one leaves the same as a stop before the next.
 
-    Only behind the last there is no next, and before a ``pcall`` a script goes on.
+    There are two exceptions: the last write has no next one, and a script survives a stop at a
+    ``pcall``.
     """
     next_ones = [*(how for _, how, _ in trace[1:]), "none"]
     for nth, next_one in enumerate(next_ones, start=1):
@@ -936,8 +937,8 @@ def one_stop(store, case, nth, side, commands):
     ready, before, failed, _ = stop_at(store, case, nth, side)
     new = (ids_of(store) | set(store.arrived())) - before
 
-    # Redis has no command that pushes and deletes. What follows a push, to the removal of its
-    # records, was tried on the same keys before it, so nothing can keep it from that.
+    # Redis has no command that pushes and deletes. The writes after a push, up to the removal of
+    # its records, were tried on the same keys before it, so they cannot fail.
     pushed = {_text(one) for one in store.arrived()}
     both = before & pushed & kept_of(store)
     just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 3 : nth]
@@ -960,7 +961,7 @@ def one_stop(store, case, nth, side, commands):
     delivered = Counter([*store.arrived(), *(task_id for task_id, _ in published)])
     dead = {member[6:].decode() for member in store.raw.zrange(store.keys["dead"], 0, -1)}
     wanted = (before | new) - unreadable - ends
-    # What its list refuses waits, longer each time.
+    # An entry that its list refuses waits, longer each time.
     refused = (dead | {"foreign"}) & ids_of(store)
     assert wanted <= {*delivered, *refused}, "lost"
     assert max(delivered.values(), default=0) <= 1, f"doubled: {delivered}"

@@ -1,4 +1,4 @@
-"""Which scanners are alive, by name; and whether a reader knows the store's layout."""
+"""The names of live scanners; and whether a reader knows the store's layout."""
 
 import pytest
 
@@ -11,7 +11,7 @@ HOUR_MS = 3_600_000
 
 
 def alive(store):
-    """Each one's name, and how long ago it gave its last heartbeat, in ms."""
+    """Each scanner's name, and the age of its last heartbeat, in ms."""
     now_ms = store.entries.counts().now_ms
     told = {one.name: now_ms - one.seen_ms for one in store.entries.scanners()}
     assert len(told) == store.entries.counts().scanners

@@ -1,4 +1,4 @@
-"""Copies that are at a worker: the first one stays the first, whichever attempt it is."""
+"""Copies that arrive at workers: the first one stays the first, whichever attempt it is."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from celery_delayq import clock
 from celery_delayq.store import Keys, copies
 from tests.store.support import NOW_MS
 
-PAUSE_MS = 60_000  # without a mark; longer than that, it makes nothing older
+PAUSE_MS = 60_000  # the longest time without a mark that ages marks
 GENERATION_MS = 50_000  # of these tests
 
 
@@ -16,7 +16,7 @@ def short_generations(monkeypatch):
 
 
 def generations(store):
-    """How many marks are in each of the two."""
+    """How many marks each of the two generations has."""
     return [
         sum(len(field) == 16 for field in store.raw.hkeys(store.keys[name]))
         for name in ("arrived", "arrived_old")
@@ -107,7 +107,7 @@ def test_a_generation_lasts_an_hour_and_a_lease_and_a_lease_may_take_an_hour(sto
 
 @pytest.mark.parametrize("pauses", [1, 3])
 def test_however_long_nothing_arrives_a_mark_is_known(store, pauses):
-    """A broker that is away, or workers that are: what comes after that is recognised."""
+    """The broker or the workers were away for long: the next copy is still recognised."""
     store.arrive("before the last generation ended", 1)
     store.set_ms(NOW_MS + GENERATION_MS)
     for pause in range(1, pauses + 1):
@@ -181,7 +181,7 @@ def test_a_generation_with_a_wrong_age_does_not_last_for_ever(store, field, valu
 
 
 def test_the_old_generation_is_not_freed_by_a_rename(store):
-    """Redis frees what a RENAME replaces there and then."""
+    """A RENAME frees the replaced key at once."""
     store.arrive("one", 1)
     store.set_ms(NOW_MS + GENERATION_MS)
     store.arrive("two", 1)

@@ -1,4 +1,4 @@
-"""More is overdue than a batch: what fell due just now goes beside it, and all go once."""
+"""A backlog of more than a batch: entries that have just fallen due go beside it, each once."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """A script reads no more than its bound of bytes and one entry, wherever the large ones stand.
 
-Counted in the script itself, of what Redis answers it. (Time would say the same, less exactly.)
+The script itself counts the bytes of Redis's answers. (Time would show the same, less exactly.)
 """
 
 import hashlib
@@ -41,7 +41,7 @@ SMALL_THINGS = 50_000  # members, scores, claims
 
 
 class MeteredScripts(ClockedScripts):
-    """The scripts, which note how many bytes they read, and the most that one call did."""
+    """The scripts; they note how many bytes they read, and the most that one call read."""
 
     most = 0
 
@@ -77,7 +77,7 @@ def metered(redis_server):
 
 
 def most_of(step) -> int:
-    """The most bytes that a script read meanwhile."""
+    """The most bytes that one call of a script read meanwhile."""
     MeteredScripts.most = 0
     step()
     return MeteredScripts.most
@@ -89,7 +89,7 @@ def mixed():
 
 
 def until_empty(step):
-    """Step after step, until one does nothing."""
+    """Run steps until one does nothing."""
 
     def drain():
         while step():
@@ -100,7 +100,7 @@ def until_empty(step):
 
 @pytest.fixture
 def large_template(monkeypatch):
-    """Schedule entries that share nothing: each has a large template of its own."""
+    """Schedule entries that share nothing: each has its own large template."""
 
     def schedule(schedule, count):
         for at in range(count):
@@ -155,7 +155,7 @@ def test_what_comes_back_of_many_lanes(metered):
         metered.entries.resume(lane)
     read = most_of(until_empty(lambda: engine.hand_over().handed_over))
     assert len(metered.arrived()) == 300
-    # The list of lanes is read once; for each of them, it would be 320 kB more.
+    # The script reads the list of lanes once; once per lane would be 320 kB more.
     assert read < 2 * SMALL_THINGS
 
 

@@ -1,4 +1,4 @@
-"""A request that is late, or that something newer has overtaken, changes nothing."""
+"""A late request, or one that a newer call has overtaken, changes nothing."""
 
 from dataclasses import replace
 
@@ -101,7 +101,7 @@ def test_a_fence_refuses_what_was_asked_for_the_id_before(store, change):
     for call in late.values():
         assert call.send() == [b"stale"]
     assert store.snapshot() == before
-    # Whoever is there to ask anew is served; a slice whole.
+    # A caller that is still there and repeats the call succeeds; a slice as a whole.
     assert late["slice"].anew().answer().split() == [b"%d" % FAR_MS] * 2
     assert store.places("a") == store.places("x") == ["due"]
 
@@ -162,7 +162,7 @@ def test_what_was_told_that_it_is_stale_is_not_remembered(store):
 
 
 def test_a_caller_that_still_waits_issues_its_request_anew(store, monkeypatch):
-    """Another's cancel comes between the making of the request and its arrival."""
+    """Another process cancels between the making of the request and its arrival."""
     execute, done = store.scripts.connection.execute, []
 
     def overtaken(step, command, until=None):
@@ -187,7 +187,7 @@ def test_a_cancel_finds_what_an_overtaken_reschedule_left(store):
     assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
 
 
-# What is handed over soon after its last change leaves a fence, or a request from before it ran.
+# An entry delivered soon after its last change leaves a fence against older requests.
 
 
 def handed_over(store):
@@ -241,7 +241,7 @@ def replaced(store):
     return schedule(store, "a", conflict="replace", when=When("at", FAR_MS + 7))
 
 
-BACK_US = [250_010, 60_000_000]  # further than a request may be ahead
+BACK_US = [250_010, 60_000_000]  # further ahead than a request may be
 
 
 @pytest.mark.parametrize("late", [cancel, reschedule])

@@ -1,4 +1,4 @@
-"""A caller's side of a call: what it asks again, when it gives up, what time it takes it to be."""
+"""A caller's side of a call: its repetitions, when it gives up, and its estimate of the time."""
 
 import itertools
 import threading
@@ -22,7 +22,7 @@ DONE = [b"answer", b"done"]
 
 
 class World:
-    """Virtual time, and a Redis that replies as a test says; each reply takes *slow* seconds."""
+    """Virtual time, and a Redis whose replies a test sets; each reply takes *slow* seconds."""
 
     def __init__(self, *replies, slow=0.0):
         self.now = 0.0
@@ -92,7 +92,7 @@ def values(world, name):
     return {arguments[name] for arguments in world.asked}
 
 
-# What may have reached Redis.
+# Requests that may have reached Redis.
 
 
 def test_what_was_not_answered_is_asked_again_as_the_same_call(call):
@@ -145,7 +145,7 @@ def test_where_redis_refuses_to_the_end_it_is_said_that_it_may_have_run(call):
     assert world.now >= TIMEOUT
 
 
-# What did not reach Redis.
+# Requests that did not reach Redis.
 
 
 def test_what_redis_refuses_is_raised_at_once(call):
@@ -276,7 +276,7 @@ exchanges = st.lists(st.tuples(seconds, seconds, seconds), min_size=1, max_size=
 
 @given(st.floats(-1, 1), exchanges, seconds)
 def test_redis_s_time_is_never_ahead(drift, exchanges, later):
-    """Whatever a request and its reply took, and as fast or slow as Redis's clock may be."""
+    """For any duration of a request and its reply, and any permitted rate of Redis's clock."""
     known, now = RedisTime(), 0.0
 
     def redis_us():
@@ -292,7 +292,7 @@ def test_redis_s_time_is_never_ahead(drift, exchanges, later):
             assert known.at(now) == told
         learned = now
         now += later
-        # A microsecond is as fine as a time is told.
+        # Redis's time has a resolution of a microsecond.
         assert known.at(now) <= redis_us() + 1
         assert redis_us() - known.at(now) <= (back + 2 * DRIFT * (now - learned)) * 1.1e6 + 2
 
@@ -302,7 +302,7 @@ def test_before_anything_was_read_it_is_not_known():
 
 
 def test_threads_share_it():
-    """One that is held up between reading a reply and taking note makes it no later."""
+    """A thread that is delayed between reading a reply and noting it sets the clock no later."""
     known, ahead, over = RedisTime(), [], threading.Event()
     known.learn(int(time.monotonic() * 1e6))
 

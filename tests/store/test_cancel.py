@@ -1,4 +1,4 @@
-"""Cancel: what it removes, and what it says."""
+"""Cancel: the keys that it removes, and its outcomes."""
 
 import json
 
@@ -180,7 +180,7 @@ def test_the_trace_of_what_was_cancelled_is_bounded(store):
     store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(9_998)})
     now_ms = NOW_MS
     for task_id, kept in (("a", [9_999, 0]), ("b", [0, 10_000])):
-        # A call about one entry looks at the size where it begins a generation of answers.
+        # A call about one entry looks at the size only if it begins a generation of answers.
         store.set_ms(now_ms := now_ms + 6000)
         store.entries.cancel(task_id)
         assert [

@@ -1,4 +1,4 @@
-"""`delayq_catch_up`: what is overdue leaves at a rate; what falls due meanwhile is not held up."""
+"""`delayq_catch_up`: a backlog leaves at a rate, which does not delay entries that fall due."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def test_what_is_overdue_leaves_at_the_rate_in_order_of_due_times(store, relayed
         counted.append(went(engine, relayed=relayed))
         now += 100
         store.set_ms(now)
-    # What was not used for a tenth of a second may be made up for.
+    # The unused rate of up to a tenth of a second may be made up for.
     assert counted == [2, *[1] * 30]
     if not relayed:
         assert store.arrived() == [f"old{step:03}" for step in range(32)]

@@ -1,4 +1,4 @@
-"""What does not fit together is found, by its kind; what is under way is not."""
+"""A check finds inconsistencies, by their kind, and ignores operations in progress."""
 
 import random
 import threading
@@ -16,7 +16,7 @@ from tests.operations.table import fitting
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
 
 EXTRAS = Extras("k1", ("t1", "t2"))
-PARKED = b"*" * 7 + b"\0" * 7 + b"L"  # what stands before a member that is parked
+PARKED = b"*" * 7 + b"\0" * 7 + b"L"  # the bytes before a parked member
 
 
 def key(store, name):
@@ -53,7 +53,7 @@ def tagged(store, tag):
     return tag + b"\0" + member_in(store, "tagged")
 
 
-# By the kind that is found then, and what is meant of it.
+# By the kind of the finding, and the case of it.
 SPOIL = {
     "record_without_place": lambda store: store.raw.delete(key(store, "due")),
     "place_without_record": lambda store: store.raw.zadd(key(store, "due"), {b"......x": 1}),
@@ -82,7 +82,7 @@ def spoil_tag(store, tag):
     store.raw.zadd(key(store, "tags"), {tagged(store, tag): 0})
 
 
-# The same kind, of what is there, or nearly so.
+# The same kinds, of entries that exist, or nearly do.
 ALSO = {
     "wrong_key": lambda store: store.raw.hset(key(store, "holders"), "other", "tagged"),
     "wrong_tag": lambda store: store.raw.zadd(key(store, "tags"), {tagged(store, b"t3"): 0}),
@@ -197,6 +197,6 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
             done.set()
         for each in changes:
             each.result(30)
-    # What comes back from a lease waits without its key, while another has that; and when that has
-    # left, nobody does.
+    # An entry that comes back from a lease waits without its key, while another entry has it. When
+    # that one has left, no entry has the key.
     assert [one for one in found if (one.kind, one.part) != ("wrong_key", "records")] == []

@@ -13,7 +13,7 @@ FIRST, MOST = 20, 200
 
 @pytest.fixture
 def counts_of(store, monkeypatch):
-    """For how many fields each slice of a part asked, while the store was checked."""
+    """How many fields each slice of a part requested during a check."""
 
     def look():
         asked, call = defaultdict(list), store.scripts.call
@@ -40,7 +40,7 @@ def test_slices_of_small_entries_grow(store, counts_of):
 
 def test_slices_of_large_values_stay_small(store, counts_of):
     large = "x" * 60_000
-    for number in range(150):  # a small set would come in one slice, whatever was asked for
+    for number in range(150):  # Redis returns a small set in one slice, whatever its COUNT
         extras = Extras(f"{number:0100}", ("t",))
         store.schedule(f"a{number}", FAR_MS, payload=large, extras=extras)
         store.raw.hset(store.keys["outbox_messages"], f"b{number}", large)

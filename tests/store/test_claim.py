@@ -1,4 +1,4 @@
-"""Claim: what is due, in order, under a lease and a token of its own."""
+"""Claim: due entries, in order, each with a lease and its own token."""
 
 import json
 from itertools import groupby

@@ -1,4 +1,4 @@
-"""How many commands of Redis one call takes, in a store that has run for a while."""
+"""How many Redis commands one call takes, in a store that has run for a while."""
 
 import pytest
 
@@ -147,7 +147,7 @@ def test_it_is_tidy_again_when_that_has_passed(busy):
 
 
 def test_what_comes_back_of_a_lane_that_was_lost_is_told_of_truly(busy):
-    """Nothing was known to be paused when a scanner looked, as that was gone."""
+    """When a scanner looked, the key of pauses was gone, so it knew of none."""
     put_into_pause(busy)
     park(busy)
     busy.raw.delete(busy.keys["paused"])

@@ -1,4 +1,4 @@
-"""What becomes of a new entry where another one has its id, or waits under its key."""
+"""Conflicts: a new entry, if another one has its id, or waits under its key."""
 
 from itertools import product
 
@@ -13,7 +13,7 @@ from tests.store.support import FAR_MS, LINES, NOW_MS, ROUTE, new_record
 
 POLICIES = ["", "keep", "replace", "earliest", "latest", "debounce"]
 KEY = Extras("k")
-DUE_MS = NOW_MS - 1000  # of what is in the way, as it has to be due to come to most places
+DUE_MS = NOW_MS - 1000  # of the existing entry, which has to be due to get into most places
 
 
 def refused(store):
@@ -57,7 +57,7 @@ WAITING = {"due", "relay", "refused", "parked"}
 
 
 def expected(place, policy, shift, *, same_id):
-    """What a user is told that becomes of the new one."""
+    """The outcome for the new entry, as the user sees it."""
     if same_id and place == "leased":
         return {"": "refused", "keep": "kept", "earliest": "kept"}.get(policy, "busy")
     if same_id and policy == "":
@@ -264,7 +264,7 @@ def new_of_old(kind, policy, due_ms=FAR_MS, extras=KEY):
 @pytest.mark.parametrize("kind", ["L", "R"])
 @pytest.mark.parametrize("move", [False, True], ids=["", "moved"])
 def test_what_takes_the_id_of_an_uncertain_one_is_uncertain(store, put, policy, kind, move):
-    """A copy of the earlier one may be in a queue: nobody can promise that nothing runs."""
+    """A copy of the earlier one may be in a queue, and so may still run."""
     put(store)
     store.entries.schedule([new_of_old(kind, policy)])
     store.check()
@@ -328,7 +328,7 @@ def test_if_it_is_too_late_to_leave_then_a_copy_may_have_been_delivered(store, p
 
 
 def test_one_of_many_that_replaces_leaves_the_template_that_the_next_one_shares(store):
-    """The last user of a template takes it along, and another item of the call may share it."""
+    """A template goes with its last user, even if another item of the same call shares it."""
     store.schedule("holder", FAR_MS, extras=KEY, share=True)
     other = [LINES[0].replace("{", '{"of another": 1, '), *LINES[1:]]
     new = [

@@ -1,4 +1,4 @@
-"""The connections: own settings, one sending of each command, none shared with a forked child."""
+"""Connections: their own settings, each command sent once, none shared with a forked child."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def connect(redis_server, redis_url):
 
 
 class FakeRedis(socketserver.ThreadingTCPServer):
-    """Says OK to the handshake, and does with every other command as it is told."""
+    """Answers OK to the handshake, and treats every other command as the test sets."""
 
     allow_reuse_address = daemon_threads = True
 
@@ -86,7 +86,7 @@ def fake_redis():
 
 
 class Staying(Endpoint):
-    """A plain URL's server, which is asked whether it has moved by mistake only."""
+    """The server of a plain URL, which cannot move; a query whether it did is a mistake."""
 
     def _asked(self, *_):
         raise AssertionError("it cannot move")
@@ -99,7 +99,7 @@ def test_a_redis_that_cannot_move_is_not_asked_whether_it_has(redis_server, raw,
     client = connect(Staying(host=place.host, port=place.port, db=place.db, path=place.path))
     raw.config_resetstat()
 
-    for _ in range(3):  # a connection that is new, and one that was idle
+    for _ in range(3):  # a new connection, and an idle one
         client.execute("ping", PING)
 
     told = raw.info("commandstats")
@@ -165,7 +165,7 @@ def test_calls_at_once_use_a_connection_each(connect):
 
 @pytest.fixture
 def few(connect):
-    """A client that may have so many connections."""
+    """Make a client with a limited number of connections: ``few(most)``."""
 
     def make(most):
         client = connect()
@@ -177,7 +177,7 @@ def few(connect):
 
 @pytest.fixture
 def waiting():
-    """Start a call in a thread, and return when it is in line for a connection."""
+    """Start a call in a thread; return once it waits for a connection."""
     threads = []
 
     def start(client, call=lambda client: client.execute("ping", PING)):
@@ -263,7 +263,7 @@ def test_close_closes_every_connection_and_the_next_call_opens_one(connect, redi
             one for one in redis_server.client().client_list() if one["name"] == "celery_delayq"
         ]
 
-    # Redis may not have read yet that those of another test are closed.
+    # Redis may not have noticed yet that another test's connections are closed.
     eventually(lambda: not ours())
     client = connect()
     client.execute("ping", PING)
@@ -282,11 +282,11 @@ def test_a_connection_that_the_server_closed_is_replaced_unseen(connect, raw):
 
 
 def in_child(action) -> bytes:
-    """What *action* returns in a forked child, or how it failed."""
+    """The result of *action* in a forked child, or its error."""
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
-        # Locked out, it would outlive the suite.
+        # If it waited for a lock, it would outlive the suite.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(10)
         try:

@@ -1,4 +1,4 @@
-"""A message that a broker delivered becomes an entry once, however often it is delivered."""
+"""A message becomes an entry once, however often its broker delivers it."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def entry_of(marks, task_id, *, again, queue="celery", due_ms=FAR_MS, received=N
 
 
 def take(store, new):
-    """Schedule one; raises why not."""
+    """Schedule an entry, or raise its error."""
     (answer,) = store.entries.schedule([new])
     if isinstance(answer, Exception):
         raise answer
@@ -42,7 +42,7 @@ def is_taken(marks, task_id, queue="celery"):
 
 
 def marked(store):
-    """How many marks are in each of the two generations."""
+    """How many marks each of the two generations has."""
     return [
         sum(len(field) == 16 for field in store.raw.hkeys(store.keys[name]))
         for name in ("arrived", "arrived_old")
@@ -87,7 +87,7 @@ def test_one_that_is_delivered_again_becomes_no_second_entry(store, marks, since
 
 
 def test_one_that_is_no_repetition_is_another_message(store, marks):
-    """The same call made twice, by its own id: Celery would run both."""
+    """The same call is made twice, with the same id: Celery would run both."""
     take(store, entry_of(marks, "a", again=False))
     store.entries.cancel("a")
 
@@ -174,7 +174,7 @@ def test_a_repeated_request_is_told_the_first_one_s_answer(store, marks):
 
 
 def adoption(store, marks, task_id, received):
-    """The request of a worker that adopts, which arrives when a test sends it."""
+    """The request of a worker that adopts a message; a test sends it."""
     return asked_of(store, [entry_of(marks, task_id, again=True, received=received)])
 
 
@@ -267,7 +267,7 @@ def test_who_is_alive_and_puts_it_off_asks_anew(store, marks, monkeypatch):
 
 
 def test_one_that_is_delivered_once_more_after_that_may_become_an_entry(store, marks):
-    """Who let it through has given it back."""
+    """The worker that let it through has given it back."""
     assert not is_taken(marks, "a")
     store.set_us(requests.now_us(store) + 1)
 
@@ -287,7 +287,7 @@ def test_what_became_an_entry_is_not_let_through(store, marks):
 
 
 def test_one_that_somebody_else_was_given_meanwhile_becomes_no_second_entry(store, marks):
-    """Its broker took it back from a worker that goes on with it all the same."""
+    """Its broker took it back, but the first worker goes on with it."""
     received = clock.monotonic()
     store.set_us(1000 * NOW_MS + 2_000_000)
     take(store, entry_of(marks, "a", again=True))
@@ -301,7 +301,7 @@ def test_what_was_marked_before_it_was_received_is_another_message(store, marks)
     take(store, entry_of(marks, "a", again=True))
     store.entries.cancel("a")
     store.set_us(1000 * NOW_MS + 2_000_000)
-    store.entries.cancel("nobody")  # its process learns what time it is
+    store.entries.cancel("nobody")  # its process learns the time
 
     take(store, entry_of(marks, "a", again=False, received=clock.monotonic() - 1))
 

@@ -1,4 +1,4 @@
-"""Editing: another message for an entry that is as its caller saw it; all else of it stays."""
+"""Editing: an entry gets another message if it is as its caller saw it; the rest stays."""
 
 import itertools
 import json
@@ -195,7 +195,7 @@ def test_of_what_may_have_been_delivered_the_edit_is_uncertain(store):
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
 
-# Growing past what counts as small.
+# Growing beyond the limit of small entries.
 
 
 @SHARE
@@ -340,7 +340,7 @@ def test_a_request_that_comes_after_a_newer_change_does_nothing(store):
     assert body_of(store, "a") == "old"
 
 
-# What is paused, or was refused.
+# Paused and refused entries.
 
 
 def test_what_is_paused_stays_so_and_is_resumed_as_it_was_edited(store):

@@ -1,4 +1,4 @@
-"""An expiry that counts from the due time: written by a script, and moved with the due time."""
+"""An expiry relative to the due time: a script writes it, and moves it with the due time."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -28,8 +28,8 @@ def after_epoch(ms) -> datetime:
 
 
 @given(st.integers(0, MAX_DUE_MS), st.integers(0, 10**12))
-@example(951_782_400_000, 0)  # 2000-02-29, a leap day of a century that has one
-@example(4_107_542_399_999, 1)  # 2100-03-01, a century without
+@example(951_782_400_000, 0)  # 2000-02-29, the leap day of a century year
+@example(4_107_542_399_999, 1)  # 2100-03-01, in a century year without a leap day
 @example(1_767_225_599_999, 0)  # the last millisecond of a year
 @example(0, 0)
 @settings(max_examples=200)

@@ -1,4 +1,4 @@
-"""Redis at ``maxmemory``: nothing new is scheduled, and what is scheduled can still leave."""
+"""Redis at ``maxmemory``: it schedules nothing new, and scheduled tasks can still leave."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def store(start_redis, store_on):
 
 
 def fill(store):
-    """From here on Redis has no memory left; the clock, which is a key, has to stand still."""
+    """From here on Redis has no memory left; so the clock, which is a key, stands still."""
     store.raw.config_set("maxmemory", 1)
 
 

@@ -1,4 +1,4 @@
-"""How long answers and fences are kept: for as long as a request may come, and not much longer."""
+"""Answers and fences are kept as long as a request may arrive, and not much longer."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def pass_us(store, us):
 
 @pytest.mark.parametrize("started", range(0, TIMEOUT_US * 2, TIMEOUT_US // 4))
 def test_an_answer_is_known_as_long_as_its_call_lasts(store, started):
-    """Wherever in a generation it was given, and with calls at every moment after it."""
+    """At any time of a generation, and with calls at every moment after it."""
     another_call(store)
     pass_us(store, started)
     call = schedule(store, "a", when=When("after", 0))
@@ -76,7 +76,7 @@ def test_what_no_request_can_ask_for_any_more_is_forgotten(store):
     for _ in range(3):
         pass_us(store, TIMEOUT_US + 1000)
         another_call(store)
-    # One call a generation, each with its answer and its fence; the last began a third one.
+    # One call per generation, each with its answer and its fence; the last one began a third.
     assert kept(store) <= 6
 
 

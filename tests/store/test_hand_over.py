@@ -1,4 +1,4 @@
-"""Handing over: what is due, in order, once, and in bounded steps."""
+"""Delivery: due entries, in order, once, and in bounded steps."""
 
 import json
 
@@ -19,7 +19,7 @@ SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"
 
 
 def drain(engine) -> list[int]:
-    """Pass after pass, as the scanner does; how many each of them moved."""
+    """Run pass after pass, like the scanner; returns how many entries each moved."""
     moved = []
     while True:
         seen = engine.hand_over()
@@ -80,7 +80,7 @@ def test_order_follows_due_time_and_not_insertion(store):
 
 
 def test_equal_due_times_keep_insertion_order_over_a_carry_of_the_number(store):
-    # The 256th and the 65,536th number end in zero bytes; ids that sort the other way around.
+    # The 256th and the 65,536th number end in zero bytes; their ids sort the other way around.
     store.raw.hset(store.keys["meta"], "seq", 65_400)
     expected = [f"a{999 - step}" for step in range(300)]
     for task_id in expected:
@@ -233,7 +233,7 @@ def test_nothing_of_an_entry_is_left_but_its_tombstone(store, share):
     assert store.raw.hlen(store.keys["tombstones"]) == 1
 
 
-# Bounds. What a call moves is bounded, so that what it takes is, whatever the machine.
+# Bounds. A call moves a bounded number of entries, so its time is bounded on any machine.
 
 
 def test_twenty_thousand_on_one_millisecond_move_in_full_batches_and_in_order(store):
@@ -298,6 +298,6 @@ def test_what_cannot_be_kept_as_dead_keeps_the_others_back_too(store, key):
     before = store.contents()
     with pytest.raises(StoreError):
         store.engine().hand_over()
-    # Its heartbeat, given before.
+    # Its earlier heartbeat.
     store.raw.delete(store.keys["scanners"], store.keys["heartbeats"])
     assert store.contents() == before

@@ -1,4 +1,4 @@
-"""The history: what happened last, as many as it may have, the newest first."""
+"""The history: the last events, up to its limit, the newest first."""
 
 import itertools
 from collections import Counter
@@ -198,7 +198,7 @@ def take_every_step(store):
 
 
 def commands(store):
-    """What Redis is asked while every step is taken that has something to tell."""
+    """The commands that Redis gets while every step runs that adds an event."""
     with store.raw.monitor() as monitor:
         take_every_step(store)
         store.raw.echo(END)
@@ -207,14 +207,14 @@ def commands(store):
 
 
 def of_history(store):
-    """Of these commands, those about it, but for the calls of scripts."""
+    """The commands about the history, without the calls of scripts."""
     found = [one.split()[0].upper() for one in commands(store) if "history" in one]
     return Counter(name for name in found if not name.startswith("EVAL"))
 
 
 def test_where_there_is_none_no_step_takes_a_command_for_it(store):
     store.entries.join()
-    # It is one field more of what is read anyway; a scanner that joins asks for its type.
+    # Its setting is one more field of a read that is made anyway; a joining scanner reads its type.
     assert of_history(store).keys() == {"HMGET", "LRANGE"}
     assert not store.raw.exists(store.keys["history"])
 
@@ -237,7 +237,7 @@ def test_an_event_that_equals_the_one_before_is_left_out(store):
     keyed(store, "b", "k", conflict="")
     assert told(store) == [("scheduled", "a")]
     store.schedule("a", FAR_MS)
-    assert told(store) == [("scheduled", "a"), ("scheduled", "a")], "one without a key is another"
+    assert told(store) == [("scheduled", "a"), ("scheduled", "a")], "events without a key differ"
     store.entries.cancel("a")
     store.schedule("a", FAR_MS)
     assert [what for what, _ in told(store)] == ["scheduled", "cancelled", "scheduled", "scheduled"]
@@ -250,7 +250,7 @@ def test_nor_is_it_twice_in_a_row_within_a_batch(store):
         for task_id, key in (("a", "k"), ("b", "l"), ("c", ""), ("d", ""))
     ]
     store.entries.schedule(new)
-    # As if one had left and another taken its key while both were due.
+    # As if one had left, and another had taken its key while both were due.
     text = store.record("b").replace(b"l\0\0", b"k\0\0")
     store.raw.hset(store.keys["records"], "b", text)
     store.engine().hand_over()

@@ -1,4 +1,4 @@
-"""A call that is interrupted anywhere: nobody reads its answer, and no connection is lost."""
+"""A call is interrupted anywhere: no other call reads its answer, and no connection is lost."""
 
 import random
 import signal
@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.libraries,
-    # What is interrupted where redis-py closes a connection is reported; nothing else comes of it.
+    # If redis-py is interrupted as it closes a connection, Python only reports that.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
@@ -23,7 +23,7 @@ pytestmark = [
 BY_OPCODE = [name for name in vars(by_opcode) if name.startswith("test_")]
 
 
-# Since Python 3.12 `sys.settrace` tells of some opcodes only; by signals it is tried there as well.
+# Since Python 3.12 `sys.settrace` reports only some opcodes; so signals are used there as well.
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="opcodes are not all traced")
 @pytest.mark.parametrize("name", BY_OPCODE)
 def test_at_each_opcode(name):

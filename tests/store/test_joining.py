@@ -1,4 +1,4 @@
-"""`move` joins a message in its script, Python joins it for all others: always the same one."""
+"""`move` joins a message in its script, and Python does so for all others: with equal results."""
 
 import pytest
 from hypothesis import given

@@ -1,6 +1,6 @@
-"""What is done under a key is in order, whichever entry has it by then, and wherever that is.
+"""Changes under a key take effect in order, whichever entry has the key, in whichever place.
 
-Each of these is an accident that the search in ``tests/protocol/test_keys.py`` shows.
+The search in ``tests/protocol/test_keys.py`` shows each of these accidents.
 """
 
 import pytest
@@ -24,7 +24,7 @@ def engine(store):
 def scheduled(
     store: Store, *ids: str, conflict="replace", key="k", to=None, owes=0, ms=NOW_MS
 ) -> Request:
-    """Of an entry for each id; *to* a list, or ``None``: through a relay."""
+    """Schedule one entry per id; *to* is a list, or ``None`` for a relay."""
     destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
     new = [
         NewEntry(
@@ -56,12 +56,12 @@ def moved(store: Store, target: bytes, ms=NOW_MS) -> Request:
 
 
 def later(store: Store) -> None:
-    """A moment passes."""
+    """Let a moment pass."""
     store.set_us(now_us(store) + 1000)
 
 
 def first(store: Store, task_id="first", **how) -> None:
-    """An entry has the key, and is as young as can be."""
+    """Schedule an entry with the key, just now."""
     assert scheduled(store, task_id, **how).answer() == b"%d" % how.get("ms", NOW_MS)
     later(store)
 
@@ -78,7 +78,7 @@ def holder(store: Store) -> bytes | None:
 
 
 def is_refused(made: Request) -> bool:
-    """It wrote nothing, and its caller is to ask again, if he is still there."""
+    """Whether it wrote nothing, so that its caller, if still there, has to repeat the call."""
     reply = made.send()
     return reply == [b"stale"] or reply[1].startswith(b"-4")
 
@@ -132,7 +132,7 @@ def test_nor_where_that_is_in_the_older_generation(store, engine):
     first(store, to="celery")
     before = late(store)
     scheduled(store, "kept", conflict="keep").answer()
-    # As a call does that begins a generation.
+    # Like a call that begins a generation.
     store.raw.hset(store.keys["meta"], "turned", now_us(store) // 1000)
     store.raw.rename(store.keys["calls"], store.keys["calls_old"])
     engine.hand_over()
@@ -260,7 +260,7 @@ def test_a_dead_letter_that_is_tried_again_has_its_key_if_nothing_waits_under_it
     assert holder(store) == (b"newer" if newer_waits else b"first")
 
 
-# Who is revoked.
+# Revoked entries.
 
 
 def owed(store) -> set[bytes]:

@@ -1,4 +1,4 @@
-"""Late policies: what would leave later than its grace allows does not leave."""
+"""Late policies: an entry that is later than its grace period does not leave."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def schedule(store, task_id, due_ms=NOW_MS, *, relayed=False, extras=GRACE, **op
 
 
 def step(store, engine, *, relayed):
-    """One hand-over, direct or relayed: what went, and what was skipped."""
+    """Make one delivery, direct or relayed; returns the entries that went, and those skipped."""
     if relayed:
         claimed = engine.claim(100)
         return [one.task_id for one in claimed.entries], claimed.skipped

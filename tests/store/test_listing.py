@@ -1,4 +1,4 @@
-"""A listing has all that waits, in due order wherever it waits, and goes on behind a cursor."""
+"""A listing has all waiting entries, of every place, in due order; a cursor continues it."""
 
 import itertools
 import random
@@ -28,7 +28,7 @@ def page(store, cursor=None, size=50, earliest=0, end=END):
 
 
 def paged(store, size):
-    """All that is listed, each page behind the cursor of the last, as text that was stored."""
+    """All listed entries; each page begins behind the last one's cursor, stored as text."""
     cursor = None
     while some := page(store, cursor, size):
         yield from some
@@ -45,7 +45,7 @@ PARKED = list(itertools.product(("mail", "slow"), (False, True), (False, True)))
 
 
 def everywhere(store):
-    """Some entries in each place of those that wait, of few due times; their ids in due order."""
+    """Some entries in each place of waiting ones, with few due times; their ids in due order."""
     expected = []
 
     def some(name, first_ms, **options):
@@ -140,7 +140,7 @@ def test_a_thousand_of_one_due_time_are_paged_while_others_come_and_go(store, mo
         seen += ids(some)
         for _ in range(5):
             put(store, f"comer{next(comers)}", FAR_MS + dice.choice((-1, 0, 1)), relayed=True)
-        # What the cursor names is gone as well.
+        # The entry at the cursor is gone as well.
         store.entries.cancel(some[-1].task_id)
         store.entries.cancel(f"comer{dice.randrange(50)}")
     stayed = [task_id for task_id in seen if task_id.startswith("a")]
@@ -291,4 +291,4 @@ def test_listing_takes_one_step_a_page(store):
     store.raw.config_resetstat()
     assert len([*itertools.islice(entries.waiting(0, END, cursor=last.cursor, size=5), 5)]) == 5
     commands = store.raw.info("commandstats")
-    assert commands["cmdstat_evalsha"]["calls"] == 2  # whose cursor it is, and the page
+    assert commands["cmdstat_evalsha"]["calls"] == 2  # the cursor's owner, and the page

@@ -1,4 +1,4 @@
-"""The step that keeps what was dumped: a request of it that comes late changes nothing."""
+"""The step that loads dumped entries: a late request of it changes nothing."""
 
 from celery_delayq.care.loads import OldEntry, _arguments
 from celery_delayq.store import State
@@ -18,7 +18,7 @@ def test_what_was_cancelled_after_a_load_was_asked_for_is_not_loaded_by_it(store
     store.schedule("a", FAR_MS)
     store.set_ms(NOW_MS + 2)
     store.entries.cancel("a")
-    # Nothing else tells of it.
+    # It leaves no other trace.
     store.raw.delete(store.keys["tombstones"])
 
     store.set_ms(NOW_MS + 3)

@@ -1,4 +1,4 @@
-"""Scripts are called by name, with named arguments, on a server that may have forgotten them."""
+"""Calls of scripts by name, with named arguments, on a server that may have lost the scripts."""
 
 import re
 from collections import Counter

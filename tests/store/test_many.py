@@ -1,4 +1,4 @@
-"""Cancel and reschedule of many targets: one word each, all looked at before any is changed."""
+"""Cancel and reschedule of many targets: one word each; all are checked before any changes."""
 
 import pytest
 
@@ -38,13 +38,13 @@ def move(store, targets, when=None, **options):
 
 
 def left(store):
-    """What there is under every key that an entry leaves."""
+    """The contents of every key that entries use."""
     names = ("due", "relay", "dead", "records", "holders", "tags", "templates", "claims", "errors")
     return [name for name in names if store.raw.exists(store.keys[name])]
 
 
 def every_place(store):
-    """One entry in each place; their ids say which."""
+    """One entry in each place; their ids name it."""
     engine = store.engine()
     for place in ("dead", "leased", "refused", "relay"):
         store.schedule_relayed(place, NOW_MS, share=True)

@@ -1,4 +1,4 @@
-"""The processes of a store agree on what has to be the same for all, before anything is written."""
+"""Before they write, a store's processes agree on the settings that have to be the same for all."""
 
 import logging
 from dataclasses import replace
@@ -30,7 +30,7 @@ def joined(store, membership, *, scanner=False):
 
 
 def beat(store):
-    """A scanner is alive."""
+    """Let a scanner be alive."""
     store.raw.zadd(store.keys["scanners"], {"somebody": requests.now_us(store) // 1000 + 15_000})
 
 
@@ -59,11 +59,11 @@ def test_joining_tells_the_time(store):
     assert Member(store.scripts, OURS).join() == NOW_MS * 1000 + 7
 
 
-# What differs.
+# Differences.
 
 
 def differing(store, monkeypatch, what):
-    """A caller's entries and a scanner, of a process that differs."""
+    """A caller's entries and a scanner, of a process with other settings."""
     joined(store, store.membership)
     if what == "layout":
         monkeypatch.setattr(member, "SCHEMA", "999")
@@ -131,7 +131,7 @@ def test_where_the_broker_is_is_as_the_last_scanner_has_it(store, caplog):
     caplog.clear()
     joined(store, moved, scanner=True)
     assert meta(store, "hosts") == b"blue:6379"
-    # No other scanner is alive, so nobody has another one.
+    # No other scanner is alive, so no process differs.
     assert caplog.messages == []
 
 
@@ -216,7 +216,7 @@ def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, ca
     assert not any("to the app" in one for one in caplog.messages)
 
 
-# A store that was emptied, or is away.
+# An emptied store, and an unreachable one.
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""A fault changes what stands in the store: each kind of key, in many ways, seeded.
+"""A fault changes the store's contents: each kind of key, in many ways, seeded.
 
-After each change all is done that can be done: reads, changes, passes of a scanner. Only this
-package's errors may come of it, every loop ends, and no entry that the change did not concern is
-lost, hidden, or delivered twice. ``DELAYQ_MUTATIONS=100`` tries more than each run of the suite.
+After each change every operation runs: reads, changes, passes of a scanner. They may raise only
+this package's errors, every loop ends, and no entry outside the change is lost, hidden, or
+delivered twice. ``DELAYQ_MUTATIONS=100`` tries more than each run of the suite.
 """
 
 import itertools
@@ -27,12 +27,12 @@ from tests.store.support import CLOCK, FAR_MS, LANE, NOW_MS
 
 COUNT = int(os.environ.get("DELAYQ_MUTATIONS", "1"))  # of each kind, in each key
 
-# No change makes one of these ids another one.
+# No change turns one of these ids into another.
 DIRECT = ["aardvark", "butterfly"]
 DIRECT_SHARED = ["crocodile", "dragonfly"]
 RELAYED = ["elephant", "flamingo"]
 RELAYED_SHARED = ["grasshopper", "hedgehog"]
-REFUSED = ["iguana", "jellyfish"]  # by its list; by the broker
+REFUSED = ["iguana", "jellyfish"]  # refused by its list; by the broker
 PARKED = ["kangaroo", "lobster"]  # paused; coming back
 KEYED = ["mongoose", "nightingale"]
 SHARED = {*DIRECT_SHARED, *RELAYED_SHARED}
@@ -49,7 +49,7 @@ def extras(task_id):
 
 
 def refuse(store, engine):
-    """Let something be refused, which is to be tried again by now."""
+    """Let entries be refused, whose retry is due by now."""
     store.set_ms(NOW_MS - 3000)
     by_list, by_broker = REFUSED
     store.raw.set("celery", "no list")
@@ -62,18 +62,18 @@ def refuse(store, engine):
 
 
 def park(store, engine):
-    """Let something be parked, and something else be about to come back."""
+    """Let one entry be parked, and another one be about to come back."""
     for task_id, lane, queue in zip(PARKED, (PAUSED, BACK), ("paused", "back"), strict=True):
         store.entries.pause(lane, queue)
         store.schedule(task_id, NOW_MS - 3000, extras=extras(task_id), queue=queue)
-    store.set_ms(NOW_MS - 2500)  # not yet the time of what was refused
+    store.set_ms(NOW_MS - 2500)  # before the retry of the refused ones
     engine.hand_over()
     store.entries.resume(BACK, 100)
     store.set_ms(NOW_MS)
 
 
 def furnish(store):
-    """Let each key have something: what waits, is due, refused, parked, leased, dead, and gone."""
+    """Fill each key: entries that wait, are due, refused, parked, leased, dead, and gone."""
     store.raw.flushdb()
     store.set_ms(NOW_MS)
     store.entries = Entries([store.scripts], replace(store.membership, history=20))
@@ -134,7 +134,7 @@ def huge(chance, _text):
 
 
 def change_part(chance, raw, key, change):
-    """Change one value, field, member or score of a key; returns the id or name that it was of."""
+    """Change one value, field, member or score of a key; returns its id or name."""
     kind = raw.type(key)
     if kind == b"string":
         raw.set(key, change(chance, raw.get(key)))
@@ -164,11 +164,11 @@ PARTS = {"a bit": flipped, "cut": cut, "longer": longer, "huge": huge}
 
 
 def concerned(name, part):
-    """Which of the good entries a change of a part, or of all (``None``), may cost."""
+    """The good entries that a change of a part, or of all (``None``), may cost."""
     if name in ("templates", "template_uses"):
         return SHARED
     if name == "parked":
-        # A score there makes Redis miss others in the order of bytes.
+        # A changed score makes Redis miss other members in byte order.
         return {*PARKED}
     if name in ("records", "due", "relay", "refused"):
         return GOOD if part is None else {part.decode(errors="replace")}
@@ -176,7 +176,7 @@ def concerned(name, part):
 
 
 def attempt(step, *arguments, **options):
-    """A step that may be refused, but only by one of this package's errors."""
+    """Run a step that may fail, but only with one of this package's errors."""
     with suppress(DelayQError):
         return step(*arguments, **options)
 
@@ -219,7 +219,7 @@ def change(store):
 
 
 def relay(engine, published):
-    """Claim, publish and ack what is due; what cannot be put together is dead."""
+    """Claim, publish and ack due entries; an entry without a complete message is dead."""
     claimed, *_ = engine.claim(100)
     for entry in claimed:
         try:
@@ -239,13 +239,13 @@ def scan(engine, published):
 def arrived(store):
     found = Counter()
     for raw in store.raw.lrange("celery", 0, -1):
-        with suppress(ValueError, KeyError, TypeError):  # of the entry that was changed
+        with suppress(ValueError, KeyError, TypeError):  # of the changed entry
             found[json.loads(raw)["headers"]["id"]] += 1
     return found
 
 
 def has_a_place(store, task_id):
-    """Whether an entry that is here has all that it needs to go later."""
+    """Whether an existing entry has a record and a place, so that it can leave later."""
     return store.record(task_id) is not None and store.places(task_id) != []
 
 

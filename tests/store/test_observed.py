@@ -1,4 +1,4 @@
-"""What is measured of a store in use: round trips, Redis's clock, a task's weight."""
+"""Measurements of a store in use: round trips, Redis's clock, a task's size in memory."""
 
 import time
 from types import SimpleNamespace
@@ -84,7 +84,7 @@ def test_a_clock_that_is_wrong_is_measured(connection, wrong):
 
 @pytest.mark.parametrize("before", [0, 1])
 def test_the_clock_is_known_as_well_as_the_best_trips_tell(monkeypatch, before):
-    """One that is quick on its way there says the least it can be ahead, one back the most."""
+    """A quick way there shows the least that the clock may be ahead; a quick way back, the most."""
     now = [1_000_000.0]
     monkeypatch.setattr(observed, "time", SimpleNamespace(time=lambda: now[0]))
 
@@ -108,7 +108,7 @@ def test_without_the_right_to_ask_the_time_it_is_an_error(redis_server, redis_ur
     connection.close()
 
 
-# What a task weighs.
+# A task's size in memory.
 
 
 def test_a_task_weighs_what_redis_says_of_all_keys(store, connection):

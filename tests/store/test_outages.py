@@ -1,4 +1,4 @@
-"""Redis away, silent or killed: a typed error, nothing half-done, and recovery."""
+"""Redis is down, silent or killed: a typed error, no partial change, and recovery."""
 
 import pytest
 import redis
@@ -80,7 +80,7 @@ def test_what_a_server_meets_when_it_goes_on_after_its_call_ended_is_refused(sta
         store.schedule("a", FAR_MS)
     assert caught.value.may_have_run
     server.resume()
-    # Whoever is answered now comes after what was waiting for the server.
+    # The server answers this only after the calls that waited for it.
     eventually(lambda: server.client().info("commandstats")["cmdstat_evalsha"]["calls"] >= 1)
     assert store.entries.counts().scheduled == 1
     assert store.entries.find("a") is None

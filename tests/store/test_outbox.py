@@ -1,4 +1,4 @@
-"""What is owed to a result backend: noted by the cancel itself, until it is said to be done."""
+"""States owed to a result backend: the cancel notes them; they stay until they are stored."""
 
 import json
 

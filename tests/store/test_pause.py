@@ -1,4 +1,4 @@
-"""Pausing: what falls due in a paused lane is parked by whoever meets it, until it is resumed."""
+"""Pausing: any step parks due entries of a paused lane that it meets, until a resume."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ SLOW = lane_for(task="slow")
 
 
 def put(store, task_id, due_ms=NOW_MS, *, queue="mail", task="t", relayed=False, extras=None):
-    """An entry of a queue and a task; it goes to the list of that name, or is relayed."""
+    """Schedule an entry of a queue and a task; it goes to that queue's list, or is relayed."""
     where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
     record = replace(new_record(task_id, where), labels=labels_for(task, queue))
     store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
@@ -130,7 +130,7 @@ def test_it_comes_back_with_the_record_and_score_that_it_had(store):
     store.entries.resume(ALL)
     engine.hand_over()
     after = store.snapshot()
-    # That it comes back is remembered until it has left.
+    # The lane is noted as coming back until its entries have left.
     for of_scanners in ("scanners", "heartbeats", "paused"):
         after.pop(store.keys[of_scanners].encode())
     assert after == before
@@ -339,7 +339,7 @@ def test_resume_tells_a_scanner(store):
         assert heard.get_message(timeout=30)["channel"].startswith(store.keys["wake"].encode())
 
 
-# Requests that come late, or twice.
+# Requests that arrive late, or twice.
 
 
 def pause_request(store, lane=MAIL):
@@ -387,7 +387,7 @@ def test_a_repeated_request_is_told_the_same_and_does_nothing(store):
 
 
 def test_what_was_refused_comes_back_with_what_is_known_of_it(store):
-    """Parked between two attempts, and taken up to `due` again, it can still be cancelled whole."""
+    """Parked between two attempts, and back in `due`, it can still be cancelled completely."""
     store.raw.set("mail", "no list")
     put(store, "a")
     engine = store.engine(batch_size=1)
@@ -405,7 +405,7 @@ def test_what_was_refused_comes_back_with_what_is_known_of_it(store):
     assert store.raw.hlen(store.keys["claims"]) == 0
 
 
-# Somebody else changed what stands there.
+# Another program changed these keys.
 
 
 def parked(store, **options):
@@ -473,7 +473,7 @@ def test_a_late_policy_that_cannot_be_read_is_not_excused_and_stops_nothing(stor
 
 
 def test_a_lane_that_was_paused_half_way_does_not_come_back(store):
-    """As where Redis stopped the script that paused it anew, between its two writes."""
+    """As if Redis stopped the script that paused it again, between its two writes."""
     engine = parked(store)
     store.raw.hset(store.keys["paused"], "<", MAIL)
 

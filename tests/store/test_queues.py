@@ -1,4 +1,4 @@
-"""What waits queue by queue, looked at in due order; and what is overdue longest."""
+"""Waiting entries per queue, counted in due order; and the entry that is overdue longest."""
 
 import pytest
 
@@ -12,7 +12,7 @@ UNREADABLE = b""
 
 
 def told(store, most=10_000):
-    """Of each label how many wait and are overdue; and whether that is all."""
+    """The number of waiting and overdue entries per label; and whether all were counted."""
     tallies, is_complete = store.entries.tallies(most)
     return {one.label: (one.waiting, one.overdue) for one in tallies}, is_complete
 
@@ -23,7 +23,7 @@ def small_steps(monkeypatch, size=3, steps=40):
 
 
 def refuse(store, *ids, wait=60):
-    """Let the broker refuse what is due."""
+    """Let the broker refuse due entries."""
     engine = store.engine()
     claimed, *_ = engine.claim(len(ids))
     assert {one.task_id for one in claimed} == set(ids)
@@ -31,7 +31,7 @@ def refuse(store, *ids, wait=60):
 
 
 def calls_of(store, name):
-    """Let a test see with which arguments a script is called from here on."""
+    """Record a script's arguments in each call from here on."""
     seen, call = [], store.scripts.call
 
     def noting(script, **arguments):
@@ -158,7 +158,7 @@ def test_entries_that_leave_between_two_steps_make_it_skip_no_other(store, monke
         return answer
 
     store.scripts.call = leaving
-    # Two of the first three have left when the second step begins; it looks at the fourth.
+    # When the second step begins, two of the first three have left; it begins at the fourth.
     assert told(store) == ({CELERY: (12, 0)}, True)
 
 

@@ -1,4 +1,4 @@
-"""Many at once: each entry leaves once, and of those who want the same entry one wins."""
+"""Many calls at once: each entry leaves once, and one call wins each conflict over an entry."""
 
 import itertools
 import threading
@@ -14,11 +14,11 @@ from tests.store.support import FAR_MS, NOW_MS
 pytestmark = pytest.mark.kernel
 
 SCANNERS = 10
-ROUNDS = 60  # who wins one of them is chance; the answers have to fit in each
+ROUNDS = 60  # chance decides which call wins; the answers have to fit in each round
 
 
 def at_once(*calls) -> list:
-    """Run all of them, none before the last is ready; what each returned."""
+    """Run all calls, none before the last is ready; returns their results."""
     gate = threading.Barrier(len(calls))
 
     def run(call):

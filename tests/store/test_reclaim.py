@@ -1,4 +1,4 @@
-"""Reclaim: leases that ran out, and none that has not."""
+"""Reclaim takes back leases that ran out, and no others."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_leases_are_taken_back_batch_by_batch(store):
 def test_a_lease_further_off_than_it_was_long_counts_as_ended(store):
     store.schedule_relayed("a")
     store.engine().claim(1)
-    # Redis's clock was an hour ahead, and has been set right.
+    # Redis's clock was an hour ahead, and was corrected.
     store.set_ms(NOW_MS - 3_600_000)
     assert store.engine().reclaim() == ["a"]
 

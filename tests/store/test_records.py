@@ -1,4 +1,4 @@
-"""Records that are damaged, or of a version to come: declared dead whole, and the others go on."""
+"""Damaged records, or records of a later version: declared dead unchanged; the others go on."""
 
 import itertools
 import re
@@ -60,13 +60,13 @@ def damage(store, task_id, data):
 
 
 def cancelled(store, task_id):
-    """What a cancel answers, and the message that there is to tell."""
+    """The outcome of a cancel, and the message for its signal."""
     outcome, cancelled = store.entries.cancel(task_id)
     return outcome, cancelled.message
 
 
 def pass_over(store, put):
-    """Whichever step takes the entry; returns what it declared dead and what it took."""
+    """Let any step take the entry; returns the entries that it declared dead, and those it took."""
     engine = store.engine()
     if put == "schedule":
         seen = engine.hand_over()
@@ -142,8 +142,8 @@ def names_of(first: bytes):
 
 @pytest.mark.parametrize("bytes_of", [b"0" * 12, b"9IT TI1", b"IT" * 6, b"\n" * 12, b"\x00" * 12])
 def test_no_good_record_is_called_damaged(store, monkeypatch, bytes_of):
-    # The parts stand side by side: labels of digits look like more of the times before them, and a
-    # name that begins with I or T like the letter that tells the form.
+    # The parts are adjacent: labels of digits look like part of the times before them, and a first
+    # letter I or T of a name looks like the letter of the form.
     monkeypatch.setattr(support, "LABELS", b"0" + bytes_of.ljust(12, b"1"))
     for number, lines in enumerate(itertools.islice(names_of(b"IT"), 4)):
         monkeypatch.setattr(support, "LINES", lines)
@@ -235,7 +235,7 @@ def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
         assert error.why  # noqa: PT017 (whether it is raised is not the claim)
     list(store.entries.waiting(0, FAR_MS))
     seen = store.engine().hand_over()
-    # It may happen to be a record; then it went to some list, and so counted.
+    # By chance it may be a valid record; then it went to some list, which counts.
     assert seen.handed_over + len(seen.dead) == 3
     assert b'"id": "first"' in store.raw.lindex("celery", -1)
     assert store.score("due", "last") is None

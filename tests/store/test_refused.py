@@ -1,4 +1,4 @@
-"""A list that cannot be pushed to: what is bound for it waits, longer each time; the others go."""
+"""A list that cannot be pushed to: its entries wait, longer each time; all others leave."""
 
 import pytest
 
@@ -15,7 +15,7 @@ WAITS_S = [2, 4, 8, 16, 32, 64, 128]
 
 @pytest.fixture
 def spoilt(store):
-    """A store in whose list `taken` nothing can be put."""
+    """A store whose list `taken` refuses every push."""
     store.raw.set("taken", "by somebody")
     return store
 
@@ -91,7 +91,7 @@ def test_a_thousand_of_one_list_hold_up_nothing_and_all_wait(spoilt):
 
 @pytest.mark.parametrize("age_ms", [0, 5000], ids=["fresh", "overdue"])
 def test_those_behind_it_stay_when_a_batch_is_full(spoilt, age_ms):
-    """Those of a batch are taken out by rank, which a refused one no longer has."""
+    """A batch's entries are removed by rank, which a refused entry no longer has."""
     for number in range(30):
         spoilt.schedule(f"a{number:02}", to=("celery", "taken")[number % 2])
     spoilt.schedule("new", NOW_MS + age_ms)
@@ -139,7 +139,7 @@ def test_what_is_due_counts_as_overdue_and_what_is_not_does_not(store):
 
 
 def test_up_again_in_a_full_batch_it_can_be_cancelled_and_nothing_of_it_is_left(spoilt):
-    """It is in `due` again then, and was tried: something is known of it."""
+    """It is in `due` again, and there is a record of its attempt."""
     spoilt.schedule("bad", to="taken")
     engine = spoilt.engine(batch_size=1)
     engine.hand_over()
@@ -199,7 +199,7 @@ def test_what_is_known_of_an_earlier_one_under_its_id_stays(spoilt):
     assert spoilt.snapshot() == before
 
 
-# Somebody else changed what stands there.
+# Another program changed these keys.
 
 
 @pytest.mark.parametrize("score", ["-inf", -1])

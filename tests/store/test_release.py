@@ -145,7 +145,7 @@ def test_the_scanner_that_is_up_next_is_told(store, listen, scanner, put):
 
 @pytest.mark.parametrize("payload", ["new", LARGE])
 def test_where_redis_stops_it_nothing_leaves_early_as_it_was(stoppable, payload):
-    """Its old message does not tell a worker to wait."""
+    """Its old message does not make a worker wait."""
     store = stoppable
     case = Case(
         "release",

@@ -1,4 +1,4 @@
-"""What a check found is mended, then the entry does what it should; what fits is not touched."""
+"""Repair: it mends a check's findings, so that entries work again, and changes nothing else."""
 
 from dataclasses import replace
 
@@ -25,12 +25,12 @@ def kinds(store):
 
 
 def kept(store):
-    """All that is kept, but for when who is up next."""
+    """All keys except the scanner's timer."""
     return store.snapshot()
 
 
 def repair(store, *, of=None):
-    """Mend what is found; what became of each, as (kind, id) -> what."""
+    """Mend the findings; returns the result of each: (kind, id) -> what."""
     found = [one for one in check(store.entries) if of is None or one.kind in of]
     became = [one for some in repairing.repair(store.entries, found) for one in some]
     assert len(became) == len(found)
@@ -38,7 +38,7 @@ def repair(store, *, of=None):
 
 
 def drain(store):
-    """Let time pass, and everything go that can: (id, whether marked) of each."""
+    """Let time pass, and deliver all entries that can go: (id, whether marked) of each."""
     store.set_ms(FAR_MS + 1)
     engine, gone = store.engine(), []
     for _ in range(3):
@@ -88,7 +88,7 @@ def test_so_is_what_nearly_fits(store, kind):
 
 @pytest.mark.parametrize("spoilt", [one for one in SPOIL if kind_of(one) != COUNTED])
 def test_what_is_so_no_more_is_not_touched(store, spoilt):
-    """A finding is kept, and what it is about was put right, or is gone, before it is mended."""
+    """Before the repair of a finding, its entry was put right, or has left."""
     fitting(store)
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     before, whole = kept(store), store.contents(all_keys=True)
@@ -129,7 +129,7 @@ def test_what_nobody_found_is_not_touched(store):
     assert kept(store) == before
 
 
-# Where a place was lost.
+# Entries that lost their place.
 
 
 @pytest.mark.parametrize(("put_it", "index"), [("schedule", "due"), ("schedule_relayed", "relay")])
@@ -145,7 +145,7 @@ def test_what_lost_its_place_before_it_was_due_waits_again_for_its_due_time(stor
 
 @pytest.mark.parametrize("relayed", [False, True])
 def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
-    """As what comes back of a pause is excused, and nobody knows of what was parked there."""
+    """Entries that come back from a pause are excused, but there is no record of them as parked."""
     extras = Extras(grace_ms=1000)
     put = store.schedule_relayed if relayed else store.schedule
     engine = store.engine()
@@ -210,7 +210,7 @@ def test_what_was_to_be_published_by_now_goes_marked(store):
 
 
 def test_what_is_marked_since_a_scanner_found_all_tidy_is_cancelled_as_uncertain(store):
-    """Repair takes the note away: by that, nothing is known of an attempt at any entry."""
+    """Repair removes the scanner's note; by that note, no entry has had an attempt."""
     store.engine()
     store.schedule_relayed("relay", NOW_MS)
     store.engine().hand_over()
@@ -221,7 +221,7 @@ def test_what_is_marked_since_a_scanner_found_all_tidy_is_cancelled_as_uncertain
 
 
 def test_what_was_tried_and_did_not_leave_is_not_marked(store):
-    """Of its claim it is known that no attempt is uncertain."""
+    """Its claim shows that no attempt is uncertain."""
     store.schedule_relayed("a", NOW_MS)
     engine = store.engine()
     engine.nack("refused", engine.claim(1)[0], wait=1, reason="NO_ROUTE")
@@ -289,7 +289,7 @@ def test_what_may_have_left_is_dead_and_says_so(store):
     says = "it had lost its place, and may have left"
     assert (repaired.what, repaired.reason) == ("dead", says)
     assert store.entries.find("a").reason == says
-    assert drain(store) == [("a", False)]  # the one that had left
+    assert drain(store) == [("a", False)]  # the entry that had left
 
 
 def test_what_was_scheduled_anew_since_it_left_waits_again(store):
@@ -328,7 +328,7 @@ def test_a_place_without_a_record_is_a_task_that_is_lost_unless_it_has_left(stor
     assert not store.raw.exists(key(store, index))
 
 
-# Where there are two places.
+# Entries with two places.
 
 
 @pytest.mark.parametrize(("put_it", "own"), [("schedule", "due"), ("schedule_relayed", "relay")])
@@ -359,7 +359,7 @@ def test_but_a_lease_under_which_it_is_published_stays_and_no_place_where_it_wai
 
 
 def test_a_lease_that_was_ended_gives_way(store):
-    """Redis stopped a script that gave it back, before it took it out of `leased`."""
+    """Redis stopped the script that gave it back before the removal from `leased`."""
     store.schedule_relayed("a", NOW_MS)
     engine = store.engine()
     claimed, *_ = engine.claim(1)
@@ -393,7 +393,7 @@ def test_a_number_that_is_not_the_record_s_goes_and_the_entry_has_a_place(store)
     assert store.contents() == before
 
 
-# Where it is parked for ever.
+# Entries that are parked for ever.
 
 
 @pytest.mark.parametrize("relayed", [False, True])
@@ -419,7 +419,7 @@ def test_what_is_paused_or_comes_back_is_not_parked_for_ever(store):
     assert kinds(store) == set()
     store.entries.resume(lane_for(), 1)
     assert kinds(store) == set()
-    store.raw.hdel(key(store, "paused"), "<")  # nobody will let it come back
+    store.raw.hdel(key(store, "paused"), "<")  # no scanner will let it come back
     assert kinds(store) == {"record_without_place"}
     repair(store)
     assert drain(store) == [("a", False)]
@@ -458,7 +458,7 @@ def test_a_key_that_names_another_s_entry_goes_back_to_who_waits(store):
     assert store.contents() == before
 
 
-# REVOKED that is owed.
+# Owed REVOKED states.
 
 
 def owed(store):
@@ -495,7 +495,7 @@ def uses(store):
     return {name: int(one) for name, one in store.raw.hgetall(key(store, "template_uses")).items()}
 
 
-# What Python or Lua would read as a number, and HINCRBY does not, or cannot raise.
+# Texts that Python or Lua reads as a number, but HINCRBY does not read, or cannot raise.
 NO_COUNTS = [
     *("01", "03", "09", "-0", "-03", "+3", " 3", "3 ", "3_0", "3.0", "1e1", "0x3", ""),
     *(str(2**63 - 1), str(-(2**63)), "9" * 30),
@@ -572,7 +572,7 @@ def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
     assert {one.kind for one in found} == {"wrong_count"}
 
     def edit_and_cancel():
-        """The count is as it was, and so is the number of the last that was scheduled."""
+        """Change entries; the count, and the number of the last scheduled entry, stay the same."""
         store.edit("other")
         store.entries.cancel("a")
 
@@ -640,7 +640,7 @@ def test_two_repairs_at_once_raise_a_count_once(store):
 
 
 def amid(store, part, step, *, at=1):
-    """Take a step right before a slice of this part is looked at, by its number from 1."""
+    """Run a step right before a slice of this part is read; *at* is its number, from 1."""
     seen, call = [], store.scripts.call
 
     def called(name, **given):

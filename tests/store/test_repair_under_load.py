@@ -1,9 +1,12 @@
-"""A thousand repairs while everything goes on, scripts stop half-way, and somebody deletes things.
+"""A thousand repairs under load, while scripts stop half-way and another actor deletes data.
 
-Callers schedule, cancel, reschedule and edit; scanners hand over, publish, die with what they have
-claimed; each script may be stopped at any write; places, claims, keys and tags vanish, and orphans
-appear. The books are made up by task: what goes to a list goes once, what is published goes once
-or marked, nothing is lost, and nothing that was cancelled comes back.
+- Callers schedule, cancel, reschedule and edit.
+- Scanners deliver, publish, and die with entries that they have claimed.
+- Each script may be stopped at any write.
+- Places, claims, keys and tags vanish, and orphans appear.
+
+At the end each task is checked: one for a list goes once, a published one goes once or marked, none
+is lost, and no cancelled one comes back.
 
 ``DELAYQ_REPAIRS=20000`` runs more than each run of the suite.
 """
@@ -34,15 +37,15 @@ from tests.store.test_aborted import sites_of, writing
 pytestmark = pytest.mark.thorough
 
 REPAIRS = int(os.environ.get("DELAYQ_REPAIRS", "1000"))
-CROWD = 50  # entries that there are at most, about
-PACE = 0.004  # seconds between two steps of an actor: the repairs want their share of the machine
+CROWD = 50  # entries at the same time, roughly at most
+PACE = 0.004  # seconds between two steps of an actor, to leave the repairs a share of the machine
 LEASE = 0.2  # seconds
 FAR_MS = 3_600_000
 MAIL = lane_for(queue="mail")
 KEYS = ("k1", "k2", "")
 TAGS = ((), ("red",), ("red", "blue"))
 
-# What follows a push, to the removal of its records, was tried before it: nothing stops it there.
+# The writes from a push to the removal of its records were tried before it, so they cannot fail.
 STOPPED = """
 local writes, is_pushed = 0, false
 local function at_write(site, how, command, ...)
@@ -58,7 +61,7 @@ end
 
 
 class FaultyScripts(Scripts):
-    """Scripts of which some stop before one of their writes."""
+    """Scripts, some of which stop before one of their writes."""
 
     writes: frozenset[str] = frozenset()
     dice = random.Random(0)
@@ -75,7 +78,7 @@ class FaultyScripts(Scripts):
 
 
 class FaultyStore(Store):
-    """Its scripts are made as they are asked for: ``chance`` of them stop."""
+    """A store whose scripts stop with probability ``chance``."""
 
     def __init__(self, server):
         self._writes = frozenset(writing(server.client()))
@@ -89,7 +92,7 @@ class FaultyStore(Store):
 
 @dataclass
 class Books:
-    """What was done, by task."""
+    """The record of all operations, by task."""
 
     scheduled: set = field(default_factory=set)
     cancelled: dict = field(default_factory=dict)  # id -> outcome
@@ -123,7 +126,7 @@ class Caller:
             self.insist(lambda: self.entries.resume(MAIL))
 
     def insist(self, step):
-        """As whoever is told of an error does: once more, until it is taken."""
+        """Repeat a step that raises an error, until it succeeds."""
         for _ in range(50):
             with suppress(StoreError):
                 return step()
@@ -137,7 +140,7 @@ class Caller:
         try:
             told = self.entries.schedule(new)
         except StoreError:
-            return  # some may be there, and have left: none of these is sent once more
+            return  # some may be there, or have left: none of these is sent again
         for one, answer in zip(new, told, strict=True):
             self.note(one.task_id, answer)
 
@@ -170,7 +173,7 @@ class Caller:
         if outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             self.books.cancelled[task_id] = outcome
         elif outcome is Outcome.NOT_FOUND and len(tries) > 1:
-            # A request that was stopped had taken it out: whether for certain is not known.
+            # A stopped request had removed it; it is unknown whether as DONE or UNCERTAIN.
             self.books.cancelled[task_id] = Outcome.UNCERTAIN
 
     def edit(self, task_id):
@@ -189,7 +192,7 @@ class Scanner:
         self.store, self.books, self.dice = store, books, random.Random(number)
 
     def step(self):
-        with suppress(StoreError):  # it dies, with whatever it has
+        with suppress(StoreError):  # it dies, with its claimed entries
             self.engine.hand_over()
             self.engine.reclaim()
             self.relay(self.engine.claim(self.dice.randint(1, 5))[0])
@@ -222,7 +225,7 @@ end
 
 
 class Vandal:
-    """Deletes and spoils what can be put back, or leaves what leads to nothing."""
+    """Deletes and damages repairable data, or adds orphans."""
 
     def __init__(self, store, number):
         self.raw, self.keys, self.dice = store.raw, store.keys, random.Random(number)
@@ -244,7 +247,7 @@ class Vandal:
             self.drop("leased", member, "claim")
 
     def drop(self, name, member, what):
-        """Of a lease and its claim one stays: without both, nobody could know that it was tried."""
+        """Keep either the lease or its claim: without both, there is no trace of the attempt."""
         self.raw.eval(DROP, 2, self.keys[name], self.keys["claims"], member, what)
 
     def leave_orphan(self, name):
@@ -274,7 +277,7 @@ def store(redis_server, redis_url):
 
 def test_a_thousand_repairs_lose_nothing_double_nothing_and_revive_nothing(store):
     books, over = Books(), threading.Event()
-    # They share a template for as long as this lasts, so that its count is never 0.
+    # They share a template during the whole test, so that its count is never 0.
     to = destination_for("L", "celery")
     sharing = [
         NewEntry(one, When("after", FAR_MS), new_record(one, to, share=True)) for one in "abcde"
@@ -306,7 +309,7 @@ def test_a_thousand_repairs_lose_nothing_double_nothing_and_revive_nothing(store
 
 
 def settle(store, books):
-    """No more faults: mend what is left, let everything go, and try again what is dead."""
+    """End the faults: mend the remaining findings, deliver all entries, and retry the dead ones."""
     for _ in range(5):
         mend(store.entries, books)
     engine = store.engine()
@@ -333,10 +336,10 @@ def judge(store, books):
     unmarked = Counter(task_id for task_id, is_marked in books.published if not is_marked)
     cancelled = {one for one, outcome in books.cancelled.items() if outcome is Outcome.DONE}
     delivered = pushed.keys() | published.keys()
-    assert max(pushed.values()) == 1, "handed over twice"
-    assert max(unmarked.values()) == 1, "published twice, and not marked"
+    assert max(pushed.values()) == 1, "delivered twice"
+    assert max(unmarked.values()) == 1, "published twice without a mark"
     assert delivered & cancelled == set(), "came back after it was cancelled"
     assert books.scheduled - books.cancelled.keys() - delivered == set(), "lost"
     kinds = {kind for kind, what in books.repaired if what in ("done", "back", "lost", "dead")}
-    assert len(delivered) > REPAIRS / 10, "little was under way"
+    assert len(delivered) > REPAIRS / 10, "the load was too low"
     assert len(kinds) > 8, kinds

@@ -1,4 +1,4 @@
-"""A call takes effect once: whenever its request comes again, it is told what it was told first."""
+"""A call takes effect once: each repetition of its request gets the first answer again."""
 
 import pytest
 
@@ -16,13 +16,13 @@ SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"
 
 
 def is_told_the_same(store, call, first):
-    """Whether a repetition changes nothing but what is known of calls, and gets that answer."""
+    """Whether a repetition changes only the records of calls, and gets that answer."""
     before = store.snapshot()
     store.set_us(requests.now_us(store) + 1)
     return call.answer() == call.anew().answer() == first and store.snapshot() == before
 
 
-# Scheduling, by what became of the entry meanwhile.
+# Scheduling, by the entry's state meanwhile.
 
 
 @SHARE
@@ -92,7 +92,7 @@ def test_a_repetition_after_a_refusal_by_the_broker(store):
 
 
 def test_a_repetition_after_twenty_thousand_others_have_left(store):
-    """Enough to turn both generations of tombstones; a call's answer lives by time."""
+    """Enough to replace both generations of tombstones; a call's answer is kept by time."""
     call, engine = schedule(store, "a", when=AT_ONCE), store.engine(batch_size=1000)
     first = call.answer()
     engine.hand_over()

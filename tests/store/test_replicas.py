@@ -1,4 +1,4 @@
-"""How the store waits for replicas: what it asks, and of whom."""
+"""How the store waits for replicas: its commands, and the servers that get them."""
 
 import time
 from dataclasses import replace
@@ -40,7 +40,7 @@ def entries_on(connection):
 
 
 def schedule(entries, *ids):
-    """Receipts of the answer to one call."""
+    """The receipts of one call's answer."""
     new = [NewEntry(one, When("at", FAR_MS), new_record(one, LIST)) for one in ids]
     return entries.schedule(new)
 
@@ -111,7 +111,7 @@ def contents(client):
 
 
 def test_a_redis_that_knows_nothing_of_the_call_proves_nothing(each_redis, caplog):
-    """A failover between the answer and the wait: what was scheduled has not come along."""
+    """A failover between the answer and the wait: the new master does not have the entry."""
     with replicated(binary=each_redis.binary) as pair:
         before, after = (PooledConnection(endpoint(one)) for one in (each_redis, pair.master))
         receipts = schedule(entries_on(before), "a")
@@ -125,7 +125,7 @@ def test_a_redis_that_knows_nothing_of_the_call_proves_nothing(each_redis, caplo
 
 
 def test_of_several_shards_the_fewest_count(each_redis):
-    """As they would be on the nodes of a cluster; on one Redis all are the same."""
+    """Shards as on the nodes of a cluster; on a single Redis all counts are the same."""
     ids = [next(one for one in "abcdef" if shard_of(one, 2) == shard) for shard in range(2)]
     with replicated(binary=each_redis.binary) as pair, replicated(0) as alone:
         connections = [PooledConnection(endpoint(one.master)) for one in (pair, alone)]
@@ -173,7 +173,7 @@ def test_a_full_redis_can_still_be_asked(start_redis):
     [
         (Wanted(2, 1.5), 1.5, "WAIT 2 1500"),
         (Wanted(1, 1, "aof"), 0.25, "WAITAOF 1 1 250"),
-        # What is left may be nothing; and 0 would be for ever.
+        # There may be no time left; and 0 would mean for ever.
         (Wanted(1, 1), -3, "WAIT 1 1"),
     ],
 )

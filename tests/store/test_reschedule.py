@@ -1,4 +1,4 @@
-"""Reschedule: another time for what has not left, and nothing for what has."""
+"""Reschedule: a new time for an entry that has not left, and no effect on one that has."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 
 def take(store, put) -> list[str]:
-    """The ids that a scanner takes now."""
+    """The ids of entries that a scanner takes now."""
     engine = store.engine()
     if put == "schedule":
         store.raw.delete("celery")
@@ -163,7 +163,7 @@ def test_after_a_lease_ran_out_a_reschedule_is_uncertain_and_done(store):
     claimed, *_ = engine.claim(1)
     store.set_ms(NOW_MS + 30_000)
     assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
-    # The loss that a token is there for: a late ack must not remove the new version.
+    # The token prevents a loss: a late ack must not remove the new version.
     assert engine.ack(claimed) == 0
     assert store.score("relay", "a") == FAR_MS
     store.check()
@@ -235,11 +235,11 @@ def test_others_with_the_same_due_time_stay(store):
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["a", "c"]
 
 
-# What a change keeps, and what it moves on.
+# Fields that a change keeps, and fields that it moves on.
 
 
 def parts(store, task_id):
-    """Insertion number and time of scheduling, and the last change, us."""
+    """Insertion number, time of scheduling and time of the last change, in us."""
     fixed = store.record(task_id)[len("1L6:celery") :]
     return fixed[:6] + fixed[19:35], int.from_bytes(fixed[35:42], "big")
 

@@ -1,4 +1,4 @@
-"""How a Redis may lose what waits, or refuse it: one line each, from what it says of itself."""
+"""Risks that a Redis loses or refuses waiting tasks: one line each, from its own answers."""
 
 from dataclasses import astuple
 
@@ -36,12 +36,12 @@ def connect():
 
 @pytest.fixture
 def told(start_redis, connect):
-    """What a server of this configuration says of itself."""
+    """The facts that a server with this configuration reports."""
     return lambda *config: Facts.ask(connect(start_redis(*config)))
 
 
 def saying(info=(), config=(), hello=()):
-    """What a server would say of itself that cannot be brought about in a test."""
+    """Facts of a server in a state that a test cannot cause."""
     return Facts(
         hello={"server": "redis", "version": "7.0.15", "mode": "standalone", **dict(hello)},
         info={"role": "master", **dict(info)},
@@ -65,7 +65,7 @@ def lines(found):
     return [astuple(line)[1:] for line in found]
 
 
-# What it is.
+# Its kind.
 
 
 def test_each_server_tells_its_product_and_version(each_redis, connect):
@@ -90,7 +90,7 @@ def test_what_a_user_may_not_ask_is_not_known(redis_server, redis_url, connect):
     server = Facts.ask(connect(redis_server, username="u", password="p"))
 
     assert (server.info, server.config) == ({}, {})
-    # This every user is told.
+    # Redis gives every user its version.
     assert server.version
     assert server.is_replica is False
     assert (server.policy, server.maxmemory, server.used, server.has_log) == (None,) * 4
@@ -458,7 +458,7 @@ def test_one_that_is_full_in_truth_is_full(start_redis, connect):
     assert (line.level, line.found[:27]) == ("error", "the store's Redis is full (")
 
 
-# What a worker is told at its start.
+# A worker's warnings at its start.
 
 
 def test_the_warnings_and_errors_of_all_four(start_redis, connect):

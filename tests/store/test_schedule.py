@@ -1,4 +1,4 @@
-"""Scheduling: what is written, what is refused with nothing written."""
+"""Scheduling: the writes, and refusals without a write."""
 
 from datetime import timedelta
 
@@ -181,7 +181,7 @@ def test_a_running_task_replaces_a_dead_entry_that_may_have_been_delivered(store
 def test_a_running_task_replaces_no_entry_that_has_not_left(store, put):
     getattr(store, put)("a", FAR_MS, payload="tomorrow")
     store.schedule_relayed("other")
-    store.engine().claim(1)  # so that there is a claim, of another task
+    store.engine().claim(1)  # so that another task has a claim
     with pytest.raises(AlreadyScheduled):
         store.schedule("a", supersede=True)
     assert b'"tomorrow"' in store.entries.find("a").message

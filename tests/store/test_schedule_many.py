@@ -1,4 +1,4 @@
-"""Scheduling many in one step: each has an answer of its own, and each is scheduled by itself."""
+"""Scheduling many in one step: each entry is independent, and has its own answer."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def new(task_id, due_ms=FAR_MS, *, to=LIST, share=True, when=None, payload=""):
 
 
 def schedule(store, *many, **options):
-    """Of each entry its due time in ms, or why it was refused."""
+    """Each entry's due time in ms, or the reason of its refusal."""
     answers = store.entries.schedule(many, **options)
     receipts = [answer for answer in answers if isinstance(answer, Receipt)]
     scheduled = [
@@ -32,7 +32,7 @@ def schedule(store, *many, **options):
 
 
 def another_template(monkeypatch, number):
-    """From here on, records share another template."""
+    """Let records share another template from here on."""
     lines = [*support.LINES]
     lines[3] = f', "headers": {{"n": {number}, "id": "'
     monkeypatch.setattr(support, "LINES", lines)
@@ -164,7 +164,7 @@ def test_scanners_are_told_once_of_the_earliest_wherever_it_stands(store, to):
 
     schedule(store, new("a"), new("b", NOW_MS + 9, to=to), new("c", NOW_MS + 5, to=to), new("d"))
 
-    # The one that was up, who does not listen here; and so all.
+    # First for the scanner that was up, which does not listen here; therefore then for all.
     assert store.raw.info("commandstats")["cmdstat_publish"]["calls"] == 2
     assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % (NOW_MS + 5)
 
@@ -228,7 +228,7 @@ def test_a_template_is_sent_once_for_many(real_store):
     assert received(200) - received(100) < 100 * len(new("a").record.template)
 
 
-# What stops a step stops all of it.
+# A failing step schedules none of its entries.
 
 
 def test_a_full_redis_holds_none_of_them(start_redis, store_on):

@@ -1,4 +1,4 @@
-"""Whom a sentinel names is found, remembered, and found anew: two servers, and who names either."""
+"""The master that a sentinel names is found, remembered and found again: of two servers, either."""
 
 import contextlib
 import select
@@ -28,7 +28,7 @@ SOON = 1.5  # seconds: less than any time-out of these tests
 
 
 class Answering(socketserver.ThreadingTCPServer):
-    """Stands where a sentinel should, and answers whatever it is asked like that."""
+    """Stands in for a sentinel, and gives every command the same answer."""
 
     allow_reuse_address = daemon_threads = True
 
@@ -61,7 +61,7 @@ def answering():
 
 
 class Naming:
-    """A sentinel that is told whom to name, and what is reached through it."""
+    """A sentinel that names the server that a test sets, and clients that use it."""
 
     def __init__(self, sentinel, servers):
         self.sentinel, self.servers = sentinel, servers
@@ -116,7 +116,7 @@ def second(naming):
 
 
 def copy(server, master):
-    """Make a server a replica, and wait until it is one that is in order."""
+    """Make a server a replica, and wait until it is in sync."""
     server.client().replicaof("127.0.0.1", master.port)
     eventually(lambda: server.client().info("replication")["master_link_status"] == "up")
 
@@ -126,13 +126,13 @@ def keys_of(*servers):
 
 
 def ours(server):
-    """How many connections of this package's a server has."""
+    """How many of this package's connections a server has."""
     return sum(one["name"] == "celery_delayq" for one in server.client().client_list())
 
 
 @pytest.fixture
 def stale(naming, first):
-    """A sentinel that is cut off, and names the first server whatever happens."""
+    """A sentinel that is cut off, and always names the first server."""
     one = SentinelServer(first.binary)
     one.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
     with one:
@@ -140,14 +140,14 @@ def stale(naming, first):
 
 
 def move(client, naming, new, old):
-    """Make another server the master, and let the client hear of it."""
+    """Make another server the master, and let the client find it."""
     naming.name(new)
     client._server.moved(("127.0.0.1", new.port), ("127.0.0.1", old.port))
 
 
 @contextlib.contextmanager
 def meanwhile(act, after=0.3):
-    """Do something in a moment, while the test goes on."""
+    """Run a function in a moment, while the test goes on."""
     timer = threading.Timer(after, act)
     timer.start()
     yield
@@ -190,7 +190,7 @@ def test_who_connected_to_the_old_master_meanwhile_does_not_bring_it_back(naming
         call = packed(["PING"])
         caller = threading.Thread(target=client.execute, args=("read", call))
         caller.start()
-        assert eventually(lambda: ours(first))  # it connects; what is left is a word or two
+        assert eventually(lambda: ours(first))  # it connects; only a command or two remain
         naming.name(second)
 
         client._server.moved(("127.0.0.1", second.port))
@@ -243,7 +243,7 @@ def test_a_slow_answer_of_the_new_master_does_not_lead_back(
     client.execute("write", SET)
 
     assert keys_of(first, second) == [[], [b"key"]]
-    assert client._server._found.first == 1  # who is asked first from now on
+    assert client._server._found.first == 1  # the sentinel that is first from now on
 
 
 @pytest.mark.parametrize("how", ["lost", "doubt"])
@@ -420,7 +420,7 @@ def test_sentinels_that_do_not_answer_are_passed_over(naming, first, how):
         silent.resume() if how == "is silent" else None
 
     assert first.client().get("key") == b"value"
-    assert client._server._found.first == 1  # who is asked first from now on
+    assert client._server._found.first == 1  # the sentinel that is first from now on
 
 
 def test_an_unknown_name_is_said_with_those_who_were_asked(naming):
@@ -498,7 +498,7 @@ def test_what_listens_to_a_sentinel_hears_of_another_master():
             herald.close()
         for one in real.sentinels:
             one.kill()
-        connection = group.connection(5.0)  # nobody is left to ask
+        connection = group.connection(5.0)  # no sentinel is left
         connection.disconnect()
         assert connection.port == new.port
 
@@ -564,7 +564,7 @@ def test_one_thread_looks_while_another_calls(naming):
 def test_what_an_interrupted_thread_lost_is_made_anew_when_its_time_is_over(naming):
     client = naming.client(timeout=SOON)
     client.execute("write", SET)
-    client._server._found.ears.pop()  # as an interruption does that comes at once behind this
+    client._server._found.ears.pop()  # like an interruption right after this
 
     def listens():
         client.execute("read", packed(["PING"]))

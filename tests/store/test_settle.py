@@ -1,4 +1,4 @@
-"""Ack and release; and that a token which is not the claim's does nothing."""
+"""Ack and release; a token that is not the claim's has no effect."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ VERDICTS = ["unsent", "unknown", "refused", "dead"]
 
 @pytest.fixture
 def claimed_by_other(store):
-    """An entry that another scanner claimed after the first lease ran out; the first's token."""
+    """An entry that a second scanner claimed after the first lease ran out, and the first token."""
     first, second = store.engine(), store.engine()
     store.schedule_relayed("a", share=True)
     claimed, *_ = first.claim(1)

@@ -1,4 +1,4 @@
-"""Entries over several shards: each in one by its id, listed and counted as if there were one."""
+"""Entries over several shards: each id has its shard; lists and counts cover all shards."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def keys_of(shards):
 
 @pytest.fixture
 def entries_of(redis_server, redis_url):
-    """The entries of a process with so many shards."""
+    """The entries of a process with this many shards."""
     made = []
 
     def make(shards):
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_found_in_every_shard(entries, raw):
 def test_a_process_with_another_number_of_shards_is_refused(entries_of, raw, first, then):
     entries_of(first).schedule([new(one) for one in IDS])
     before = {key: raw.dump(key) for key in raw.keys("*")}
-    # Whatever id it begins with.
+    # With any id first.
     for one in IDS[:10]:
         with pytest.raises(StoreDiffers, match="number of shards"):
             entries_of(then).schedule([new(f"other-{one}")])

@@ -1,4 +1,4 @@
-"""Tags lead to an entry wherever it is, and to nothing once it has left, whatever way that was."""
+"""Tags lead to an entry in any place, and to nothing once it has left, by any way."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whom the scripts tell to look, and of what: one scanner, once, and only if it would be late."""
+"""The scripts notify one scanner, once, and only if it would otherwise be late."""
 
 import pytest
 
@@ -6,14 +6,14 @@ from celery_delayq.clock import When
 from tests.store.support import FAR_MS, NOW_MS
 
 ASLEEP = 5.0  # seconds for which the scanners here sleep at most
-UP_MS = NOW_MS + 5000  # so they are up by then
+UP_MS = NOW_MS + 5000  # so they look by then
 ALL = "all"
 
 both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 
 class Ears:
-    """Listens in the place of scanners that are named; and to what is said to all."""
+    """Listens in place of the named scanners, and to messages for all scanners."""
 
     def __init__(self, store, *names):
         common = store.keys["wake"]
@@ -25,7 +25,7 @@ class Ears:
         self._heard.subscribe(*channels)
 
     def heard(self) -> list[str]:
-        """Who was told since the last time, in order."""
+        """The scanners notified since the last call, in order."""
         self._raw.publish(self._common, "that is all")
         told = []
         while True:
@@ -54,7 +54,7 @@ def listen(store):
 
 @pytest.fixture
 def scanner(store):
-    """Make a scanner of that name that has looked."""
+    """Make a scanner with that name, which has looked once."""
 
     def make(name, **options):
         engine = store.engine()
@@ -73,7 +73,7 @@ def timer(store) -> tuple[int, str] | None:
     return int(at), name
 
 
-# Who is told.
+# The scanners that a script notifies.
 
 
 @both_kinds
@@ -124,7 +124,7 @@ def test_of_what_is_due_already_it_is_told_once(store, listen, scanner):
 
 
 def test_who_does_not_listen_is_not_relied_upon(store, listen, scanner):
-    """It died, and Redis knows; or it may not subscribe."""
+    """It died, and Redis has closed its connection; or it may not subscribe."""
     ears = listen("b")
     scanner("a")
     store.schedule("x", NOW_MS + 500)
@@ -163,7 +163,7 @@ def test_whoever_looks_first_after_all_were_told_is_up_next(store, listen, scann
     assert ears.heard() == [ALL, "a"]
 
 
-# What makes them be told.
+# The changes that notify them.
 
 
 @both_kinds
@@ -232,7 +232,7 @@ def test_who_goes_to_publish_leaves_what_comes_to_another_that_is_alive(store, l
     ears.heard()
     store.raw.hdel(store.keys["meta"], "timer")
     scanner("a")
-    # Nothing waits that the other has to be up for; what comes, it is told.
+    # No entry waits that needs the other scanner; for a new one, a script notifies it.
     store.schedule("x", FAR_MS)
     store.schedule("y", FAR_MS + 1)
     assert ears.heard() == ["b"]
@@ -261,7 +261,7 @@ def test_who_was_to_be_told_meanwhile_gives_way_to_whoever_knows_what_is_next(st
 
 
 def test_one_that_waits_for_the_broker_is_up_as_ever(store, listen, scanner):
-    """It will not publish before some seconds are over; so it keeps its promise."""
+    """It will not publish for some seconds; so it still wakes at the time that it announced."""
     ears = listen("a")
     store.schedule_relayed("r", NOW_MS)
     ears.heard()

@@ -1,4 +1,4 @@
-"""Templates are kept as long as a record shares them, and not longer."""
+"""A template is kept as long as a record shares it, and no longer."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def templates(store) -> dict[bytes, int]:
 
 
 def ends(store):
-    """Every way in which a record can leave."""
+    """All ways in which a record can leave."""
     engine = store.engine()
 
     def hand_over(_):

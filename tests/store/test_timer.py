@@ -1,4 +1,4 @@
-"""One scanner is up for what comes next; no other relies on one that is not there any more."""
+"""One scanner wakes for the next entry; no other scanner relies on one that is gone."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_the_first_that_looks_is_up_for_the_head_and_the_others_are_not(store, p
 
 
 def test_with_nothing_near_it_is_up_when_it_looks_next(store):
-    """It looks at the end of its safety interval, and promises no more than that."""
+    """It looks at the end of its safety interval, and announces only that."""
     first, second = store.engine(), store.engine()
     assert looks(first).has_timer
     assert up_at(store) == NOW_MS + 5000
@@ -47,7 +47,7 @@ def test_whoever_learns_of_an_earlier_head_is_up_for_it(store):
     store.schedule("a", NOW_MS + 1000)
     first, second = store.engine(), store.engine()
     looks(first)
-    # As after a word that was lost: the first one was not told.
+    # As after a lost notification: the first one got none.
     store.schedule("b", NOW_MS + 900)
     store.raw.hset(store.keys["meta"], "timer", f"{NOW_MS + 1000}:{first.name}")
     assert looks(second).has_timer
@@ -65,7 +65,7 @@ def test_a_later_head_stays_with_the_one_that_was_up_for_the_first(store):
 
 
 def test_in_the_midst_of_what_it_is_behind_with_it_is_up(store):
-    """It comes for the next batch at once, so nobody else has to be told."""
+    """It takes the next batch at once, so no other scanner has to wake."""
     for step in range(3):
         store.schedule(f"a{step}", NOW_MS - 10_000 + step)
     first, second = store.engine(batch_size=1), store.engine(batch_size=1)
@@ -134,5 +134,5 @@ def test_after_a_clock_set_back_a_promise_for_later_binds_nobody(store):
     looks(first)
     store.set_ms(NOW_MS - 3_600_000)
     store.schedule("b", NOW_MS - 3_600_000 + 1000)
-    # Nobody of that name listens; so all were told.
+    # No scanner with that name listens, so the script notified all.
     assert looks(second).has_timer

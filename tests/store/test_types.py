@@ -1,4 +1,4 @@
-"""Another program's key under one of our names: it is named before anything is written."""
+"""Another program's key has one of our names: the error names it before any write."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who has a key: what waits under it, and nothing else; what comes back takes it if it is free."""
+"""A key belongs to the entry that waits under it; one that comes back takes it if it is free."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def engine(store):
 
 @pytest.fixture
 def claimed(store, engine):
-    """An entry under the key that is being published."""
+    """An entry with the key that is being published."""
     store.schedule_relayed("a", extras=KEY, share=True)
     return engine.claim(1)[0]
 
@@ -29,7 +29,7 @@ def holder(store):
 
 
 def is_free(store):
-    """Whether a task can be scheduled under the key; takes it, if so."""
+    """Schedule a task under the key; returns whether that was possible."""
     try:
         store.schedule_relayed("next", FAR_MS, extras=KEY)
     except AlreadyScheduled as error:

@@ -1,4 +1,4 @@
-"""Pauses that no scanner has seen: what fell due meanwhile is treated as what one has parked."""
+"""Pauses that no scanner saw: entries that fell due meanwhile are treated as parked ones."""
 
 from dataclasses import replace
 
@@ -21,20 +21,20 @@ each_way = pytest.mark.parametrize("relayed", [False, True], ids=["direct", "rel
 
 
 def put(store, task_id, due_ms=NOW_MS, *, queue="mail", relayed=False, extras=None):
-    """An entry of a queue and of the task `t`; it goes to the list of that name, or is relayed."""
+    """Schedule an entry of a queue and of task `t`; it goes to that queue's list, or is relayed."""
     where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
     record = replace(new_record(task_id, where), labels=labels_for("t", queue))
     store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
 
 
 def put_many(store, count, **options):
-    """In another order than that of their due times, a millisecond between two."""
+    """In another order than their due times, which are a millisecond apart."""
     for number in range(count - 1, -1, -1):
         put(store, f"a{number:03}", NOW_MS + number, **options)
 
 
 def look(engine):
-    """What a scanner does until there is no more: ids that left, and what was skipped."""
+    """Run a scanner until nothing is due; returns the ids that left, and the skipped entries."""
     went, skipped = [], []
     while True:
         seen = engine.hand_over(tells=1)
@@ -88,7 +88,7 @@ def test_what_was_met_and_what_was_not_come_back_as_one(store, relayed):
         store.set_ms(NOW_MS + 2 * SECOND + tenth)
         some, _ = look(engine)
         assert len(some) == 2
-        went += sorted(some)  # what goes directly goes before what is relayed, of one look
+        went += sorted(some)  # in one look, direct entries leave before relayed ones
     assert went == [f"a00{n}" for n in range(5)] + [f"b{n}" for n in range(5)]
     assert store.entries.pauses() == []
     store.check()
@@ -187,7 +187,7 @@ def test_what_came_back_and_is_paused_anew_waits_for_the_next_resume(store):
     store.set_ms(NOW_MS + SECOND)
     store.entries.resume(MAIL)
     engine = store.engine()
-    engine.hand_over()  # and no broker is there
+    engine.hand_over()  # without a broker
     store.entries.pause(MAIL, "mail")
     store.set_ms(NOW_MS + 2 * SECOND)
     store.entries.resume(MAIL, 1)
@@ -276,7 +276,7 @@ def test_what_was_too_late_before_the_pause_stays_too_late(store, relayed, is_me
 
 
 def test_pauses_of_several_lanes_are_joined(store):
-    """Of one after the other, with a gap that is shorter than the grace, and one that is longer."""
+    """Successive pauses, with a gap that is shorter than the grace period, and a longer one."""
     for number, (lane, from_ms, to_ms) in enumerate(
         [(MAIL, 0, 1000), (TASK, 1400, 3000), (ALL, 2500, 5000)]
     ):
@@ -296,7 +296,7 @@ def test_pauses_of_several_lanes_are_joined(store):
 
 
 def test_a_lane_remembers_eight_pauses_before_the_last_one(store):
-    """Each of the last ones counts as lateness, and so does what is between them."""
+    """Each of the last pauses counts as lateness, and so do the gaps between them."""
     for number in range(12):
         late = number == 11
         store.entries.pause(MAIL, "mail", late=late)
@@ -308,7 +308,7 @@ def test_a_lane_remembers_eight_pauses_before_the_last_one(store):
         value for lane, value in store.raw.hgetall(store.keys["paused"]).items() if lane == MAIL
     ]
     assert field.count(b",") == 8
-    # What was excused until the last pause began is late for the length of that.
+    # Entries that were excused until the last pause are late by the length of it.
     assert len(skipped_in(look(store.engine()))) == 12
     assert not store.raw.exists(store.keys["paused"])
 
@@ -325,7 +325,7 @@ def test_an_earlier_pause_excuses_also_where_a_later_one_counts(store):
 
 
 def test_what_is_excused_stays_so_when_the_pause_is_forgotten(store):
-    """It is refused, and tried again: then nobody knows of the pause any more."""
+    """It is refused and retried: by then there is no record of the pause."""
     store.raw.set("mail", "no list")
     store.entries.pause(MAIL, "mail")
     put(store, "a", extras=Extras(grace_ms=5000))
@@ -392,7 +392,7 @@ def test_waiting_for_its_turn_in_a_second_lane_is_no_lateness(store):
 
 
 def told_in(store, task_id="a"):
-    """How each way of reading tells of an entry; they have to agree."""
+    """An entry as each way of reading shows it; they have to agree."""
     states = {
         store.entries.state(task_id),
         store.entries.find(task_id).state,
@@ -497,7 +497,7 @@ def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
 
 
 def test_a_long_backlog_of_the_paused_is_found_whole(store):
-    """More than one step of the search looks at, each due at the same time."""
+    """More entries than one step of the search reads, all due at the same time."""
     ids = store.flood(1300)
     store.entries.pause(ALL, "")
     chosen = Filter(state=State.PAUSED)

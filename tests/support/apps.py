@@ -11,9 +11,9 @@ from tests.support.shards import SHARDS
 
 @contextlib.contextmanager
 def celery_state_kept() -> Iterator[None]:
-    """Put back the current app, the shared tasks, and what the memory transport holds.
+    """Restore the current app, the shared tasks, and the contents of the memory transport.
 
-    A shared task goes to each app there is; so those of other tests are out of sight meanwhile.
+    Every app gets all shared tasks, so those of other tests are hidden meanwhile.
     """
     current, default, shared = (
         _state._tls.current_app,
@@ -30,14 +30,14 @@ def celery_state_kept() -> Iterator[None]:
             _state._register_app(app)
         _state._tls.current_app, _state.default_app = current, default
         _state._on_app_finalizers.intersection_update(shared)
-        # A worker that was made here has said that a task runs in this process.
+        # A worker that was made here has marked this process as running a task.
         _state._set_task_join_will_block(False)
         memory.Channel.queues.clear()
         memory.Transport.global_state.clear()
 
 
 def new_app(broker: str | None = None, backend: str | None = None, **conf: object) -> Celery:
-    """An app that is current, so that ``shared_task`` finds it; in memory unless told otherwise."""
+    """An app that is current, so that ``shared_task`` finds it; in memory by default."""
     app = Celery("tests", broker=broker or "memory://", backend=backend, set_as_current=True)
     app.conf.update({"delayq_shards": SHARDS, **conf})
     return app

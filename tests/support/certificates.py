@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tests.support.missing import missing
 
-# Of a curve, which is made at once.
+# An elliptic-curve key, because it takes no time to make.
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 
 
 def make_certificates(folder: Path) -> Path:
-    """An authority, and certificates of its, with all that Python 3.13 asks for.
+    """An authority and its certificates, with every extension that Python 3.13 requires.
 
     ``ca.crt`` is the authority's; ``server.crt`` is for 127.0.0.1, ``elsewhere.crt`` for another
     name; ``server.key`` belongs to both.
@@ -40,7 +40,7 @@ def openssl(*arguments: str, cwd: Path) -> None:
 
 
 def sign(name: str, subject: str, folder: Path) -> None:
-    """A certificate of the authority's for the one server key."""
+    """A certificate from the authority for the one server key."""
     (folder / f"{name}.ext").write_text(
         f"{subject}\nauthorityKeyIdentifier=keyid\n", encoding="utf-8"
     )

@@ -1,4 +1,4 @@
-"""A Redis Cluster of the suite's own: masters on loopback, and a replica if one is asked for.
+"""A Redis Cluster of the suite's own: masters on loopback, and a replica on request.
 
     client --> any node --MOVED--> the node that serves the slot
 
@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 SLOTS = 16384
 MASTERS = 3
-NODE_TIMEOUT_MS = 500  # after which a node that is silent is taken for down
+NODE_TIMEOUT_MS = 500  # after which a silent node counts as down
 STORE = slot_of("delayq:0")  # the slot of a store with the default prefix
 
 
@@ -35,7 +35,7 @@ class Node(RedisServer):
         return "127.0.0.1", self.port
 
     def ask(self, *words: object) -> object:
-        """What it answers to ``CLUSTER ...``."""
+        """Its answer to ``CLUSTER ...``."""
         return self.client().execute_command("CLUSTER", *words)
 
     @property
@@ -61,13 +61,13 @@ class Node(RedisServer):
             *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
             *("--cluster-node-timeout", str(NODE_TIMEOUT_MS)),
             *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
-            # Before its master's first ping, a replica is named by nobody.
+            # Before its master's first ping, no node names a replica.
             *("--repl-ping-replica-period", "1"),
         ]
 
 
 def _binary() -> str | None:
-    """The server that this run is about; Redis 6.2 lacks what these Clusters are made with."""
+    """The server that this run tests; Redis 6.2 lacks commands that make these Clusters."""
     asked = default_binary()
     return asked if asked and version_of(asked) >= (7,) else on_path()
 
@@ -101,7 +101,7 @@ class ClusterServers:
     def _join(self) -> None:
         first = self.nodes[0]
         for number, node in enumerate(self.nodes):
-            # Else they would choose one each, and for a moment several would have the same.
+            # Otherwise each chooses one, and for a moment several may have the same.
             node.ask("SET-CONFIG-EPOCH", number + 1)
             if node in self.masters:
                 ends = [SLOTS * one // len(self.masters) for one in (number, number + 1)]
@@ -133,10 +133,10 @@ class ClusterServers:
         hosts = [f"127.0.0.1:{self.nodes[one].port}" for one in nodes or range(len(self.masters))]
         return f"redis+cluster://{';'.join(hosts)}/{db}"
 
-    # Who serves the store's slot.
+    # The node that serves the store's slot.
 
     def owner_by(self, node: Node) -> Node | None:
-        """Who does, as *node* says."""
+        """That node, according to *node*."""
         ports = [master[1] for low, high, master, *_ in node.ask("SLOTS") if low <= STORE <= high]
         return next((one for one in self.nodes if ports == [one.port]), None)
 
@@ -153,10 +153,10 @@ class ClusterServers:
         for one in self.masters:
             one.empty()
 
-    # What happens to a slot.
+    # Changes of a slot.
 
     def begin_move(self, keys: int = 0) -> tuple[Node, Node]:
-        """Begin to move the slot, and move so many keys; returns its owner, and the next one."""
+        """Begin to move the slot, with some of its keys; return its owner, and the next one."""
         owner, to = self.owner, self.others()[0]
         to.ask("SETSLOT", STORE, "IMPORTING", owner.id)
         owner.ask("SETSLOT", STORE, "MIGRATING", to.id)
@@ -164,14 +164,14 @@ class ClusterServers:
         return owner, to
 
     def end_move(self, owner: Node, to: Node) -> None:
-        """Move what is left; then the slot is the next one's."""
+        """Move the remaining keys; then the slot belongs to the next owner."""
         while self._move_keys(owner, to, 1000):
             pass
         for node in (to, owner, *self.masters):
             node.ask("SETSLOT", STORE, "NODE", to.id)
 
     def move(self) -> Node:
-        """Let another master have the slot, with all keys in it; returns that one."""
+        """Give the slot, with all its keys, to another master; return that one."""
         owner, to = self.begin_move()
         self.end_move(owner, to)
         return to

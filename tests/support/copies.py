@@ -1,4 +1,4 @@
-"""Several copies of one hand-over, made as they come to be: leases run out, one after the other."""
+"""Several copies of one hand-over, made as in production: leases run out, one after the other."""
 
 from contextlib import closing
 

@@ -1,7 +1,7 @@
 """How long each test takes: a run writes it down, ``./tests/run durations`` prints it.
 
-Seconds of wall time, set-up and clean-up included. What a fixture of the session takes stands with
-the first test that asks for it.
+Seconds of wall time, set-up and clean-up included. The time of a session fixture counts
+for the first test that uses it.
 """
 
 import json

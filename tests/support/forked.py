@@ -4,9 +4,9 @@
         ^                                            |
         '---------- its pid; later, its status ------'
 
-Importing Celery is most of what a worker does until it is ready. The process is one like any other,
-with a session, an environment, a folder and an output of its own. It runs its code as Python
-does, from the first line to the clean-up at the end.
+Importing Celery takes most of a worker's start. The forked process is an ordinary one, with its own
+session, environment, folder and output. It runs its code as Python does, from the first line to the
+clean-up at the end.
 """
 
 import atexit
@@ -35,7 +35,7 @@ from tests.support.process import ChildProcess
 
 LARGEST = 128 * 1024  # bytes of a request
 NUMBER = struct.Struct("i")
-# What a worker has imported when it is ready. None of it starts a thread or opens a connection.
+# Modules that a ready worker has imported. None of them starts a thread or opens a connection.
 IMPORTED = (
     *("celery.bin.celery", "celery.apps.worker", "celery.worker.worker", "celery.backends.redis"),
     *("celery.worker.consumer", "celery.worker.autoscale", "celery.worker.pidbox"),
@@ -49,15 +49,15 @@ class PythonProcess(ChildProcess):
     """A process of Python, forked; or started plainly, if that is not the same.
 
     Args:
-        arguments: What follows ``python``: ``"-m", module`` or ``"-c", code``, and more.
-        log: Where its output goes.
+        arguments: Those of ``python``: ``"-m", module`` or ``"-c", code``, and more.
+        log: The file for its output.
         env: Variables on top of this process's own.
         cwd: Its working directory, from which it imports.
         plain: Whether it has to be started plainly.
     """
 
     def __init__(self, *arguments: str, log, env: Mapping[str, str], cwd: Path, plain=False):
-        # gevent patches what must not be imported before.
+        # gevent patches modules that must not be imported before.
         self._is_plain = plain or "gevent" in arguments
         env = {"PYTHONUNBUFFERED": "1", **env}
         super().__init__([sys.executable, *arguments], log=log, env=env, cwd=cwd)
@@ -94,10 +94,10 @@ class Forked:
     """A process, as ``subprocess.Popen`` has it.
 
     Args:
-        arguments: What follows ``python``.
+        arguments: Those of ``python``.
         env: All of its variables.
         cwd: Its working directory, from which it imports.
-        output: Where it writes to, a descriptor.
+        output: The descriptor that it writes to.
         error: The same for its other stream.
     """
 
@@ -215,7 +215,7 @@ def _become(output: int, error: int, arguments: list[str], env: dict[str, str], 
 
 
 def _stream(made: io.TextIOWrapper) -> io.TextIOWrapper:
-    """The same for what its descriptor is now: a stream asks once whether that is a file."""
+    """The same stream for its new descriptor: a stream checks only once whether that is a file."""
     raw = io.FileIO(made.fileno(), "w", closefd=False)
     return io.TextIOWrapper(raw, made.encoding, made.errors, write_through=True)
 

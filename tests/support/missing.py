@@ -1,4 +1,4 @@
-"""What a test does that needs a server which this machine lacks."""
+"""For tests that need a server which this machine lacks."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def missing(what: str) -> None:
-    """Skip at home; fail in CI, where a suite that skips proves nothing."""
+    """Skip at home; fail in CI, because a suite that skips proves nothing."""
     sentence = f"{what} is not installed; ./tests/run as root gets it from the distribution"
     if os.environ.get("CI") == "true":
         pytest.fail(sentence, pytrace=False)

@@ -4,8 +4,9 @@
                                              |                   ^
     the first:                          a file (JSON) --> Grouping.schedule
 
-Each process has servers of its own, so a test can run in any. But what takes seconds to start is
-worth starting once: the tests that share one such fixture are a group, which stays in one process.
+Each process has servers of its own, so a test can run in any. But a fixture
+that takes seconds should start only once: the tests that share one are a group, which stays in one
+process.
 (xdist's own --dist loadgroup hands the names of groups over in node ids, which pytest 9.2 keeps.)
 """
 
@@ -26,9 +27,9 @@ SHARED = (
     *("certificates", "wheel", "new_project", "versions"),
     *("guarded", "standing_group"),  # groups with three sentinels
 )
-# What a parameter is called by which a fixture asks for one of them.
+# The parameter by which a fixture asks for each of them.
 CALLED = {"rabbit": "rabbitmq_server", "rabbitmq": "rabbitmq_server"}
-# What takes longest begins first, so that no process is left alone with it in the end.
+# The longest tests start first, so that none of them runs alone at the end.
 FIRST = (
     *("tests/worker", "tests/wheel", "tests/protocol/test_machine.py", "tests/readme"),
     *("tests/example", "tests/faults/test_soak.py"),
@@ -62,7 +63,7 @@ def _group_of(item: pytest.Item) -> str | None:
     names = [each for each in chosen.values() if isinstance(each, str)]
     asked = [*item.fixturenames, *(CALLED.get(each, each) for each in names)]
     name = next((name for name in SHARED if name in asked), None)
-    # A parametrised fixture is another one for each parameter.
+    # A parametrised fixture is a different one for each parameter.
     return f"{name} {chosen[name]}" if name in chosen else name
 
 

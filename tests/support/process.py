@@ -17,7 +17,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
 from tests.support import reaper
 
 TAIL = 40
-# How long the pipe may stay open after the process ended; what holds it longer is a child.
+# How long the pipe may stay open after the process ended; after that, a child holds it.
 STRAGGLER_TIMEOUT = 1.0
 
 
@@ -30,7 +30,7 @@ def alive(pid: int) -> bool:
 
 
 class ProcessEndedError(Exception):
-    """The process ended, or its deadline passed, before what was waited for came."""
+    """The process ended, or the deadline passed, before the expected line came."""
 
     def __init__(self, what: str, process: "ChildProcess"):
         super().__init__(
@@ -42,8 +42,8 @@ class ChildProcess:
     """One process in a session of its own, so that a Ctrl-C reaches it only through the fixtures.
 
     Args:
-        command: What to run.
-        log: Where its output is kept, both streams in one.
+        command: The program and its arguments.
+        log: The file for its output, both streams in one.
         env: Variables on top of this process's own.
         cwd: Its working directory.
     """
@@ -114,7 +114,7 @@ class ChildProcess:
     def stop(self, number: Signals = SIGTERM, timeout: float = 30) -> int:
         """Signal it, return the exit status; after *timeout* seconds kill the group and fail."""
         if self.running:
-            # A stopped process would sit on the signal for ever.
+            # A stopped process would never handle the signal.
             self.resume()
             self.signal(number)
         return self.wait(timeout)

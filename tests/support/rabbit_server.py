@@ -15,7 +15,7 @@ START_TIMEOUT = 60
 # The distributions' own scripts change to the user "rabbitmq"; these are what they call in the end.
 PLACES = ("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin", "opt/rabbitmq*/sbin")
 
-# No busy-waiting schedulers: on two cores they take the time of what is being tested.
+# No busy-waiting schedulers: on two cores they slow down the tested processes.
 ERLANG = (
     "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
     " +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"
@@ -39,7 +39,7 @@ def rabbit_binary() -> str | None:
 
 
 class RabbitServer(Server):
-    """One node; it keeps its ports, its name and what is durable over a restart."""
+    """One node; it keeps its ports, name and durable data over a restart."""
 
     def __init__(self):
         self.binary, self._epmd_binary = rabbit_binary(), shutil.which("epmd")
@@ -51,7 +51,7 @@ class RabbitServer(Server):
 
     def _begin(self) -> None:
         self._write_config()
-        # A node would leave an epmd behind that is nobody's child; started first, this one is used.
+        # A node would leave an orphaned epmd behind; it uses this one, which is started first.
         self._epmd = ChildProcess(
             [self._epmd_binary, "-d", "-d"], log=self.folder / "epmd.log", env=self.environment
         )
@@ -70,7 +70,7 @@ class RabbitServer(Server):
         super().close()
 
     def control(self, *command: str) -> str:
-        """Run rabbitmqctl, for what AMQP cannot do: an alarm that blocks publishers, a policy."""
+        """Run rabbitmqctl, for settings beyond AMQP: an alarm that blocks publishers, a policy."""
         program = str(Path(self.binary).with_name("rabbitmqctl"))
         environment = {**os.environ, **self.environment}
         return subprocess.run(

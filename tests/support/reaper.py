@@ -1,4 +1,4 @@
-"""Kill what a suite that died left running.
+"""Kill the processes that a suite left running when it died.
 
 A fixture's clean-up does not run after SIGKILL. So one small process holds the read end of a pipe:
 the suite writes ``+group`` when it starts a process group and ``-group`` when that has ended; the
@@ -22,7 +22,7 @@ def unwatch(group: int) -> None:
 
 
 def _write(line: str) -> None:
-    # A forked child has its own reaper: with the parent's, it would speak in the parent's name.
+    # A forked child has its own reaper: through the parent's, it would change the parent's list.
     os.write(_pipe(os.getpid()), f"{line}\n".encode())
 
 
@@ -37,7 +37,7 @@ def _pipe(owner: int) -> int:
         start_new_session=True,
     )
     os.close(read_end)
-    # It ends after this process does, so nobody can wait for it: spare Popen's warning.
+    # It ends after this process, which so cannot wait for it: suppress Popen's warning.
     reaper.returncode = 0
     return write_end
 

@@ -44,7 +44,7 @@ def default_binary() -> str | None:
 
 @functools.cache
 def absent() -> list[str]:
-    """What this machine should have, by what the package's extras ask for, and has not."""
+    """The requirements of the package's extras that this machine lacks."""
     required = map(Requirement, requires("celery_delayq") or ())
     wheels = [one.name for one in required if one.name in WHEELS and _applies(one)]
     missed = [name for name in wheels if not _in_wheel(name)]

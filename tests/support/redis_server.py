@@ -20,8 +20,8 @@ class RedisServer(Server):
     """One server; it keeps its port, socket and folder over a restart.
 
     Args:
-        config: What follows on its command line, such as ``"--appendonly", "yes"``.
-        binary: Its program; the one that this run of the suite is about by default.
+        config: Options of its command line, such as ``"--appendonly", "yes"``.
+        binary: Its program; by default the one that this run of the suite tests.
     """
 
     def __init__(self, *config: str, binary: str | None = None):
@@ -37,7 +37,7 @@ class RedisServer(Server):
             try:
                 return self.start()
             except ProcessEndedError:
-                # Somebody may have taken the port since it was looked at.
+                # Another process may have taken the port since the check.
                 self.port = free_port()
         return self.start()
 

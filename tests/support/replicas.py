@@ -1,4 +1,4 @@
-"""A Redis with replicas, each of them in step when it is given out."""
+"""A Redis with replicas, all of them in sync when a test gets it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ QUICK = ("--repl-diskless-sync-delay", "0")
 
 
 class Replicated:
-    """A master, and how its replicas are."""
+    """A master, and the state of its replicas."""
 
     def __init__(self, master: RedisServer, replicas: list[RedisServer]):
         self.master = master
@@ -19,7 +19,7 @@ class Replicated:
         self.client = master.client()
 
     def in_step(self) -> bool:
-        """Whether each replica that runs has all that there is."""
+        """Whether each running replica has all the data."""
         told = self.client.info("replication")
         heard = [told[f"slave{number}"] for number in range(told["connected_slaves"])]
         return len(heard) == len(self.replicas) and all(
@@ -28,7 +28,7 @@ class Replicated:
         )
 
     def waits(self) -> int:
-        """How often the master was asked to wait since it started."""
+        """How many ``WAIT`` commands the master got since it started."""
         told = self.client.info("commandstats")
         return sum(
             told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("wait", "waitaof")
@@ -43,9 +43,9 @@ def replicated(
 
     Args:
         replicas: How many.
-        config: What each server's command line has more.
+        config: More options of each server's command line.
         binary: Their program.
-        port: By which the replicas reach the master, if it is another one than the master's.
+        port: The port by which the replicas reach the master, if it is not the master's own.
     """
     with contextlib.ExitStack() as stack:
         master = stack.enter_context(RedisServer(*QUICK, *config, binary=binary))

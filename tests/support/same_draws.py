@@ -6,7 +6,7 @@
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-# What hangs on how fast the machine is; and fixtures that the examples of a test share.
+# Checks that depend on the machine's speed; and fixtures that a test's examples share.
 UNCHECKED = (
     HealthCheck.too_slow,
     HealthCheck.data_too_large,
@@ -30,7 +30,7 @@ def load_profile() -> None:
 
 
 def _draw_no_constants_of_modules() -> None:
-    # Of those that are imported by then: which ones, hangs on what ran before.
+    # Constants of the imported modules: which ones are imported depends on the tests before.
     plain = getattr(providers, "_get_local_constants", None)
     if plain is not None:
         none = providers.Constants()

@@ -25,7 +25,7 @@ from tests.support.server import Server
 from tests.support.waiting import PATIENCE, eventually
 
 NAME = "mymaster"
-MARKS = 9  # the database that is written to, to see whether replicas have caught up
+MARKS = 9  # a write to this database shows whether replicas have caught up
 ELECTED = 40.0  # seconds in which there has to be a new master
 HEALED = 40.0
 
@@ -34,26 +34,26 @@ RIGHTS = ("~*", "&*", "+@all")
 
 # ms; the sentinels' own periods are longer. Redis 6.2 has no way to change them.
 PERIODS = {
-    # Who reported longer than three times ago is not promoted, and reports come once a second.
+    # A replica is not promoted if its last report is older than three periods of one second.
     "info-period": 1000,
-    # Who answered longer than five times ago is not promoted either.
+    # Nor is it promoted if its last answer is older than five periods.
     "ping-period": 400,
     "ask-period": 100,
-    # A master that should be none is demoted after four times. Sooner, a sentinel would undo what
-    # another one is about, as that one looks once a second.
+    # A stray master is demoted after four periods. If they were shorter, one sentinel would undo
+    # the failover of another, which looks once a second.
     "publish-period": 1000,
     "tilt-period": 1000,
     "min-link-reconnect-period": 500,
 }
-# ms; the second where periods are seconds. Whoever is asked less often than it has to answer is
-# taken for down at once.
+# ms; the second is for periods in seconds. If a node is pinged less often than it has to answer, it
+# counts as down at once.
 DOWN_AFTER = (1000, 2500)
 FAILOVER_TIMEOUT = (2000, 4000)
 
 
 @dataclass(frozen=True)
 class Switch:
-    """What a sentinel said: who is the master from now on. *at* is by the monotonic clock."""
+    """A sentinel's message that names the new master. *at* is by the monotonic clock."""
 
     at: float
     port: int
@@ -98,7 +98,7 @@ class Node(RedisServer):
         return self._process is not None and self._process.running
 
     def info(self) -> dict:
-        """What it says of its replication; nothing where its links were just closed."""
+        """Its report on replication; empty if its links were just closed."""
         with self.client() as client, contextlib.suppress(redis.ConnectionError):
             return client.info("replication")
         return {"role": None}
@@ -126,8 +126,8 @@ class SentinelServer(Server):
     """One sentinel.
 
     Args:
-        binary: The server's program, which is a sentinel when told so.
-        config: The lines of its file, for those who know its port and identity.
+        binary: The server's program, which the option --sentinel makes a sentinel.
+        config: The lines of its file, given its port and identity.
         password: Its own.
     """
 
@@ -175,7 +175,7 @@ class SentinelServer(Server):
         return False
 
     def hurry(self) -> bool:
-        """Let it look after things several times a second; whether it can be told so."""
+        """Let it check its nodes several times a second; return whether it supports that."""
         try:
             for name, period in PERIODS.items():
                 self.ask("DEBUG", name, period)
@@ -190,7 +190,7 @@ class SentinelServer(Server):
         return client
 
     def ask(self, *words: object) -> object:
-        """What ``SENTINEL`` with these words is answered."""
+        """The answer to ``SENTINEL`` with these words."""
         with redis.Redis(
             unix_socket_path=self.socket,
             password=self._password or None,
@@ -198,7 +198,7 @@ class SentinelServer(Server):
             socket_timeout=5,
             protocol=2,
         ) as client:
-            # Not parsed by redis-py, which does so in another way in each version.
+            # Without redis-py's parsing, which differs between versions.
             client.response_callbacks.clear()
             return client.execute_command("SENTINEL", *words)
 
@@ -222,12 +222,12 @@ class SentinelGroup:
     """A master, its replicas, and three sentinels; in full order when ``with`` is entered.
 
     Args:
-        config: What follows on the nodes' command line.
+        config: Options of the nodes' command line.
         replicas: How many.
-        binary: The program of all.
-        password: The nodes', of the user ``default``.
-        sentinel_password: The sentinels'.
-        tls: A folder of `tests.support.certificates`; then nothing but TLS is spoken.
+        binary: The program of all servers.
+        password: Of the user ``default`` on the nodes.
+        sentinel_password: Of the sentinels.
+        tls: A folder of `tests.support.certificates`; if given, every connection uses TLS.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class SentinelGroup:
         with ThreadPoolExecutor() as threads:
             self.nodes += threads.map(self._stack.enter_context, copies)
         for _ in range(ATTEMPTS - 1):
-            with contextlib.suppress(ProcessEndedError):  # somebody may have taken a port
+            with contextlib.suppress(ProcessEndedError):  # another process may have taken a port
                 self._watch()
                 break
         else:
@@ -287,7 +287,7 @@ class SentinelGroup:
             for _ in range(3)
         ]
         for one in made:
-            # Each knows the others and the replicas, which it would find out within seconds.
+            # Each gets the others and the replicas in its file; by itself it would need seconds.
             others = (other for other in made if other is not one)
             one.write([*self._file(), *(_known_sentinel(other) for other in others)])
         with ThreadPoolExecutor() as threads:
@@ -328,7 +328,7 @@ class SentinelGroup:
             self.switches.append(Switch(time.monotonic(), port, sentinel))
             self._news.notify_all()
 
-    # How clients find it.
+    # Addresses for clients.
 
     def url(self, db: int = 0, login: str = "", sentinels: Sequence[int] = (0, 1, 2)) -> str:
         """A URL for kombu and Celery; *login* is ``user:password@``, with the nodes' by default."""
@@ -339,7 +339,7 @@ class SentinelGroup:
     @property
     def options(self) -> dict:
         """Transport options."""
-        # No sentinel that speaks TLS is ever silent, and a busy machine takes long to shake hands.
+        # Tests never silence a sentinel with TLS, and on a busy machine a handshake takes long.
         asked: dict = {"socket_timeout": PATIENCE if self.tls else 1.0}
         if self.sentinel_password:
             asked["password"] = self.sentinel_password
@@ -347,11 +347,11 @@ class SentinelGroup:
             asked |= {"ssl": True, "ssl_ca_certs": f"{self.tls}/ca.crt"}
         return {"master_name": NAME, "sentinel_kwargs": asked}
 
-    # Who is who.
+    # The roles of the nodes.
 
     @property
     def master(self) -> Node:
-        """Whom most of the sentinels that answer take for the master."""
+        """The master, according to most of the sentinels that answer."""
         ports = [one.facts()["port"] for one in self._asked()]
         return self._by_port(int(max(ports, key=ports.count)))
 
@@ -367,23 +367,23 @@ class SentinelGroup:
         return [one for one in self.sentinels if one.running and one not in self._stopped]
 
     def catch_up(self) -> None:
-        """Wait until every replica has all that the master has."""
+        """Wait until every replica has all the data of the master."""
         copies = len(self.nodes) - 1
         with self.master.client(db=MARKS) as client:
-            # WAIT is about what this very connection has written, and all before it.
+            # WAIT covers the writes of this very connection, and everything before them.
             client.incr("mark")
             assert client.wait(copies, 20_000) >= copies
 
-    # What can go wrong.
+    # Faults.
 
     def kill_master(self) -> Node:
-        """SIGKILL: its links close, its port refuses."""
+        """SIGKILL: its links close, and its port refuses connections."""
         victim = self.master
         victim.kill()
         return victim
 
     def failover(self) -> Node:
-        """``SENTINEL FAILOVER``; returns who has to go."""
+        """``SENTINEL FAILOVER``; return the old master."""
         victim = self.master
         eventually(self._begins_failover, HEALED, "a failover begins")
         return victim
@@ -394,19 +394,19 @@ class SentinelGroup:
         return False
 
     def silence(self, server: Server) -> None:
-        """It keeps its connections, takes new ones, and says nothing: a link cut silently."""
+        """Silence it: it keeps its connections, accepts new ones, and answers nothing."""
         self._stopped.append(server)
         server.pause()
 
     def restore(self, server: Server) -> None:
-        """End the silence. What it was sent meanwhile it does now."""
+        """End the silence. It now runs the commands that it received meanwhile."""
         server.resume()
         self._stopped.remove(server)
 
     def hide(self, node: Node) -> None:
         """Split the network: it sees neither sentinels nor replicas, and clients go on.
 
-        Their logins are turned off, so there has to be a password: who has none is let in anyway.
+        Their logins are turned off, so there has to be a password: without one, they get in anyway.
         """
         assert self.password
         self._hidden.add(node.port)
@@ -422,7 +422,7 @@ class SentinelGroup:
                 client.acl_setuser(name, enabled=True)
             own = client.client_id()
             for one in client.client_list():
-                # A sentinel that was not let in says so no more, and goes on asking.
+                # A sentinel whose login fails keeps trying without a message.
                 if not one["name"] and int(one["id"]) != own:
                     client.client_kill_filter(_id=one["id"])
 
@@ -440,7 +440,7 @@ class SentinelGroup:
         """Wait for another master than *old*; returns it, and when the first sentinel said so.
 
         Args:
-            old: Who was it.
+            old: The previous master.
             since: How many `switches` there were before.
         """
 
@@ -452,10 +452,10 @@ class SentinelGroup:
             switch = found()
         return self._by_port(switch.port), switch.at
 
-    # And how it comes right again.
+    # Recovery.
 
     def heal(self) -> None:
-        """Start what was killed, let go on what was stopped, and wait until all is in order."""
+        """Start killed servers, resume stopped ones, and wait until all is in order."""
         for server in list(self._stopped):
             self.restore(server)
         for server in (*self.nodes, *self.sentinels):

@@ -1,4 +1,4 @@
-"""What the suite's servers have in common: a folder, a process, and an end."""
+"""The base of the suite's servers: a folder, a process, and an end."""
 
 import shutil
 import tempfile
@@ -37,7 +37,7 @@ class Server:
         shutil.rmtree(self.folder)
 
     def stop(self) -> None:
-        """End it as a shutdown would: what it persists is on disk."""
+        """End it as a shutdown would: its persistent data are on disk."""
         self._process.stop(timeout=60)
 
     def kill(self) -> None:

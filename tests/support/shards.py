@@ -1,4 +1,4 @@
-"""Over how many shards the suite's stores spread their entries, and where an entry is then.
+"""The number of shards in the suite's stores, and the shard of an entry.
 
 DELAYQ_TEST_SHARDS  how many; 1 by default
 """
@@ -30,5 +30,5 @@ def each(name: str) -> list[str]:
 
 
 def total(count, name: str) -> int:
-    """What ``redis.zcard``, or another that counts, says of a key, all shards together."""
+    """The sum over all shards of ``redis.zcard``, or of another count, for a key."""
     return sum(map(count, each(name)))

@@ -1,4 +1,4 @@
-"""A proxy on loopback that passes each answer on a little later."""
+"""A proxy on loopback that delays each answer a little."""
 
 import contextlib
 import socket

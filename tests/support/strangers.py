@@ -1,4 +1,4 @@
-"""A producer without this package: what it sends has an eta, and waits in a worker."""
+"""A producer without this package: its messages have an eta, and wait in a worker."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""A terminal of any width: what is written into it is read from its other end."""
+"""A terminal of any width: a test reads the program's output from its other end."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal:
-    """A terminal; ``theirs`` is its end that a program gets as a file descriptor.
+    """A terminal; ``theirs`` is the end for the program, a file descriptor.
 
     Args:
         columns: How wide it is.
@@ -29,13 +29,13 @@ class Terminal:
         self._reader.start()
 
     def _read(self):
-        # An end that nobody holds open is an error on Linux.
+        # On Linux, reading fails once no process holds the other end open.
         with contextlib.suppress(OSError):
             while some := os.read(self._ours, 65536):
                 self._parts.append(some)
 
     def close(self):
-        """Close the end of the program, which has to have let go of it; what it wrote."""
+        """Close the program's end, which the program must have left; return its output."""
         os.close(self.theirs)
         self._reader.join(30)
         assert not self._reader.is_alive()

@@ -1,4 +1,4 @@
-"""What kombu's Redis transport keeps of deliveries that nobody acknowledged yet."""
+"""The deliveries that kombu's Redis transport keeps until they are acknowledged."""
 
 from redis import Redis
 
@@ -6,10 +6,10 @@ from tests.support.waiting import eventually
 
 
 def end_visibility(client: Redis) -> None:
-    """As if what is not acknowledged had been so for long: a worker that starts delivers it.
+    """Age all unacknowledged messages, so that the next worker to start delivers them again.
 
-    The lock is whoever's puts back what is overdue. A worker killed meanwhile leaves it for five
-    minutes, to every other worker and test of this database.
+    A worker holds the lock while it puts overdue messages back. If it is killed meanwhile, the lock
+    stays for five minutes, and stops every other worker and test of this database.
     """
     for tag in eventually(lambda: client.zrange("unacked_index", 0, -1)):
         client.zadd("unacked_index", {tag: 0})

@@ -7,8 +7,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SHORTEST, LONGEST = 0.005, 0.05  # seconds between two looks
-SHARE = 20  # a look comes at most by this part of the wait too late
-PATIENCE = 30  # seconds that nothing takes, however slow the machine; what hangs takes longer
+SHARE = 20  # a look comes too late by at most this part of the wait
+PATIENCE = 30  # seconds: longer than anything takes on a slow machine, unless it hangs
 
 
 def eventually(predicate: Callable[[], T], timeout: float = PATIENCE, message: str = "") -> T:

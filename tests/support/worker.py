@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.forked import PythonProcess
 
 ROOT = Path(__file__).parents[2]
-# Mingling costs a second at each start, and no test's workers have anything to say to one another.
+# Mingling costs a second at each start, and the workers of tests do not need each other.
 QUIET = ("--without-gossip", "--without-mingle")
 READY = r"\bready\.$"
 
@@ -20,10 +20,10 @@ class WorkerProcess(PythonProcess):
     """`celery -A module worker`, under a node name of its own.
 
     Args:
-        module: What follows ``-A``; found from the project's folder.
-        options: What follows ``worker``, such as ``"-P", "solo"``.
+        module: The argument of ``-A``; found from the project's folder.
+        options: More arguments of ``worker``, such as ``"-P", "solo"``.
         env: Variables on top of this process's own.
-        log: Where its output goes.
+        log: The file for its output.
         plain: Whether it has to be started plainly, and not as a fork.
     """
 
@@ -50,5 +50,5 @@ class WorkerProcess(PythonProcess):
         return self
 
     def quit(self, timeout: float = 30) -> int:
-        """What a person does who wants it gone at once: SIGQUIT."""
+        """Quit it at once, as an impatient user would: SIGQUIT."""
         return self.stop(signal.SIGQUIT, timeout)

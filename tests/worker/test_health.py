@@ -44,7 +44,7 @@ def test_it_turns_when_the_only_worker_is_killed_as_soon_as_its_heartbeat_is_ove
     assert (status, line.partition(":")[0]) == (1, "no scanner is alive")
     assert health(project, "--here") == (
         1,
-        [f"no scanner of this host, {socket.gethostname()}, is alive"],
+        [f"no scanner on this host, {socket.gethostname()}, is alive"],
     )
     status, [told] = health(project, "--max-overdue", "0.001", "--json")
     assert status == 1

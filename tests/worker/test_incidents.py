@@ -155,7 +155,7 @@ def test_5_a_task_was_skipped_as_too_late(app, alive, told):
     for command in ("show", "cancel"):
         status, said = told(app, command, "a")
         assert status == 1
-        assert "task a was skipped, as it was overdue by more than its grace, " in said
+        assert "task a was skipped, as it was overdue by more than its grace period, " in said
         assert " ago (" in said
 
 

@@ -66,7 +66,7 @@ def test_a_relay_names_its_broker_and_no_password_is_said(make_project, start_wo
 def test_without_a_scanner_it_says_so(make_project, start_worker):
     project = make_project()
     worker = start_worker(TASKS, "--no-delayq", "-P", "solo", env=project.env)
-    assert any("no scanner in this worker, as it has --no-delayq" in one for one in worker.lines)
+    assert any("no scanner in this worker because of --no-delayq" in one for one in worker.lines)
 
 
 def test_a_store_that_is_silent_does_not_keep_a_worker_from_starting(make_project, start_worker):

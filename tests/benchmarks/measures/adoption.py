@@ -1,4 +1,4 @@
-"""One prefork worker adopts what waits with an eta, beside only receiving and acknowledging it."""
+"""One prefork worker adopts messages with an eta, beside only receiving and acknowledging them."""
 
 import json
 import tempfile

@@ -1,7 +1,7 @@
 """Rates and memory against the number of waiting entries.
 
-Each size has a server of its own, and every operation goes round them block by block. So the sizes
-meet the same noise, and what differs is the size.
+Each size has a server of its own, and every operation goes round them block by block. So all
+sizes meet the same noise.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Store:
 
 
 def measure(lab: Lab) -> Figures:
-    """From 10,000 waiting to ``--largest``; each rate, and what is left of it at the end."""
+    """From 10,000 waiting to ``--largest``; each rate, and its share that is left at the end."""
     sizes = [size for size in SIZES if size <= lab.scaled(lab.largest, 100_000)]
     with contextlib.ExitStack() as stack:
         stores = [_filled(lab, stack, size) for size in sizes]

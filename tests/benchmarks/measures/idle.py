@@ -1,4 +1,4 @@
-"""What an idle scanner costs: commands it sends, and CPU on both sides."""
+"""The cost of an idle scanner: commands it sends, and CPU on both sides."""
 
 import socket
 from threading import Event
@@ -26,7 +26,7 @@ def measure(lab: Lab) -> Figures:
 
 
 def commands_sent(server: RedisServer, seconds: float) -> int:
-    """How many commands clients send in so many seconds; what scripts call does not count."""
+    """How many commands clients send in *seconds*; commands inside scripts do not count."""
     with socket.socket(socket.AF_UNIX) as monitor:
         monitor.connect(server.socket)
         monitor.sendall(b"MONITOR\r\n")

@@ -32,7 +32,7 @@ def _held(lab: Lab, count: int) -> Figures:
         before, resident = client.info("memory")["used_memory"], resident_bytes(worker.pid)
         fill(server.socket, template, shuffled_future(count))
         Event().wait(3)
-        # What calls of the last seconds were answered is kept for seconds, and no part of a task.
+        # Redis keeps the answers to recent calls for seconds; they are no part of a task.
         of_calls = ("calls", "calls_old")
         client.delete(*(app.delayq.services.scripts[0].keys[name] for name in of_calls))
         used = client.info("memory")["used_memory"] - before

@@ -1,9 +1,11 @@
-"""What the hand-over's script spends its time on: the barest one, and what each duty adds to it.
+"""The time of the hand-over's script: of the barest one, and of each duty on top of it.
 
-Redis's own time per entry, so that no round trip is in it. Between the barest script and the
-package's lie the message, joined from a template and what differs (which is what makes a waiting
-task a third as large), the trace of what left (which is what lets a late cancel tell the truth),
-and the rest: looking before writing, several lists, scanners' heartbeats.
+Redis's own time per entry, so no round trip is in it. The package's script does more than the
+barest one:
+
+- It joins the message from a template and the differences, so a waiting task is a third as large.
+- It leaves a trace of each entry that left, so a late cancel gets a true answer.
+- It looks before it writes, serves several lists, and keeps scanners' heartbeats.
 """
 
 from collections.abc import Callable

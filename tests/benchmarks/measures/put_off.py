@@ -15,7 +15,7 @@ LATER = 86_400
 
 
 def measure(lab: Lab) -> Figures:
-    """Microseconds for each, in alternating blocks: what the store and Celery's message take."""
+    """Microseconds for each, in alternating blocks: for the store and for Celery's message."""
     with lab.app(lab.server.url()) as app:
         return put_off(app, lab.scaled(3000, 500))
 
@@ -44,7 +44,7 @@ def put_off(app: Celery, calls: int) -> Figures:
 
 
 def _request(app: Celery, task) -> dict:
-    """What a worker knows of a message that it was given."""
+    """The request that a worker makes of a message."""
     task_id = str(uuid.uuid4())
     return {
         **app.amqp.as_task_v2(task_id, task.name, (1, 2)).headers,

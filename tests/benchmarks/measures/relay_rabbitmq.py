@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 
 
 def measure(lab: Lab) -> Figures:
-    """10,000 due at once, one scanner; what is counted is what RabbitMQ has confirmed."""
+    """10,000 due at once, one scanner; only messages that RabbitMQ has confirmed count."""
     count = lab.scaled(10_000, 3000)
     confirming = {"confirm_publish": True}
     figures = handover(lab, lab.rabbit.url, count)

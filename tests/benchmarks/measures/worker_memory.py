@@ -1,4 +1,4 @@
-"""What a million waiting tasks add to a worker's memory."""
+"""The memory that a million waiting tasks add to a worker."""
 
 from threading import Event
 

@@ -1,4 +1,4 @@
-"""Native Celery: ``apply_async(eta=...)``. Nothing moves; a worker holds what is not yet due."""
+"""Native Celery: ``apply_async(eta=...)``. Nothing moves; a worker holds early tasks."""
 
 import random
 import time
@@ -14,7 +14,7 @@ LATENESS = 100
 
 
 def figures(lab: Lab, schedule: int, drain: int, idle: int) -> Figures:
-    """Rates of scheduling and of executing what fell due at one instant; an idle worker."""
+    """Rates of scheduling, and of executing tasks that fell due at one instant; an idle worker."""
     server = lab.server
     client = server.client()
     with lab.app(server.url()) as app:

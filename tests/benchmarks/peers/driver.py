@@ -1,12 +1,12 @@
-"""What the drivers of Python peers have in common. Runs in the peer's environment.
+"""The base of the drivers of Python peers. Runs in the peer's environment.
 
     python -m tests.benchmarks.peers.NAME URL schedule COUNT   -> {"seconds": ...}
                                           drain    COUNT       -> {"seconds": ...}
                                           lateness COUNT SPAN  -> {"late_ms": [...]}
                                           idle     SECONDS     -> ready, then nothing
 
-A label with the due time in it goes through as an argument of each task, so that whatever arrives
-in a peer's queue tells when it was due.
+Each task has a label with its due time as an argument, so each message in a peer's queue shows when
+it was due.
 """
 
 import json
@@ -25,10 +25,10 @@ DAY = 86_400
 
 
 class Peer(Protocol):
-    """What a driver has to bring along; it is made with the server's URL.
+    """The interface of a driver; it is made with the server's URL.
 
     Attributes:
-        queue: The list in which what is due arrives.
+        queue: The list in which due tasks arrive.
     """
 
     queue: str
@@ -37,14 +37,14 @@ class Peer(Protocol):
         """Schedule one task, as its manual says."""
 
     def hold(self, due: datetime, label: str) -> None:
-        """Bring one task to where it waits, if scheduling does not."""
+        """Bring one task to its waiting place, if scheduling does not."""
 
     def move(self) -> None:
-        """Move what is due, for ever, as its own process does."""
+        """Move due tasks, for ever, as its own process does."""
 
 
 def run(peer: Peer) -> None:
-    """Do what the command line says, and print what was found as JSON."""
+    """Run the action of the command line, and print the result as JSON."""
     url, action, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     client = redis.Redis.from_url(url)
     mover = multiprocessing.get_context("fork").Process(target=peer.move, daemon=True)

@@ -11,7 +11,7 @@ from tests.benchmarks.peers.driver import run
 
 
 class Huey:
-    """Scheduling pushes to the queue; a worker then puts what is early into the schedule."""
+    """Scheduling pushes to the queue; a worker then puts early tasks into the schedule."""
 
     queue = "huey.redis.benchmark"
 

@@ -11,7 +11,7 @@ from tests.benchmarks.peers.driver import run
 
 
 class Longterm:
-    """Meant for cron, once a minute; a second is what a loop around it can have."""
+    """Meant for cron, once a minute; a loop around it can run each second."""
 
     queue = "celery"
 
@@ -21,7 +21,7 @@ class Longterm:
         self._noop = self._app.task(_noop, name="bench.noop", shared=False)
 
     def schedule(self, due: datetime, label: str) -> None:
-        # The label goes with argsrepr, which stands in the message as it is.
+        # The label goes into argsrepr, which the message has unchanged.
         self._noop.apply_async((1, 2, label), eta=due)
 
     hold = schedule

@@ -1,4 +1,4 @@
-"""Start a peer's driver in an environment of the peer's own, and hear what it found."""
+"""Start a peer's driver in an environment of the peer's own, and read its result."""
 
 import json
 import shutil
@@ -45,7 +45,7 @@ class NodePeer:
             quiet = ("--silent", "--no-audit", "--no-fund")
             subprocess.run([npm, "install", *quiet, *self.requirements], cwd=folder, check=True)
             (folder / "whole").touch()
-        # Modules are looked for beside the file that imports them.
+        # Node looks for modules beside the file that imports them.
         driver = shutil.copy(FOLDER / f"{self.name}.mjs", folder)
         return [node, str(driver)]
 
@@ -73,7 +73,7 @@ def ask(command: list[str], url: str, *action: object) -> dict[str, Any]:
 
 @contextmanager
 def idling(command: list[str], url: str, seconds: int) -> Iterator[None]:
-    """What moves is running and has nothing to do."""
+    """Run the process that moves due tasks, while it has nothing to do."""
     arguments = [*command, url, "idle", str(seconds)]
     with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -15,8 +15,8 @@ class Column:
 
     Attributes:
         name: Its module in this folder.
-        title: What the table calls it.
-        packages: Whose versions the table says.
+        title: Its name in the table.
+        packages: The packages whose versions the table shows.
         rabbit: Whether its broker is RabbitMQ.
         environment: The variable that names the environment of its packages, if not this one.
         told: How the job is delayed, in one sentence.

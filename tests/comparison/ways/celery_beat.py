@@ -1,4 +1,4 @@
-"""django-celery-beat: a one-off periodic task with a clocked schedule; all is done to rows."""
+"""django-celery-beat: a one-off periodic task with a clocked schedule; every call edits rows."""
 
 import json
 import os
@@ -60,7 +60,7 @@ class Driver(Way):
         PeriodicTasks.update_changed()
 
     def cancel(self, job_id):
-        # What was sent is disabled, and no longer counts as waiting.
+        # A task that was sent is disabled, and no longer counts as waiting.
         deleted = PeriodicTask.objects.filter(name=job_id, enabled=True).delete()[0]
         PeriodicTasks.update_changed()
         return deleted > 0

@@ -1,4 +1,4 @@
-"""What the columns of Celery's own ``countdown`` have in common; they differ in their broker."""
+"""The base of the columns of Celery's own ``countdown``; they differ in their broker."""
 
 import os
 from datetime import datetime
@@ -12,8 +12,8 @@ from tests.comparison.ways.way import Role, Way
 def timeout_options() -> dict[str, object]:
     """The visibility time-out that a probe asks for; Celery's defaults otherwise.
 
-    By default kombu looks every 100 s for what was held for an hour. Of so short a time-out, that
-    would be rarely.
+    By default kombu looks every 100 s for messages held for an hour. That is too rare for so short
+    a time-out.
     """
     seconds = os.environ.get("COMPARISON_TIMEOUT")
     if not seconds:
@@ -36,7 +36,7 @@ def worker(module: str) -> Role:
 
 
 class CeleryEta(Way):
-    """``apply_async(countdown=…)``; a worker holds what is not yet due."""
+    """``apply_async(countdown=…)``; a worker holds jobs that are not yet due."""
 
     app: Celery
 
@@ -47,7 +47,7 @@ class CeleryEta(Way):
         return self.app.job.apply_async((label,), countdown=delay).id
 
     def cancel(self, job_id):
-        # Workers that hear it answer; no answer is the sign that none did.
+        # Workers that get it answer; no answer means that none got it.
         return bool(self.app.control.revoke(job_id, reply=True, timeout=1))
 
     def waiting(self):

@@ -1,4 +1,4 @@
-"""The broker delays it: what Celery does where queues are quorum queues."""
+"""The broker delays it: Celery does this if queues are quorum queues."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""dramatiq: ``send_with_options(delay=…)``; a worker holds what is not yet due."""
+"""dramatiq: ``send_with_options(delay=…)``; a worker holds jobs that are not yet due."""
 
 import os
 

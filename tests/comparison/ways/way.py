@@ -18,7 +18,7 @@ class Role:
     """A kind of process.
 
     Attributes:
-        command: What follows ``python -m``; NUMBER becomes another number for each process.
+        command: The arguments of ``python -m``; NUMBER becomes another number for each process.
         ready: A pattern in the line of its log that says it is up.
     """
 
@@ -27,7 +27,7 @@ class Role:
 
 
 class Way:
-    """A way of delaying a job. What it does not override, it does not offer.
+    """A way of delaying a job. It offers only the methods that it overrides.
 
     Attributes:
         roles: The processes that have to run, by name; the workers' is ``worker``.
@@ -65,7 +65,7 @@ class Way:
         raise NotOffered
 
     def waiting(self) -> dict[str, float]:
-        """What waits: id -> due time, Unix seconds."""
+        """The waiting jobs: id -> due time, Unix seconds."""
         raise NotOffered
 
     def schedule_under_key(self, key: str, label: str, delay: float) -> None:
