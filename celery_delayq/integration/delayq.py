@@ -98,7 +98,7 @@ class DelayQ(Operations):
             after: From now: a timedelta, or seconds.
             key: A unique key: text of 1 to 255 bytes, without NUL. At most one task waits under a
                 key. The key is free again once that task is delivered, cancelled or dead.
-            conflict: What to do if a task with the same key or id is already waiting.
+            conflict: The action if a task with the same key or id is already waiting.
                 ``reject`` (the default): refuse the new task. ``keep``: keep the waiting task.
                 ``replace``: replace it. ``earliest``, ``latest``: keep the one that is due first,
                 or last. ``debounce``: like ``replace``, limited by *max_wait*.
