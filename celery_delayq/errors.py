@@ -58,7 +58,7 @@ class DelayQError(Exception):
         return plain(self.sentence())
 
     def sentence(self) -> str:
-        """Return the message: what happened, with the value, and what to do."""
+        """Return the message: the event, its value, and the remedy."""
         return super().__str__()
 
 

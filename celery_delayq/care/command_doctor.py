@@ -47,7 +47,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
             else:
                 screen.show(_shown(found, screen.width))
     if "error" in levels:
-        click.echo(f"What to do in an incident: {RUNBOOK}", err=True)
+        click.echo(f"In an incident, see {RUNBOOK}", err=True)
         ctx.exit(1)
 
 

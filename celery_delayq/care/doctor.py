@@ -84,7 +84,7 @@ class Question:
     Attributes:
         name: The name of its line.
         look: Checks it, and returns its lines.
-        unknown: What is unknown if there is no line of that name; empty: no line is needed.
+        unknown: The unknown fact if there is no line of that name; empty: no line is needed.
         rights: The rights with which it would be known.
     """
 

@@ -25,7 +25,7 @@ CALLED = {
     "ZREMRANGEBYRANK ZREVRANGE",
 }
 SHOWN = 3  # keys
-# : What Redis may refuse, and the effect, by the kind of call that finds it.
+#: Each refusal of Redis, and its effect, by the kind of call that finds it.
 MEANS: dict[str, tuple[Level, str]] = {
     "command": (ERROR, "run {}: a step that needs it stops half-way"),
     "tell": (WARNING, "run {}: scanners are not woken, so tasks may be late by {late:g} s"),

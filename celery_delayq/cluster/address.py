@@ -66,7 +66,7 @@ def owner_of(
         seeds = {(one.hostname or "localhost", one.port or PORT): None for one in parts}
     except ValueError:
         seeds = {}
-    if not seeds:  # raised here, where nothing holds that error, which has a part of the URL
+    if not seeds:  # raised outside of the block, as that error has a part of the URL
         raise InvalidSetting(names[0], without_secrets(url), _NODES)
     said = options.get("address_map")
     return SlotOwner(slots[0], tuple(seeds), first, _map_of(said, f"{names[1]}['address_map']"))

@@ -28,7 +28,7 @@ from ..servers.known_master import MasterCache
 from ..servers.moving import AGAIN, MovingMaster, address_of
 from .slots import SlotQuery
 
-MOST_OTHERS = 8  # nodes that are asked besides those of the URL
+MOST_OTHERS = 8  # nodes to ask besides those of the URL
 
 
 class KnownOwner(MasterCache):
@@ -83,7 +83,7 @@ class SlotOwner(MovingMaster):
             if host == "?":
                 self.lost(connection)
             else:
-                # Without a host, the owner is at the host that was asked.
+                # Without a host, the owner is at the host that answered.
                 address = self._reachable((host or connection.host, int(port)))
                 self.moved(address, address_of(connection))
         elif isinstance(error, ClusterDownError):

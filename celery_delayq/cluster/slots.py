@@ -69,7 +69,7 @@ class SlotQuery:
                     yield told
 
     def _told_by(self, node: Address, seconds: float) -> Told | None:
-        # The owner is asked for the database; this question needs none.
+        # The question to the owner names the database; this one needs none.
         place = replace(self.server, host=node[0], port=node[1], db=0)
         connection = place.connection(seconds)
         try:
@@ -101,7 +101,7 @@ class SlotQuery:
 
 
 def _address_of(server: Any, asked: Address) -> Address:
-    """Return the address of a node; without a host, it is at the host that was asked."""
+    """Return the address of a node; without a host, it is at the host that answered."""
     host, port, *rest = server
     if host == b"?":  # it announces host names, and has none; its IP address comes later
         pairs = rest[1] if len(rest) > 1 else []

@@ -51,7 +51,7 @@ def hooks(app: Celery) -> Hooks:
         skipped=telling.skipped,
         handed_over=telling.handed_over,
         dead=telling.dead,
-        # Plain look-ups: a step that nobody hears of enters no function here.
+        # Plain look-ups: without a listener, a step enters no function here.
         hears_scheduled=(
             partial(_RECEIVERS, task_scheduled),
             partial(attrgetter("current_worker_task"), app),

@@ -49,7 +49,7 @@ class MovingMaster(ABC):
 
     may_move = True
 
-    # What each leaf defines.
+    # Each leaf defines these.
 
     @property
     @abstractmethod

@@ -37,7 +37,7 @@ class Line:
         level: ``"ok"``; ``"warning"``: tasks may be lost or late one day; ``"error"``: it does not
             work, or tasks will be lost.
         found: The finding, and its effect.
-        advice: What to do about it; empty if it is ok.
+        advice: The remedy; empty if it is ok.
     """
 
     name: str

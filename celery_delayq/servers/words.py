@@ -23,7 +23,7 @@ def client_refuses(said: Mapping[str, Any]) -> str:
 
 def _refusal(kind: Any, said: Mapping[str, Any]) -> str:
     try:
-        # This does not connect. A wrong value is refused where it is read.
+        # This does not connect. A wrong value is an error at the line that reads it.
         with suppress(redis.RedisError):
             kind(**said)
     except TypeError as error:
