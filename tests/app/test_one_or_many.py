@@ -164,7 +164,9 @@ def test_a_key_is_refused_over_several_shards(delayq_app, url):
 
 
 def test_workers_are_told_to_revoke_an_id_only(delayq):
-    with pytest.raises(InvalidOption, match="revoke is True; expected a task's id, as workers know no keys"):
+    with pytest.raises(
+        InvalidOption, match="revoke is True; expected a task's id, as workers know no keys"
+    ):
         delayq.cancel(key="k", revoke=True)
 
 
