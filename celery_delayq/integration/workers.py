@@ -11,17 +11,19 @@ from typing import Any
 
 from ..handover.link import CONNECT_TIMEOUT, bounded, connect
 from ..logs import counted, logger_of, waiting
-from ..operations.queues import queue_counts
+from ..operations.queues import QueueCounts, queue_counts
 from ..services import Services
 
 logger = logger_of(__name__)
 
 WAIT = 1.0  # seconds to wait for answers, as their number is unknown
+MOST_NAMED = 10  # queues
 
 _UNHEARD = (
     "no worker listens to the queue {}, for which {} ({} answered); start a worker with "
     "-Q {}, or correct the name"
 )
+_REST = "no worker listens to {} for which tasks wait; celery -A proj delayq status lists them"
 _OTHER_STORE = (
     "worker {} has the store {}, prefix {}; this app has {}, prefix {}: neither delivers the "
     "other's tasks; give both the same delayq_url and delayq_prefix"
@@ -49,6 +51,8 @@ def answers(services: Services, command: str) -> dict[str, Any]:
 def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each queue that has waiting tasks, but no worker listening.
 
+    After ``MOST_NAMED`` queues, one sentence counts the others.
+
     Empty if fewer workers of this app answered than scanners are alive: a silent worker may listen.
     Workers of other apps may use the same broker. A worker does not count if it is on another host
     than the scanners, and listens neither to the app's queues nor to those of waiting tasks.
@@ -72,11 +76,16 @@ def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
     if not answered or len(answered) < len(scanners):
         return []
     names, workers = set().union(*names_by_worker.values()), counted(len(answered), "worker")
-    return [
-        _UNHEARD.format(one.queue, waiting(one.waiting), workers, one.queue)
-        for one in queues
-        if one.queue and one.queue not in names
+    unheard = [one for one in queues if one.queue and one.queue not in names]
+    return _sentences(unheard, workers)
+
+
+def _sentences(unheard: list[QueueCounts], workers: str) -> list[str]:
+    named, rest = unheard[:MOST_NAMED], unheard[MOST_NAMED:]
+    sentences = [
+        _UNHEARD.format(one.queue, waiting(one.waiting), workers, one.queue) for one in named
     ]
+    return [*sentences, _REST.format(counted(len(rest), "more queue"))] if rest else sentences
 
 
 def _names_in(told: Any) -> set[str]:

@@ -152,6 +152,18 @@ def test_4_a_busy_worker_may_listen_although_workers_of_another_app_answer(app, 
     assert len(unheard({here: [{"name": "of this app, and with -Q"}]})) == 1
 
 
+def test_4_many_queues_without_a_worker_are_counted(app, alive):
+    for number in range(workers.MOST_NAMED + 2):
+        app.send_task("t", queue=f"queue-{number}", delayq_at=FAR)
+    alive(app)
+    heard = {"celery@own": [{"name": app.conf.task_default_queue}]}
+
+    *named, rest = workers.unheard_queues(app.delayq.services, heard)
+
+    assert len(named) == workers.MOST_NAMED
+    assert rest.startswith("no worker listens to 2 more queues for which tasks wait")
+
+
 def test_5_a_task_was_skipped_as_too_late(app, alive, told):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=60)
     alive(app)
