@@ -23,7 +23,7 @@ _UNHEARD = (
     "no worker listens to the queue {}, for which {} ({} answered); start a worker with "
     "-Q {}, or correct the name"
 )
-_REST = "no worker listens to {} for which tasks wait; celery -A proj delayq status lists them"
+_REST = "no worker listens to {} for which tasks wait; celery -A proj delayq status --json has them"
 _OTHER_STORE = (
     "worker {} has the store {}, prefix {}; this app has {}, prefix {}: neither delivers the "
     "other's tasks; give both the same delayq_url and delayq_prefix"
