@@ -138,9 +138,12 @@ def test_a_base_can_put_its_tasks_off(project):
 
 @pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
 def test_its_state_says_that_it_is_scheduled(crew, name):
+    asked = datetime.now(timezone.utc)
     result = crew.tasks[name].delay(LONG)
     entry = waiting(crew, result)
-    assert 0 < (entry.due - datetime.now(timezone.utc)).total_seconds() <= LONG
+    put_off = entry.due - timedelta(seconds=LONG)
+    # The store's times are whole milliseconds, rounded up.
+    assert asked <= put_off <= datetime.now(timezone.utc) + timedelta(milliseconds=1)
     eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
     assert crew.delayq.reschedule(result.id, after=0)
     assert result.get(timeout=30) == 2
