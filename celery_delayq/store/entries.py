@@ -26,7 +26,7 @@ from .history_entry import HistoryEntry
 from .ids import Target, named, target_of_member
 from .keys import shard_of
 from .lookup import Departure
-from .member import Membership
+from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
 from .pages import CURSOR, MAX_SIZE, Cursor
@@ -56,21 +56,29 @@ class Entries:
     Args:
         shards: The scripts of each shard, by number.
         membership: This process's version of the settings on which all processes agree.
+        meeting_place: The scripts of the keys common to all numbers of shards; ``None`` if they are
+            those of the only shard.
 
     Attributes:
-        unasked_links: Each shard, before a check or a join.
+        key_sets: The scripts of each set of keys: the meeting place, if it has its own; the shards.
+        unasked_links: Each shard, before a check.
     """
 
-    def __init__(self, shards: Sequence[Scripts], membership: Membership) -> None:
-        self.unasked_links = [Shard(one, membership) for one in shards]
-        # The one shard that processes with different numbers of shards have in common.
-        self._meeting_place = max(self.unasked_links, key=lambda one: one.keys.is_meeting_place)
-        self._is_joined = len(shards) == 1  # then a call joins by itself
+    def __init__(
+        self,
+        shards: Sequence[Scripts],
+        membership: Membership,
+        meeting_place: Scripts | None = None,
+    ) -> None:
+        apart = [] if meeting_place is None else [meeting_place]
+        self.key_sets = [*apart, *shards]
+        meeting = next((Member(one, membership) for one in apart), None)
+        self.unasked_links = [Shard(one, membership, meeting_place=meeting) for one in shards]
         self._has_looked = False
         self._shortfalls = Shortfalls()
 
     def join(self, until: float | None = None) -> None:
-        """Check that this process may use the store; a call does so by itself.
+        """Check that this process may use the store; each shard's first call does so by itself.
 
         Args:
             until: When to give up, by the monotonic clock.
@@ -78,8 +86,7 @@ class Entries:
         Raises:
             StoreDiffers: other processes use it with different settings.
         """
-        self._meeting_place.calls.join(until)
-        self._is_joined = True
+        self.unasked_links[0].calls.join(until)
 
     def check_membership(self) -> str:
         """Check that this process may read the store, without changing anything.
@@ -90,7 +97,7 @@ class Entries:
         Raises:
             StoreDiffers: other processes use it with different settings.
         """
-        broker = self._meeting_place.member.check_membership()
+        broker = self.unasked_links[0].check_membership()
         self._has_looked = True
         return broker
 
@@ -99,13 +106,6 @@ class Entries:
         """Each shard, to read. Checks first: with another layout all would look empty."""
         if not self._has_looked:
             self.check_membership()
-        return self.unasked_links
-
-    @property
-    def links_to_change(self) -> Sequence[Shard]:
-        """Each shard, to change. Joins first, in the shard common to all processes."""
-        if not self._is_joined:
-            self.join()
         return self.unasked_links
 
     def in_parts(
@@ -119,7 +119,7 @@ class Entries:
         Raises:
             StoreUnavailable: a step raised it; other shards may have been changed before.
         """
-        links, answers = self.links_to_change, dict[int, Answer]()
+        links, answers = self.unasked_links, dict[int, Answer]()
         for shard, places in self._parts(given).items():
             told = step(links[shard], [given[place] for place in places])
             answers.update(zip(places, told, strict=True))
@@ -173,7 +173,7 @@ class Entries:
         Raises:
             UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
         """
-        link = _of(self.links_to_change, who)
+        link = _of(self.unasked_links, who)
         step = partial(changes.cancel_one, link, owes=owes, tells=tells, remove=remove)
         try:
             return step(who)
@@ -199,13 +199,13 @@ class Entries:
         if_due_ms: int | None = None,
     ) -> tuple[Outcome, Change]:
         """Give an entry another due time; see :func:`changes.reschedule`."""
-        link = _of(self.links_to_change, who)
+        link = _of(self.unasked_links, who)
         steps = changes.reschedule(link, [who], when, mode=mode, only=only, if_due_ms=if_due_ms)
         return changes.only(steps)
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; see :func:`changes.edit`."""
-        return changes.edit(_of(self.links_to_change, who), who, seen, new)
+        return changes.edit(_of(self.unasked_links, who), who, seen, new)
 
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
         """Park the tasks of a lane as they fall due, from when this returns.
@@ -215,7 +215,7 @@ class Entries:
             name: The name of the queue or task, for display.
             late: Whether the time parked counts as lateness.
         """
-        for link in self.links_to_change:
+        for link in self.unasked_links:
             link.calls.call("pause", lane=lane, called=name, late=int(late))
 
     def resume(self, lane: bytes, rate: float | None = None) -> bool:
@@ -223,7 +223,7 @@ class Entries:
 
         Shards share the rate.
         """
-        links = self.links_to_change
+        links = self.unasked_links
         part = (rate or 0) / len(links)
         # Ask each shard, whatever the first ones answer.
         answers = [link.calls.call("resume", lane=lane, rate=part) for link in links]

@@ -71,6 +71,7 @@ class Member:
 
     Attributes:
         store: The store's random name, as of this process's join.
+        warned: The warnings that were logged, each once.
     """
 
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
@@ -78,7 +79,7 @@ class Member:
         self._scripts = scripts
         self._ours = membership
         self._scanner = scanner
-        self._warned: set[str] = set()
+        self.warned: set[str] = set()
 
     def join(self, until: float | None = None, step: str = "join") -> int:
         """Register with the store.
@@ -125,7 +126,9 @@ class Member:
             _agree("broker", broker, ours.broker)
         self._warn_of_broker((broker, hosts))
         self._warn_of_app(app)
-        if step == "schedule" and (math.inf if silent_ms < 0 else silent_ms) > SILENT_MS:
+        # With several shards, no scanner calls at the meeting place, only at each shard.
+        asks = step == "schedule" and (ours.shards == 1 or not self._scripts.keys.is_meeting_place)
+        if asks and (math.inf if silent_ms < 0 else silent_ms) > SILENT_MS:
             self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
         told_us: int = now_us
         return told_us
@@ -172,8 +175,8 @@ class Member:
             )
 
     def _warn(self, text: str, *facts: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
+        if text not in self.warned:
+            self.warned.add(text)
             logger.warning(text, *facts)
 
 

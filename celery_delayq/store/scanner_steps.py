@@ -14,7 +14,7 @@ from ..errors import StoreUnavailable
 from ..servers.risks import Line, risks
 from .changes import mark_stored
 from .lateness import lateness_in
-from .member import Membership
+from .member import Member, Membership
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
 from .scripts import Scripts
@@ -42,6 +42,7 @@ class ScannerSteps:
         name: The scanner's; the same for each of its shards.
         catch_up: The most overdue entries delivered per second, by all scanners in all shards.
         owes: Whether ``REVOKED`` must be stored for tasks that are too late.
+        meeting_place: The keys common to all numbers of shards, as in :class:`Shard`.
     """
 
     def __init__(
@@ -55,10 +56,11 @@ class ScannerSteps:
         name: str | None = None,
         catch_up: float | None = None,
         owes: bool = False,
+        meeting_place: Member | None = None,
     ) -> None:
         self.name = name or new_name()
         self._scripts = scripts
-        self._link = Shard(scripts, membership, scanner=True)
+        self._link = Shard(scripts, membership, scanner=True, meeting_place=meeting_place)
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive

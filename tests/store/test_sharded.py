@@ -39,7 +39,9 @@ def entries_of(redis_server, redis_url):
         connection = PooledConnection(endpoint(redis_server))
         made.append(connection)
         membership = Membership(5.0, shards=shards)
-        return Entries([Scripts(connection, keys) for keys in keys_of(shards)], membership)
+        each = [Scripts(connection, keys) for keys in keys_of(shards)]
+        apart = Scripts(connection, Keys("delayq")) if shards > 1 else None
+        return Entries(each, membership, apart)
 
     yield make
     for connection in made:
@@ -186,6 +188,21 @@ def test_a_process_with_another_number_of_shards_is_refused(entries_of, raw, fir
         with pytest.raises(StoreDiffers, match="number of shards"):
             entries_of(then).cancel(one)
     assert {key: raw.dump(key) for key in raw.keys("*")} == before
+
+
+def test_where_processes_meet_no_entry_is(entries, raw):
+    entries.schedule([new(one) for one in IDS])
+    assert [key for key in raw.keys("*") if key.startswith(b"{delayq:0}")] == [b"{delayq:0}:meta"]
+    assert raw.hget("{delayq:0}:meta", "shards") == str(SHARDS).encode()
+
+
+def test_after_an_emptied_store_the_number_is_agreed_again(entries, entries_of, raw):
+    """Otherwise a process with another number would find its own place new, and use it."""
+    entries.schedule([new(one) for one in IDS])
+    raw.flushall()
+    entries.schedule([new("id-1")])
+    with pytest.raises(StoreDiffers, match="number of shards"):
+        entries_of(1).schedule([new("id-1")])
 
 
 def test_with_one_shard_there_is_one_set_of_keys(entries_of, raw):
