@@ -121,7 +121,7 @@ class Member:
             word.decode(errors="replace") for word in known
         )
         _agree("layout", schema, SCHEMA)
-        _agree("number of shards", shards, str(ours.shards))
+        _agree("delayq_shards", shards, str(ours.shards))
         if self._scanner:
             _agree("broker", broker, ours.broker)
         self._warn_of_broker((broker, hosts))
@@ -148,7 +148,7 @@ class Member:
         )
         if schema:
             _agree("layout", schema, SCHEMA)
-            _agree("number of shards", shards, str(self._ours.shards))
+            _agree("delayq_shards", shards, str(self._ours.shards))
         is_other = theirs[0] and theirs != [self._ours.broker, self._ours.hosts]
         return " on ".join(theirs) if is_other else ""
 

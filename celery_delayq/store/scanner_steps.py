@@ -221,7 +221,7 @@ class ScannerSteps:
         owed = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
-        return [Cancelled.of(one) for one in owed]
+        return [Cancelled.of(one, self._link.number) for one in owed]
 
     def mark_stored(self, cancelled: Iterable[Cancelled]) -> None:
         """Note that ``REVOKED`` was stored for tasks."""

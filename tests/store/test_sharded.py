@@ -150,7 +150,7 @@ def test_a_scanner_is_told_once_with_the_heartbeat_that_it_gave_last(entries, ra
 def test_a_reader_with_another_number_of_shards_is_refused(entries_of, first, then):
     entries_of(first).schedule([new("a")])
     assert entries_of(first).find("a")
-    with pytest.raises(StoreDiffers, match=f"number of shards '{first}', this process '{then}'"):
+    with pytest.raises(StoreDiffers, match=f"delayq_shards '{first}', this process '{then}'"):
         entries_of(then).find("a")
 
 
@@ -183,9 +183,9 @@ def test_a_process_with_another_number_of_shards_is_refused(entries_of, raw, fir
     before = {key: raw.dump(key) for key in raw.keys("*")}
     # With any id first.
     for one in IDS[:10]:
-        with pytest.raises(StoreDiffers, match="number of shards"):
+        with pytest.raises(StoreDiffers, match="delayq_shards"):
             entries_of(then).schedule([new(f"other-{one}")])
-        with pytest.raises(StoreDiffers, match="number of shards"):
+        with pytest.raises(StoreDiffers, match="delayq_shards"):
             entries_of(then).cancel(one)
     assert {key: raw.dump(key) for key in raw.keys("*")} == before
 
@@ -201,7 +201,7 @@ def test_after_an_emptied_store_the_number_is_agreed_again(entries, entries_of, 
     entries.schedule([new(one) for one in IDS])
     raw.flushall()
     entries.schedule([new("id-1")])
-    with pytest.raises(StoreDiffers, match="number of shards"):
+    with pytest.raises(StoreDiffers, match="delayq_shards"):
         entries_of(1).schedule([new("id-1")])
 
 

@@ -4,9 +4,7 @@ import pytest
 from celery import states
 from celery.exceptions import TaskRevokedError
 
-from tests.support.shards import with_one_shard
-
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries, with_one_shard]
+pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 
 def test_ten_calls_within_the_window_are_one_run_of_the_last(crew):
