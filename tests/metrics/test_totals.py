@@ -145,6 +145,7 @@ def test_what_a_relay_does_is_counted(make_house, registry, scrape, monkeypatch)
     assert (found["uncertain_total"], found["dead_total"]) == (1, 1)
 
 
+@with_one_shard
 def test_a_lease_that_is_taken_back_is_counted(make_house, registry, scrape):
     house = make_house("memory://")
     watch(house.delayq, registry)

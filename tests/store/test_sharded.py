@@ -2,11 +2,13 @@
 
 import pytest
 
+from celery_delayq import clock
 from celery_delayq.care.checking import check
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreDiffers
+from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime, StoreDiffers
 from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.store import (
+    Copies,
     Entries,
     Keys,
     Membership,
@@ -17,6 +19,8 @@ from celery_delayq.store import (
     State,
     queue_counts,
 )
+from celery_delayq.store.caller import Calls
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import shard_of
 from celery_delayq.store.record import destination_for
 from tests.store.support import FAR_MS, endpoint, new_record
@@ -96,6 +100,71 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
         assert entries.state(one) is entries.find(one) is entries.handed_over_ms(one) is None
         assert entries.cancelled_ms_ago(one) >= 0
     assert entries.counts().scheduled == 0
+
+
+@pytest.mark.parametrize("key", [f"key-{number}" for number in range(7)])
+def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
+    copies = Copies([one.scripts for one in entries.links], 30.0)
+    taken, runs = ("id-1", "one"), ("id-1", "another")
+    received, until = clock.monotonic(), clock.monotonic() + 10
+
+    def enter(message):
+        record = new_record("id-1", LIST).with_extras(Extras(key=key))
+        delivery = copies.delivery(message, again=True, received=received)
+        return entries.schedule([NewEntry("id-1", When("at", FAR_MS), record, "", delivery)])[0]
+
+    assert isinstance(enter(taken), Receipt)
+    assert copies.is_taken(taken, until)
+    # It may run, so a late request of its first worker makes no entry.
+    assert not copies.is_taken(runs, until)
+    entries.cancel("id-1")
+    assert isinstance(enter(runs), AlreadyScheduled)
+    assert isinstance(enter(taken), AlreadyTaken)
+    assert entries.find("id-1") is None
+
+
+def test_a_call_that_searches_ends_in_time(entries, monkeypatch):
+    """All shards together have the time of one call."""
+    ends = []
+    call = Calls.call
+
+    def noted(self, name, *, until=None, **asked):
+        ends.append(until)
+        return call(self, name, until=until, **asked)
+
+    monkeypatch.setattr(Calls, "call", noted)
+    for step in (
+        lambda: entries.cancel("nobody"),
+        lambda: entries.move("nobody", When("by", 1)),
+        lambda: entries.edit("nobody", None, new_record("nobody", LIST)),
+    ):
+        ends.clear()
+        step()
+        assert len(ends) == SHARDS
+        assert set(ends) == {ends[0]}
+        assert ends[0] is not None
+
+
+def test_only_an_id_that_its_shard_does_not_hold_is_looked_for(entries, monkeypatch):
+    entries.schedule([new("id-1")])
+    asked = []
+    call = Scripts.call
+
+    def noted(self, name, **arguments):
+        asked.append((name, self.keys["due"]))
+        return call(self, name, **arguments)
+
+    monkeypatch.setattr(Scripts, "call", noted)
+    for step in (entries.find, entries.state):
+        asked.clear()
+        assert step("id-1")
+        assert [name for name, _ in asked if name == "find"] == ["find"]
+        asked.clear()
+        assert step("nobody") is None
+        assert len(set(asked)) == SHARDS
+    asked.clear()
+    assert entries.cancel("id-1")[0] is Outcome.DONE
+    assert [name for name, _ in asked] == ["cancel"]
 
 
 def test_what_is_owed_is_settled_in_its_shard(entries, raw):
