@@ -36,8 +36,8 @@ class Copies:
     """Answers a worker whose message may be one of several copies.
 
     Args:
-        shards: The scripts of each shard. The mark of a delivery is in its task's shard, and that
-            of a message where its entry was written.
+        shards: The scripts of each shard. The mark of a delivery is in its task's shard, the
+            mark of a message in the shard of its entry.
         keep: Seconds after which a copy may still come: a lease, or a visibility timeout.
     """
 

@@ -1,16 +1,16 @@
-"""Where an entry lies among several shards, and where a call looks for it.
+"""The shard of an entry, among several, and the shards that a call asks for it.
 
     an entry with a key, a call by key ----> shard_of(key): so a key has one holder
     an entry without one ------------------> shard_of(id)
     a call by id --------------------------> shard_of(id), then the others in turn
 
-An id that this package makes is drawn so that both agree. Only an id that somebody else chose, with
-a key beside it, lies on another shard than its own.
+An id that this package makes is drawn so that both agree. With an id of the caller's, or of
+Celery's, and a key, an entry can lie on another shard than its id's own.
 
 A call by id therefore searches. The other way would be a pointer, from the id's own shard to the
-key's. A search needs no second write and nothing that is swept, and it is never stale. Its price is
-one more read a shard, and only for ids that their own shard does not hold. A tombstone there does
-not end it: the task may wait again, with a key by now.
+key's. A search needs no second write and nothing to sweep, and it is never stale. Its price is one
+more read a shard, and only for ids without an entry on their own shard. A tombstone there does not
+end it: the task may wait again, with a key by now.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.care import dumps
 from celery_delayq.care.loading import least_size
-from celery_delayq.errors import AlreadyScheduled, MessageTooLarge
+from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
 from celery_delayq.store.keys import Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, lists
 from tests.support.shards import SHARDS, each, keys_of
@@ -351,6 +351,7 @@ def test_a_key_of_another_task_is_refused_with_the_holder(one, two):
 
     (why,) = two.delayq.load(through_text(one.delayq)).refused
 
+    assert isinstance(why, NotLoaded)
     assert str(why) == "task 'a' was not loaded: task 'holder %:' has its unique key here"
     assert two.delayq.get(key="k").id == "holder %:"
 
