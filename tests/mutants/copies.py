@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support import reaper
+
 NOT_COPIED = shutil.ignore_patterns(".venv*", ".git", "__pycache__", ".*_cache", ".hypothesis")
 GRACE = 30  # seconds to end in good order
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+)", re.MULTILINE)
@@ -51,6 +53,7 @@ class Copy:
             env={**os.environ, **ours, "CI": "true", "COLUMNS": "300", **env},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
+        reaper.watch(process.pid)
         try:
             if self._stopped:
                 self._end()
@@ -61,6 +64,7 @@ class Copy:
                 process.communicate()
                 return ["(hangs)"]
         finally:
+            reaper.unwatch(process.pid)
             shutil.rmtree(self._temporary, ignore_errors=True)
         if self._stopped:
             raise StoppedError
@@ -71,7 +75,7 @@ class Copy:
     def stop(self) -> None:
         """End the run, and any later one."""
         self._stopped = True
-        if self._process:
+        if self._process and self._process.poll() is None:
             self._end()
 
     def _end(self) -> None:
