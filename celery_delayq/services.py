@@ -31,7 +31,7 @@ from .servers.endpoint import Server
 from .settings import SETTINGS, Settings, written
 from .store.copies import Copies
 from .store.entries import Entries
-from .store.keys import Keys, hash_tag, slot_of
+from .store.keys import Keys
 from .store.member import Membership
 from .store.scanner_steps import ScannerSteps, new_name
 from .store.scripts import Scripts
@@ -120,7 +120,13 @@ class Services:
         return timezone.utc if conf.enable_utc else time.timezone.local
 
     def connect(self) -> Connection:
-        """Return a private connection to the store's Redis; it opens on first use."""
+        """Return a private connection to the store's Redis; it opens on first use.
+
+        :meth:`Connection.at` leads from it to the node of each shard.
+        """
+        if len({id(one.connection) for one in self.scripts}) > 1:
+            # A node that is silent keeps a scanner from the shards on other nodes for as long.
+            return PooledConnection(self.endpoint, REACH)
         # Finding a Sentinel group's master has its own steps and time limit.
         reach = math.inf if self.endpoint.may_move else REACH
         return PooledConnection(self.endpoint, reach=reach)
@@ -146,12 +152,12 @@ class Services:
         return self.configured.copies
 
     def engines(self, *, owes: bool = False) -> list[ScannerSteps]:
-        """Return a scanner's steps for each shard, over a new connection.
+        """Return a scanner's steps for each shard, over a new connection to each node.
 
         With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
         """
         connection, name, hooks = self.connect(), new_name(), self.hooks
-        each = [self._scripts_of(connection, keys, hooks) for keys in self._keys()]
+        each = [self._scripts_of(connection.at(one.slot), one, hooks) for one in self._keys()]
         return [self.engine(scripts, name, owes=owes) for scripts in each]
 
     def _keys(self) -> list[Keys]:
@@ -291,10 +297,8 @@ class Configured:
     def endpoint(self) -> Server:
         settings = self.settings
         names = written(self.conf, "delayq_url"), written(self.conf, "delayq_transport_options")
-        tags = [hash_tag(settings.prefix, one, settings.shards) for one in range(settings.shards)]
-        slots = [slot_of(tag) for tag in tags]
-        options = settings.transport_options
-        return store_endpoint(settings.url, options, self._broker(), names, slots)
+        options, slot = settings.transport_options, Keys(settings.prefix).slot
+        return store_endpoint(settings.url, options, self._broker(), names, slot)
 
     @cached_property
     def store_is_broker(self) -> bool:
@@ -310,7 +314,7 @@ class Configured:
         connection = PooledConnection(self.endpoint, self.settings.timeout)
         prefix, shards = self.settings.prefix, self.settings.shards
         each = [Keys(prefix, shard, shards) for shard in range(shards)]
-        return [self._scripts_of(connection, keys, self._hooks) for keys in each]
+        return [self._scripts_of(connection.at(keys.slot), keys, self._hooks) for keys in each]
 
     @cached_property
     def membership(self) -> Membership:

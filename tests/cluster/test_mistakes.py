@@ -136,9 +136,3 @@ def test_a_port_that_is_no_number_is_refused_without_the_password(make_house, ur
 
     assert sentence.startswith(f"delayq_url is '{url}'; expected a URL ")
     assert "secret" not in sentence
-
-
-def test_several_shards_are_refused(cluster, make_house):
-    assert refusal(make_house(cluster.url(), delayq_shards=3), InvalidSetting) == (
-        "delayq_shards is 3; expected 1, because a redis+cluster:// URL names the owner of one slot"
-    )
