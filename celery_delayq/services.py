@@ -25,6 +25,7 @@ from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
 from .message.broker import Broker, store_endpoint
+from .message.direct import beside, is_direct, is_tagged
 from .revoked import mark_revoked
 from .servers.connection import Connection, PooledConnection
 from .servers.endpoint import Server
@@ -120,10 +121,7 @@ class Services:
         return timezone.utc if conf.enable_utc else time.timezone.local
 
     def connect(self) -> Connection:
-        """Return a private connection to the store's Redis; it opens on first use.
-
-        :meth:`Connection.at` leads from it to the node of each shard.
-        """
+        """Return a private connection to the store's Redis; it opens on first use."""
         if len({id(one.connection) for one in self.scripts}) > 1:
             # A node that is silent keeps a scanner from the shards on other nodes for as long.
             return PooledConnection(self.endpoint, REACH)
@@ -302,12 +300,7 @@ class Configured:
 
     @cached_property
     def store_is_broker(self) -> bool:
-        broker = self._broker()
-        return (
-            broker.endpoint is not None
-            and not broker.failover
-            and broker.endpoint.same_database(self.endpoint)
-        )
+        return is_direct(self._broker(), self.endpoint, self.settings)
 
     @cached_property
     def scripts(self) -> list[Scripts]:
@@ -329,6 +322,8 @@ class Configured:
             self._app_name,
             self.endpoint.url,
             direct=self.store_is_broker,
+            redis=beside(broker, self.endpoint),
+            tagged=is_tagged(broker, self.endpoint, settings),
         )
 
     @property

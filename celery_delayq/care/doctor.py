@@ -18,7 +18,6 @@ from ..servers import risks
 from ..servers.connection import Connection, packed
 from ..servers.endpoint import shown
 from ..servers.facts import Facts, ask
-from ..servers.refusals import NO_BROKER
 from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
 from ..services import Services
 from .doctor_broker import broker, unusable
@@ -270,14 +269,13 @@ def _clock(patient: Patient) -> Iterator[Line]:
 
 
 def _broker(patient: Patient) -> Iterable[Line]:
-    if not patient.services.store_is_broker:
-        return broker(patient.services)
-    # These lines already say why it cannot reach the queues.
-    if {"store", "rights"} & patient.wrong:
+    # These lines already say why the store's own Redis cannot reach the queues.
+    if patient.services.store_is_broker and {"store", "rights"} & patient.wrong:
         return ()
-    if patient.server.hello.get("mode") == "cluster":
-        return [Line("broker", ERROR, NO_BROKER, "use RabbitMQ or a separate Redis as broker")]
-    return [Line("broker", OK, "the store's own Redis: a script moves a task into its queue")]
+    if patient.is_away:
+        return broker(patient.services)
+    in_cluster = patient.server.hello.get("mode") == "cluster"
+    return broker(patient.services, patient.connection, in_cluster=in_cluster)
 
 
 def _workers(patient: Patient) -> Iterable[Line]:

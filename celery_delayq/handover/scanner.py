@@ -171,7 +171,8 @@ class Scanner:
 
     def _scan_shards(self, shards: Iterable[int]) -> None:
         for number in shards:
-            self._shards[number].up_at = 0.0
+            if self._shards[number] not in self._away.shards:
+                self._shards[number].up_at = 0.0
 
     def _pass(self) -> float:
         """Deliver all due tasks; return for how many seconds there is nothing to do."""

@@ -197,7 +197,9 @@ class PooledConnection:
 
     def dedicated(self) -> Any:
         # In a Cluster, each node passes on what is published.
-        connection = self._server.known().connection(min(self._reach, defaults.TIMEOUT))
+        connection = self._server.known().connection(
+            min(self._reach, self._timeout or defaults.TIMEOUT)
+        )
         try:
             connection.connect()
         except BaseException:

@@ -136,6 +136,8 @@ def test_a_broken_link_makes_all_slots_of_that_node_forget_it(two):
     one.lost(SimpleNamespace(host="old", port=1))
 
     assert (one.node, other.node, third.node) == (None, None, ("third", 1))
+    # A scanner listens at any node that is there.
+    assert (one.known().node, third.known()) == (("third", 1), third)
 
 
 # TRYAGAIN, and ASK.

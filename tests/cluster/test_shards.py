@@ -230,7 +230,8 @@ def test_while_a_slot_is_being_moved_the_other_shards_go_on(cluster, make_house,
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
-def test_if_a_node_is_away_the_shards_of_the_others_go_on(fragile, make_house, fault):
+def test_if_a_node_is_away_the_shards_of_the_others_go_on(fragile, make_house, fault, monkeypatch):
+    monkeypatch.setattr("celery_delayq.services.REACH", 0.5)
     cluster = fragile(replica=fault == "kill")
     # The one where the scanner listens, and where processes meet.
     node = cluster.owner
@@ -264,6 +265,22 @@ def test_if_a_node_is_away_the_shards_of_the_others_go_on(fragile, make_house, f
     if fault == "pause":  # no replica could take over meanwhile
         assert {one.headers["id"] for one in some} == set(due)
     assert listed(house) == set(ids())
+
+
+def test_a_scanner_that_starts_meanwhile_serves_the_others(fragile, make_house, monkeypatch):
+    monkeypatch.setattr("celery_delayq.services.REACH", 0.5)
+    cluster = fragile()
+    node = cluster.others()[0]  # processes meet at another one
+    house = make_house(cluster.url(), delayq_shards=SHARDS)
+    others = [n for n, slot in enumerate(slots(house)) if cluster.owner_of(slot) is not node]
+    node.pause()
+    try:
+        for shard in others:
+            put(house, id_of(shard), time.time())
+        house.start()
+        assert len(house.take(count=len(others))) == len(others)
+    finally:
+        node.resume()
 
 
 def _has_replica(node) -> bool:
