@@ -52,7 +52,7 @@ class Start:
         """
         if self._is_said:
             return
-        self._engines[0].join()  # the meeting place; without it nothing may be written
+        self._engines[0].meet()
         with suppress(StoreUnavailable):  # of another shard, which the scan will find as well
             self._say()
 
