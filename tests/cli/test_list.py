@@ -225,7 +225,7 @@ def test_show_says_of_what_has_left_that_it_was_handed_over_as_cancel_does(app, 
     [shown] = refused("show", "a")
     [cancelled] = refused("cancel", "a")
 
-    expected = r"Error: task a has been handed over to its queue already, \d s ago \(.* UTC\)"
+    expected = r"Error: task a has been handed over to its queue already, \d+ s ago \(.* UTC\)"
     assert re.fullmatch(expected, shown)
     assert shown.partition(",")[0] == f"Error: {cancelled}".partition(",")[0]
 

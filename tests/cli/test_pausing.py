@@ -114,4 +114,4 @@ def test_what_no_scanner_has_met_is_one_thing_to_all_commands(app, said):
     assert "state     PAUSED" in said("show", "a")
     status = said("status")
     assert status[-1] == "waiting 0   overdue 0   paused 1   dead 0   scanners 0"
-    assert re.fullmatch(r"  ! queue mail paused \d s ago \(.*\), 1 task due", status[2])
+    assert re.fullmatch(r"  ! queue mail paused \d+ s ago \(.*\), 1 task due", status[2])

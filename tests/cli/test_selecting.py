@@ -1,5 +1,6 @@
 """Commands that take ids, keys or a selection: their questions, output and changes."""
 
+import re
 from types import SimpleNamespace
 
 import click
@@ -144,8 +145,8 @@ def test_a_task_is_named_by_its_key(app, tasks, said, refused):
         "task ka cancelled",
         "task kb cancelled",
     ]
-    assert refused("cancel", "--key", "ka")[-1].startswith(
-        "task ka has been cancelled already, 0 s ago"
+    assert re.match(
+        r"task ka has been cancelled already, \d+ s ago", refused("cancel", "--key", "ka")[-1]
     )
     assert waiting(app) == "c"
 

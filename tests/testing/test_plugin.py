@@ -12,9 +12,6 @@ from celery_delayq.errors import CannotIsolate
 
 pytest_plugins = ["pytester"]
 
-# Each starts one or more processes that import Celery.
-pytestmark = pytest.mark.timeout(240)
-
 SHOP = """
     from celery import Celery
     from celery_delayq import DelayQ
