@@ -69,6 +69,7 @@ class Keys:
     def __init__(self, prefix: str, shard: int = 0, shards: int = 1) -> None:
         tag = hash_tag(prefix, shard, shards)
         self.prefix = prefix
+        self.slot = slot_of(tag)
         self.is_meeting_place = tag == _meeting_place(prefix)
         self._names = {name: f"{{{tag}}}:{name}" for name in KEYS}
 

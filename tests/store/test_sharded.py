@@ -22,7 +22,7 @@ from celery_delayq.store import (
 from celery_delayq.store.caller import Calls
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import shard_of
-from celery_delayq.store.record import destination_for
+from celery_delayq.store.record import EVERYTHING, destination_for
 from tests.store.support import FAR_MS, endpoint, new_record
 
 SHARDS = 5
@@ -232,6 +232,17 @@ def test_queues_and_what_is_overdue_longest_are_of_all_shards(entries, monkeypat
     monkeypatch.setattr(queue_counts, "STEP", 5)
     tallies, is_complete = entries.tallies(10 * SHARDS)
     assert (sum(one.waiting for one in tallies), is_complete) == (10 * SHARDS, False)
+
+
+def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
+    entries.pause(EVERYTHING, "")
+    entries.schedule([new(one, 1000) for one in IDS])
+    told = []
+    for link in entries.links:
+        told += [(one.resumed, one.parked) for one in entries.pauses()]
+        link.calls.call("resume", lane=EVERYTHING, rate=1)
+    assert told == [(False, len(IDS))] * SHARDS
+    assert [(one.resumed, one.rate) for one in entries.pauses()] == [(True, SHARDS)]
 
 
 def test_with_nothing_anywhere_there_is_no_next_due_time(entries):
