@@ -33,7 +33,7 @@ from .settings import SETTINGS, Settings, written
 from .store.copies import Copies
 from .store.entries import Entries
 from .store.keys import Keys
-from .store.member import Membership
+from .store.member import Member, Membership
 from .store.scanner_steps import ScannerSteps, new_name
 from .store.scripts import Scripts
 from .store.values import Cancelled
@@ -135,6 +135,11 @@ class Services:
         return self.configured.scripts
 
     @property
+    def key_sets(self) -> Sequence[Scripts]:
+        """The scripts of each set of keys: the shards', and the meeting place's if it is apart."""
+        return self.entries.key_sets
+
+    @property
     def membership(self) -> Membership:
         """The agreement between processes that share the store."""
         return self.configured.membership
@@ -155,17 +160,21 @@ class Services:
         With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
         """
         connection, name, hooks = self.connect(), new_name(), self.hooks
-        each = [self._scripts_of(connection.at(one.slot), one, hooks) for one in self._keys()]
-        return [self.engine(scripts, name, owes=owes) for scripts in each]
-
-    def _keys(self) -> list[Keys]:
-        # The meeting place first: processes with another number of shards use it too. A process
-        # that is refused there has written nothing to the other shards.
+        apart, meeting_place = self.configured.meeting_place, None
+        if apart is not None:
+            scripts = self._scripts_of(connection.at(apart.keys.slot), apart.keys, hooks)
+            meeting_place = Member(scripts, self.membership)
         keys = [one.keys for one in self.scripts]
-        return sorted(keys, key=lambda one: not one.is_meeting_place)
+        each = [self._scripts_of(connection.at(one.slot), one, hooks) for one in keys]
+        return [self.engine(one, name, owes=owes, meeting_place=meeting_place) for one in each]
 
     def engine(
-        self, scripts: Scripts, name: str | None = None, *, owes: bool = False
+        self,
+        scripts: Scripts,
+        name: str | None = None,
+        *,
+        owes: bool = False,
+        meeting_place: Member | None = None,
     ) -> ScannerSteps:
         """Return the named scanner's steps for one shard."""
         settings = self.settings
@@ -178,11 +187,12 @@ class Services:
             name=name,
             catch_up=settings.catch_up,
             owes=owes,
+            meeting_place=meeting_place,
         )
 
     def wakeup(self, scanner: str) -> Wakeup:
         """Return the wake-up on which the scanner of that name blocks."""
-        return Wakeup(self.connect(), self._keys(), scanner)
+        return Wakeup(self.connect(), [one.keys for one in self.scripts], scanner)
 
     def will_not_run(
         self,
@@ -303,11 +313,23 @@ class Configured:
         return is_direct(self._broker(), self.endpoint, self.settings)
 
     @cached_property
+    def connection(self) -> PooledConnection:
+        return PooledConnection(self.endpoint, self.settings.timeout)
+
+    @cached_property
     def scripts(self) -> list[Scripts]:
-        connection = PooledConnection(self.endpoint, self.settings.timeout)
+        connection = self.connection
         prefix, shards = self.settings.prefix, self.settings.shards
         each = [Keys(prefix, shard, shards) for shard in range(shards)]
         return [self._scripts_of(connection.at(keys.slot), keys, self._hooks) for keys in each]
+
+    @cached_property
+    def meeting_place(self) -> Scripts | None:
+        """The scripts of the keys common to all numbers of shards, if they are not a shard's."""
+        if self.settings.shards == 1:
+            return None
+        keys = Keys(self.settings.prefix)
+        return self._scripts_of(self.connection.at(keys.slot), keys, self._hooks)
 
     @cached_property
     def membership(self) -> Membership:
@@ -334,7 +356,7 @@ class Configured:
 
     @cached_property
     def entries(self) -> Entries:
-        return Entries(self.scripts, self.membership)
+        return Entries(self.scripts, self.membership, self.meeting_place)
 
     @cached_property
     def copies(self) -> Copies:

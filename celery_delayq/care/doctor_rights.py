@@ -97,7 +97,7 @@ def _calls(services: Services) -> Iterator[Call]:
     for name, words in sorted({**given, "EVAL": ("", 0), "EVALSHA": ("", 0), "TIME": ()}.items()):
         yield Call("command", name, "", (name, *words))
     own = f"{{{services.settings.prefix}:*}}:*"
-    for keys in (one.keys for one in services.scripts):
+    for keys in (one.keys for one in services.key_sets):
         for channel in keys.channels("doctor"):
             yield Call("channel", channel, f"&{own}", ("PUBLISH", channel, ""))
             yield Call("channel", channel, f"&{own}", ("SUBSCRIBE", channel))

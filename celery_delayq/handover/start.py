@@ -47,13 +47,11 @@ class Start:
         """Join the store and log it, unless that is done.
 
         Raises:
-            StoreUnavailable: the store is down; the log line comes when it is back.
             StoreDiffers: this process would use the store in another way than the others.
         """
         if self._is_said:
             return
-        self._engines[0].join()  # the meeting place; without it nothing may be written
-        with suppress(StoreUnavailable):  # of another shard, which the scan will find as well
+        with suppress(StoreUnavailable):  # the scan finds that as well, and serves other nodes
             self._say()
 
     def _say(self) -> None:

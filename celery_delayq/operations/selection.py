@@ -204,7 +204,7 @@ class Selection:
 
     def _shards(self) -> Iterator[tuple[int, Shard, Position]]:
         """Yield the unfinished shards, each with the position to continue after."""
-        for shard, link in enumerate(self._services.entries.links_to_change):
+        for shard, link in enumerate(self._services.entries.links):
             behind = self._begun.place_in(shard)
             if behind is not None:
                 yield shard, link, behind

@@ -1,7 +1,7 @@
 """The store as its callers see it: finds the shards for an id, a key or "all".
 
-schedule                      each entry to the shard of its id
-cancel, move, edit, find      shard_of(id) --> that one; with keys there is only one shard
+schedule                      each entry to its shard, see ``placement.py``
+cancel, move, edit, find      the shards that may have it, in turn, until one does
 waiting, history, counts      every shard, results merged
 
 Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``, ``pages.py``,
@@ -16,17 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from .. import clock
 from ..clock import When
 from ..errors import DelayQError, InvalidOption, UnreadableRecord
-from . import changes, lookup, overview, pages, queue_counts, replicas, selection_scan
+from . import changes, lookup, overview, pages, placement, queue_counts, replicas, selection_scan
 from .history_entry import HistoryEntry
-from .ids import Target, named, target_of_member
-from .keys import shard_of
+from .ids import Target, target_of_member
 from .lookup import Departure
-from .member import Membership
+from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
 from .pages import CURSOR, MAX_SIZE, Cursor
@@ -38,15 +37,7 @@ from .scripts import Scripts
 from .shard import Shard
 from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
-
-class HasId(Protocol):
-    """Belongs to the shard of its task id."""
-
-    @property
-    def task_id(self) -> str: ...
-
-
-Part = TypeVar("Part", bound=HasId)
+Part = TypeVar("Part", bound=placement.Placed)
 Answer = TypeVar("Answer")
 
 
@@ -56,21 +47,32 @@ class Entries:
     Args:
         shards: The scripts of each shard, by number.
         membership: This process's version of the settings on which all processes agree.
+        meeting_place: The scripts of the keys common to all numbers of shards; ``None`` if they are
+            those of the only shard.
 
     Attributes:
-        unasked_links: Each shard, before a check or a join.
+        key_sets: The scripts of each set of keys: the meeting place, if it has its own; the shards.
+        unasked_links: Each shard, before a check.
     """
 
-    def __init__(self, shards: Sequence[Scripts], membership: Membership) -> None:
-        self.unasked_links = [Shard(one, membership) for one in shards]
-        # The one shard that processes with different numbers of shards have in common.
-        self._meeting_place = max(self.unasked_links, key=lambda one: one.keys.is_meeting_place)
-        self._is_joined = len(shards) == 1  # then a call joins by itself
+    def __init__(
+        self,
+        shards: Sequence[Scripts],
+        membership: Membership,
+        meeting_place: Scripts | None = None,
+    ) -> None:
+        apart = [] if meeting_place is None else [meeting_place]
+        self.key_sets = [*apart, *shards]
+        meeting = next((Member(one, membership) for one in apart), None)
+        self.unasked_links = [
+            Shard(one, membership, number, meeting_place=meeting)
+            for number, one in enumerate(shards)
+        ]
         self._has_looked = False
         self._shortfalls = Shortfalls()
 
     def join(self, until: float | None = None) -> None:
-        """Check that this process may use the store; a call does so by itself.
+        """Check that this process may use the store; each shard's first call does so by itself.
 
         Args:
             until: When to give up, by the monotonic clock.
@@ -78,8 +80,7 @@ class Entries:
         Raises:
             StoreDiffers: other processes use it with different settings.
         """
-        self._meeting_place.calls.join(until)
-        self._is_joined = True
+        self.unasked_links[0].calls.join(until)
 
     def check_membership(self) -> str:
         """Check that this process may read the store, without changing anything.
@@ -90,7 +91,7 @@ class Entries:
         Raises:
             StoreDiffers: other processes use it with different settings.
         """
-        broker = self._meeting_place.member.check_membership()
+        broker = self.unasked_links[0].check_membership()
         self._has_looked = True
         return broker
 
@@ -99,13 +100,6 @@ class Entries:
         """Each shard, to read. Checks first: with another layout all would look empty."""
         if not self._has_looked:
             self.check_membership()
-        return self.unasked_links
-
-    @property
-    def links_to_change(self) -> Sequence[Shard]:
-        """Each shard, to change. Joins first, in the shard common to all processes."""
-        if not self._is_joined:
-            self.join()
         return self.unasked_links
 
     def in_parts(
@@ -119,18 +113,14 @@ class Entries:
         Raises:
             StoreUnavailable: a step raised it; other shards may have been changed before.
         """
-        links, answers = self.links_to_change, dict[int, Answer]()
-        for shard, places in self._parts(given).items():
+        links, answers = self.unasked_links, dict[int, Answer]()
+        parts: defaultdict[int, list[int]] = defaultdict(list)
+        for place, one in enumerate(given):
+            parts[placement.place_of(one, len(links))].append(place)
+        for shard, places in parts.items():
             told = step(links[shard], [given[place] for place in places])
             answers.update(zip(places, told, strict=True))
         return [answers[place] for place in range(len(given))]
-
-    def _parts(self, given: Sequence[HasId]) -> dict[int, list[int]]:
-        """Return the places of *given* by shard."""
-        parts: defaultdict[int, list[int]] = defaultdict(list)
-        for place, one in enumerate(given):
-            parts[shard_of(one.task_id, len(self.unasked_links))].append(place)
-        return parts
 
     def schedule(
         self,
@@ -142,10 +132,15 @@ class Entries:
         pauses: Iterable[float] = (),
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
+        links = self.unasked_links
+        until = clock.monotonic() + links[0].timeout if until is None else until
         step = partial(schedule, supersede=supersede, owes=owes, until=until, pauses=pauses)
-        if len(self.unasked_links) == 1:
-            return step(self.unasked_links[0], new)
-        return self.in_parts(new, step)
+        if len(links) == 1:
+            return step(links[0], new)
+        refused = placement.refused(links, new, supersede=supersede, until=until, pauses=pauses)
+        rest = [one for place, one in enumerate(new) if place not in refused]
+        answers = iter(self.in_parts(rest, step))
+        return [refused.get(place) or next(answers) for place in range(len(new))]
 
     def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
         """Wait until replicas have the entries that :meth:`schedule` just wrote; never raises.
@@ -154,15 +149,12 @@ class Entries:
             How many replicas have them, as :func:`replicas.wait`; of several shards, the fewest.
         """
         until = clock.monotonic() + wanted.seconds
+        parts: defaultdict[int, list[Receipt]] = defaultdict(list)
+        for one in receipts:
+            parts[one.shard].append(one)
         return min(
-            replicas.wait(
-                self.unasked_links[shard],
-                wanted,
-                [receipts[place] for place in places],
-                until,
-                self._shortfalls,
-            )
-            for shard, places in self._parts(receipts).items()
+            replicas.wait(self.unasked_links[shard], wanted, some, until, self._shortfalls)
+            for shard, some in parts.items()
         )
 
     def cancel(
@@ -173,21 +165,26 @@ class Entries:
         Raises:
             UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
         """
-        link = _of(self.links_to_change, who)
-        step = partial(changes.cancel_one, link, owes=owes, tells=tells, remove=remove)
-        try:
-            return step(who)
-        except UnreadableRecord as error:
-            member = selection_scan.dead_member(link, error.task_id) if remove else None
-            if member is not None:
-                return step(target_of_member(member))
-            if error.why == changes.NO_RECORD:
-                return Outcome.NOT_FOUND, None
-            raise
+
+        def cancel(link: Shard, until: float) -> tuple[Outcome, Cancelled | None]:
+            step = partial(
+                changes.cancel_one, link, owes=owes, tells=tells, remove=remove, until=until
+            )
+            try:
+                return step(who)
+            except UnreadableRecord as error:
+                member = selection_scan.dead_member(link, error.task_id) if remove else None
+                if member is not None:
+                    return step(target_of_member(member))
+                if error.why == changes.NO_RECORD:
+                    return Outcome.NOT_FOUND, None
+                raise
+
+        return placement.change(self.unasked_links, who, cancel)
 
     def mark_stored(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
-        changes.mark_stored(_of(self.unasked_links, cancelled.task_id), [cancelled])
+        changes.mark_stored(self.unasked_links[cancelled.shard], [cancelled])
 
     def move(
         self,
@@ -199,13 +196,20 @@ class Entries:
         if_due_ms: int | None = None,
     ) -> tuple[Outcome, Change]:
         """Give an entry another due time; see :func:`changes.reschedule`."""
-        link = _of(self.links_to_change, who)
-        steps = changes.reschedule(link, [who], when, mode=mode, only=only, if_due_ms=if_due_ms)
-        return changes.only(steps)
+        asked: dict[str, Any] = {"mode": mode, "only": only, "if_due_ms": if_due_ms}
+
+        def move(link: Shard, until: float) -> tuple[Outcome, Change]:
+            return changes.only(changes.reschedule(link, [who], when, until=until, **asked))
+
+        return placement.change(self.unasked_links, who, move)
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; see :func:`changes.edit`."""
-        return changes.edit(_of(self.links_to_change, who), who, seen, new)
+
+        def edit(link: Shard, until: float) -> tuple[Outcome, None]:
+            return changes.edit(link, who, seen, new, until), None
+
+        return placement.change(self.unasked_links, who, edit)[0]
 
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
         """Park the tasks of a lane as they fall due, from when this returns.
@@ -215,7 +219,7 @@ class Entries:
             name: The name of the queue or task, for display.
             late: Whether the time parked counts as lateness.
         """
-        for link in self.links_to_change:
+        for link in self.unasked_links:
             link.calls.call("pause", lane=lane, called=name, late=int(late))
 
     def resume(self, lane: bytes, rate: float | None = None) -> bool:
@@ -223,7 +227,7 @@ class Entries:
 
         Shards share the rate.
         """
-        links = self.links_to_change
+        links = self.unasked_links
         part = (rate or 0) / len(links)
         # Ask each shard, whatever the first ones answer.
         answers = [link.calls.call("resume", lane=lane, rate=part) for link in links]
@@ -231,15 +235,17 @@ class Entries:
 
     def find(self, who: Target) -> Entry | None:
         """Return the entry, or ``None``; see :func:`lookup.find`."""
-        return lookup.find(_of(self.links, who), who)
+        found = (lookup.find(link, who) for link in placement.to_ask(self.links, who))
+        return next(filter(None, found), None)
 
     def state(self, who: Target) -> State | None:
         """Return the state of an entry, or ``None``; see :func:`lookup.state`."""
-        return lookup.state(_of(self.links, who), who)
+        found = (lookup.state(link, who) for link in placement.to_ask(self.links, who))
+        return next(filter(None, found), None)
 
     def departure(self, who: Target) -> Departure | None:
         """Return how and when an entry left; see :func:`lookup.departure`."""
-        return lookup.departure(_of(self.links, who), who)
+        return lookup.departure(placement.to_ask(self.links, who), who)
 
     def handed_over_ms(self, who: Target) -> int | None:
         """Return when an entry was delivered; ``None`` if it was not, or its tombstone is gone."""
@@ -311,14 +317,6 @@ class Entries:
         part = max(1, most // len(self.unasked_links))
         found = [queue_counts.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
-
-
-def _of(links: Sequence[Shard], who: Target) -> Shard:
-    if len(links) == 1:
-        return links[0]
-    if who[:1] == b"k":
-        raise InvalidOption("key", named(who), "a task's id: keys need delayq_shards to be 1")
-    return links[shard_of(named(who), len(links))]
 
 
 def _behind(text: str, links: Sequence[Shard]) -> Cursor:

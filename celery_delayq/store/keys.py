@@ -5,14 +5,21 @@
 All keys of a shard have one hash tag, so Redis Cluster keeps them on one node and a script may use
 them together. A node usually has a range of slots, so tags spread over all slots spread the shards
 over all nodes; the tags `0`, `1`, `2` might all fall to a few of them.
+
+    {PREFIX:0}        the meeting place: its `meta` says the number of shards, whatever that is
+    {PREFIX:0}        the only shard of one
+    {PREFIX:N.i.k}    shard i of N, k: the first number with which it falls in its N-th
+
+Two layouts share no shard, so a store can be copied into another layout while it stays whole.
 """
 
 from __future__ import annotations
 
 import binascii
+import uuid
 import zlib
 from functools import lru_cache
-from itertools import chain, count
+from itertools import count
 
 SCHEMA = "1"  # version of the layout; processes with another one are refused
 SLOTS = 16384  # of a Redis Cluster
@@ -53,7 +60,7 @@ KEYS: dict[str, str] = {
 
 
 class Keys:
-    """The names of a shard's keys under one prefix.
+    """The names of a shard's keys under one prefix; by default, those of the meeting place.
 
     >>> Keys("delayq")["due"]
     '{delayq:0}:due'
@@ -83,16 +90,14 @@ class Keys:
 def hash_tag(prefix: str, shard: int, shards: int) -> str:
     """Return the text in the braces of a shard's keys, which selects its part of the slots.
 
-    One shard always has the tag ``prefix:0``, so processes with different numbers of shards meet
-    there. The tags of the others are their number and the first suffix that fits.
-
     >>> [hash_tag("delayq", shard, 3) for shard in range(3)]
-    ['delayq:0.1', 'delayq:1.4', 'delayq:0']
+    ['delayq:3.0.1', 'delayq:3.1.1', 'delayq:3.2.1']
     """
     if not 0 <= shard < shards:
         raise ValueError(f"there is no shard {shard} of {shards}")
-    own = (f"{prefix}:{shard}.{number}" for number in count(1))
-    tags = chain([_meeting_place(prefix)], own)
+    if shards == 1:
+        return _meeting_place(prefix)
+    tags = (f"{prefix}:{shards}.{shard}.{number}" for number in count(1))
     return next(tag for tag in tags if slot_of(tag) * shards // SLOTS == shard)
 
 
@@ -105,9 +110,19 @@ def slot_of(tag: str) -> int:
     return binascii.crc_hqx(tag.encode(), 0) % SLOTS
 
 
-def shard_of(task_id: str, shards: int) -> int:
-    """Return the shard of a task's entry: the CRC-32 of its id, modulo the number of shards.
+def shard_of(name: str, shards: int) -> int:
+    """Return the shard of a key or an id: its CRC-32, modulo the number of shards.
 
     Every process must get the same, so it uses nothing that differs between versions of Python.
     """
-    return zlib.crc32(task_id.encode()) % shards if shards > 1 else 0
+    return zlib.crc32(name.encode()) % shards if shards > 1 else 0
+
+
+def id_beside(key: str, shards: int) -> str:
+    """Return an id for a new task with this key, on the key's shard.
+
+    So a call by the id finds its entry at once, without a search of the other shards. It is drawn
+    until it fits, so it stays as random as any UUID.
+    """
+    drawn = (str(uuid.uuid4()) for _ in count())
+    return next(one for one in drawn if shard_of(one, shards) == shard_of(key, shards))

@@ -27,6 +27,8 @@ _NOBODY = (
     "delayq_url and delayq_prefix is started"
 )
 
+_CHECKED = "the broker"
+
 logger = logger_of(__name__)
 
 
@@ -77,6 +79,7 @@ class Member:
 
     Attributes:
         store: The store's random name, as of this process's join.
+        warned: The warnings that were logged, each once.
     """
 
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
@@ -84,7 +87,7 @@ class Member:
         self._scripts = scripts
         self._ours = membership
         self._scanner = scanner
-        self._warned: set[str] = set()
+        self.warned: set[str] = set()
 
     def join(self, until: float | None = None, step: str = "join") -> int:
         """Register with the store.
@@ -127,13 +130,15 @@ class Member:
             word.decode(errors="replace") for word in known
         )
         _agree("layout", schema, SCHEMA)
-        _agree("number of shards", shards, str(ours.shards))
+        _agree("delayq_shards", shards, str(ours.shards))
         if self._scanner:
             _agree("broker", broker, ours.broker)
             self._check_broker()
         self._warn_of_broker((broker, hosts))
         self._warn_of_app(app)
-        if step == "schedule" and (math.inf if silent_ms < 0 else silent_ms) > SILENT_MS:
+        # With several shards, no scanner calls at the meeting place, only at each shard.
+        asks = step == "schedule" and (ours.shards == 1 or not self._scripts.keys.is_meeting_place)
+        if asks and (math.inf if silent_ms < 0 else silent_ms) > SILENT_MS:
             self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
         told_us: int = now_us
         return told_us
@@ -153,15 +158,18 @@ class Member:
         )
         if schema:
             _agree("layout", schema, SCHEMA)
-            _agree("number of shards", shards, str(self._ours.shards))
+            _agree("delayq_shards", shards, str(self._ours.shards))
         is_other = theirs[0] and theirs != [self._ours.broker, self._ours.hosts]
         return " on ".join(theirs) if is_other else ""
 
     def _check_broker(self) -> None:
-        """Check a broker that is a Redis, too; only a scanner needs it, and once."""
-        ours, link, keys = self._ours, self._scripts.connection, self._scripts.keys
-        if ours.redis is not None and keys.is_meeting_place:
-            check_broker(link, ours.redis, keys["meta"], tagged=ours.tagged)
+        """Check a broker that is a Redis, too: once, at any shard."""
+        ours, link = self._ours, self._scripts.connection
+        if _CHECKED in self.warned:
+            return
+        if ours.redis is not None:
+            check_broker(link, ours.redis, self._scripts.keys["meta"], tagged=ours.tagged)
+        self.warned.add(_CHECKED)
         if ours.tagged and ours.direct and (count := masters(link)) > 1:
             self._warn(f"{MOVES}; use a broker that is not in this Cluster", count)
 
@@ -188,8 +196,8 @@ class Member:
             )
 
     def _warn(self, text: str, *facts: object) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
+        if text not in self.warned:
+            self.warned.add(text)
             logger.warning(text, *facts)
 
 

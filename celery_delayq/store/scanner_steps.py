@@ -15,7 +15,7 @@ from ..servers.endpoint import Address
 from ..servers.risks import Line, risks
 from .changes import mark_stored
 from .lateness import lateness_in
-from .member import Membership
+from .member import Member, Membership
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
 from .scripts import Scripts
@@ -43,6 +43,7 @@ class ScannerSteps:
         name: The scanner's; the same for each of its shards.
         catch_up: The most overdue entries delivered per second, by all scanners in all shards.
         owes: Whether ``REVOKED`` must be stored for tasks that are too late.
+        meeting_place: The keys common to all numbers of shards, as in :class:`Shard`.
     """
 
     def __init__(
@@ -56,10 +57,11 @@ class ScannerSteps:
         name: str | None = None,
         catch_up: float | None = None,
         owes: bool = False,
+        meeting_place: Member | None = None,
     ) -> None:
         self.name = name or new_name()
         self._scripts = scripts
-        self._link = Shard(scripts, membership, scanner=True)
+        self._link = Shard(scripts, membership, scanner=True, meeting_place=meeting_place)
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
@@ -225,7 +227,7 @@ class ScannerSteps:
         owed = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
-        return [Cancelled.of(one) for one in owed]
+        return [Cancelled.of(one, self._link.number) for one in owed]
 
     def mark_stored(self, cancelled: Iterable[Cancelled]) -> None:
         """Note that ``REVOKED`` was stored for tasks."""

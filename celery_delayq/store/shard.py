@@ -14,9 +14,12 @@ class Shard:
     Args:
         scripts: The shard's.
         membership: This process's settings.
+        number: Its number among the store's shards.
         scanner: Whether it delivers tasks.
+        meeting_place: The keys common to all numbers of shards; ``None`` if they are this shard's.
 
     Attributes:
+        number: Its number among the store's shards.
         scripts: For steps that only read, and for a scanner's.
         member: This process's membership.
         calls: For a caller's steps that change the store.
@@ -24,10 +27,22 @@ class Shard:
         templates: Names of templates that this process has sent.
     """
 
-    def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
+    def __init__(
+        self,
+        scripts: Scripts,
+        membership: Membership,
+        number: int = 0,
+        *,
+        scanner: bool = False,
+        meeting_place: Member | None = None,
+    ) -> None:
+        self.number = number
         self.scripts = scripts
         self.member = Member(scripts, membership, scanner=scanner)
-        self.calls = Calls(scripts, self.member.join, membership.timeout)
+        self._meeting_place = meeting_place
+        if meeting_place is not None:
+            self.member.warned = meeting_place.warned  # one warning for all shards
+        self.calls = Calls(scripts, self._join, membership.timeout)
         self.timeout = membership.timeout
         self.templates: set[bytes] = set()
 
@@ -35,3 +50,15 @@ class Shard:
     def keys(self) -> Keys:
         """The names of its keys."""
         return self.scripts.keys
+
+    def check_membership(self) -> str:
+        """Check that this process may read the shard; see :meth:`Member.check_membership`."""
+        if self._meeting_place is not None:
+            self._meeting_place.check_membership()
+        return self.member.check_membership()
+
+    def _join(self, until: float | None, step: str) -> int:
+        # The meeting place first: a process that is refused there has written nothing here.
+        if self._meeting_place is not None:
+            self._meeting_place.join(until, step)
+        return self.member.join(until, step)

@@ -102,7 +102,7 @@ def test_an_address_that_cannot_be_reached_is_named_with_the_setting(cluster, ma
     nobody = f"localhost:{free_port()}"
     house = make_house(
         cluster.url(),
-        delayq_timeout=0.5,
+        delayq_timeout=1.0,
         delayq_transport_options={
             "address_map": {f"127.0.0.1:{node.port}": nobody for node in cluster.masters}
         },

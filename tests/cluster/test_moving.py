@@ -1,5 +1,6 @@
 """The slot moves, or its owner fails: a call succeeds elsewhere, or raises the true reason."""
 
+import contextlib
 import math
 import threading
 import time
@@ -9,10 +10,12 @@ from types import SimpleNamespace
 import pytest
 from redis.exceptions import ClusterDownError, MovedError
 
+from celery_delayq import clock
 from celery_delayq.cluster import SlotOwner
 from celery_delayq.cluster.slots import SlotQuery, Told
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.endpoint import Endpoint
+from tests.cluster.conftest import TIMEOUT
 from tests.support.clusters import STORE, ClusterServers
 from tests.support.missing import missing
 from tests.support.ports import free_port
@@ -22,7 +25,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.libraries
 
 FAR = 4_102_444_800  # 2100-01-01
-A_MOMENT = 0.5  # seconds: longer than several pauses between requests, and less than a call has
+A_MOMENT = 0.5  # seconds: longer than several pauses between requests
 
 
 def put(house, task_id) -> None:
@@ -39,13 +42,19 @@ def ids(house) -> set[str]:
 def test_a_call_follows_a_slot_that_has_moved(cluster, house):
     put(house, "before")
     new = cluster.move()
+    asked = _questions(cluster)
 
-    began = time.monotonic()
     put(house, "after")
 
-    assert time.monotonic() - began < A_MOMENT  # at once: no node had to look for it
+    assert _questions(cluster) == asked  # the refusal named the owner
     assert ids(house) == {"before", "after"}
     assert new.client().dbsize() > 0
+
+
+def _questions(cluster) -> int:
+    """How often its nodes were asked who serves which slot."""
+    told = [node.client().info("commandstats") for node in cluster.masters]
+    return sum(one.get("cmdstat_cluster|slots", {"calls": 0})["calls"] for one in told)
 
 
 def test_it_follows_a_node_that_names_no_host(cluster, house):
@@ -163,12 +172,36 @@ def _refusals(node) -> int:
     return sum(one["count"] for one in node.client().info("errorstats").values())
 
 
-def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(cluster, make_house):
-    house = make_house(cluster.url(), delayq_timeout=A_MOMENT)
+@pytest.fixture
+def ends_when_refused(monkeypatch):
+    """A block in which the time of a call is over once it was refused a few times."""
+
+    @contextlib.contextmanager
+    def ends():
+        refused, again_after = [], SlotOwner.again_after
+
+        def counted(self, *told):
+            refused.append(told)
+            return again_after(self, *told)
+
+        def monotonic():
+            return time.monotonic() + 2 * TIMEOUT * (len(refused) > 2)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SlotOwner, "again_after", counted)
+            patch.setattr(clock, "monotonic", monotonic)
+            yield
+
+    return ends
+
+
+def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(
+    cluster, house, ends_when_refused
+):
     put(house, "before")
     owner, to = cluster.begin_move(keys=2)
     try:
-        with pytest.raises(StoreUnavailable) as caught:
+        with ends_when_refused(), pytest.raises(StoreUnavailable) as caught:
             put(house, "after")
     finally:
         cluster.end_move(owner, to)
@@ -180,12 +213,12 @@ def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(cluster, make
     assert ids(house) == {"before"}
 
 
-def test_an_ask_is_no_other_than_tryagain(cluster, make_house):
-    house = make_house(cluster.url(), delayq_timeout=A_MOMENT)
+def test_an_ask_is_no_other_than_tryagain(cluster, house, ends_when_refused):
     put(house, "before")
     owner, to = cluster.begin_move(keys=1000)  # all keys have moved, the slot has not
+    over = pytest.raises(StoreUnavailable, match="refused until the call's time was over: ASK")
     try:
-        with pytest.raises(StoreUnavailable, match="refused until the call's time was over: ASK"):
+        with ends_when_refused(), over:
             list(house.delayq.tasks())
     finally:
         cluster.end_move(owner, to)

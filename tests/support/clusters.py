@@ -18,16 +18,21 @@ from tests.support.waiting import eventually
 
 SLOTS = 16384
 MASTERS = 3
-NODE_TIMEOUT_MS = 500  # after which a silent node counts as down
+# After so many ms a silent node counts as down: soon, where a replica has to take over, and else no
+# sooner than a busy machine lets a process wait.
+NODE_TIMEOUT_MS = {True: 500, False: 5000}
 STORE = slot_of("delayq:0")  # the slot of a store with the default prefix
 
 
 class Node(RedisServer):
     """One Redis of a Cluster."""
 
-    def __init__(self, *config: str, binary: str | None = None, tls: Path | None = None):
+    def __init__(
+        self, timeout_ms: int, *config: str, binary: str | None = None, tls: Path | None = None
+    ):
         super().__init__(*config, binary=binary or _binary())
         self.bus_port = 0
+        self._timeout_ms = timeout_ms
         self._tls = tls
 
     @property
@@ -63,7 +68,7 @@ class Node(RedisServer):
         return [
             *command,
             *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
-            *("--cluster-node-timeout", str(NODE_TIMEOUT_MS)),
+            *("--cluster-node-timeout", str(self._timeout_ms)),
             *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
             # Before its master's first ping, no node names a replica.
             *("--repl-ping-replica-period", "1"),
@@ -96,7 +101,7 @@ class ClusterServers:
         tls: Path | None = None,
     ):
         self._kind = {"binary": binary, "tls": tls}
-        self._config = config
+        self._config = (NODE_TIMEOUT_MS[bool(replica)], *config)
         self.nodes = [self._new() for _ in range(masters + replica)]
         self.masters = self.nodes[:masters]
 

@@ -40,11 +40,16 @@ def test_however_many_shards_there_are_they_spread_evenly_over_nodes():
         assert set(Counter(slot * nodes // SLOTS for slot in slots).values()) == {shards // nodes}
 
 
-def test_processes_that_differ_in_the_number_of_shards_meet_in_one():
-    for shards in EACH_NUMBER:
-        tags = [hash_tag("delayq", shard, shards) for shard in range(shards)]
-        assert tags.count("delayq:0") == 1
-        assert len(set(tags)) == shards
+def test_two_layouts_share_no_shard():
+    """So a store can be copied into another layout while it stays whole."""
+    tags = [hash_tag("delayq", shard, shards) for shards in EACH_NUMBER for shard in range(shards)]
+    assert len(set(tags)) == len(tags) == sum(EACH_NUMBER)
+
+
+def test_processes_that_differ_in_the_number_of_shards_meet_in_keys_of_their_own():
+    assert Keys("delayq")["meta"] == Keys("delayq", 0, 1)["meta"] == "{delayq:0}:meta"
+    for shards in EACH_NUMBER[1:]:
+        assert not any(Keys("delayq", one, shards).is_meeting_place for one in range(shards))
 
 
 @pytest.mark.parametrize(("shard", "shards"), [(1, 1), (-1, 2), (2, 2), (0, 0)])

@@ -48,11 +48,11 @@ def new_prefix() -> str:
     return f"delayq-test-{os.urandom(6).hex()}"
 
 
-def delete_all(scripts: Sequence[Scripts]) -> None:
-    """Delete the keys of these shards, each by its name, and no others."""
-    for shard in scripts:
-        names = [*(shard.keys[name] for name in KEYS), clock_key(shard)]
-        shard.connection.execute("delete", packed(["UNLINK", *names]))
+def delete_all(key_sets: Sequence[Scripts]) -> None:
+    """Delete the keys of these sets, each by its name, and no others."""
+    for one in key_sets:
+        names = [*(one.keys[name] for name in KEYS), clock_key(one)]
+        one.connection.execute("delete", packed(["UNLINK", *names]))
 
 
 def _fake() -> str:
