@@ -163,7 +163,7 @@ class Services:
         apart, meeting_place = self.configured.meeting_place, None
         if apart is not None:
             scripts = self._scripts_of(connection.at(apart.keys.slot), apart.keys, hooks)
-            meeting_place = Member(scripts, self.membership)
+            meeting_place = Member(scripts, self.membership, scanner=True)
         keys = [one.keys for one in self.scripts]
         each = [self._scripts_of(connection.at(one.slot), one, hooks) for one in keys]
         return [self.engine(one, name, owes=owes, meeting_place=meeting_place) for one in each]

@@ -47,11 +47,13 @@ class Start:
         """Join the store and log it, unless that is done.
 
         Raises:
+            StoreUnavailable: the store is down; the log line comes when it is back.
             StoreDiffers: this process would use the store in another way than the others.
         """
         if self._is_said:
             return
-        with suppress(StoreUnavailable):  # the scan finds that as well, and serves other nodes
+        self._engines[0].meet()
+        with suppress(StoreUnavailable):  # of another shard, which the scan will find as well
             self._say()
 
     def _say(self) -> None:

@@ -27,8 +27,6 @@ _NOBODY = (
     "delayq_url and delayq_prefix is started"
 )
 
-_CHECKED = "the broker"
-
 logger = logger_of(__name__)
 
 
@@ -163,13 +161,10 @@ class Member:
         return " on ".join(theirs) if is_other else ""
 
     def _check_broker(self) -> None:
-        """Check a broker that is a Redis, too: once, at any shard."""
-        ours, link = self._ours, self._scripts.connection
-        if _CHECKED in self.warned:
-            return
-        if ours.redis is not None:
-            check_broker(link, ours.redis, self._scripts.keys["meta"], tagged=ours.tagged)
-        self.warned.add(_CHECKED)
+        """Check a broker that is a Redis, too; only a scanner needs it, and once."""
+        ours, link, keys = self._ours, self._scripts.connection, self._scripts.keys
+        if ours.redis is not None and keys.is_meeting_place:
+            check_broker(link, ours.redis, keys["meta"], tagged=ours.tagged)
         if ours.tagged and ours.direct and (count := masters(link)) > 1:
             self._warn(f"{MOVES}; use a broker that is not in this Cluster", count)
 

@@ -77,6 +77,10 @@ class ScannerSteps:
         """The address of the shard's Redis; ``None`` if it must be looked up."""
         return self._scripts.connection.node
 
+    def meet(self) -> None:
+        """Register at the meeting place; see :meth:`Shard.meet`."""
+        self._link.meet()
+
     def join(self) -> None:
         """Register with the store, unless that is done.
 

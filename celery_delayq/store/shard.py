@@ -57,6 +57,10 @@ class Shard:
             self._meeting_place.check_membership()
         return self.member.check_membership()
 
+    def meet(self) -> None:
+        """Register at the meeting place; without that, nothing may be written to any shard."""
+        (self._meeting_place or self.member).join()
+
     def _join(self, until: float | None, step: str) -> int:
         # The meeting place first: a process that is refused there has written nothing here.
         if self._meeting_place is not None:

@@ -238,7 +238,7 @@ def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
     entries.pause(EVERYTHING, "")
     entries.schedule([new(one, 1000) for one in IDS])
     told = []
-    for link in entries.links_to_change:
+    for link in entries.links:
         told += [(one.resumed, one.parked) for one in entries.pauses()]
         link.calls.call("resume", lane=EVERYTHING, rate=1)
     assert told == [(False, len(IDS))] * SHARDS
