@@ -345,7 +345,7 @@ class Configured:
             self.endpoint.url,
             direct=self.store_is_broker,
             redis=beside(broker, self.endpoint),
-            tagged=is_tagged(broker, self.endpoint, settings),
+            tagged=is_tagged(broker, settings),
         )
 
     @property
