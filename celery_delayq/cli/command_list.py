@@ -14,13 +14,13 @@ from ..clock import EPOCH
 from ..logs import plain
 from ..operations import filters, reading
 from ..operations.scheduled_task import ScheduledTask
+from ..operations.task_facts import line_of_json
 from ..store import State
 from .common import UsageErrors, delayq_of, examples, json_option
 from .filter_options import named_in, picked, picks
 from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen
 from .tables import Column, Room, table
-from .task_facts import json_of
 from .unknown import say_unknown
 from .when import now_of
 from .zones import name_of, soon, stamp, until, zone_of, zoned
@@ -69,7 +69,7 @@ def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
     with UsageErrors():
         listed = _Listed(ctx, named_in(given), picked(ctx, given), cursor, limit)
         if as_json:
-            Screen(ctx).show([(json_of(task), "")] for task in listed)
+            Screen(ctx).show([(line_of_json(task.facts()), "")] for task in listed)
         elif only_ids:
             _show_ids(ctx, listed)
         else:
