@@ -4,8 +4,8 @@ schedule                      each entry to the shard of its id
 cancel, move, edit, find      shard_of(id) --> that one; with keys there is only one shard
 waiting, history, counts      every shard, results merged
 
-Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``, ``pages.py``,
-``overview.py``, ``queue_counts.py``.
+Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``,
+``listing.py``, ``overview.py``, ``queue_counts.py``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from .. import clock
 from ..clock import When
 from ..errors import DelayQError, InvalidOption, UnreadableRecord
-from . import changes, lookup, overview, pages, queue_counts, replicas, selection_scan
+from . import changes, listing, lookup, overview, queue_counts, replicas, selection_scan
 from .history_entry import HistoryEntry
 from .ids import Target, named, target_of_member
 from .keys import shard_of
@@ -29,7 +29,6 @@ from .lookup import Departure
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
-from .pages import CURSOR, MAX_SIZE, Cursor
 from .queue_counts import Tally
 from .record import NewRecord, Record
 from .replicas import Shortfalls, Wanted
@@ -251,37 +250,9 @@ class Entries:
         left = self.departure(who)
         return left.now_ms - left.when_ms if left and left.how == "cancelled" else None
 
-    def waiting(
-        self,
-        earliest_ms: int,
-        end_ms: int,
-        *,
-        cursor: str | None = None,
-        size: int = MAX_SIZE,
-    ) -> Iterator[Entry]:
-        """Yield entries due from *earliest_ms* to just before *end_ms*, in due order.
-
-        Entries that come or go meanwhile make it neither skip nor repeat others. A rescheduled
-        entry does not come again, so the listing ends whatever you do with its entries. It leaves
-        out unreadable entries; they become dead letters when they fall due. Entries of two shards
-        with the same due time have no order.
-
-        Args:
-            earliest_ms: The earliest due time.
-            end_ms: Just after the latest due time.
-            cursor: Continue after the entry that has it.
-            size: How many entries you want, if known.
-
-        Raises:
-            InvalidOption: *cursor* is not of this store.
-        """
-        links = self.links
-        behind = None if cursor is None else _behind(cursor, links)
-        rows = (
-            pages.rows(link, number, earliest_ms, end_ms, behind=behind, size=size)
-            for number, link in enumerate(links)
-        )
-        return pages.readable(heapq.merge(*rows, key=attrgetter("place")))
+    def waiting(self, earliest_ms: int, end_ms: int, **asked: Any) -> Iterator[Entry]:
+        """Yield waiting entries in due order; see :func:`listing.waiting`."""
+        return listing.waiting(self.links, earliest_ms, end_ms, **asked)
 
     def history(self, limit: int) -> list[HistoryEntry]:
         """Return the latest events, newest first."""
@@ -319,11 +290,3 @@ def _of(links: Sequence[Shard], who: Target) -> Shard:
     if who[:1] == b"k":
         raise InvalidOption("key", named(who), "a task's id: keys need delayq_shards to be 1")
     return links[shard_of(named(who), len(links))]
-
-
-def _behind(text: str, links: Sequence[Shard]) -> Cursor:
-    cursor = Cursor.read(text)
-    in_range = cursor.shard < len(links)
-    if not in_range or pages.store_of(links[cursor.shard]) != cursor.store:
-        raise InvalidOption("cursor", text, CURSOR)
-    return cursor
