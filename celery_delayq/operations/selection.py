@@ -214,7 +214,7 @@ class Selection:
                 page = found
                 if left is not None:
                     met = selection_scan.peek(link, self._chosen, found)
-                    page = [one.member for one in islice(met, left)]
+                    page = [one.member for one in islice(met, min(left, len(found)))]
                     left -= len(page)
                 if page:
                     yield shard, link, page
