@@ -26,8 +26,9 @@ class Outcome(str, Enum):
     #: dead, as ``retry`` and ``remove`` require); nothing was changed.
     UNCHANGED = "unchanged"
 
-    # Otherwise an f-string has the value or the name, depending on the version of Python.
-    __str__ = str.__str__
+    def __format__(self, spec: str) -> str:
+        # Otherwise an f-string has the value before Python 3.12, and the name since then.
+        return format(str(self), spec)
 
     def __bool__(self) -> bool:
         return self is Outcome.DONE

@@ -74,7 +74,7 @@ def test_pydantic_and_so_fastapi_show_the_same(task):
 def test_an_outcome_is_its_text_and_only_done_is_true(outcome):
     assert outcome == outcome.value
     assert json.dumps({"outcome": outcome}) == f'{{"outcome": "{outcome.value}"}}'
-    assert f"{outcome}" == str(outcome) == outcome.value
+    assert f"{outcome}" == str(outcome) == f"Outcome.{outcome.name}"
     assert {outcome.value: 1}[outcome] == 1
     assert bool(outcome) is (outcome is Outcome.DONE)
     assert outcome != outcome.name
