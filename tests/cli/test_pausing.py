@@ -8,8 +8,8 @@ from celery_delayq.cli import unknown
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
 
-NO_QUEUE = "this app knows no such queue, and nothing waits for it\n"
-NO_TASK = "this app knows no such task, and none waits\n"
+NO_QUEUE = "this app knows no queue 'mial', and nothing waits for it\n"
+NO_TASK = "this app knows no task 'shop.remnid', and none waits\n"
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,11 @@ def test_a_member_of_a_group_is_put_off(project):
     assert result.get(timeout=30) == [2, 8]
 
 
+def test_it_knows_how_often_and_gives_up_also_after_a_retry(project):
+    result = project.tasks["later_giving_up"].delay()
+    assert result.get(timeout=30) == [3, 1]
+
+
 def test_so_is_a_message_of_protocol_1(make_project, start_worker):
     project = make_project()
     start_worker(TASKS, "-P", "solo", env=project.env)
