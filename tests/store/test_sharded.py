@@ -8,6 +8,7 @@ from celery_delayq.clock import When
 from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,
+    InFlight,
     InvalidDueTime,
     StoreDiffers,
     StoreUnavailable,
@@ -21,6 +22,7 @@ from celery_delayq.store import (
     NewEntry,
     Outcome,
     Receipt,
+    ScannerSteps,
     Scripts,
     State,
     lookup,
@@ -128,6 +130,23 @@ def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
     assert isinstance(enter(runs), AlreadyScheduled)
     assert isinstance(enter(taken), AlreadyTaken)
     assert entries.find("id-1") is None
+
+
+def test_a_running_task_takes_a_key_though_its_own_entry_is_still_leased(entries, raw):
+    link = entries.links[shard_of("id-1", SHARDS)]
+    settings = {"batch_size": 1, "lease": 30.0, "alive": 15.0}
+    engine = ScannerSteps(link.scripts, Membership(5.0, shards=SHARDS), **settings)
+    record = new_record("id-1", LIST).with_extras(Extras(key="key-1"))
+    keyed = NewEntry("id-1", When("at", FAR_MS), record)
+
+    entries.schedule([new("id-1", 1000, RELAY)])
+    (answer,) = entries.schedule([keyed], supersede=True)
+    assert isinstance(answer, AlreadyScheduled), "it did not deliver the running task"
+    assert len(engine.claim(1).entries) == 1
+    (answer,) = entries.schedule([keyed])
+    assert isinstance(answer, InFlight)
+    (answer,) = entries.schedule([keyed], supersede=True)
+    assert isinstance(answer, Receipt)
 
 
 @pytest.mark.parametrize("failures", [2, 3])
