@@ -24,12 +24,6 @@ def time_in(score: float | bytes | str) -> int | None:
     return int(min(ms, LAST_MS)) if ms >= 0 else None
 
 
-def letters_in(word: bytes | str) -> str:
-    """Return the first letters of the lanes that pause an entry, as a script sent them."""
-    text = word.decode(errors="replace") if isinstance(word, bytes) else word
-    return "" if text == "-" else text
-
-
 class State(str, Enum):
     """The state of an entry."""
 

@@ -9,7 +9,8 @@ from celery.result import AsyncResult
 from celery_delayq import Item, Outcome, State
 from celery_delayq.errors import AlreadyScheduled, InFlight, InvalidSetting, StoreDiffers
 from celery_delayq.store.keys import KEYS, Keys, shard_of
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO, claim, redis_ms
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.kernel
 
@@ -160,13 +161,28 @@ def test_who_has_left_without_a_key_and_waits_with_one_waits(delayq, add):
     assert delayq.cancel(stray(key)) is Outcome.DONE
 
 
-def test_how_it_left_last_is_told(delayq, add):
+def test_how_it_left_last_is_told_wherever_that_was(delayq, redis, add):
     key = EACH_KEY[0]
-    add.apply_async((2,), task_id=stray(key), delayq_at=FAR, delayq_key=key)
-    assert delayq.cancel(stray(key))
     add.apply_async((1,), task_id=stray(key), delayq_at=LONG_AGO)
     delayq.hand_over()
     entries = delayq.services.entries
+    left_ms = entries.handed_over_ms(stray(key))
+    eventually(lambda: redis_ms(redis) > left_ms + 1)
+    add.apply_async((2,), task_id=stray(key), delayq_at=FAR, delayq_key=key)
+    assert delayq.cancel(stray(key))
+    assert entries.handed_over_ms(stray(key)) is None
+    assert entries.cancelled_ms_ago(stray(key)) is not None
+
+
+def test_how_it_left_last_is_told_on_its_own_shard_too(delayq, redis, add):
+    key = EACH_KEY[0]
+    add.apply_async((2,), task_id=stray(key), delayq_at=FAR, delayq_key=key)
+    assert delayq.cancel(stray(key))
+    entries = delayq.services.entries
+    left_ms = entries.departure(stray(key)).when_ms
+    eventually(lambda: redis_ms(redis) > left_ms + 1)
+    add.apply_async((1,), task_id=stray(key), delayq_at=LONG_AGO)
+    delayq.hand_over()
     assert entries.handed_over_ms(stray(key)) is not None
     assert entries.cancelled_ms_ago(stray(key)) is None
 
