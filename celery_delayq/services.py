@@ -364,9 +364,8 @@ class Configured:
         return Copies(self.scripts, max(self.settings.lease, broker.visibility_timeout))
 
     def close(self) -> None:
-        if "scripts" in vars(self):
-            for one in self.scripts:
-                one.connection.close()
+        for one in vars(self).get("scripts", ()):
+            one.connection.close()
 
 
 # The app itself holds its ``DelayQ``, so modules that Celery calls can find it.
