@@ -1,0 +1,28 @@
+--[[ reshard: what the meeting place knows of a resharding; go on to its next phase.
+
+closed   9, see prelude/closed.lua
+text     seen  the phase from which it goes on: name, numbers of shards before and after, name of the resharding, blanks
+               between; empty: none
+text     next  the next one; the same: only read; empty: it is over
+
+Returns  {shards, phase, timeout in ms}, as they are now, the first two '' if there are none; the timeout is the longest of
+         a call
+Cost     O(1)
+Keeps    one resharding at a time, of the present number of shards; with the phase `clear` the number changes
+]]
+local known = redis.call('HMGET', keys.meta, 'shards', 'reshard', 'timeout')
+local name, before, after = string.match(next, '^(%a+) (%d+) (%d+) ')
+local begins = seen == '' and name ~= nil
+if (known[2] or '') == seen and next ~= seen and not (begins and before ~= known[1]) then
+  allow_when_full(keys.meta)
+  known[2] = next
+  if next == '' then
+    redis.call('HDEL', keys.meta, 'reshard')
+  elseif name == 'clear' then
+    known[1] = after
+    redis.call('HSET', keys.meta, 'reshard', next, 'shards', after)
+  else
+    redis.call('HSET', keys.meta, 'reshard', next)
+  end
+end
+return {known[1] or '', known[2] or '', timeout_of(known[3]) or 60000}
