@@ -10,13 +10,15 @@ Returns  {shards, phase, timeout in ms}, as they are now, the first two '' if th
 Cost     O(1)
 Keeps    one resharding at a time, of the present number of shards; with the phase `clear` the number changes
 ]]
-local known = redis.call('HMGET', keys.meta, 'shards', 'reshard', 'timeout')
-local name, before, after = string.match(next, '^(%a+) (%d+) (%d+) ')
-local begins = seen == '' and name ~= nil
-if (known[2] or '') == seen and next ~= seen and not (begins and before ~= known[1]) then
+local known = redis.call('HMGET', keys.meta, 'shards', 'reshard', 'timeout', 'ended')
+local name, before, after, run = string.match(next, '^(%a+) (%d+) (%d+) (.+)$')
+-- A late request must not begin it again.
+local is_fit = seen ~= '' or before == known[1] and run ~= known[4]
+if (known[2] or '') == seen and next ~= seen and is_fit then
   allow_when_full(keys.meta)
   known[2] = next
   if next == '' then
+    redis.call('HSET', keys.meta, 'ended', string.match(seen, '%S+$'))
     redis.call('HDEL', keys.meta, 'reshard')
   elseif name == 'clear' then
     known[1] = after
