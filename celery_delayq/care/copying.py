@@ -18,7 +18,7 @@ from ..errors import StoreError
 from ..store.keys import shard_of
 from ..store.scripts import Scripts
 
-PAGE = 500  # entries of a step: some 10 ms
+PAGE = 200  # entries of a step: some 3 ms
 PAGE_BYTES = 1_000_000
 # Those that fell due come first: they are earlier than any in `due` with the same time.
 PLACES = ("parked", "refused", "leased", "dead", "due", "relay")

@@ -19,21 +19,26 @@ local PLACE = {
   dead = keys.dead,
 }
 local rows, brought, bytes, rank = {}, {}, 0, first
+local has_tries = redis.call('EXISTS', keys.claims, keys.errors) > 0
 
-local function give(...)
-  for _, value in ipairs({...}) do rows[#rows + 1] = value end
+local function give(id, key, there, score, record, named, template)
+  local at, claim, error = #rows, '', ''
+  if has_tries then
+    claim, error = redis.call('HGET', keys.claims, id) or '', redis.call('HGET', keys.errors, id) or ''
+  end
+  rows[at + 1], rows[at + 2], rows[at + 3], rows[at + 4], rows[at + 5] = id, key, there, score, record
+  rows[at + 6], rows[at + 7], rows[at + 8], rows[at + 9] = named, claim, error, template
+  bytes = bytes + #there + #record + #error
 end
 
 local function read(there, score)
   local member = part == 'parked' and parked_member(there) or there
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
-  local claim, error = redis.call('HGET', keys.claims, id) or '', redis.call('HGET', keys.errors, id) or ''
   local header_end = header_end_of(record)
-  bytes = bytes + #(record or '') + #there + #error
   if not header_end then
     -- Only the dead may lack a record, or have one that cannot be read; it stays as it is.
-    if record or part == 'dead' then give(id, '', there, score, record or '', 0, claim, error, '') end
+    if record or part == 'dead' then give(id, '', there, score, record or '', 0, '') end
     return
   end
   if member_of(record, header_end, id) ~= member then return end -- the remains of another step
@@ -41,11 +46,11 @@ local function read(there, score)
   local key = extras and extras.key or ''
   local named = key ~= '' and redis.call('HGET', keys.holders, key) == id and 1 or 0
   local template = template_of(record, header_end) or ''
-  bytes = bytes + (template ~= '' and bring(template, brought) or 0)
+  if template ~= '' then bytes = bytes + (bring(template, brought) or 0) end
   -- The number's last bit tells the size of the record.
   local order = six_bytes((base + rank + 1) * 2 + number_of(member) % 2)
   record = sub(record, 1, header_end) .. order .. sub(record, header_end + DUE)
-  give(id, key, sub(there, 1, #there - #member) .. order .. id, score, record, named, claim, error, template)
+  give(id, key, sub(there, 1, #there - #member) .. order .. id, score, record, named, template)
 end
 
 local found = redis.call('ZRANGE', PLACE[part], first, first + count - 1, 'WITHSCORES')
