@@ -38,8 +38,8 @@ def reshard(
     """Move the store to another number of shards.
 
     Meanwhile nothing is scheduled, changed or delivered: such calls raise StoreUnavailable, and
-    scanners wait. Reading goes on. All tasks are copied, with all that is known of them; then the
-    number changes, and the old keys are deleted. After that, set delayq_shards to the new number,
+    scanners wait. Reading goes on. It copies everything in the store; then the number changes,
+    and it deletes the old keys. After that, set delayq_shards to the new number,
     and restart every process: one with the old number is refused.
 
     If the command is interrupted, run it again to finish, or with --abort to give up. Until the

@@ -4,7 +4,7 @@
       '---------'-------abort
 
 close   The old shards refuse changes. Calls and leases from before come to their end.
-copy    Everything goes to the new shards, which nobody uses yet; see ``copying.py``.
+copy    Everything goes to the new shards, which no process uses yet; see ``copying.py``.
 switch  The old shards refuse reads, too; the new ones open; the number of shards changes.
 clear   The old keys are deleted.
 
@@ -57,7 +57,7 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a resharding takes.
+    """The time and memory for a resharding.
 
     Attributes:
         entries: The number of tasks in the store.

@@ -1,4 +1,4 @@
-"""``celery delayq reshard``: what it says before and after, and how it ends."""
+"""``celery delayq reshard``: its output before and after, and its endings."""
 
 import re
 

@@ -1,4 +1,4 @@
---[[ reshard: what the meeting place knows of a resharding; go on to its next phase.
+--[[ reshard: the phase of a resharding, as the meeting place notes it; go on to the next one.
 
 closed   9, see prelude/closed.lua
 text     seen  the phase from which it goes on: name, numbers of shards before and after, name of the resharding, blanks
