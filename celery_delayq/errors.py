@@ -423,10 +423,10 @@ class StoreDiffers(StoreError):
         self.name = name
         self.theirs = theirs
         self.ours = ours
-        self.why = (
-            f"the store has {name} {theirs!r}, this process {ours!r}; give it a delayq_prefix of "
-            "its own, or make all processes agree"
-        )
+        advice = "give it a delayq_prefix of its own, or make all processes agree"
+        if name == "delayq_shards":
+            advice = f"set it to {theirs}, or run: celery -A proj delayq reshard {ours}"
+        self.why = f"the store has {name} {theirs!r}, this process {ours!r}; {advice}"
 
     def sentence(self) -> str:
         return self.why

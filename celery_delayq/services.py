@@ -25,13 +25,14 @@ from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
 from .message.broker import Broker, store_endpoint
+from .message.direct import beside, is_direct, is_tagged
 from .revoked import mark_revoked
 from .servers.connection import Connection, PooledConnection
 from .servers.endpoint import Server
 from .settings import SETTINGS, Settings, written
 from .store.copies import Copies
 from .store.entries import Entries
-from .store.keys import Keys, hash_tag, slot_of
+from .store.keys import Keys
 from .store.member import Member, Membership
 from .store.scanner_steps import ScannerSteps, new_name
 from .store.scripts import Scripts
@@ -121,6 +122,9 @@ class Services:
 
     def connect(self) -> Connection:
         """Return a private connection to the store's Redis; it opens on first use."""
+        if len({id(one.connection) for one in self.scripts}) > 1:
+            # A node that is silent keeps a scanner from the shards on other nodes for as long.
+            return PooledConnection(self.endpoint, REACH)
         # Finding a Sentinel group's master has its own steps and time limit.
         reach = math.inf if self.endpoint.may_move else REACH
         return PooledConnection(self.endpoint, reach=reach)
@@ -151,16 +155,17 @@ class Services:
         return self.configured.copies
 
     def engines(self, *, owes: bool = False) -> list[ScannerSteps]:
-        """Return a scanner's steps for each shard, over a new connection.
+        """Return a scanner's steps for each shard, over a new connection to each node.
 
         With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
         """
         connection, name, hooks = self.connect(), new_name(), self.hooks
         apart, meeting_place = self.configured.meeting_place, None
         if apart is not None:
-            scripts = self._scripts_of(connection, apart.keys, hooks)
-            meeting_place = Member(scripts, self.membership)
-        each = [self._scripts_of(connection, one.keys, hooks) for one in self.scripts]
+            scripts = self._scripts_of(connection.at(apart.keys.slot), apart.keys, hooks)
+            meeting_place = Member(scripts, self.membership, scanner=True)
+        keys = [one.keys for one in self.scripts]
+        each = [self._scripts_of(connection.at(one.slot), one, hooks) for one in keys]
         return [self.engine(one, name, owes=owes, meeting_place=meeting_place) for one in each]
 
     def engine(
@@ -300,26 +305,23 @@ class Configured:
     def endpoint(self) -> Server:
         settings = self.settings
         names = written(self.conf, "delayq_url"), written(self.conf, "delayq_transport_options")
-        tags = [hash_tag(settings.prefix, one, settings.shards) for one in range(settings.shards)]
-        slots = [slot_of(tag) for tag in tags]
-        options = settings.transport_options
-        return store_endpoint(settings.url, options, self._broker(), names, slots)
+        options, slot = settings.transport_options, Keys(settings.prefix).slot
+        return store_endpoint(settings.url, options, self._broker(), names, slot)
 
     @cached_property
     def store_is_broker(self) -> bool:
-        broker = self._broker()
-        return (
-            broker.endpoint is not None
-            and not broker.failover
-            and broker.endpoint.same_database(self.endpoint)
-        )
+        return is_direct(self._broker(), self.endpoint, self.settings)
+
+    @cached_property
+    def connection(self) -> PooledConnection:
+        return PooledConnection(self.endpoint, self.settings.timeout)
 
     @cached_property
     def scripts(self) -> list[Scripts]:
-        connection = PooledConnection(self.endpoint, self.settings.timeout)
+        connection = self.connection
         prefix, shards = self.settings.prefix, self.settings.shards
         each = [Keys(prefix, shard, shards) for shard in range(shards)]
-        return [self._scripts_of(connection, keys, self._hooks) for keys in each]
+        return [self._scripts_of(connection.at(keys.slot), keys, self._hooks) for keys in each]
 
     @cached_property
     def meeting_place(self) -> Scripts | None:
@@ -327,7 +329,7 @@ class Configured:
         if self.settings.shards == 1:
             return None
         keys = Keys(self.settings.prefix)
-        return self._scripts_of(self.scripts[0].connection, keys, self._hooks)
+        return self._scripts_of(self.connection.at(keys.slot), keys, self._hooks)
 
     @cached_property
     def membership(self) -> Membership:
@@ -342,6 +344,8 @@ class Configured:
             self._app_name,
             self.endpoint.url,
             direct=self.store_is_broker,
+            redis=beside(broker, self.endpoint),
+            tagged=is_tagged(broker, self.endpoint, settings),
         )
 
     @property

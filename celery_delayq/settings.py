@@ -15,7 +15,7 @@ from .errors import InvalidSetting, UnknownSetting
 class Setting:
     """One setting: ``delayq_<name>`` in the app's configuration.
 
-    ``shown`` makes a value safe for errors; ``public``: whether it is documented.
+    ``shown`` makes a value safe for errors.
     """
 
     name: str
@@ -25,7 +25,6 @@ class Setting:
     says: str
     valid: Callable[[Any], bool]
     shown: Callable[[Any], Any] = lambda value: value
-    public: bool = True
 
     @property
     def key(self) -> str:
@@ -250,16 +249,14 @@ SETTINGS: tuple[Setting, ...] = (
         "Address on which it serves them. The default allows local connections only.",
         lambda value: isinstance(value, str) and bool(value.strip()),
     ),
-    # For the nodes of a Redis Cluster, of which the store uses one so far. On one Redis, several
-    # shards work without any gain.
     Setting(
         "shards",
         1,
         "shards",
         f"a whole number of shards from 1 to {MOST_SHARDS}",
-        "The number of sets of keys over which scheduled tasks are spread.",
+        "Over how many sets of keys tasks are spread, for the nodes of a Redis Cluster; fixed when "
+        "the store is made, see `reshard`.",
         _number(1, MOST_SHARDS, whole=True),
-        public=False,
     ),
 )
 

@@ -6,6 +6,7 @@ if another one failed. The output of each is kept beside the page.
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,8 @@ def main() -> None:
     parser.add_argument("--minutes", default="10", help="of the simulator, and of the soak")
     parser.add_argument("--only", choices=TRIALS, action="append", help="this trial; repeatable")
     asked = parser.parse_args()
+    # By default SIGTERM would leave the trial running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     FOLDER.mkdir(parents=True, exist_ok=True)
     rows = []
     for name, command in TRIALS.items():

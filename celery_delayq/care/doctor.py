@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..errors import StoreError, StoreUnavailable
 from ..logs import plain
 from ..servers import risks
 from ..servers.connection import Connection, packed
+from ..servers.endpoint import shown
 from ..servers.facts import Facts, ask
-from ..servers.refusals import NO_BROKER
 from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
 from ..services import Services
 from .doctor_broker import broker, unusable
@@ -36,14 +37,36 @@ class Patient:
 
     Attributes:
         services: The app's services.
-        connection: A connection to the store's Redis that is not shared.
+        connection: A connection to the store's Redis that is not shared; in a Cluster, to a node.
+        keys: The keys of the shards there.
         wrong: The names of the lines so far that are errors.
+        is_away: Whether it cannot be reached.
     """
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, connection: Connection | None = None) -> None:
         self.services = services
         self.wrong: set[str] = set()
-        self.connection: Connection = services.connect()
+        self.is_away = False
+        self.connection = connection or services.connect()
+        self.keys = [] if connection else [one.keys for one in services.scripts]
+
+    @classmethod
+    def each(cls, services: Services) -> list[Patient]:
+        """Return the app with each Redis of its store: in a Cluster, the nodes of its shards."""
+        first, found = services.connect(), dict[object, Patient]()
+        for keys in (one.keys for one in services.scripts):
+            connection = first.at(keys.slot)
+            if connection.node is None:
+                with suppress(StoreError):
+                    connection.execute("doctor", packed(["PING"]))  # this looks for it
+            found.setdefault(connection.node, cls(services, connection)).keys.append(keys)
+        return list(found.values())
+
+    @property
+    def name(self) -> str:
+        """The address of its node."""
+        node = self.connection.node
+        return "a node" if node is None else f"node {shown(*node)}"
 
     @cached_property
     def server(self) -> Facts:
@@ -86,12 +109,14 @@ class Question:
         look: Checks it, and returns its lines.
         unknown: The unknown fact if there is no line of that name; empty: no line is needed.
         rights: The rights with which it would be known.
+        each: Whether each Redis of the store is asked.
     """
 
     name: str
     look: Callable[[Patient], Iterable[Line]]
     unknown: str = ""
     rights: str = "+info"
+    each: bool = True
 
     def lines(self, patient: Patient) -> Iterator[Line]:
         """Yield the lines, with a warning if the answer is unknown."""
@@ -118,26 +143,38 @@ def examine(services: Services) -> Iterator[Line]:
     if wrong is not None:
         yield wrong  # all other checks need the broker
         return
-    patient = Patient(services)
+    patients = Patient.each(services)
     try:
-        for line in _examined(patient):
+        for line in _examined(patients):
             if line.level == ERROR:
-                patient.wrong.add(line.name)
+                patients[0].wrong.add(line.name)
             yield line
     finally:
-        patient.close()
+        for patient in patients:
+            patient.close()
 
 
-def _examined(patient: Patient) -> Iterator[Line]:
+def _examined(patients: list[Patient]) -> Iterator[Line]:
+    first, *others = patients
+    for patient in patients:
+        where = f"{patient.name}: " if others else ""
+        for line in _asked([one for one in AT_THE_STORE if one.each], patient):
+            yield replace(line, found=where + line.found)
+    if not any(one.is_away for one in patients):
+        yield from _asked([one for one in AT_THE_STORE if not one.each], first)
+    if not any(one.is_away for one in patients) or not first.services.store_is_broker:
+        for question in AT_THE_BROKER:
+            yield from _answered(question, first)
+
+
+def _asked(questions: Iterable[Question], patient: Patient) -> Iterator[Line]:
     away = patient.why_away()
-    for question in AT_THE_STORE:
+    for question in questions:
         if away is None:
             away = yield from _answered(question, patient)
     if away is not None:
+        patient.is_away = True
         yield away
-    if away is None or not patient.services.store_is_broker:
-        for question in AT_THE_BROKER:
-            yield from _answered(question, patient)
 
 
 def _answered(question: Question, patient: Patient) -> Generator[Line, None, Line | None]:
@@ -168,8 +205,7 @@ def _version(patient: Patient) -> Iterator[Line]:
 
 
 def _memory(patient: Patient) -> Iterator[Line]:
-    keys = [one.keys for one in patient.services.scripts]
-    size = task_bytes(patient.connection, keys)
+    size = task_bytes(patient.connection, patient.keys)
     by = "at" if size is None else "at a measured"
     return risks.memory(patient.server, size or TASK_BYTES, by)
 
@@ -196,7 +232,7 @@ def _waited_for(
     if patient.server.info and there < count:
         said = f"{are}: each call waits {seconds:g} s in vain"
         return WARNING, said, "bring the replicas back, or ask for fewer"
-    had = reached(patient.connection, patient.services.settings.prefix, count, aof=bool(kind))
+    had = reached(patient.connection, patient.keys[0], count, aof=bool(kind))
     if had is not None and had < count:
         said = f", and {had} of them had a write in time: each call may wait {seconds:g} s"
         return WARNING, said, "check the replicas' logs and their links to the master"
@@ -233,14 +269,13 @@ def _clock(patient: Patient) -> Iterator[Line]:
 
 
 def _broker(patient: Patient) -> Iterable[Line]:
-    if not patient.services.store_is_broker:
-        return broker(patient.services)
-    # These lines already say why it cannot reach the queues.
-    if {"store", "rights"} & patient.wrong:
+    # These lines already say why the store's own Redis cannot reach the queues.
+    if patient.services.store_is_broker and {"store", "rights"} & patient.wrong:
         return ()
-    if patient.server.hello.get("mode") == "cluster":
-        return [Line("broker", ERROR, NO_BROKER, "use RabbitMQ or a separate Redis as broker")]
-    return [Line("broker", OK, "the store's own Redis: a script moves a task into its queue")]
+    if patient.is_away:
+        return broker(patient.services)
+    in_cluster = patient.server.hello.get("mode") == "cluster"
+    return broker(patient.services, patient.connection, in_cluster=in_cluster)
 
 
 def _workers(patient: Patient) -> Iterable[Line]:
@@ -258,7 +293,7 @@ AT_THE_STORE = (
     Question("rights", lambda one: rights(one.services, one.connection)),
     Question("round trip", _round_trip),
     Question("clock", _clock),
-    Question("scanners", lambda one: health(one.services)),
-    Question("pauses", lambda one: pauses(one.services)),
+    Question("scanners", lambda one: health(one.services), each=False),
+    Question("pauses", lambda one: pauses(one.services), each=False),
 )
 AT_THE_BROKER = (Question("broker", _broker), Question("workers", _workers))

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import BrokerDown, InvalidSetting
+from ..errors import BrokerDown, InvalidSetting, StoreError
 from ..handover.link import CONNECT_TIMEOUT, Link, bounded, connect
 from ..logs import plain
+from ..servers.beside import MOVES, check_broker, masters
+from ..servers.connection import Connection
+from ..servers.refusals import NO_BROKER
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
+from ..store.keys import Keys
 
 TIMEOUT = 3.0  # seconds that the broker has for an answer
 NOT_FOUND = 404  # RabbitMQ's code for a missing queue
@@ -17,6 +21,7 @@ _DOES = {
     "amqp": "it confirms messages",
     "redis": "it answers each push",
 }
+_ANOTHER = "use RabbitMQ or a separate Redis as broker"
 _UNCHECKED = "celery_delayq cannot check whether it keeps messages"
 
 
@@ -43,8 +48,37 @@ def unusable(services: Services) -> Line | None:
     return None
 
 
-def broker(services: Services) -> Iterator[Line]:
-    """Check whether the broker is up and accepts messages; and its queues, on AMQP."""
+def broker(
+    services: Services, store: Connection | None = None, *, in_cluster: bool = False
+) -> Iterator[Line]:
+    """Check whether the broker accepts messages; its queues, on AMQP; its place in a Cluster."""
+    wrong = "" if store is None else _wrong(services, store, in_cluster=in_cluster)
+    if wrong:
+        yield Line("broker", ERROR, plain(wrong), _ANOTHER)
+        return
+    count = masters(store) if store and in_cluster and services.store_is_broker else 1
+    if count > 1:
+        yield Line("broker", WARNING, MOVES % count, _ANOTHER)
+    elif services.store_is_broker:
+        yield Line("broker", OK, "the store's own Redis: a script moves a task into its queue")
+    else:
+        yield from _other(services)
+
+
+def _wrong(services: Services, store: Connection, *, in_cluster: bool) -> str:
+    """Return why a broker in the store's Cluster cannot be one; empty if it is not there."""
+    ours, meta = services.membership, Keys(services.settings.prefix)["meta"]
+    if in_cluster and services.store_is_broker and not ours.tagged:
+        return NO_BROKER
+    try:
+        if ours.redis is not None:
+            check_broker(store, ours.redis, meta, tagged=ours.tagged)
+    except StoreError as error:
+        return error.why
+    return ""
+
+
+def _other(services: Services) -> Iterator[Line]:
     where = f"{services.broker.kind} on {services.broker.hosts}"
     link = Link(services.app.connection_for_write, timeout=TIMEOUT)
     try:

@@ -47,7 +47,6 @@ SLICE_BYTES = 500_000  # about as many bytes of lines in one call
 LONGER, BESIDE = 6, 1_000_000
 _ID_TAKEN = "another task has its id here"
 _KEY_TAKEN = "task {!r} has its unique key here"
-_KEYS = "it has a unique key, and a key needs one shard: delayq_shards is {}"
 _NO_QUEUE = "this app has no queue {!r}; add it to task_queues"
 _NO_LIST = "it goes to the list {!r} of an unknown queue"
 # The places that are restored, and the field with the time of each. A paused task falls due again
@@ -222,8 +221,6 @@ class _Loading:
 
     def _entry_of(self, line: Line) -> OldEntry:
         settings = self._services.settings
-        if settings.shards > 1 and line["key"]:
-            raise NotLoaded(line["id"], _KEYS.format(settings.shards))
         if line["state"] == "paused" and line["grace_ms"] is not None and self._excuses(line):
             line = {**line, "excused_ms": max(line["excused_ms"], self._now())}
         record = _record_of(self._services, line)

@@ -77,19 +77,19 @@ def task_bytes(connection: Connection, shards: Sequence[Keys]) -> int | None:
     return round(size / sum(counts))
 
 
-def reached(connection: Connection, prefix: str, replicas: int, *, aof: bool) -> int | None:
+def reached(connection: Connection, keys: Keys, replicas: int, *, aof: bool) -> int | None:
     """Write a scratch key, and return how many replicas have it once *replicas* do or time is up.
 
     Args:
         connection: The connection to the master.
-        prefix: The prefix of the key.
+        keys: The keys of a shard there.
         replicas: How many replicas to wait for.
         aof: Whether they must have it in their append-only files.
 
     Returns:
         The number; ``None`` if this user may not write or wait.
     """
-    key = f"{{{prefix}:doctor-{os.urandom(4).hex()}:0}}:list"
+    key = f"{keys['due']}-doctor-{os.urandom(4).hex()}"
     ms = WAITAOF_MS if aof else WAIT_MS
     wait: list[str | int] = ["WAITAOF", 0, replicas, ms] if aof else ["WAIT", replicas, ms]
     commands = [packed(["EVAL", _WRITE, 1, key]), packed(wait)]

@@ -1,10 +1,11 @@
-"""Redis Cluster: finds the store as the node that serves its slot.
+"""Redis Cluster: finds each shard of a store at the node that serves its slot.
 
     a redis+cluster:// URL --> address --> SlotOwner --asks--> slots --> the nodes
-                                              '-- known_master <-- MOVED
+                                              '-- topology <-- MOVED
 
-All keys of a store have one hash tag, so a process needs only one node. ``servers/moving.py``
-describes how it finds that node; ``slot_owner``, what each refusal of a Cluster means.
+All keys of a shard have one hash tag, so they are on one node. ``servers/moving.py`` describes how
+a process finds that node; ``slot_owner``, what each refusal of a Cluster means; ``topology``, what
+the shards of a store share.
 """
 
 from .address import nodes_of, owner_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kombu.utils.url import url_to_parts
@@ -16,7 +16,6 @@ from .slot_owner import SlotOwner
 PORT = 6379
 _PLACE = re.compile(r"([^/?]*)(.*)", re.DOTALL)  # login, host and port; then database and query
 _NODES = "a URL whose nodes are parted by ';', each with a number as its port"
-_ONE_SLOT = "1, because a redis+cluster:// URL names the owner of one slot"
 _MAP = (
     "a mapping from addresses that nodes announce to addresses that this process can reach, such "
     "as {'10.0.0.5:6379': 'redis.example.com:7001'}"
@@ -42,25 +41,22 @@ def nodes_of(url: str) -> list[str]:
 def owner_of(
     first: Endpoint,
     url: str,
-    slots: Sequence[int],
+    slot: int,
     options: Mapping[str, Any],
     names: tuple[str, str],
 ) -> SlotOwner:
-    """Return the node that serves the store's slot, as a server; nothing is connected.
+    """Return the node that serves a slot, as a server; nothing is connected.
 
     Args:
         first: The first node, with the login, the database and TLS of all.
         url: The URL that names all nodes.
-        slots: The slots of the store's shards.
+        slot: The slot; :meth:`SlotOwner.at` returns the owners of others.
         options: The transport options.
         names: The settings of URL and options.
 
     Raises:
-        InvalidSetting: a port is no number, ``address_map`` is no map of addresses, or the store
-            has several shards.
+        InvalidSetting: a port is no number, or ``address_map`` is no map of addresses.
     """
-    if len(slots) > 1:
-        raise InvalidSetting("delayq_shards", len(slots), _ONE_SLOT)
     try:
         parts = [url_to_parts(one) for one in nodes_of(url)]
         seeds = {(one.hostname or "localhost", one.port or PORT): None for one in parts}
@@ -69,7 +65,7 @@ def owner_of(
     if not seeds:  # raised outside of the block, as that error has a part of the URL
         raise InvalidSetting(names[0], without_secrets(url), _NODES)
     said = options.get("address_map")
-    return SlotOwner(slots[0], tuple(seeds), first, _map_of(said, f"{names[1]}['address_map']"))
+    return SlotOwner(slot, tuple(seeds), first, _map_of(said, f"{names[1]}['address_map']"))
 
 
 def _map_of(said: Any, name: str) -> dict[Address, Address]:

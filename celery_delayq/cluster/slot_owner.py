@@ -1,4 +1,4 @@
-"""A Redis that is found through the nodes of a Cluster: the current owner of the store's slot.
+"""A Redis that is found through the nodes of a Cluster: the current owner of a shard's slot.
 
 ``servers/moving.py`` describes how a process finds such a master. Here it asks nodes, by
 ``slots.py``, and a refusal says more. Redis did nothing, and
@@ -7,7 +7,8 @@
     ASK, TRYAGAIN      the slot is being moved: try again after a pause
     CLUSTERDOWN        no node serves the slot: the same, and ask another node for the owner
 
-If a link breaks or is silent, the process asks another node as well.
+If a link breaks or is silent, the process asks another node as well. The shards of a store share
+what they learn; see ``topology.py``.
 
 A script declares every key that it may touch, and most of these are empty. So while a slot is moved
 key by key, both nodes refuse with TRYAGAIN or ASK. Following an ASK would only meet a TRYAGAIN.
@@ -16,30 +17,21 @@ key by key, both nodes refuse with TRYAGAIN or ASK. Following an ASK would only 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
 
+from .. import clock
 from ..servers.endpoint import Address, Endpoint, shown
 from ..servers.known_master import MasterCache
 from ..servers.moving import AGAIN, MovingMaster, address_of
 from ..servers.refusals import said_of
 from .slots import SlotQuery
+from .topology import Topology
 
 _LATER = ("ASK", "TRYAGAIN", "CLUSTERDOWN")
 MOST_OTHERS = 8  # nodes to ask besides those of the URL
-
-
-class KnownOwner(MasterCache):
-    """The slot's owner, as a process knows it, and the nodes to ask."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.others: tuple[Address, ...] = ()
-        # Each query begins at the next node, as one may be cut off from the others.
-        self.turns = count()
 
 
 @dataclass(frozen=True)
@@ -47,17 +39,39 @@ class SlotOwner(MovingMaster):
     """The node of a Cluster that serves a slot.
 
     Args:
-        slot: The store's slot.
+        slot: The slot.
         seeds: Addresses of nodes, or of an endpoint that leads to any node.
         server: The database, login and TLS of each node.
         address_map: The address to use for an announced one.
+        cluster: What is known of the Cluster; the owners of a store's slots share it.
     """
 
     slot: int
     seeds: tuple[Address, ...]
     server: Endpoint
     address_map: Mapping[Address, Address] = field(default_factory=dict)
-    _found: KnownOwner = field(default_factory=KnownOwner, init=False, compare=False, repr=False)
+    cluster: Topology = field(default_factory=Topology, compare=False, repr=False)
+    _found: MasterCache = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_found", self.cluster.owner(self.slot))
+
+    def at(self, slot: int) -> SlotOwner:
+        """Return the owner of another slot of the same Cluster."""
+        return self if slot == self.slot else replace(self, slot=slot)
+
+    def known(self) -> SlotOwner:
+        """Return this owner, or one whose address is known if only that is."""
+        slot = self.slot if self.node else self.cluster.slot_at()
+        return self if slot is None else self.at(slot)
+
+    def is_shared(self, connection: Any) -> bool:
+        """Whether a connection leads to a node that serves one of the store's slots."""
+        return self.cluster.slot_at(address_of(connection)) is not None
+
+    def lost(self, connection: Any) -> None:
+        """Let all shards query for their owner that had it at this node."""
+        self.cluster.forget(address_of(connection))
 
     @property
     def url(self) -> str:
@@ -87,7 +101,9 @@ class SlotOwner(MovingMaster):
             else:
                 # Without a host, the owner is at the host that answered.
                 address = self._reachable((host or connection.host, int(port)))
+                self.cluster.doubt()  # after a failover, other slots have moved as well
                 self.moved(address, address_of(connection))
+                self._found.is_doubted = False
         elif code == "CLUSTERDOWN":
             self.doubt()
 
@@ -114,12 +130,13 @@ class SlotOwner(MovingMaster):
             return None  # a refusal says nothing about the owner
 
     def _named(self, until: float, errors: list[str]) -> Iterator[Address]:
-        found = self._found
-        nodes = list(dict.fromkeys([*self.seeds, *found.others[:MOST_OTHERS]]))
-        first = next(found.turns) % len(nodes)
-        query = SlotQuery(self.slot, self.server, self._reachable)
+        cluster = self.cluster
+        nodes = list(dict.fromkeys([*self.seeds, *cluster.others[:MOST_OTHERS]]))
+        first = next(cluster.turns) % len(nodes)
+        query, at = SlotQuery(self.slot, self.server, self._reachable), clock.monotonic()
+        cluster.doubt(doubted=False)  # before the question: a later doubt needs a later answer
         for told in query.told(nodes[first:] + nodes[:first], until, errors):
-            found.others = told.others
+            cluster.learn(told, at, but=self.slot)
             yield told.owner
 
     def _reachable(self, announced: Address) -> Address:

@@ -25,10 +25,20 @@ _NO_CLUSTER = ("cluster support disabled", "unknown command", "unknown subcomman
 
 
 class Told(NamedTuple):
-    """A node's answer: the owner of the slot, and more nodes to ask, the owner's replicas first."""
+    """A node's answer.
+
+    ``owner``: the owner of the slot.
+    ``others``: more nodes to ask, the owner's replicas first.
+    ``ranges``: the first slot, the last slot and the master of each range.
+    """
 
     owner: Address
     others: tuple[Address, ...]
+    ranges: tuple[tuple[int, int, Address], ...] = ()
+
+    def owner_of(self, slot: int) -> Address | None:
+        """Return the owner of another slot, if it has one."""
+        return next((master for low, high, master in self.ranges if low <= slot <= high), None)
 
 
 @dataclass(frozen=True)
@@ -88,16 +98,16 @@ class SlotQuery:
         """Find the slot's owner in an answer; each range names its master first."""
         owner: Address | None = None
         replicas: list[Address] = []
-        masters: list[Address] = []
+        masters: list[tuple[int, int, Address]] = []
         for low, high, *servers in ranges:
             addresses = [self.reachable(_address_of(one, node)) for one in servers]
             if low <= self.slot <= high:
                 owner, *replicas = addresses
-            else:
-                masters += addresses[:1]
+            masters.append((low, high, addresses[0]))
         if owner is None:
             return None
-        return Told(owner, tuple(dict.fromkeys([*replicas, owner, *masters])))
+        others = dict.fromkeys([*replicas, owner, *(master for _, _, master in masters)])
+        return Told(owner, tuple(others), tuple(masters))
 
 
 def _address_of(server: Any, asked: Address) -> Address:

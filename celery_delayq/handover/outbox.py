@@ -61,17 +61,21 @@ class Outbox:
             self._wanted.clear()
             if self._stopping.is_set():
                 break
-            try:
-                while self.drain():
-                    pass
-            except StoreError as error:
-                logger.debug("cannot read which tasks lack REVOKED: %s", error)
+            while self.drain():
+                pass
         for engine in self._engines:
             engine.close()
 
     def drain(self) -> bool:
         """Store ``REVOKED`` for one batch of tasks; return whether there may be more."""
-        return any(self._drain(engine) for engine in self._engines)
+        return any(self._tried(engine) for engine in self._engines)
+
+    def _tried(self, engine: ScannerSteps) -> bool:
+        try:
+            return self._drain(engine)
+        except StoreError as error:
+            logger.debug("cannot read which tasks lack REVOKED: %s", error)
+            return False
 
     def _drain(self, engine: ScannerSteps) -> bool:
         owed = engine.owed()

@@ -5,6 +5,7 @@
                take back leases that ran out; relay tasks for other brokers
            wait until the earliest of: next due time, lease deadline, wake-up, safety scan
 
+In a Cluster, a node that does not answer delays only its own shards; see ``away.py``.
 Any number of scanners may run at once; there is no leader. The scanner uses neither Redis, Celery
 nor kombu: its caller passes the shards' engines and relays, and the wake-up.
 """
@@ -23,6 +24,7 @@ from ..logs import logger_of
 from ..store.scanner_steps import ScannerSteps
 from ..store.values import Seen
 from ..store.wakeup import Wakeup
+from .away import Away
 from .contact import Contact
 from .dead import report
 from .outbox import Outbox
@@ -47,7 +49,7 @@ class Scanner:
     """One scanner, to be run in a thread of its own.
 
     Args:
-        relays: The relay of each shard, with the shard's engine; all over one link.
+        relays: The relay of each shard, with the shard's engine; all over one link to the broker.
         wakeup: Listens for all shards.
         safety_interval: Seconds after which it scans even if nothing woke it.
         lease: Seconds for which a claim holds.
@@ -79,6 +81,7 @@ class Scanner:
         self._hooks = hooks
         self._outbox = outbox
         self._stopping = threading.Event()
+        self._away = Away(self._stopping, wakeup.interrupt)
         self._thread: threading.Thread | None = None
         self._store, self._broker = contacts or (
             Contact("store", "delayq_url"),
@@ -162,13 +165,14 @@ class Scanner:
         return seconds
 
     def _look_first(self) -> None:
-        if self._start is not None:
+        if self._start is not None and not self._away.shards:
             self._start.join()
         self._looked.set()
 
     def _scan_shards(self, shards: Iterable[int]) -> None:
         for number in shards:
-            self._shards[number].up_at = 0.0
+            if self._shards[number] not in self._away.shards:
+                self._shards[number].up_at = 0.0
 
     def _pass(self) -> float:
         """Deliver all due tasks; return for how many seconds there is nothing to do."""
@@ -176,16 +180,29 @@ class Scanner:
             now = clock.monotonic()
             ready = [shard for shard in self._turns if shard.up_at <= now]
             if not ready:
-                return min(shard.up_at for shard in self._turns) - now
+                up_at = min(shard.up_at for shard in self._turns)
+                return min(up_at - now, self._safety_interval)
             # One step each, so that a backlog in one shard delays no other. Each round begins with
             # another shard, or all scanners would go from shard to shard together.
             self._turns.append(self._turns.pop(0))
             for shard in ready:
                 if not self._stopping.is_set():
-                    self._step(shard)
+                    self._turn(shard)
             if len(self._shards) > 1:
                 self._scan_shards(self._wakeup.wait(0))
         return 0.0
+
+    def _turn(self, shard: _Shard) -> None:
+        """Make a step; if the shard's node is away, leave out all shards of that node."""
+        node = shard.engine.node
+        try:
+            self._step(shard)
+        except StoreUnavailable as error:
+            there = [one for one in self._shards if one.engine.node in (None, node)]
+            if len(there) == len(self._shards):
+                raise
+            self._store.lost(error.why)
+            self._away.add(there)
 
     def _step(self, shard: _Shard) -> None:
         """Deliver a batch of a shard, which stays ready for the next as long as there is more."""
@@ -193,9 +210,11 @@ class Scanner:
         # With jitter, or all scanners of a deployment would scan at the same moment.
         asleep = self._safety_interval * random.uniform(0.8, 1.0)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
-        overdue = self._overdue(self._store)
+        overdue = self._overdue(self._store, shard)
         seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in, tells=self._hooks.wants)
-        self._store.back(overdue)
+        self._away.shards.discard(shard)
+        if not self._away.shards:
+            self._store.back(overdue)
         report(self._hooks, seen)
         self._look_for_owed(len(seen.skipped))
         more = seen.is_past(seen.due) or seen.is_past(seen.back)
@@ -204,9 +223,11 @@ class Scanner:
         if not more:
             shard.up_at = clock.monotonic() + self._idle_for(seen, asleep)
 
-    def _overdue(self, contact: Contact) -> int | None:
+    def _overdue(self, contact: Contact, shard: _Shard) -> int | None:
         """How many tasks are overdue, for the log line if contact comes back now."""
-        return self._start.overdue() if self._start is not None and contact.is_lost else None
+        is_whole = self._away.shards <= {shard}
+        is_back = self._start is not None and contact.is_lost and is_whole
+        return self._start.overdue() if self._start is not None and is_back else None
 
     def _look_for_owed(self, skipped: int) -> None:
         if skipped and self._outbox is not None:
@@ -228,7 +249,7 @@ class Scanner:
         """Relay; return whether it did or tried to: others may have fallen due, so scan again."""
         if not seen.is_past(seen.relay) or clock.monotonic() < self._relay_again:
             return False
-        overdue = self._overdue(self._broker)
+        overdue = self._overdue(self._broker, shard)
         try:
             self._look_for_owed(shard.relay.batch(self._stopping.is_set).skipped)
         except BrokerDown as error:
@@ -261,7 +282,8 @@ class Scanner:
             # A Redis that did not answer would keep a stopping worker waiting again; without a
             # leave, this scanner's heartbeat runs out by itself.
             for shard in self._shards if self._reachable else ():
-                shard.engine.leave()
+                if shard not in self._away.shards:
+                    shard.engine.leave()
         except Exception as error:
             logger.debug("leaving: %r", error)
         for shard in self._shards:

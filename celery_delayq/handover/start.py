@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from ..errors import StoreError, StoreUnavailable
 from ..logs import logger_of
+from ..servers.endpoint import shown
 from ..services import Services
 from ..store.overview import sum_of, union_of
 from ..store.scanner_steps import ScannerSteps
@@ -51,6 +52,11 @@ class Start:
         """
         if self._is_said:
             return
+        self._engines[0].meet()
+        with suppress(StoreUnavailable):  # of another shard, which the scan will find as well
+            self._say()
+
+    def _say(self) -> None:
         for engine in self._engines:
             engine.join()
         waiting = self._waiting()
@@ -60,8 +66,11 @@ class Start:
         logger.info("scanner %s started: store %s, prefix %s, %s; %s", *facts)
         # A proxy may close a connection that asks this; tasks need no answer.
         with suppress(StoreUnavailable):
-            for line in self._engines[0].risks():
-                logger.warning("%s; %s", line.found, line.advice)
+            nodes = {engine.node: engine for engine in self._engines}
+            for node, engine in nodes.items():
+                where = f"node {shown(*node)}: " if node and len(nodes) > 1 else ""
+                for line in engine.risks():
+                    logger.warning("%s%s; %s", where, line.found, line.advice)
 
     def overdue(self) -> int | None:
         """Return how many tasks are overdue; ``None`` without the permission to count them.

@@ -13,7 +13,8 @@ from ..clock import When
 from ..leaves import leaf
 from ..message.signatures import is_canvas
 from ..scheduling.intercept import Request
-from ..scheduling.options import entry_options_of, options_of_entry
+from ..scheduling.options import KEY, entry_options_of, options_of_entry
+from ..scheduling.writing import new_id
 from ..services import Services
 from ..store import Delivery, Receipt
 from .results import ScheduledResult, scheduled
@@ -99,6 +100,9 @@ def call_signature(
         return held
     # A frozen signature already has an id, which a caller may know.
     given_out = bool(signature.options.get("task_id"))
+    key = {**of_entry, **options}.get(KEY)
+    if key is not None and not (given_out or is_eager) and services.settings.shards > 1:
+        options["task_id"] = new_id(services, entry_options_of({KEY: key}).extras.key)
     return call(services, signature.apply_async, when, given_out=given_out, **options)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -108,13 +108,13 @@ def store_endpoint(
     options: Mapping[str, Any] | None,
     broker: Broker,
     names: tuple[str, str],
-    slots: Sequence[int],
+    slot: int,
 ) -> Server:
     """Return the store's Redis: at *url* with *options*, or else the broker.
 
     Args:
         names: The names of the settings of *url* and *options*.
-        slots: The slots of the store's keys in a Redis Cluster.
+        slot: A slot of the store's keys in a Redis Cluster.
 
     Raises:
         InvalidSetting: neither is a single Redis, an option is missing, or nothing reads one of the
@@ -144,7 +144,7 @@ def store_endpoint(
     if server is None or _has_others(connection) or not all(map(is_sentinel, connection.alt)):
         raise InvalidSetting(names[0], without_secrets(url), _WANTED)
     if nodes:
-        server = leaf("cluster").owner_of(server, url, slots, options, names)
+        server = leaf("cluster").owner_of(server, url, slot, options, names)
     return server
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from kombu import Queue
 
 from ..errors import InvalidOption
+from ..store.keys import KEYS
 from ..store.record import destination_for
 from .broker import Broker
 from .outgoing import OutgoingMessage, dumps, list_key
@@ -43,8 +44,9 @@ def destination_of(
         priority = message.message["properties"].get("priority")
         key = list_key(message.routing_key, priority, broker.options)
     if key and direct:
-        key = broker.options.get("global_keyprefix", "") + key
-        return list_destination(key, prefix, message.routing_key)
+        of_all = broker.options.get("global_keyprefix", "")
+        tagged = of_all.startswith(f"{{{prefix}:") and "}" in of_all
+        return list_destination(of_all + key, prefix, message.routing_key, tagged=tagged)
     text = relay_route(message, queues, key) if route is None else dumps({**route, "list": key})
     return destination_for("R", text)
 
@@ -59,13 +61,15 @@ def _needs_relay(message: OutgoingMessage) -> bool:
     return bool(message.exchange)
 
 
-def list_destination(key: str, prefix: str, queue: str) -> bytes:
+def list_destination(key: str, prefix: str, queue: str, *, tagged: bool = False) -> bytes:
     """Return the destination of a message for a list in the store's Redis.
 
     Raises:
         InvalidOption: the list is a key of the store.
     """
-    if key.startswith(f"{{{prefix}:") and "}:" in key:
+    tag, end, name = key.partition("}:")
+    # If the broker's keys have the store's tag, each list has it.
+    if tag.startswith(f"{{{prefix}:") and end and not (tagged and name not in KEYS):
         # The store would take a message there for its own data.
         raise InvalidOption("queue", queue, _NOT_OURS)
     return destination_for("L", key)

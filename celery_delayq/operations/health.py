@@ -103,7 +103,8 @@ def judged(
         if here:
             return [_here(entries.scanners())]
         counts, pauses = entries.counts(), entries.pauses()
-        server = Facts.of_memory(entries.links[0].scripts.connection)
+        nodes = {one.scripts.connection.node: one.scripts.connection for one in entries.links}
+        servers = [Facts.of_memory(one) for one in nodes.values()]
     except StoreDiffers as error:
         return [Judged("agreement", str(error))]
     except StoreError as error:
@@ -117,7 +118,7 @@ def judged(
         Judged("agreement", agreement, _AGREED),
         *_judged(counts, max_overdue, max_dead),
         _rates(pauses, max_overdue),
-        *_memory(server),
+        *(one for server in servers for one in _memory(server)),
     ]
 
 

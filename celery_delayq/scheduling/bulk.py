@@ -9,7 +9,6 @@ from typing import Any, Union
 from celery.canvas import Signature
 from celery.exceptions import NotRegistered, QueueNotFound, SoftTimeLimitExceeded
 from celery.result import EagerResult
-from celery.utils import uuid
 from kombu.exceptions import OperationalError, SerializerNotInstalled
 
 from ..clock import DelayInput, TimeInput, When
@@ -33,7 +32,7 @@ from .options import NAMES, EntryOptions, entry_options_of, options_of_entry
 from .patches import touched
 from .prepared import Preparation
 from .times import Spread, own_time, times_for
-from .writing import write
+from .writing import new_id, write
 
 logger = logger_of(__name__)
 
@@ -242,7 +241,7 @@ class Loader:
         if when is None:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
         if item.task_id is None:
-            return item, when, uuid()
+            return item, when, new_id(self._services, self._terms_of(item).extras.key)
         self._has_own_ids = True
         return item, when, checked_id(item.task_id)
 

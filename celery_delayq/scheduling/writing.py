@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any
 
+from celery.utils import uuid
+
 from .. import clock
-from ..errors import DelayQError, InvalidOption, StoreError
+from ..errors import DelayQError, StoreError
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
-from ..store import Cancelled, NewEntry, Receipt, Wanted
+from ..store import Cancelled, NewEntry, Receipt, Wanted, id_beside
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,11 @@ class Ready:
     message: OutgoingMessage
     destination: bytes
     policy: Mapping[str, Any]
+
+
+def new_id(services: Services, key: str) -> str:
+    """Return an id for a new task; with a key, and over several shards, one on the key's shard."""
+    return id_beside(key, services.settings.shards) if key else uuid()
 
 
 def write(
@@ -51,14 +58,9 @@ def write(
 
     Returns:
         As :meth:`Entries.schedule`.
-
-    Raises:
-        InvalidOption: an entry has a key, and the store has several shards.
     """
     store = services.configured
     settings = store.settings
-    if settings.shards > 1 and any(one.record.has_key for one in new):
-        raise InvalidOption("delayq_shards", settings.shards, "1, if a task has a unique key")
     until = clock.monotonic() + settings.timeout
     pauses = _pauses(**policy)
     # No conflict policy, so no task can be replaced, and no backend is needed.

@@ -1,8 +1,8 @@
 """Checks whether a Redis can be a store; every user may send HELLO.
 
 A node of a Redis Cluster can be one if it serves the store's slot; the first read of the store's
-keys shows whether it does. It cannot be the broker too: the queues' lists are in other slots, so no
-script can push to them.
+keys shows whether it does. It can be the broker too only if the queues' lists are in that slot, so
+that a script can push to them; see ``beside.py``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def check_alone(connection: Connection, step: str, until: float | None, *, direc
         connection: The connection to the Redis.
         step: The step's name in errors.
         until: When to give up, by the monotonic clock.
-        direct: Whether the Redis is the broker too.
+        direct: Whether the Redis is the broker too, whose lists may be in any slot.
 
     Raises:
-        StoreError: it is a Redis Sentinel; or the broker too, and a node of a Redis Cluster.
+        StoreError: it is a Redis Sentinel; or such a broker, and a node of a Redis Cluster.
         StoreUnavailable: no answer came in time.
     """
     try:

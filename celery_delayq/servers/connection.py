@@ -9,6 +9,7 @@ no other call reads its answer.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import weakref
@@ -21,7 +22,7 @@ import redis
 from .. import clock
 from ..errors import StoreDiffers, StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
-from .endpoint import Listener, Server
+from .endpoint import Address, Listener, Server
 from .pool import Pool
 from .refusals import Refusal, refusal_of, said_of, why_of
 
@@ -74,6 +75,13 @@ class Connection(Protocol):
             StoreError: as :meth:`execute`, for the first refused command; the others may have run.
         """
 
+    @property
+    def node(self) -> Address | None:
+        """The server's address; ``None``: it must be looked up."""
+
+    def at(self, slot: int) -> Connection:
+        """Return a connection to the server of a slot of a Redis Cluster, over the same pool."""
+
     def dedicated(self) -> Any:
         """Return a connected redis-py connection to block on; the caller closes it."""
 
@@ -104,7 +112,23 @@ class PooledConnection:
         self._timeout = timeout
         self._reach = reach
         self.pool = Pool(server, reach=reach)
+        # Those to other nodes. Each keeps the first one, which forgets for all in a forked child.
+        self._parts: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
+        self._first: PooledConnection | None = None
         _OPEN.add(self)
+
+    @property
+    def node(self) -> Address | None:
+        return self._server.node
+
+    def at(self, slot: int) -> PooledConnection:
+        server = self._server.at(slot)
+        if server is self._server:
+            return self
+        part = copy.copy(self)
+        part._server, part.pool, part._first = server, self.pool.at(server), self
+        self._parts.add(part)
+        return part
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
         return self.exchange(step, [command], until)[0]
@@ -172,7 +196,10 @@ class PooledConnection:
             return error
 
     def dedicated(self) -> Any:
-        connection = self._server.connection(min(self._reach, defaults.TIMEOUT))
+        # In a Cluster, each node passes on what is published.
+        connection = self._server.known().connection(
+            min(self._reach, self._timeout or defaults.TIMEOUT)
+        )
         try:
             connection.connect()
         except BaseException:
@@ -184,7 +211,7 @@ class PooledConnection:
         return self._server.herald()
 
     def is_current(self, dedicated: Any) -> bool:
-        return self._server.is_current(dedicated)
+        return self._server.is_current(dedicated) or self._server.is_shared(dedicated)
 
     def close(self) -> None:
         self.pool.close()
@@ -193,6 +220,8 @@ class PooledConnection:
     def forget(self) -> None:
         """Drop the pool without touching its sockets, which belong to the parent."""
         self.pool = Pool(self._server, reach=self._reach)
+        for part in self._parts:
+            part.pool = self.pool.at(part._server)
         self._server.forget()
 
 

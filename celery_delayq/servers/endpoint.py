@@ -50,6 +50,16 @@ class Server(Protocol):
     def may_move(self) -> bool:
         """Whether the server can move to another address."""
 
+    @property
+    def node(self) -> Address | None:
+        """The known address; ``None``: it must be looked up."""
+
+    def at(self, slot: int) -> Server:
+        """Return the server of a slot of a Redis Cluster; any other Redis serves them all."""
+
+    def known(self) -> Server:
+        """Return this server, or one of the same Cluster if only that one's address is known."""
+
     def same_database(self, other: Server) -> bool:
         """Whether both name the same database of the same server, as far as names show."""
 
@@ -84,6 +94,9 @@ class Server(Protocol):
 
         Both are false while the address is unknown.
         """
+
+    def is_shared(self, connection: Any) -> bool:
+        """Whether a connection leads to a node of the same Cluster that serves other slots."""
 
     def wait(self, connection: Any, until: float) -> None:
         """Wait for an answer on a connection, while it leads to the server.
@@ -148,6 +161,19 @@ class Endpoint:
 
     may_move = False
 
+    @property
+    def node(self) -> Address:
+        """The address."""
+        return (self.path, 0) if self.path else self.address
+
+    def at(self, slot: int) -> Endpoint:  # noqa: ARG002
+        """Return itself: it serves all slots."""
+        return self
+
+    def known(self) -> Endpoint:
+        """Return itself."""
+        return self
+
     def same_database(self, other: Server) -> bool:
         """Whether both name the same database of the same server, as far as names show."""
         return self.place == other.place
@@ -204,6 +230,10 @@ class Endpoint:
 
     def is_replaced(self, connection: Any) -> bool:  # noqa: ARG002
         """Return false: the address is fixed."""
+        return False
+
+    def is_shared(self, connection: Any) -> bool:  # noqa: ARG002
+        """Return false: there is no other node."""
         return False
 
     def wait(self, connection: Any, until: float) -> None:

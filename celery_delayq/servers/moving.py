@@ -79,6 +79,23 @@ class MovingMaster(ABC):
         """The master's user name; empty if a credential provider has it."""
         return self.server.user
 
+    @property
+    def node(self) -> Address | None:
+        """The master's address, if it is known."""
+        return self._found.address
+
+    def at(self, slot: int) -> Any:  # noqa: ARG002
+        """Return itself: one master serves all slots."""
+        return self
+
+    def known(self) -> Any:
+        """Return itself."""
+        return self
+
+    def is_shared(self, connection: Any) -> bool:  # noqa: ARG002
+        """Return false: there is no other master."""
+        return False
+
     def same_database(self, other: Server) -> bool:
         """Whether both name the same database of the same master, as far as names tell."""
         return self.place == other.place

@@ -8,10 +8,13 @@ A signal handler or a gevent timeout can interrupt a caller anywhere. So there i
 stay locked, and no count that could stay wrong: every change is a single call of a deque, a set or
 a queue, which nothing interrupts. If an interrupted caller loses a connection, Python closes it.
 The number of connections is the number of live objects.
+
+The shards of a store in a Cluster share one pool. Each takes only connections to its own node.
 """
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
 import queue
@@ -52,6 +55,12 @@ class Pool:
         self._alive: set[weakref.ref[Any]] = set()
         self._collect_from = 0.0
 
+    def at(self, server: Server) -> Pool:
+        """Return the same pool, for callers of another node of the same Cluster."""
+        other = copy.copy(self)
+        other._server = server
+        return other
+
     def take(self, until: float) -> Any:
         """Return an open connection that has nothing left to read.
 
@@ -64,9 +73,10 @@ class Pool:
     def give(self, connection: Any) -> None:
         """Take a connection back, after all its answers were read.
 
-        Close it if the server has left its address.
+        Close it if the server has left its address, and no other shard has its server there.
         """
-        if self._server.may_move and self._server.is_replaced(connection):
+        server = self._server
+        if server.may_move and server.is_replaced(connection) and not server.is_shared(connection):
             self.drop(connection)
             return
         try:
@@ -91,12 +101,24 @@ class Pool:
                 self.drop(self._idle.pop()[0])
 
     def _at_hand(self, until: float) -> Any:
-        with suppress(IndexError):
-            while True:
-                connection, since = self._idle.pop()
-                if self._is_ready(connection, since):
-                    return connection
+        for idle in reversed(tuple(self._idle)):
+            if not self._is_of_others(*idle) and self._removed(idle) and self._is_ready(*idle):
+                return idle[0]
         return self._made(until)
+
+    def _removed(self, idle: tuple[Any, float]) -> bool:
+        """Take this one out, unless another caller has done so."""
+        try:
+            self._idle.remove(idle)
+        except (ValueError, IndexError):
+            return False
+        return True
+
+    def _is_of_others(self, connection: Any, since: float) -> bool:
+        """Whether only other shards can use an idle connection."""
+        server, rested = self._server, clock.monotonic() - since
+        is_ours = not server.may_move or server.is_current(connection)
+        return not is_ours and rested < IDLE and server.is_shared(connection)
 
     def _is_ready(self, connection: Any, since: float) -> bool:
         """Return whether a connection can be used; if not, close it.
@@ -119,6 +141,10 @@ class Pool:
     def _made(self, until: float) -> Any:
         if len(self._alive) >= self._most:
             self._forget_lost()
+            for idle in tuple(self._idle):
+                if self._is_of_others(*idle) and self._removed(idle):
+                    self.drop(idle[0])
+                    break
             if len(self._alive) >= self._most:
                 return None
         connection = self._server.connection(min(self._reach, clock.seconds_left(until)))

@@ -21,8 +21,9 @@ NOT_SERVED = (
     "Cluster: redis+cluster:// or rediss+cluster:// in place of redis:// or rediss://"
 )
 NO_BROKER = (
-    "this Redis belongs to a Redis Cluster, which cannot be the store and the broker at once; let "
-    "delayq_url name it, and broker_url another broker"
+    "this Redis belongs to a Redis Cluster, which can be the store and the broker at once only if "
+    "delayq_shards is 1 and global_keyprefix in broker_transport_options begins with the store's "
+    "hash tag, as '{delayq:0}:' does; set them, or let broker_url name another broker"
 )
 # Valkey 9 can have databases in a Cluster, and reports a number that is out of range.
 _NO_DATABASE = re.compile(r"SELECT is not allowed in cluster mode|DB index is out of range")

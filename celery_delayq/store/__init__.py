@@ -23,7 +23,7 @@ from .ids import (
     target_of_key,
     target_of_member,
 )
-from .keys import Keys
+from .keys import Keys, id_beside
 from .lookup import Departure
 from .member import Membership
 from .outcome import Outcome
@@ -83,6 +83,7 @@ __all__ = [
     "What",
     "checked_id",
     "checked_name",
+    "id_beside",
     "label_of",
     "lane_for",
     "lane_in_words",

@@ -108,7 +108,7 @@ class Calls:
             StoreError: Redis refused the call.
         """
         until = clock.monotonic() + self._timeout if until is None else until
-        time, attempt = self._time, _Attempts(until, iter(pauses))
+        time, attempt = self._time, Attempts(until, iter(pauses))
         operation = operation or new_operation()
         began: int | None = None
         answer: list[Any]
@@ -151,7 +151,7 @@ class Calls:
         return max(1, self._time.at(moment) or 0)
 
 
-class _Attempts:
+class Attempts:
     """The failed requests of one call."""
 
     def __init__(self, until: float, pauses: Iterator[float]) -> None:

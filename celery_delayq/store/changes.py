@@ -39,6 +39,7 @@ def cancel(
     tells: bool = True,
     remove: bool = False,
     chosen: str = "",
+    until: float | None = None,
 ) -> Iterator[list[Change]]:
     """Remove entries that were not delivered yet.
 
@@ -50,12 +51,14 @@ def cancel(
         tells: Whether to return their messages.
         remove: Whether to remove only dead letters.
         chosen: The filter of the selection; entries that no longer match it are skipped.
+        until: When to give up, by the monotonic clock.
     """
-    asked = {"mode": "remove" if remove else "cancel", "owes": owes, "tells": int(tells)}
-    for some, words, (rows,) in _ask(link, "cancel", targets, {**asked, "filter": chosen}):
+    asked: dict[str, Any] = {"mode": "remove" if remove else "cancel", "filter": chosen}
+    asked |= {"owes": owes, "tells": int(tells), "until": until}
+    for some, words, (rows,) in _ask(link, "cancel", targets, asked):
         told = {one.place: (one.when, one.message) for one in rows}
         yield [
-            _read(who, word) or _cancelled(who, word, told.get(at))
+            _read(who, word) or _cancelled(who, word, told.get(at), link.number)
             for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
             if word != _AGAIN
         ]
@@ -70,6 +73,7 @@ def reschedule(
     only: str = "",
     if_due_ms: int | None = None,
     chosen: str = "",
+    until: float | None = None,
 ) -> Iterator[list[Change]]:
     """Move entries that were not delivered yet to another due time.
 
@@ -81,7 +85,7 @@ def reschedule(
             dead letters.
         only: ``"earlier"`` or ``"later"``: make no other move.
         if_due_ms: Move an entry only if this is its due time.
-        chosen: As in :func:`cancel`.
+        chosen, until: As in :func:`cancel`.
     """
     asked = {
         "mode": mode or when.mode,
@@ -90,6 +94,7 @@ def reschedule(
         "only": only,
         "if_due": "" if if_due_ms is None else if_due_ms,
         "filter": chosen,
+        "until": until,
     }
     for some, words, _ in _ask(link, "reschedule", targets, asked):
         yield [
@@ -124,7 +129,7 @@ def release(
 
 
 def cancel_one(
-    link: Shard, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
+    link: Shard, who: Target, *, owes: bool, tells: bool, remove: bool, until: float
 ) -> tuple[Outcome, Cancelled | None]:
     """Remove an entry that was not delivered yet; return its details if it was removed.
 
@@ -134,16 +139,20 @@ def cancel_one(
         owes: Whether to note that ``REVOKED`` must be stored for it, until :func:`mark_stored`.
         tells: Whether to return its message.
         remove: Whether to remove it only if it is dead.
+        until: When to give up, by the monotonic clock.
 
     Raises:
         UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead under
             the insertion number in *who*.
     """
-    outcome, change = only(cancel(link, [who], owes=int(owes), tells=tells, remove=remove))
+    asked = cancel(link, [who], owes=int(owes), tells=tells, remove=remove, until=until)
+    outcome, change = only(asked)
     return outcome, change.cancelled
 
 
-def edit(link: Shard, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
+def edit(
+    link: Shard, who: Target, seen: Record | None, new: NewRecord, until: float | None = None
+) -> Outcome:
     """Give an entry another message; its task and its due time stay.
 
     Args:
@@ -151,12 +160,14 @@ def edit(link: Shard, who: Target, seen: Record | None, new: NewRecord) -> Outco
         who: The entry.
         seen: The record from which *new* was made; if it has changed since, nothing is done.
         new: Made by :meth:`Record.with_message`.
+        until: As in :func:`cancel`.
 
     Raises:
         UnreadableRecord: its record cannot be read.
     """
     (answer,) = link.calls.call(
         "edit",
+        until=until,
         target=target_of(who),
         seen=seen.seen if seen else b"",
         destination=new.destination,
@@ -203,9 +214,12 @@ def _read(who: Target, word: Sequence[bytes]) -> Change | None:
     return None
 
 
-def _cancelled(who: Target, word: Sequence[bytes], told: tuple[bytes, bytes] | None) -> Change:
+def _cancelled(
+    who: Target, word: Sequence[bytes], told: tuple[bytes, bytes] | None, shard: int
+) -> Change:
     outcome, task_id = Outcome(_text(word[0])), _id_of(who, *word[1:])
-    return Change(outcome, task_id, cancelled=Cancelled(task_id, outcome, *(told or (b"", b""))))
+    cancelled = Cancelled(task_id, outcome, *(told or (b"", b"")), shard=shard)
+    return Change(outcome, task_id, cancelled=cancelled)
 
 
 def _moved(who: Target, word: Sequence[bytes], when: When) -> Change:

@@ -36,7 +36,8 @@ class Copies:
     """Answers a worker whose message may be one of several copies.
 
     Args:
-        shards: The scripts of each shard; a mark is in its task's shard.
+        shards: The scripts of each shard. The mark of a delivery is in its task's shard, the
+            mark of a message in the shard of its entry.
         keep: Seconds after which a copy may still come: a lease, or a visibility timeout.
     """
 
@@ -55,7 +56,8 @@ class Copies:
         Raises:
             StoreError: the first attempt is not known.
         """
-        return self._arrive(hand_over, attempt, until)
+        shard = shard_of(hand_over[0], len(self._shards))
+        return self._arrive(self._shards[shard], hand_over, attempt, until)
 
     def delivery(
         self, message: tuple[str, ...], *, again: bool, received: float | None = None
@@ -81,14 +83,15 @@ class Copies:
         Raises:
             StoreError: it is not known.
         """
-        return self._arrive(message, 0, until, "taken") == 0
+        # An entry with a key may be in any shard.
+        told = (self._arrive(one, ("taken", *message), 0, until) for one in self._shards)
+        return any(first == 0 for first in told)
 
-    def _arrive(self, texts: tuple[str, ...], attempt: int, until: float, *kind: str) -> int:
-        scripts = self._shards[shard_of(texts[0], len(self._shards))]
+    def _arrive(self, scripts: Scripts, texts: tuple[str, ...], attempt: int, until: float) -> int:
         first: int = scripts.call(
             "arrive",
             until=until,
-            mark=_mark((*kind, *texts)),
+            mark=_mark(texts),
             attempt=attempt,
             keep_ms=self._keep_ms,
             most=MOST,

@@ -1,7 +1,7 @@
 """The store as its callers see it: finds the shards for an id, a key or "all".
 
-schedule                      each entry to the shard of its id
-cancel, move, edit, find      shard_of(id) --> that one; with keys there is only one shard
+schedule                      each entry to its shard, see ``placement.py``
+cancel, move, edit, find      the shards that may have it, in turn, until one does
 waiting, history, counts      every shard, results merged
 
 Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``, ``pages.py``,
@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from .. import clock
 from ..clock import When
 from ..errors import DelayQError, InvalidOption, UnreadableRecord
-from . import changes, lookup, overview, pages, queue_counts, replicas, selection_scan
+from . import changes, lookup, overview, pages, placement, queue_counts, replicas, selection_scan
 from .history_entry import HistoryEntry
-from .ids import Target, named, target_of_member
-from .keys import shard_of
+from .ids import Target, target_of_member
 from .lookup import Departure
 from .member import Member, Membership
 from .outcome import Outcome
@@ -38,15 +37,7 @@ from .scripts import Scripts
 from .shard import Shard
 from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
-
-class HasId(Protocol):
-    """Belongs to the shard of its task id."""
-
-    @property
-    def task_id(self) -> str: ...
-
-
-Part = TypeVar("Part", bound=HasId)
+Part = TypeVar("Part", bound=placement.Placed)
 Answer = TypeVar("Answer")
 
 
@@ -73,7 +64,10 @@ class Entries:
         apart = [] if meeting_place is None else [meeting_place]
         self.key_sets = [*apart, *shards]
         meeting = next((Member(one, membership) for one in apart), None)
-        self.unasked_links = [Shard(one, membership, meeting_place=meeting) for one in shards]
+        self.unasked_links = [
+            Shard(one, membership, number, meeting_place=meeting)
+            for number, one in enumerate(shards)
+        ]
         self._has_looked = False
         self._shortfalls = Shortfalls()
 
@@ -120,17 +114,13 @@ class Entries:
             StoreUnavailable: a step raised it; other shards may have been changed before.
         """
         links, answers = self.unasked_links, dict[int, Answer]()
-        for shard, places in self._parts(given).items():
+        parts: defaultdict[int, list[int]] = defaultdict(list)
+        for place, one in enumerate(given):
+            parts[placement.place_of(one, len(links))].append(place)
+        for shard, places in parts.items():
             told = step(links[shard], [given[place] for place in places])
             answers.update(zip(places, told, strict=True))
         return [answers[place] for place in range(len(given))]
-
-    def _parts(self, given: Sequence[HasId]) -> dict[int, list[int]]:
-        """Return the places of *given* by shard."""
-        parts: defaultdict[int, list[int]] = defaultdict(list)
-        for place, one in enumerate(given):
-            parts[shard_of(one.task_id, len(self.unasked_links))].append(place)
-        return parts
 
     def schedule(
         self,
@@ -142,10 +132,15 @@ class Entries:
         pauses: Iterable[float] = (),
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
+        links = self.unasked_links
+        until = clock.monotonic() + links[0].timeout if until is None else until
         step = partial(schedule, supersede=supersede, owes=owes, until=until, pauses=pauses)
-        if len(self.unasked_links) == 1:
-            return step(self.unasked_links[0], new)
-        return self.in_parts(new, step)
+        if len(links) == 1:
+            return step(links[0], new)
+        refused = placement.refused(links, new, supersede=supersede, until=until, pauses=pauses)
+        rest = [one for place, one in enumerate(new) if place not in refused]
+        answers = iter(self.in_parts(rest, step))
+        return [refused.get(place) or next(answers) for place in range(len(new))]
 
     def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
         """Wait until replicas have the entries that :meth:`schedule` just wrote; never raises.
@@ -154,15 +149,12 @@ class Entries:
             How many replicas have them, as :func:`replicas.wait`; of several shards, the fewest.
         """
         until = clock.monotonic() + wanted.seconds
+        parts: defaultdict[int, list[Receipt]] = defaultdict(list)
+        for one in receipts:
+            parts[one.shard].append(one)
         return min(
-            replicas.wait(
-                self.unasked_links[shard],
-                wanted,
-                [receipts[place] for place in places],
-                until,
-                self._shortfalls,
-            )
-            for shard, places in self._parts(receipts).items()
+            replicas.wait(self.unasked_links[shard], wanted, some, until, self._shortfalls)
+            for shard, some in parts.items()
         )
 
     def cancel(
@@ -173,21 +165,26 @@ class Entries:
         Raises:
             UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
         """
-        link = _of(self.unasked_links, who)
-        step = partial(changes.cancel_one, link, owes=owes, tells=tells, remove=remove)
-        try:
-            return step(who)
-        except UnreadableRecord as error:
-            member = selection_scan.dead_member(link, error.task_id) if remove else None
-            if member is not None:
-                return step(target_of_member(member))
-            if error.why == changes.NO_RECORD:
-                return Outcome.NOT_FOUND, None
-            raise
+
+        def cancel(link: Shard, until: float) -> tuple[Outcome, Cancelled | None]:
+            step = partial(
+                changes.cancel_one, link, owes=owes, tells=tells, remove=remove, until=until
+            )
+            try:
+                return step(who)
+            except UnreadableRecord as error:
+                member = selection_scan.dead_member(link, error.task_id) if remove else None
+                if member is not None:
+                    return step(target_of_member(member))
+                if error.why == changes.NO_RECORD:
+                    return Outcome.NOT_FOUND, None
+                raise
+
+        return placement.change(self.unasked_links, who, cancel)
 
     def mark_stored(self, cancelled: Cancelled) -> None:
         """Note that ``REVOKED`` was stored for a task."""
-        changes.mark_stored(_of(self.unasked_links, cancelled.task_id), [cancelled])
+        changes.mark_stored(self.unasked_links[cancelled.shard], [cancelled])
 
     def move(
         self,
@@ -199,13 +196,20 @@ class Entries:
         if_due_ms: int | None = None,
     ) -> tuple[Outcome, Change]:
         """Give an entry another due time; see :func:`changes.reschedule`."""
-        link = _of(self.unasked_links, who)
-        steps = changes.reschedule(link, [who], when, mode=mode, only=only, if_due_ms=if_due_ms)
-        return changes.only(steps)
+        asked: dict[str, Any] = {"mode": mode, "only": only, "if_due_ms": if_due_ms}
+
+        def move(link: Shard, until: float) -> tuple[Outcome, Change]:
+            return changes.only(changes.reschedule(link, [who], when, until=until, **asked))
+
+        return placement.change(self.unasked_links, who, move)
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; see :func:`changes.edit`."""
-        return changes.edit(_of(self.unasked_links, who), who, seen, new)
+
+        def edit(link: Shard, until: float) -> tuple[Outcome, None]:
+            return changes.edit(link, who, seen, new, until), None
+
+        return placement.change(self.unasked_links, who, edit)[0]
 
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
         """Park the tasks of a lane as they fall due, from when this returns.
@@ -231,15 +235,17 @@ class Entries:
 
     def find(self, who: Target) -> Entry | None:
         """Return the entry, or ``None``; see :func:`lookup.find`."""
-        return lookup.find(_of(self.links, who), who)
+        found = (lookup.find(link, who) for link in placement.to_ask(self.links, who))
+        return next(filter(None, found), None)
 
     def state(self, who: Target) -> State | None:
         """Return the state of an entry, or ``None``; see :func:`lookup.state`."""
-        return lookup.state(_of(self.links, who), who)
+        found = (lookup.state(link, who) for link in placement.to_ask(self.links, who))
+        return next(filter(None, found), None)
 
     def departure(self, who: Target) -> Departure | None:
         """Return how and when an entry left; see :func:`lookup.departure`."""
-        return lookup.departure(_of(self.links, who), who)
+        return lookup.departure(placement.to_ask(self.links, who), who)
 
     def handed_over_ms(self, who: Target) -> int | None:
         """Return when an entry was delivered; ``None`` if it was not, or its tombstone is gone."""
@@ -311,14 +317,6 @@ class Entries:
         part = max(1, most // len(self.unasked_links))
         found = [queue_counts.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
-
-
-def _of(links: Sequence[Shard], who: Target) -> Shard:
-    if len(links) == 1:
-        return links[0]
-    if who[:1] == b"k":
-        raise InvalidOption("key", named(who), "a task's id: keys need delayq_shards to be 1")
-    return links[shard_of(named(who), len(links))]
 
 
 def _behind(text: str, links: Sequence[Shard]) -> Cursor:

@@ -43,8 +43,10 @@ class Extras:
         return text + b"%0*d" % (LENGTH_DIGITS, len(text))
 
     @classmethod
-    def read(cls, text: bytes) -> Extras:
-        """Read the output of :meth:`text`, without the length."""
+    def ending(cls, record: bytes) -> Extras:
+        """Read the output of :meth:`text` at the end of a record."""
+        length = int(record[-LENGTH_DIGITS:])
+        text = record[-LENGTH_DIGITS - length : -LENGTH_DIGITS]
         key, policy, *tags = text.decode(errors="replace").split("\0")[:-1]
         grace, _, excused = policy.partition(":")
         return cls(key, tuple(tags), int(grace) if policy else None, int(excused or 0))

@@ -16,6 +16,7 @@ Two layouts share no shard, so a store can be copied into another layout while i
 from __future__ import annotations
 
 import binascii
+import uuid
 import zlib
 from functools import lru_cache
 from itertools import count
@@ -68,6 +69,7 @@ class Keys:
     def __init__(self, prefix: str, shard: int = 0, shards: int = 1) -> None:
         tag = hash_tag(prefix, shard, shards)
         self.prefix = prefix
+        self.slot = slot_of(tag)
         self.is_meeting_place = tag == _meeting_place(prefix)
         self._names = {name: f"{{{tag}}}:{name}" for name in KEYS}
 
@@ -108,9 +110,19 @@ def slot_of(tag: str) -> int:
     return binascii.crc_hqx(tag.encode(), 0) % SLOTS
 
 
-def shard_of(task_id: str, shards: int) -> int:
-    """Return the shard of a task's entry: the CRC-32 of its id, modulo the number of shards.
+def shard_of(name: str, shards: int) -> int:
+    """Return the shard of a key or an id: its CRC-32, modulo the number of shards.
 
     Every process must get the same, so it uses nothing that differs between versions of Python.
     """
-    return zlib.crc32(task_id.encode()) % shards if shards > 1 else 0
+    return zlib.crc32(name.encode()) % shards if shards > 1 else 0
+
+
+def id_beside(key: str, shards: int) -> str:
+    """Return an id for a new task with this key, on the key's shard.
+
+    So a call by the id finds its entry at once, without a search of the other shards. It is drawn
+    until it fits, so it stays as random as any UUID.
+    """
+    drawn = (str(uuid.uuid4()) for _ in count())
+    return next(one for one in drawn if shard_of(one, shards) == shard_of(key, shards))

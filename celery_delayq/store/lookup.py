@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from ..errors import UnreadableRecord
@@ -33,13 +35,18 @@ class Departure:
     now_ms: int
 
 
-def find(link: Shard, who: Target) -> Entry | None:
+def find(link: Shard, who: Target, until: float | None = None) -> Entry | None:
     """Return the entry, or ``None``.
+
+    Args:
+        link: The shard.
+        who: The entry.
+        until: When to give up, by the monotonic clock.
 
     Raises:
         UnreadableRecord: this version does not know its format.
     """
-    found = _read(link, who)
+    found = _read(link, who, until)
     if not found:
         return None
     state, task_id, whole, header_end, template, *known = found
@@ -69,16 +76,22 @@ def state(link: Shard, who: Target) -> State | None:
     return State(found[0].decode()) if found else None
 
 
-def departure(link: Shard, who: Target) -> Departure | None:
-    """Return how an entry left; ``None`` if it did not, or its tombstone is gone."""
-    found = link.scripts.call("find", target=target_of(who))
-    if not found or found[0] not in _LEFT:
+def departure(links: Sequence[Shard], who: Target) -> Departure | None:
+    """Return how an entry left last; ``None`` if it waits, or its tombstone is gone.
+
+    Args:
+        links: The shards that may have it.
+        who: The entry.
+    """
+    found = [link.scripts.call("find", target=target_of(who)) for link in links]
+    if any(one and one[0] not in _LEFT for one in found):
         return None
-    return Departure(found[0].decode(), *found[1:])
+    left = [Departure(one[0].decode(), *one[1:]) for one in found if one]
+    return max(left, key=attrgetter("when_ms"), default=None)
 
 
-def _read(link: Shard, who: Target) -> Any:
-    found = link.scripts.call("find", target=target_of(who))
+def _read(link: Shard, who: Target, until: float | None = None) -> Any:
+    found = link.scripts.call("find", until=until, target=target_of(who))
     if found and found[0] == b"unreadable":
         raise UnreadableRecord(named(who), found[1].decode(errors="replace"))
     return [] if found and found[0] in _LEFT else found

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..servers.alone import check_alone
+from ..servers.beside import MOVES, check_broker, masters
+from ..servers.endpoint import Server
 from .keys import SCHEMA
 from .scripts import Scripts
 from .types import check_types
@@ -43,6 +45,8 @@ class Membership:
         app: The app's name, or empty. If scanners of two apps share a store, they log a warning.
         url: The store's URL, for the log.
         direct: Whether the store's Redis is the broker too.
+        redis: The broker's Redis, if it is one, and may be a node of the store's Cluster.
+        tagged: Whether the broker's keys have the store's hash tag.
     """
 
     timeout: float
@@ -54,6 +58,8 @@ class Membership:
     app: str = ""
     url: str = ""
     direct: bool = False
+    redis: Server | None = None
+    tagged: bool = False
 
     @property
     def kept(self) -> str:
@@ -97,7 +103,8 @@ class Member:
         """
         ours = self._ours
         try:
-            check_alone(self._scripts.connection, "join", until, direct=ours.direct)
+            is_spread = ours.direct and not ours.tagged
+            check_alone(self._scripts.connection, "join", until, direct=is_spread)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
             now_us, silent_ms, *known = self._scripts.call(
                 "join",
@@ -121,9 +128,10 @@ class Member:
             word.decode(errors="replace") for word in known
         )
         _agree("layout", schema, SCHEMA)
-        _agree("number of shards", shards, str(ours.shards))
+        _agree("delayq_shards", shards, str(ours.shards))
         if self._scanner:
             _agree("broker", broker, ours.broker)
+            self._check_broker()
         self._warn_of_broker((broker, hosts))
         self._warn_of_app(app)
         # With several shards, no scanner calls at the meeting place, only at each shard.
@@ -148,9 +156,17 @@ class Member:
         )
         if schema:
             _agree("layout", schema, SCHEMA)
-            _agree("number of shards", shards, str(self._ours.shards))
+            _agree("delayq_shards", shards, str(self._ours.shards))
         is_other = theirs[0] and theirs != [self._ours.broker, self._ours.hosts]
         return " on ".join(theirs) if is_other else ""
+
+    def _check_broker(self) -> None:
+        """Check a broker that is a Redis, too; only a scanner needs it, and once."""
+        ours, link, keys = self._ours, self._scripts.connection, self._scripts.keys
+        if ours.redis is not None and keys.is_meeting_place:
+            check_broker(link, ours.redis, keys["meta"], tagged=ours.tagged)
+        if ours.tagged and ours.direct and (count := masters(link)) > 1:
+            self._warn(f"{MOVES}; use a broker that is not in this Cluster", count)
 
     def _warn_of_broker(self, theirs: tuple[str, str]) -> None:
         ours = self._ours.broker, self._ours.hosts
@@ -174,7 +190,7 @@ class Member:
                 ours,
             )
 
-    def _warn(self, text: str, *facts: str) -> None:
+    def _warn(self, text: str, *facts: object) -> None:
         if text not in self.warned:
             self.warned.add(text)
             logger.warning(text, *facts)

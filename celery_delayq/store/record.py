@@ -84,9 +84,9 @@ class NewRecord:
         return self.body[1 : 1 + NAME_BYTES] if self.template else None
 
     @property
-    def has_key(self) -> bool:
-        """Whether the entry has a unique key."""
-        return bool(self.labels[0] & HAS_KEY)
+    def key(self) -> str:
+        """Its unique key, or empty."""
+        return Extras.ending(self.body).key if self.labels[0] & HAS_KEY else ""
 
     def with_extras(self, extras: Extras) -> NewRecord:
         """Return the same record with these extras; it must have none yet."""
@@ -219,7 +219,7 @@ class Record:
     @property
     def extras(self) -> Extras:
         """Its key, tags and late policy."""
-        return Extras.read(self.text[self._end : -LENGTH_DIGITS]) if self._has_extras else Extras()
+        return Extras.ending(self.text) if self._has_extras else Extras()
 
     @property
     def is_for_list(self) -> bool:

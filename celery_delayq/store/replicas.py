@@ -113,7 +113,7 @@ def wait(
         return shortfalls.note(why, why, tasks, again=False)
     if not is_known:
         return shortfalls.note("unknown", "the Redis that answered does not have them", tasks)
-    local, reached = told if wanted.kind else (1, told)
+    local, reached = told if wanted.kind else (True, told)
     if not local:
         own = f"not even Redis's own file had them within {wanted.seconds:g} s"
         return shortfalls.note("own", own, tasks)

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import clock
 from ..errors import StoreUnavailable
+from ..servers.endpoint import Address
 from ..servers.risks import Line, risks
 from .changes import mark_stored
 from .lateness import lateness_in
@@ -70,6 +71,15 @@ class ScannerSteps:
         self._beat_again = 0.0
         self._handed_over_ms = self._claimed_ms = 0  # Redis's time of the last such step
         self._claims = itertools.count(1)
+
+    @property
+    def node(self) -> Address | None:
+        """The address of the shard's Redis; ``None`` if it must be looked up."""
+        return self._scripts.connection.node
+
+    def meet(self) -> None:
+        """Register at the meeting place; see :meth:`Shard.meet`."""
+        self._link.meet()
 
     def join(self) -> None:
         """Register with the store, unless that is done.
@@ -221,7 +231,7 @@ class ScannerSteps:
         owed = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
-        return [Cancelled.of(one) for one in owed]
+        return [Cancelled.of(one, self._link.number) for one in owed]
 
     def mark_stored(self, cancelled: Iterable[Cancelled]) -> None:
         """Note that ``REVOKED`` was stored for tasks."""

@@ -91,10 +91,10 @@ def _ask(
     )
     if len(link.templates) < SENT_AT_MOST:
         link.templates |= {name for one in new if (name := one.record.name)}
-    cancelled = (Cancelled.of(row) for rows in more for row in rows)
+    cancelled = (Cancelled.of(row, link.number) for rows in more for row in rows)
     owed = {one.task_id: one for one in cancelled}
     words = zip(text.split(b" "), new, strict=True)
-    return [_read(word, one, owed, operation) for word, one in words]
+    return [_read(word, one, owed, operation, link.number) for word, one in words]
 
 
 def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
@@ -125,7 +125,7 @@ def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> byt
 
 
 def _read(
-    word: bytes, new: NewEntry, owed: dict[str, Cancelled], operation: bytes
+    word: bytes, new: NewEntry, owed: dict[str, Cancelled], operation: bytes, shard: int
 ) -> Answer | None:
     """Return the answer for one entry; ``None`` if you must ask again."""
     status, *others = word.split(b":")
@@ -140,6 +140,6 @@ def _read(
         return too_late(new.when)
     if status.startswith(b"k"):
         mine = owed.get(new.task_id)
-        return Receipt(ids[0], int(status[1:]), True, (mine,) if mine else (), operation)
+        return Receipt(ids[0], int(status[1:]), True, (mine,) if mine else (), operation, shard)
     replaced = tuple(owed[one] for one in ids if one in owed)
-    return Receipt(new.task_id, int(status), False, replaced, operation)
+    return Receipt(new.task_id, int(status), False, replaced, operation, shard)

@@ -14,10 +14,12 @@ class Shard:
     Args:
         scripts: The shard's.
         membership: This process's settings.
+        number: Its number among the store's shards.
         scanner: Whether it delivers tasks.
         meeting_place: The keys common to all numbers of shards; ``None`` if they are this shard's.
 
     Attributes:
+        number: Its number among the store's shards.
         scripts: For steps that only read, and for a scanner's.
         member: This process's membership.
         calls: For a caller's steps that change the store.
@@ -29,10 +31,12 @@ class Shard:
         self,
         scripts: Scripts,
         membership: Membership,
+        number: int = 0,
         *,
         scanner: bool = False,
         meeting_place: Member | None = None,
     ) -> None:
+        self.number = number
         self.scripts = scripts
         self.member = Member(scripts, membership, scanner=scanner)
         self._meeting_place = meeting_place
@@ -52,6 +56,10 @@ class Shard:
         if self._meeting_place is not None:
             self._meeting_place.check_membership()
         return self.member.check_membership()
+
+    def meet(self) -> None:
+        """Register at the meeting place; without that, nothing may be written to any shard."""
+        (self._meeting_place or self.member).join()
 
     def _join(self, until: float | None, step: str) -> int:
         # The meeting place first: a process that is refused there has written nothing here.

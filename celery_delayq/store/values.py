@@ -136,6 +136,7 @@ class Cancelled:
     """A task that will not run: when that was decided (us, in digits), its message, and why.
 
     ``when``, ``message``: empty if not requested, or if the message cannot be read.
+    ``shard``: where its entry was; there its outbox is.
     """
 
     task_id: str
@@ -143,9 +144,10 @@ class Cancelled:
     when: bytes
     message: bytes
     reason: str = "cancelled"
+    shard: int = field(default=0, repr=False, compare=False)
 
     @classmethod
-    def of(cls, row: Any) -> Cancelled:
+    def of(cls, row: Any, shard: int) -> Cancelled:
         """Read a script's row: ``id``, ``how``, ``when``, ``message`` and ``why``."""
         return cls(
             row.id.decode(errors="replace"),
@@ -153,6 +155,7 @@ class Cancelled:
             row.when,
             row.message,
             row.why.decode(errors="replace"),
+            shard,
         )
 
 
@@ -181,7 +184,7 @@ class Receipt:
 
     ``existed``: the new entry was not written; this is the existing one.
     ``cancelled``: tasks that will not run because of it: replaced ones, or the new one itself.
-    ``operation``: the name of the call.
+    ``operation``: the name of the call; ``shard``: where it was made.
     ``replicas``: how many replicas have it, if the call waited for them.
     """
 
@@ -190,6 +193,7 @@ class Receipt:
     existed: bool = False
     cancelled: tuple[Cancelled, ...] = ()
     operation: bytes = field(default=b"", repr=False, compare=False)
+    shard: int = field(default=0, repr=False, compare=False)
     replicas: int | None = None
 
 

@@ -11,6 +11,7 @@ from celery_delayq import DelayQ, signals
 from celery_delayq.scheduling import bulk
 from celery_delayq.scheduling.intercept import Request
 from tests.app.network import QUICK, Listener, ReplySwallower
+from tests.support.apps import let_go_of_results
 
 
 @pytest.fixture(scope="session")
@@ -42,16 +43,8 @@ def delayq_app(make_app):
 
     yield make
     for delayq in made:
-        _let_go_of_results(delayq.app)
+        let_go_of_results(delayq.app)
         delayq.close()
-
-
-def _let_go_of_results(app):
-    # A result collected after its Redis has stopped would try to unsubscribe there.
-    consumer = getattr(app.backend, "result_consumer", None)
-    if consumer is not None:
-        consumer.stop()
-        app.backend.remove_pending_result = lambda _: None
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ from tests.app.bulk import plain_task
 from tests.app.conflicts import owed, told, waiting
 from tests.app.support import FAR
 from tests.app.test_entry_options import terms
-from tests.support.shards import with_one_shard
-
-pytestmark = with_one_shard
+from tests.support.shards import total
 
 LATER = FAR + 60
 WAYS = ["made of one another", "made by Celery"]
@@ -163,7 +161,7 @@ def test_of_450_items_under_one_key_the_last_waits(app, delayq, signature, redis
         f"replaced by {other}" for other in bulk.ids[1:]
     ]
     assert owed(redis) == 0
-    assert redis.hlen("{delayq:0}:records") == redis.zcard("{delayq:0}:due") == 1
+    assert total(redis.hlen, "records") == total(redis.zcard, "due") == 1
 
 
 def test_of_450_items_under_one_key_the_first_waits_where_it_is_kept(delayq, signature):

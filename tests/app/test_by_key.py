@@ -2,15 +2,13 @@
 
 import pytest
 
-from celery_delayq import Item, Outcome, State
+from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
-from tests.support.shards import with_one_shard
 
 pytestmark = pytest.mark.kernel
 
 
-@with_one_shard
 def test_who_waits_under_a_key_is_read_and_edited(add, delayq):
     delayq.schedule(add.s(9), at=FAR, key="other")
     first = delayq.schedule(add.s(1), at=FAR, key="k")
@@ -28,7 +26,6 @@ def test_who_waits_under_a_key_is_read_and_edited(add, delayq):
     assert delayq.cancel(key="k")
 
 
-@with_one_shard
 def test_the_next_under_a_key_is_meant_and_not_the_one_before(add, delayq):
     first = delayq.schedule(add.s(1), at=FAR, key="k")
     second = delayq.schedule(add.s(2), at=FAR, key="k", conflict="replace")
@@ -40,7 +37,6 @@ def test_the_next_under_a_key_is_meant_and_not_the_one_before(add, delayq):
     assert delayq.get(first) is None
 
 
-@with_one_shard
 def test_of_whom_had_a_key_it_is_known_when_he_left(add, delayq):
     first = delayq.schedule(add.s(1), at=LONG_AGO, key="k")
     assert delayq.handed_over(key="k") is None
@@ -77,26 +73,3 @@ def test_it_is_an_id_or_a_key(delayq, way, who, words):
     with pytest.raises(InvalidOption) as caught:
         WAYS[way](delayq, **who)
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_where_entries_are_spread_over_shards_a_key_is_refused(delayq_app, url, way):
-    app = delayq_app(url, delayq_shards=2)
-
-    with pytest.raises(InvalidOption, match="keys need delayq_shards to be 1"):
-        WAYS[way](app.delayq, key="k")
-
-
-def test_there_no_task_is_scheduled_under_a_key(delayq_app, url):
-    app = delayq_app(url, delayq_shards=2)
-    add = app.signature("add")
-
-    for schedule in (
-        lambda: app.delayq.schedule(add, after=60, key="k"),
-        lambda: add.clone().set(delayq_key="k").delay_for(60),
-        lambda: app.delayq.schedule_many(add, [Item((), {}, key="k")], after=60),
-    ):
-        with pytest.raises(InvalidOption, match="delayq_shards is 2; expected 1,"):
-            schedule()
-    assert app.delayq.counts().scheduled == 0
-    assert app.delayq.schedule(add, after=60, tags=["t"]).due

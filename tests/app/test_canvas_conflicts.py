@@ -6,9 +6,8 @@ from celery.result import AsyncResult, GroupResult
 
 from tests.app.conflicts import told, waiting
 from tests.app.support import FAR
-from tests.support.shards import with_one_shard
 
-pytestmark = [pytest.mark.libraries, with_one_shard]
+pytestmark = pytest.mark.libraries
 
 
 @pytest.fixture

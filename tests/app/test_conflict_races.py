@@ -9,10 +9,8 @@ from celery import states
 from tests.app.conflicts import owed, told, waiting
 from tests.app.support import FAR
 from tests.support.forked import PythonProcess, run_forked
-from tests.support.shards import with_one_shard
+from tests.support.shards import SHARDS, each, total
 from tests.support.worker import ROOT
-
-pytestmark = with_one_shard
 
 CALLERS = 100
 
@@ -28,8 +26,9 @@ def drain(delayq, redis):
     outbox = delayq.scanner()._outbox
 
     def drained():
-        key = "{delayq:0}:outbox"
-        redis.zadd(key, dict.fromkeys(redis.zrange(key, 0, -1), 0))
+        for key in each("outbox"):
+            for task_id in redis.zrange(key, 0, -1):
+                redis.zadd(key, {task_id: 0})
         return outbox.drain()
 
     yield drained
@@ -108,10 +107,11 @@ from celery_delayq import DelayQ
 
 with Celery(broker=sys.argv[1], backend=sys.argv[2]) as app:
     delayq = DelayQ(app)
+    app.conf.delayq_shards = SHARDS
     for number in range(25):
         options = {"key": "k", "conflict": "debounce", "max_wait": 10**6}
         delayq.schedule(app.signature("add", (sys.argv[3], number)), at=FAR, **options)
-""".replace("FAR", str(FAR))
+""".replace("FAR", str(FAR)).replace("SHARDS", str(SHARDS))
 
 
 def test_of_many_processes_the_last_call_waits(app, delayq, redis, tmp_path):
@@ -140,10 +140,11 @@ from celery_delayq import DelayQ
 
 app = Celery(broker=sys.argv[1], backend=sys.argv[2])
 DelayQ(app)
+app.conf.delayq_shards = SHARDS
 app.backend.mark_as_revoked = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 options = {"delayq_key": "k", "delayq_conflict": sys.argv[3]}
 app.send_task("add", (2,), task_id="new", delayq_at=FAR, **options)
-""".replace("FAR", str(FAR))
+""".replace("FAR", str(FAR)).replace("SHARDS", str(SHARDS))
 
 
 KILLED_WHILE = {
@@ -169,4 +170,4 @@ def test_a_scanner_stores_what_a_caller_could_not_who_was_killed(
     assert drain()
     assert told(goes, app) == (states.REVOKED, why)
     assert owed(redis) == 0
-    assert not redis.exists("{delayq:0}:outbox_messages")
+    assert total(redis.hlen, "outbox_messages") == 0

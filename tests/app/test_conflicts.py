@@ -12,8 +12,6 @@ from tests.app.conflicts import KEEPING, REPLACING, owed, told, waiting
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import with_one_shard
 
-pytestmark = with_one_shard
-
 
 @pytest.fixture
 def app(app_with_results):
@@ -162,6 +160,7 @@ def test_a_task_of_the_same_id_is_replaced_and_nobody_is_told(app, add, delayq, 
     assert revoked == []
 
 
+@with_one_shard
 def test_one_of_the_same_id_and_one_of_the_same_key_are_both_replaced(app, add, delayq):
     add.s(1).set(task_id="a").delay_until(FAR)
     holder = delayq.schedule(add.s(2), at=FAR, key="k")

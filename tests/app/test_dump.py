@@ -10,7 +10,7 @@ from celery_delayq.care.loading import least_size
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
 from celery_delayq.store.keys import Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, lists
-from tests.support.shards import SHARDS, each, keys_need_one_shard, keys_of
+from tests.support.shards import SHARDS, each, keys_of
 
 
 @pytest.fixture
@@ -79,7 +79,6 @@ def test_what_waits_keeps_times_tags_and_order(one, two):
     assert after["late"]["grace_ms"] == 0
 
 
-@keys_need_one_shard
 def test_a_key_names_its_task_there_as_well(one, two):
     one.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
 
@@ -91,7 +90,6 @@ def test_a_key_names_its_task_there_as_well(one, two):
         two.send_task("t", task_id="b", delayq_at=FAR, delayq_key="k")
 
 
-@keys_need_one_shard
 def test_of_two_under_one_key_the_one_that_held_it_does(one, two):
     # The first is in flight, so the second may wait under its key; then the first comes back.
     one.send_task("t", task_id="first", delayq_at=LONG_AGO, delayq_key="k")
@@ -105,7 +103,6 @@ def test_of_two_under_one_key_the_one_that_held_it_does(one, two):
     assert two.delayq.get(key="k").id == "second"
 
 
-@keys_need_one_shard
 def test_what_is_in_flight_has_its_key_again_that_another_had_meanwhile(one, two):
     one.send_task("t", task_id="first", delayq_at=LONG_AGO, delayq_key="k")
     claim(one.delayq)
@@ -119,7 +116,6 @@ def test_what_is_in_flight_has_its_key_again_that_another_had_meanwhile(one, two
         two.send_task("t", task_id="third", delayq_at=FAR, delayq_key="k")
 
 
-@keys_need_one_shard
 @pytest.mark.parametrize("is_named", [True, False])
 def test_of_two_in_flight_under_one_key_the_first_has_it_again(one, two, is_named):
     for name in ("first", "second"):
@@ -349,13 +345,13 @@ def test_an_id_of_another_task_is_refused_or_skipped_as_told(one, two):
     assert two.delayq.get("a").due.timestamp() == FAR + 1
 
 
-@keys_need_one_shard
 def test_a_key_of_another_task_is_refused_with_the_holder(one, two):
     one.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
     two.send_task("t", task_id="holder %:", delayq_at=FAR, delayq_key="k")
 
     (why,) = two.delayq.load(through_text(one.delayq)).refused
 
+    assert isinstance(why, NotLoaded)
     assert str(why) == "task 'a' was not loaded: task 'holder %:' has its unique key here"
     assert two.delayq.get(key="k").id == "holder %:"
 
@@ -370,19 +366,6 @@ def test_an_unreadable_task_that_is_there_is_another_one(one, two, redis_server)
     assert [one.task_id for one in two.delayq.load(through_text(one.delayq)).refused] == ["a"]
 
 
-@keys_need_one_shard
-def test_a_key_needs_one_shard(delayq_app, one, url):
-    many = delayq_app(url, delayq_prefix="many", delayq_shards=3)
-    one.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
-    one.send_task("t", task_id="b", delayq_at=FAR)
-
-    loaded = many.delayq.load(through_text(one.delayq))
-
-    (why,) = loaded.refused
-    assert isinstance(why, NotLoaded)
-    assert (why.task_id, loaded.loaded) == ("a", 1)
-
-
 def test_a_message_that_is_too_large_for_this_app_is_refused_by_id(delayq_app, one, url):
     small = delayq_app(url, delayq_prefix="small", delayq_max_message=10_000)
     one.send_task("t", ("x" * 10_000,), task_id="a", delayq_at=FAR)
@@ -392,7 +375,6 @@ def test_a_message_that_is_too_large_for_this_app_is_refused_by_id(delayq_app, o
     assert isinstance(why, MessageTooLarge)
 
 
-@keys_need_one_shard
 def test_what_one_store_took_another_with_the_same_limit_takes(delayq_app, url):
     one, two = (
         delayq_app(url, delayq_prefix=name, delayq_max_message=10_000) for name in ("one", "two")

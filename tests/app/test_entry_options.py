@@ -6,9 +6,6 @@ from celery import Celery, chord, group
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, comparable, envelope, only_message
 from tests.app.test_adoption import Consumer
-from tests.support.shards import with_one_shard
-
-pytestmark = with_one_shard
 
 WORDS = {
     "delayq_key": "k",

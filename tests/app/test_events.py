@@ -16,7 +16,6 @@ from celery_delayq import clock
 from celery_delayq.events import sending
 from tests.app.support import FAR, LONG_AGO
 from tests.faults.proxy import Proxy
-from tests.support.shards import keys_need_one_shard
 
 pytestmark = pytest.mark.libraries
 
@@ -136,7 +135,6 @@ def test_a_task_that_is_cancelled_is_revoked_once(app, watching):
     assert seen[3]["hostname"] == f"delayq@{socket.gethostname()}"
 
 
-@keys_need_one_shard
 def test_what_is_replaced_and_what_is_too_late_is_revoked(app, watching):
     with watching(app) as wait_for:
         for task_id in ("a", "b"):

@@ -10,9 +10,8 @@ from celery_delayq import AlreadyScheduled
 from celery_delayq.errors import InFlight
 from tests.app.conflicts import ALWAYS, told, waiting
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
-from tests.support.shards import with_one_shard
 
-pytestmark = [pytest.mark.kernel, with_one_shard]
+pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture

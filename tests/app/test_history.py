@@ -25,7 +25,6 @@ def told(delayq, **options):
     return [(event.what, event.id) for event in delayq.history(**options)]
 
 
-@with_one_shard
 def test_it_is_told_the_newest_first(app, add, delayq, redis):
     app.send_task("add", task_id="a", delayq_at=FAR)
     app.send_task("add", task_id="b", queue="mail", delayq_at=LONG_AGO)
@@ -118,6 +117,7 @@ def test_by_default_there_is_none(delayq_app, url, redis):
     assert total(redis.exists, "history") == 0
 
 
+@with_one_shard
 def test_a_setting_that_is_changed_counts_from_the_next_call_on(app, delayq, redis):
     app.conf.delayq_history = 1
     for number in range(3):
@@ -190,6 +190,7 @@ for turn in range(int(turns)):
 """
 
 
+@with_one_shard
 def test_it_is_never_longer_while_eight_processes_write(delayq, redis, url, tmp_path):
     facts = [url, LENGTH, SHARDS]
     writers = [

@@ -7,7 +7,7 @@ from celery_delayq.errors import StoreError
 from celery_delayq.events import telling
 from celery_delayq.hooks import IDS, LATENESS, Hooks
 from tests.app.support import FAR, LONG_AGO
-from tests.support.shards import keys_need_one_shard
+from tests.support.shards import with_one_shard
 
 pytestmark = pytest.mark.libraries
 
@@ -91,7 +91,6 @@ def test_the_ids_of_a_hand_over_are_read_only_where_they_are_wanted(app, delayq,
     assert told == ([["a"]] if wanted else [])
 
 
-@keys_need_one_shard
 @pytest.mark.parametrize("own_id", [True, False])
 def test_what_gives_way_is_told_apart_from_what_is_cancelled(app_with_results, own_id):
     delayq, told, gone = app_with_results.delayq, [], []
@@ -192,6 +191,7 @@ def test_what_either_wants_is_told(mine, theirs):
     assert hooks.wants == LATENESS * (mine or theirs) + IDS * theirs
 
 
+@with_one_shard
 def test_a_call_that_fails_is_timed_as_well(app, delayq, redis):
     told = []
     delayq.services.hooks.add(Hooks(called=lambda *facts: told.append(facts)))

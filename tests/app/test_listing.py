@@ -223,7 +223,6 @@ def test_what_is_no_cursor_of_this_store_is_an_error_at_the_call(schedule, delay
     assert str(caught.value).endswith("; expected the cursor of a task in a list of this store")
 
 
-@with_one_shard
 def test_a_task_tells_its_key_and_tags(app, delayq):
     app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k", delayq_tags=["x", "y"])
 

@@ -8,7 +8,7 @@ from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
 from celery_delayq.operations.count import Count
 from tests.app.support import FAR, LONG_AGO, claim
-from tests.support.shards import each, keys_need_one_shard
+from tests.support.shards import each, with_one_shard
 
 DONE, UNCHANGED, GONE = Outcome.DONE, Outcome.UNCHANGED, Outcome.NOT_FOUND
 
@@ -137,7 +137,6 @@ def test_one_dead_letter_is_retried_by_its_id(dead, delayq):
         delayq.retry("unread")
 
 
-@keys_need_one_shard
 def test_a_task_is_meant_by_its_key(delayq, add):
     result = add.apply_async(task_id="a", delayq_at=FAR, delayq_key="order:42")
     assert delayq.reschedule(key="order:42", at=FAR + 5) is DONE
@@ -155,12 +154,6 @@ def test_a_task_is_meant_by_an_id_or_a_key(delayq, method):
     for given in ({}, {"task_id": "a", "key": "k"}, {"key": ""}, {"key": "k" * 256}):
         with pytest.raises(InvalidOption):
             getattr(delayq, method)(**given)
-
-
-def test_a_key_is_refused_over_several_shards(delayq_app, url):
-    delayq = delayq_app(url, delayq_shards=2, delayq_prefix="two").delayq
-    with pytest.raises(InvalidOption, match="key is 'k'; expected a task's id"):
-        delayq.cancel(key="k")
 
 
 def test_workers_are_told_to_revoke_an_id_only(delayq):
@@ -199,6 +192,7 @@ def test_a_wrong_selection_is_refused_at_the_call(delayq, given, name):
         delayq.select(**given)
 
 
+@with_one_shard
 def test_all_that_is_given_has_to_be_so(delayq, app, add):
     other = _task(app)
     add.apply_async(task_id="a", delayq_at=FAR, delayq_tags=["x", "xy"])
@@ -219,6 +213,7 @@ def test_all_that_is_given_has_to_be_so(delayq, app, add):
     assert met(tag="x", state="DEAD") == met(task="others") == ""
 
 
+@with_one_shard
 def test_a_large_task_is_met_beside_others(delayq, add):
     for number in range(6):
         add.apply_async(("x" * 400_000 * (number % 2),), task_id=f"{number}", delayq_at=FAR)
@@ -226,6 +221,7 @@ def test_a_large_task_is_met_beside_others(delayq, add):
     assert delayq.select(task=add).reschedule(by=1) == 6
 
 
+@with_one_shard
 def test_of_a_selection_scanners_store_revoked(app_with_results, redis):
     add = _task(app_with_results)
     delayq = app_with_results.delayq
@@ -239,6 +235,7 @@ def test_of_a_selection_scanners_store_revoked(app_with_results, redis):
     assert {app_with_results.AsyncResult(one.id).state for one in results} == {states.REVOKED}
 
 
+@with_one_shard
 def test_who_listens_to_task_revoked_is_told_of_each(delayq, add):
     told = []
 

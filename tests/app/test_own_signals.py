@@ -8,7 +8,6 @@ from celery.app.trace import build_tracer
 
 from celery_delayq import Outcome, signals
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
-from tests.support.shards import keys_need_one_shard
 
 pytestmark = pytest.mark.libraries
 
@@ -119,7 +118,6 @@ def test_what_is_not_done_is_not_told(app, delayq, heard):
     assert heard == []
 
 
-@keys_need_one_shard
 def test_what_is_replaced_is_cancelled_with_its_reason_and_what_is_kept_is_not_told(app, heard):
     for task_id, conflict in (("a", "keep"), ("b", "replace"), ("b", "keep"), ("c", "keep")):
         app.send_task("t", task_id=task_id, delayq_at=FAR, delayq_key="k", delayq_conflict=conflict)
@@ -131,7 +129,6 @@ def test_what_is_replaced_is_cancelled_with_its_reason_and_what_is_kept_is_not_t
     ]
 
 
-@keys_need_one_shard
 def test_what_another_of_its_bulk_replaces_is_scheduled_and_cancelled(add, delayq, heard):
     sig = add.s().set(delayq_key="k", delayq_conflict="replace")
 
@@ -141,7 +138,6 @@ def test_what_another_of_its_bulk_replaces_is_scheduled_and_cancelled(add, delay
     assert ids(heard, "task_cancelled") == bulk.ids[:1]
 
 
-@keys_need_one_shard
 def test_who_names_a_task_by_its_key_has_its_id_told(app, delayq, heard):
     app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
 

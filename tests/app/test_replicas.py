@@ -24,7 +24,7 @@ from tests.faults.proxy import Proxy
 from tests.support.ports import free_port
 from tests.support.redis_programs import version_of
 from tests.support.replicas import replicated
-from tests.support.shards import SHARDS, keys_need_one_shard
+from tests.support.shards import SHARDS
 from tests.support.waiting import PATIENCE, eventually
 
 LATER = 3600
@@ -158,7 +158,6 @@ def test_what_is_stored_without_such_a_result_is_waited_for_too(waiting, pair, w
     assert (pair.waits() - before, waiting.delayq.counts().scheduled) == (1, 1)
 
 
-@keys_need_one_shard
 @pytest.mark.parametrize("conflict", ["keep", "replace"])
 def test_so_it_is_for_what_stays_or_is_replaced_under_a_key(waiting, conflict):
     add, key = waiting.tasks["add"], {"key": "k", "conflict": conflict}
@@ -167,7 +166,6 @@ def test_so_it_is_for_what_stays_or_is_replaced_under_a_key(waiting, conflict):
     assert (second.replicas, second.existed) == (1, conflict == "keep")
 
 
-@keys_need_one_shard
 def test_what_was_there_before_is_not_counted(app_on, alone):
     alone.client.flushall()
     app = app_on(alone.master.port, 1, 0.01)
@@ -203,7 +201,6 @@ def test_receivers_are_told_after_the_wait_and_may_fail(waiting, pair):
     assert waits == [1, *[of_first] * SLICE, of_first + 1]
 
 
-@keys_need_one_shard
 @pytest.mark.parametrize(("timeout", "state"), [(10, "REVOKED"), (0.1, "FAILURE")])
 def test_what_is_replaced_is_revoked_after_the_wait_unless_somebody_was_faster(
     app_on, alone, timeout, state

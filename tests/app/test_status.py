@@ -10,7 +10,7 @@ from kombu import Exchange, Queue
 from celery_delayq.errors import StoreDiffers
 from celery_delayq.operations.status import QueueCounts, ScannerSeen
 from tests.app.support import FAR, LONG_AGO, redis_ms
-from tests.support.shards import each
+from tests.support.shards import each, with_one_shard
 
 AMQP = "amqp://127.0.0.1:1//"
 
@@ -162,6 +162,7 @@ def test_a_route_that_is_none_hides_nothing(delayq_app, url, redis, route):
     assert list(told.values()) == [(1, 0)]
 
 
+@with_one_shard
 def test_more_than_ten_thousand_are_not_all_looked_at_and_it_says_so(app, delayq):
     delayq.schedule_many(app.signature("t"), [((), {})] * 10_400, at=FAR)
     app.send_task("t", queue="mail", delayq_at=LONG_AGO)
@@ -202,6 +203,7 @@ def test_a_store_of_another_layout_is_no_empty_store(delayq_app, url, redis, rea
         read(delayq_app(url).delayq)
 
 
+@with_one_shard
 @pytest.mark.parametrize(
     "read", [pytest.param(READS[name], id=name) for name in READS if name != "status"]
 )

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.app.support import FAR
-from tests.support.shards import with_one_shard
 
 
 @pytest.fixture
@@ -36,7 +35,6 @@ def test_what_happened_the_newest_first(app, said):
     ]
 
 
-@with_one_shard
 def test_as_many_as_one_wants(app, said):
     for number in range(5):
         app.send_task("shop.add", task_id=f"a{number}", delayq_at=FAR)

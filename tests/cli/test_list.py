@@ -137,7 +137,7 @@ def test_a_wrong_limit_is_an_error_of_usage(run, value):
 
 
 def test_an_entry_that_cannot_be_read_does_not_spoil_the_list(three, redis, said):
-    redis.hset("{delayq:0}:records", "task-1", b"9 of a later version")
+    redis.hset(keys_of("task-1")["records"], "task-1", b"9 of a later version")
 
     assert ids(said("list")) == ["task-0", "task-2"]
 

@@ -8,7 +8,7 @@ import pytest
 from celery_delayq import State
 from celery_delayq.cli import common
 from tests.app.support import FAR, LONG_AGO, claim
-from tests.support.shards import keys_need_one_shard
+from tests.support.shards import with_one_shard
 
 
 @pytest.fixture
@@ -135,7 +135,6 @@ def test_a_selection_is_rescheduled_and_let_go(app, tasks, said):
     assert app.delayq.hand_over() == 3
 
 
-@keys_need_one_shard
 def test_a_task_is_named_by_its_key(app, tasks, said, refused):
     assert said("reschedule", "--key", "ka", str(FAR)) == [
         "task ka rescheduled to 2100-01-01 00:00:00 UTC"
@@ -151,6 +150,7 @@ def test_a_task_is_named_by_its_key(app, tasks, said, refused):
     assert waiting(app) == "c"
 
 
+@with_one_shard
 def test_dead_tasks_are_retried_or_removed(app, tasks, said, refused):
     dead(app, "d", "e", "f")
     assert refused("retry", "a")[-1].endswith("task a is not dead; nothing was changed")

@@ -54,14 +54,19 @@ def test_a_url_names_its_nodes(url, nodes):
 def test_a_node_is_where_it_announces_or_where_one_has_asked(server, address):
     query = SlotQuery(5, Endpoint(), lambda announced: announced)
 
-    assert query._read([[0, 10, server]], ASKED) == Told(address, (address,))
+    assert query._read([[0, 10, server]], ASKED) == Told(address, (address,), ((0, 10, address),))
 
 
 def test_replicas_of_the_slot_come_before_other_masters():
     query = SlotQuery(5, Endpoint(), lambda announced: (announced[0].upper(), announced[1]))
     ranges = [[6, 9, [b"a", 1, b""], [b"b", 1, b""]], [0, 5, [b"c", 1, b""], [b"d", 1, b""]]]
 
-    assert query._read(ranges, ASKED) == Told(("C", 1), (("D", 1), ("C", 1), ("A", 1)))
+    told = query._read(ranges, ASKED)
+
+    assert (told.owner, told.others) == (("C", 1), (("D", 1), ("C", 1), ("A", 1)))
+    assert [told.owner_of(slot) for slot in (0, 5, 6, 9, 10)] == [
+        ("C", 1), ("C", 1), ("A", 1), ("A", 1), None,
+    ]  # fmt: skip
     assert query._read(ranges[:1], ASKED) is None
 
 
@@ -97,7 +102,7 @@ def test_an_address_that_cannot_be_reached_is_named_with_the_setting(cluster, ma
     nobody = f"localhost:{free_port()}"
     house = make_house(
         cluster.url(),
-        delayq_timeout=0.5,
+        delayq_timeout=1.0,
         delayq_transport_options={
             "address_map": {f"127.0.0.1:{node.port}": nobody for node in cluster.masters}
         },

@@ -15,8 +15,9 @@ NOT_SERVED = (
     "Cluster: redis+cluster:// or rediss+cluster:// in place of redis:// or rediss://"
 )
 NO_BROKER = (
-    "this Redis belongs to a Redis Cluster, which cannot be the store and the broker at once; let "
-    "delayq_url name it, and broker_url another broker"
+    "this Redis belongs to a Redis Cluster, which can be the store and the broker at once only if "
+    "delayq_shards is 1 and global_keyprefix in broker_transport_options begins with the store's "
+    "hash tag, as '{delayq:0}:' does; set them, or let broker_url name another broker"
 )
 NO_DATABASE = {
     f"schedule failed: {why}; let the URL name a database that this Redis has, such as 0"
@@ -136,9 +137,3 @@ def test_a_port_that_is_no_number_is_refused_without_the_password(make_house, ur
 
     assert sentence.startswith(f"delayq_url is '{url}'; expected a URL ")
     assert "secret" not in sentence
-
-
-def test_several_shards_are_refused(cluster, make_house):
-    assert refusal(make_house(cluster.url(), delayq_shards=3), InvalidSetting) == (
-        "delayq_shards is 3; expected 1, because a redis+cluster:// URL names the owner of one slot"
-    )

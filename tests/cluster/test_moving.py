@@ -1,5 +1,7 @@
 """The slot moves, or its owner fails: a call succeeds elsewhere, or raises the true reason."""
 
+import contextlib
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,10 +10,12 @@ from types import SimpleNamespace
 import pytest
 from redis.exceptions import ClusterDownError, MovedError
 
+from celery_delayq import clock
 from celery_delayq.cluster import SlotOwner
-from celery_delayq.cluster.slots import SlotQuery
+from celery_delayq.cluster.slots import SlotQuery, Told
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.endpoint import Endpoint
+from tests.cluster.conftest import TIMEOUT
 from tests.support.clusters import STORE, ClusterServers
 from tests.support.missing import missing
 from tests.support.ports import free_port
@@ -21,7 +25,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.libraries
 
 FAR = 4_102_444_800  # 2100-01-01
-A_MOMENT = 0.5  # seconds: longer than several pauses between requests, and less than a call has
+A_MOMENT = 0.5  # seconds: longer than several pauses between requests
 
 
 def put(house, task_id) -> None:
@@ -38,13 +42,19 @@ def ids(house) -> set[str]:
 def test_a_call_follows_a_slot_that_has_moved(cluster, house):
     put(house, "before")
     new = cluster.move()
+    asked = _questions(cluster)
 
-    began = time.monotonic()
     put(house, "after")
 
-    assert time.monotonic() - began < A_MOMENT  # at once: no node had to look for it
+    assert _questions(cluster) == asked  # the refusal named the owner
     assert ids(house) == {"before", "after"}
     assert new.client().dbsize() > 0
+
+
+def _questions(cluster) -> int:
+    """How often its nodes were asked who serves which slot."""
+    told = [node.client().info("commandstats") for node in cluster.masters]
+    return sum(one.get("cmdstat_cluster|slots", {"calls": 0})["calls"] for one in told)
 
 
 def test_it_follows_a_node_that_names_no_host(cluster, house):
@@ -95,6 +105,50 @@ def test_two_nodes_that_name_each_other_are_asked_after_a_pause():
     assert [owner.again_after(MovedError("1 b:1"), turn) for turn in (0, 1, 2)] == [0.0, 0.2, 0.2]
 
 
+@pytest.fixture
+def two(monkeypatch):
+    """The owners of two slots, of which a node says that both have moved to it."""
+    there = Told(("new", 1), (), ((0, 16383, ("new", 1)),))
+    monkeypatch.setattr(SlotQuery, "told", lambda *_: iter([there]))
+    one = SlotOwner(STORE, (("a", 1),), Endpoint())
+    other = one.at(STORE + 1)
+    for each in (one, other):
+        each.moved(("old", 1))
+    return one, other
+
+
+def test_after_moved_the_next_call_of_another_slot_asks_for_all(two):
+    one, other = two
+
+    one.refused(SimpleNamespace(host="old", port=1), MovedError(f"{STORE} new:1"))
+    one.find_master(math.inf)  # it knows its own
+    assert (one.node, other.node) == (("new", 1), ("old", 1))
+
+    other.find_master(math.inf)
+    assert other.node == ("new", 1)
+
+
+def test_what_one_slot_asks_for_teaches_the_other(two):
+    one, other = two
+
+    one.doubt()
+    one.find_master(math.inf)
+
+    assert (one.node, other.node) == (("new", 1), ("new", 1))
+
+
+def test_a_broken_link_makes_all_slots_of_that_node_forget_it(two):
+    one, other = two
+    third = one.at(STORE + 2)
+    third.moved(("third", 1))
+
+    one.lost(SimpleNamespace(host="old", port=1))
+
+    assert (one.node, other.node, third.node) == (None, None, ("third", 1))
+    # A scanner listens at any node that is there.
+    assert (one.known().node, third.known()) == (("third", 1), third)
+
+
 # TRYAGAIN, and ASK.
 
 
@@ -118,12 +172,36 @@ def _refusals(node) -> int:
     return sum(one["count"] for one in node.client().info("errorstats").values())
 
 
-def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(cluster, make_house):
-    house = make_house(cluster.url(), delayq_timeout=A_MOMENT)
+@pytest.fixture
+def ends_when_refused(monkeypatch):
+    """A block in which the time of a call is over once it was refused a few times."""
+
+    @contextlib.contextmanager
+    def ends():
+        refused, again_after = [], SlotOwner.again_after
+
+        def counted(self, *told):
+            refused.append(told)
+            return again_after(self, *told)
+
+        def monotonic():
+            return time.monotonic() + 2 * TIMEOUT * (len(refused) > 2)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SlotOwner, "again_after", counted)
+            patch.setattr(clock, "monotonic", monotonic)
+            yield
+
+    return ends
+
+
+def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(
+    cluster, house, ends_when_refused
+):
     put(house, "before")
     owner, to = cluster.begin_move(keys=2)
     try:
-        with pytest.raises(StoreUnavailable) as caught:
+        with ends_when_refused(), pytest.raises(StoreUnavailable) as caught:
             put(house, "after")
     finally:
         cluster.end_move(owner, to)
@@ -135,12 +213,12 @@ def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(cluster, make
     assert ids(house) == {"before"}
 
 
-def test_an_ask_is_no_other_than_tryagain(cluster, make_house):
-    house = make_house(cluster.url(), delayq_timeout=A_MOMENT)
+def test_an_ask_is_no_other_than_tryagain(cluster, house, ends_when_refused):
     put(house, "before")
     owner, to = cluster.begin_move(keys=1000)  # all keys have moved, the slot has not
+    over = pytest.raises(StoreUnavailable, match="refused until the call's time was over: ASK")
     try:
-        with pytest.raises(StoreUnavailable, match="refused until the call's time was over: ASK"):
+        with ends_when_refused(), over:
             list(house.delayq.tasks())
     finally:
         cluster.end_move(owner, to)

@@ -160,9 +160,10 @@ class Proxy:
                     # Wait for the answer, so that the server has read the request before the end.
                     client.sendall(peers[source].recv(CHUNK))
                     continue
+                ends = source is client and (self._is_cut(data) or self._is_next(data, self._lose))
+                self.cuts += ends  # first: a test that sees what the request did counts at once
                 peers[source].sendall(data)
-                if source is client and (self._is_cut(data) or self._is_next(data, self._lose)):
-                    self.cuts += 1
+                if ends:
                     return
 
     def _forget(self, peers: dict) -> None:

@@ -13,7 +13,8 @@ def make_project(server):
     made = []
 
     def make(on=server, **conf):
-        made.append(Project(on, **conf))
+        # Where a scanner cannot be woken, it looks that often.
+        made.append(Project(on, **{"delayq_safety_interval": 1.0, **conf}))
         return made[-1]
 
     with celery_state_kept():

@@ -12,7 +12,7 @@ from tests.faults.conftest import make_delayq
 from tests.hosted.providers import FILE, FromFile, Told
 from tests.hosted.servers import all_but
 from tests.support.sentinels import NAME, SentinelServer
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
 pytestmark = pytest.mark.libraries
@@ -155,7 +155,7 @@ def test_what_a_broker_s_provider_says_is_not_behind_its_error(server):
     provider.error = ValueError("s3cret")
     connection = kombu.Connection(server.url(), credential_provider=provider)
     with pytest.raises(BrokerDown, match="Told failed: ValueError") as caught:
-        Link(connection.clone, timeout=1).prepare()
+        Link(connection.clone, timeout=PATIENCE).prepare()
     nothing_secret_behind(caught.value)
 
 
@@ -213,10 +213,10 @@ def sentinel(server):
 
 
 def sentinel_link(sentinel, provider):
-    asked = {"credential_provider": provider}
+    asked = {"credential_provider": provider, "socket_timeout": PATIENCE}
     options = {"master_name": NAME, "sentinel_kwargs": asked}
     url = f"sentinel://127.0.0.1:{sentinel.port}/0"
-    return Link(lambda: kombu.Connection(url, transport_options=options), timeout=1)
+    return Link(lambda: kombu.Connection(url, transport_options=options), timeout=PATIENCE)
 
 
 def test_what_a_provider_for_sentinels_says_is_not_behind_the_broker_s_error(sentinel):
@@ -262,8 +262,8 @@ def test_a_worker_lives_through_a_rotation(make_project, start_worker, server, p
     note = project.tasks["note"]
     project.wait_runs(note.delay_for(0))
 
-    rotate(server, NEW)
     before = len(worker.lines)
+    rotate(server, NEW)
     worker.wait_log("retrying in", since=before)
     place.write_text(json.dumps(NEW), encoding="utf-8")
 
@@ -272,7 +272,7 @@ def test_a_worker_lives_through_a_rotation(make_project, start_worker, server, p
         [run] = project.wait_runs(result, timeout=40)
         assert run["at"] >= run["due"]
         assert run["attempt"] in (None, 1)
-    assert project.delayq.health() == []
+    eventually(lambda: project.delayq.health() == [])
     assert worker.stop() == 0
     nothing_secret_in("\n".join(worker.lines))
 

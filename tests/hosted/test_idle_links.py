@@ -142,7 +142,7 @@ def test_a_worker_whose_store_is_behind_such_a_proxy(
     eventually(lambda: tagged.state == "REVOKED")
     wait_idle(proxy)
     assert project.app.control.inspect(timeout=10, limit=1).delayq()
-    assert delayq.health() == []
+    eventually(lambda: delayq.health() == [])
     assert worker.stop() == 0
     assert not any("ERROR" in line for line in worker.lines), worker.tail()
 

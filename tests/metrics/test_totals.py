@@ -14,7 +14,7 @@ from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.metrics.support import Scrape
 from tests.relay.conftest import make_house
 from tests.support.ports import free_port
-from tests.support.shards import keys_need_one_shard
+from tests.support.shards import with_one_shard
 from tests.support.waiting import eventually
 
 __all__ = ["make_house"]
@@ -74,7 +74,6 @@ def test_each_answer_to_a_cancel_is_counted(app, watched, scrape):
     assert scrape().by_label("cancelled_total") == {"done": 3, "not_found": 1, "handed_over": 1}
 
 
-@keys_need_one_shard
 def test_what_is_replaced_is_told_apart(app, watched, scrape):
     for _ in range(3):
         app.send_task("t", delayq_at=FAR, delayq_key="k", delayq_conflict="replace")
@@ -124,6 +123,7 @@ def test_refusals_and_what_is_dead_are_counted(app, watched, redis, scrape):
     assert found.by_label("handed_over_total") == {}
 
 
+@with_one_shard
 def test_what_a_relay_does_is_counted(make_house, registry, scrape, monkeypatch):
     house = make_house("memory://")
     watch(house.delayq, registry)
@@ -145,6 +145,7 @@ def test_what_a_relay_does_is_counted(make_house, registry, scrape, monkeypatch)
     assert (found["uncertain_total"], found["dead_total"]) == (1, 1)
 
 
+@with_one_shard
 def test_a_lease_that_is_taken_back_is_counted(make_house, registry, scrape):
     house = make_house("memory://")
     watch(house.delayq, registry)
@@ -169,6 +170,7 @@ def test_a_broker_that_is_down_is_counted(make_house, registry, scrape):
     house.close()
 
 
+@with_one_shard
 def test_the_round_trip_of_each_script_is_measured(app, watched, scrape):
     app.send_task("t", delayq_at=FAR)
     watched.counts()

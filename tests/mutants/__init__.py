@@ -1,5 +1,8 @@
 """``./tests/run mutants``: make one small change to the package at a time; see which test fails.
 
 sites.py     the places at which a file can be changed, and how
+copies.py    copies of the tree, in which the tests run
+reached.py   a pytest plugin: which functions and scripts each test reaches
+chosen.py    the tests that can notice a change, in the order in which they run
 __main__.py  draws a sample by a seed, runs the tests against each, and reports the survivors
 """

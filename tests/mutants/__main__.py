@@ -1,41 +1,45 @@
-"""Draw a sample by a seed, run the tests that should notice each, and report the survivors."""
+"""Draw a sample by a seed, run the tests that can notice each change, and report the survivors.
+
+    copies of the tree --> all tests, unchanged: they must pass --> which test reaches what
+                                                                              |
+    one change in a copy --> the tests that reach it, the quickest first <----+
+                                |
+                                +--> died, by which test; or SURVIVED
+
+Each result is printed and kept at once. A run that was interrupted does not repeat them.
+"""
 
 import argparse
-import contextlib
+import hashlib
 import json
 import os
 import queue
 import random
-import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
+from typing import Any
 
+from tests.mutants.chosen import Chosen
+from tests.mutants.copies import NOT_COPIED, Copy
 from tests.mutants.sites import Site, sites
-from tests.support import durations
 
 PACKAGE = Path("celery_delayq")
-# The files that are sampled, and the tests that should notice a change.
-PYTHON = {
-    "store": ("tests/unit", "tests/operations", "tests/store", "tests/scanner", "tests/app"),
-    "handover": ("tests/unit", "tests/scanner", "tests/relay", "tests/store", "tests/worker"),
-    "scheduling": ("tests/unit", "tests/app"),
-}
-LUA = ("tests/operations", "tests/store", "tests/simulator", "tests/scanner", "tests/app")
-SECONDS = 1200  # one whole run; a mutant that hangs for so long is noticed
-NOT_COPIED = shutil.ignore_patterns(".venv*", ".git", "__pycache__", ".*_cache", ".hypothesis")
+ROOMS = ("store", "handover", "scheduling")  # whose Python is sampled; and all Lua
+FOLDERS = ("unit", "operations", "store", "protocol", "simulator", "scanner", "relay", "app")
+# These compare the text of the package with their own, so they notice every change of it.
+LEFT_OUT = "not test_a_safeguard_that_is_taken_out_is_missed"
+CACHE = Path(".pytest_cache").absolute()
+HANGS = 600  # seconds beside those that the tests took
 
 
 def sample(size: int, seed: int) -> list[Site]:
     """That many changes for each language, spread over the lines of its files."""
     python = [
-        each for room in PYTHON for path in (PACKAGE / room).rglob("*.py") for each in sites(path)
+        each for room in ROOMS for path in (PACKAGE / room).rglob("*.py") for each in sites(path)
     ]
     lua = [each for path in PACKAGE.rglob("*.lua") for each in sites(path)]
     chosen = random.Random(seed)
@@ -47,89 +51,130 @@ def sample(size: int, seed: int) -> list[Site]:
     ]
 
 
-def noticed(site: Site, copy: Path) -> str | None:
-    """The first test that fails with this change; None if all pass."""
-    path = copy / site.path
+def state_of(*folders: Path) -> str:
+    """A name for the content of these folders."""
+    files = sorted(path for folder in folders for path in folder.rglob("*.*") if path.is_file())
+    kept = (path for path in files if path.suffix in (".py", ".lua"))
+    return hashlib.sha256(
+        b"".join(str(each).encode() + each.read_bytes() for each in kept)
+    ).hexdigest()
+
+
+def reached(copy: Copy, processes: int, file: Path, state: str) -> Chosen:
+    """Run all tests on the unchanged package, or read the file of the run that did."""
+    if file.exists() and (kept := json.loads(file.read_text(encoding="utf-8")))["state"] == state:
+        return Chosen(kept["found"], kept["unsteady"])
+    print("running the tests on the unchanged package", flush=True)
+    with tempfile.TemporaryDirectory(prefix="delayq-reached-") as folder:
+        failed = copy.failures(
+            *("-p", "tests.mutants.reached", "-n", str(processes), "-k", LEFT_OUT),
+            *(f"tests/{each}" for each in FOLDERS),
+            DELAYQ_REACHED=folder,
+        )
+        found = [json.loads(path.read_text(encoding="utf-8")) for path in Path(folder).iterdir()]
+    unsteady = []
+    for each in failed:
+        name = each.split(" - ")[0]
+        if not name.startswith("tests/") or copy.failures("-n", "0", name):
+            sys.exit(f"a test fails on the unchanged package: {each}")
+        print("left out, as it failed once, and then passed:", each, flush=True)
+        unsteady.append(name)
+    kept = {"state": state, "found": found, "unsteady": unsteady}
+    file.write_text(json.dumps(kept), encoding="utf-8")
+    return Chosen(found, unsteady)
+
+
+def noticed(site: Site, tests: list[str], seconds: float, copy: Copy) -> str | None:
+    """The first test that fails with this change, and its error; None if all pass."""
+    if not tests:
+        return None
+    path, names = copy.tree / site.path, copy.tree / "names.txt"
     whole = path.read_text(encoding="utf-8")
+    names.write_text("\n".join(tests), encoding="utf-8")
     path.write_text(site.apply(whole), encoding="utf-8")
     try:
-        return _failure(_files(_folders(site)), copy)
+        failed = copy.failures("-x", "-n", "0", f"@{names}", seconds=seconds)
+        return failed[0] if failed else None
     finally:
         path.write_text(whole, encoding="utf-8")
 
 
-def _folders(site: Site) -> list[str]:
-    if site.path.endswith(".lua"):
-        return list(LUA)
-    return [each for each in PYTHON[Path(site.path).parts[1]] if Path(each).is_dir()]
+def known(kept: Path, package: str, everything: str) -> dict[str, dict[str, Any]]:
+    """The results to keep: of this package; and a survivor has to meet each new test."""
+    rows = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
+    return {
+        row["change"]: row
+        for row in map(json.loads, rows)
+        if row["package"] == package and (row["by"] or row["everything"] == everything)
+    }
 
 
-def _files(folders: list[str]) -> list[str]:
-    """The files of tests in some folders, the quickest first: most changes die there."""
-    return sorted(
-        (str(path) for folder in folders for path in Path(folder).rglob("test_*.py")),
-        key=lambda name: (_seconds()[name], name),
+def line(row: dict[str, Any]) -> str:
+    if row["by"]:
+        return f"died      {row['change']}\n          {row['by']}"
+    return (
+        f"SURVIVED  {row['change']}\n          {row['ran']} of the {row['of']} tests that reach it"
     )
-
-
-@cache
-def _seconds() -> Counter[str]:
-    """The seconds of each file of tests in the suite's last run; empty if it never ran."""
-    seconds: Counter[str] = Counter()
-    if durations.FILE.exists():
-        for test, taken in json.loads(durations.FILE.read_text(encoding="utf-8")).items():
-            seconds[test.split("::")[0]] += taken
-    return seconds
-
-
-def _failure(files: list[str], copy: Path) -> str | None:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-n", "0", *files]
-    # The copy comes before the installed package, also in processes that the tests start.
-    env = {**os.environ, "PYTHONPATH": str(copy), "CI": "true"}
-    process = subprocess.Popen(
-        command, cwd=copy, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        said, _ = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        process.communicate()
-        return "(hangs)"
-    if process.returncode == 0:
-        return None
-    first = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
-    return first[1] if first else "(does not start)"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./tests/run mutants", description=__doc__)
     parser.add_argument("--size", type=int, default=40, help="changes of each language")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--file", type=Path, default=Path(".pytest_cache", "mutants.json"))
+    parser.add_argument("--seconds", type=float, default=300, help="of tests for each change")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
+    if sys.version_info < (3, 12):
+        sys.exit("needs Python 3.12 or later, for sys.monitoring")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="delayq-mutants-") as folder:
+        # The tree may change meanwhile.
+        os.chdir(shutil.copytree(".", f"{folder}/unchanged", ignore=NOT_COPIED))
+        tried(asked, Path(folder))
+
+
+def tried(asked: argparse.Namespace, folder: Path) -> None:
+    """Try each change of the sample, in copies of the tree below a folder."""
+    kept = CACHE / "mutants.jsonl"
+    package, everything = state_of(PACKAGE), state_of(PACKAGE, Path("tests"))
+    before, results = known(kept, package, everything), {}
     chosen = sample(asked.size, asked.seed)
-    copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
-    results: dict[str, str | None] = {}
+    copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
 
     def run(site: Site) -> None:
         told = site.told(Path(site.path).read_text(encoding="utf-8"))
-        copy = copies.get()
-        results[told] = noticed(site, copy)
-        copies.put(copy)
-        print("died    " if results[told] else "SURVIVED", told, "--", results[told], flush=True)
+        results[told] = before.get(told)
+        if not results[told]:
+            every = tests.tests(site)
+            some = tests.within(every, asked.seconds)
+            copy = copies.get()
+            by = noticed(site, some, 3 * asked.seconds + HANGS, copy)
+            copies.put(copy)
+            results[told] = {"change": told, "by": by, "ran": len(some), "of": len(every)}
+            with kept.open("a", encoding="utf-8") as file:
+                row = {**results[told], "package": package, "everything": everything}
+                file.write(json.dumps(row) + "\n")
+        print(line(results[told]), flush=True)
 
-    with tempfile.TemporaryDirectory(prefix="delayq-mutants-") as folder:
-        for number in range(asked.processes):
-            copies.put(Path(shutil.copytree(".", f"{folder}/{number}", ignore=NOT_COPIED)))
-        with ThreadPoolExecutor(asked.processes) as pool:
-            list(pool.map(run, chosen))
-    asked.file.parent.mkdir(exist_ok=True)
-    asked.file.write_text(json.dumps(results, indent=1), encoding="utf-8")
-    died = sum(each is not None for each in results.values())
-    print(f"{died} of {len(results)} died (seed {asked.seed}); kept in {asked.file}")
+    made = [Copy(folder / str(number)) for number in range(asked.processes)]
+    pool = ThreadPoolExecutor(asked.processes)
+    try:
+        tests = reached(made[0], asked.processes, CACHE / "mutants-reached.json", everything)
+        for copy in made:
+            copies.put(copy)
+        list(pool.map(run, chosen))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for copy in made:
+            copy.stop()
+        pool.shutdown()
+    print(", ".join(died(results, kind) for kind in (".py", ".lua")), f"(seed {asked.seed})")
+
+
+def died(results: dict[str, dict[str, Any]], kind: str) -> str:
+    rows = [row for change, row in results.items() if f"{kind}:" in change]
+    return f"{sum(bool(row['by']) for row in rows)} of {len(rows)} in {kind} died"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lupa.lua51 import LuaRuntime, LuaSyntaxError
+
 SWAPS = {
     "<": "<=",
     "<=": "<",
@@ -50,15 +52,35 @@ class Site:
 
     def told(self, text: str) -> str:
         number = text.count("\n", 0, self.start) + 1
+        column = self.start - text.rfind("\n", 0, self.start)
         line = text.splitlines()[number - 1].strip()
-        return f"{self.path}:{number}: {self.old.strip()!r} -> {self.new!r} in: {line}"
+        return f"{self.path}:{number}:{column}: {self.old.strip()!r} -> {self.new!r} in: {line}"
 
 
 def sites(path: Path) -> list[Site]:
-    """All sites of a file, in the order of the text."""
+    """All sites of a file, in the order of the text, whose change compiles."""
     text = path.read_text(encoding="utf-8")
-    found = _python(text) if path.suffix == ".py" else _lua(text)
-    return sorted((Site(str(path), *each) for each in found), key=lambda site: site.start)
+    found, compiles = (_python, _is_python) if path.suffix == ".py" else (_lua, _is_lua)
+    all_of_it = (Site(str(path), *each) for each in found(text))
+    return sorted(
+        (site for site in all_of_it if compiles(site.apply(text))), key=lambda site: site.start
+    )
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _is_lua(text: str) -> bool:
+    try:
+        LuaRuntime().compile(text)
+    except LuaSyntaxError:
+        return False
+    return True
 
 
 def _python(text: str) -> Iterator[tuple[int, str, str]]:

@@ -84,9 +84,7 @@ def _kinds() -> tuple[Row, ...]:
 
 
 def _settings() -> tuple[Row, ...]:
-    return tuple(
-        (f"`{one.key}`", _default(one), one.expected, one.says) for one in SETTINGS if one.public
-    )
+    return tuple((f"`{one.key}`", _default(one), one.expected, one.says) for one in SETTINGS)
 
 
 def _default(setting: Setting) -> str:

@@ -58,12 +58,20 @@ def test_the_example_of_a_group_has_its_store_in_the_broker(module):
     assert (services.endpoint.url, services.store_is_broker) == (where, True)
 
 
-def test_the_example_of_a_cluster_has_its_broker_elsewhere(module):
+def test_the_examples_of_a_cluster_have_the_broker_elsewhere_and_in_the_slot(module):
     made = module("cluster")
-    run(example("operate/cluster"), vars(made))
+    name = page("operate/cluster").name
+    elsewhere, in_the_slot = [block for block in OWN_APP if block.document == name]
+    run(elsewhere, vars(made))
     services = made.delayq.services
     where = "redis+cluster://redis-1:6379;redis-2:6379/0"
     assert (services.endpoint.url, services.store_is_broker) == (where, False)
+    run(in_the_slot, vars(made))
+    services.start_anew()
+    assert (services.endpoint.url, services.store_is_broker) == (
+        "redis+cluster://redis-1:6379/0",
+        True,
+    )
 
 
 def test_the_first_example_is_some_ten_lines():

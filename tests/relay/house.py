@@ -9,6 +9,7 @@ from kombu import Connection
 from celery_delayq import DelayQ
 from celery_delayq.errors import BrokerDown
 from celery_delayq.handover import new_relays
+from tests.support.shards import each
 from tests.support.waiting import eventually
 
 LONG_AGO = 1_000_000_000  # Unix time: due at once
@@ -126,6 +127,13 @@ class House:
         """(waiting, in flight, dead)."""
         counts = self.delayq.counts()
         return counts.scheduled, counts.in_flight, counts.dead
+
+
+def end_leases(store, at_ms=1) -> None:
+    """Let each lease end at this time, by default long ago; no scanner has reclaimed its entry."""
+    for key in each("leased"):
+        for member in store.zrange(key, 0, -1):
+            store.zadd(key, {member: at_ms})
 
 
 def new_name(kind="q") -> str:

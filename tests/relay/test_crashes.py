@@ -5,19 +5,22 @@ from kombu import Queue
 
 from celery_delayq import Outcome
 from tests.faults.processes import ScannerProcess
+from tests.relay.house import end_leases
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
-LEASE = 1  # second
+LEASE = 1  # second, of a process that dies or is stopped
+LONG = 60  # the lease of every other one, which a busy machine does not outlast
 WANTED = ["0", "1", "2"]
 
 
 @pytest.fixture
-def house(make_house, rabbitmq_server):
-    made = make_house(rabbitmq_server.url, delayq_lease=LEASE, delayq_safety_interval=0.3)
+def house(make_house, rabbitmq_server, redis_server):
+    made = make_house(rabbitmq_server.url, delayq_lease=LONG, delayq_safety_interval=0.3)
     made.declare(Queue(made.queue))
-    return made
+    with redis_server.client() as made.store:
+        yield made
 
 
 @pytest.fixture
@@ -27,15 +30,14 @@ def scan(house, tmp_path):
     names = [
         "broker_url",
         "delayq_url",
-        "delayq_lease",
         "delayq_safety_interval",
         "task_default_queue",
     ]
     conf = {name: house.app.conf[name] for name in names}
 
-    def start(*fault):
+    def start(*fault, lease=LEASE):
         log = tmp_path / f"scan-{len(started)}.log"
-        started.append(ScannerProcess(conf, *fault, log=log))
+        started.append(ScannerProcess({**conf, "delayq_lease": lease}, *fault, log=log))
         return started[-1].wait_started()
 
     yield start
@@ -84,7 +86,7 @@ def test_death_between_publishing_and_ack_repeats_and_says_so(house, scan, three
 
 
 def test_death_after_the_ack_repeats_nothing(house, scan, three):
-    assert scan("acked", "die").wait() == 9
+    assert scan("acked", "die", lease=LONG).wait() == 9
     house.start()
     house.due_now(task_id="last")
     assert told(house.take(count=4)) == [*FIRST, ("last", 1, False)]
@@ -94,11 +96,16 @@ def test_death_after_the_ack_repeats_nothing(house, scan, three):
 def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, three):
     first = scan("claimed", "freeze")
     first.wait_log("frozen")
+    frozen = house.delayq.counts().now_ms
+    end_leases(house.store, at_ms=frozen + 60_000)
     assert house.delayq.cancel("0") is Outcome.IN_FLIGHT
     assert house.delayq.reschedule("1", after=60) is Outcome.IN_FLIGHT
+    end_leases(house.store)
     house.start()
     assert told(house.take(count=3)) == SECOND
     eventually(lambda: house.delayq.counts().scanners == 1)
+    # By its own clock, too, the lease is over.
+    eventually(lambda: house.delayq.counts().now_ms > frozen + LEASE * 1000)
     first.resume()
     # Once it shows a heartbeat again, it is awake and done with its batch.
     eventually(lambda: house.delayq.counts().scanners == 2)
@@ -113,8 +120,7 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
     first = scan("published", "freeze")
     first.wait_log("frozen")
     assert told(house.take(count=3)) == FIRST
-    run_out = house.delayq.counts().now_ms + LEASE * 1000 + 100
-    eventually(lambda: house.delayq.counts().now_ms > run_out)
+    end_leases(house.store)
     # They are not reclaimed yet, so they can be changed; the answer admits a possible copy.
     assert house.delayq.reschedule("0", after=3600) is Outcome.UNCERTAIN
     assert house.delayq.cancel("1") is Outcome.UNCERTAIN
@@ -127,7 +133,7 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
 
 
 def test_a_scanner_that_is_told_to_end_gives_back_what_it_holds(house, scan, three, monkeypatch):
-    process = scan()
+    process = scan(lease=LONG)
     house.take(count=3)
     assert process.stop() == 0
     assert house.counts() == (0, 0, 0)

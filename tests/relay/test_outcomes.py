@@ -5,12 +5,10 @@ from celery._state import _task_stack
 from kombu import Queue
 
 from celery_delayq import Outcome, State
-from tests.relay.house import LONG_AGO
+from tests.relay.house import LONG_AGO, end_leases
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
-
-LEASED = "{delayq:0}:leased"
 
 
 @pytest.fixture
@@ -27,12 +25,6 @@ def claimed(house):
     house.due_now(task_id="a")
     [claim], *_ = engine.claim(10)
     return engine, claim
-
-
-def run_out(house):
-    """Let the lease run out; no scanner reclaims the entry."""
-    [member] = house.store.zrange(LEASED, 0, -1)
-    house.store.zadd(LEASED, {member: 1})
 
 
 def test_meanwhile_it_is_in_flight_and_stays(house, claimed):
@@ -80,14 +72,14 @@ def test_after_an_unknown_attempt_moving_is_uncertain_and_moves(house, claimed):
 
 
 def test_once_its_lease_ran_out_it_can_be_cancelled_but_uncertainly(house, claimed):
-    run_out(house)
+    end_leases(house.store)
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
     engine, claim = claimed
     assert engine.ack([claim]) == 0
 
 
 def test_once_its_lease_ran_out_it_can_be_moved_but_uncertainly(house, claimed):
-    run_out(house)
+    end_leases(house.store)
     assert house.delayq.reschedule("a", after=3600) is Outcome.UNCERTAIN
     engine, claim = claimed
     assert engine.ack([claim]) == 0, "the new version is not the old claim's to remove"
@@ -95,7 +87,7 @@ def test_once_its_lease_ran_out_it_can_be_moved_but_uncertainly(house, claimed):
 
 
 def test_a_late_ack_leaves_what_another_scanner_claimed(house, claimed):
-    run_out(house)
+    end_leases(house.store)
     second = house.relay().engine
     assert second.reclaim() == ["a"]
     [again], *_ = second.claim(10)

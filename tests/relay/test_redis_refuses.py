@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.errors import BrokerDown
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelServer
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
 
@@ -61,7 +61,8 @@ def other_redis(request, other_redis, make_house):
     sentinel = SentinelServer(other_redis.server.binary)
     sentinel.write([f"sentinel monitor {NAME} 127.0.0.1 {other_redis.server.port} 1"])
     with sentinel:
-        options = {"master_name": NAME}
+        # A busy machine may need longer than it has by default to answer.
+        options = {"master_name": NAME, "sentinel_kwargs": {"socket_timeout": PATIENCE}}
         url = f"sentinel://127.0.0.1:{sentinel.port}/0"
         house = make_house(url, other_redis.where, broker_transport_options=options)
         house.client, house.server = other_redis.client, other_redis.server

@@ -1,7 +1,11 @@
 """One of an exchange's queues refuses a message: the others may have it."""
 
+from unittest.mock import Mock
+
 import pytest
 from kombu import Exchange, Queue
+from kombu.transport.redis import Channel
+from redis.exceptions import ResponseError
 
 from celery_delayq import Outcome
 from celery_delayq.errors import BrokerDown
@@ -71,6 +75,24 @@ def test_cancelling_it_when_it_is_dead_is_uncertain(several, monkeypatch):
     house.due_now(task_id="a", **where)
     house.relay_once()
     assert house.counts() == (0, 0, 1)
+    assert house.delayq.cancel("a") is Outcome.UNCERTAIN
+
+
+def test_if_its_queues_cannot_be_read_after_the_refusal_it_is_uncertain(on_redis, monkeypatch):
+    house, where = on_redis
+    house.due_now(task_id="a", **where)
+    put = Channel._put
+
+    def put_or_lose_the_table(channel, *args, **options):
+        try:
+            put(channel, *args, **options)
+        except ResponseError:
+            monkeypatch.setattr(Channel, "get_table", Mock(side_effect=ResponseError))
+            raise
+
+    monkeypatch.setattr(Channel, "_put", put_or_lose_the_table)
+    house.relay_once()
+    assert house.counts() == (1, 0, 0)
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
 
 

@@ -69,6 +69,7 @@ class FakeEngine:
     """Due times in ms; `on_move` is called at each pass, and may raise."""
 
     name = "fake"
+    node = ("fake", 1)
 
     def __init__(self, world, batch_size):
         self._world = world

@@ -28,7 +28,6 @@ def behind(house, proxy, monkeypatch):
     return house(
         f"redis://127.0.0.1:{proxy.port}/0",
         delayq_safety_interval=0.5,
-        task_publish_retry=False,
     )
 
 
@@ -69,8 +68,7 @@ def test_a_crash_is_survived(durable):
 def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(durable, caplog):
     caplog.set_level(logging.INFO)
     url = durable.server.url()
-    result = durable.task.delay_for(0.5)
-    durable.start_asleep()
+    [result] = durable.asleep_towards(0.5)
     durable.server.kill()
     eventually(lambda: caplog.text.count("retrying in") >= 4, 30)
     assert caplog.text.count(f"lost the store {url} of broker_url (") == 1
@@ -91,8 +89,7 @@ def test_every_connection_killed_is_survived(house):
 
 
 def test_an_outage_is_survived(behind, proxy):
-    result = behind.task.delay_for(2)
-    behind.start_asleep()
+    [result] = behind.asleep_towards(1)
     proxy.refuse()
     behind_its_time = result.due.timestamp()
     eventually(lambda: behind.seconds() > behind_its_time)
@@ -102,8 +99,7 @@ def test_an_outage_is_survived(behind, proxy):
 
 def test_a_half_open_link_is_survived(behind, proxy):
     """The scanner's connections stay open, but dead; only time-outs reveal that."""
-    result = behind.task.delay_for(2)
-    behind.start_asleep()
+    [result] = behind.asleep_towards(1)
     before = proxy.accepted
     proxy.deaden()
     assert behind.next_arrival()[0] == result.id
@@ -116,8 +112,7 @@ def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
     """The subscription died with it: only a new one hears of a task that is due first."""
     monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
     made = house(f"redis://127.0.0.1:{proxy.port}/0", delayq_safety_interval=60)
-    result = made.task.delay_for(0.3)
-    made.start_asleep()
+    [result] = made.asleep_towards(0.5)
     proxy.deaden()
     assert made.next_arrival()[0] == result.id
     soon = house().task.delay_for(0.1)  # by a link of its own
@@ -125,8 +120,7 @@ def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
 
 
 def test_a_link_that_stalls_is_survived(behind, proxy):
-    result = behind.task.delay_for(2)
-    behind.start_asleep()
+    [result] = behind.asleep_towards(1)
     proxy.stall()
     fell_due = result.due.timestamp()
     eventually(lambda: behind.seconds() > fell_due + TIMEOUT)
@@ -154,9 +148,10 @@ def test_a_stop_while_redis_is_away_is_bounded(behind, proxy, trouble):
     assert behind.seconds() - started < PATIENCE
 
 
-def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(behind, proxy):
-    behind.start_asleep()
-    result = behind.task.delay_for(2)
+def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(house, proxy):
+    # The scanner's next call is the one that moves the task.
+    behind = house(f"redis://127.0.0.1:{proxy.port}/0", delayq_safety_interval=60)
+    [result] = behind.asleep_towards(0.5)
     proxy.cut_after = b"}:scanners"
     assert behind.next_arrival()[0] == result.id
     assert proxy.cuts == 1
@@ -203,8 +198,7 @@ def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame
     server = start_redis(binary=each_redis.binary)
     made = house(server.url(), delayq_safety_interval=0.2)
     made.client = client = server.client()
-    made.start_asleep()
-    result = made.task.delay_for(0.2)
+    [result] = made.asleep_towards(0.5)
     client.config_set("min-replicas-to-write", 1)
     client.config_resetstat()
     eventually(lambda: made.seconds() > result.due.timestamp() + 0.2)

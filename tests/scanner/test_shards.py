@@ -5,11 +5,12 @@ import uuid
 import pytest
 
 from celery_delayq import DelayQ
-from celery_delayq.errors import BrokerDown
+from celery_delayq.errors import BrokerDown, StoreUnavailable
+from celery_delayq.handover.away import Away
 from celery_delayq.handover.scanner import Scanner
 from celery_delayq.hooks import Hooks
 from celery_delayq.store.keys import Keys, shard_of
-from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay
+from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay, FakeStop
 
 FOREVER = 300  # seconds of safety interval: only a notification can wake the scanner
 SHARDS = 3
@@ -164,3 +165,61 @@ def test_what_is_relayed_from_any_shard_arrives(make_app, redis_server, redis_ur
     assert delayq.hand_over() == len(ids)
     assert delayq.counts().scheduled == 0
     delayq.close()
+
+
+@pytest.fixture
+def apart(sharded):
+    """The first shard alone on a node, which is away; the others on another one."""
+    sharded.engines[0].node = "away", 1
+
+    def is_away():
+        sharded.asked.append(0)
+        raise StoreUnavailable("hand_over", "nobody answers")
+
+    sharded.engines[0].on_move = is_away
+    sharded.scanner._away._watch = lambda _shards: None  # no thread of a virtual time
+    return sharded
+
+
+def test_while_a_node_is_away_the_shards_of_others_are_served(apart):
+    apart.engines[1].due = [START_MS, START_MS + 700]
+    apart.engines[2].due = [START_MS + 1400]
+    apart.run(waits=3)
+    assert apart.asked.count(0) == 1
+    assert apart.engines[1].moved == [START_MS, START_MS + 700]
+    assert apart.engines[2].moved == [START_MS + 1400]
+    assert "rest" not in apart.log
+
+
+def test_an_answer_brings_a_shard_back(apart):
+    apart.run(waits=1)
+    apart.engines[0].on_move = lambda: apart.asked.append(0)
+    apart.engines[0].counts = lambda: None
+    back = Away(Never(), lambda: apart.say("interrupt"))
+    back._watch([apart.scanner._shards[0]])
+    assert apart.log[-1] == "interrupt"
+    apart.scanner._stopping = FakeStop(apart)
+    apart.run(waits=len(apart.waits) + 1)
+    assert apart.asked.count(0) == 2
+    assert not apart.scanner._away.shards
+
+
+def test_if_the_only_node_is_away_the_scanner_pauses(sharded):
+    rests = []
+    sharded.wakeup.on_rest = lambda: rests.append(sharded.scanner._stopping.set())
+
+    def is_away():
+        raise StoreUnavailable("hand_over", "nobody answers")
+
+    for engine in sharded.engines:
+        engine.on_move = is_away
+    sharded.run(waits=2)
+    assert len(rests) == 1
+    assert not sharded.scanner._away.shards
+
+
+class Never:
+    """An event that is never set, and whose wait takes no time."""
+
+    def wait(self, _seconds):
+        return False

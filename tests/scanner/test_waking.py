@@ -52,8 +52,7 @@ def test_a_far_one_moved_earlier_wakes_the_scanner(house):
 
 def test_one_moved_later_does_not_fire_at_its_old_time(house):
     made = house(delayq_safety_interval=FOREVER)
-    result, next_one = made.task.delay_for(2), made.task.delay_for(2.2)
-    made.start_asleep()
+    result, next_one = made.asleep_towards(1, 1.2)
     assert result.reschedule(after=3600)
     assert made.next_arrival()[0] == next_one.id
     assert made.arrived() == []
@@ -61,8 +60,7 @@ def test_one_moved_later_does_not_fire_at_its_old_time(house):
 
 def test_an_idle_scanner_keeps_looking_when_the_earlier_one_was_cancelled(house):
     made = house(delayq_safety_interval=FOREVER)
-    first, second = made.task.delay_for(2), made.task.delay_for(2.2)
-    made.start_asleep()
+    first, second = made.asleep_towards(1, 1.2)
     assert first.cancel()
     assert made.next_arrival()[0] == second.id
 

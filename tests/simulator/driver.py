@@ -461,6 +461,8 @@ class Wire:
         timeout: Seconds that a step takes at most, unless the step sets its own limit.
     """
 
+    node = "redis", 1
+
     def __init__(self, network: Any, actor: Any, timeout: float):
         self._network = network
         self._actor = actor

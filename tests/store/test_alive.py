@@ -145,7 +145,7 @@ def test_a_reader_of_the_same_layout_may_look(store):
 
 
 @pytest.mark.parametrize(
-    ("field", "name", "theirs"), [("schema", "layout", "2"), ("shards", "number of shards", "3")]
+    ("field", "name", "theirs"), [("schema", "layout", "2"), ("shards", "delayq_shards", "3")]
 )
 def test_a_reader_of_another_layout_is_told(store, field, name, theirs):
     store.schedule("a")

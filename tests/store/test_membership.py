@@ -79,7 +79,7 @@ def differing(store, monkeypatch, what):
     ("what", "sentence"),
     [
         ("layout", "the store has layout '{}', this process '999'; "),
-        ("number of shards", "the store has number of shards '1', this process '2'; "),
+        ("delayq_shards", "the store has delayq_shards '1', this process '2'; "),
     ],
 )
 def test_a_process_that_differs_is_refused_and_has_written_nothing(

@@ -107,9 +107,11 @@ def test_bounds_take_the_lower_and_leave_the_upper(store):
     assert ids(store.entries.waiting(FAR_MS + 3, FAR_MS + 1)) == []
 
 
-def test_a_due_time_of_zero_is_listed(store):
+def test_a_due_time_of_zero_is_listed_and_counted(store):
     store.schedule("a", 0)
     assert ids(store.entries.waiting(0, 1)) == ["a"]
+    counts = store.entries.counts()
+    assert (counts.next_due_ms, counts.oldest_overdue_ms) == (0, 0)
 
 
 @pytest.mark.parametrize("equal", [True, False], ids=["equal times", "different times"])

@@ -11,6 +11,7 @@ from celery_delayq.errors import StoreError
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import Entries, NewEntry, Wanted
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import Keys, shard_of
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.scripts import Scripts
@@ -131,10 +132,14 @@ def test_of_several_shards_the_fewest_count(each_redis):
         connections = [PooledConnection(endpoint(one.master)) for one in (pair, alone)]
         scripts = [Scripts(one, Keys("delayq", shard, 2)) for shard, one in enumerate(connections)]
         made = Entries(scripts, replace(MEMBERSHIP, shards=2))
-        made._is_joined = True
         receipts = schedule(made, *ids)
         assert made.wait_for_replicas(receipts[:1], ONE) == 1
         assert made.wait_for_replicas(receipts, Wanted(1, 0.2)) == 0
+        # The shard of the key counts, not that of the id.
+        record = new_record("other", LIST).with_extras(Extras(key=ids[0]))
+        id_elsewhere = next(one for one in "ghijkl" if shard_of(one, 2) == 1)
+        keyed = made.schedule([NewEntry(id_elsewhere, When("at", FAR_MS), record)])
+        assert made.wait_for_replicas(keyed, ONE) == 1
         for one in connections:
             one.close()
 

@@ -2,11 +2,13 @@
 
 import pytest
 
+from celery_delayq import clock
 from celery_delayq.care.checking import check
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreDiffers
+from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime, StoreDiffers
 from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.store import (
+    Copies,
     Entries,
     Keys,
     Membership,
@@ -17,8 +19,10 @@ from celery_delayq.store import (
     State,
     queue_counts,
 )
+from celery_delayq.store.caller import Calls
+from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import shard_of
-from celery_delayq.store.record import destination_for
+from celery_delayq.store.record import EVERYTHING, destination_for
 from tests.store.support import FAR_MS, endpoint, new_record
 
 SHARDS = 5
@@ -98,6 +102,71 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
     assert entries.counts().scheduled == 0
 
 
+@pytest.mark.parametrize("key", [f"key-{number}" for number in range(7)])
+def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
+    copies = Copies([one.scripts for one in entries.links], 30.0)
+    taken, runs = ("id-1", "one"), ("id-1", "another")
+    received, until = clock.monotonic(), clock.monotonic() + 10
+
+    def enter(message):
+        record = new_record("id-1", LIST).with_extras(Extras(key=key))
+        delivery = copies.delivery(message, again=True, received=received)
+        return entries.schedule([NewEntry("id-1", When("at", FAR_MS), record, "", delivery)])[0]
+
+    assert isinstance(enter(taken), Receipt)
+    assert copies.is_taken(taken, until)
+    # It may run, so a late request of its first worker makes no entry.
+    assert not copies.is_taken(runs, until)
+    entries.cancel("id-1")
+    assert isinstance(enter(runs), AlreadyScheduled)
+    assert isinstance(enter(taken), AlreadyTaken)
+    assert entries.find("id-1") is None
+
+
+def test_a_call_that_searches_ends_in_time(entries, monkeypatch):
+    """All shards together have the time of one call."""
+    ends = []
+    call = Calls.call
+
+    def noted(self, name, *, until=None, **asked):
+        ends.append(until)
+        return call(self, name, until=until, **asked)
+
+    monkeypatch.setattr(Calls, "call", noted)
+    for step in (
+        lambda: entries.cancel("nobody"),
+        lambda: entries.move("nobody", When("by", 1)),
+        lambda: entries.edit("nobody", None, new_record("nobody", LIST)),
+    ):
+        ends.clear()
+        step()
+        assert len(ends) == SHARDS
+        assert set(ends) == {ends[0]}
+        assert ends[0] is not None
+
+
+def test_only_an_id_that_its_shard_does_not_hold_is_looked_for(entries, monkeypatch):
+    entries.schedule([new("id-1")])
+    asked = []
+    call = Scripts.call
+
+    def noted(self, name, **arguments):
+        asked.append((name, self.keys["due"]))
+        return call(self, name, **arguments)
+
+    monkeypatch.setattr(Scripts, "call", noted)
+    for step in (entries.find, entries.state):
+        asked.clear()
+        assert step("id-1")
+        assert [name for name, _ in asked if name == "find"] == ["find"]
+        asked.clear()
+        assert step("nobody") is None
+        assert len(set(asked)) == SHARDS
+    asked.clear()
+    assert entries.cancel("id-1")[0] is Outcome.DONE
+    assert [name for name, _ in asked] == ["cancel"]
+
+
 def test_what_is_owed_is_settled_in_its_shard(entries, raw):
     entries.schedule([new(one) for one in IDS])
     owed = [entries.cancel(one, owes=True)[1] for one in IDS]
@@ -150,7 +219,7 @@ def test_a_scanner_is_told_once_with_the_heartbeat_that_it_gave_last(entries, ra
 def test_a_reader_with_another_number_of_shards_is_refused(entries_of, first, then):
     entries_of(first).schedule([new("a")])
     assert entries_of(first).find("a")
-    with pytest.raises(StoreDiffers, match=f"number of shards '{first}', this process '{then}'"):
+    with pytest.raises(StoreDiffers, match=f"delayq_shards '{first}', this process '{then}'"):
         entries_of(then).find("a")
 
 
@@ -163,6 +232,17 @@ def test_queues_and_what_is_overdue_longest_are_of_all_shards(entries, monkeypat
     monkeypatch.setattr(queue_counts, "STEP", 5)
     tallies, is_complete = entries.tallies(10 * SHARDS)
     assert (sum(one.waiting for one in tallies), is_complete) == (10 * SHARDS, False)
+
+
+def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
+    entries.pause(EVERYTHING, "")
+    entries.schedule([new(one, 1000) for one in IDS])
+    told = []
+    for link in entries.links:
+        told += [(one.resumed, one.parked) for one in entries.pauses()]
+        link.calls.call("resume", lane=EVERYTHING, rate=1)
+    assert told == [(False, len(IDS))] * SHARDS
+    assert [(one.resumed, one.rate) for one in entries.pauses()] == [(True, SHARDS)]
 
 
 def test_with_nothing_anywhere_there_is_no_next_due_time(entries):
@@ -183,9 +263,9 @@ def test_a_process_with_another_number_of_shards_is_refused(entries_of, raw, fir
     before = {key: raw.dump(key) for key in raw.keys("*")}
     # With any id first.
     for one in IDS[:10]:
-        with pytest.raises(StoreDiffers, match="number of shards"):
+        with pytest.raises(StoreDiffers, match="delayq_shards"):
             entries_of(then).schedule([new(f"other-{one}")])
-        with pytest.raises(StoreDiffers, match="number of shards"):
+        with pytest.raises(StoreDiffers, match="delayq_shards"):
             entries_of(then).cancel(one)
     assert {key: raw.dump(key) for key in raw.keys("*")} == before
 
@@ -201,7 +281,7 @@ def test_after_an_emptied_store_the_number_is_agreed_again(entries, entries_of, 
     entries.schedule([new(one) for one in IDS])
     raw.flushall()
     entries.schedule([new("id-1")])
-    with pytest.raises(StoreDiffers, match="number of shards"):
+    with pytest.raises(StoreDiffers, match="delayq_shards"):
         entries_of(1).schedule([new("id-1")])
 
 

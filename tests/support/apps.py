@@ -36,6 +36,14 @@ def celery_state_kept() -> Iterator[None]:
         memory.Transport.global_state.clear()
 
 
+def let_go_of_results(app: Celery) -> None:
+    """Let results that are collected after their Redis has stopped not try to unsubscribe there."""
+    consumer = getattr(app.backend, "result_consumer", None)
+    if consumer is not None:
+        consumer.stop()
+        app.backend.remove_pending_result = lambda _: None
+
+
 def new_app(broker: str | None = None, backend: str | None = None, **conf: object) -> Celery:
     """An app that is current, so that ``shared_task`` finds it; in memory by default."""
     app = Celery("tests", broker=broker or "memory://", backend=backend, set_as_current=True)

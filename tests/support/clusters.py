@@ -18,16 +18,21 @@ from tests.support.waiting import eventually
 
 SLOTS = 16384
 MASTERS = 3
-NODE_TIMEOUT_MS = 500  # after which a silent node counts as down
+# After so many ms a silent node counts as down: soon, where a replica has to take over, and else no
+# sooner than a busy machine lets a process wait.
+NODE_TIMEOUT_MS = {True: 500, False: 5000}
 STORE = slot_of("delayq:0")  # the slot of a store with the default prefix
 
 
 class Node(RedisServer):
     """One Redis of a Cluster."""
 
-    def __init__(self, *config: str, binary: str | None = None, tls: Path | None = None):
+    def __init__(
+        self, timeout_ms: int, *config: str, binary: str | None = None, tls: Path | None = None
+    ):
         super().__init__(*config, binary=binary or _binary())
         self.bus_port = 0
+        self._timeout_ms = timeout_ms
         self._tls = tls
 
     @property
@@ -59,7 +64,7 @@ class Node(RedisServer):
         return [
             *command,
             *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
-            *("--cluster-node-timeout", str(NODE_TIMEOUT_MS)),
+            *("--cluster-node-timeout", str(self._timeout_ms)),
             *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
             # Before its master's first ping, no node names a replica.
             *("--repl-ping-replica-period", "1"),
@@ -73,17 +78,23 @@ def _binary() -> str | None:
 
 
 class ClusterServers:
-    """Masters, each with as many slots; with *replica*, one of the store's owner."""
+    """Masters, each with as many slots; with *replica*, one of the store's owner.
+
+    *config* is of each node.
+    """
 
     def __init__(
         self,
         masters: int = MASTERS,
-        *,
+        *config: str,
         replica: bool = False,
         binary: str | None = None,
         tls: Path | None = None,
     ):
-        self.nodes = [Node(binary=binary, tls=tls) for _ in range(masters + replica)]
+        timeout_ms = NODE_TIMEOUT_MS[replica]
+        self.nodes = [
+            Node(timeout_ms, *config, binary=binary, tls=tls) for _ in range(masters + replica)
+        ]
         self.masters = self.nodes[:masters]
 
     def __enter__(self):
@@ -135,19 +146,22 @@ class ClusterServers:
 
     # The node that serves the store's slot.
 
-    def owner_by(self, node: Node) -> Node | None:
-        """That node, according to *node*."""
-        ports = [master[1] for low, high, master, *_ in node.ask("SLOTS") if low <= STORE <= high]
+    def owner_by(self, node: Node, slot: int = STORE) -> Node | None:
+        """That node, or another slot's, according to *node*."""
+        ports = [master[1] for low, high, master, *_ in node.ask("SLOTS") if low <= slot <= high]
         return next((one for one in self.nodes if ports == [one.port]), None)
+
+    def owner_of(self, slot: int) -> Node:
+        running = (one for one in self.nodes if one._process.running)
+        return self.owner_by(next(running), slot)
 
     @property
     def owner(self) -> Node:
-        running = (one for one in self.nodes if one._process.running)
-        return self.owner_by(next(running))
+        return self.owner_of(STORE)
 
-    def others(self) -> list[Node]:
+    def others(self, slot: int = STORE) -> list[Node]:
         """The masters that do not serve it."""
-        return [one for one in self.masters if one is not self.owner]
+        return [one for one in self.masters if one is not self.owner_of(slot)]
 
     def empty(self) -> None:
         for one in self.masters:
@@ -155,29 +169,29 @@ class ClusterServers:
 
     # Changes of a slot.
 
-    def begin_move(self, keys: int = 0) -> tuple[Node, Node]:
+    def begin_move(self, keys: int = 0, slot: int = STORE) -> tuple[Node, Node]:
         """Begin to move the slot, with some of its keys; return its owner, and the next one."""
-        owner, to = self.owner, self.others()[0]
-        to.ask("SETSLOT", STORE, "IMPORTING", owner.id)
-        owner.ask("SETSLOT", STORE, "MIGRATING", to.id)
-        self._move_keys(owner, to, keys)
+        owner, to = self.owner_of(slot), self.others(slot)[0]
+        to.ask("SETSLOT", slot, "IMPORTING", owner.id)
+        owner.ask("SETSLOT", slot, "MIGRATING", to.id)
+        self._move_keys(owner, to, keys, slot)
         return owner, to
 
-    def end_move(self, owner: Node, to: Node) -> None:
+    def end_move(self, owner: Node, to: Node, slot: int = STORE) -> None:
         """Move the remaining keys; then the slot belongs to the next owner."""
-        while self._move_keys(owner, to, 1000):
+        while self._move_keys(owner, to, 1000, slot):
             pass
         for node in (to, owner, *self.masters):
-            node.ask("SETSLOT", STORE, "NODE", to.id)
+            node.ask("SETSLOT", slot, "NODE", to.id)
 
-    def move(self) -> Node:
+    def move(self, slot: int = STORE) -> Node:
         """Give the slot, with all its keys, to another master; return that one."""
-        owner, to = self.begin_move()
-        self.end_move(owner, to)
+        owner, to = self.begin_move(slot=slot)
+        self.end_move(owner, to, slot)
         return to
 
-    def _move_keys(self, owner: Node, to: Node, most: int) -> int:
-        keys = owner.ask("GETKEYSINSLOT", STORE, most)
+    def _move_keys(self, owner: Node, to: Node, most: int, slot: int) -> int:
+        keys = owner.ask("GETKEYSINSLOT", slot, most)
         if keys:
             owner.client().execute_command("MIGRATE", *to.address, "", 0, 5000, "KEYS", *keys)
         return len(keys)

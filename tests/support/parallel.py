@@ -51,13 +51,13 @@ def sort(items: list[pytest.Item]) -> None:
 
 def tell(items: list[pytest.Item], path: str) -> None:
     """Write down the group of each test that has one; every process writes the same."""
-    groups = {item.nodeid: group for item in items if (group := _group_of(item))}
+    groups = {item.nodeid: group for item in items if (group := group_of(item))}
     own = Path(f"{path}.{os.getpid()}")
     own.write_text(json.dumps(groups), encoding="utf-8")
     own.replace(path)
 
 
-def _group_of(item: pytest.Item) -> str | None:
+def group_of(item: pytest.Item) -> str | None:
     chosen = getattr(getattr(item, "callspec", None), "params", {})
     # A test may choose its fixture by name.
     names = [each for each in chosen.values() if isinstance(each, str)]

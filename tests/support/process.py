@@ -19,6 +19,8 @@ from tests.support import reaper
 TAIL = 40
 # How long the pipe may stay open after the process ended; after that, a child holds it.
 STRAGGLER_TIMEOUT = 1.0
+# After that child is killed, the last lines are read; a busy machine may need a moment for it.
+LAST_LINES_TIMEOUT = 10.0
 
 
 def alive(pid: int) -> bool:
@@ -142,7 +144,7 @@ class ChildProcess:
         if not self._wait_end(STRAGGLER_TIMEOUT):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, SIGKILL)
-            self._wait_end(STRAGGLER_TIMEOUT)
+            self._wait_end(LAST_LINES_TIMEOUT)
         reaper.unwatch(self.pid)
 
     def _wait_end(self, timeout: float) -> bool:

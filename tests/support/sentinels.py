@@ -494,6 +494,9 @@ class SentinelGroup:
             yield "no agreed master"
             return
         master = self.master
+        # A master that requires replicas may not know yet that they are in step.
+        if not master.info().get("min_slaves_good_slaves", True):
+            yield "the master lacks good replicas"
         for node in self.nodes:
             info = node.info()
             if node is not master and (

@@ -13,14 +13,12 @@ from celery_delayq.store.keys import shard_of
 SHARDS = int(os.environ.get("DELAYQ_TEST_SHARDS", "1"))
 
 with_one_shard = pytest.mark.skipif(
-    SHARDS > 1, reason="equal due times of two shards have no order, and templates are each one's"
+    SHARDS > 1, reason="two shards have no order, and templates are each one's"
 )
-
-keys_need_one_shard = pytest.mark.skipif(SHARDS > 1, reason="over several, a key is refused")
 
 
 def keys_of(task_id: str) -> Keys:
-    """The keys of the shard that a task's entry is in, under the default prefix."""
+    """The keys of an id's own shard, under the default prefix."""
     return Keys("delayq", shard_of(task_id, SHARDS), SHARDS)
 
 

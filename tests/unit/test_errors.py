@@ -209,6 +209,14 @@ SENTENCES = [
         ),
         (StoreError,),
     ),
+    (
+        StoreDiffers("delayq_shards", "3", "1"),
+        (
+            "the store has delayq_shards '3', this process '1'; set it to 3, or run: "
+            "celery -A proj delayq reshard 1"
+        ),
+        (StoreError,),
+    ),
     (StoreFull("schedule", "OOM"), "schedule failed: OOM", (StoreError,)),
     (
         StoreUnavailable("schedule", "refused"),

@@ -6,6 +6,7 @@ import json
 from celery import Celery
 
 from celery_delayq import DelayQ
+from tests.support.apps import let_go_of_results
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import eventually
 from tests.worker.jobs import EVIDENCE, GATE, RUNS, define
@@ -30,7 +31,6 @@ class Project:
             "result_backend": server.url(1),
             "task_default_queue": self.queue,
             "delayq_prefix": f"project{number}",
-            "delayq_safety_interval": 1.0,
             "worker_hijack_root_logger": True,
             **conf,
         }
@@ -46,6 +46,7 @@ class Project:
         return {"DELAYQ_TEST_CONF": json.dumps(self.conf), EVIDENCE: self.server.url(2)}
 
     def close(self) -> None:
+        let_go_of_results(self.app)
         self.client.close()
         self.evidence.close()
         self.delayq.close()
@@ -66,6 +67,10 @@ class Project:
     def let_go(self, result) -> None:
         """Let a waiting `hold` task end."""
         self.evidence.rpush(GATE.format(result.id), "1")
+
+    def cancelled(self, schedule):
+        """What *schedule* returns, cancelled before it was due: if it is too late, the next one."""
+        return eventually(lambda: result if (result := schedule()).cancel() else None)
 
     def queued(self) -> int:
         return self.client.llen(self.queue)

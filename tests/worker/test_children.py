@@ -3,6 +3,7 @@
 import pytest
 from celery.utils import uuid
 
+from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
 pytestmark = pytest.mark.libraries
@@ -43,4 +44,4 @@ def test_children_that_come_and_go_schedule_safely(make_project, start_worker):
     assert len(noted) == 4
     assert len(children) == 6, "each child was a new process"
     assert worker.pid not in children
-    assert project.scanners() == 1
+    eventually(lambda: project.scanners() == 1)

@@ -11,7 +11,8 @@ from tests.worker.test_revoke import celery
 
 pytestmark = pytest.mark.libraries
 
-COUNTS_FOR = 3.0  # seconds that a heartbeat is valid, with the projects' safety interval of one
+SAFETY = 1.0  # seconds
+COUNTS_FOR = 3 * SAFETY  # seconds that a heartbeat is valid
 
 
 def now(project):
@@ -27,7 +28,7 @@ def health(project, *options):
 def test_it_turns_when_the_only_worker_is_killed_as_soon_as_its_heartbeat_is_over(
     make_project, start_worker
 ):
-    project = make_project()
+    project = make_project(delayq_safety_interval=SAFETY)
     worker = start_worker(TASKS, "-P", "solo", env=project.env)
     [scanner] = eventually(lambda: project.delayq.status().scanners)
     assert scanner.name.startswith(f"{socket.gethostname()}:")

@@ -21,8 +21,8 @@ def test_a_second_worker_runs_all_that_a_killed_one_left(make_project, start_wor
     first = start_worker(TASKS, "-P", "solo", "-Q", "elsewhere", env=project.env, ready=False)
     eventually(project.queued, timeout=30)
     first.kill()
-    moved = project.queued()
-    assert project.delayq.counts().scheduled == 1000 - moved
+    # Redis may still run what it was sent.
+    eventually(lambda: project.delayq.counts().scheduled + project.queued() == 1000)
     second = start_worker(TASKS, "-P", "threads", "-c", "4", env=project.env)
     for number in range(1000):
         project.wait_runs(f"due{number}", timeout=60)
@@ -90,5 +90,5 @@ def test_a_consumer_that_restarts_leaves_the_scanner_alone(make_project, start_w
         held = project.tasks["note"].delay_for(0.1)
         [run] = project.wait_runs(held, timeout=40)
         assert run["attempt"] in (None, 1)
-        assert project.scanners() == 1
+        eventually(lambda: project.scanners() == 1)
         assert sum("scanner" in line and "started" in line for line in worker.lines) == 1

@@ -55,7 +55,7 @@ def test_what_is_too_late_does_not_run_and_its_caller_is_told(crew):
     finally:
         crew.delayq.resume(queue=crew.queue)
 
-    with pytest.raises(TaskRevokedError, match="skipped: 0 s late"):
+    with pytest.raises(TaskRevokedError, match=r"skipped: \d+ s late"):
         held.get(timeout=30)
     assert crew.runs(held) == []
 

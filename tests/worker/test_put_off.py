@@ -281,9 +281,9 @@ def test_with_the_store_away_it_fails_and_an_automatic_retry_tries_again(
             failing.get(timeout=30)
         eventually(lambda: told(project, failing) == ["on_failure", "task_failure"])
         retried = project.tasks["later_hungry"].delay()
-        runs = project.wait_runs(retried, 2)
+        runs = project.wait_runs(retried, 2)  # or more, on a busy machine
         proxy.accept()
-        assert [run["retries"] for run in runs] == [0, 1]
+        assert [run["retries"] for run in runs[:2]] == [0, 1]
 
 
 @pytest.mark.skipif(not HAS_SOFT_SHUTDOWN, reason="Celery 5.5 brought it")

@@ -18,7 +18,8 @@ def pair(standing, tmp_path_factory):
     """A project with two workers, with different pools."""
     from tests.support.worker import WorkerProcess
 
-    project = standing("-P", "prefork", "-c", "2")
+    # On a busy machine, the heartbeats of both are still valid.
+    project = standing("-P", "prefork", "-c", "2", delayq_safety_interval=300.0)
     log = tmp_path_factory.mktemp("second") / "worker.log"
     project.second = WorkerProcess(TASKS, "-P", "solo", env=project.env, log=log)
     project.second.wait_ready()

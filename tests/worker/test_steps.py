@@ -28,7 +28,7 @@ def test_a_step_added_twice_starts_one_scanner(make_project, start_worker, modul
     worker = start_worker(module, "-P", "solo", env=project.env)
     result = project.tasks["note"].delay_for(0.1)
     worker.wait_log(rf"note\[{result.id}\].*succeeded")
-    assert project.scanners() == 1
+    eventually(lambda: project.scanners() == 1)
     assert sum("scanner" in line and "started" in line for line in worker.lines) == 1
 
 

@@ -1,0 +1,34 @@
+"""Whether a script in the store can push a message to a queue's list: exactly once, directly.
+
+Store and broker must be one Redis. In a Cluster, the list must be in the store's slot as well: the
+broker's ``global_keyprefix`` begins with the store's hash tag. ``servers/beside.py`` proves it.
+"""
+
+from __future__ import annotations
+
+from ..servers.endpoint import Server
+from ..settings import Settings
+from .broker import Broker
+
+
+def is_direct(broker: Broker, store: Server, settings: Settings) -> bool:
+    """Whether a script can push a message directly into the broker's lists."""
+    if broker.endpoint is None or broker.failover:
+        return False
+    return broker.endpoint.same_database(store) or is_tagged(broker, store, settings)
+
+
+def is_tagged(broker: Broker, store: Server, settings: Settings) -> bool:
+    """Whether the keys of the broker have the hash tag of the store, in one slot of a Cluster."""
+    prefix = str(broker.options.get("global_keyprefix", ""))
+    in_cluster = "+cluster://" in (settings.url or "")
+    return (
+        prefix.startswith(f"{{{settings.prefix}:0}}")
+        and settings.shards == 1
+        and (in_cluster or broker.endpoint == store)
+    )
+
+
+def beside(broker: Broker, store: Server) -> Server | None:
+    """Return the broker's Redis if it is named in another way than the store."""
+    return None if broker.failover or broker.endpoint == store else broker.endpoint

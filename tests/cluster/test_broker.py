@@ -1,0 +1,142 @@
+"""The same Cluster as store and broker: one slot by the broker's prefix, and exactly once."""
+
+import time
+
+import pytest
+
+from celery_delayq.care.doctor import examine
+from celery_delayq.errors import InvalidOption, StoreError
+from tests.support.clusters import SLOTS
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.libraries
+
+FAR = 4_102_444_800  # 2100-01-01
+TAGGED = {"global_keyprefix": "{delayq:0}:"}
+NO_BROKER = (
+    "this Redis belongs to a Redis Cluster, which can be the store and the broker at once only if "
+    "delayq_shards is 1 and global_keyprefix in broker_transport_options begins with the store's "
+    "hash tag, as '{delayq:0}:' does; set them, or let broker_url name another broker"
+)
+
+
+@pytest.fixture
+def make_shop(cluster, make_house):
+    """Make a house with a node as its broker: ``make_shop(node, shards=2)``."""
+
+    def make(node, url=None, options=TAGGED, **conf):
+        conf = {"broker_transport_options": {**options}, **conf}
+        return make_house(url or cluster.url(), node.url(), **conf)
+
+    return make
+
+
+def queue_of(house) -> str:
+    return f"{{delayq:0}}:{house.queue}"
+
+
+def refusal(house) -> str:
+    """Why a scanner is refused, and the doctor says the same."""
+    engine = house.relay().engine
+    with pytest.raises(StoreError) as caught:
+        engine.join()
+    why = caught.value.why
+    assert why in [line.found for line in examine(house.delayq.services) if line.name == "broker"]
+    return why
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_a_task_goes_to_its_queue_in_the_store_s_slot_by_a_script(cluster, make_shop, is_plain):
+    owner = cluster.owner
+    house = make_shop(owner, owner.url() if is_plain else None, delayq_safety_interval=60)
+    assert house.delayq.status().path == "direct"
+    house.start().wait_for_first_scan(20)
+
+    house.task.apply_async(task_id="a", delayq_at=time.time() + 0.1)
+
+    eventually(lambda: owner.client().llen(queue_of(house)))
+    with house.app.connection_for_read() as connection:
+        message = connection.default_channel.basic_get(house.queue, no_ack=True)
+    assert message.headers["id"] == "a"
+    assert house.counts() == (0, 0, 0)
+
+
+def test_on_several_masters_the_log_and_the_doctor_warn(cluster, make_shop, caplog):
+    house = make_shop(cluster.owner)
+    house.relay().engine.join()
+
+    found = (
+        "the broker is a node of a Redis Cluster with 3 masters: if the slot of its queues moves, "
+        "or this node fails, Celery's workers exit or keep asking the old node"
+    )
+    assert found in [line.found for line in examine(house.delayq.services)]
+    assert f"{found}; use a broker that is not in this Cluster" in caplog.messages
+
+
+def test_on_one_master_there_is_no_warning(start_redis, make_house, caplog):
+    node = start_redis("--cluster-enabled", "yes")
+    node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
+    eventually(lambda: b"cluster_state:ok" in node.client().execute_command("CLUSTER", "INFO"))
+    house = make_house(None, node.url(), broker_transport_options=TAGGED)
+
+    house.relay().engine.join()
+
+    assert house.delayq.status().path == "direct"
+    assert [line.level for line in examine(house.delayq.services) if line.name == "broker"] == [
+        "ok"
+    ]
+    assert not [text for text in caplog.messages if "masters" in text]
+
+
+def test_a_queue_with_the_name_of_a_key_is_refused(cluster, make_shop):
+    house = make_shop(cluster.owner)
+
+    with pytest.raises(InvalidOption, match="queue is 'dead'"):
+        house.task.apply_async(delayq_at=FAR, queue="dead")
+    assert house.task.apply_async(delayq_at=FAR, queue="new")
+
+
+# What is refused.
+
+
+def test_a_broker_at_another_node_is_refused_and_the_owner_named(cluster, make_shop):
+    other, owner = cluster.others()[0], cluster.owner
+
+    assert refusal(make_shop(other)) == (
+        f"the broker {other.url()} is a node of a Redis Cluster that does not serve the store's "
+        f"slot; let broker_url name 127.0.0.1:{owner.port}, which does, or use another broker"
+    )
+
+
+def test_the_tag_at_another_redis_is_refused(make_shop, start_redis):
+    other = start_redis()
+
+    assert refusal(make_shop(other)) == (
+        "global_keyprefix in broker_transport_options has the store's hash tag, but the broker "
+        f"{other.url()} does not hold this store; let broker_url name the node of the Cluster that "
+        "does, or change the prefix"
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"global_keyprefix": "{celery}:"}])
+def test_without_the_tag_each_node_of_the_cluster_is_refused(cluster, make_shop, options):
+    for node in cluster.masters:
+        assert refusal(make_shop(node, options=options)) == NO_BROKER
+
+
+def test_so_is_the_tag_with_several_shards(cluster, make_shop):
+    house = make_shop(cluster.owner, delayq_shards=3)
+
+    relays = [one.engine for one in (house.relay(),)]
+    with pytest.raises(StoreError) as caught:
+        relays[0].join()
+    assert caught.value.why == NO_BROKER
+
+
+def test_another_redis_is_not_refused(house):
+    house.relay().engine.join()
+
+    assert house.delayq.status().path == "relay"
+    assert [line.level for line in examine(house.delayq.services) if line.name == "broker"] == [
+        "ok"
+    ]

@@ -1,0 +1,290 @@
+"""Six shards over three masters: each at its own node, one link a node, and each node by itself."""
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from celery_delayq import Outcome
+from celery_delayq.care.doctor import examine
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.servers.connection import _forget_all, packed
+from celery_delayq.servers.endpoint import NAME
+from celery_delayq.store.keys import shard_of
+from tests.support.clusters import ClusterServers
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.libraries
+
+FAR = 4_102_444_800  # 2100-01-01
+SHARDS = 6
+
+
+@pytest.fixture
+def house(cluster, make_house):
+    return make_house(cluster.url(), delayq_shards=SHARDS)
+
+
+@pytest.fixture
+def fragile():
+    """A Cluster for this test alone, whose other slots are served if one master is away."""
+    with ExitStack() as stack:
+        yield lambda **asked: stack.enter_context(
+            ClusterServers(3, "--cluster-require-full-coverage", "no", **asked)
+        )
+
+
+def id_of(shard: int, word: str = "") -> str:
+    """An id whose entry is in this shard."""
+    return next(f"{word}{n}" for n in range(1000) if shard_of(f"{word}{n}", SHARDS) == shard)
+
+
+def ids(word: str = "") -> list[str]:
+    return [id_of(shard, word) for shard in range(SHARDS)]
+
+
+def slots(house) -> list[int]:
+    return [one.keys.slot for one in house.delayq.services.scripts]
+
+
+def put(house, task_id, due=FAR) -> None:
+    house.task.apply_async(task_id=task_id, delayq_at=due)
+
+
+def put_each(house, word: str = "") -> list[str]:
+    """A task in each shard."""
+    for task_id in ids(word):
+        put(house, task_id)
+    return ids(word)
+
+
+def listed(house) -> set[str]:
+    return {task.id for task in house.delayq.tasks()}
+
+
+def links(node) -> int:
+    """How many connections of the package a node has."""
+    return sum(one["name"] == NAME for one in node.client().client_list())
+
+
+def questions(cluster) -> int:
+    """How often the nodes were asked for the owners of slots."""
+    stats = [node.client().info("commandstats") for node in cluster.masters]
+    return sum(one.get("cmdstat_cluster|slots", {}).get("calls", 0) for one in stats)
+
+
+def test_each_shard_is_at_its_own_node(house, cluster):
+    put_each(house)
+
+    assert {cluster.owner_of(slot) for slot in slots(house)} == set(cluster.masters)
+    for slot in slots(house):
+        assert cluster.owner_of(slot).ask("COUNTKEYSINSLOT", slot) > 0
+    assert listed(house) == set(ids())
+    assert house.delayq.counts().scheduled == SHARDS
+
+
+def test_a_task_is_found_moved_and_cancelled_in_its_shard(house):
+    put_each(house)
+    delayq = house.delayq
+
+    assert [delayq.reschedule(one, FAR + 1) for one in ids()] == [Outcome.DONE] * SHARDS
+    assert {delayq.get(one).due.timestamp() for one in ids()} == {FAR + 1}
+    assert [delayq.cancel(one) for one in ids()] == [Outcome.DONE] * SHARDS
+    assert listed(house) == set()
+
+
+def test_a_scanner_delivers_from_each_shard(cluster, make_house):
+    house = make_house(cluster.url(), delayq_shards=SHARDS, delayq_safety_interval=60)
+    house.start().wait_for_first_scan(20)
+
+    for task_id in ids():
+        put(house, task_id, time.time() + 0.2)
+
+    # Each was woken for, whichever node it listens at.
+    assert {one.headers["id"] for one in house.take(count=SHARDS)} == set(ids())
+    assert house.counts() == (0, 0, 0)
+
+
+def test_a_process_has_one_link_to_each_node_and_asks_once(cluster, make_house):
+    many = 64
+    before = questions(cluster)
+    house = make_house(cluster.url(), delayq_shards=many)
+    for task_id in [str(number) for number in range(200)]:
+        put(house, task_id)
+    assert house.delayq.counts().scheduled == 200
+
+    assert [links(node) for node in cluster.masters] == [1, 1, 1]
+    assert questions(cluster) - before == 1
+
+    house.delayq.app.conf.delayq_safety_interval = 60
+    house.start().wait_for_first_scan(20)
+    eventually(lambda: len(house.delayq.services.entries.scanners()) == 1)
+    # The scanner's own, and one of them on which it listens.
+    assert sum(links(node) for node in cluster.masters) <= 3 + 3 + 1
+
+
+def test_a_forked_child_has_one_pool_of_its_own(house):
+    put_each(house)
+    connections = [one.connection for one in house.delayq.services.scripts]
+    before = [one.pool for one in connections]
+
+    _forget_all()
+
+    idle = {id(one.pool._idle) for one in connections}
+    assert len(idle) == 1
+    assert idle.isdisjoint(id(one._idle) for one in before)
+    assert listed(house) == set(ids())
+
+
+def test_the_doctor_reads_each_node_and_names_it(house, cluster):
+    put_each(house)
+
+    lines = list(examine(house.delayq.services))
+
+    for name in ("store", "persistence", "memory", "clock", "rights"):
+        found = {line.found.split(": ")[0] for line in lines if line.name == name}
+        assert found == {f"node 127.0.0.1:{node.port}" for node in cluster.masters}
+    assert [line.name for line in lines].count("scanners") == 1
+    # No scanner runs, and the suite's servers have no persistence.
+    assert {line.name for line in lines if line.level == "error"} <= {"scanners", "persistence"}
+
+
+@pytest.mark.thorough
+def test_the_doctor_names_a_node_that_is_away_and_reads_the_others(fragile, make_house):
+    cluster = fragile()
+    house = make_house(cluster.url(), delayq_shards=SHARDS)
+    put_each(house)
+    cluster.owner.kill()
+
+    lines = list(examine(house.delayq.services))
+
+    stores = [line.level for line in lines if line.name == "store"]
+    assert sorted(stores) == ["error", "ok", "ok"]
+    assert len([line for line in lines if line.name == "clock"]) == 2
+
+
+def test_health_reads_the_memory_of_each_node(house, cluster):
+    put_each(house)
+    full = cluster.others()[0].client()
+    full.config_set("maxmemory", full.info("memory")["used_memory"])
+    try:
+        told = [one for one in house.delayq.health() if "maxmemory" in one]
+    finally:
+        full.config_set("maxmemory", 0)
+
+    assert len(told) == 1
+
+
+def test_check_reads_all_shards(house):
+    put_each(house)
+    house.delayq.services.scripts[-1].connection.execute(
+        "damage", packed(["HDEL", house.delayq.services.scripts[-1].keys["records"], ids()[-1]])
+    )
+
+    assert ("place_without_record", ids()[-1]) in [
+        (one.kind, one.id) for one in house.delayq.check()
+    ]
+
+
+# A slot that moves, and the others.
+
+
+def test_a_slot_that_has_moved_is_followed_and_the_others_stay(house, cluster):
+    put_each(house)
+    slot = slots(house)[0]
+    before = questions(cluster)
+    new = cluster.move(slot)
+
+    put_each(house, "after")
+
+    assert listed(house) == {*ids(), *ids("after")}
+
+    assert cluster.owner_of(slot) is new
+    assert [links(node) for node in cluster.masters] == [1, 1, 1]
+    own = 4 * len(cluster.masters)  # at most, by `owner_of` and `move` of this test
+    assert questions(cluster) - before <= own
+
+
+def test_while_a_slot_is_being_moved_the_other_shards_go_on(cluster, make_house, monkeypatch):
+    monkeypatch.setattr("celery_delayq.services.REACH", 0.5)
+    house = make_house(cluster.url(), delayq_shards=SHARDS, delayq_timeout=0.5)
+    put_each(house)
+    house.start().wait_for_first_scan(20)
+    slot = slots(house)[0]
+    owner, to = cluster.begin_move(2, slot)
+    try:
+        with pytest.raises(StoreUnavailable, match="TRYAGAIN"):
+            put(house, id_of(0, "not"))
+        for shard in range(1, SHARDS):
+            put(house, id_of(shard, "due"), time.time())
+        assert len(house.take(count=SHARDS - 1)) == SHARDS - 1
+    finally:
+        cluster.end_move(owner, to, slot)
+
+    put(house, id_of(0, "due"), time.time())
+    assert [one.headers["id"] for one in house.take()] == [id_of(0, "due")]
+    assert listed(house) == set(ids())
+
+
+# A node that is away, and the others.
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_if_a_node_is_away_the_shards_of_the_others_go_on(fragile, make_house, fault, monkeypatch):
+    monkeypatch.setattr("celery_delayq.services.REACH", 0.5)
+    cluster = fragile(replica=fault == "kill")
+    # The one where the scanner listens, and where processes meet.
+    node = cluster.owner
+    house = make_house(cluster.url(), delayq_shards=SHARDS, delayq_timeout=10)
+    put_each(house)
+    there = [n for n, slot in enumerate(slots(house)) if cluster.owner_of(slot) is node]
+    others = [n for n in range(SHARDS) if n not in there]
+    assert len(there) == 2
+    house.start().wait_for_first_scan(20)
+    eventually(lambda: len(house.delayq.services.entries.scanners()) == 1)
+    for shard in there:
+        put(house, id_of(shard, "away"), time.time() + 1)
+    if fault == "kill":
+        assert _has_replica(node)
+
+    getattr(node, fault)()
+    try:
+        began = time.monotonic()
+        for shard in others:
+            put(house, id_of(shard, "due"), time.time())
+        took = time.monotonic() - began
+        some = house.take(count=len(others))
+    finally:
+        if fault == "pause":
+            node.resume()
+    rest = house.take(count=len(there))
+
+    assert took < 1  # no call of theirs went to the node, or waited for it
+    due, away = [id_of(one, "due") for one in others], [id_of(one, "away") for one in there]
+    assert sorted(one.headers["id"] for one in some + rest) == sorted(due + away)
+    if fault == "pause":  # no replica could take over meanwhile
+        assert {one.headers["id"] for one in some} == set(due)
+    assert listed(house) == set(ids())
+
+
+def test_a_scanner_that_starts_meanwhile_serves_the_others(fragile, make_house, monkeypatch):
+    monkeypatch.setattr("celery_delayq.services.REACH", 0.5)
+    cluster = fragile()
+    node = cluster.others()[0]  # processes meet at another one
+    house = make_house(cluster.url(), delayq_shards=SHARDS)
+    others = [n for n, slot in enumerate(slots(house)) if cluster.owner_of(slot) is not node]
+    node.pause()
+    try:
+        for shard in others:
+            put(house, id_of(shard), time.time())
+        house.start()
+        assert len(house.take(count=len(others))) == len(others)
+    finally:
+        node.resume()
+
+
+def _has_replica(node) -> bool:
+    """Wait until a replica has all changes."""
+    with node.client() as client:
+        client.set("{delayq:0}-last", "")  # WAIT is about the changes of its connection
+        return client.wait(1, 10_000) == 1
