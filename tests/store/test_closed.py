@@ -4,11 +4,11 @@ import pytest
 
 from celery_delayq.errors import StoreDiffers, StoreUnavailable
 from celery_delayq.store.scripts import load
-from tests.operations.table import OPERATIONS, prepare
+from tests.operations.table import OPERATIONS, RESHARD, prepare
 
 NOW = "the store is being resharded, delayq_shards 1 to 3; until that is done, it can only be read"
 SETTLE = ("ack", "nack")  # what became of tasks in flight
-ALWAYS = ("join", "agreed", "reshard", "close", "move_out", "move_in", "move_rest", "fill_rest")
+ALWAYS = ("join", "agreed", *RESHARD)
 
 
 def closed(store, level):
