@@ -31,8 +31,8 @@ from ..store.scripts import Scripts
 from .copying import Copying, OutOfStepError, in_step, read_page, sizes
 
 LOOK_AGAIN = 0.2  # seconds between two looks at leases
-ENTRY_BYTES = 400  # of an entry beside its record
-WRITING = 3  # times as long as to read an entry, it takes to write it, and to send it twice
+ENTRY_BYTES = 480  # of an entry beside its record
+COPYING = 2.5  # times as long as to read an entry
 # Levels of a shard; see store/lua/close.lua.
 OPEN, NO_CHANGES, FINAL, MOVED, FILLING, EMPTY = range(6)
 
@@ -147,7 +147,7 @@ class Resharding:
         share = entries / max(1, read)
         need = round(share * length) + entries * ENTRY_BYTES
         lacks = _lacking(self._shards(shards), need)
-        return Estimate(entries, need, self._longest_call() + share * seconds * WRITING, lacks)
+        return Estimate(entries, need, self._longest_call() + share * seconds * COPYING, lacks)
 
     def close(self) -> None:
         """Close its connections."""
