@@ -16,24 +16,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./tests/run simulate", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to go on")
     parser.add_argument("--seed", type=int, help="replay this one, and show its whole history")
+    parser.add_argument("--shards", type=int, default=1, help="with this number of shards")
     options = parser.parse_args()
     with RedisServer() as redis_server:
         lab = Lab(redis_server)
         try:
             return (
-                _replay(lab, options.seed)
+                _replay(lab, options.seed, options.shards)
                 if options.seed is not None
-                else _go_on(lab, options.minutes)
+                else _go_on(lab, options.minutes, options.shards)
             )
         finally:
             lab.close()
 
 
-def _go_on(lab: Lab, minutes: float) -> int:
+def _go_on(lab: Lab, minutes: float, shards: int) -> int:
     first = seed = int.from_bytes(os.urandom(4), "big")
     until, requests = time.monotonic() + 60 * minutes, 0
     while time.monotonic() < until:
-        result = simulate(lab, seed)
+        result = simulate(lab, seed, shards=shards)
         requests += result.requests
         if result.finding:
             return _show(lab, result)
@@ -42,14 +43,15 @@ def _go_on(lab: Lab, minutes: float) -> int:
     return 0
 
 
-def _replay(lab: Lab, seed: int) -> int:
-    result = simulate(lab, seed)
+def _replay(lab: Lab, seed: int, shards: int) -> int:
+    result = simulate(lab, seed, shards=shards)
     _say(*result.history)
     return _show(lab, result) if result.finding else 0
 
 
 def _show(lab: Lab, result: Result) -> int:
-    _say(report(shortened(partial(simulate, lab, result.seed), result)))
+    again = partial(simulate, lab, result.seed, shards=result.shards)
+    _say(report(shortened(again, result)))
     return 1
 
 

@@ -13,6 +13,8 @@ from tests.simulator.world import SECOND, START_US, Actor
 
 IDS = ("a", "b", "c")
 KEYS, TAGS = ("k", "k", "l"), ("red", "blue")
+OF_ITS_OWN = "of its own"  # of IDS each has always the same key, or none
+KEYLESS = "c"
 POLICIES = ("", "keep", "replace", "replace", "earliest", "latest", "debounce", "debounce 3000")
 KINDS = ("schedule", "schedule", "schedule", "bulk", "cancel", "cancel", "reschedule", "reschedule")
 
@@ -56,7 +58,8 @@ def planned(
 
     Args:
         keys: ``""``, nothing has a key; ``"some"``; ``"one"``, all have the same, and are relayed
-            soon, so that some come back; or ``"held"``, all have the same, and wait.
+            soon, so that some come back; ``"held"``, all have the same, and wait; or
+            ``OF_ITS_OWN``.
         pauses: Whether some are paused, and may not leave too late.
         sweeps: Whether some move all entries that a selection matches.
         twice: Whether a bulk may have an id twice.
@@ -106,7 +109,11 @@ def _keyed(dice: random.Random, one: Planned, keys: str) -> Planned:
     if keys == "held":
         far = When("after", dice.choice((1, 2, 3)) * 1_000_000)
         one = replace(one, when=far, pause_s=one.pause_s / 10)
-    key = "k" if keys != "some" else dice.choice(KEYS) if dice.random() < 0.8 else ""
+    if keys == OF_ITS_OWN:
+        one = replace(one, ids=tuple(each for each in one.ids if each != KEYLESS) or one.ids)
+        key = "" if KEYLESS in one.ids else "k"
+    else:
+        key = "k" if keys != "some" else dice.choice(KEYS) if dice.random() < 0.8 else ""
     tags = tuple(tag for tag in TAGS if dice.random() < 0.4)
     if one.kind in ("schedule", "bulk"):
         return replace(one, key=key, conflict=dice.choice(POLICIES), tags=tags)

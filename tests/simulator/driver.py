@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -53,11 +54,16 @@ from celery_delayq.store import (
     Receipt,
     ScannerSteps,
     changes,
+    lookup,
+    placement,
     selection_scan,
 )
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
+from celery_delayq.store.filter import Filter
 from celery_delayq.store.ids import Target, target_of_key, target_of_member
+from celery_delayq.store.keys import Keys
+from celery_delayq.store.member import Member
 from celery_delayq.store.outcome import Outcome
 from celery_delayq.store.record import (
     RELEASED,
@@ -69,7 +75,7 @@ from celery_delayq.store.record import (
     whole,
 )
 from celery_delayq.store.scripts import load
-from celery_delayq.store.selection_scan import Filter, Position
+from celery_delayq.store.selection_scan import Position
 from tests.simulator.books import Answer
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support
@@ -92,6 +98,16 @@ Refused = ChannelError  # raised by a broker that refuses a message
 Raw = Sequence[Receipt | DelayQError]  # the package's answers about entries
 
 
+def _shards_in(scripts: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+    """The scripts of each shard, and of the meeting place, if it is none of them."""
+    return (scripts, None) if len(scripts) == 1 else (scripts[:-1], scripts[-1])
+
+
+def _entries_over(scripts: Sequence[Any], timeout: float) -> Entries:
+    shards, apart = _shards_in(scripts)
+    return Entries(shards, Membership(timeout, shards=len(shards)), apart)
+
+
 # The calls of clients.
 
 
@@ -104,7 +120,7 @@ class Caller:
     """
 
     def __init__(self, scripts: Any, timeout: float):
-        self._entries = Entries([scripts], Membership(timeout))
+        self._entries = _entries_over(scripts, timeout)
         self._timeout = timeout
 
     def make(self, one: Any) -> list[Answer]:
@@ -144,7 +160,7 @@ class Caller:
             Unavailable: The outcome of the last step is unknown.
         """
         services: Any = SimpleNamespace(entries=self._entries, hooks=Hooks(), timezone=timezone.utc)
-        chosen = Filter(tag=one.tags[0]) if one.tags else Filter()
+        chosen = Filter(tags=one.tags[:1]) if one.tags else Filter()
         found = Selection(services, chosen, cursor)
         by = timedelta(milliseconds=one.when.ms)
         return found.reschedule(by=by, progress=lambda count: told(int(count), found.cursor))
@@ -158,12 +174,13 @@ class Caller:
 
     def _clear(self, tag: str) -> int:
         """Cancel all entries with a tag, as a selection does; return how many."""
-        (link,), chosen, done = self._entries.links, Filter(tag=tag), 0
-        for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
-            met = [target_of_member(member) for member in page]
-            asked = {"tells": False, "chosen": chosen.text}
-            for some in changes.cancel(link, met, **asked) if met else ():
-                done += sum(one.outcome in (Outcome.DONE, Outcome.UNCERTAIN) for one in some)
+        chosen, done = Filter(tags=(tag,)), 0
+        for link in self._entries.links:
+            for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
+                met = [target_of_member(member) for member in page]
+                asked = {"tells": False, "chosen": chosen.text}
+                for some in changes.cancel(link, met, **asked) if met else ():
+                    done += sum(one.outcome in (Outcome.DONE, Outcome.UNCERTAIN) for one in some)
         return done
 
     def _edit(self, who: Target, one: Any) -> Outcome:
@@ -184,7 +201,9 @@ class Caller:
             return Outcome.HANDED_OVER  # it is on its way
         if leaves:
             part = who, entry.record, entry.record.released(made)
-            return changes.release(entries.links[0], [part])[0].outcome
+            return placement.change(
+                entries.links, who, lambda one, _: (changes.release(one, [part])[0].outcome, None)
+            )[0]
         return entries.edit(who, entry.record, entry.record.with_message(made))
 
 
@@ -231,8 +250,8 @@ class Taker:
     """
 
     def __init__(self, scripts: Any, timeout: float, visibility: float):
-        self._entries = Entries([scripts], Membership(timeout))
-        self._copies = Copies([scripts], visibility)
+        self._entries = _entries_over(scripts, timeout)
+        self._copies = Copies([one.scripts for one in self._entries.unasked_links], visibility)
         self._asking = StoreQuery("simulated")
         self._timeout = timeout
 
@@ -322,19 +341,24 @@ def scan(
         lease: Seconds for which it holds the entries that it claims.
         safety_interval: Seconds after which it looks without having been woken.
     """
-    engine = ScannerSteps(
-        scripts,
-        Membership(timeout),
-        batch_size=batch_size,
-        lease=lease,
-        alive=3 * safety_interval,
-        name=name,
-        owes=True,
-    )
-    relay = Relay(engine, _Link(publisher), lease=lease, hooks=Hooks())
-    one = Scanner(
-        [relay], _Wakeup(ear), safety_interval=safety_interval, lease=lease, hooks=Hooks()
-    )
+    shards, apart = _shards_in(scripts)
+    membership, link = Membership(timeout, shards=len(shards)), _Link(publisher)
+    engines = [
+        ScannerSteps(
+            each,
+            membership,
+            batch_size=batch_size,
+            lease=lease,
+            alive=3 * safety_interval,
+            name=name,
+            owes=True,
+            meeting_place=apart and Member(apart, membership),
+        )
+        for each in shards
+    ]
+    relays = [Relay(engine, link, lease=lease, hooks=Hooks()) for engine in engines]
+    wakeup = _Wakeup(ear, len(shards))
+    one = Scanner(relays, wakeup, safety_interval=safety_interval, lease=lease, hooks=Hooks())
     one._stopping = _NeverStopping(ear)
     one.run()
 
@@ -351,8 +375,9 @@ class _NeverStopping:
 class _Wakeup:
     """The package's wake-up, as one scanner sees it."""
 
-    def __init__(self, ear: Any):
+    def __init__(self, ear: Any, shards: int):
         self._ear = ear
+        self._all = set(range(shards))
 
     def listen(self) -> bool:
         with _unheard():
@@ -360,7 +385,7 @@ class _Wakeup:
 
     def wait(self, seconds: float) -> set[int]:
         with _unheard():
-            return {0} if self._ear.wait(seconds) else set()
+            return self._all if self._ear.wait(seconds) else set()
 
     def rest(self, seconds: float) -> None:
         self._ear.actor.sleep(seconds)
@@ -512,6 +537,8 @@ class Inside:
 
     def __init__(self, redis_server: Any):
         self._store = Store(redis_server)
+        self._keys = [self._store.keys]
+        self._entries = self._store.entries
 
     def connection(self) -> Any:
         """One of redis-py's."""
@@ -521,16 +548,21 @@ class Inside:
     def close(self) -> None:
         self._store.close()
 
-    def channels(self, scanner_name: str) -> tuple[str, str]:
+    def channels(self, scanner_name: str) -> list[str]:
         """The channels on which Redis publishes to all scanners, and to one."""
-        return self._store.keys.channels(scanner_name)
+        return [one for keys in self._keys for one in keys.channels(scanner_name)]
 
     def scripts(self, wire: Wire, cut: "Cut | None") -> Any:
-        """A process's own, without a safeguard."""
-        return _Cut(wire, self._store.keys, cut)
+        """A process's own of each shard, without a safeguard."""
+        apart = [Keys(self._store.keys.prefix)] if len(self._keys) > 1 else []
+        return [_Cut(wire, keys, cut) for keys in (*self._keys, *apart)]
 
-    def empty(self) -> None:
+    def empty(self, shards: int) -> None:
         self._store.raw.flushall()
+        self._keys, self._entries = [self._store.keys], self._store.entries
+        if shards > 1:
+            self._keys = [Keys(self._store.keys.prefix, one, shards) for one in range(shards)]
+            self._entries = _entries_over(self.scripts(self._store.scripts.connection, None), 5.0)
 
     def forget_scripts(self) -> None:
         self._store.raw.script_flush()
@@ -548,30 +580,36 @@ class Inside:
         An entry that comes back from a lease waits without its key while another entry has that
         key. When the other one has left, the key stays free until a repair.
         """
-        found = [one for one in check(self._store.entries) if (one.kind, one.part) != KEYLESS]
+        found = [one for one in check(self._entries) if (one.kind, one.part) != KEYLESS]
         return sorted(map(str, found))
 
     def look(self, queued: int) -> list[bytes]:
         """The commands that read all there is, and the queue behind so many messages."""
-        keys = self._store.keys
-        commands: list[tuple[Any, ...]] = [("HGETALL", keys["records"])]
-        commands.append(("HGETALL", keys["holders"]))
-        commands.append(("ZRANGE", keys["tags"], 0, -1))
-        commands.append(("HKEYS", keys["outbox_messages"]))
-        commands.append(("HGETALL", keys["paused"]))
-        commands += [("ZRANGE", keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
+        commands: list[tuple[Any, ...]] = []
+        for keys in self._keys:
+            commands.append(("HGETALL", keys["records"]))
+            commands.append(("HGETALL", keys["holders"]))
+            commands.append(("ZRANGE", keys["tags"], 0, -1))
+            commands.append(("HKEYS", keys["outbox_messages"]))
+            commands.append(("HGETALL", keys["paused"]))
+            commands += [("ZRANGE", keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
         commands.append(("LRANGE", QUEUE, 0, -(queued + 1)))
         return [_text(*one) for one in commands]
 
     def seen(self, answers: list[Any], last: Sight) -> Sight:
         """The sight that the answers give."""
-        records, holders, tags, owed, paused, *places, arrived = answers
+        *parts, arrived = answers
+        size = len(parts) // len(self._keys)
+        shards = [parts[first : first + size] for first in range(0, len(parts), size)]
+        _, holders, tags, owed, paused, *_ = ([*chain(*some)] for some in zip(*shards, strict=True))
         raw: dict[str, Any] = {}
-        for task_id, record in _pairs(records):
-            raw[task_id.decode()] = [record]
-        for index, rows in zip(INDEXES, places, strict=True):
-            for member, score in _pairs(rows):
-                raw.setdefault(_id_in(index, member), [None]).append((index, score))
+        for records, *_ in shards:
+            for task_id, record in _pairs(records):
+                raw[task_id.decode()] = [record]
+        for _, _, _, _, _, *places in shards:
+            for index, rows in zip(INDEXES, places, strict=True):
+                for member, score in _pairs(rows):
+                    raw.setdefault(_id_in(index, member), [None]).append((index, score))
         # Only changed records are read; their format is the package's own affair.
         views = {
             task_id: last.views[task_id]
@@ -591,7 +629,9 @@ class Inside:
         )
 
     def _view(self, task_id: str, record: bytes) -> View:
-        entry = self._store.entries.find(task_id)
+        # Not by a search of the package's, which may be cut.
+        found = (lookup.find(one, task_id) for one in self._entries.unasked_links)
+        entry = next(filter(None, found))
         extras, flags = entry.extras, _flags(record)
         since_ms, last_ms = max(entry.due_ms, extras.excused_ms), math.inf
         if extras.grace_ms is not None:
@@ -881,6 +921,16 @@ CUTS = {
         "                    _report(progress, tally)\n"
         "                    self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n",
         (Selection, "_change"),
+    ),
+    "an id is looked for on its own shard only": Cut(
+        "[*links[own:], *links[:own]]",
+        "[links[own]]",
+        (placement, "to_ask"),
+    ),
+    "an entry lies on the shard of its id": Cut(
+        "one.record.key or one.task_id",
+        "one.task_id",
+        (placement, "place_of"),
     ),
     "after the clock was set back, a change has a time to come": Cut(
         "before > now_us + AHEAD and now_us or math.max(now_us, before + 1)",

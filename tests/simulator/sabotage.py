@@ -23,6 +23,7 @@ class Sabotage:
         near: Whether it is about messages that are not adopted, as their time is near.
         acks_first: Workers acknowledge messages before they are stored.
         seed: The first to try: one that finds it, if few do.
+        shards: The number of shards, if it is about several.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Sabotage:
     near: bool = False
     acks_first: bool = False
     seed: int = 0
+    shards: int = 0
 
     def applied(self) -> AbstractContextManager[Any]:
         """Within this block, it is taken out of the package's Python."""
@@ -265,6 +267,8 @@ SABOTAGES = (
         _of("in progress a cursor is one step behind", "twice", interrupted=0.5),
         sweeps=True,
     ),
+    replace(_of("an id is looked for on its own shard only", "answer"), shards=3),
+    replace(_of("an entry lies on the shard of its id", *("answer", "unique")), shards=3),
     Sabotage(
         "after the clock was set back, a change has a time to come",
         frozenset({"order"}),

@@ -63,9 +63,9 @@ class Lab:
 class Server:
     """That Redis in one world."""
 
-    def __init__(self, world: World, lab: Lab, *, drift: float):
+    def __init__(self, world: World, lab: Lab, *, drift: float, shards: int):
         self._inside = lab.inside
-        self._inside.empty()
+        self._inside.empty(shards)
         self._lab = lab
         self._world = world
         self._ahead_us = START_US

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.simulator.books import Finding
 from tests.simulator.broker import Broker
-from tests.simulator.clients import IDS, Client, Planned, planned
+from tests.simulator.clients import IDS, KEYLESS, OF_ITS_OWN, Client, Planned, planned
 from tests.simulator.decisions import Decisions
 from tests.simulator.driver import LANES, When, Wire
 from tests.simulator.inbox import Inbox
@@ -46,12 +46,15 @@ class Result:
     history: list[str]
     taken: list[str]
     requests: int
+    shards: int
 
 
 class Simulation:
     """The world of one seed, made anew for each run."""
 
-    def __init__(self, lab: Lab, seed: int, without: frozenset[str], sabotage: Sabotage):
+    def __init__(
+        self, lab: Lab, seed: int, without: frozenset[str], sabotage: Sabotage, shards: int
+    ):
         self.world = World(Decisions(seed, without, sabotage.rates))
         self._lab, self._sabotage = lab, sabotage
         # The fewer there are, the more calls share one.
@@ -63,7 +66,10 @@ class Simulation:
         self._sweeps = sabotage.sweeps or self.world.decisions.dice("sweeps").random() < 0.3
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
-        self._server = Server(self.world, lab, drift=DRIFT)
+        if shards > 1:
+            # A pause reaches the shards one after the other, which the judge does not know.
+            self._ids, self._keys, self._pauses = IDS, OF_ITS_OWN, False
+        self._server = Server(self.world, lab, drift=DRIFT, shards=shards)
         self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
         self._network = Network(self.world, self._serve)
         self._broker = Broker(self.world, self._judge)
@@ -132,11 +138,13 @@ class Simulation:
         names = self._sabotage.messages or decisions.dice("inbox").choice(("", "", *MESSAGES_HAVE))
         self._clock_is_set = names != NO_NAMES
         numbers = [n for n in range(1, MESSAGES + 1) if names and decisions.takes(f"m{n}")]
+        # A message has no key, so its id is none that has one.
+        ids = (KEYLESS,) if self._keys == OF_ITS_OWN else self._ids
         return Inbox(
             self.world,
             [
                 planned_message(
-                    *(decisions.dice(f"m{n}"), n, self._ids),
+                    *(decisions.dice(f"m{n}"), n, ids),
                     has_name=names != NO_NAMES,
                     near=self._runs_near,
                 )
@@ -219,19 +227,21 @@ def simulate(
     seed: int,
     without: frozenset[str] = frozenset(),
     sabotage: Sabotage = NONE,
+    shards: int = 1,
 ) -> Result:
     """Run a seed, without the faults, calls and processes that are left out."""
-    simulation = Simulation(lab, seed, without, sabotage)
+    shards = sabotage.shards or shards
+    simulation = Simulation(lab, seed, without, sabotage, shards)
     world = simulation.world
     try:
         with owned(world, simulation._judge), sabotage.applied():
             requests = simulation.run()
     finally:
         world.end()
-    return Result(seed, world.finding, world.history, world.decisions.taken, requests)
+    return Result(seed, world.finding, world.history, world.decisions.taken, requests, shards)
 
 
 def report(result: Result) -> str:
     """The finding, and the history that led to it."""
-    again = f"./tests/run simulate --seed {result.seed}"
+    again = f"./tests/run simulate --seed {result.seed} --shards {result.shards}"
     return "\n".join([f"seed {result.seed}: {result.finding}", *result.history, again])

@@ -30,6 +30,14 @@ def test_no_history_breaks_a_promise(lab, seeds):
             pytest.fail(report(shortened(partial(simulate, lab, seed), result)), pytrace=False)
 
 
+def test_no_history_of_three_shards_does(lab):
+    for seed in range(20):
+        result = simulate(lab, seed, shards=3)
+        if result.finding:
+            again = partial(simulate, lab, seed, shards=3)
+            pytest.fail(report(shortened(again, result)), pytrace=False)
+
+
 @pytest.mark.parametrize("seed", [3, 5, 11])
 def test_a_seed_has_one_history_to_the_byte(lab, seed):
     assert simulate(lab, seed) == simulate(lab, seed)

@@ -19,7 +19,7 @@ class Words:
         self._listening: dict[str, Ear] = {}
         lab.forget_channels()
 
-    def channels(self, name: str) -> tuple[str, str]:
+    def channels(self, name: str) -> list[str]:
         return self._lab.inside.channels(name)
 
     def listen(self, ear: "Ear") -> None:
@@ -28,8 +28,8 @@ class Words:
 
     def stop(self, ear: "Ear") -> None:
         if self._listening.pop(ear.actor.name, None):
-            common, own = self.channels(ear.actor.name)
-            self._lab.unsubscribe(*([own] if self._listening else [common, own]))
+            others = {one for name in self._listening for one in self.channels(name)}
+            self._lab.unsubscribe(*(set(self.channels(ear.actor.name)) - others))
 
     def carry(self) -> None:
         """Pass the messages published since the last look to the listeners."""
