@@ -54,6 +54,7 @@ _CARE = {
     "doctor": "command_doctor",
     "dump": "command_dump",
     "load": "command_dump",
+    "reshard": "command_reshard",
 }
 
 LEAVES = {

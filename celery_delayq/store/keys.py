@@ -55,7 +55,7 @@ KEYS: dict[str, str] = {
     "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
     "settings common to all processes; turns and recounts; tidy -> w while each entry just waits, "
-    "u while nothing is paused",
+    "u while nothing is paused; reshard, closed, ended: see prelude/closed.lua",
 }
 
 
