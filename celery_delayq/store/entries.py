@@ -203,6 +203,14 @@ class Entries:
         steps = changes.reschedule(link, [who], when, mode=mode, only=only, if_due_ms=if_due_ms)
         return changes.only(steps)
 
+    def hold(self, words: Sequence[tuple[str, str, str, int]], until: float) -> None:
+        """Report of runs that hold keys: id, key, delivery, and ms, as ``hold.lua`` has them."""
+        parts: defaultdict[int, list[str | int]] = defaultdict(list)
+        for word in words:
+            parts[shard_of(word[1], len(self.unasked_links))] += word
+        for shard, some in parts.items():
+            self.unasked_links[shard].scripts.call("hold", until=until, words=some)
+
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; see :func:`changes.edit`."""
         return changes.edit(_of(self.links_to_change, who), who, seen, new)

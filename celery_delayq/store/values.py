@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .. import clock
 from ..clock import EPOCH, MAX_DUE_MS, When, from_ms
 from ..errors import DelayQError, InvalidDueTime, UnreadableRecord
-from .extras import Extras
+from .extras import UNTIL_FINISHED, Extras
 from .lateness import lateness_of
 from .outcome import Outcome
 from .record import LAST_MS, NewRecord, Record
@@ -283,6 +283,15 @@ class LeasedEntry:
         changed one has another time of its last change.
         """
         return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.changed_us}"
+
+    @property
+    def hold(self) -> dict[str, Any]:
+        """The header of a task whose key is held until its run has finished; or empty."""
+        extras = self.record.extras
+        if not extras.hold.startswith(UNTIL_FINISHED):
+            return {}
+        ms = int(extras.hold[1:].partition(" ")[0])
+        return {"id": self.task_id, "key": extras.key, "delivery": self.hand_over, "ms": ms}
 
     @property
     def is_first(self) -> bool:
