@@ -15,14 +15,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from celery import Celery, signals, states
-from celery.exceptions import NotRegistered, TaskRevokedError
+from celery.exceptions import NotRegistered, Reject, TaskRevokedError
 from celery.result import EagerResult
 from celery.utils.imports import symbol_by_name
 from celery.worker.request import Request
 from celery.worker.strategy import proto1_to_proto2
 
+from ... import clock
 from ...errors import EndlessTasks
-from ...message.headers import DUE_HEADER
+from ...message.headers import DUE_HEADER, HOLD_HEADER
+from ...message.hold import Hold, is_replaced
+from ...services import services_of
 
 
 class RanTask(EagerResult):
@@ -163,9 +166,19 @@ class Runner:
             with _heard(request.id) as told:
                 request.execute()
             ended = told or [states.REVOKED, TaskRevokedError("revoked or expired")]
+            self._free_key(request, *ended)
         state, value = ended
         text = "".join(traceback.format_exception(value)) if state == states.FAILURE else None
         return RanTask(request.id, value, state, text, request.name, request.args, request.kwargs)
+
+    def _free_key(self, request: Any, state: str, value: Any) -> None:
+        """Free the key that a task held until it has finished, as a worker does."""
+        hold = Hold.of(request.request_dict.get(HOLD_HEADER), request.id)
+        is_requeued = isinstance(value, Reject) and value.requeue
+        if hold and state != states.RETRY and not is_requeued and not is_replaced(value):
+            services = services_of(self._app)
+            until = clock.monotonic() + services.settings.timeout
+            services.entries.hold([(*hold[:3], 0)], until)
 
     def _unknown(self, request: Any) -> list[Any]:
         error = NotRegistered(request.type)
