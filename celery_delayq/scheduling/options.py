@@ -17,7 +17,7 @@ from ..errors import InvalidDueTime, InvalidOption
 from ..message.headers import CAPTURE_HEADER, ONCE_HEADER
 from ..message.hold import Hold
 from ..store import NewEntry, plain_text
-from ..store.extras import UNTIL_FINISHED, WINDOW, Extras
+from ..store.extras import Extras, hold_of
 
 PREFIX = "delayq_"
 _NEAR = "delay"  # an unknown option that begins like this is a mistyped one of this package
@@ -45,7 +45,7 @@ Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 
 _TEXT = f"text of 1 to {LONGEST} bytes without NUL"
 _TAGS = f"a list of at most {MOST_TAGS} tags, each {_TEXT}"
-_SPAN = f"seconds, or a timedelta, of 0 to {clock.MAX_DUE_MS // 1000} seconds"
+_SPAN = f"seconds, or a timedelta, of {{:g}} to {clock.MAX_DUE_MS // 1000} seconds"
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,8 @@ class EntryOptions:
         """Return the options of a running task that schedules itself, and takes its key along."""
         if hold is None or self.extras.key not in ("", hold.key):
             return self
-        extras = replace(
-            self.extras, key=hold.key, hold=f"{UNTIL_FINISHED}{hold.ms} {hold.delivery}"
-        )
-        return replace(self, extras=extras)
+        goes_on = f"{hold_of(hold.ms, until_finished=True)} {hold.delivery}"
+        return replace(self, extras=replace(self.extras, key=hold.key, hold=goes_on))
 
 
 PLAIN = EntryOptions()
@@ -162,17 +160,15 @@ def _hold(said: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     until, seconds = said.get(UNTIL, DELIVERED), said.get(FOR)
     if until not in (DELIVERED, FINISHED):
         raise InvalidOption(UNTIL, until, f"{DELIVERED} or {FINISHED}")
-    ms = 0 if seconds is None else _span_ms(FOR, seconds)
-    if seconds is not None and not ms:
-        raise InvalidOption(FOR, seconds, _SPAN.replace("of 0", "of 0.001"))
+    ms = 0 if seconds is None else _span_ms(FOR, seconds, least=1)
     if KEY not in said:
         for name in (UNTIL, FOR):
             if name in given:
                 raise InvalidOption(name, given[name], f"{KEY} beside it")
         return ""
     if until == FINISHED:
-        return f"{UNTIL_FINISHED}{ms or AN_HOUR * 1000}"
-    return f"{WINDOW}{ms}" if ms else ""
+        return hold_of(ms or AN_HOUR * 1000, until_finished=True)
+    return hold_of(ms, until_finished=False)
 
 
 def _with_defaults(given: Mapping[str, Any], task: Any) -> dict[str, Any]:
@@ -213,11 +209,11 @@ def _tags(value: Any) -> tuple[str, ...]:
     return tags
 
 
-def _span_ms(name: str, value: Any) -> int:
+def _span_ms(name: str, value: Any, least: int = 0) -> int:
     try:
         ms = clock.by(value).ms
     except InvalidDueTime:
         ms = -1
-    if ms < 0 or (isinstance(value, timedelta) and value < timedelta(0)):
-        raise InvalidOption(name, value, _SPAN)
+    if ms < least or (isinstance(value, timedelta) and value < timedelta(0)):
+        raise InvalidOption(name, value, _SPAN.format(least / 1000))
     return ms

@@ -16,6 +16,11 @@ HELD = b"\xff"  # in no key: they are UTF-8
 UNTIL_FINISHED, WINDOW = "f", "w"
 
 
+def hold_of(ms: int, *, until_finished: bool) -> str:
+    """Return how a key holds, as :class:`Extras` has it."""
+    return f"{UNTIL_FINISHED if until_finished else WINDOW}{ms}" if ms else ""
+
+
 @dataclass(frozen=True)
 class Extras:
     """The extras of an entry.
@@ -34,6 +39,16 @@ class Extras:
     grace_ms: int | None = None
     excused_ms: int = 0
     hold: str = ""
+
+    @property
+    def is_until_finished(self) -> bool:
+        """Whether the key holds until the run has finished."""
+        return self.hold.startswith(UNTIL_FINISHED)
+
+    @property
+    def unique_ms(self) -> int:
+        """How long the key holds, at most or at least; 0: while the entry waits."""
+        return int(self.hold[1:].partition(" ")[0] or 0)
 
     @property
     def flags(self) -> int:

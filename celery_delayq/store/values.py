@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .. import clock
 from ..clock import EPOCH, MAX_DUE_MS, When, from_ms
 from ..errors import DelayQError, InvalidDueTime, UnreadableRecord
-from .extras import UNTIL_FINISHED, Extras
+from .extras import Extras
 from .lateness import lateness_of
 from .outcome import Outcome
 from .record import LAST_MS, NewRecord, Record
@@ -288,10 +288,10 @@ class LeasedEntry:
     def hold(self) -> dict[str, Any]:
         """The header of a task whose key is held until its run has finished; or empty."""
         extras = self.record.extras
-        if not extras.hold.startswith(UNTIL_FINISHED):
+        if not extras.is_until_finished:
             return {}
-        ms = int(extras.hold[1:].partition(" ")[0])
-        return {"id": self.task_id, "key": extras.key, "delivery": self.hand_over, "ms": ms}
+        told = {"id": self.task_id, "key": extras.key, "delivery": self.hand_over}
+        return {**told, "ms": extras.unique_ms}
 
     @property
     def is_first(self) -> bool:
