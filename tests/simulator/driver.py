@@ -770,25 +770,24 @@ CUTS = {
         "step.asked[key] = true",
     ),
     "what waits under a key is not looked for": Cut(
-        "local holder = named and named.state == 'waiting' "
-        "and named.place ~= keys.leased and named or nil",
+        "local holder = named and (named.busy or waits) and named or nil",
         "local holder",
     ),
     "what comes back takes the key from what waits": Cut(
-        "if is_key_free(key, id) then redis",
+        "if not other_holder(key, id) then redis",
         "if true then redis",
     ),
     "what comes back leaves the key to what is leased": Cut(
-        "if is_key_free(key, id) then redis",
+        "if not other_holder(key, id) then redis",
         "if not redis.call('HGET', keys.holders, key) then redis",
     ),
     "what leaves frees its key, whoever has it": Cut(
-        "if one.key ~= leaving.kept_key and redis.call('HGET', keys.holders, one.key) == one.id",
+        "if one.key ~= leaving.kept_key and not one.ends and holder_of(one.key) == one.id",
         "if one.key ~= leaving.kept_key",
     ),
     "what leaves does not free its key": Cut(
-        "redis.call('HDEL', keys.holders, one.key)",
-        "",
+        "then free_key(one.key) end",
+        "then end",
     ),
     "what leaves stays under its tags": Cut(
         "local tagged = leaving.tagged or {}\n  for",
