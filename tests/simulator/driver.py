@@ -467,6 +467,11 @@ def say(scripts: Any, hold: Hold, ms: int, timeout: float) -> None:
     Entries([scripts], Membership(timeout)).hold(words, clock.monotonic() + timeout)
 
 
+def said_in(command: bytes) -> int:
+    """For how long, in ms, a key is held from now by a word on its way; 0: it is free."""
+    return int(command.rsplit(b"\r\n", 2)[-2])
+
+
 # The way to Redis.
 
 

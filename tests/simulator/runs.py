@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulator.driver import Copy, Hold, Unavailable, say
+from tests.simulator.driver import Copy, Hold, Unavailable, said_in, say
 from tests.simulator.network import Request
 from tests.simulator.sight import Sight
 from tests.simulator.world import Actor
@@ -26,15 +26,13 @@ class Run:
 
     Attributes:
         counts: Whether its entry had the key, and no other copy was there.
-        word_ms: What its worker says now.
         is_active: Whether it has begun, and not ended.
-        has_ended: Whether a word of that reached Redis.
+        has_ended: Whether Redis has answered to its word of that.
     """
 
     name: str
     hold: Hold
     counts: bool
-    word_ms: int = 0
     is_active: bool = False
     has_ended: bool = False
 
@@ -81,30 +79,27 @@ class Runs:
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
         self._latest_ms = max(self._latest_ms, now_ms)
         run = self.all.get(request.where.partition("/")[0]) if request.step == "hold" else None
-        if run is not None:
-            self._heard(run, before, after, now_ms)
+        ms = said_in(request.text) if run is not None else None
+        if run is not None and ms is not None:
+            self._heard(run, ms, before, after, now_ms)
         for key, was in before.left.items():
             now = after.left.get(key)
-            is_its_own = run is not None and was[:2] == run.delivery and not run.word_ms
+            is_its_own = run is not None and was[:2] == run.delivery and ms == 0
             if (now is None or now[:2] != was[:2]) and was[2] > now_ms and not is_its_own:
                 self._judge.found("freed", f"{key}, held by {was}, by {request.where}")
         for task_id, delivery, end_ms in after.left.values():
             self._ends[task_id, delivery] = max(end_ms, self._ends.get((task_id, delivery), 0))
             copies = [one for one in self.all.values() if one.delivery == (task_id, delivery)]
-            if copies and all(one.has_ended for one in copies):
+            if copies and all(one.has_ended for one in copies) and end_ms > now_ms:
                 self._judge.found("stuck", f"{task_id} holds its key, and has said that it ended")
 
-    def _heard(self, run: Run, before: Sight, after: Sight, now_ms: int) -> None:
+    def _heard(self, run: Run, ms: int, before: Sight, after: Sight, now_ms: int) -> None:
         key = run.hold.key
         was, now = before.left.get(key), after.left.get(key)
         if before.holders.get(key) not in (after.holders.get(key), run.hold.id):
             self._judge.found("freed", f"{key}, which {before.holders[key]} waits for, by {run}")
-        if not run.word_ms:
-            # A word that finds its entry waiting again says nothing about the copy to come.
-            run.has_ended = not before.waits(run.hold.id)
-            return
-        goes_on = was and was[:2] == run.delivery and was[2] > now_ms
-        if goes_on and (now is None or now[2] < now_ms + run.word_ms):
+        goes_on = ms and was and was[:2] == run.delivery and was[2] > now_ms
+        if goes_on and (now is None or now[2] < now_ms + ms):
             self._judge.found("end", f"{run} goes on, and its key is held until {now}")
 
     def left(self, task_id: str, before: Sight, after: Sight) -> None:
@@ -153,13 +148,15 @@ class Runner:
             self._say(0)
 
     def _say(self, ms: int) -> None:
-        self._run.word_ms = ms
         while True:
             try:
-                return say(self._mine, self._run.hold, ms, self._timeout)
+                say(self._mine, self._run.hold, ms, self._timeout)
             except Unavailable:
                 self._actor.sleep(AGAIN)
                 self._may_die()
+            else:
+                self._run.has_ended = not ms
+                return
 
     def _may_die(self) -> None:
         if self._actor.world.decisions.fault("dead", self._actor.step()):

@@ -199,7 +199,7 @@ SABOTAGES = (
     _held("what has left and holds its key is not looked for", "held"),
     _held("what is being published holds no key", *("exclusive", "unique", "held"), **BACK),
     _held("a word is about any delivery", *("freed", "stuck")),
-    _held("a word is about any task", "freed"),
+    _held("a word is about any task", *("end", "freed")),
     _held("a run that ends before it is acknowledged is not heard", "stuck", held=0.3),
     _held("a word frees what waits again", *("unique", "freed"), **BACK),
     _held("a run that begins does not set the end anew", "end"),
