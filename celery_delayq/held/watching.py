@@ -23,10 +23,9 @@ from celery import Celery
 from celery.exceptions import Retry, WorkerLostError
 from celery.signals import task_received, task_revoked, worker_shutdown
 
-from .. import clock
 from ..libraries import Feature, works
 from ..message.headers import HOLD_HEADER
-from ..message.hold import Hold, is_replaced
+from ..message.hold import Hold, is_replaced, ms_until
 from ..services import Services, find
 from .reporting import Reporter
 
@@ -69,12 +68,8 @@ class Run:
 
     def goes_on(self, when: datetime | float | None = None) -> None:
         """It has begun; or begins again at a time, or in so many seconds."""
-        if isinstance(when, datetime):
-            zone = self._services.timezone
-            ms = clock.to_ms(when, zone) - clock.to_ms(clock.utc_now(), zone)
-        else:
-            ms = round((when or 0) * 1000)
-        self._reporter.report(self._hold, self._hold.ms + max(0, ms))
+        later_ms = ms_until(when, self._services.timezone)
+        self._reporter.report(self._hold, self._hold.ms + later_ms)
 
     def has_ended(self) -> None:
         self._reporter.report(self._hold, _ENDED)

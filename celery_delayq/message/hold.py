@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime, tzinfo
 from typing import Any, NamedTuple
 
 from celery.exceptions import Ignore
+
+from .. import clock
 
 _REPLACED = "Replaced by new task"  # the words of Celery's Task.replace
 
@@ -34,6 +37,13 @@ class Hold(NamedTuple):
         # Any program may have written it.
         is_one = type(hold.ms) is int and all(isinstance(one, str) for one in hold[:3])
         return hold if is_one and hold.ms > 0 and hold.id == task_id else None
+
+
+def ms_until(when: datetime | float | None, zone: tzinfo) -> int:
+    """Return ms until a retry's time, as Celery's ``Retry`` has it: a time, or seconds."""
+    if isinstance(when, datetime):
+        return max(0, clock.to_ms(when, zone) - clock.to_ms(clock.utc_now(), zone))
+    return max(0, round((when or 0) * 1000))
 
 
 def is_replaced(error: object) -> bool:
