@@ -4,8 +4,9 @@ import signal
 from itertools import count
 
 import pytest
+from celery import Task
 
-from celery_delayq.errors import KeyHeld
+from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from celery_delayq.store import Keys
 from tests.support.shards import with_one_shard
 from tests.support.visibility import end_visibility
@@ -106,8 +107,14 @@ def test_a_child_that_is_lost_or_killed_frees_it(crew, key, task, how):
     wait_free(crew, key)
 
 
-def test_a_lost_child_whose_message_is_requeued_keeps_it(crew, key):
-    result = start(crew, "end_lost", "lose", key)
+RETRIED = pytest.mark.skipif(
+    not hasattr(Task, "retry_on_worker_lost"), reason="Celery has that since 5.7"
+)
+
+
+@pytest.mark.parametrize("task", ["end_lost", pytest.param("end_lost_and_retried", marks=RETRIED)])
+def test_a_lost_child_whose_message_is_requeued_keeps_it(crew, key, task):
+    result = start(crew, task, "lose", key)
     end(crew, result)
     crew.wait_runs(result, 2)
     assert is_held(crew, key)
@@ -193,6 +200,22 @@ def test_a_message_that_is_delivered_again_keeps_it(make_project, start_worker):
     assert is_held(project, "k")
     end(project, result)
     end(project, result)
+    wait_free(project, "k")
+
+
+def test_a_retry_that_a_worker_adopts_keeps_it(make_project, start_worker):
+    project = make_project(delayq_adopt_after=60)
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    task = project.tasks["persist"].s(1, LONG)
+    result = project.delayq.schedule(task, after=0, key="k", unique_until="finished")
+    adopted = eventually(lambda: project.delayq.get(result.id))
+    project.wait_runs(result)
+
+    assert adopted.key == "k"
+    with pytest.raises(AlreadyScheduled):
+        project.delayq.schedule(project.tasks["note"].s(), after=LONG, key="k")
+    project.delayq.run_now(result.id)
+    project.wait_runs(result, 2)
     wait_free(project, "k")
 
 
