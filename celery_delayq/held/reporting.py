@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from datetime import datetime
 
 from .. import clock
 from ..errors import DelayQError
 from ..logs import logger_of
-from ..message.hold import Hold
+from ..message.hold import Hold, ms_until
 from ..services import Services
 
 logger = logger_of(__name__)
@@ -38,8 +39,15 @@ class Reporter:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def report(self, hold: Hold, ms: int) -> None:
-        """Send that a run's key is to be held for so long from now, in ms; 0: that it is free."""
+    def goes_on(self, hold: Hold, when: datetime | float | None = None) -> None:
+        """A run has begun; or it begins again at a time, or in so many seconds."""
+        self._report(hold, hold.ms + ms_until(when, self._services.timezone))
+
+    def has_ended(self, hold: Hold) -> None:
+        """A run has ended for good."""
+        self._report(hold, 0)
+
+    def _report(self, hold: Hold, ms: int) -> None:
         self._words.append((hold.id, hold.key, hold.delivery, ms))
         with self._lock:
             # Not before: the pool has forked by now.
@@ -49,11 +57,13 @@ class Reporter:
         self._there.set()
 
     def stop(self, **_: object) -> None:
-        """Send what there is, and end."""
+        """Send what there is, and end; a further word begins anew."""
         self._stopping.set()
         self._there.set()
         if self._thread is not None:
             self._thread.join(STOP_WITHIN)
+        self._thread = None
+        self._stopping.clear()
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -14,7 +14,6 @@ free.
 
 from __future__ import annotations
 
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -25,12 +24,11 @@ from celery.signals import task_received, task_revoked, worker_shutdown
 
 from ..libraries import Feature, works
 from ..message.headers import HOLD_HEADER
-from ..message.hold import Hold, is_replaced, ms_until
-from ..services import Services, find
+from ..message.hold import Hold, is_replaced
+from ..services import find
 from .reporting import Reporter
 
 _LOST = (WorkerLostError, SystemExit, KeyboardInterrupt)
-_ENDED = 0
 
 
 def in_worker(app: Celery) -> None:
@@ -45,12 +43,12 @@ def in_worker(app: Celery) -> None:
         if hold:
             kind: Any = type(request)
             request.__class__ = _watched(kind)
-            request.delayq_run = Run(services, reporter, hold)
+            request.delayq_hold, request.delayq_reporter = hold, reporter
 
     def revoked(sender: Any, request: Any, **_: Any) -> None:
         hold = sender.app is app and Hold.of(request.get(HOLD_HEADER), request.id)
         if hold:
-            reporter.report(hold, _ENDED)
+            reporter.has_ended(hold)
 
     uid = f"{__name__}:{id(app)}"
     task_received.connect(received, weak=False, dispatch_uid=uid)
@@ -58,37 +56,21 @@ def in_worker(app: Celery) -> None:
     worker_shutdown.connect(reporter.stop, weak=False, dispatch_uid=uid)
 
 
-class Run:
-    """A run, or several of one message: how each goes decides about the key."""
-
-    def __init__(self, services: Services, reporter: Reporter, hold: Hold) -> None:
-        self._services = services
-        self._reporter = reporter
-        self._hold = hold
-
-    def goes_on(self, when: datetime | float | None = None) -> None:
-        """It has begun; or begins again at a time, or in so many seconds."""
-        later_ms = ms_until(when, self._services.timezone)
-        self._reporter.report(self._hold, self._hold.ms + later_ms)
-
-    def has_ended(self) -> None:
-        self._reporter.report(self._hold, _ENDED)
-
-
 class _Watched:
     """Overrides the methods of Celery's ``Request`` that its pool calls."""
 
-    delayq_run: Run
+    delayq_hold: Hold
+    delayq_reporter: Reporter
     _delayq_requeued = False
 
     def on_accepted(self, *args: Any, **options: Any) -> None:
-        self.delayq_run.goes_on()
+        self.delayq_reporter.goes_on(self.delayq_hold)
         super().on_accepted(*args, **options)  # type: ignore[misc]
 
     def on_success(self, told: Any, **options: Any) -> Any:
         answer = super().on_success(told, **options)  # type: ignore[misc]
         if not told[0]:  # else it has called on_failure
-            self.delayq_run.has_ended()
+            self.delayq_reporter.has_ended(self.delayq_hold)
         return answer
 
     def on_failure(self, exc_info: Any, *args: Any, **options: Any) -> Any:
@@ -97,15 +79,15 @@ class _Watched:
         if isinstance(error, ExceptionWithTraceback):
             error = error.exc
         if isinstance(error, Retry):
-            self.delayq_run.goes_on(error.when)
+            self.delayq_reporter.goes_on(self.delayq_hold, error.when)
         elif not self._is_kept(error):
-            self.delayq_run.has_ended()
+            self.delayq_reporter.has_ended(self.delayq_hold)
         return answer
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         super().on_timeout(soft, timeout)  # type: ignore[misc]
         if not soft and not self._delayq_requeued:
-            self.delayq_run.has_ended()
+            self.delayq_reporter.has_ended(self.delayq_hold)
 
     def reject(self, requeue: bool = False) -> None:
         self._delayq_requeued |= requeue

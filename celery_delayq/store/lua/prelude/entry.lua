@@ -11,8 +11,6 @@ kind    L or R, as in the record; in lower case if it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all entries
 local PLACES = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked}
-local WAITING = {keys.due, keys.relay, keys.refused, parked = keys.parked}
-local HOLDING = {keys.due, keys.relay, keys.leased, keys.refused, parked = keys.parked} -- if its key holds longer
 local LATE_POLICY = 4 -- flag
 local RUN_NOW = 8 -- flag: ignores pauses
 
@@ -105,8 +103,8 @@ local function other_holder(key, id)
   local its_end = header_end_of(other)
   local extras = its_end and extras_of(other, its_end)
   if extras and extras.key == key then
-    local places = extras.hold and HOLDING or WAITING
-    return place_of(places, member_of(other, its_end, holder), other, its_end) and holder
+    local place = place_of(PLACES, member_of(other, its_end, holder), other, its_end)
+    return place and place ~= keys.dead and (extras.hold or place ~= keys.leased) and holder
   end
   -- Without a delivery, that entry has another key by now.
   return delivery and is_key_held(key, math.floor(clock_us() / 1000)) and holder or nil
