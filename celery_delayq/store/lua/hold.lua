@@ -1,5 +1,6 @@
 --[[ hold: words of workers about runs whose keys are held.
 
+closed   2, see prelude/closed.lua
 rows...     words     of each:
          id        the task's id
          key       the key
