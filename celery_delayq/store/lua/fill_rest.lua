@@ -35,6 +35,11 @@ function write.outbox_messages(id, text)
   redis.call('ZADD', keys.outbox, when, id)
 end
 
+function write.held(key, text)
+  local ends, holder = string.match(text, '^(%S+) (.*)$')
+  if redis.call('HSETNX', keys.holders, key, holder) == 1 then redis.call('ZADD', keys.held, ends, key) end
+end
+
 function write.paused(lane, text)
   local pause = parse_pause(text)
   if not pause then return end
