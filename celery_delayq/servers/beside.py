@@ -73,8 +73,10 @@ def check_broker(store: Connection, broker: Server, meta: str, *, tagged: bool) 
 
 def _leads_to(store: Connection, moved: str) -> bool:
     """Whether MOVED names the store's node."""
-    host, _, port = moved.rpartition(":")
-    return bool(port) and Endpoint(host, int(port)).node == Endpoint(*(store.node or ())).node
+    (host, _, port), node = moved.rpartition(":"), store.node
+    if not port or node is None:
+        return False
+    return Endpoint(host, int(port)).node == Endpoint(*node).node
 
 
 def masters(store: Connection) -> int:
