@@ -24,6 +24,7 @@ DelayQError
 ├── LibraryChanged
 ├── CannotIsolate             (of ``contrib.testing``)
 ├── EndlessTasks              (of ``contrib.testing``)
+├── StoreForbidden            (of ``contrib.testing``)
 ├── BrokerDown                (of ``hand_over``; scanners wait and retry)
 └── StoreError
     ├── StoreDiffers
@@ -33,12 +34,11 @@ DelayQError
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from kombu.exceptions import OperationalError
 
-SHOWN = 500  # characters of a value that a message shows
+from .logs import plain, shown
 
 
 class DelayQError(Exception):
@@ -60,44 +60,6 @@ class DelayQError(Exception):
     def sentence(self) -> str:
         """Return the message: the event, its value, and the remedy."""
         return super().__str__()
-
-
-def plain(text: object) -> str:
-    """Return text for one row: characters that move the cursor or begin a line are escaped."""
-    line = str(text)
-    if line.isprintable():
-        return line
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in line
-    )
-
-
-def _shown(value: object) -> str:
-    # Times that exclude each other are passed by name.
-    named = value.items() if type(value) is dict else ()
-    inside = ", ".join(f"{name!r}: {_told(one)}" for name, one in named)
-    text = f"{{{inside}}}" if inside else _told(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
-
-
-def _told(value: object) -> str:
-    """Return a time in ISO format, a span in words, and the ``repr`` of anything else."""
-    if type(value) in (datetime, date):
-        return cast(date, value).isoformat()
-    return _span(value) if type(value) is timedelta else repr(value)
-
-
-def _span(value: timedelta) -> str:
-    """Return a span in words, such as ``1 day 2 hours``."""
-    left, parts = abs(value), []
-    for unit in ("day", "hour", "minute"):
-        count, left = divmod(left, timedelta(**{f"{unit}s": 1}))
-        if count:
-            parts.append(f"{count} {unit}" + "s" * (count > 1))
-    if left or not parts:
-        text = f"{left.total_seconds():f}".rstrip("0").rstrip(".")
-        parts.append(f"{text} second" + "s" * (text != "1"))
-    return "minus " * (value < timedelta(0)) + " ".join(parts)
 
 
 class NoDelayQ(DelayQError):
@@ -163,7 +125,7 @@ class InvalidDueTime(DelayQError, ValueError):
         self.expected = expected
 
     def sentence(self) -> str:
-        return f"{_shown(self.value)} is not a due time; expected {self.expected}"
+        return f"{shown(self.value)} is not a due time; expected {self.expected}"
 
 
 class NotADueTime(InvalidDueTime, TypeError):
@@ -180,7 +142,7 @@ class InvalidOption(DelayQError, ValueError):
         self.expected = expected
 
     def sentence(self) -> str:
-        return f"{self.name} is {_shown(self.value)}; expected {self.expected}"
+        return f"{self.name} is {shown(self.value)}; expected {self.expected}"
 
 
 class NotATask(InvalidOption, TypeError):
@@ -384,6 +346,21 @@ class EndlessTasks(DelayQError):
         return (
             f"run_due() ran {self.limit} tasks, the last of them {self.last}, and more are due: "
             "does one send itself again at once? If not, give it a higher limit"
+        )
+
+
+class StoreForbidden(DelayQError):
+    """A test that forgot the fixture would reach a store, and ``delayq_forbid_store`` is set."""
+
+    def __init__(self, store: str, prefix: str) -> None:
+        super().__init__(store, prefix)
+        self.store = store
+        self.prefix = prefix
+
+    def sentence(self) -> str:
+        return (
+            f"a test would reach the store {self.store} (prefix {self.prefix}), which pytest's "
+            "option delayq_forbid_store forbids: request the fixture delayq, or use isolated(app)"
         )
 
 

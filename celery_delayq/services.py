@@ -345,7 +345,7 @@ class Configured:
             self.endpoint.url,
             direct=self.store_is_broker,
             redis=beside(broker, self.endpoint),
-            tagged=is_tagged(broker, self.endpoint, settings),
+            tagged=is_tagged(broker, settings),
         )
 
     @property
@@ -364,9 +364,8 @@ class Configured:
         return Copies(self.scripts, max(self.settings.lease, broker.visibility_timeout))
 
     def close(self) -> None:
-        if "scripts" in vars(self):
-            for one in self.scripts:
-                one.connection.close()
+        for one in vars(self).get("scripts", ()):
+            one.connection.close()
 
 
 # The app itself holds its ``DelayQ``, so modules that Celery calls can find it.

@@ -21,6 +21,7 @@ TRIALS = {
     "soak": "soak --minutes MINUTES",
     "faults": "faults",
     "failovers of Sentinel": "failovers --runs 6",
+    "faults of a Cluster": "cluster --minutes 3",
     "mutants": "mutants",
     "tracers": "tracers",
     "comparison": "comparison",

@@ -11,8 +11,8 @@ import click
 from ..cli.common import ErrorSentences, aligned, confirm, delayq_of, examples, json_option
 from ..cli.looks import CeleryCommand, CeleryOption
 from ..cli.progress import counting
-from ..cli.task_facts import line_of_json
 from ..logs import plain
+from ..operations.task_facts import line_of_json
 from .inconsistencies import KINDS, Finding, Repaired
 from .mending import check as check_of
 from .mending import repair_many

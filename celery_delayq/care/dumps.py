@@ -14,8 +14,9 @@ from typing import Any
 
 from ..store import selection_scan
 from ..store.entries import Entries
+from ..store.filter import Filter
 from ..store.record import Record
-from ..store.selection_scan import Filter, Position
+from ..store.selection_scan import Position
 from ..store.shard import Shard
 from ..store.values import NO_RECORD, State, time_in
 
@@ -91,7 +92,7 @@ def dump(entries: Entries) -> Iterator[Kept]:
             yield from _read(link, members)
         # A dead entry without its record is found only here.
         for members in selection_scan.pages(
-            link, Filter(state=State.DEAD), store, start, Position()
+            link, Filter(states=(State.DEAD,)), store, start, Position()
         ):
             lost = [one for one in members if Position.of(one).number == 0]
             yield from (kept for kept in _read(link, lost) if kept.place == _LOST)

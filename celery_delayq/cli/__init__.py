@@ -14,7 +14,7 @@ Each command in these files registers itself. Leaves add others, imported when c
 share:
 
     input    filter_options, chosen_tasks (the targets), when (times), zones, stdin (ids)
-    output   task_facts (a task as JSON), tables, screen (a terminal or a pipe), progress
+    output   tables, screen (a terminal or a pipe), progress
     both     common
 """
 

@@ -34,6 +34,10 @@ _IDS = click.argument(
     "ids", metavar="[ID | -]...", nargs=-1, cls=Argument,
     help="Ids of tasks; - reads them from standard input, one on each line.",
 )  # fmt: skip
+_LIMIT = click.option(
+    "--limit", type=click.IntRange(0), cls=CeleryOption, help_group=_GROUP,
+    help="Only the first so many of these, in the order of scheduling.",
+)  # fmt: skip
 _OPTIONS = (
     ("--all", "All tasks."),
     ("--dry-run", "Only count the tasks; for a selection, not for ids or keys."),
@@ -60,7 +64,7 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
         told = click.option(name, is_flag=True, cls=CeleryOption, help_group=_GROUP, help=text)(
             told
         )
-    return picks(_GROUP)(told)
+    return picks(_GROUP)(_LIMIT(told))
 
 
 class ChosenTasks:
@@ -81,14 +85,18 @@ class ChosenTasks:
         if not (is_named or is_picked):
             named = "Name tasks by id or --key, or select" if by_id else "Select"
             raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
-        if is_named and self._dry_run:
+        limit = given.pop("limit")
+        if is_named and (self._dry_run or limit is not None):
+            option = "--dry-run counts" if self._dry_run else "--limit bounds"
             raise click.UsageError(
-                "--dry-run counts a selection, as by --tag; it takes no ids or keys.", ctx
+                f"{option} a selection, as by --tag; it takes no ids or keys.", ctx
             )
         if self._is_read and not self._yes:
             raise click.UsageError("Ids come from standard input: pass --yes.", ctx)
         with ErrorSentences():
             self._picking = {**picked(ctx, given), **({"all": True} if everything else {})}
+        if is_picked:
+            self._picking["limit"] = limit
 
     @property
     def delayq(self) -> HasServices:
@@ -202,7 +210,7 @@ class ChosenTasks:
     def _hint(self, count: Count | None) -> None:
         """If there are none, note that a name may be misspelt."""
         if not count:
-            names = {name: self._picking.get(name) for name in ("queue", "task")}
+            names = {name: self._picking.get(name, ()) for name in ("queue", "task")}
             say_unknown(self.ctx, **names)
 
     def _told(self, done: str, count: Count) -> bool:

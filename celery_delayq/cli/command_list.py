@@ -14,18 +14,19 @@ from ..clock import EPOCH
 from ..logs import plain
 from ..operations import filters, reading
 from ..operations.scheduled_task import ScheduledTask
+from ..operations.task_facts import line_of_json
 from ..store import State
 from .common import UsageErrors, delayq_of, examples, json_option
 from .filter_options import named_in, picked, picks
 from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen
 from .tables import Column, Room, table
-from .task_facts import json_of
 from .unknown import say_unknown
 from .when import now_of
 from .zones import name_of, soon, stamp, until, zone_of, zoned
 
 LIMIT = 100  # rows of a table, unless --limit says otherwise
+_WAITING = (State.SCHEDULED, State.PAUSED)
 _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
 
 
@@ -48,6 +49,10 @@ _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
     "--cursor", cls=CeleryOption, help_group="Filter",
     help="Continue after the task with this cursor in --json.",
 )  # fmt: skip
+@click.option(
+    "--newest-first", is_flag=True, cls=CeleryOption, help_group="Output",
+    help="Begin with the latest due time.",
+)  # fmt: skip
 @zoned
 @json_option
 @click.option(
@@ -58,18 +63,19 @@ _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
 def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
     """List waiting tasks in the order in which they are due.
 
-    With a tag, task, queue or state, the list has the order in which tasks were scheduled, and
-    includes tasks that are dead or being published.
+    With --dead, or a --state other than scheduled, the list has the order in which tasks were
+    scheduled.
     """
-    as_json, only_ids, cursor = (given.pop(name) for name in ("as_json", "only_ids", "cursor"))
+    as_json, only_ids = given.pop("as_json"), given.pop("only_ids")
+    in_due_order = {"cursor": given.pop("cursor"), "newest_first": given.pop("newest_first")}
     if as_json and only_ids:
         raise click.UsageError("--json and --ids exclude each other.", ctx)
     if limit is None and not (as_json or only_ids):
         limit = LIMIT
     with UsageErrors():
-        listed = _Listed(ctx, named_in(given), picked(ctx, given), cursor, limit)
+        listed = _Listed(ctx, named_in(given), picked(ctx, given), in_due_order, limit)
         if as_json:
-            Screen(ctx).show([(json_of(task), "")] for task in listed)
+            Screen(ctx).show([(line_of_json(task.facts()), "")] for task in listed)
         elif only_ids:
             _show_ids(ctx, listed)
         else:
@@ -93,7 +99,7 @@ class _Listed:
         ctx: The command's context.
         by: The names of the filter options that were given.
         picking: Their values, as arguments of ``select``.
-        cursor: The cursor of the task to continue after, or ``None``.
+        in_due_order: The arguments that only :func:`reading.tasks` takes.
         limit: The maximum number of tasks, or ``None``.
     """
 
@@ -102,30 +108,31 @@ class _Listed:
         ctx: click.Context,
         by: set[str],
         picking: dict[str, Any],
-        cursor: str | None,
+        in_due_order: dict[str, Any],
         limit: int | None,
     ) -> None:
         self._ctx = ctx
         self._delayq = delayq_of(ctx)
         self._by, self._picking = by, picking
-        self._is_whole = cursor is None
+        self._is_whole = in_due_order["cursor"] is None
         # islice cannot count further than maxsize, and no store holds that many.
         self._limit = None if limit is None else min(limit, maxsize - 1)
         self._is_cut = self._is_any = False
-        self._tasks = self._read(cursor)
+        self._tasks = self._read(in_due_order)
 
-    def _read(self, cursor: str | None) -> Iterator[ScheduledTask]:
-        times = {name: self._picking.get(name) for name in ("after_due", "before_due")}
-        rest = {name: one for name, one in self._picking.items() if name not in times}
-        if not rest:
-            beyond = None if self._limit is None else self._limit + 1
-            return reading.tasks(self._delayq, **times, limit=beyond, cursor=cursor)
-        if rest == {"state": State.SCHEDULED.value}:
+    def _read(self, in_due_order: dict[str, Any]) -> Iterator[ScheduledTask]:
+        picking, beyond = dict(self._picking), None if self._limit is None else self._limit + 1
+        states = picking.pop("state", None)
+        if states is None:
+            return reading.tasks(self._delayq, **picking, **in_due_order, limit=beyond)
+        if set(states) == {State.SCHEDULED.value}:
             # The list in due order includes paused tasks.
-            tasks = reading.tasks(self._delayq, **times, cursor=cursor)
+            tasks = reading.tasks(self._delayq, **picking, **in_due_order)
             return (one for one in tasks if one.state is State.SCHEDULED)
-        if cursor is not None:
-            raise click.UsageError("--cursor is for a list in due order.", self._ctx)
+        for name, value in in_due_order.items():
+            if value:
+                option = name.replace("_", "-")
+                raise click.UsageError(f"--{option} is for a list in due order.", self._ctx)
         return iter(filters.select(self._delayq, **self._picking))
 
     def __iter__(self) -> Iterator[ScheduledTask]:
@@ -150,7 +157,7 @@ class _Listed:
             where = f"{services.endpoint.url} (prefix {services.settings.prefix})"
             which = "no such task waits" if self._by else "no task waits"
             self._ctx.obj.error(f"{which} in {where}")
-        names = {name: self._picking.get(name) for name in ("queue", "task")}
+        names = {name: self._picking.get(name, ()) for name in ("queue", "task")}
         say_unknown(self._ctx, **names)
 
     def _more(self) -> int | None:
@@ -161,20 +168,19 @@ class _Listed:
 
     def _total(self) -> int | None:
         if self._by == {"tag"}:
-            return filters.select(self._delayq, **self._picking).count()
+            return filters.select(self._delayq, **self._picking, state=_WAITING).count()
         if self._by not in (set(), {"state"}, {"overdue"}):
             return None
         counts = reading.counts(self._delayq)
         if self._by == {"overdue"}:
             return counts.overdue
         totals = {
-            None: counts.scheduled + counts.paused,
-            State.SCHEDULED.value: counts.scheduled,
-            State.PAUSED.value: counts.paused,
-            State.IN_FLIGHT.value: counts.in_flight,
-            State.DEAD.value: counts.dead,
+            State.SCHEDULED: counts.scheduled,
+            State.PAUSED: counts.paused,
+            State.IN_FLIGHT: counts.in_flight,
+            State.DEAD: counts.dead,
         }
-        return totals[self._picking.get("state")]
+        return sum(totals[State(one)] for one in {*self._picking.get("state", _WAITING)})
 
 
 def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:

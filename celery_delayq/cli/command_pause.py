@@ -38,7 +38,7 @@ def pause(ctx: click.Context, /, queue: str | None, task: str | None, late: bool
     with UsageErrors():
         pausing.pause(delayq_of(ctx), queue=queue, task=task, late=late)
     ctx.obj.echo(plain(f"{lane_in_words(queue, task)} is paused"))
-    say_unknown(ctx, queue=queue, task=task)
+    say_unknown(ctx, queue=[queue] if queue else [], task=[task] if task else [])
 
 
 @click.command(cls=CeleryCommand, epilog=examples("resume --queue mail --rate 100"))

@@ -14,12 +14,12 @@ from ..logs import counted, lasting, plain
 from ..operations import pausing, reading
 from ..operations.health import NO_SCANNER
 from ..operations.scheduled_task import ScheduledTask
+from ..operations.task_facts import facts_of, line_of_json
 from ..store import Counts, Pause, State, lane_in_words
 from .common import Argument, ErrorSentences, delayq_of, examples, json_option
 from .departed import HINT, why_gone
 from .looks import CeleryCommand
 from .screen import Line, Screen, wrapped
-from .task_facts import facts_of, json_of
 from .zones import relative, zone_of, zoned
 
 _READ = {"args", "kwargs", "reason", "error"}  # texts to read, not to copy: they may be wrapped
@@ -45,7 +45,7 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
         if task is None:
             raise click.ClickException(plain(why_gone(delayq, zone, {"task_id": id}, HINT)))
         if as_json:
-            ctx.obj.echo(json_of(task))
+            ctx.obj.echo(line_of_json(task.facts()))
             return
         counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
     screen = Screen(ctx)

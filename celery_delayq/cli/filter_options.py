@@ -18,6 +18,7 @@ _PICKS = ("tag", "task", "queue", "state")
 _TIMES = ("after_due", "before_due")
 _WHEN = When(ago=True)
 _FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m, ten minutes ago."
+_AGAIN = "This and the next three can be given more than once: any of the values is enough."
 _STATES = [one.value.lower() for one in State]
 
 
@@ -27,15 +28,13 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     Args:
         group: Their heading in the help.
     """
+    states = click.Choice(_STATES, case_sensitive=False)
     options = (
-        (("--tag",), {"help": "With this tag."}),
-        (("--task",), {"help": "Calls of the task of this name."}),
-        (("--queue",), {"help": "Sent with this queue."}),
-        (
-            ("--state",),
-            {"type": click.Choice(_STATES, case_sensitive=False), "help": "In this state."},
-        ),
-        (("--dead", "state"), {"flag_value": "dead", "help": "The same as --state dead."}),
+        (("--tag",), {"multiple": True, "help": f"With this tag. {_AGAIN}"}),
+        (("--task",), {"multiple": True, "help": "Calls of the task of this name."}),
+        (("--queue",), {"multiple": True, "help": "Sent with this queue."}),
+        (("--state",), {"multiple": True, "type": states, "help": "In this state."}),
+        (("--dead",), {"is_flag": True, "help": "The same as --state dead."}),
         (("--overdue",), {"is_flag": True, "help": "Due by now, waiting, and not paused."}),
         (("--after-due",), {"type": _WHEN, "help": f"Due at this time or later. {_FORMS}"}),
         (("--before-due",), {"type": _WHEN, "help": "Due before this time."}),
@@ -52,7 +51,8 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def named_in(given: dict[str, Any]) -> set[str]:
     """Return the names of the given options of :func:`picks`."""
     names = (*_PICKS, *_TIMES, "overdue")
-    return {name for name in names if given[name] not in (None, False)}
+    given_names = {name for name in names if given[name] not in (None, False, ())}
+    return given_names | ({"state"} if given["dead"] else set())
 
 
 def picked(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
@@ -60,14 +60,15 @@ def picked(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
 
     Times are instants. An overdue task is due by now, by Redis's clock.
     """
-    picking = {name: given.pop(name) for name in _PICKS}
-    picking["state"] = picking["state"] and picking["state"].upper()
+    picking: dict[str, Any] = {name: list(given.pop(name)) or None for name in _PICKS}
+    states = [one.upper() for one in picking["state"] or ()]
+    picking["state"] = [*states, *[State.DEAD.value] * given.pop("dead")] or None
     times: dict[str, GivenTime | None] = {name: given.pop(name) for name in _TIMES}
     picking |= {name: one and one.moment(ctx) for name, one in times.items()}
     if given.pop("overdue"):
         if picking["state"]:
             raise click.UsageError("--overdue selects waiting tasks; it takes no --state.", ctx)
-        picking["state"] = State.SCHEDULED.value
+        picking["state"] = [State.SCHEDULED.value]
         picking["before_due"] = _earlier(ctx, picking["before_due"])
     # An empty value is not a missing filter: keep it, so that `select` refuses it.
     return {name: value for name, value in picking.items() if value is not None}

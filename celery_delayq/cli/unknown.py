@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import click
@@ -13,33 +14,32 @@ from .common import delayq_of
 MOST = 10_000  # tasks in the store; with more, it does not search them for a name
 
 
-def say_unknown(ctx: click.Context, *, queue: str | None = None, task: str | None = None) -> None:
+def say_unknown(ctx: click.Context, *, queue: Iterable[str] = (), task: Iterable[str] = ()) -> None:
     """Print a note to standard error for each name that this app does not know.
 
     It ignores any error, as the command itself has already run.
     """
-    for named in ({"queue": queue, "task": None}, {"queue": None, "task": task}):
+    named = [*({"queue": one} for one in queue), *({"task": one} for one in task)]
+    for one in named:
         with suppress(Exception):
-            note = _note(ctx, **named)
+            note = _note(ctx, **one)
             if note is not None:
                 ctx.obj.error(note)
 
 
-def _note(ctx: click.Context, queue: str | None, task: str | None) -> str | None:
+def _note(ctx: click.Context, *, queue: str | None = None, task: str | None = None) -> str | None:
     """Return a note about a name that may be misspelt; other apps may still know it."""
     app = ctx.obj.app
     if task is None:
-        known, note = (
-            app.amqp.queues,
-            "this app knows no such queue, and nothing waits for it",
-        )
+        known = app.amqp.queues
+        note = f"this app knows no queue {queue!r}, and nothing waits for it"
     else:
         app.loader.import_default_modules()  # as a worker does
-        known, note = app.tasks, "this app knows no such task, and none waits"
-    name, delayq = queue or task, delayq_of(ctx)
-    if name is None or name in known or not _is_small(delayq):
+        known, note = app.tasks, f"this app knows no task {task!r}, and none waits"
+    delayq = delayq_of(ctx)
+    if (queue or task) in known or not _is_small(delayq):
         return None
-    waits = any(True for _ in filters.select(delayq, queue=queue, task=task))
+    waits = any(True for _ in filters.select(delayq, queue=queue, task=task, limit=1))
     return None if waits else note
 
 

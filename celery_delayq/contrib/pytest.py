@@ -1,7 +1,7 @@
 """The pytest plugin of celery_delayq: the fixtures ``delayq`` and ``delayq_app``.
 
 pytest loads it whenever celery_delayq is installed, so it imports neither Celery nor the rest of
-the package until a test requests a fixture.
+the package until a test requests a fixture, or the option ``delayq_forbid_store`` is set.
 """
 
 from __future__ import annotations
@@ -23,6 +23,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("delayq_redis", "The same in the configuration.")
     parser.addini("delayq_app", "The Celery app of the fixture delayq_app, as in celery -A.")
+    parser.addini(
+        "delayq_forbid_store",
+        "Whether calls that reach a store fail in tests without the fixture delayq.",
+        type="bool",
+        default=False,
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Forbid the stores of apps that are not isolated, if the option is set."""
+    if config.getini("delayq_forbid_store"):
+        from celery_delayq.contrib.testing.forbidding import forbid_stores
+
+        config.add_cleanup(forbid_stores())
 
 
 @pytest.fixture

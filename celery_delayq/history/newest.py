@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..clock import from_ms
+from ..operations.filters import check_limit
 from ..operations.queues import names_of
-from ..operations.reading import check_limit
 from ..services import Services
 from ..settings import LONGEST_HISTORY
 from ..store import HistoryEntry, What, label_of

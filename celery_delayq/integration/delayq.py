@@ -47,8 +47,8 @@ class DelayQ(Operations):
     tasks and signatures, and makes ``revoke`` reach waiting tasks. It opens no connection. With
     ``delayq_enabled = False`` the app stays as Celery made it, and methods raise ``SwitchedOff``.
 
-    Wherever a method takes a task, pass the result of scheduling, an id (text or UUID), or the
-    unique key, as ``key``.
+    Wherever a method takes a task, pass the result of scheduling, a task that you read, an id (text
+    or UUID), or the unique key, as ``key``.
 
     Args:
         app: The Celery app. Its settings are read on first use. The app gets the attribute

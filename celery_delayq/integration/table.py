@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Operations:
     """The methods of ``DelayQ`` that read and change scheduled tasks.
 
-    Identify a task by the result of scheduling, by its id (text or UUID), or by its unique key, as
-    ``key``.
+    Identify a task by the result of scheduling, by a task that you read, by its id (text or UUID),
+    or by its unique key, as ``key``.
     """
 
     services: Services

@@ -28,6 +28,7 @@ from .. import clock
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
 from ..leaves import leaf
+from ..message.headers import put_offs_in
 from ..message.signatures import is_canvas
 from ..services import services_of
 from .apply_async import call, call_signature
@@ -98,6 +99,11 @@ class DelayQTask(_Task[P, R_co]):
         made: Defer = leaf("putoff").Defer(after, at)
         return made
 
+    @property
+    def put_offs(self) -> int:
+        """How often the running task has put itself off, under this id."""
+        return put_offs_in(self.request)
+
 
 def _signature_delay_until(
     sig: Signature, when: TimeInput, /, *args: Any, **kwargs: Any
@@ -132,6 +138,7 @@ def install() -> None:
         (Task, "delay_until", DelayQTask.delay_until),
         (Task, "delay_for", DelayQTask.delay_for),
         (Task, "defer", DelayQTask.defer),
+        (Task, "put_offs", DelayQTask.put_offs),
         (Signature, "delay_until", _signature_delay_until),
         (Signature, "delay_for", _signature_delay_for),
     ):

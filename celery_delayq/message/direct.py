@@ -15,18 +15,13 @@ def is_direct(broker: Broker, store: Server, settings: Settings) -> bool:
     """Whether a script can push a message directly into the broker's lists."""
     if broker.endpoint is None or broker.failover:
         return False
-    return broker.endpoint.same_database(store) or is_tagged(broker, store, settings)
+    return broker.endpoint.same_database(store) or is_tagged(broker, settings)
 
 
-def is_tagged(broker: Broker, store: Server, settings: Settings) -> bool:
-    """Whether the keys of the broker have the hash tag of the store, in one slot of a Cluster."""
+def is_tagged(broker: Broker, settings: Settings) -> bool:
+    """Whether the broker's keys have the hash tag of the store, and are so in its one slot."""
     prefix = str(broker.options.get("global_keyprefix", ""))
-    in_cluster = "+cluster://" in (settings.url or "")
-    return (
-        prefix.startswith(f"{{{settings.prefix}:0}}")
-        and settings.shards == 1
-        and (in_cluster or broker.endpoint == store)
-    )
+    return settings.shards == 1 and prefix.startswith(f"{{{settings.prefix}:0}}")
 
 
 def beside(broker: Broker, store: Server) -> Server | None:

@@ -25,6 +25,9 @@ CAPTURE_HEADER = "delayq_capture"
 #: How many ms after the due time the task expires. (Only until it is stored.)
 EXPIRES_HEADER = "delayq_expires_ms"
 
+#: How often the task has put itself off.
+PUT_OFFS_HEADER = "delayq_put_offs"
+
 #: The task that applies a scheduled canvas.
 LAUNCH = "celery_delayq.launch"
 
@@ -37,3 +40,10 @@ def foreign(headers: Any) -> Any:
     if not headers:
         return headers
     return {name: value for name, value in headers.items() if name not in OWN_HEADERS}
+
+
+def put_offs_in(headers: Any) -> int:
+    """Return how often the task of a message, or of a request, has put itself off."""
+    count = headers.get(PUT_OFFS_HEADER)
+    # Any program may have written it.
+    return count if type(count) is int and count > 0 else 0

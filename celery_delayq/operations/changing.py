@@ -23,7 +23,7 @@ def cancel(
     """Remove a scheduled task; its result becomes ``REVOKED``.
 
     Args:
-        task_id: The result of scheduling, or an id, as text or a UUID.
+        task_id: The result of scheduling, a task that you read, or an id (text or UUID).
         key: The task's unique key, in place of *task_id*.
         revoke: If the task was or may have been delivered, tell the workers to drop it, like
             ``app.control.revoke``; with *task_id* only.
@@ -82,7 +82,7 @@ def reschedule(
     """Change the due time of a scheduled task; its id stays the same.
 
     Args:
-        task_id: The result of scheduling, or an id, as text or a UUID.
+        task_id: The result of scheduling, a task that you read, or an id (text or UUID).
         at: As for :meth:`schedule`.
         after: From now: a timedelta, or seconds.
         by: Relative to its current due time: a timedelta, or seconds; negative for earlier.

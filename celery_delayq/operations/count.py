@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..errors import DelayQError
 from ..store.outcome import Outcome
 
 
@@ -57,3 +61,22 @@ class Tally:
         self._done += outcome in (Outcome.DONE, Outcome.UNCERTAIN)
         self._uncertain += outcome is Outcome.UNCERTAIN
         self._in_flight += outcome is Outcome.IN_FLIGHT
+
+
+Progress = Callable[[Count], object]
+
+
+def report(progress: Progress | None, tally: Tally) -> None:
+    """Call *progress*, if there is one, with the count so far."""
+    if progress is not None:
+        progress(tally.count)
+
+
+@contextmanager
+def telling_so_far(tally: Tally) -> Iterator[None]:
+    """Give an error of this package the count so far."""
+    try:
+        yield
+    except DelayQError as error:
+        error.so_far = tally.count
+        raise

@@ -91,7 +91,7 @@ def edit(
     links. It is not routed again, and Celery sends no signal.
 
     Args:
-        task_id: The result of scheduling, or an id, as text or a UUID.
+        task_id: The result of scheduling, a task that you read, or an id (text or UUID).
         key: Its unique key, in place of an id.
         args: All positional arguments. An ``argsrepr`` that the caller set stays.
         kwargs: All keyword arguments.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import tzinfo
+from functools import partial
+from typing import Any, TypeVar, Union
 
 from celery.app.task import Task
 
@@ -13,27 +16,38 @@ from ..services import HasServices
 from ..store import Filter, State, checked_name
 from .selection import Selection
 
+MOST = 100  # values of one filter: scripts compare each entry with all of them
+
 _EXPECTED = (
     "tag=, task=, queue=, state=, after_due= or before_due=, which pick tasks, or all=True for "
     "every task"
 )
 
+Text = TypeVar("Text", bound=str)
+Value = TypeVar("Value")
+#: A filter's value, or a list of values of which any is enough.
+OneOf = Union[Value, Sequence[Value], set[Value], frozenset[Value]]
+
 
 def select(
     delayq: HasServices,
     *,
-    tag: str | None = None,
-    task: Task[..., Any] | str | None = None,
-    queue: str | None = None,
-    state: State | str | None = None,
+    tag: OneOf[str] | None = None,
+    task: OneOf[Task[..., Any] | str] | None = None,
+    queue: OneOf[str] | None = None,
+    state: OneOf[State | str] | None = None,
     after_due: TimeInput | None = None,
     before_due: TimeInput | None = None,
     all: bool = False,
+    limit: int | None = None,
     cursor: str | None = None,
 ) -> Selection:
     """Select tasks to count, read or change; a task must match every given filter.
 
-    Selecting by tag, or by a state other than ``SCHEDULED``, reads only the matches. Any other
+    Each of *tag*, *task*, *queue* and *state* takes a list too, of up to 100 values: a task then
+    matches if it has any of them.
+
+    Selecting by tag, or by one state other than ``SCHEDULED``, reads only the matches. Any other
     filter scans all waiting tasks: a few seconds of Redis's time per million, in short steps.
 
     Args:
@@ -44,26 +58,64 @@ def select(
         after_due: Tasks due at this time or later.
         before_due: Tasks due before this time.
         all: Every task; required if no filter is given.
+        limit: The first so many of these tasks, whether the operation then changes them or not.
         cursor: Continue after the ``cursor`` of an earlier selection with the same filters.
 
     Raises:
-        InvalidOption: no filter was given; or *cursor* is invalid, or belongs to another
-            selection or store.
+        InvalidOption: no filter was given, or an invalid one; *limit* is not a whole number, or
+            below 0; or *cursor* is invalid, or belongs to another selection or store.
         InvalidDueTime: not a time.
     """
-    picking = (tag, task, queue, state, after_due, before_due)
-    if not any(one is not None for one in picking) and all is not True:
+    picking: dict[str, Any] = {"tag": tag, "task": task, "queue": queue, "state": state}
+    picking |= {"after_due": after_due, "before_due": before_due}
+    if not any(one is not None for one in picking.values()) and all is not True:
         raise InvalidOption("all", all, _EXPECTED)
-    zone = delayq.services.timezone
-    chosen = Filter(
-        tag="" if tag is None else checked_name("tag", tag),
-        task="" if task is None else _task_name(task),
-        queue="" if queue is None else _queue_name(queue),
-        state=None if state is None else _state(state),
+    check_limit(limit, "tasks")
+    chosen = filter_of(delayq.services.timezone, **picking)
+    return Selection(delayq.services, chosen, cursor, limit)
+
+
+def filter_of(
+    zone: tzinfo,
+    *,
+    tag: Any = None,
+    task: Any = None,
+    queue: Any = None,
+    state: Any = None,
+    after_due: TimeInput | None = None,
+    before_due: TimeInput | None = None,
+) -> Filter:
+    """Return the filter for the store; the arguments are those of :func:`select`.
+
+    Raises:
+        InvalidOption: a value is none of its option.
+        InvalidDueTime: not a time.
+    """
+    return Filter(
+        tags=_values("tag", tag, partial(checked_name, "tag")),
+        tasks=_values("task", task, _task_name),
+        queues=_values("queue", queue, _queue_name),
+        states=_values("state", state, _state),
         after_ms=None if after_due is None else clock.at(after_due, zone).ms,
         before_ms=None if before_due is None else clock.at(before_due, zone).ms,
     )
-    return Selection(delayq.services, chosen, cursor)
+
+
+def check_limit(limit: int | None, things: str) -> None:
+    """Raise ``InvalidOption`` if *limit* is not a valid number of *things*."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidOption("limit", limit, f"a whole number of {things} from 0")
+
+
+def _values(name: str, given: Any, checked: Callable[[Any], Text]) -> tuple[Text, ...]:
+    """Return the values of a filter, each once; none if it was not given."""
+    if given is None:
+        return ()
+    some = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
+    # A list without values would otherwise select everything.
+    if not 0 < len(some) <= MOST:
+        raise InvalidOption(name, given, f"one value, or a list of 1 to {MOST}")
+    return tuple(sorted({checked(one) for one in some}))
 
 
 def _task_name(task: Any) -> str:

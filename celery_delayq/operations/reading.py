@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 from sys import maxsize
+from typing import Any
+
+from celery.app.task import Task
 
 from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..services import HasServices, Services
 from ..store import Counts, Departure, State
+from .filters import OneOf, check_limit, filter_of
 from .queues import QueueNames
 from .scheduled_task import ScheduledTask
 from .targets import Named, of_one_task, target_of
@@ -36,43 +40,61 @@ def get(
 def tasks(
     delayq: HasServices,
     *,
+    tag: OneOf[str] | None = None,
+    task: OneOf[Task[..., Any] | str] | None = None,
+    queue: OneOf[str] | None = None,
     after_due: TimeInput | None = None,
     before_due: TimeInput | None = None,
+    newest_first: bool = False,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Iterator[ScheduledTask]:
     """Waiting tasks in due order, read page by page as you iterate.
 
-    They include paused tasks, and refused tasks that will be retried.
+    They include paused tasks, and refused tasks that will be retried. The filters are those of
+    :meth:`select`, and take lists too.
+
+    By queue or task, Redis looks at all waiting tasks up to the last one that you take, 200 at a
+    time, and sends only the matches. By tag, the first step reads the due times of all matches, at
+    most 100,000.
 
     Args:
+        tag: Only tasks with this tag.
+        task: Only calls of this task; a task or its name.
+        queue: Only tasks sent with this queue.
         after_due: Only tasks due at this time or later.
         before_due: Only tasks due earlier than this.
+        newest_first: Begin with the latest due time.
         limit: The maximum number of tasks.
         cursor: Continue after the task that has this ``cursor``; you can store it. A task whose
             due time stays the same is neither repeated nor left out, even if others come and go.
 
     Raises:
-        InvalidOption: *cursor* is not a cursor, or belongs to another store.
+        InvalidOption: a filter, *newest_first* or *limit* is invalid; *cursor* is not a cursor, or
+            belongs to another store. As you iterate: more than 100,000 waiting tasks have the tag.
         InvalidDueTime: *after_due* or *before_due* is not a time.
     """
     check_limit(limit, "tasks")
+    if not isinstance(newest_first, bool):
+        raise InvalidOption("newest_first", newest_first, "true or false")
     services = delayq.services
     zone = services.timezone
+    chosen = filter_of(zone, tag=tag, task=task, queue=queue)
     earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
     end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
     # islice cannot count further than maxsize, and no store holds that many.
     size = maxsize if limit is None else min(limit, maxsize)
-    entries = services.entries.waiting(earliest_ms, end_ms, cursor=cursor, size=max(1, size))
+    entries = services.entries.waiting(
+        earliest_ms,
+        end_ms,
+        chosen=chosen,
+        newest_first=newest_first,
+        cursor=cursor,
+        size=max(1, size),
+    )
     queues = QueueNames(services)
     found = (ScheduledTask.of(entry, services.app, queues.of(entry)) for entry in entries)
     return islice(found, size)
-
-
-def check_limit(limit: int | None, things: str) -> None:
-    """Raise ``InvalidOption`` if *limit* is not a valid number of *things*."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidOption("limit", limit, f"a whole number of {things} from 0")
 
 
 def counts(delayq: HasServices) -> Counts:

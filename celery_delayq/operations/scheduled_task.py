@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from celery import Celery
 from celery.utils.saferepr import saferepr
@@ -14,9 +14,10 @@ from kombu.utils.json import loads
 from .. import clock
 from ..clock import from_ms
 from ..message.body import body_of, data_of
-from ..message.headers import LAUNCH
+from ..message.headers import LAUNCH, put_offs_in
 from ..message.shown import is_celery_s, shown
 from ..store import Entry, State, lane_in_words
+from .task_facts import json_facts_of
 
 MAX_SHOWN = 1024  # characters of arguments to show, as in Celery's logs
 
@@ -42,6 +43,8 @@ class ScheduledTask:
         changed: When it was scheduled or last changed.
         revision: The same time in us, unique to each version of a task. Pass it to ``edit``.
         cursor: Its position in a list; pass it to ``tasks`` to continue after this task.
+        priority: Its priority, as the broker defines it; 0 if it was not given.
+        put_offs: How often it has put itself off, by ``raise self.defer(…)``.
     """
 
     id: str
@@ -61,8 +64,12 @@ class ScheduledTask:
     tags: tuple[str, ...] = ()
     paused_by: tuple[str, ...] = ()
     cursor: str = field(default="", compare=False)
-    _envelope: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    _app: Celery | None = field(default=None, repr=False, compare=False)
+    priority: int = 0
+    put_offs: int = 0
+
+    # No fields: ``dataclasses.asdict`` and FastAPI show these.
+    _envelope: ClassVar[dict[str, Any]] = {}
+    _app: ClassVar[Celery | None] = None
 
     @classmethod
     def of(cls, entry: Entry, app: Celery, queue: str) -> ScheduledTask:
@@ -74,10 +81,11 @@ class ScheduledTask:
             queue: The name of its queue; the entry has only a hash of it.
         """
         reason = entry.reason if entry.state is State.DEAD else ""
-        task, envelope = "", {}
+        task, envelope, priority, put_offs = "", {}, 0, 0
         try:
             envelope = loads(entry.message)
-            task = envelope["headers"].get("task", "")
+            task, put_offs = envelope["headers"].get("task", ""), put_offs_in(envelope["headers"])
+            priority = envelope["properties"].get("priority", 0)
             _ = envelope["properties"]["delivery_info"]["routing_key"]  # all of kombu's have one
         except Exception as error:  # invalid JSON fails in many ways, also with RecursionError
             task, envelope = "", {}
@@ -100,23 +108,34 @@ class ScheduledTask:
             key=entry.extras.key,
             tags=entry.extras.tags,
             cursor=entry.cursor,
-            _envelope=envelope,
-            _app=app,
+            priority=priority if isinstance(priority, int) else 0,
+            put_offs=put_offs,
         )
+        # Frozen keeps out users only.
+        own = vars(made)
+        own.update(_envelope=envelope, _app=app)
         if made.is_canvas:
-            made = replace(made, task=made.argsrepr or task)
+            own["task"] = made.argsrepr or task
         elif not task and envelope:
             # Protocol 1 keeps the task's name with its arguments.
-            made = replace(made, task=made._data["task"])
-        return (
-            replace(made, paused_by=made._paused_by(entry.paused_by)) if entry.paused_by else made
-        )
+            own["task"] = made._data["task"]
+        own["paused_by"] = made._paused_by(entry.paused_by)
+        return made
 
     def _paused_by(self, letters: str) -> tuple[str, ...]:
         """Return the pauses that apply to it, in words."""
         task = LAUNCH if self.is_canvas else self.task
         lanes = {"*": (None, None), "q": (self.queue, None), "t": (None, task)}
         return tuple(lane_in_words(*lanes[letter]) for letter in letters)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what ``--json`` prints of it, as JSON values; times are ISO 8601 in UTC.
+
+        ``args`` is a list, and ``kwargs`` a dictionary. If they are hidden or cannot be JSON, they
+        are ``None``, and ``argsrepr`` and ``kwargsrepr`` have the texts that logs show. Rare facts,
+        such as ``key`` or ``error``, are left out if they are empty. Nothing is unpickled.
+        """
+        return json_facts_of(self)
 
     @property
     def is_canvas(self) -> bool:

@@ -7,11 +7,11 @@ select --start--> pages of members --CHUNK at a time--> the scripts of one --> C
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from ..clock import DelayInput, TimeInput, When, due_in_ms, one_of
-from ..errors import DelayQError, InvalidDueTime
+from ..errors import InvalidDueTime
 from ..services import Services
 from ..store import (
     CHUNK,
@@ -25,14 +25,13 @@ from ..store import (
     selection_scan,
     target_of_member,
 )
-from .count import Count, Tally
+from .count import Count, Progress, Tally, report, telling_so_far
 from .cursor import Cursor
 from .moves import Direction, conditions, warn_of_expiry
 from .queues import QueueNames
 from .releasing import STEP, Release, Released, ReleaseTally, refuse_canvases
 from .scheduled_task import ScheduledTask
 
-Progress = Callable[[Count], object]
 Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
 
 # States that a dry run counts, as `peek.lua` returns them.
@@ -52,9 +51,15 @@ class Selection:
             URL, and pass it to ``select`` in any process.
     """
 
-    def __init__(self, services: Services, chosen: Filter, cursor: str | None = None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        chosen: Filter,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> None:
         self._services = services
-        self._chosen = chosen
+        self._chosen, self._limit = chosen, limit
         started = [selection_scan.start(one) for one in services.entries.links]
         begun = Cursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
         self._begun = begun if cursor is None else Cursor.read(cursor, begun)
@@ -76,7 +81,7 @@ class Selection:
 
     def count(self, *, progress: Progress | None = None) -> Count:
         """Return the number of matching tasks; nothing changes."""
-        if self._chosen.is_found_by_way:
+        if self._chosen.is_found_by_way and self._limit is None:
             return self._count(progress)
         return self._would_change(lambda _: True, progress)
 
@@ -156,23 +161,23 @@ class Selection:
             StoreError: as for :meth:`cancel`; ``StoreFull`` is possible, as messages grow.
         """
         releases, seen = Release(self._services, self._chosen), ReleaseTally()
-        with _telling_so_far(seen):
+        with telling_so_far(seen):
             for _, link, page in self._pages():
                 releases.count_page(link, page, seen)
-                _report(progress if dry_run else None, seen)
+                report(progress if dry_run else None, seen)
         if not canvas:
             refuse_canvases(seen.canvases)
         return seen.count if dry_run else self._release(releases, progress)
 
     def _release(self, releases: Release, progress: Progress | None) -> Released:
         tally, self._at = ReleaseTally(), self._begun
-        with _telling_so_far(tally):
+        with telling_so_far(tally):
             for shard, link, page in self._pages():
                 for first in range(0, len(page), STEP):
                     some = page[first : first + STEP]
                     releases.step(link, some, tally)
                     self._at = self._begun.behind(shard, Position.of(some[-1]))
-                    _report(progress, tally)
+                    report(progress, tally)
         return tally.count
 
     def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
@@ -196,11 +201,23 @@ class Selection:
         return self._change(steps, progress, owes=owes)
 
     def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
-        """Yield members that may match, from the start position: shard, link, page."""
+        """Yield members that may match, from the start position: shard, link, page.
+
+        With a limit, only members that match just now, and no more than that.
+        """
+        left = self._limit
         for shard, link, behind in self._shards():
             name, start = self._names[shard], self._begun.starts[shard]
-            for page in selection_scan.pages(link, self._chosen, name, start, behind):
-                yield shard, link, page
+            for found in selection_scan.pages(link, self._chosen, name, start, behind):
+                if left == 0:
+                    return
+                page = found
+                if left is not None:
+                    met = selection_scan.peek(link, self._chosen, found)
+                    page = [one.member for one in islice(met, min(left, len(found)))]
+                    left -= len(page)
+                if page:
+                    yield shard, link, page
 
     def _shards(self) -> Iterator[tuple[int, Shard, Position]]:
         """Yield the unfinished shards, each with the position to continue after."""
@@ -211,28 +228,28 @@ class Selection:
 
     def _count(self, progress: Progress | None) -> Count:
         tally = Tally()
-        with _telling_so_far(tally):
+        with telling_so_far(tally):
             for shard, link, behind in self._shards():
                 name, start = self._names[shard], self._begun.starts[shard]
                 for found in selection_scan.counts(link, self._chosen, name, start, behind):
                     tally.add(found)
-                    _report(progress, tally)
+                    report(progress, tally)
         return tally.count
 
     def _would_change(self, would: Callable[[Match], bool], progress: Progress | None) -> Count:
         tally = Tally()
-        with _telling_so_far(tally):
+        with telling_so_far(tally):
             for _, link, page in self._pages():
                 for met in selection_scan.peek(link, self._chosen, page):
                     tally.met(met.state, would=would(met))
-                _report(progress, tally)
+                report(progress, tally)
         return tally.count
 
     def _change(self, steps: Steps, progress: Progress | None, *, owes: bool = False) -> Count:
         tally, self._at = Tally(owes=owes), self._begun
         # Recording the owed ``REVOKED`` takes as long again.
         size = CHUNK // 2 if owes else CHUNK
-        with _telling_so_far(tally):
+        with telling_so_far(tally):
             for shard, link, page in self._pages():
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
@@ -242,7 +259,7 @@ class Selection:
                         done += len(made)
                         self._at = self._begun.behind(shard, Position.of(some[done - 1]))
                         self._note(tally, made)
-                        _report(progress, tally)
+                        report(progress, tally)
         return tally.count
 
     def _note(self, tally: Tally, made: Sequence[Change]) -> None:
@@ -280,17 +297,3 @@ def _moves(met: Match, when: When, asked: dict[str, Any]) -> bool:
     if asked["only"] == "earlier":
         return new_ms < met.due_ms
     return asked["only"] != "later" or new_ms > met.due_ms
-
-
-def _report(progress: Progress | None, tally: Tally) -> None:
-    if progress is not None:
-        progress(tally.count)
-
-
-@contextmanager
-def _telling_so_far(tally: Tally) -> Iterator[None]:
-    try:
-        yield
-    except DelayQError as error:
-        error.so_far = tally.count
-        raise

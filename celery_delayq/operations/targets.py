@@ -1,4 +1,4 @@
-"""Targets of operations: a task by its result, UUID or id, or the task waiting under a key."""
+"""Targets of operations: a task, by what names it or by the key under which it waits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from celery.result import AsyncResult, GroupResult
 
 from ..errors import InvalidOption, NotATask
 from ..store import ids
+from .scheduled_task import ScheduledTask
 
-#: A value that identifies a task.
-Named = Union[str, UUID, "AsyncResult[Any]", GroupResult]
+#: A value that identifies a task: an id, a result, or what ``tasks`` and ``get`` return.
+Named = Union[str, UUID, "AsyncResult[Any]", GroupResult, ScheduledTask]
 
-_EXPECTED = "text of 1 to 512 bytes, a UUID, or a result"
+_EXPECTED = "text of 1 to 512 bytes, a UUID, a result or a ScheduledTask"
 
 # The filters of `select`, and its operations with their arguments.
 _PICKS = {"tag", "task", "queue", "state", "after_due", "before_due", "all"}
@@ -62,7 +63,7 @@ def id_of(given: Any) -> str:
     Raises:
         InvalidOption: it does not identify a task.
     """
-    if isinstance(given, (AsyncResult, GroupResult)):
+    if isinstance(given, (AsyncResult, GroupResult, ScheduledTask)):
         given = given.id
     elif isinstance(given, UUID):
         given = str(given)

@@ -28,6 +28,7 @@ from ..errors import AlreadyTaken, PutOffTooOften
 from ..integration.apply_async import schedule_call
 from ..libraries import Feature, works
 from ..logs import logger_of
+from ..message.headers import PUT_OFFS_HEADER, put_offs_in
 from ..message.identity import identity_of
 from ..services import Services, find
 from .defer import Defer
@@ -114,6 +115,7 @@ def _catching(code: Callable[..., Any], task_of: Callable[..., Task]) -> Callabl
                 if not request.is_eager:
                     _put_off(services, task, request, defer)
                     raise Ignore("put off") from None
+                request.update({PUT_OFFS_HEADER: put_offs_in(request) + 1})
         raise PutOffTooOften(task.name, MOST_EAGER)
 
     setattr(run, _WRAPS, True)
@@ -131,6 +133,8 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     delivery = services.copies.delivery(own, again=True) if own else None
     _take_back_state(task, request)
     signature = task.signature_from_request(request, **_also_kept(request))
+    headers = signature.options["headers"] or {}
+    signature.options["headers"] = {**headers, PUT_OFFS_HEADER: put_offs_in(request) + 1}
     try:
         _, receipt = schedule_call(
             services, signature.apply_async, when, given_out=True, delivery=delivery

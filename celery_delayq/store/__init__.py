@@ -13,6 +13,7 @@ r"""Everything kept in Redis: the scripts, and the steps that an entry can take.
 from .changes import CHUNK, NOW
 from .copies import Copies
 from .entries import Entries
+from .filter import Filter
 from .history_entry import HistoryEntry, What
 from .ids import (
     Target,
@@ -33,7 +34,7 @@ from .record import label_of, lane_for
 from .replicas import Wanted
 from .scanner_steps import ScannerSteps, new_name
 from .scripts import Scripts
-from .selection_scan import Filter, Match, Position
+from .selection_scan import Match, Position
 from .shard import Shard
 from .values import (
     Cancelled,

@@ -4,8 +4,8 @@ schedule                      each entry to its shard, see ``placement.py``
 cancel, move, edit, find      the shards that may have it, in turn, until one does
 waiting, history, counts      every shard, results merged
 
-Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``, ``pages.py``,
-``overview.py``, ``queue_counts.py``.
+Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``,
+``listing.py``, ``overview.py``, ``queue_counts.py``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,23 @@ from typing import Any, TypeVar
 
 from .. import clock
 from ..clock import When
-from ..errors import DelayQError, InvalidOption, UnreadableRecord
-from . import changes, lookup, overview, pages, placement, queue_counts, replicas, selection_scan
+from ..errors import DelayQError, UnreadableRecord
+from . import (
+    changes,
+    listing,
+    lookup,
+    overview,
+    placement,
+    queue_counts,
+    replicas,
+    selection_scan,
+)
 from .history_entry import HistoryEntry
 from .ids import Target, target_of_member
 from .lookup import Departure
 from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
-from .pages import CURSOR, MAX_SIZE, Cursor
 from .queue_counts import Tally
 from .record import NewRecord, Record
 from .replicas import Shortfalls, Wanted
@@ -257,37 +265,9 @@ class Entries:
         left = self.departure(who)
         return left.now_ms - left.when_ms if left and left.how == "cancelled" else None
 
-    def waiting(
-        self,
-        earliest_ms: int,
-        end_ms: int,
-        *,
-        cursor: str | None = None,
-        size: int = MAX_SIZE,
-    ) -> Iterator[Entry]:
-        """Yield entries due from *earliest_ms* to just before *end_ms*, in due order.
-
-        Entries that come or go meanwhile make it neither skip nor repeat others. A rescheduled
-        entry does not come again, so the listing ends whatever you do with its entries. It leaves
-        out unreadable entries; they become dead letters when they fall due. Entries of two shards
-        with the same due time have no order.
-
-        Args:
-            earliest_ms: The earliest due time.
-            end_ms: Just after the latest due time.
-            cursor: Continue after the entry that has it.
-            size: How many entries you want, if known.
-
-        Raises:
-            InvalidOption: *cursor* is not of this store.
-        """
-        links = self.links
-        behind = None if cursor is None else _behind(cursor, links)
-        rows = (
-            pages.rows(link, number, earliest_ms, end_ms, behind=behind, size=size)
-            for number, link in enumerate(links)
-        )
-        return pages.readable(heapq.merge(*rows, key=attrgetter("place")))
+    def waiting(self, earliest_ms: int, end_ms: int, **asked: Any) -> Iterator[Entry]:
+        """Yield waiting entries in due order; see :func:`listing.waiting`."""
+        return listing.waiting(self.links, earliest_ms, end_ms, **asked)
 
     def history(self, limit: int) -> list[HistoryEntry]:
         """Return the latest events, newest first."""
@@ -317,11 +297,3 @@ class Entries:
         part = max(1, most // len(self.unasked_links))
         found = [queue_counts.tallies_in(link, part) for link in self.links]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
-
-
-def _behind(text: str, links: Sequence[Shard]) -> Cursor:
-    cursor = Cursor.read(text)
-    in_range = cursor.shard < len(links)
-    if not in_range or pages.store_of(links[cursor.shard]) != cursor.store:
-        raise InvalidOption("cursor", text, CURSOR)
-    return cursor

@@ -5,8 +5,11 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Outcome(Enum):
-    """The outcome of a cancel, reschedule or edit; only ``DONE`` is true in an ``if``."""
+class Outcome(str, Enum):
+    """The outcome of a cancel, reschedule or edit; only ``DONE`` is true in an ``if``.
+
+    It is also text, as in JSON: ``Outcome.DONE == "done"``.
+    """
 
     #: It was done: the entry was still in the store, and the task was not delivered.
     DONE = "done"
@@ -22,6 +25,10 @@ class Outcome(Enum):
     #: Your condition does not hold (``only=``, ``if_due=``, ``if_revision=``; or the task is not
     #: dead, as ``retry`` and ``remove`` require); nothing was changed.
     UNCHANGED = "unchanged"
+
+    def __format__(self, spec: str) -> str:
+        # Otherwise an f-string has the value before Python 3.12, and the name since then.
+        return format(str(self), spec)
 
     def __bool__(self) -> bool:
         return self is Outcome.DONE

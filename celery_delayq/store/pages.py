@@ -61,8 +61,10 @@ class Cursor:
             raise InvalidOption("cursor", text, CURSOR)
         return cls(found[1], int(found[2]), found[3], int(found[4]))
 
-    def order_in(self, shard: int) -> int:
+    def order_in(self, shard: int, *, newest_first: bool) -> int:
         """Return the insertion number after which a shard continues, at the same due time."""
+        if newest_first:
+            return self.number if shard >= self.shard else self.number + 1
         return self.number if shard <= self.shard else self.number - 1
 
 
@@ -108,7 +110,7 @@ class Row:
 
 def store_of(link: Shard) -> str:
     """Return the store's random name; empty if no process has joined it."""
-    name: bytes = _page(link, "-1", -1, 0, 0).store
+    name: bytes = _page(link, "-1", -1, 0, 0, limit=0).store
     return name.decode(errors="replace")
 
 
@@ -118,6 +120,8 @@ def rows(
     earliest_ms: int,
     end_ms: int,
     *,
+    chosen: str = "",
+    newest_first: bool = False,
     behind: Cursor | None = None,
     size: int = MAX_SIZE,
 ) -> Iterator[Row]:
@@ -128,47 +132,58 @@ def rows(
         shard: Its number.
         earliest_ms: The earliest due time.
         end_ms: Just after the latest due time.
+        chosen: The text of a filter, without a state.
+        newest_first: Whether the latest due come first.
         behind: Yield only the rows after this one.
-        size: How many to read at a time, if fewer than a page.
+        size: How many to look at at a time, if fewer than a page.
     """
-    due, order = str(earliest_ms - 1), 2**48
-    if behind is not None and float(behind.due) >= earliest_ms:
-        due, order = behind.due, behind.order_in(shard)
+    due, order = (str(end_ms), -1) if newest_first else (str(earliest_ms - 1), 2**48)
+    if behind is not None:
+        is_inside = float(behind.due) < end_ms if newest_first else float(behind.due) >= earliest_ms
+        if is_inside:
+            due, order = behind.due, behind.order_in(shard, newest_first=newest_first)
     while True:
-        page = _page(link, due, order, end_ms, min(size, PAGE))
+        page = _page(
+            link,
+            due,
+            order,
+            earliest_ms,
+            end_ms,
+            newest=int(newest_first),
+            limit=min(size, PAGE),
+            filter=chosen,
+        )
         store = page.store.decode(errors="replace")
         templates, errors = dict(page.templates), dict(page.failed)
         for (member, text), known in zip(page.found, page.known, strict=True):
-            due = known.due.decode()
-            order = int.from_bytes(member[:6].ljust(6, b"\0"), "big")
-            if text:
-                record = Record(text, int(known.header_end))
-                yield Row(
-                    float(due),
-                    Cursor(store, shard, due, order),
-                    member,
-                    record,
-                    templates.get(record.name),
-                    State.PAUSED if known.state == b"P" else State.SCHEDULED,
-                    int(known.attempts),
-                    time_in(known.next_try),
-                    errors.get(member[6:], b"").decode(errors="replace"),
-                    letters_in(known.paused_by),
-                )
+            record = Record(text, int(known.header_end))
+            yield Row(
+                float(known.due),
+                Cursor(store, shard, known.due.decode(), number_of(member)),
+                member,
+                record,
+                templates.get(record.name),
+                State.PAUSED if known.state == b"P" else State.SCHEDULED,
+                int(known.attempts),
+                time_in(known.next_try),
+                errors.get(member[6:], b"").decode(errors="replace"),
+                letters_in(known.paused_by),
+            )
         if page.is_last:
             return
+        ((last, number),) = page.last
+        due, order = last.decode(), int(number)
 
 
-def _page(link: Shard, after: str, order: int, before: int, limit: int) -> Any:
-    return link.scripts.call(
-        "page",
-        after=after,
-        order=order,
-        before=before,
-        limit=limit,
-        max_bytes=PAGE_BYTES,
-        most=REFUSED,
-    )
+def number_of(member: bytes) -> int:
+    """Return the insertion number of a member, with the bit that tells the record's size."""
+    return int.from_bytes(member[:6].ljust(6, b"\0"), "big")
+
+
+def _page(link: Shard, after: str, order: int, first: int, before: int, **asked: Any) -> Any:
+    usual: dict[str, Any] = {"newest": 0, "filter": "", "max_bytes": PAGE_BYTES, "most": REFUSED}
+    given = {"after": after, "order": order, "first": first, "before": before}
+    return link.scripts.call("page", **{**usual, **given, **asked})
 
 
 def readable(rows: Iterable[Row]) -> Iterator[Entry]:

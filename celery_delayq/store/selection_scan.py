@@ -1,24 +1,26 @@
 """Finds the entries of a selection, step by step, in the order of insertion.
 
-    by tag        pages of `tags`, which is in that order
-    else          passes over `records` (or, by state: `leased`, `dead`, or the indexes of paused
-                  entries), which have no order: each finds the first MOST after the pass before
+    by tag        pages of `tags`, which is in that order; of several tags, merged
+    else          passes over `records` (or, by state: `leased`, `dead`, or the indexes that hold
+                  paused entries), which have no order: each finds the first MOST entries after
+                  the pass before
 
 The step that changes an entry checks again that the selection includes it.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from heapq import merge
+from itertools import groupby, islice
 from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
+from .filter import Filter
 from .lookup import letters_in
-from .record import Record, label_of
+from .record import Record
 from .shard import Shard
 from .values import Entry, State, entry_of, time_in
 
@@ -29,60 +31,8 @@ MOST = 100_000  # members that a pass keeps in memory
 PEEK, READ = 200, 50  # members that a step looks at, or reads: some 2 ms
 PEEK_BYTES = 1_000_000  # of records read at a time
 
-# The indexes in which to look for a state. Paused entries move from one to the next, in this order.
-_WAYS = {
-    State.IN_FLIGHT: ("leased",),
-    State.DEAD: ("dead",),
-    State.PAUSED: ("refused", "due", "relay", "parked"),
-}
-
 # States of `peek.lua` that users see as another one.
 _STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
-
-
-@dataclass(frozen=True)
-class Filter:
-    """The conditions of a selection; times in ms.
-
-    ``whole``: leave nothing out, whether readable or not; see ``dump.lua``.
-    """
-
-    tag: str = ""
-    task: str = ""
-    queue: str = ""
-    state: State | None = None
-    after_ms: int | None = None
-    before_ms: int | None = None
-    whole: bool = False
-
-    @property
-    def text(self) -> str:
-        """The filter as scripts take it; see ``lua/prelude/targets.lua``."""
-        task = label_of(self.task).hex() if self.task else "-"
-        queue = label_of(self.queue).hex() if self.queue else "-"
-        state = self.state.value if self.state else "-"
-        times = ("-" if one is None else str(one) for one in (self.after_ms, self.before_ms))
-        words = (*times, state, task, queue)
-        return " ".join((*words, self.tag) if self.tag else words)
-
-    @property
-    def digest(self) -> str:
-        """Identifies this filter."""
-        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()[:16]
-
-    @property
-    def is_found_by_way(self) -> bool:
-        """Whether the way finds only matching entries, provided that the tags are consistent."""
-        if self.tag:
-            return self == Filter(tag=self.tag)
-        return self.state is None
-
-    @property
-    def ways(self) -> tuple[str, ...]:
-        """The indexes to search, one after the other, without a tag; see ``sift.lua``."""
-        if self.whole or self.state is None:
-            return ("all",) if self.whole else ("records",)
-        return _WAYS.get(self.state, ("records",))
 
 
 @dataclass(frozen=True, order=True)
@@ -141,14 +91,14 @@ def pages(
     Raises:
         StoreDiffers: the store was emptied, and is another one now.
     """
-    if chosen.tag:
+    if chosen.tags:
         return _tagged(link, chosen, store, start, behind)
     return _passes(link, chosen, store, start, behind)
 
 
 def dead_member(link: Shard, task_id: str) -> bytes | None:
     """Return the member of a dead entry whose record, and thus its number, cannot be read."""
-    for page in pages(link, Filter(state=State.DEAD), *start(link), Position()):
+    for page in pages(link, Filter(states=(State.DEAD,)), *start(link), Position()):
         for member in page:
             if member[6:] == task_id.encode():
                 return member
@@ -157,7 +107,7 @@ def dead_member(link: Shard, task_id: str) -> bytes | None:
 
 def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
     """Yield part by part how many entries match, if :attr:`Filter.is_found_by_way`."""
-    if chosen.tag:
+    if chosen.tags:
         asked = {"after": behind.number, "upto": start, "filter": chosen.text}
         yield _step(link, store, "count", **asked)[1]
         return
@@ -171,14 +121,25 @@ def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position
 def _tagged(
     link: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
+    each = (replace(chosen, tags=(tag,)) for tag in chosen.tags)
+    found = merge(*(_of_tag(link, one, store, start, behind) for one in each), key=_sorting)
+    # Once each: an entry may have several of the tags, and an aborted script may have left a member
+    # with another last bit.
+    members = (next(same) for _, same in groupby(found, _sorting))
+    while page := list(islice(members, PAGE)):
+        yield page
+
+
+def _of_tag(
+    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+) -> Iterator[bytes]:
     cursor = b"1"
     while cursor != b"0":
         cursor, _, found = _step(
             link, store, "tag", count=PAGE, after=behind.number, upto=start, filter=chosen.text
         )
-        if found:
-            yield _once(found)
-            behind = Position.of(found[-1])
+        yield from found
+        behind = Position.of(found[-1]) if found else behind
 
 
 def _passes(
@@ -298,11 +259,6 @@ def next_count(count: int, size: int, most: int) -> int:
 def _sorting(member: bytes) -> bytes:
     """Return the sort key of a member: the number without its last bit, and the id."""
     return (int.from_bytes(member[:6], "big") // 2).to_bytes(6, "big") + member[6:]
-
-
-def _once(members: Sequence[bytes]) -> list[bytes]:
-    """Keep each number once: an aborted script may have left a member with another last bit."""
-    return list({Position.of(member): member for member in members}.values())
 
 
 def _met(

@@ -63,7 +63,10 @@ WAYS = {
 @pytest.mark.parametrize(
     ("who", "words"),
     [
-        ({}, "task_id is None; expected text of 1 to 512 bytes, a UUID, or a result"),
+        (
+            {},
+            "task_id is None; expected text of 1 to 512 bytes, a UUID, a result or a ScheduledTask",
+        ),
         ({"task_id": "a", "key": "k"}, "key is 'k'; expected a task's id or a key, not both"),
         ({"key": "k" * 10_000}, "expected text of 1 to 255 bytes, without NUL"),
     ],

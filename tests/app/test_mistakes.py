@@ -15,7 +15,7 @@ DELAY = "expected a timedelta or a number of seconds that ends before 2255-06-05
 IS_A_DELAY = f"is not a due time; {TIME}; a delay goes to delay_for, or after="
 IS_A_TIME = f"is not a due time; {DELAY}; a time goes to delay_until, or at="
 ONLY_ONE = "expected none beside the time that the task is scheduled for"
-NAMES = "expected text of 1 to 512 bytes, a UUID, or a result"
+NAMES = "expected text of 1 to 512 bytes, a UUID, a result or a ScheduledTask"
 SIGNATURE = "expected a signature, or a task"
 
 # A mistake, with the task `add`, the DelayQ and a result; its error, and how the message ends.
@@ -117,11 +117,6 @@ MISTAKES = {
         lambda add, delayq, _: delayq.cancel(add),
         InvalidOption,
         f"{NAMES}; for all calls of a task, use select(task=...)",
-    ),
-    "cancel of what was listed": (
-        lambda _, delayq, __: delayq.cancel(next(delayq.tasks())),
-        InvalidOption,
-        f"{NAMES}; pass its .id",
     ),
     "due_of a result": (
         lambda _, delayq, result: delayq.due_of(result),

@@ -55,6 +55,19 @@ def test_eagerly_a_task_that_never_stops_fails_and_says_so(app, runs):
     assert len(runs) == 100
 
 
+def test_eagerly_a_task_knows_how_often_it_was_put_off_and_gives_up(app):
+    DelayQ(app)
+
+    @app.task(bind=True, shared=False)
+    def stubborn(self):
+        if self.put_offs < 3:
+            raise self.defer(after=3600)
+        return "gave up"
+
+    assert stubborn.apply_async().get() == "gave up"
+    assert stubborn.put_offs == 0
+
+
 def test_eagerly_no_automatic_retry_takes_it_for_a_failure(app, runs):
     DelayQ(app)
     task = define(app, runs, autoretry_for=(Exception,), max_retries=0)

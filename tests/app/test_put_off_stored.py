@@ -1,5 +1,7 @@
 """How `Defer` changes the store, in a process that runs tasks as a worker does."""
 
+import json
+
 import celery.app.task
 import pytest
 from celery.exceptions import Ignore
@@ -120,6 +122,22 @@ def test_the_attributes_of_the_task_count_anew(app):
     with pytest.raises(Ignore):
         run(later)
     assert app.delayq.get("a").tags == ("own",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [({}, 1), ({"delayq_put_offs": 4}, 5), ({"delayq_put_offs": "x"}, 1)]
+)
+def test_it_counts_its_put_offs_beside_the_caller_s_headers(app, later, redis, before, after):
+    with pytest.raises(Ignore):
+        run(later, headers={"tenant": 7, **before}, **before)
+
+    assert app.delayq.get("a").put_offs == after
+    assert app.delayq.reschedule("a", by=-LATER)
+    assert app.delayq.run_now("a")
+    app.delayq.hand_over()
+    [message] = map(json.loads, redis.lrange("mail\x06\x163", 0, -1))
+    assert message["headers"]["delayq_put_offs"] == after
+    assert message["headers"]["tenant"] == 7
 
 
 def updated(task):

@@ -229,9 +229,10 @@ def test_a_redis_that_hangs_ends_a_call_in_its_time_whatever_the_policy(
     delayq_app, start_redis, within, connected
 ):
     server = start_redis()
-    app = delayq_app(server.url(), delayq_timeout=0.3, task_publish_retry_policy=FOREVER)
+    app = delayq_app(server.url(), task_publish_retry_policy=FOREVER)
     if connected:
         app.send_task("t", delayq_after=60)
+    app.conf.delayq_timeout = 0.3
     server.pause()
 
     assert 0.3 <= within(lambda: app.send_task("t", delayq_after=60)) < PATIENCE

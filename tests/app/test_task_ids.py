@@ -3,6 +3,7 @@
 import json
 import pickle
 from enum import Enum
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -59,6 +60,10 @@ NAMES = {
     "Celery's result": lambda result: AsyncResult(result.id),
     "the result as it travels": lambda result: pickle.loads(pickle.dumps(result)),
     "UUID": lambda result: UUID(result.id),
+    "the task that was read": lambda result: result.app.delayq.get(result.id),
+    "a task of a list": lambda result: next(
+        one for one in result.app.delayq.tasks() if one.id == result.id
+    ),
 }
 
 
@@ -81,11 +86,12 @@ def test_a_task_is_named_by_its_result_its_uuid_or_its_id(add, delayq, redis, na
 
 
 def test_what_has_the_id_of_a_task_is_no_name_of_it(add, delayq):
-    add.delay_until(FAR, 1)
-    [task] = delayq.tasks()
+    task = SimpleNamespace(id=add.delay_until(FAR, 1).id)
 
     for step in (delayq.cancel, delayq.get, delayq.state, lambda one: delayq.reschedule(one, FAR)):
-        with pytest.raises(InvalidOption, match=r"512 bytes, a UUID, or a result; pass its \.id$"):
+        with pytest.raises(
+            InvalidOption, match=r"512 bytes, a UUID, a result or a ScheduledTask; pass its \.id$"
+        ):
             step(task)
 
     assert delayq.get(task.id)

@@ -41,6 +41,7 @@ ORDER = (
     "growth",
     "worker_memory",
     "adoption",
+    "cluster",
     "hundred_scanners",
     "busy_worker",
     "peers",

@@ -179,6 +179,24 @@ LINES: tuple[Line, ...] = (
     *_split("relay_redis", "redis_us", "scanner_us", "the scanner's CPU"),
     *(
         Line(
+            f"cluster.{what}_{where}",
+            f"{says}, {words}",
+            unit,
+            f"{what}_plain",
+            "one plain Redis",
+        )
+        for what, says, unit in (
+            ("schedule", "one delay_until", "calls/s"),
+            ("bulk", "schedule_many", "tasks/s"),
+            ("handover", "hand over to another Redis", "tasks/s"),
+            ("cancel", "cancel by id", "calls/s"),
+            ("page", "a page of 200 of tasks()", "ms"),
+            ("idle", "an idle scanner, at the busiest node", "commands/s"),
+        )
+        for where, words in (("slot", "in a slot of a Cluster"), ("shards", "in six shards of it"))
+    ),
+    *(
+        Line(
             f"one_task.delay_until{variant}_us",
             f"delay_until, {words}",
             "us",

@@ -57,10 +57,12 @@ SCANNED = Status(
 def task(task_id: str, due: datetime, name: str, *, args: str, **more: Any) -> ScheduledTask:
     given = {"queue": "celery", "state": State.SCHEDULED, **more}
     headers = {"argsrepr": args, "kwargsrepr": "{}", "origin": "gen4711@web1"}
-    return ScheduledTask(
+    made = ScheduledTask(
         task_id, name, due=due, created=ago(hours=1), changed=ago(hours=1),
-        revision=1_895_996_800_000_000, _envelope={"headers": headers}, **given,
+        revision=1_895_996_800_000_000, **given,
     )  # fmt: skip
+    vars(made)["_envelope"] = {"headers": headers}
+    return made
 
 
 ORDER = task(UUID, ago(seconds=21), "shop.mail.send_invoice", args="(42, 'de')", queue="mail")

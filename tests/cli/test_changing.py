@@ -56,7 +56,8 @@ def test_show_says_why_a_task_is_dead(app, redis, said):
     assert "state      DEAD" in lines
     told = dict(line.split(maxsplit=1) for line in lines)
     assert told["reason"].startswith("broken: WRONGTYPE")
-    assert (told["attempts"], told["dead_since"][:7]) == ("8", "0 s ago")
+    assert told["attempts"] == "8"
+    assert re.match(r"\d+ s ago", told["dead_since"])
 
 
 def test_show_as_json_is_an_object(one, said):

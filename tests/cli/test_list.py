@@ -49,10 +49,10 @@ def test_a_name_that_nobody_knows_is_said_to_be_one(app, said, redis_server):
 
     assert said("list", "--queue", "maill") == [
         f"no such task waits in {redis_server.url()} (prefix delayq)",
-        "this app knows no such queue, and nothing waits for it",
+        "this app knows no queue 'maill', and nothing waits for it",
     ]
     assert said("list", "--json", "--task", "shop.remnd") == [
-        "this app knows no such task, and none waits"
+        "this app knows no task 'shop.remnd', and none waits"
     ]
 
 
@@ -225,7 +225,7 @@ def test_show_says_of_what_has_left_that_it_was_handed_over_as_cancel_does(app, 
     [shown] = refused("show", "a")
     [cancelled] = refused("cancel", "a")
 
-    expected = r"Error: task a has been handed over to its queue already, \d s ago \(.* UTC\)"
+    expected = r"Error: task a has been handed over to its queue already, \d+ s ago \(.* UTC\)"
     assert re.fullmatch(expected, shown)
     assert shown.partition(",")[0] == f"Error: {cancelled}".partition(",")[0]
 

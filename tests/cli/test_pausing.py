@@ -8,8 +8,8 @@ from celery_delayq.cli import unknown
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
 
-NO_QUEUE = "this app knows no such queue, and nothing waits for it\n"
-NO_TASK = "this app knows no such task, and none waits\n"
+NO_QUEUE = "this app knows no queue 'mial', and nothing waits for it\n"
+NO_TASK = "this app knows no task 'shop.remnid', and none waits\n"
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_what_no_scanner_has_met_is_one_thing_to_all_commands(app, said):
     assert "state     PAUSED" in said("show", "a")
     status = said("status")
     assert status[-1] == "waiting 0   overdue 0   paused 1   dead 0   scanners 0"
-    assert re.fullmatch(r"  ! queue mail paused \d s ago \(.*\), 1 task due", status[2])
+    assert re.fullmatch(r"  ! queue mail paused \d+ s ago \(.*\), 1 task due", status[2])

@@ -1,5 +1,6 @@
 """Commands that take ids, keys or a selection: their questions, output and changes."""
 
+import re
 from types import SimpleNamespace
 
 import click
@@ -64,8 +65,8 @@ def test_of_none_it_does_not_ask(app, tasks, said, line, done):
 @pytest.mark.parametrize(
     ("name", "note"),
     [
-        (["--queue", "mial"], "this app knows no such queue, and nothing waits for it"),
-        (["--task", "remind"], "this app knows no such task, and none waits"),
+        (["--queue", "mial"], "this app knows no queue 'mial', and nothing waits for it"),
+        (["--task", "remind"], "this app knows no task 'remind', and none waits"),
     ],
 )
 def test_of_none_under_a_name_that_nobody_knows_that_is_said(app, tasks, run, name, note):
@@ -144,8 +145,8 @@ def test_a_task_is_named_by_its_key(app, tasks, said, refused):
         "task ka cancelled",
         "task kb cancelled",
     ]
-    assert refused("cancel", "--key", "ka")[-1].startswith(
-        "task ka has been cancelled already, 0 s ago"
+    assert re.match(
+        r"task ka has been cancelled already, \d+ s ago", refused("cancel", "--key", "ka")[-1]
     )
     assert waiting(app) == "c"
 

@@ -4,12 +4,9 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.readme.document import ROOT
 
 
-@pytest.mark.timeout(180)
 def test_the_tests_of_the_scenes_pass():
     apart = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 

@@ -12,7 +12,6 @@ from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 
 SHOW = ROOT / "example_project" / "show.py"
-pytestmark = pytest.mark.timeout(180)
 
 UP = 60  # seconds; it starts a Redis and a worker first
 

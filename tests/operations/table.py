@@ -156,7 +156,7 @@ def _tallied(ready: Prepared) -> object:
 
 
 def _sifted(ready: Prepared) -> list[str]:
-    pages = ready.store.pages(Filter(task="tests.remind"))
+    pages = ready.store.pages(Filter(tasks=("tests.remind",)))
     return [member[6:].decode() for page in pages for member in page]
 
 

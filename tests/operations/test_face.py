@@ -46,7 +46,7 @@ def test_what_is_no_id_is_refused_in_a_sentence_and_nothing_is_scheduled(delayq,
         with expected(InvalidOption) as caught:
             operation.face[method](delayq, task_id)
         if asks:
-            more = "" if isinstance(task_id, str) else ", a UUID, or a result"
+            more = "" if isinstance(task_id, str) else ", a UUID, a result or a ScheduledTask"
             several = (
                 "; pass one at a time, or use select(...)" if isinstance(task_id, list) else ""
             )

@@ -27,7 +27,10 @@ def test_an_id_or_a_key_is_a_target(given, expected):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "task_id is None; expected text of 1 to 512 bytes, a UUID, or a result"),
+        (
+            {},
+            "task_id is None; expected text of 1 to 512 bytes, a UUID, a result or a ScheduledTask",
+        ),
         ({"task_id": "a", "key": "b"}, "key is 'b'; expected a task's id or a key, not both"),
         ({"task_id": ""}, "task_id is ''; expected text of 1 to 512 bytes"),
         ({"key": ""}, "key is ''; expected text of 1 to 255 bytes, without NUL"),

@@ -72,7 +72,11 @@ def tables() -> tuple[Table, ...]:
         Table(api, ("of `DelayQ`", "what it does"), _members(DelayQ)),
         Table(api, ("of `ScheduledResult`", "what it does"), _members(ScheduledResult)),
         Table(api, ("of `delayq.select(…)`", "what it does"), _members(Selection)),
-        Table(api, ("of `ScheduledTask`", "what it is"), _fields(ScheduledTask)),
+        Table(
+            api,
+            ("of `ScheduledTask`", "what it is"),
+            _fields(ScheduledTask) + _members(ScheduledTask),
+        ),
     )
 
 

@@ -40,7 +40,6 @@ def folder(told, tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.timeout(240)
 def test_its_tests_pass(told, folder):
     _, files, count = told
     without = [option for plugin in PLUGINS for option in ("-p", f"no:{plugin}")]

@@ -17,7 +17,7 @@ from tests.readme.tables import tables
 README_LINES, README_COLUMNS, PAGE_LINES = 150, 100, 250
 STABLE = page("reference/stable")
 OPTIONS = {"delayq_at", "delayq_after", "delayq_once", "delayq_capture", *NAMES}
-HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered"}
+HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_put_offs"}
 
 
 def project():
@@ -67,7 +67,9 @@ def test_every_setting_that_a_text_names_is_one(document):
     named = set(re.findall(r"\bdelayq_[a-z_]+\b", document.text))
     commands = {name for name in vars(panel) if name.startswith("delayq")}
     plugin = (ROOT / "celery_delayq" / "contrib" / "pytest.py").read_text("utf-8")
-    tests_have = set(re.findall(r"^def (delayq_\w+)|addini\(\"(delayq_\w+)", plugin, re.MULTILINE))
+    tests_have = set(
+        re.findall(r"^def (delayq_\w+)|addini\(\s*\"(delayq_\w+)", plugin, re.MULTILINE)
+    )
     settings = {setting.key for setting in SETTINGS}
     assert named <= OPTIONS | HEADERS | commands | settings | {*chain(*tests_have)}
 

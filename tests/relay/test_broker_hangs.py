@@ -139,7 +139,6 @@ def test_a_stop_meanwhile_is_bounded(hung, proxy, trouble):
     assert not scanner._thread.is_alive()
 
 
-@pytest.mark.timeout(240)  # rabbitmqctl takes seconds, and longer on a busy machine
 def test_a_blocked_broker_does_not_collect_copies(hung, rabbitmq_server, monkeypatch):
     """A memory alarm: RabbitMQ accepts connections, reads nothing, and catches up afterwards."""
     tried = []

@@ -18,7 +18,6 @@ def orders(rabbitmq_server):
     return name
 
 
-@pytest.mark.timeout(240)  # rabbitmqctl takes seconds, and longer on a busy machine
 def test_it_hands_over_what_it_may(make_house, rabbitmq_server, orders):
     exchange = Exchange(f"{orders}-x", "topic")
     queue = Queue(f"{orders}-q", exchange, routing_key="a.*")

@@ -191,6 +191,12 @@ def test_while_a_node_is_away_the_shards_of_others_are_served(apart):
     assert "rest" not in apart.log
 
 
+def test_a_message_does_not_make_the_scanner_wait_for_a_node_that_is_away(apart):
+    apart.said = [set(), {0, 1}]
+    apart.run(waits=2)
+    assert apart.asked.count(0) == 1
+
+
 def test_an_answer_brings_a_shard_back(apart):
     apart.run(waits=1)
     apart.engines[0].on_move = lambda: apart.asked.append(0)

@@ -60,6 +60,7 @@ from celery_delayq.store import (
 )
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
+from celery_delayq.store.filter import Filter
 from celery_delayq.store.ids import Target, target_of_key, target_of_member
 from celery_delayq.store.keys import Keys
 from celery_delayq.store.member import Member
@@ -74,7 +75,7 @@ from celery_delayq.store.record import (
     whole,
 )
 from celery_delayq.store.scripts import load
-from celery_delayq.store.selection_scan import Filter, Position
+from celery_delayq.store.selection_scan import Position
 from tests.simulator.books import Answer
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support
@@ -159,7 +160,7 @@ class Caller:
             Unavailable: The outcome of the last step is unknown.
         """
         services: Any = SimpleNamespace(entries=self._entries, hooks=Hooks(), timezone=timezone.utc)
-        chosen = Filter(tag=one.tags[0]) if one.tags else Filter()
+        chosen = Filter(tags=one.tags[:1]) if one.tags else Filter()
         found = Selection(services, chosen, cursor)
         by = timedelta(milliseconds=one.when.ms)
         return found.reschedule(by=by, progress=lambda count: told(int(count), found.cursor))
@@ -173,7 +174,7 @@ class Caller:
 
     def _clear(self, tag: str) -> int:
         """Cancel all entries with a tag, as a selection does; return how many."""
-        chosen, done = Filter(tag=tag), 0
+        chosen, done = Filter(tags=(tag,)), 0
         for link in self._entries.links:
             for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
                 met = [target_of_member(member) for member in page]

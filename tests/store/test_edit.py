@@ -15,6 +15,7 @@ from celery_delayq.store.record import NewRecord, lane_for
 from tests.store.support import FAR_MS, LINES, NOW_MS
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
+SMALL = 4000  # bytes of a record, as the scripts say
 LARGE = "x" * 5000
 OTHER_LINES = [line.replace("remind", "other") for line in LINES]
 EXTRAS = Extras("key", ("one", "two"), grace_ms=5000)
@@ -215,6 +216,16 @@ def test_what_grows_is_known_to_be_large_in_its_place_and_by_its_tags(store, sha
     engine.hand_over()
     gone = store.arrived() or [one.task_id for one in engine.claim(5)[0]]
     assert gone == ["before", "a", "behind"]
+
+
+def test_one_byte_more_than_a_small_record_may_have_makes_it_a_large_one(store):
+    for task_id in ("a", "b"):
+        store.schedule(task_id, FAR_MS)
+    store.edit("a", "x" * 3000)
+
+    store.edit("b", "x" * (3000 + SMALL + 1 - len(store.record("a"))))
+
+    assert (len(store.record("b")), number_of(store, "b") % 2) == (SMALL + 1, 1)
 
 
 def test_what_shrinks_again_keeps_the_number_of_a_large_one(store):

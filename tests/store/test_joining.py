@@ -100,7 +100,8 @@ def test_a_template_that_many_share_is_sent_once(store, step):
     for number in range(3):
         store.schedule_relayed(f"a{number}", share=True)
     if step == "page":
-        options = {"after": -1, "order": -1, "before": 2**53, "most": 9}
+        options = {"newest": 0, "after": -1, "order": -1, "first": 0, "before": 2**53}
+        options |= {"filter": "", "most": 9}
     else:
         options = {"asker": "t", "lease_ms": 1000, "catch_up": 0, "owes": 0, "last_ms": 0}
     reply = store.scripts.call(step, limit=9, max_bytes=10**6, **options)

@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.store import Entries, State, pages
+from celery_delayq.clock import When
+from celery_delayq.errors import InvalidOption
+from celery_delayq.store import Entries, State, listing, pages
 from celery_delayq.store.extras import Extras
+from celery_delayq.store.filter import Filter
+from celery_delayq.store.listing import ALL
 from celery_delayq.store.pages import Cursor
 from celery_delayq.store.record import destination_for, labels_for, lane_for
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
@@ -22,23 +26,24 @@ def ids(entries):
     return [entry.task_id for entry in entries]
 
 
-def page(store, cursor=None, size=50, earliest=0, end=END):
-    entries = store.entries.waiting(earliest, end, cursor=cursor, size=size)
+def page(store, cursor=None, size=50, earliest=0, end=END, **asked):
+    entries = store.entries.waiting(earliest, end, cursor=cursor, size=size, **asked)
     return list(itertools.islice(entries, size))
 
 
-def paged(store, size):
+def paged(store, size, **asked):
     """All listed entries; each page begins behind the last one's cursor, stored as text."""
     cursor = None
-    while some := page(store, cursor, size):
+    while some := page(store, cursor, size, **asked):
         yield from some
         cursor = some[-1].cursor
 
 
-def put(store, task_id, due_ms=NOW_MS, *, relayed=False, queue="celery", late=False):
+def put(store, task_id, due_ms=NOW_MS, *, relayed=False, queue="celery", late=False, tags=()):
     where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
     record = replace(new_record(task_id, where), labels=labels_for("t", queue))
-    store.put(task_id, record.with_extras(LATE) if late else record, due_ms)
+    extras = replace(LATE if late else Extras(), tags=tags)
+    store.put(task_id, record.with_extras(extras), due_ms)
 
 
 PARKED = list(itertools.product(("mail", "slow"), (False, True), (False, True)))
@@ -50,7 +55,7 @@ def everywhere(store):
 
     def some(name, first_ms, **options):
         for step in range(7):
-            put(store, f"{name}{step}", first_ms + step % 3, **options)
+            put(store, f"{name}{step}", first_ms + step % 3, tags=(f"step{step}", "all"), **options)
             expected.append((first_ms + step % 3, len(expected), f"{name}{step}"))
 
     engine = store.engine()
@@ -81,6 +86,112 @@ def test_all_that_waits_is_listed_in_due_order(store):
 def test_pages_by_cursor_have_each_once(store, size):
     expected = everywhere(store)
     assert ids(paged(store, size)) == expected
+
+
+BY_TAG = Filter(tags=("all",))
+
+
+@pytest.mark.parametrize("chosen", [ALL, BY_TAG], ids=["all", "by tag"])
+@pytest.mark.parametrize("size", [1, 2, 5, 50])
+def test_the_newest_come_first_where_that_is_asked_for(store, size, chosen):
+    newest_first = everywhere(store)[::-1]
+    asked = {"newest_first": True, "chosen": chosen}
+    assert ids(store.entries.waiting(0, END, **asked)) == newest_first
+    assert ids(paged(store, size, **asked)) == newest_first
+    overdue = [one for one in newest_first if not one.startswith(("due", "relay"))]
+    assert ids(store.entries.waiting(NOW_MS - 3, NOW_MS + 1, **asked)) == [
+        one for one in overdue if store.entries.find(one).due_ms >= NOW_MS - 3
+    ]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_a_cursor_goes_on_by_tag_and_without_alike(store, newest_first):
+    everywhere(store)
+    asked = {"newest_first": newest_first}
+    listed, tagged = (page(store, size=200, chosen=one, **asked) for one in (ALL, BY_TAG))
+    assert [(one.task_id, one.cursor) for one in listed] == [
+        (one.task_id, one.cursor) for one in tagged
+    ]
+    for place, entry in enumerate(listed):
+        for chosen in (ALL, BY_TAG):
+            after = page(store, entry.cursor, 4, chosen=chosen, **asked)
+            assert ids(after) == ids(listed[place + 1 : place + 5])
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize(
+    ("chosen", "fits"),
+    [
+        (Filter(queues=("mail",)), lambda one: one[6:7] in "0123" and one.startswith("parked")),
+        (Filter(queues=("mail", "slow")), lambda one: one.startswith("parked")),
+        (Filter(queues=("none",)), lambda _: False),
+        (Filter(tasks=("t",), queues=("celery",)), lambda one: not one.startswith("parked")),
+        (Filter(tasks=("other",)), lambda _: False),
+        (Filter(tags=("step1", "step4")), lambda one: one[-1] in "14"),
+        (Filter(tags=("step1",), queues=("celery",)), lambda one: one in CELERY_1),
+        (Filter(tags=("none",)), lambda _: False),
+    ],
+)
+def test_a_list_of_some_has_these_and_no_others(store, monkeypatch, chosen, fits, newest_first):
+    monkeypatch.setattr(pages, "PAGE", 8)
+    expected = [one for one in everywhere(store)[:: -1 if newest_first else 1] if fits(one)]
+    asked = {"chosen": chosen, "newest_first": newest_first}
+    assert ids(store.entries.waiting(0, END, **asked)) == expected
+    assert ids(paged(store, 3, **asked)) == expected
+
+
+CELERY_1 = {"refused1", "overdue1", "due1", "relay1"}
+
+
+def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
+    for step in range(pages.PAGE * 2):
+        put(store, f"a{step}", FAR_MS + step, queue="mail" if step == pages.PAGE else "other")
+    assert page(store, size=1)  # the script is sent once
+    store.raw.config_resetstat()
+    [found] = store.entries.waiting(0, END, chosen=Filter(queues=("mail",)), size=1)
+    assert found.task_id == f"a{pages.PAGE}"
+    assert store.raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
+    nothing = Filter(queues=("x",)).text
+    reply = pages._page(store.link, "-1", -1, 0, END, limit=9, filter=nothing)
+    assert (reply.found, reply.templates, reply.is_last) == ([], [], 0)
+
+
+def test_by_tag_what_is_dead_or_in_flight_is_left_out(store):
+    for task_id in ("dead", "flying", "waits"):
+        put(store, task_id, NOW_MS, relayed=True, tags=("x",))
+    engine = store.engine()
+    dead, _flying = engine.claim(2)[0]
+    engine.nack("dead", [dead], reason="NO_ROUTE")
+    assert ids(store.entries.waiting(0, END, chosen=Filter(tags=("x",)))) == ["waits"]
+
+
+def test_by_tag_what_leaves_or_is_moved_while_it_is_read_comes_in_its_old_place_or_not(
+    store, monkeypatch
+):
+    monkeypatch.setattr(listing, "READ", 2)
+    for step in range(6):
+        put(store, f"a{step}", FAR_MS + step, tags=("x",))
+    entries = store.entries.waiting(0, END, chosen=Filter(tags=("x",)))
+    assert next(entries).task_id == "a0"
+    store.entries.cancel("a3")
+    store.entries.move("a4", When("at", FAR_MS - 9))
+    store.raw.hset(store.keys["records"], "a5", "9 of a later version")
+    assert ids(entries) == ["a1", "a2", "a4"]
+
+
+def test_a_tag_of_too_many_is_refused_and_the_error_names_the_way(store, monkeypatch):
+    monkeypatch.setattr(listing, "MOST", 3)
+    for step in range(4):
+        put(store, f"a{step}", FAR_MS + step, tags=("x",), queue="mail" if step else "other")
+    assert ids(store.entries.waiting(0, END, chosen=Filter(tags=("x",), queues=("mail",)))) == [
+        "a1", "a2", "a3",
+    ]  # fmt: skip
+    with pytest.raises(InvalidOption) as caught:
+        list(store.entries.waiting(0, END, chosen=Filter(tags=("x",))))
+    assert str(caught.value) == (
+        "tag is 'x'; expected a tag of at most 100,000 waiting tasks, as they are sorted first; "
+        "for more use select"
+    )
 
 
 def test_every_entry_is_where_its_cursor_says(store):
@@ -262,19 +373,23 @@ def test_a_cursor_of_a_shard_that_is_not_here_is_an_error(store):
         store.entries.waiting(0, END, cursor=str(cursor))
 
 
-def test_over_shards_a_cursor_goes_on_in_each(redis_server):
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("chosen", [ALL, BY_TAG, Filter(queues=("celery",))])
+def test_over_shards_a_cursor_goes_on_in_each(redis_server, chosen, newest_first):
+    asked = {"chosen": chosen, "newest_first": newest_first}
     redis_server.client().flushall()
     stores = [Store(redis_server, prefix=f"p{shard}") for shard in range(3)]
     shards = Entries([one.scripts for one in stores], MEMBERSHIP)
     shards._is_joined = True
     for step in range(30):
-        put(stores[step % 3], f"a{step}", FAR_MS + step // 10)
-    expected = ids(shards.waiting(0, END))
+        put(stores[step % 3], f"a{step}", FAR_MS + step // 10, tags=("all",))
+    expected = ids(shards.waiting(0, END, **asked))
+    assert [int(one[1:]) // 10 for one in expected] == sorted([0, 1, 2] * 10, reverse=newest_first)
     assert sorted(expected) == sorted(f"a{step}" for step in range(30))
     for size in (1, 4):
         seen, cursor = [], None
         while some := list(
-            itertools.islice(shards.waiting(0, END, cursor=cursor, size=size), size)
+            itertools.islice(shards.waiting(0, END, cursor=cursor, size=size, **asked), size)
         ):
             seen += ids(some)
             cursor = some[-1].cursor

@@ -195,7 +195,7 @@ def read(store):
     attempt(store.entries.pauses)
     attempt(store.entries.history, 100)
     attempt(lambda: [*check(store.entries)])
-    for chosen in (Filter(), Filter(tag="all"), *(Filter(state=state) for state in State)):
+    for chosen in (Filter(), Filter(tags=("all",)), *(Filter(states=(state,)) for state in State)):
         attempt(lambda chosen=chosen: [*select(store, chosen)])
     return attempt(lambda: [*itertools.islice(store.entries.waiting(0, MAX_DUE_MS + 1), 1000)])
 

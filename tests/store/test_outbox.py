@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from celery_delayq.store import Outcome
+from celery_delayq.store import Outcome, scanner_steps
 from tests.store.support import FAR_MS, NOW_MS
 
 CALL_MS = 5000  # the longest call of these processes
@@ -49,6 +49,16 @@ def test_what_one_scanner_is_given_no_other_is_given_for_a_minute(store):
     assert owed(second) == []
     store.set_ms(NOW_MS + CALL_MS + 60_000)
     assert owed(second) == [("a", Outcome.DONE)]
+
+
+def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(store, monkeypatch):
+    engine = store.engine()
+    for task_id in ("a", "b"):
+        store.schedule(task_id, FAR_MS)
+        _, cancelled = store.entries.cancel(task_id, owes=True)
+    store.set_ms(NOW_MS + CALL_MS)
+    monkeypatch.setattr(scanner_steps, "MAX_BYTES", len(cancelled.message))
+    assert [owed(engine) for _ in range(3)] == [[("a", Outcome.DONE)], [("b", Outcome.DONE)], []]
 
 
 def test_an_uncertain_cancel_is_owed_as_such(store):

@@ -125,6 +125,18 @@ def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store,
     assert told(store, 34) == ({CELERY: (34, 4)}, True)
 
 
+def test_what_comes_back_from_a_pause_is_among_those_that_are_looked_at(store):
+    store.entries.pause(lane_for(), "")
+    for step in range(3):
+        store.schedule(f"late{step}", NOW_MS)
+    store.engine().hand_over()
+    store.entries.resume(lane_for())
+    for step in range(4):
+        store.schedule(f"later{step}", FAR_MS)
+    assert told(store, 5) == ({CELERY: (5, 3)}, False)
+    assert told(store, 7) == ({CELERY: (7, 3)}, True)
+
+
 def test_where_records_are_large_it_ends_as_well(store, monkeypatch):
     monkeypatch.setattr(queue_counts, "STEP_BYTES", 5000)
     monkeypatch.setattr(queue_counts, "MOST_STEPS", 3)

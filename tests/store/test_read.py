@@ -179,7 +179,16 @@ def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, monkey
     for step in range(20):
         store.schedule(f"a{step}", FAR_MS, payload="x" * 1000)
     page = store.scripts.call(
-        "page", after=-1, order=-1, before=2**53, limit=100, max_bytes=5000, most=9
+        "page",
+        newest=0,
+        after=-1,
+        order=-1,
+        first=0,
+        before=2**53,
+        filter="",
+        limit=100,
+        max_bytes=5000,
+        most=9,
     )
     assert len(page.found) == 5
     assert ids(store.entries.waiting(*ALL)) == [f"a{step}" for step in range(20)]

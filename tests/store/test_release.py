@@ -121,7 +121,12 @@ def test_what_a_selection_does_not_mean_any_more_stays(store):
     store.entries.cancel("anew")
     store.schedule("anew", FAR_MS, extras=tagged)
 
-    assert release(store, *parts, chosen=Filter(tag="x").text) == [Outcome.DONE, None, None, None]
+    assert release(store, *parts, chosen=Filter(tags=("x",)).text) == [
+        Outcome.DONE,
+        None,
+        None,
+        None,
+    ]
     assert store.entries.find("anew").due_ms == store.entries.find("other").due_ms == FAR_MS
 
 

@@ -32,7 +32,7 @@ from celery_delayq.store.caller import Calls
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import shard_of
 from celery_delayq.store.record import EVERYTHING, destination_for
-from tests.store.support import FAR_MS, endpoint, new_record
+from tests.store.support import CLOCK, FAR_MS, NOW_MS, ClockedScripts, endpoint, new_record
 
 SHARDS = 5
 LIST = destination_for("L", "celery")
@@ -294,6 +294,17 @@ def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
         link.calls.call("resume", lane=EVERYTHING, rate=1)
     assert told == [(False, len(IDS))] * SHARDS
     assert [(one.resumed, one.rate) for one in entries.pauses()] == [(True, SHARDS)]
+
+
+def test_a_history_is_of_all_shards_the_newest_first(redis_server, raw):
+    connection = PooledConnection(endpoint(redis_server))
+    membership = Membership(5.0, shards=SHARDS, history=100)
+    scripts = [ClockedScripts(connection, keys) for keys in keys_of(SHARDS)]
+    for step, one in enumerate(IDS):
+        raw.set(CLOCK, (NOW_MS + step) * 1000)
+        Entries(scripts, membership).schedule([new(one)])
+    assert [one.task_id for one in Entries(scripts, membership).history(90)] == IDS[:9:-1]
+    connection.close()
 
 
 def test_with_nothing_anywhere_there_is_no_next_due_time(entries):

@@ -6,9 +6,9 @@ import pytest
 
 from celery_delayq.store import NOW, Outcome, State, changes, selection_scan
 from celery_delayq.store.extras import Extras
+from celery_delayq.store.filter import Filter
 from celery_delayq.store.ids import target_of_member
 from celery_delayq.store.record import destination_for, labels_for, lane_for
-from celery_delayq.store.selection_scan import Filter
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 ALL = lane_for()
@@ -399,7 +399,7 @@ def told_in(store, task_id="a"):
         *(one.state for one in store.entries.waiting(0, FAR_MS) if one.task_id == task_id),
     }
     for state in (State.PAUSED, State.SCHEDULED):
-        chosen = Filter(state=state)
+        chosen = Filter(states=(state,))
         members = [member for page in store.pages(chosen) for member in page]
         if any(
             entry.task_id == task_id
@@ -465,7 +465,7 @@ def test_a_selection_of_the_paused_cancels_what_no_scanner_has_met(store, relaye
     put(store, "a", relayed=relayed)
     put(store, "b", relayed=relayed, queue="other")
     put(store, "c", FAR_MS, relayed=relayed)
-    chosen = Filter(state=State.PAUSED)
+    chosen = Filter(states=(State.PAUSED,))
     targets = [target_of_member(member) for page in store.pages(chosen) for member in page]
     outcomes = [
         change.outcome
@@ -490,7 +490,7 @@ def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
     assert [one.paused_by for one in store.entries.waiting(0, FAR_MS + 1)] == ["qt", "t"]
     store.entries.pause(ALL, "")
     store.entries.resume(MAIL)
-    chosen = Filter(queue="mail")
+    chosen = Filter(queues=("mail",))
     [members] = store.pages(chosen)
     [(_, entry)] = selection_scan.read(store.link, chosen, members)
     assert (entry.state, entry.paused_by) == (State.SCHEDULED, "*t")
@@ -500,6 +500,6 @@ def test_a_long_backlog_of_the_paused_is_found_whole(store):
     """More entries than one step of the search reads, all due at the same time."""
     ids = store.flood(1300)
     store.entries.pause(ALL, "")
-    chosen = Filter(state=State.PAUSED)
+    chosen = Filter(states=(State.PAUSED,))
     found = [m[6:].decode() for page in store.pages(chosen) for m in page]
     assert sorted(found) == sorted(ids)

@@ -43,6 +43,10 @@ class Node(RedisServer):
         """Its answer to ``CLUSTER ...``."""
         return self.client().execute_command("CLUSTER", *words)
 
+    def info(self) -> dict:
+        """What it reports about its replication."""
+        return self.client().info("replication")
+
     @property
     def id(self) -> str:
         return self.ask("MYID").decode()
@@ -78,24 +82,31 @@ def _binary() -> str | None:
 
 
 class ClusterServers:
-    """Masters, each with as many slots; with *replica*, one of the store's owner.
+    """Masters, each with as many slots.
 
-    *config* is of each node.
+    Args:
+        masters: How many.
+        config: Of each node.
+        replica: How many replicas, each of another master; the first one of the store's owner.
+        binary: The server's program.
+        tls: A folder with certificates.
     """
 
     def __init__(
         self,
         masters: int = MASTERS,
         *config: str,
-        replica: bool = False,
+        replica: int = 0,
         binary: str | None = None,
         tls: Path | None = None,
     ):
-        timeout_ms = NODE_TIMEOUT_MS[replica]
-        self.nodes = [
-            Node(timeout_ms, *config, binary=binary, tls=tls) for _ in range(masters + replica)
-        ]
+        self._kind = {"binary": binary, "tls": tls}
+        self._config = (NODE_TIMEOUT_MS[bool(replica)], *config)
+        self.nodes = [self._new() for _ in range(masters + replica)]
         self.masters = self.nodes[:masters]
+
+    def _new(self) -> Node:
+        return Node(*self._config, **self._kind)
 
     def __enter__(self):
         self._stack = contextlib.ExitStack()
@@ -120,11 +131,12 @@ class ClusterServers:
             if node is not first:
                 first.ask("MEET", *node.address, node.bus_port)
         eventually(self.is_whole)
-        if self.nodes != self.masters:
-            *_, replica = self.nodes
-            replica.ask("REPLICATE", self.owner.id)
-            eventually(lambda: replica.client().info("replication")["master_link_status"] == "up")
-            eventually(lambda: all(self._names_replica(one) for one in self.masters))
+        owners = [self.owner, *self.others()]
+        for replica, owner in zip(self.nodes[len(self.masters) :], owners, strict=False):
+            replica.ask("REPLICATE", owner.id)
+            eventually(lambda one=replica: one.info()["master_link_status"] == "up")
+        count = len(self.nodes) - len(self.masters)
+        eventually(lambda: all(self._replicas(one) == count for one in self.masters))
 
     def is_whole(self) -> bool:
         """Whether all nodes that run serve, know each other, and agree on who has which slot."""
@@ -136,8 +148,19 @@ class ClusterServers:
             one == known[0] for one in known
         )
 
-    def _names_replica(self, node: Node) -> bool:
-        return any(len(servers) > 1 for _, _, *servers in node.ask("SLOTS"))
+    def _replicas(self, node: Node) -> int:
+        """How many a node knows."""
+        return sum(len(servers) - 1 for _, _, *servers in node.ask("SLOTS"))
+
+    def add(self) -> Node:
+        """Add a master without slots."""
+        node = self._stack.enter_context(self._new())
+        self.nodes.append(node)
+        self.masters.append(node)
+        node.ask("SET-CONFIG-EPOCH", len(self.nodes))
+        self.nodes[0].ask("MEET", *node.address, node.bus_port)
+        eventually(self.is_whole)
+        return node
 
     def url(self, *nodes: int, db: int = 0) -> str:
         """A URL that names these nodes, or all masters."""
@@ -169,9 +192,11 @@ class ClusterServers:
 
     # Changes of a slot.
 
-    def begin_move(self, keys: int = 0, slot: int = STORE) -> tuple[Node, Node]:
+    def begin_move(
+        self, keys: int = 0, slot: int = STORE, to: Node | None = None
+    ) -> tuple[Node, Node]:
         """Begin to move the slot, with some of its keys; return its owner, and the next one."""
-        owner, to = self.owner_of(slot), self.others(slot)[0]
+        owner, to = self.owner_of(slot), to or self.others(slot)[0]
         to.ask("SETSLOT", slot, "IMPORTING", owner.id)
         owner.ask("SETSLOT", slot, "MIGRATING", to.id)
         self._move_keys(owner, to, keys, slot)

@@ -3,17 +3,17 @@
 import os
 import re
 import sys
+import textwrap
 from types import ModuleType
 
 import pytest
 
+from celery_delayq.contrib.testing import isolated
 from celery_delayq.contrib.testing.apps import app_of_test
-from celery_delayq.errors import CannotIsolate
+from celery_delayq.contrib.testing.forbidding import forbid_stores
+from celery_delayq.errors import CannotIsolate, StoreForbidden, StoreUnavailable
 
 pytest_plugins = ["pytester"]
-
-# Each starts one or more processes that import Celery.
-pytestmark = pytest.mark.timeout(240)
 
 SHOP = """
     from celery import Celery
@@ -259,3 +259,79 @@ UNUSED = """
 def test_a_run_without_it_imports_the_plugin_and_nothing_else(user):
     user.makepyfile(UNUSED)
     user.run_tests(passed=1)
+
+
+FORGETFUL = """
+    import pytest
+    from celery import Celery
+    from celery_delayq import DelayQ
+    from celery_delayq.contrib.testing import isolated
+    from celery_delayq.errors import DelayQError
+    from shop import app, delayq as real, remind
+
+    other = Celery("other", broker="redis://:s3cret@127.0.0.1:1/0", set_as_current=False)
+    others = DelayQ(other)
+
+    def forgets():
+        remind.delay_for(60, 7)
+
+    WAYS = {
+        "scheduling": forgets,
+        "a bulk": lambda: real.schedule_many(remind, [((1,), {})], after=60),
+        "cancel": lambda: real.cancel("a"),
+        "a list": lambda: list(real.tasks()),
+        "a selection": lambda: real.select(tag="x"),
+        "the hand-over": lambda: real.hand_over(),
+        "another app's": lambda: others.counts(),
+    }
+
+    @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+    def test_it_forgot_the_fixture(way):
+        with pytest.raises(DelayQError) as raised:
+            way()
+        assert type(raised.value).__name__ == EXPECTED
+        if EXPECTED == "StoreForbidden":
+            assert "delayq_forbid_store" in str(raised.value)
+            assert "the fixture delayq" in str(raised.value)
+            assert "s3cret" not in str(raised.value)
+
+    def test_it_did_not(delayq):
+        forgets()
+        assert len(delayq.scheduled()) == 1
+        with isolated(other) as others_own:
+            assert others_own.counts().scheduled == 0
+        with pytest.raises(DelayQError) as raised:
+            others.counts()
+        assert type(raised.value).__name__ == EXPECTED
+
+    def test_what_reaches_no_store_is_allowed():
+        assert real.services.settings.prefix == "delayq"
+        assert app.tasks["shop.remind"].run("me") == "reminded me"
+"""
+
+
+@pytest.mark.parametrize("option", ["true", "false", None])
+def test_a_test_without_the_fixture_can_be_kept_from_the_store(user, option):
+    said = "" if option is None else f"delayq_forbid_store = {option}\n"
+    user.makeini(f"[pytest]\npythonpath = .\n{said}")
+    # Celery would ask the result backend first, for twenty seconds.
+    user.makepyfile(shop=SHOP.replace(', backend="redis://127.0.0.1:1/1"', ""))
+    expected = "StoreForbidden" if option == "true" else "StoreUnavailable"
+    user.makepyfile(f"EXPECTED = {expected!r}\n" + textwrap.dedent(FORGETFUL))
+
+    user.run_tests(passed=9)
+
+
+def test_what_was_forbidden_is_permitted_again_after_the_run(shop):
+    permit = forbid_stores()
+    try:
+        with pytest.raises(StoreForbidden):
+            shop.delayq.counts()
+        with isolated(shop.app) as delayq:
+            assert delayq.counts().scheduled == 0
+        with pytest.raises(StoreForbidden):
+            shop.delayq.services.connect()
+    finally:
+        permit()
+    with pytest.raises(StoreUnavailable):
+        shop.delayq.counts()

@@ -37,6 +37,7 @@ from celery_delayq.errors import (
     PutOffTooOften,
     StoreDiffers,
     StoreError,
+    StoreForbidden,
     StoreFull,
     StoreUnavailable,
     SwitchedOff,
@@ -187,6 +188,14 @@ SENTENCES = [
         (
             "m:f is gone: installed are celery 6.0.0; celery_delayq was tried with celery 5.4 to "
             "5.7; install one of these, or a later celery_delayq"
+        ),
+        (DelayQError,),
+    ),
+    (
+        StoreForbidden("redis://red:6379/0", "delayq"),
+        (
+            "a test would reach the store redis://red:6379/0 (prefix delayq), which pytest's "
+            "option delayq_forbid_store forbids: request the fixture delayq, or use isolated(app)"
         ),
         (DelayQError,),
     ),

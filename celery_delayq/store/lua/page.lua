@@ -1,18 +1,22 @@
 --[[ page: the next waiting entries in due order, wherever they wait.
 
-text     after      continue after this due time, ms, as in the last row; -1 for the start
-number   order      and, among equals, after this insertion number, -1 for the first
-number   before     only entries due before this, unix ms
-number   limit      most entries, 0..1000
+flag     newest     1: the latest due first, so "after" is towards earlier times; or 0
+text     after      continue after this due time, ms, as in `last`
+number   order      and, among equals, after this insertion number
+number   first      only entries due at this time or later, unix ms
+number   before     and before this
+filter   filter     a selection's filter, or empty: see prelude/targets.lua; the state is not checked
+number   limit      look at so many entries at most, 0..1000
 number   max_bytes  stop after the entry that reaches so many bytes, > 0
 number   most       look at no more refused entries than this, those with the next tries, > 0
 
-reply    store, is_last, found of member record,
+reply    store, is_last, last in words of due order, found of member record,
          known in words of due header_end state attempts next_try paused_by, failed of id why, templates of name text
 
-Returns  `store` from meta or ''; 1 if that was all, else 0; the entries, without unreadable records; facts about each:
-         due time in ms, as Redis prints it, S (scheduled) or P (paused), next try in ms or -1, its pauses, as in `find`;
-         the last errors of those that have one; the templates that they share
+Returns  `store` from meta or ''; 1 if that was all, else 0; the place of the last entry that was looked at, if any; the
+         entries that match, without unreadable ones; facts about each: due time in ms, as Redis prints it, S (scheduled)
+         or P (paused), next try in ms or -1, its pauses, as in `find`; the last errors of those that have one; the
+         templates that they share
 Cost     O(log(N)^2 + M) and O(L log N), L lanes with parked entries, and O(R), R refused entries, at most `most`
 Keeps    changes nothing. It looks at all places in this one step, and only due time and number decide an entry's place
          in the order: so entries that come, go, or move between places make it neither skip nor repeat another one
@@ -20,17 +24,25 @@ Keeps    changes nothing. It looks at all places in this one step, and only due 
 local behind = tonumber(after)
 local rows = {} -- candidates for the page
 
+-- Whether a place comes after another one in this list.
+local function comes_after(score, number, other, others_number)
+  if score == other then return number ~= others_number and (number < others_number) == newest end
+  return (score < other) == newest
+end
+
 -- Take a row, if it comes after the end of the last page.
 local function add(member, score, text)
   local number = number_of(member)
-  if score >= before or score < behind or (score == behind and number <= order) then return end
+  if score < first or score >= before or not comes_after(score, number, behind, order) then return end
   rows[#rows + 1] = {member = member, score = score, text = text, number = number}
   return rows[#rows]
 end
 
 local function look_at(index, is_new)
-  local low = rank_behind(index, after, order)
-  local found = limit > 0 and redis.call('ZRANGE', index, low, low + limit - 1, 'WITHSCORES') or {}
+  local low = rank_behind(index, after, newest and order - 1 or order)
+  local high = low + limit - 1
+  if newest then low, high = math.max(0, low - limit), low - 1 end
+  local found = limit > 0 and high >= 0 and redis.call('ZRANGE', index, low, high, 'WITHSCORES') or {}
   for at = 1, #found, 2 do
     local row = add(found[at], tonumber(found[at + 1]), found[at + 1])
     if row then row.is_new = is_new end
@@ -45,20 +57,30 @@ local function look_at_parked(found)
   end
 end
 
+-- The next parked entries from a text to just before another one.
+local function parked_between(from, to)
+  if newest then return redis.call('ZREVRANGEBYLEX', keys.parked, '(' .. to, '[' .. from, 'LIMIT', 0, limit) end
+  return redis.call('ZRANGEBYLEX', keys.parked, '[' .. from, '(' .. to, 'LIMIT', 0, limit)
+end
+
 -- Look at a lane's parked entries. With one due time they are in the order of kinds, and only then of insertion.
 local function look_at_lane(lane)
-  local function of_time(when, first)
+  local function of_time(when, from, to)
     for kind in string.gmatch('LRlr', '.') do
-      local from = lane .. seven_bytes(when) .. kind
-      local to = lane .. seven_bytes(when) .. string.char(string.byte(kind) + 1)
-      local low = '[' .. from .. six_bytes(first)
-      look_at_parked(redis.call('ZRANGEBYLEX', keys.parked, low, '(' .. to, 'LIMIT', 0, limit))
+      local start = lane .. seven_bytes(when) .. kind
+      local stop = to and start .. six_bytes(to) or lane .. seven_bytes(when) .. string.char(string.byte(kind) + 1)
+      look_at_parked(parked_between(start .. six_bytes(from), stop))
     end
   end
-  local from = math.max(0, math.floor(behind) + 1)
-  if behind >= 0 and order + 1 < 2^48 then of_time(math.floor(behind), order + 1) end
-  local found = redis.call('ZRANGEBYLEX', keys.parked, '[' .. lane .. seven_bytes(from),
-    '(' .. lane .. seven_bytes(math.ceil(before)), 'LIMIT', 0, limit)
+  local from, to = math.ceil(first), math.ceil(before)
+  if newest then
+    if order > 0 and behind % 1 == 0 then of_time(behind, 0, math.min(order, 2^48 - 1)) end
+    to = math.ceil(behind)
+  else
+    if behind >= 0 and order + 1 < 2^48 then of_time(math.floor(behind), order + 1) end
+    from = math.max(0, math.floor(behind) + 1)
+  end
+  local found = parked_between(lane .. seven_bytes(from), lane .. seven_bytes(to))
   local last = #found == limit and found[limit] and parked_due(found[limit])
   while last and #found > 0 and parked_due(found[#found]) == last do table.remove(found) end
   look_at_parked(found)
@@ -79,7 +101,7 @@ local function look_at_refused()
   end
 end
 
-if behind < 2^53 and before > 0 then
+if before > 0 and (newest and behind > 0 or not newest and behind < 2^53) then
   look_at(keys.due, true)
   look_at(keys.relay, false)
   if redis.call('ZCARD', keys.refused) > 0 then look_at_refused() end
@@ -89,10 +111,7 @@ if behind < 2^53 and before > 0 then
     lane = lane_behind(lane)
   end
 end
-table.sort(rows, function(one, other)
-  if one.score ~= other.score then return one.score < other.score end
-  return one.number < other.number
-end)
+table.sort(rows, function(one, other) return comes_after(other.score, other.number, one.score, one.number) end)
 
 local lanes = new_lanes(clock_us())
 local function is_paused(row, record, header_end)
@@ -102,28 +121,34 @@ end
 -- Mostly there are no errors, and no row must be checked.
 local has_claims = redis.call('HLEN', keys.claims) > 0
 local found, known, failed, brought, bytes, taken = {}, {}, {}, {}, 0, 0
-for _, row in ipairs(rows) do
-  if taken >= limit or bytes >= max_bytes then break end
-  taken = taken + 1
-  local id = id_of(row.member)
-  local record = redis.call('HGET', keys.records, id)
-  local header_end = header_end_of(record)
-  found[#found + 1], found[#found + 2] = row.member, header_end and record or ''
+
+local function take(row, id, record, header_end)
+  found[#found + 1], found[#found + 2] = row.member, record
   -- As in find, nothing is reported of entries in `due`: without an attempt there is no claim, and no error.
   local claim = has_claims and not row.is_new and redis.call('HGET', keys.claims, id)
   if claim or row.next_try then
     failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', keys.errors, id) or ''
   end
   local attempts = claim and parse_claim(claim).attempts or 0
-  -- Not as a whole number: after a rounded score the next page might begin with this row again.
   known[#known + 1] = table.concat({
-    row.text, header_end or 0, is_paused(row, record, header_end) and 'P' or 'S', attempts, row.next_try or -1,
-    header_end and paused_by(lanes, record, header_end) or '-',
+    row.text, header_end, is_paused(row, record, header_end) and 'P' or 'S', attempts, row.next_try or -1,
+    paused_by(lanes, record, header_end),
   }, ' ')
-  local shared = header_end and bring(template_of(record, header_end), brought)
-  bytes = bytes + #(record or '') + (shared or 0)
+  bytes = bytes + (bring(template_of(record, header_end), brought) or 0)
 end
+
+for _, row in ipairs(rows) do
+  if taken >= limit or bytes >= max_bytes then break end
+  taken = taken + 1
+  local id = id_of(row.member)
+  local record = redis.call('HGET', keys.records, id)
+  local header_end = header_end_of(record)
+  bytes = bytes + #(record or '')
+  if header_end and (not filter or has_selected(filter, record, header_end)) then take(row, id, record, header_end) end
+end
+-- The score not as a whole number: after a rounded one the next page might begin with this row again.
+local last = taken > 0 and rows[taken].text .. ' ' .. whole(rows[taken].number) or ''
 return {
-  redis.call('HGET', keys.meta, 'store') or '', taken == #rows and taken < limit and 1 or 0, found,
+  redis.call('HGET', keys.meta, 'store') or '', taken == #rows and taken < limit and 1 or 0, last, found,
   table.concat(known, ' '), failed, brought,
 }

@@ -21,7 +21,7 @@ local words, found, brought, bytes = {}, {}, {}, 0
 
 -- Whether a selection includes unreadable entries: if its only condition is that they are dead.
 local asks_for_dead = filter.state == 'DEAD'
-  and not (filter.task or filter.queue or filter.tag or filter.after or filter.before)
+  and not (filter.tasks or filter.queues or filter.tags or filter.after or filter.before)
 
 local function read(id, record, place, score, header_end)
   if not reads then return end

@@ -1,8 +1,8 @@
 --[[ sift: a step of the search for a selection's entries; the step that changes an entry checks it again.
 
-text     way     start: no search; tag: in insertion order; count: how many these are; or in no order: records, leased,
-                 dead, parked, refused, and, for due entries in them, due and relay (without a pause, these last three
-                 find nothing); all: records, of unreadable ones RECORDLESS and the id
+text     way     start: no search; tag: with the filter's first tag, in insertion order; count: how many these are; or
+                 in no order: records, leased, dead, parked, refused, and, for due entries in them, due and relay
+                 (without a pause, these last three find nothing); all: records, of unreadable ones RECORDLESS and the id
 text     cursor  of a way without order: 0 to begin, then the cursor from the step before
 number   count   about how many entries to look at, 1..1000
 number   after   only those with a later insertion number, -1 for the first
@@ -28,7 +28,7 @@ end
 local known = redis.call('HMGET', keys.meta, 'store', 'seq')
 local last = tonumber(known[2] or numbers_anew()) or 0
 if way == 'tag' or way == 'count' then
-  local prefix = filter.tag .. '\0'
+  local prefix = filter.tags[1] .. '\0'
   local first, last = '[' .. prefix .. six_bytes((after + 1) * 2), '(' .. prefix .. six_bytes((upto + 1) * 2)
   if way == 'count' then return {known[1] or '', 0, '0', redis.call('ZLEXCOUNT', keys.tags, first, last), {}} end
   local rows = redis.call('ZRANGEBYLEX', keys.tags, first, last, 'LIMIT', 0, count)

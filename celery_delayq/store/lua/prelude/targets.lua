@@ -1,36 +1,45 @@
 --[[ The targets of a call about many, and the filter of a selection.
 
 filter  empty, if there is no selection; or, with blanks between: due at this time or later, ms; due before this, ms;
-        state; task and queue, as 12 hex digits; each of the five '-' if it does not matter; and, to the end, a tag,
-        if one is wanted
+        states, with commas between; tasks and queues, as 12 hex digits each; each of the five '-' if it does not
+        matter; and, to the end, tags, with NUL between, if any are wanted. One of several values is enough
 ]]
 local SKIPPED = 'skipped' -- a selection met the entry, but no longer includes it
 
-local function bytes_of(hex)
-  return hex ~= '-' and string.gsub(hex, '%x%x', function(two) return string.char(tonumber(two, 16)) end)
+-- The labels in a filter, as a set; nil if they do not matter.
+local function labels_of(hex)
+  if hex == '-' then return nil end
+  local bytes, labels = string.gsub(hex, '%x%x', function(two) return string.char(tonumber(two, 16)) end), {}
+  for at = 1, #bytes, 6 do labels[sub(bytes, at, at + 5)] = true end
+  return labels
 end
 
 -- Parse a filter; nil if there is none.
 local function filter_of(text)
   if text == '' then return nil end
-  local after, before, state, task, queue, tag = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(.*)$')
-  return {
+  local after, before, state, task, queue, tags = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(.*)$')
+  local filter = {
     after = tonumber(after), before = tonumber(before), state = state ~= '-' and state,
-    task = bytes_of(task), queue = bytes_of(queue), tag = tag ~= '' and tag,
+    tasks = labels_of(task), queues = labels_of(queue), tags = tags ~= '' and {},
   }
+  for tag in string.gmatch(tags, '[^%z]+') do filter.tags[#filter.tags + 1] = tag end
+  return filter
 end
 
 -- Whether an entry's record matches a filter.
 local function has_selected(filter, record, header_end)
-  if filter.task and task_of(record, header_end) ~= filter.task then return false end
-  if filter.queue and queue_of(record, header_end) ~= filter.queue then return false end
+  if filter.tasks and not filter.tasks[task_of(record, header_end)] then return false end
+  if filter.queues and not filter.queues[queue_of(record, header_end)] then return false end
   if filter.after and due_of(record, header_end) < filter.after then return false end
   if filter.before and due_of(record, header_end) >= filter.before then return false end
-  if not filter.tag then return true end
+  if not filter.tags then return true end
   -- After key and policy, between two NULs. (Taking all of it apart takes three times as long.)
   local at = has_flag(record, header_end, TAGGED) and extras_start(record, header_end)
   for _ = 1, 2 do at = at and string.find(record, '\0', at, true) + 1 end
-  return at and string.find(record, '\0' .. filter.tag .. '\0', at - 1, true) ~= nil
+  for _, tag in ipairs(at and filter.tags or {}) do
+    if string.find(record, '\0' .. tag .. '\0', at - 1, true) then return true end
+  end
+  return false
 end
 
 -- Whether an entry is dead, by its place: one without a place has lost it.
@@ -50,7 +59,7 @@ end
 -- Whether a selection that met an entry as this member still includes it.
 local function is_meant(entry, member, filter, lanes)
   return serial_of(member) == serial_of(entry.member)
-    and (not filter.state or state_of(entry, lanes) == filter.state)
+    and (not filter.state or string.find(filter.state, state_of(entry, lanes), 1, true))
     and has_selected(filter, entry.record, entry.header_end)
 end
 

@@ -1,19 +1,19 @@
-"""The facts about a task that ``show`` and ``--json`` print."""
+"""The facts about a task: ``ScheduledTask.facts``, which ``--json`` prints, and ``show``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from ..clock import EPOCH
-from ..operations.scheduled_task import ScheduledTask
+
+Task = Any  # a ScheduledTask, whose module imports this one
 
 
-def facts_of(task: ScheduledTask) -> dict[str, Any]:
+def facts_of(task: Task) -> dict[str, Any]:
     """Return the facts about a task, with arguments as text; rare facts only if it has them."""
     # The times of an unreadable task are unknown.
     is_read = task.created != EPOCH
@@ -33,6 +33,8 @@ def facts_of(task: ScheduledTask) -> dict[str, Any]:
     more = {
         "key": task.key,
         "tags": list(task.tags),
+        "priority": task.priority,
+        "put_offs": task.put_offs,
         "reason": task.reason,
         "error": "" if task.reason else task.error,
         "attempts": task.attempts,
@@ -44,41 +46,28 @@ def facts_of(task: ScheduledTask) -> dict[str, Any]:
     return {**facts, **{name: value for name, value in more.items() if value}}
 
 
-def json_of(task: ScheduledTask) -> str:
-    """Return a task as a line of JSON.
-
-    ``args`` is an array and ``kwargs`` an object. If they are hidden or cannot be JSON, they are
-    ``null``, and ``argsrepr`` and ``kwargsrepr`` have the texts that logs show.
-    """
+def json_facts_of(task: Task) -> dict[str, Any]:
+    """Return the same as JSON values; see ``ScheduledTask.facts``."""
     facts = facts_of(task)
-    shown = task.shown_arguments()
-    facts["args"], facts["kwargs"] = shown
-    if None not in shown:
-        try:
-            return _dumped(facts)
-        except (TypeError, ValueError, RecursionError):
-            pass
-    for name, text in (("args", task.argsrepr), ("kwargs", task.kwargsrepr)):
-        if not _can_be_json(facts[name]):
-            facts |= {name: None, f"{name}repr": text}
-    return _dumped(facts)
+    for name, value in zip(("args", "kwargs"), task.shown_arguments(), strict=True):
+        text, facts[name] = facts[name], _in_json(value)
+        if facts[name] is None:
+            facts[f"{name}repr"] = text
+    values: dict[str, Any] = json.loads(line_of_json(facts))
+    return values
 
 
-def line_of_json(facts: Mapping[str, Any]) -> str:
+def line_of_json(facts: Any) -> str:
     """Return plain values as a line of JSON; times as text, with their offset."""
-    return _dumped(facts)
+    return json.dumps(facts, default=_plain, allow_nan=False)
 
 
-def _can_be_json(value: Any) -> bool:
+def _in_json(value: Any) -> Any:
+    """Return *value* as JSON values; ``None`` if it has none."""
     try:
-        _dumped(value)
+        return json.loads(line_of_json(value))
     except (TypeError, ValueError, RecursionError):
-        return False
-    return value is not None
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, default=_plain, allow_nan=False)
+        return None
 
 
 def _plain(value: Any) -> str:

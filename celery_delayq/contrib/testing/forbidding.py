@@ -1,0 +1,45 @@
+"""Refuses the stores of apps that no test has isolated: pytest's option ``delayq_forbid_store``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+from ...errors import StoreForbidden
+from ...servers.connection import Connection
+from ...services import Configured, Services
+from ...store.scripts import Scripts
+
+_REACH = ("scripts", "entries", "copies")  # properties of Configured that lead to a store
+
+
+def forbid_stores() -> Callable[[], None]:
+    """Let each call that would connect to a store raise ``StoreForbidden``, unless it is isolated.
+
+    Returns:
+        A function that permits these calls again.
+    """
+    stack, connect = ExitStack(), Services.connect
+
+    def connected(services: Services) -> Connection:
+        _ = services.scripts
+        return connect(services)
+
+    for name in _REACH:
+        stack.enter_context(patch.object(Configured, name, _of_isolated(vars(Configured)[name])))
+    stack.enter_context(patch.object(Services, "connect", connected))
+    return stack.close
+
+
+def _of_isolated(reach: Any) -> property:
+    """Return a property like the cached one, which raises for an app that is not isolated."""
+
+    def get(configured: Configured) -> Any:
+        # An isolated app has scripts of its own, for its clock.
+        if configured._scripts_of is Scripts:
+            raise StoreForbidden(configured.endpoint.url, configured.settings.prefix)
+        return reach.__get__(configured)
+
+    return property(get)

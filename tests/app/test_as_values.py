@@ -1,0 +1,85 @@
+"""What a task and an outcome are as plain values: for JSON, for FastAPI, for comparisons."""
+
+import dataclasses
+import json
+
+import pytest
+
+from celery_delayq import Outcome, State
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.test_reading import Mark
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def task(app, delayq):
+    app.send_task("t", (1,), {"y": [2]}, task_id="a", delayq_at=FAR, priority=3, queue="mail")
+    return delayq.get("a")
+
+
+def test_its_facts_are_json_values(task):
+    facts = task.facts()
+
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert (facts["id"], facts["task"], facts["queue"]) == ("a", "t", "mail")
+    assert (facts["args"], facts["kwargs"], facts["priority"]) == ([1], {"y": [2]}, 3)
+    assert (facts["due"], facts["state"]) == ("2100-01-01T00:00:00+00:00", "SCHEDULED")
+    assert not facts.keys() & {"tags", "key", "error", "put_offs", "argsrepr", "kwargsrepr"}
+
+
+def test_its_facts_unpickle_nothing_and_show_nothing_hidden(delayq_app, url, tmp_path):
+    app, mark = delayq_app(url, accept_content=["pickle", "json"]), tmp_path / "mark"
+    app.send_task("t", (Mark(mark),), task_id="a", serializer="pickle", delayq_at=FAR)
+    app.send_task("t", ("s3cret",), task_id="b", argsrepr="***", delayq_at=FAR)
+
+    pickled, hidden = (app.delayq.get(one).facts() for one in "ab")
+
+    assert not mark.exists()
+    assert (pickled["args"], hidden["args"], hidden["argsrepr"]) == (None, None, "***")
+    assert "s3cret" not in json.dumps(hidden)
+
+
+def test_of_an_unreadable_task_they_say_why(app, delayq, redis):
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    redis.set("celery", "not a list")
+    hand_over_until_dead(delayq, redis)
+    [dead] = delayq.select(state="DEAD")
+
+    assert dead.facts()["reason"].startswith("celery")
+    assert json.dumps(dead.facts())
+
+
+def test_as_a_dictionary_it_has_no_app_and_no_message(task):
+    values = dataclasses.asdict(task)
+
+    assert [name for name in values if name.startswith("_")] == []
+    assert values["id"] == "a"
+    assert values["cursor"] == ""
+    assert json.dumps(values, default=str)
+    assert dataclasses.asdict(dataclasses.replace(task, queue="x"))["queue"] == "x"
+    assert "Celery" not in repr(task)
+
+
+def test_pydantic_and_so_fastapi_show_the_same(task):
+    adapter = pytest.importorskip("pydantic").TypeAdapter(type(task))
+
+    shown = json.loads(adapter.dump_json(task))
+
+    assert shown.keys() == dataclasses.asdict(task).keys()
+    assert adapter.validate_python(task) == task
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_an_outcome_is_its_text_and_only_done_is_true(outcome):
+    assert outcome == outcome.value
+    assert json.dumps({"outcome": outcome}) == f'{{"outcome": "{outcome.value}"}}'
+    assert f"{outcome}" == str(outcome) == f"Outcome.{outcome.name}"
+    assert {outcome.value: 1}[outcome] == 1
+    assert bool(outcome) is (outcome is Outcome.DONE)
+    assert outcome != outcome.name
+
+
+def test_a_task_s_state_is_text_too(task):
+    assert json.dumps(task.state) == '"SCHEDULED"'
+    assert task.state is State.SCHEDULED

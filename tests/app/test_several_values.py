@@ -1,0 +1,224 @@
+"""Several values in a filter, and limits: in ``select`` and in ``tasks``."""
+
+import pytest
+from kombu import Exchange, Queue
+
+from celery_delayq import State
+from celery_delayq.errors import InvalidDueTime, InvalidOption
+from celery_delayq.operations.filters import MOST
+from celery_delayq.store import listing, selection_scan
+from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
+from tests.support.shards import with_one_shard
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture
+def some(app, delayq):
+    """Twelve tasks: t0 to t11, of two tasks, three queues and four tags, due in that order."""
+    for number in range(12):
+        app.send_task(
+            ("even", "odd")[number % 2],
+            task_id=f"t{number}",
+            queue=f"q{number % 3}",
+            delayq_at=FAR + number,
+            delayq_tags=["all", f"tag {number % 4}"],
+        )
+
+
+def numbers(tasks):
+    return sorted(int(one.id[1:]) for one in tasks)
+
+
+SEVERAL = [
+    ({"queue": ["q0", "q2"]}, lambda n: n % 3 != 1),
+    ({"queue": {"q0"}, "task": ("even", "odd", "other")}, lambda n: n % 3 == 0),
+    ({"task": ["even", "even"]}, lambda n: n % 2 == 0),
+    ({"tag": ["tag 1", "tag 3"]}, lambda n: n % 2),
+    ({"tag": ["all", "tag 0", "none"]}, lambda _: True),
+    ({"tag": ["tag 1", "tag 2"], "queue": ["q1", "q2"]}, lambda n: n % 4 in (1, 2) and n % 3),
+    ({"tag": frozenset(["none", "tag"])}, lambda _: False),
+    ({"task": ["other"]}, lambda _: False),
+]
+
+
+@pytest.mark.parametrize(("filters", "fits"), SEVERAL)
+def test_any_of_the_values_is_enough_and_each_filter_holds(
+    some, delayq, monkeypatch, filters, fits
+):
+    monkeypatch.setattr(selection_scan, "PAGE", 3)
+    expected = [number for number in range(12) if fits(number)]
+
+    assert numbers(delayq.select(**filters)) == expected
+    assert delayq.select(**filters).count() == len(expected)
+    assert [one.id for one in delayq.tasks(**filters)] == [f"t{one}" for one in expected]
+    newest_first = delayq.tasks(**filters, newest_first=True)
+    assert [one.id for one in newest_first] == [f"t{one}" for one in reversed(expected)]
+    assert delayq.select(**filters).cancel(dry_run=True) == len(expected)
+    assert delayq.select(**filters).cancel() == len(expected)
+    assert numbers(delayq.tasks()) == [one for one in range(12) if one not in expected]
+
+
+@with_one_shard
+def test_of_several_tags_each_task_is_met_once_in_the_order_of_scheduling(app, delayq, monkeypatch):
+    monkeypatch.setattr(selection_scan, "PAGE", 2)
+    for number in range(9):
+        tags = [f"x{number % 2}", f"x{number % 3}"]
+        app.send_task("t", task_id=f"t{number}", delayq_at=FAR - number, delayq_tags=tags)
+    selection, met = delayq.select(tag=["x0", "x1", "x2"]), []
+    for task in selection:
+        met.append(task.id)
+        if len(met) == 4:
+            app.send_task("t", task_id="t99", delayq_at=FAR, delayq_tags=["x0"])
+            break
+    rest = delayq.select(tag=["x2", "x1", "x0"], cursor=selection.cursor)
+    assert met + [one.id for one in rest] == [f"t{number}" for number in range(9)]
+
+
+def test_states_are_values_too(some, app, delayq, redis):
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="t20", queue="broken", delayq_at=LONG_AGO)
+    hand_over_until_dead(delayq, redis)
+    delayq.pause(queue="q1")
+    for number in (1, 4):
+        delayq.reschedule(f"t{number}", LONG_AGO)
+
+    assert numbers(delayq.select(state=["DEAD", "paused"])) == [1, 4, 20]
+    assert delayq.select(state=[State.DEAD, State.PAUSED]).count() == 3
+    assert numbers(delayq.select(state=("dead",))) == [20]
+    assert numbers(delayq.select(state=["dead", "scheduled"], queue=["broken", "q0"])) == [
+        0, 3, 6, 9, 20,
+    ]  # fmt: skip
+    assert delayq.select(state=["dead", "paused"]).cancel() == 3
+
+
+def test_tasks_are_picked_by_the_task_itself(app, delayq, add):
+    add.delay_until(FAR, 1)
+    app.send_task("other", delayq_at=FAR)
+
+    assert [one.args for one in delayq.tasks(task=add)] == [(1,)]
+    assert [one.args for one in delayq.select(task=[add, "none"])] == [(1,)]
+
+
+# Limits.
+
+
+@pytest.mark.parametrize("by", [{"tag": "all"}, {"all": True}, {"queue": ["q0", "q1", "q2"]}])
+@pytest.mark.parametrize("limit", [0, 1, 5, 12, 10**20])
+def test_a_limit_is_the_most_that_a_selection_has(some, delayq, monkeypatch, by, limit):
+    monkeypatch.setattr(selection_scan, "PAGE", 4)
+    first = [one.id for one in delayq.select(**by)][: min(limit, 12)]
+    selection = delayq.select(**by, limit=limit)
+
+    assert [one.id for one in selection] == first
+    assert selection.count() == selection.cancel(dry_run=True) == len(first)
+    assert selection.reschedule(by=1) == len(first)
+    assert selection.cancel() == len(first)
+    assert {one.id for one in delayq.tasks()} == {f"t{n}" for n in range(12)} - {*first}
+
+
+def test_a_limit_counts_what_matches_and_not_what_is_looked_at(some, delayq, monkeypatch):
+    monkeypatch.setattr(selection_scan, "PAGE", 2)
+
+    found = delayq.select(tag="all", queue="q2", limit=2)
+    assert len(numbers(found)) == found.count() == 2
+    assert {one.queue for one in found} == {"q2"}
+
+
+def test_a_limited_selection_goes_on_behind_its_cursor(some, delayq):
+    met, cursor = [], None
+    while True:
+        selection = delayq.select(tag="all", limit=5, cursor=cursor)
+        if not selection.reschedule(by=60):
+            break
+        met.append(len(list(selection)))
+        cursor = selection.cursor
+    assert met == [5, 5, 2]
+    assert numbers(delayq.tasks(after_due=FAR + 60)) == list(range(12))
+
+
+def test_a_limit_counts_tasks_that_the_operation_leaves(some, delayq):
+    assert delayq.select(tag="all", limit=4).retry() == 0
+    released = delayq.select(tag="all", limit=4).release()
+    assert released == 4
+    assert delayq.counts().scheduled == 12
+
+
+def test_of_dead_tasks_a_few_are_retried(app, delayq, redis):
+    redis.set("broken", "not a list")
+    for number in range(5):
+        app.send_task("t", task_id=f"t{number}", queue="broken", delayq_at=LONG_AGO)
+    hand_over_until_dead(delayq, redis)
+
+    assert delayq.select(state="dead", limit=2).retry(dry_run=True) == 2
+    assert delayq.select(state="dead", limit=2).retry() == 2
+    assert delayq.counts().dead == 3
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize("many", ["select", "tasks"])
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ({"tag": []}, "tag is []; expected one value, or a list of 1 to 100"),
+        ({"queue": ()}, "queue is (); expected one value, or a list of 1 to 100"),
+        ({"task": ["a", ""]}, "task is ''; expected a task, or a task's name"),
+        ({"queue": ["a", 1]}, "queue is 1; expected a queue's name"),
+        ({"tag": ["a", "x\0y"]}, "expected text of 1 to 255 bytes, without NUL"),
+        ({"tag": [["a"]]}, "tag is ['a']; expected text of 1 to 255 bytes, without NUL"),
+        ({"tag": {"a": 1}}, "tag is {'a': 1}; expected text of 1 to 255 bytes, without NUL"),
+        ({"queue": [str(n) for n in range(MOST + 1)]}, "expected one value, or a list of 1 to 100"),
+        ({"limit": -1}, "limit is -1; expected a whole number of tasks from 0"),
+        ({"limit": True}, "limit is True; expected a whole number of tasks from 0"),
+        ({"limit": "5"}, "limit is '5'; expected a whole number of tasks from 0"),
+        ({"after_due": "soon"}, "'soon' is not a due time"),
+    ],
+)
+def test_what_is_no_value_is_refused_at_the_call(some, delayq, many, bad, sentence):
+    given = bad if many == "tasks" else {"all": True, **bad}
+    with pytest.raises((InvalidOption, InvalidDueTime)) as caught:
+        getattr(delayq, many)(**given)
+    assert sentence in str(caught.value)
+    assert delayq.counts().scheduled == 12
+
+
+def test_as_many_values_as_are_allowed_are_taken(some, delayq):
+    many = [f"tag {number}" for number in range(MOST)]
+    assert delayq.select(tag=many).count() == 12
+    assert len(list(delayq.tasks(tag=many, limit=5))) == 5
+
+
+@pytest.mark.parametrize("given", [1, "yes", None])
+def test_the_direction_of_a_list_is_true_or_false(delayq, given):
+    with pytest.raises(InvalidOption, match=r"newest_first is .*; expected true or false"):
+        delayq.tasks(newest_first=given)
+
+
+def test_a_tag_of_too_many_is_an_error_that_names_select(some, delayq, monkeypatch):
+    monkeypatch.setattr(listing, "MOST", 11)
+    with pytest.raises(
+        InvalidOption, match=r"tag is 'all'; expected a tag of at most .*use select"
+    ):
+        next(delayq.tasks(tag="all"))
+    assert len(list(delayq.tasks(tag="tag 1"))) == 3
+
+
+def test_one_that_is_being_published_is_not_waiting(app, delayq):
+    topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
+    app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO, delayq_tags=["x"])
+    app.send_task("t", task_id="b", delayq_at=FAR, delayq_tags=["x"])
+    claim(delayq)
+
+    assert [one.id for one in delayq.tasks(tag="x")] == ["b"]
+    assert {one.id for one in delayq.select(tag="x")} == {"a", "b"}
+
+
+def test_tasks_of_a_list_tell_priority_and_cursor_by_tag_too(app, delayq):
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_tags=["x"], priority=6)
+
+    [listed], [tagged] = delayq.tasks(), delayq.tasks(tag="x")
+    assert tagged == listed
+    assert (tagged.cursor, tagged.priority) == (listed.cursor, 6)
+    assert list(delayq.tasks(tag="x", cursor=tagged.cursor)) == []
