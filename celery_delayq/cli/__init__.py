@@ -48,7 +48,7 @@ _GROUPS = {
     "Look": ("status", "list", "show", "history", "health", "doctor", "check"),
     "Change": ("cancel", "reschedule", "run-now", "edit", "retry", "remove"),
     "Operate": ("pause", "resume", "scan"),
-    "Move": ("dump", "load", "release"),
+    "Move": ("dump", "load", "release", "reshard"),
 }
 
 

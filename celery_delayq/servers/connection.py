@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import redis
 
 from .. import clock
-from ..errors import StoreError, StoreFull, StoreUnavailable
+from ..errors import StoreDiffers, StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Address, Listener, Server
 from .pool import Pool
@@ -259,4 +259,7 @@ def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
             raise StoreFull(step, why) from error
         if refusal is Refusal.AWAY:
             raise StoreUnavailable(step, why, False) from error
+        if refusal is Refusal.RESHARDED:
+            _, ours, theirs = why.split()
+            raise StoreDiffers("number of shards", theirs, ours) from error
         raise StoreError(step, why) from error

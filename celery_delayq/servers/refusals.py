@@ -4,6 +4,7 @@
     away      it serves no one now: starting, busy, a replica, unable to write to its disk
     rights    this user may not run the command, or this server lacks it
     elsewhere it is a node of a Redis Cluster, and other nodes serve the keys
+    resharded the store's entries are in another number of shards by now
     (none)    only this command fails: the type of its key, the right to its key
 
 In the first four cases the server itself is at fault. It did nothing, and it does not count as a
@@ -29,6 +30,13 @@ _NO_DATABASE = re.compile(r"SELECT is not allowed in cluster mode|DB index is ou
 _DATABASE_0 = "; let the URL name a database that this Redis has, such as 0"
 
 
+# While the store is resharded: now, and then; see store/lua/prelude/closed.lua.
+_RESHARDING = re.compile(r"^RESHARDING (\d+) (\d+)$")
+_NOW_RESHARDING = (
+    "the store is being resharded, delayq_shards %s to %s; until that is done, it can only be read"
+)
+
+
 class Refusal(Enum):
     """A refusal because of the server's own state."""
 
@@ -36,14 +44,16 @@ class Refusal(Enum):
     AWAY = "away"
     RIGHTS = "rights"
     ELSEWHERE = "elsewhere"
+    RESHARDED = "resharded"
 
 
 # Codes in a reply: at its beginning or, before Redis 7, inside the report of a script's error.
 _CODES = re.compile(
     r"(?:^|\s-)(?:(?P<full>OOM)"
-    r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|TRYAGAIN|UNBLOCKED)"
+    r"|(?P<away>BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOREPLICAS|READONLY|RESHARDING"
+    r"|TRYAGAIN|UNBLOCKED)"
     r"|(?P<rights>NOAUTH|WRONGPASS)"
-    r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT))\b"
+    r"|(?P<elsewhere>MOVED|ASK|CROSSSLOT)|(?P<resharded>RESHARDED))\b"
 )
 
 # The text around a script's error, in each version's words: the script's name and line.
@@ -91,6 +101,8 @@ def why_of(error: BaseException) -> str:
     if refusal_of(error) is Refusal.ELSEWHERE:
         return NO_BROKER if "CROSSSLOT" in said_of(error) else NOT_SERVED
     said = _PLACE.sub("", str(error))
+    if numbers := _RESHARDING.match(said):
+        return _NOW_RESHARDING % numbers.groups()
     return said + _DATABASE_0 if _NO_DATABASE.search(said) else said
 
 

@@ -34,7 +34,8 @@ KEYS: dict[str, str] = {
     "paused": "HASH  lane -> what is paused, since when, and how it comes back; < -> lanes that do",
     "dead": "ZSET  member -> since when it is dead, ms",
     "records": "HASH  id -> record",
-    "holders": "HASH  key -> id of the entry that holds it while it waits",
+    "holders": "HASH  key -> id of the entry that holds it; if that has left, \\xff, delivery",
+    "held": "ZSET  key that is held although its entry has left -> until when, ms",
     "tags": "ZSET  tag, NUL, member -> 0",
     "templates": "HASH  name -> template that records share",
     "template_uses": "HASH  name -> how many records share it",
@@ -55,7 +56,7 @@ KEYS: dict[str, str] = {
     "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
     "settings common to all processes; turns and recounts; tidy -> w while each entry just waits, "
-    "u while nothing is paused",
+    "u while nothing is paused; reshard, closed, ended: see prelude/closed.lua",
 }
 
 

@@ -41,10 +41,12 @@ _READ_AS = {
 }
 # The parts of the prelude, each after those that it uses.
 _PRELUDE = (
-    "record", "history", "extras", "message", "writing", "marks", "due", "call", "left", "claims",
-    "entry", "lanes", "late", "back", "pace", "conflict", "targets", "inconsistencies",
+    "closed", "record", "history", "extras", "message", "writing", "marks", "due", "call", "left",
+    "claims", "entry", "lanes", "late", "back", "pace", "conflict", "targets", "inconsistencies",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
+_CLOSED = re.compile(r"^closed +(\d)", re.MULTILINE)  # see lua/prelude/closed.lua
+ALWAYS = "9"
 READ = "read"  # the name of these scripts in errors: their own mean nothing to users
 _DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
@@ -72,7 +74,7 @@ class Script:
         header = source.partition("]]\n")[0]
         arguments = [(word, False) for word in _REQUEST if _CHANGE.search(header)]
         arguments += [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
-        source = arguments_of(header) + source
+        source = _gate_of(header) + arguments_of(header) + source
         # In a function, because Lua has room for 200 locals in each.
         body = f"local function main()\n{source}\nend\nreturn main()\n"
         text = used_of(prelude, source) + body
@@ -113,6 +115,16 @@ def _reader_of_call(header: str) -> Callable[[Any], Any]:
     """The same for a call, whose reply begins with time, verdict and answer."""
     read = reader_of(header)
     return lambda reply: [*reply[:3], *map(read, reply[3:])]
+
+
+def _gate_of(header: str) -> str:
+    """Return the Lua code that keeps a script out of a closed shard; calls read it themselves."""
+    found = _CLOSED.search(header)
+    level = found[1] if found else "3" if _READS in header else "1"
+    if level == ALWAYS or _CHANGE.search(header):
+        return ""
+    asked = f"local refusal = refusal_of({level}, redis.pcall('HGET', keys.meta, 'closed'))\n"
+    return f"{asked}if refusal then return refusal end\n"
 
 
 def arguments_of(header: str) -> str:

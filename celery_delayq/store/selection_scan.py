@@ -1,9 +1,8 @@
 """Finds the entries of a selection, step by step, in the order of insertion.
 
     by tag        pages of `tags`, which is in that order; of several tags, merged
-    else          passes over `records` (or, by state: `leased`, `dead`, or the indexes that hold
-                  paused entries), which have no order: each finds the first MOST entries after
-                  the pass before
+    else          passes over `records` (or, by state: `leased`, `dead`, or the indexes of paused
+                  entries), which have no order: each finds the first MOST after the pass before
 
 The step that changes an entry checks again that the selection includes it.
 """

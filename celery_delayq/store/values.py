@@ -283,6 +283,15 @@ class LeasedEntry:
         return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.changed_us}"
 
     @property
+    def hold(self) -> dict[str, Any]:
+        """The header of a task whose key is held until its run has finished; or empty."""
+        extras = self.record.extras
+        if not extras.is_until_finished:
+            return {}
+        told = {"id": self.task_id, "key": extras.key, "delivery": self.hand_over}
+        return {**told, "ms": extras.unique_ms}
+
+    @property
     def is_first(self) -> bool:
         """Whether there was no attempt before."""
         return not self.attempts

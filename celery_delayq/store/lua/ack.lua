@@ -1,5 +1,6 @@
 --[[ ack: forget entries that the broker has confirmed.
 
+closed   2, see prelude/closed.lua
 text        token    the claim's fencing token
 text...     members  the confirmed entries
 

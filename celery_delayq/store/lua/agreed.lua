@@ -1,5 +1,7 @@
 --[[ agreed: the settings on which the processes of a store agreed, as far as readers need them.
 
+closed   9, see prelude/closed.lua
+
 Returns  {schema, shards, broker, hosts}, each '' if no process has joined yet; the last two, if no scanner has
 Cost     O(1)
 Keeps    changes nothing

@@ -1,5 +1,6 @@
 --[[ join: register a process with a store, and tell it the time there.
 
+closed   9, see prelude/closed.lua
 text     schema   version of the layout that the process knows
 text     shards   over how many the process spreads its entries, > 0
 number   timeout  how many ms its calls may last, > 0

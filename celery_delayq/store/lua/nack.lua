@@ -1,5 +1,6 @@
 --[[ nack: give claimed entries back, or make them dead.
 
+closed   2, see prelude/closed.lua
 text        token      the claim's fencing token
 text        verdict    unsent: it never left, nothing is counted
                        unknown: the broker may have it

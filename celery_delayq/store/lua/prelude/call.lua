@@ -110,7 +110,9 @@ end
 -- `told_again`: makes the rest of the reply to a repetition, if there is one.
 local function change(call, steps, names, told_again)
   local now_us = clock_us()
-  local meta = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy')
+  local meta = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy', 'closed')
+  local refusal = refusal_of(1, meta[7])
+  if refusal then return refusal end
   local timeout, turned, began = timeout_of(meta[1]), tonumber(meta[2] or ''), call.began
   -- Unknown to this store, or from before its clock was set back.
   if not timeout or call.deadline > now_us + timeout * 1000 or call.issued > now_us + AHEAD then

@@ -1,0 +1,210 @@
+"""Calls, scanners, late requests and other commands while a store is resharded, and after."""
+
+import contextlib
+from unittest import mock
+
+import pytest
+
+from celery_delayq.care import resharding
+from celery_delayq.care.resharding import Resharding
+from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
+from tests.app.support import FAR, LONG_AGO
+from tests.format.filling import NEWS
+from tests.format.keys import read, write
+from tests.reshard.conftest import META, contents
+from tests.support.waiting import eventually
+
+NOW = "the store is being resharded, delayq_shards 1 to 3; until that is done, it can only be read"
+
+
+def test_meanwhile_calls_are_refused_with_a_sentence_and_reads_go_on(app, during):
+    delayq = app(1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
+    engine = delayq.services.engine(delayq.services.scripts[0])
+    engine.hand_over(asleep=0)
+    delayq.app.send_task("t", task_id="late", delayq_at=LONG_AGO)
+    done = []
+
+    def look():
+        for change in (
+            lambda: delayq.app.send_task("t", task_id="new", delayq_at=FAR),
+            lambda: app(1).app.send_task("t", task_id="new", delayq_at=FAR),
+            lambda: delayq.cancel("far"),
+            engine.hand_over,
+        ):
+            with pytest.raises(StoreUnavailable) as error:
+                change()
+            assert (error.value.why, error.value.may_have_run) == (NOW, False)
+        assert delayq.get("far").id == "far"
+        assert delayq.counts().scheduled == 2
+        done.append(True)
+
+    assert during(delayq, 3, look)
+    assert done
+    assert {one.id for one in app(3).tasks()} == {"far", "late"}
+
+
+def test_a_scanner_waits_and_goes_on_after_an_abort(app, during, raw, caplog):
+    delayq = app(1, delayq_safety_interval=1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    scanner = delayq.scanner()
+    scanner.start()
+    scanner.wait_for_first_scan(10)
+
+    def look():
+        eventually(lambda: NOW in caplog.text)
+        with contextlib.closing(Resharding(delayq.services)) as one:
+            assert one.abort()
+
+    try:
+        with caplog.at_level("WARNING"), pytest.raises(StoreError, match="process has aborted it"):
+            during(delayq, 3, look)
+        delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
+        eventually(lambda: raw.llen("celery") == 1)
+    finally:
+        scanner.stop()
+
+
+def test_the_outcome_of_a_publication_is_taken_until_leases_are_over(app, before_each, reshard):
+    delayq = app(1)
+    delayq.app.send_task("t", task_id="a", delayq_at=LONG_AGO, **NEWS)
+    engine = delayq.services.engine(delayq.services.scripts[0])
+    engine.hand_over()
+    claimed, *_ = engine.claim(1)
+    slept = []
+
+    def once(link, name, arguments):
+        if name == "close" and arguments["level"] == 2:
+            assert not delayq.counts().in_flight
+            before_each(None)
+
+    before_each(once)
+    sleep = resharding.clock.sleep
+
+    def acks(seconds):
+        slept.append(seconds)
+        if len(slept) == 2:  # the first is for the longest call
+            engine.ack(claimed)
+        sleep(min(seconds, 0.001))
+
+    with mock.patch.object(resharding.clock, "sleep", acks):
+        reshard(delayq, 3)
+    assert len(slept) == 2
+    assert not app(3).counts().scheduled
+    assert app(3).handed_over("a")
+
+
+def test_a_process_with_the_old_number_is_refused_from_then_on(app, reshard):
+    old = app(1)
+    old.app.send_task("t", task_id="far", delayq_at=FAR)
+    assert old.counts().scheduled == 1
+    engine = old.services.engine(old.services.scripts[0])
+    engine.hand_over()
+    reshard(old, 3)
+    for step in (
+        old.counts,
+        lambda: old.get("far"),
+        lambda: list(old.tasks()),
+        lambda: old.cancel("far"),
+        lambda: old.app.send_task("t", task_id="new", delayq_at=FAR),
+        engine.hand_over,
+        lambda: app(1).counts(),
+        lambda: app(1).app.send_task("t", task_id="new", delayq_at=FAR),
+        lambda: app(2).counts(),
+    ):
+        with pytest.raises(StoreDiffers) as error:
+            step()
+        assert error.value.theirs == "3"
+    now = app(3)
+    now.app.send_task("t", task_id="new", delayq_at=FAR)
+    assert {one.id for one in now.tasks()} == {"far", "new"}
+    assert now.cancel("far")
+    # Also when the old number is the number again.
+    reshard(old, 1)
+    with pytest.raises(StoreDiffers):
+        now.counts()
+    assert [one.id for one in old.tasks()] == ["new"]
+
+
+@pytest.mark.usefixtures("filled")
+def test_requests_that_come_again_after_the_end_change_nothing(app, reshard, raw, before_each):
+    """From a process that was taken for dead, or over a network that repeats them."""
+    delayq, requests = app(1), []
+    before_each(lambda link, name, given: requests.append((link, name, given)))
+    reshard(delayq, 2)
+    before_each(None)
+    with contextlib.closing(Resharding(delayq.services)) as one:
+        links = {scripts.keys["meta"]: scripts for n in (1, 2) for scripts in one._shards(n)}
+        app(2).app.send_task("t", task_id="new", delayq_at=FAR)
+        raw.hdel(META, "timeout")
+        wanted = read(raw)
+        for link, name, given in (*requests, *reversed(requests)):
+            links[link.keys["meta"]].call(name, **given)
+        assert read(raw) == wanted
+
+
+@pytest.mark.usefixtures("filled")
+def test_nor_do_those_that_come_after_an_abort(app, raw, reshard, before_each):
+    delayq, requests = app(1), []
+
+    def aborts(link, name, given):
+        requests.append((link.keys["meta"], name, given))
+        if name == "fill_rest":
+            before_each(lambda link, *rest: requests.append((link.keys["meta"], *rest)))
+            with contextlib.closing(Resharding(delayq.services)) as one:
+                one.abort()
+
+    before_each(aborts)
+    with pytest.raises(StoreError, match="another process has aborted it"):
+        reshard(delayq, 2)
+    before_each(None)
+    with contextlib.closing(Resharding(delayq.services)) as one:
+        links = {scripts.keys["meta"]: scripts for n in (1, 2) for scripts in one._shards(n)}
+        wanted = contents(raw)
+        for meta, name, given in (*requests, *reversed(requests)):
+            links[meta].call(name, **given)
+        assert contents(raw) == wanted
+    delayq.app.send_task("t", task_id="new", delayq_at=FAR)
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_second_command_does_the_same_work(app, reshard, raw, before_each):
+    delayq, start = app(1), read(raw)
+    reshard(delayq, 2)
+    wanted = contents(raw)
+    calls = []
+    raw.flushdb()
+    write(raw, start)
+    before_each(lambda *call: calls.append(call))
+    reshard(delayq, 2)
+    for nth in range(len(calls)):
+        raw.flushdb()
+        write(raw, start)
+        left = [nth]
+
+        def second(*_, left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                before_each(None)
+                reshard(delayq, 2)
+
+        before_each(second)
+        reshard(delayq, 2)
+        assert contents(raw) == wanted, f"at call {nth} of {len(calls)}"
+
+
+def test_another_number_is_refused_until_the_first_is_done(app, during):
+    delayq = app(1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+
+    def other():
+        said = "resharded from 1 to 3 shards; finish that first"
+        with (
+            contextlib.closing(Resharding(delayq.services)) as one,
+            pytest.raises(StoreError, match=said),
+        ):
+            one.run(2)
+
+    during(delayq, 3, other)
+    assert app(3).get("far")

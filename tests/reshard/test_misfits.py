@@ -1,0 +1,65 @@
+"""Stores that cannot be resharded, or need not be."""
+
+import contextlib
+
+import pytest
+
+from celery_delayq.care.resharding import Resharding
+from celery_delayq.errors import StoreError
+from celery_delayq.store.keys import Keys
+from tests.app.support import FAR
+from tests.format.filling import app_of
+from tests.format.keys import read, write
+from tests.reshard.conftest import META
+
+
+def test_a_task_that_waits_in_two_shards_is_named(app, reshard, raw):
+    delayq = app(1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    reshard(delayq, 2)
+    one, other = Keys("delayq", 0, 2), Keys("delayq", 1, 2)
+    if not raw.exists(one["records"]):
+        one, other = other, one
+    write(raw, {other[name]: read(raw)[one[name]] for name in ("records", "due")})
+    with pytest.raises(StoreError, match="the task far waits in two shards"):
+        reshard(delayq, 1)
+    with contextlib.closing(Resharding(delayq.services)) as resharded:
+        assert resharded.abort()
+
+
+def test_a_task_without_a_place_ends_it_before_the_number_changes(app, reshard, raw):
+    delayq = app(1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    raw.delete(Keys("delayq")["due"])
+    with pytest.raises(StoreError, match="lost their place; run: reshard --abort, and then: check"):
+        reshard(delayq, 3)
+    with contextlib.closing(Resharding(delayq.services)) as one:
+        assert one.abort()
+    assert delayq.get("far") is None or delayq.counts()
+
+
+def test_without_memory_for_a_copy_nothing_begins(start_redis, reshard):
+    server = start_redis("--maxmemory-policy", "noeviction")
+    with contextlib.closing(app_of(server.url())) as delayq, server.client() as raw:
+        delayq.schedule_many(
+            delayq.app.signature("t"), [((n,), {}, FAR, f"id-{n}") for n in range(2000)]
+        )
+        raw.config_set("maxmemory", raw.info("memory")["used_memory"] + 100_000)
+        before = raw.hgetall(META)
+        with contextlib.closing(Resharding(delayq.services)) as one:
+            estimate = one.estimate(3)
+            with pytest.raises(StoreError, match=r"Redis lacks [\d,]+ bytes of memory"):
+                one.run(3)
+        assert estimate.entries == 2000
+        assert estimate.bytes > 500_000 > estimate.lacks > 0 or estimate.lacks > 0
+        assert raw.hgetall(META) == before
+
+
+def test_a_store_that_has_the_number_or_is_not_used_yet_stays_as_it_is(app, reshard):
+    delayq = app(1)
+    with contextlib.closing(Resharding(delayq.services)) as one:
+        assert one.shards() is None
+        assert not one.run(3)
+        assert not one.abort()
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    assert not reshard(delayq, 1)

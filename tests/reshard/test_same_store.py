@@ -1,0 +1,84 @@
+"""A store that is moved to another number of shards is the same store to all who use it."""
+
+from dataclasses import replace
+
+import pytest
+
+from celery_delayq.errors import AlreadyScheduled
+from tests.app.support import FAR, LONG_AGO
+
+OF_THE_MOMENT = ("made_by", "time_ms", "store", "shards")
+
+
+def seen(delayq):
+    """All that users see of a store."""
+    entries = delayq.services.entries
+    lines = [
+        {name: value for name, value in line.items() if name not in OF_THE_MOMENT}
+        for line in delayq.dump()
+    ]
+    left = ["handed over", "handed over under key", "cancelled", "skipped", "owed"]
+    pauses = [replace(one, rate=one.rate and round(one.rate, 5)) for one in entries.pauses()]
+    return {
+        "dump": sorted(lines, key=lambda line: (line["kind"], line.get("id", ""))),
+        "left": [replace(entries.departure(one), now_ms=0) for one in left],
+        "counts": replace(entries.counts(), scanners=0, now_ms=0),
+        "history": sorted(map(str, delayq.history(1000))),
+        "pauses": sorted(map(str, pauses)),
+        "tagged": sorted(one.id for one in delayq.select(tag="user:7")),
+        "found": sorted((one.kind, one.id) for one in delayq.check()),
+    }
+
+
+def test_a_store_is_the_same_over_one_three_two_and_one_shard(filled, app, reshard):
+    delayq = app(1)
+    before = seen(delayq)
+    for shards in (3, 2, 1):
+        assert reshard(delayq, shards)
+        delayq = app(shards)
+        after = seen(delayq)
+        for name, told in before.items():
+            assert after[name] == told, name
+
+
+def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard):
+    """The ids are given, so they belong to other shards than their keys."""
+    ids = [f"id-{number}" for number in range(12)]
+    delayq = app(1)
+    for task_id in ids:
+        delayq.app.send_task("t", task_id=task_id, delayq_at=LONG_AGO, delayq_key=f"of {task_id}")
+    delayq.hand_over()
+    # They ran, and wait again: what left must not hide what is here.
+    for task_id in ids:
+        delayq.app.send_task("t", task_id=task_id, delayq_at=FAR, delayq_key=f"of {task_id}")
+    for shards in (3, 2):
+        reshard(delayq, shards)
+        delayq = app(shards)
+        for task_id in ids:
+            assert delayq.get(task_id).id == delayq.get(key=f"of {task_id}").id == task_id
+            assert delayq.reschedule(task_id, FAR + shards)
+            with pytest.raises(AlreadyScheduled):
+                delayq.app.send_task("t", delayq_at=FAR, delayq_key=f"of {task_id}")
+        assert [*delayq.check()] == []
+    for task_id in ids[:6]:
+        assert delayq.cancel(task_id)
+        assert delayq.get(key=f"of {task_id}") is None
+    for task_id in ids[6:]:
+        assert delayq.cancel(key=f"of {task_id}")
+        assert delayq.get(task_id) is None
+
+
+def test_keys_stay_held_by_tasks_that_have_left(app, reshard):
+    held = [f"key-{number}" for number in range(12)]
+    asked = {"delayq_unique_until": "finished", "delayq_unique_for": 3600}
+    delayq = app(1)
+    for key in held:
+        delayq.app.send_task("t", task_id=f"of {key}", delayq_at=LONG_AGO, delayq_key=key, **asked)
+    delayq.hand_over()
+    for shards in (3, 2, 1):
+        reshard(delayq, shards)
+        delayq = app(shards)
+        for key in held:
+            with pytest.raises(AlreadyScheduled, match=f"of {key}"):
+                delayq.app.send_task("t", delayq_at=FAR, delayq_key=key)
+        assert [*delayq.check()] == []
