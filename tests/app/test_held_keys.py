@@ -8,9 +8,7 @@ from celery import chain, group
 from celery_delayq import Item, Outcome
 from celery_delayq.errors import InvalidOption, KeyHeld
 from tests.app.support import FAR, LONG_AGO
-from tests.support.shards import with_one_shard
-
-pytestmark = with_one_shard
+from tests.support.shards import keys_of
 
 HOUR = 3_600_000
 FINISHED = {"delayq_unique_until": "finished"}
@@ -220,7 +218,7 @@ def test_what_is_loaded_does_not_push_a_holder_aside(add, delayq, running):
 
 def test_check_finds_nothing_while_it_is_held_and_a_holder_without_an_end(delayq, redis, running):
     assert [*delayq.check()] == []
-    redis.delete("{delayq:0}:held")
+    redis.delete(keys_of("k")["held"])
     [finding] = delayq.check()
     assert (finding.kind, finding.part) == ("wrong_key", "holders")
     delayq.repair(finding)

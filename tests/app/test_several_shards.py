@@ -269,6 +269,26 @@ def test_lists_and_selections_have_all_of_them(delayq, many):
     assert delayq.counts().scheduled == 30
 
 
+@pytest.mark.parametrize("chosen", [{}, {"tag": ["even", "odd"]}, {"task": "add"}, {"tag": "odd"}])
+def test_lists_are_in_order_either_way_and_go_on(delayq, many, chosen):
+    in_order = sorted(many, key=lambda one: (many.index(one) * 7) % 30)
+    if chosen == {"tag": "odd"}:
+        in_order = [one for one in in_order if many.index(one) % 2]
+    listed = list(delayq.tasks(**chosen))
+    assert [one.id for one in listed] == in_order
+    assert [one.id for one in delayq.tasks(**chosen, cursor=listed[9].cursor)] == in_order[10:]
+    latest = list(delayq.tasks(**chosen, newest_first=True))
+    assert [one.id for one in latest] == in_order[::-1]
+    on = delayq.tasks(**chosen, newest_first=True, cursor=latest[4].cursor, limit=3)
+    assert [one.id for one in on] == in_order[::-1][5:8]
+
+
+def test_a_limit_is_of_all_shards_together(delayq, many):
+    assert delayq.select(all=True, limit=7).cancel() == 7
+    assert delayq.counts().scheduled == 23
+    assert len(list(delayq.select(tag=["odd", "even"], limit=20))) == 20
+
+
 def test_a_selection_goes_on_from_its_cursor(delayq, many):
     chosen, seen = delayq.select(all=True), []
     for task in chosen:

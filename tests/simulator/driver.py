@@ -489,7 +489,7 @@ def say(scripts: Any, hold: Hold, ms: int, timeout: float) -> None:
         Unavailable: it is not known whether it arrived.
     """
     words = [(hold.id, hold.key, hold.delivery, ms)]
-    Entries([scripts], Membership(timeout)).hold(words, clock.monotonic() + timeout)
+    _entries_over(scripts, timeout).hold(words, clock.monotonic() + timeout)
 
 
 def said_in(command: bytes) -> int:

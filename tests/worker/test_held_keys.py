@@ -208,8 +208,8 @@ def test_a_retry_that_a_worker_adopts_keeps_it(make_project, start_worker):
     start_worker(TASKS, "-P", "solo", env=project.env)
     task = project.tasks["persist"].s(1, LONG)
     result = project.delayq.schedule(task, after=0, key="k", unique_until="finished")
-    adopted = eventually(lambda: project.delayq.get(result.id))
     project.wait_runs(result)
+    adopted = eventually(lambda: project.delayq.get(result.id))
 
     assert adopted.key == "k"
     with pytest.raises(AlreadyScheduled):
