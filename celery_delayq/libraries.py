@@ -83,7 +83,6 @@ LEANS_ON: Mapping[Feature, tuple[str, ...]] = {
         "celery.worker.request:Request.on_accepted",
         "celery.worker.request:Request.on_failure",
         "celery.worker.request:Request.on_success",
-        "celery.worker.request:Request.on_timeout",
         "celery.worker.request:Request.reject",
     ),
     Feature.INSPECTING: ("celery.app.control:Inspect._request",),

@@ -1,9 +1,9 @@
 """Watches the runs of a worker whose tasks hold unique keys.
 
     received --> accepted --> success ------------------------------------> free
-        |           |    +--> failure, Ignore, Reject, lost child --------> free
-        |           |    +--> Retry, replaced, requeued -------------------> held
-        |           |    '--> hard time limit -----------------------------> free, unless requeued
+        |           |    +--> failure, Ignore, Reject, ------------------> free
+        |           |    |    hard time limit, lost child
+        |           |    '--> Retry, replaced, requeued -------------------> held
         |           '-------> held for `ms` from now
         '--> revoked, expired ---------------------------------------------> free
 
@@ -83,11 +83,6 @@ class _Watched:
         elif not self._is_kept(error):
             self.delayq_reporter.has_ended(self.delayq_hold)
         return answer
-
-    def on_timeout(self, soft: bool, timeout: float) -> None:
-        super().on_timeout(soft, timeout)  # type: ignore[misc]
-        if not soft and not self._delayq_requeued:
-            self.delayq_reporter.has_ended(self.delayq_hold)
 
     def reject(self, requeue: bool = False) -> None:
         self._delayq_requeued |= requeue

@@ -1,4 +1,4 @@
-"""What a message says of the unique key that its run holds."""
+"""The unique key that the run of a task holds, as its message names it."""
 
 from __future__ import annotations
 

@@ -237,6 +237,17 @@ def test_cancel_and_find_know_that_it_was_handed_over(store, engine):
     assert not is_free(store)
 
 
+def test_the_key_of_what_has_left_does_not_name_a_later_entry_of_its_id(store, engine):
+    deliver(store, engine)
+    schedule(store, "a", extras=Extras("other"))
+    who = target_of_key("k")
+
+    assert store.entries.find(who) is None
+    assert store.entries.cancel(who)[0] is Outcome.HANDED_OVER
+    assert store.entries.move(who, When("at", NOW_MS))[0] is Outcome.HANDED_OVER
+    assert store.entries.state("a")
+
+
 # The running task schedules itself.
 
 
@@ -286,9 +297,9 @@ def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, engine):
 def test_cancel_frees_it(store, extras):
     schedule(store, "a", extras=extras)
     store.entries.cancel("a")
+    assert not store.raw.exists(store.keys["holders"], store.keys["held"])
     store.set_ms(NOW_MS + 1)
     assert is_free(store)
-    assert not store.raw.exists(store.keys["held"])
 
 
 @pytest.mark.parametrize(("extras", "free"), [(FINISHED, True), (WINDOW, False)])

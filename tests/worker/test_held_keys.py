@@ -24,9 +24,11 @@ def pool(request, standing):
     return standing("-P", request.param, "-c", "2")
 
 
-@pytest.fixture(scope="module", params=["crew", "capturing", "solo"])
-def project(request, standing):
-    """One that leaves retries to Celery, one that captures them, and one with another pool."""
+@pytest.fixture(scope="module", params=["crew", "capturing", "solo", "relayed"])
+def project(request, standing, server):
+    """They leave retries to Celery, capture them, have another pool, or another broker."""
+    if request.param == "relayed":
+        return standing("-P", "threads", broker_url=server.url(3), delayq_url=server.url())
     return (
         standing("-P", "solo")
         if request.param == "solo"

@@ -154,7 +154,11 @@ end
 -- fence and tombstone, and the required member, if any.
 local function meant_by(target)
   local kind, text = sub(target, 1, 1), sub(target, 2)
-  if kind == 'k' then return (holder_of(text)), name_of_key(text) end
+  if kind == 'k' then
+    local id, delivery = holder_of(text)
+    -- If it has left, its id may have another entry by now.
+    return not delivery and id or nil, name_of_key(text)
+  end
   if kind == 'm' then return id_of(text), id_of(text), text end
   return text, text
 end
