@@ -37,7 +37,8 @@ end
 
 function write.held(key, text)
   local ends, holder = string.match(text, '^(%S+) (.*)$')
-  if redis.call('HSETNX', keys.holders, key, holder) == 1 then redis.call('ZADD', keys.held, ends, key) end
+  redis.call('ZADD', keys.held, ends, key)
+  redis.call('HSET', keys.holders, key, holder)
 end
 
 function write.paused(lane, text)
