@@ -74,7 +74,8 @@ class FaultyScripts(Scripts):
         text, _ = sites_of(call.script.text, self.writes)
         text = STOPPED.format(nth=self.dice.randint(1, 12)) + text
         tail = call.keys + packed(call.script.argv(arguments))
-        return self.connection.execute(call.script.step, packed(["EVAL", text]) + tail, until)
+        whole = packed(["EVAL", text]) + tail
+        return call.script.read(self.connection.execute(call.script.step, whole, until))
 
 
 class FaultyStore(Store):
