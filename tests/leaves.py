@@ -9,6 +9,7 @@ import argparse
 import ast
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -130,6 +131,8 @@ def main() -> None:
     parser.add_argument("--only", choices=LEAVES, action="append", help="this leaf; repeatable")
     parser.add_argument("--lines", action="store_true", help="count lines, and run nothing")
     asked = parser.parse_args()
+    # By default SIGTERM would leave the tests running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"{'':10}  files   lines    code  the kernel's tests without it")
     all_fine = True
     for row, fine in rows(asked.only or [*LEAVES], tries=not asked.lines):

@@ -99,13 +99,13 @@ def noticed(site: Site, tests: list[str], seconds: float, copy: Copy) -> str | N
         path.write_text(whole, encoding="utf-8")
 
 
-def known(kept: Path, package: str, everything: str) -> dict[str, dict[str, Any]]:
-    """The results to keep: of this package; and a survivor has to meet each new test."""
+def known(kept: Path, package: str, survived: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The results to keep: of this package; and of survivors, those that met as many tests."""
     rows = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
     return {
         row["change"]: row
         for row in map(json.loads, rows)
-        if row["package"] == package and (row["by"] or row["everything"] == everything)
+        if row["package"] == package and (row["by"] or survived.items() <= row.items())
     }
 
 
@@ -138,7 +138,8 @@ def tried(asked: argparse.Namespace, folder: Path) -> None:
     """Try each change of the sample, in copies of the tree below a folder."""
     kept = CACHE / "mutants.jsonl"
     package, everything = state_of(PACKAGE), state_of(PACKAGE, Path("tests"))
-    before, results = known(kept, package, everything), {}
+    run_as = {"everything": everything, "seconds": asked.seconds}
+    before, results = known(kept, package, run_as), {}
     chosen = sample(asked.size, asked.seed)
     copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
 
@@ -153,8 +154,7 @@ def tried(asked: argparse.Namespace, folder: Path) -> None:
             copies.put(copy)
             results[told] = {"change": told, "by": by, "ran": len(some), "of": len(every)}
             with kept.open("a", encoding="utf-8") as file:
-                row = {**results[told], "package": package, "everything": everything}
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps({**results[told], **run_as, "package": package}) + "\n")
         print(line(results[told]), flush=True)
 
     made = [Copy(folder / str(number)) for number in range(asked.processes)]
