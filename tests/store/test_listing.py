@@ -179,6 +179,17 @@ def test_by_tag_what_leaves_or_is_moved_while_it_is_read_comes_in_its_old_place_
     assert ids(entries) == ["a1", "a2", "a4"]
 
 
+def test_by_tag_what_cannot_be_read_or_only_the_index_has_is_left_out(store):
+    for task_id, tag in (("a", "x"), ("b", "xy")):
+        put(store, task_id, FAR_MS, tags=(tag,))
+    store.schedule("c", FAR_MS, share=True, extras=Extras(tags=("x",)))
+    (member,) = store.raw.zrange(store.keys["due"], 1, 1)
+    store.raw.zadd(store.keys["tags"], {b"x\0" + member: 0})  # b, as an aborted script leaves it
+    store.raw.delete(store.keys["templates"])
+    for tags in (("x",), ("x", "none")):
+        assert ids(store.entries.waiting(0, END, chosen=Filter(tags=tags))) == ["a"]
+
+
 def test_a_tag_of_too_many_is_refused_and_the_error_names_the_way(store, monkeypatch):
     monkeypatch.setattr(listing, "MOST", 3)
     for step in range(4):
