@@ -1,10 +1,13 @@
 """A store that is moved to another number of shards is the same store to all who use it."""
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
-from celery_delayq.errors import AlreadyScheduled
+from celery_delayq.clock import monotonic
+from celery_delayq.errors import AlreadyScheduled, InvalidOption
+from celery_delayq.store.keys import shard_of
 from tests.app.support import FAR, LONG_AGO
 
 OF_THE_MOMENT = ("made_by", "time_ms", "store", "shards")
@@ -26,6 +29,7 @@ def seen(delayq):
         "history": sorted(map(str, delayq.history(1000))),
         "pauses": sorted(map(str, pauses)),
         "tagged": sorted(one.id for one in delayq.select(tag="user:7")),
+        "first copy": delayq.services.copies.first(("arrived", "1.1"), 2, monotonic() + 60),
         "found": sorted((one.kind, one.id) for one in delayq.check()),
     }
 
@@ -66,3 +70,40 @@ def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard
     for task_id in ids[6:]:
         assert delayq.cancel(key=f"of {task_id}")
         assert delayq.get(task_id) is None
+
+
+def test_tasks_with_one_due_time_keep_their_order_and_each_its_own_number(app, reshard):
+    """Each of three shards numbers its tasks by itself; a page ends after any of them."""
+    ids = [f"id-{number}" for number in range(20)]
+    delayq = app(3)
+    for task_id in ids:
+        delayq.app.send_task("t", task_id=task_id, delayq_at=FAR)
+    reshard(delayq, 1)
+    listed = [one.id for one in app(1).tasks()]
+    for shard in range(3):
+        own = [one for one in ids if shard_of(one, 3) == shard]
+        assert own == [one for one in listed if one in own]
+    assert pages(app(1)) == listed
+    # Newer ones come after them.
+    app(1).app.send_task("t", task_id="new", delayq_at=FAR)
+    assert pages(app(1)) == [*listed, "new"]
+
+
+def pages(delayq):
+    """The ids of all tasks, listed one at a time."""
+    found, cursor = [], None
+    while page := [*islice(delayq.tasks(cursor=cursor), 1)]:
+        found.append(page[0].id)
+        cursor = page[0].cursor
+    return found
+
+
+def test_a_cursor_of_before_is_refused(app, reshard):
+    delayq = app(1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    (task,) = delayq.tasks()
+    for shards in (3, 1):
+        reshard(delayq, shards)
+        app(shards).app.send_task("t", delayq_at=FAR)
+        with pytest.raises(InvalidOption, match="cursor"):
+            list(app(shards).tasks(cursor=task.cursor))
