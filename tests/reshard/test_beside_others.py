@@ -137,6 +137,7 @@ def test_requests_that_come_again_after_the_end_change_nothing(app, reshard, raw
     with contextlib.closing(Resharding(delayq.services)) as one:
         links = {scripts.keys["meta"]: scripts for n in (1, 2) for scripts in one._shards(n)}
         app(2).app.send_task("t", task_id="new", delayq_at=FAR)
+        assert app(2).resume(queue="news")
         raw.hdel(META, "timeout")
         wanted = read(raw)
         for link, name, given in (*requests, *reversed(requests)):

@@ -52,7 +52,7 @@ def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard
     for task_id in ids:
         delayq.app.send_task("t", task_id=task_id, delayq_at=LONG_AGO, delayq_key=f"of {task_id}")
     delayq.hand_over()
-    # They ran, and wait again: what left must not hide what is here.
+    # They ran, and wait again: their tombstones must not hide them.
     for task_id in ids:
         delayq.app.send_task("t", task_id=task_id, delayq_at=FAR, delayq_key=f"of {task_id}")
     for shards in (3, 2):
