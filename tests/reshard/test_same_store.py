@@ -9,6 +9,7 @@ from celery_delayq.clock import monotonic
 from celery_delayq.errors import AlreadyScheduled, InvalidOption
 from celery_delayq.store.keys import shard_of
 from tests.app.support import FAR, LONG_AGO
+from tests.reshard.conftest import META
 
 OF_THE_MOMENT = ("made_by", "time_ms", "store", "shards")
 
@@ -29,7 +30,6 @@ def seen(delayq):
         "history": sorted(map(str, delayq.history(1000))),
         "pauses": sorted(map(str, pauses)),
         "tagged": sorted(one.id for one in delayq.select(tag="user:7")),
-        "first copy": delayq.services.copies.first(("arrived", "1.1"), 2, monotonic() + 60),
         "found": sorted((one.kind, one.id) for one in delayq.check()),
     }
 
@@ -72,7 +72,7 @@ def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard
         assert delayq.get(task_id) is None
 
 
-def test_tasks_with_one_due_time_keep_their_order_and_each_its_own_number(app, reshard):
+def test_tasks_with_one_due_time_keep_their_order_and_each_its_own_number(app, reshard, raw):
     """Each of three shards numbers its tasks by itself; a page ends after any of them."""
     ids = [f"id-{number}" for number in range(20)]
     delayq = app(3)
@@ -87,6 +87,7 @@ def test_tasks_with_one_due_time_keep_their_order_and_each_its_own_number(app, r
     # Newer ones come after them.
     app(1).app.send_task("t", task_id="new", delayq_at=FAR)
     assert pages(app(1)) == [*listed, "new"]
+    assert raw.hget(META, "seq") == b"21"
 
 
 def pages(delayq):
@@ -107,3 +108,14 @@ def test_a_cursor_of_before_is_refused(app, reshard):
         app(shards).app.send_task("t", delayq_at=FAR)
         with pytest.raises(InvalidOption, match="cursor"):
             list(app(shards).tasks(cursor=task.cursor))
+
+
+def test_a_worker_still_knows_the_first_copy_of_each_task(app, reshard):
+    app(1).app.send_task("t", task_id="far", delayq_at=FAR)
+    deliveries = [(f"id-{number}", "1.1") for number in range(12)]
+    first = app(1).services.copies.first
+    assert {first(one, 1, monotonic() + 60) for one in deliveries} == {1}
+    for before, after in ((1, 3), (3, 2)):
+        reshard(app(before), after)
+        first = app(after).services.copies.first
+        assert {first(one, 2, monotonic() + 60) for one in deliveries} == {1}
