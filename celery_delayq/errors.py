@@ -14,6 +14,7 @@ DelayQError
 │       └── UnknownSetting
 ├── AlreadyScheduled          (ValueError)
 │   ├── InFlight
+│   ├── KeyHeld
 │   └── AlreadyTaken
 ├── ItemsRefused
 ├── MessageTooLarge           (ValueError)
@@ -185,6 +186,16 @@ class AlreadyScheduled(DelayQError, ValueError):
         return (
             f"task {self.task_id!r} is already scheduled; cancel it first, pass another task_id, "
             "or set delayq_conflict to choose which one stays"
+        )
+
+
+class KeyHeld(AlreadyScheduled):
+    """A task that was delivered, or is being delivered, still holds this unique key."""
+
+    def sentence(self) -> str:
+        return (
+            f"task {self.holder!r} was delivered and still holds this key; wait until it is free, "
+            "or pass another key"
         )
 
 

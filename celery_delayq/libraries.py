@@ -59,6 +59,7 @@ class Feature(Enum):
 
     ADOPTING = "delayq_adopt_after"
     DJANGO = "scheduling when a Django transaction commits"
+    HOLDING = "delayq_unique_until"
     INSPECTING = "app.control.inspect().delayq()"
     LATER_SETTINGS = "noticing settings that change after the first call"
     LOOKS = "Celery's look of the delayq commands"
@@ -77,6 +78,13 @@ LEANS_ON: Mapping[Feature, tuple[str, ...]] = {
         "celery.worker.state:revoked_stamps",
     ),
     Feature.DJANGO: ("celery.app.base:Celery._fixups", "celery.fixups.django:DjangoFixup"),
+    Feature.HOLDING: (
+        "celery.worker.request:Request._already_cancelled",
+        "celery.worker.request:Request.on_accepted",
+        "celery.worker.request:Request.on_failure",
+        "celery.worker.request:Request.on_success",
+        "celery.worker.request:Request.reject",
+    ),
     Feature.INSPECTING: ("celery.app.control:Inspect._request",),
     Feature.LATER_SETTINGS: ("celery.utils.collections:ConfigurationView.changes",),
     Feature.LOOKS: (

@@ -7,7 +7,10 @@ from typing import Any
 
 from ..errors import DelayQError
 from ..logs import logger_of
+from ..message.headers import HOLD_HEADER
+from ..message.hold import Hold
 from ..scheduling.intercept import ONCE, Request, Sender
+from ..scheduling.options import PLAIN
 from ..scheduling.writing import write
 from ..services import Services
 from ..store import NewEntry, Receipt
@@ -43,7 +46,8 @@ class Entering:
             one.identity, again=one.again or one.is_named, received=one.received
         )
         try:
-            request = Request(one.when, delivery=delivery)
+            hold = Hold.of(one.message.headers.get(HOLD_HEADER), one.task_id)
+            request = Request(one.when, delivery=delivery, terms=PLAIN.holding(hold))
             return entry_of(self._sender, one.message, request, queue=one.queue).new
         except DelayQError as error:
             return error

@@ -22,7 +22,7 @@ PAGE = 200  # entries of a step: some 3 ms
 PAGE_BYTES = 1_000_000
 # Those that fell due come first: they are earlier than any in `due` with the same time.
 PLACES = ("parked", "refused", "leased", "dead", "due", "relay")
-HASHES = ("tombstones", "tombstones_old", "arrived", "arrived_old", "outbox_messages")
+HASHES = ("tombstones", "tombstones_old", "arrived", "arrived_old", "outbox_messages", "held")
 MOST_EVENTS = 10_000  # the longest history
 
 

@@ -275,8 +275,7 @@ def _broker(patient: Patient) -> Iterable[Line]:
     if patient.is_away:
         return broker(patient.services)
     in_cluster = patient.server.hello.get("mode") == "cluster"
-    meta = patient.keys[0]["meta"]
-    return broker(patient.services, patient.connection, meta, in_cluster=in_cluster)
+    return broker(patient.services, patient.connection, in_cluster=in_cluster)
 
 
 def _workers(patient: Patient) -> Iterable[Line]:

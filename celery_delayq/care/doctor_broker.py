@@ -13,6 +13,7 @@ from ..servers.connection import Connection
 from ..servers.refusals import NO_BROKER
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
+from ..store.keys import Keys
 
 TIMEOUT = 3.0  # seconds that the broker has for an answer
 NOT_FOUND = 404  # RabbitMQ's code for a missing queue
@@ -48,17 +49,16 @@ def unusable(services: Services) -> Line | None:
 
 
 def broker(
-    services: Services, store: Connection | None = None, meta: str = "", *, in_cluster: bool = False
+    services: Services, store: Connection | None = None, *, in_cluster: bool = False
 ) -> Iterator[Line]:
     """Check whether the broker accepts messages; its queues, on AMQP; its place in a Cluster.
 
     Args:
         services: The app's services.
         store: A connection to the store, if it is there.
-        meta: The key ``meta`` of a shard there.
         in_cluster: Whether the store is in a Redis Cluster.
     """
-    wrong = "" if store is None else _wrong(services, store, meta, in_cluster=in_cluster)
+    wrong = "" if store is None else _wrong(services, store, in_cluster=in_cluster)
     if wrong:
         yield Line("broker", ERROR, plain(wrong), _ANOTHER)
         return
@@ -71,14 +71,14 @@ def broker(
         yield from _other(services)
 
 
-def _wrong(services: Services, store: Connection, meta: str, *, in_cluster: bool) -> str:
+def _wrong(services: Services, store: Connection, *, in_cluster: bool) -> str:
     """Return why a broker in the store's Cluster cannot be one; empty if it is not there."""
-    ours = services.membership
+    ours, place = services.membership, Keys(services.settings.prefix)
     if in_cluster and services.store_is_broker and not ours.tagged:
         return NO_BROKER
     try:
         if ours.redis is not None:
-            check_broker(store, ours.redis, meta, tagged=ours.tagged)
+            check_broker(store.at(place.slot), ours.redis, place["meta"], tagged=ours.tagged)
     except StoreError as error:
         return error.why
     return ""

@@ -130,6 +130,8 @@ def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
         **_names_of(kept, message, route, queues),
         key=extras.key,
         holds_key=kept.is_named,
+        unique_ms=extras.unique_ms,
+        until_finished=extras.is_until_finished,
         tags=list(extras.tags),
         grace_ms=extras.grace_ms,
         excused_ms=extras.excused_ms,

@@ -145,9 +145,8 @@ _MESSAGE = Type(_is_message, "a message, with body, headers and properties")
 _ROUTE = Type(_is_route, "a queue and a list, or an exchange and a routing key")
 _ANYTHING = Type(lambda _: True, "anything")
 _COUNT = _whole(0, _MOST_COUNT)
-_TOTAL = _whole(0, 10**12)
+_TOTAL = Field(_whole(0, 10**12), NEEDED)
 _MOMENT = _whole(0, LAST_MS)
-_ERROR = _text(LONGEST_TEXT)
 
 FIELDS: dict[str, dict[str, Field]] = {
     DUMP: {
@@ -180,6 +179,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "queue_hash": Field(_HASH, ""),
         "key": Field(_KEY, ""),
         "holds_key": Field(_FLAG, default=False),
+        "unique_ms": Field(_whole(0, 10**15), 0),
+        "until_finished": Field(_FLAG, default=False),
         "tags": Field(_TAGS, []),
         "grace_ms": Field(_whole(0, 10**15)),  # 0 differs from None, no grace period
         "excused_ms": Field(_whole(0, 10**13 - 1), 0),
@@ -191,20 +192,20 @@ FIELDS: dict[str, dict[str, Field]] = {
         "may_be_delivered": Field(_FLAG, default=False),
         "next_try_ms": Field(_MOMENT, 0),
         "dead_since_ms": Field(_MOMENT, 0),
-        "error": Field(_ERROR, ""),
+        "error": Field(_text(LONGEST_TEXT), ""),
         "route": Field(_ROUTE, NEEDED),
         "message": Field(_MESSAGE, NEEDED),
     },
     UNREADABLE: {
         "id": Field(_text(LONGEST_ID), NEEDED),
         "state": Field(_text(20)),
-        "reason": Field(_ERROR, ""),
+        "reason": Field(_text(LONGEST_TEXT), ""),
         "record": Field(_ANYTHING),
         "template": Field(_ANYTHING),
     },
     END: {
-        "tasks": Field(_TOTAL, NEEDED),
-        "unreadable": Field(_TOTAL, NEEDED),
+        "tasks": _TOTAL,
+        "unreadable": _TOTAL,
     },
 }
 _DEFAULTS = {

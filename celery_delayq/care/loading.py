@@ -35,11 +35,10 @@ from ..message.route import Route
 from ..operations.pausing import is_all_paused
 from ..services import Services
 from ..store import label_of, lane_for
-from ..store.extras import Extras
 from ..store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_of
 from . import dumps, loads
 from .lines import DUMP, PAUSE, TASK, UNREADABLE, GivenTime, Line, bounded, read
-from .loads import OldEntry
+from .loads import OldEntry, extras_of
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
 SLICE_BYTES = 500_000  # about as many bytes of lines in one call
@@ -274,7 +273,7 @@ def _record_of(services: Services, line: Line) -> NewRecord:
         raise NotLoaded(line["id"], why) from error
     if line["expires_after_ms"] is not None:
         message["headers"][EXPIRES_HEADER] = line["expires_after_ms"]
-    extras = Extras(line["key"], tuple(line["tags"]), line["grace_ms"], line["excused_ms"])
+    extras = extras_of(line)
     flags = extras.flags + RUN_NOW * line["run_now"] + RELEASED * line["released"]
     record = record_of(message, destination, _labels(line, flags), share=_is_shareable(line))
     return replace(record, body=record.body + extras.text())

@@ -8,8 +8,10 @@ from urllib.parse import unquote_to_bytes
 
 from ..errors import AlreadyScheduled, DelayQError
 from ..store.entries import Entries
+from ..store.extras import Extras, hold_of
 from ..store.record import NewRecord
 from ..store.shard import Shard
+from .lines import Line
 
 WAITING, REFUSED, DEAD = "waiting", "refused", "dead"
 
@@ -85,3 +87,9 @@ def _read(word: str, one: OldEntry) -> str | DelayQError:
     if status not in ("taken", "held"):
         return status
     return AlreadyScheduled(one.task_id, unquote_to_bytes(holder).decode(errors="replace"))
+
+
+def extras_of(line: Line) -> Extras:
+    """Return the extras of a task's line."""
+    hold = hold_of(line["unique_ms"], until_finished=line["until_finished"])
+    return Extras(line["key"], tuple(line["tags"]), line["grace_ms"], line["excused_ms"], hold=hold)

@@ -23,7 +23,12 @@ from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 
 from ..libraries import Feature, works
-from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, REDELIVERED_HEADER
+from ..message.headers import (
+    ATTEMPT_HEADER,
+    HAND_OVER_HEADER,
+    HOLD_HEADER,
+    REDELIVERED_HEADER,
+)
 from ..message.route import Relayed, Route
 from ..servers.refusals import is_replica, refusal_of
 from ..store.values import LeasedEntry
@@ -208,6 +213,8 @@ def _with_attempt(entry: LeasedEntry) -> bytes:
 
 def _own_headers(entry: LeasedEntry) -> dict[str, Any]:
     headers = {ATTEMPT_HEADER: entry.attempts + 1, HAND_OVER_HEADER: entry.hand_over}
+    if entry.hold:
+        headers[HOLD_HEADER] = entry.hold
     return {**headers, REDELIVERED_HEADER: True} if entry.uncertain else headers
 
 

@@ -10,10 +10,11 @@ from celery.result import AsyncResult, EagerResult, GroupResult
 
 from .. import clock
 from ..clock import When
+from ..errors import InvalidOption
 from ..leaves import leaf
 from ..message.signatures import is_canvas
 from ..scheduling.intercept import Request
-from ..scheduling.options import KEY, entry_options_of, options_of_entry
+from ..scheduling.options import FINISHED, KEY, UNTIL, entry_options_of, options_of_entry
 from ..scheduling.writing import new_id
 from ..services import Services
 from ..store import Delivery, Receipt
@@ -93,6 +94,8 @@ def call_signature(
     is_eager = services.app.conf.task_always_eager
     if is_eager:
         entry_options_of({**of_entry, **options})  # nothing else validates them
+    if is_canvas(signature) and {**of_entry, **options}.get(UNTIL) == FINISHED:
+        raise InvalidOption(UNTIL, FINISHED, "a plain task: the parts of a canvas end one by one")
     if is_canvas(signature) and not is_eager:
         held: ScheduledResult[Any] = leaf("canvas").schedule(
             services, signature, when, of_entry, **options

@@ -19,7 +19,7 @@ from ..libraries import check_messages
 from ..revoked import mark_revoked
 from ..scheduling import bulk
 from ..scheduling.bulk import Bulk
-from ..scheduling.options import Conflict, Late, Tags, as_options
+from ..scheduling.options import Conflict, Late, Tags, UniqueUntil, as_options
 from ..scheduling.times import Spread
 from ..services import Services, attach, find, services_of
 from .apply_async import call_signature
@@ -84,6 +84,8 @@ class DelayQ(Operations):
         tags: Tags | None = None,
         late: Late | None = None,
         grace: DelayInput | None = None,
+        unique_until: UniqueUntil | None = None,
+        unique_for: DelayInput | None = None,
     ) -> ScheduledResult[R]:
         """Schedule a signature with all of its options.
 
@@ -97,7 +99,8 @@ class DelayQ(Operations):
                 seconds; or ISO 8601 text. A past time means at once.
             after: From now: a timedelta, or seconds.
             key: A unique key: text of 1 to 255 bytes, without NUL. At most one task waits under a
-                key. The key is free again once that task is delivered, cancelled or dead.
+                key. The key is free again once that task is delivered, cancelled or dead; or
+                later, if *unique_until* or *unique_for* say so.
             conflict: The action if a task with the same key or id is already waiting.
                 ``reject`` (the default): refuse the new task. ``keep``: keep the waiting task.
                 ``replace``: replace it. ``earliest``, ``latest``: keep the one that is due first,
@@ -108,6 +111,11 @@ class DelayQ(Operations):
             late: ``skip``: drop the task if it is more than *grace* overdue. ``run`` (the default):
                 run it, however late.
             grace: The grace period of ``skip``: seconds, or a timedelta.
+            unique_until: When the key is free: once the task is ``delivered`` (the default); or
+                ``finished``: has run, retries included. Not for a canvas.
+            unique_for: Seconds, or a timedelta. With ``finished``: the longest that the key is held
+                after the delivery, and after the start of each run; an hour by default. Alone: the
+                key is held at least so long after scheduling.
 
         Returns:
             A result with ``due``, ``cancel`` and ``reschedule``. If an earlier task was kept, its
@@ -120,7 +128,8 @@ class DelayQ(Operations):
             InvalidOption: an invalid key, tag or policy; or the signature has a ``countdown`` or an
                 ``eta``.
             AlreadyScheduled: a task with the same key, or the signature's id, is already scheduled.
-                ``InFlight``, a subclass: that task is being published right now.
+                Subclasses: ``InFlight``, that task is being published right now; ``KeyHeld``, it
+                has left, and still holds the key.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)
@@ -130,7 +139,14 @@ class DelayQ(Operations):
         services = services_of(signature.app)
         when = one_of(services.timezone, at=at, after=after)
         options = as_options(
-            key=key, conflict=conflict, max_wait=max_wait, tags=tags, late=late, grace=grace
+            key=key,
+            conflict=conflict,
+            max_wait=max_wait,
+            tags=tags,
+            late=late,
+            grace=grace,
+            unique_until=unique_until,
+            unique_for=unique_for,
         )
         return call_signature(services, signature, when, **options)
 

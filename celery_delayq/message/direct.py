@@ -25,5 +25,7 @@ def is_tagged(broker: Broker, settings: Settings) -> bool:
 
 
 def beside(broker: Broker, store: Server) -> Server | None:
-    """Return the broker's Redis if it is named in another way than the store."""
-    return None if broker.failover or broker.endpoint == store else broker.endpoint
+    """Return the broker's Redis, if its name does not tell whether it is the store's."""
+    if broker.endpoint is None or broker.failover or broker.endpoint.same_database(store):
+        return None
+    return broker.endpoint

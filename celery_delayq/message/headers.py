@@ -22,6 +22,9 @@ ONCE_HEADER = "delayq_once"
 #: False: the task's `eta` is not captured. (Also the name of the call's option.)
 CAPTURE_HEADER = "delayq_capture"
 
+#: Of a task whose key is held until its run has finished: see :class:`~.hold.Hold`.
+HOLD_HEADER = "delayq_hold"
+
 #: How many ms after the due time the task expires. (Only until it is stored.)
 EXPIRES_HEADER = "delayq_expires_ms"
 
@@ -32,7 +35,13 @@ PUT_OFFS_HEADER = "delayq_put_offs"
 LAUNCH = "celery_delayq.launch"
 
 #: Headers about one message only, which a retry must not copy.
-OWN_HEADERS = (DUE_HEADER, ATTEMPT_HEADER, REDELIVERED_HEADER, HAND_OVER_HEADER)
+OWN_HEADERS = (
+    DUE_HEADER,
+    ATTEMPT_HEADER,
+    REDELIVERED_HEADER,
+    HAND_OVER_HEADER,
+    HOLD_HEADER,
+)
 
 
 def foreign(headers: Any) -> Any:

@@ -43,7 +43,8 @@ from ..errors import (
 from ..logs import logger_of
 from ..message import native_delay
 from ..message.destination import destination_of
-from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, foreign
+from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, HOLD_HEADER, foreign
+from ..message.hold import Hold
 from ..message.identity import give_identity
 from ..message.outgoing import (
     OutgoingMessage,
@@ -347,13 +348,17 @@ class Sender:
         theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
         # Options of a call that outlive a retry travel as headers.
         words = {key: options[key] for key in LASTING if isinstance(options.get(key), bool)}
+        hold = self._hold_of(message.properties["correlation_id"], theirs.get("headers") or {})
         if words or theirs.get("headers"):
             theirs["headers"] = {**foreign(theirs.get("headers") or {}), **words}
         if request is not None and request.captured and self._is_left(message, theirs):
             _count_expiry_from_now(message)
             request = None
         if request is not None:
+            request.terms = request.terms.holding(hold)
             return self._schedule(request, name, message, where, theirs)
+        if hold is not None:
+            theirs["headers"] = {**(theirs.get("headers") or {}), HOLD_HEADER: hold._asdict()}
         message.headers.pop(EXPIRES_HEADER, None)
         call = _under_way.get()
         if call is not None:
@@ -361,6 +366,12 @@ class Sender:
         if self._is_for_amqp:
             give_identity(message.properties)
         return self._send(producer, name, message, *where, **theirs)
+
+    def _hold_of(self, task_id: str, headers: Mapping[str, Any]) -> Hold | None:
+        """Return the hold of a task that sends itself again: by a retry, Defer, or replacement."""
+        running = self.services.app.current_worker_task
+        told = running.request.get(HOLD_HEADER) if running is not None else None
+        return Hold.of(headers.get(HOLD_HEADER, told), task_id)
 
     def _requested(self, name: str, message: Any, options: Mapping[str, Any]) -> Request | None:
         is_v1 = isinstance(message.body, dict)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Union
 
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
-from .options import NAMES, Conflict, Late, Tags
+from .options import NAMES, Conflict, Late, Tags, UniqueUntil
 
 _EXPECTED = "(args, kwargs), such as ((1,), {}), or a celery_delayq.Item"
 _LEAST = 2  # fields of a plain tuple
@@ -31,6 +31,8 @@ class Item(NamedTuple):
         tags: A list of text.
         late: ``run`` or ``skip``.
         grace: Seconds, or a timedelta.
+        unique_until: ``delivered`` or ``finished``.
+        unique_for: Seconds, or a timedelta.
     """
 
     args: Sequence[Any]
@@ -43,6 +45,8 @@ class Item(NamedTuple):
     tags: Tags | None = None
     late: Late | None = None
     grace: DelayInput | None = None
+    unique_until: UniqueUntil | None = None
+    unique_for: DelayInput | None = None
 
     @property
     def options(self) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from .. import clock
 from ..clock import DelayInput
 from ..errors import InvalidDueTime, InvalidOption
 from ..message.headers import CAPTURE_HEADER, ONCE_HEADER
+from ..message.hold import Hold
 from ..store import NewEntry, plain_text
-from ..store.extras import Extras
+from ..store.extras import Extras, hold_of
 
 PREFIX = "delayq_"
 _NEAR = "delay"  # an unknown option that begins like this is a mistyped one of this package
@@ -25,10 +26,13 @@ AT, AFTER = "delayq_at", "delayq_after"
 LASTING = (ONCE_HEADER, CAPTURE_HEADER)  # options that travel on, as headers
 KEY, CONFLICT, MAX_WAIT = "delayq_key", "delayq_conflict", "delayq_max_wait"
 TAGS, LATE, GRACE = "delayq_tags", "delayq_late", "delayq_grace"
-NAMES = (KEY, CONFLICT, MAX_WAIT, TAGS, LATE, GRACE)
+UNTIL, FOR = "delayq_unique_until", "delayq_unique_for"
+NAMES = (KEY, CONFLICT, MAX_WAIT, TAGS, LATE, GRACE, UNTIL, FOR)
 _ALL = (AT, AFTER, *LASTING, *NAMES)
 
 REJECT, DEBOUNCE, RUN, SKIP = "reject", "debounce", "run", "skip"
+DELIVERED, FINISHED = "delivered", "finished"
+AN_HOUR = 3600
 POLICIES = (REJECT, "keep", "replace", "earliest", "latest", DEBOUNCE)
 
 LONGEST = 255  # bytes of a key, or of a tag
@@ -36,11 +40,12 @@ MOST_TAGS = 16
 
 Conflict = Literal["reject", "keep", "replace", "earliest", "latest", "debounce"]
 Late = Literal["run", "skip"]
+UniqueUntil = Literal["delivered", "finished"]
 Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 
 _TEXT = f"text of 1 to {LONGEST} bytes without NUL"
 _TAGS = f"a list of at most {MOST_TAGS} tags, each {_TEXT}"
-_SPAN = f"seconds, or a timedelta, of 0 to {clock.MAX_DUE_MS // 1000} seconds"
+_SPAN = f"seconds, or a timedelta, of {{:g}} to {clock.MAX_DUE_MS // 1000} seconds"
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,13 @@ class EntryOptions:
         if self is PLAIN:
             return new
         return replace(new, record=new.record.with_extras(self.extras), conflict=self.conflict)
+
+    def holding(self, hold: Hold | None) -> EntryOptions:
+        """Return the options of a running task that schedules itself, and takes its key along."""
+        if hold is None or self.extras.key not in ("", hold.key):
+            return self
+        goes_on = f"{hold_of(hold.ms, until_finished=True)} {hold.delivery}"
+        return replace(self, extras=replace(self.extras, key=hold.key, hold=goes_on))
 
 
 PLAIN = EntryOptions()
@@ -101,9 +113,12 @@ def as_options(
     tags: Tags | None = None,
     late: Late | None = None,
     grace: DelayInput | None = None,
+    unique_until: UniqueUntil | None = None,
+    unique_for: DelayInput | None = None,
 ) -> dict[str, Any]:
     """Return the given ones, by the names that a call uses."""
-    given = zip(NAMES, (key, conflict, max_wait, tags, late, grace), strict=True)
+    values = (key, conflict, max_wait, tags, late, grace, unique_until, unique_for)
+    given = zip(NAMES, values, strict=True)
     return {name: value for name, value in given if value is not None}
 
 
@@ -130,13 +145,30 @@ def entry_options_of(given: Mapping[str, Any], task: Any = None) -> EntryOptions
     if (GRACE in said) != (late == SKIP):
         both = f"{LATE}={SKIP!r} and {GRACE} together"
         raise InvalidOption(*((GRACE, said[GRACE]) if GRACE in said else (LATE, late)), both)
-    extras = Extras(
+    made = Extras(
         key=_text(KEY, said[KEY], _TEXT) if KEY in said else "",
         tags=_tags(said.get(TAGS, ())),
         grace_ms=_span_ms(GRACE, said[GRACE]) if GRACE in said else None,
+        hold=_hold(said, given),
     )
     wait = f" {_span_ms(MAX_WAIT, said[MAX_WAIT])}" if MAX_WAIT in said else ""
-    return EntryOptions(extras, "" if conflict == REJECT else conflict + wait)
+    return EntryOptions(made, "" if conflict == REJECT else conflict + wait)
+
+
+def _hold(said: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Return how long the key holds, as :class:`Extras` has it."""
+    until, seconds = said.get(UNTIL, DELIVERED), said.get(FOR)
+    if until not in (DELIVERED, FINISHED):
+        raise InvalidOption(UNTIL, until, f"{DELIVERED} or {FINISHED}")
+    ms = 0 if seconds is None else _span_ms(FOR, seconds, least=1)
+    if KEY not in said:
+        for name in (UNTIL, FOR):
+            if name in given:
+                raise InvalidOption(name, given[name], f"{KEY} beside it")
+        return ""
+    if until == FINISHED:
+        return hold_of(ms or AN_HOUR * 1000, until_finished=True)
+    return hold_of(ms, until_finished=False)
 
 
 def _with_defaults(given: Mapping[str, Any], task: Any) -> dict[str, Any]:
@@ -150,6 +182,8 @@ def _with_defaults(given: Mapping[str, Any], task: Any) -> dict[str, Any]:
         said.pop(MAX_WAIT, None)
     if LATE in given and GRACE not in given and given[LATE] != SKIP:
         said.pop(GRACE, None)
+    if UNTIL in given and FOR not in given:
+        said.pop(FOR, None)
     return said
 
 
@@ -175,11 +209,11 @@ def _tags(value: Any) -> tuple[str, ...]:
     return tags
 
 
-def _span_ms(name: str, value: Any) -> int:
+def _span_ms(name: str, value: Any, least: int = 0) -> int:
     try:
         ms = clock.by(value).ms
     except InvalidDueTime:
         ms = -1
-    if ms < 0 or (isinstance(value, timedelta) and value < timedelta(0)):
-        raise InvalidOption(name, value, _SPAN)
+    if ms < least or (isinstance(value, timedelta) and value < timedelta(0)):
+        raise InvalidOption(name, value, _SPAN.format(least / 1000))
     return ms

@@ -30,14 +30,24 @@ def check_alone(connection: Connection, step: str, until: float | None, *, direc
         StoreError: it is a Redis Sentinel; or such a broker, and a node of a Redis Cluster.
         StoreUnavailable: no answer came in time.
     """
+    mode = mode_of(connection, step, until)
+    if mode == b"sentinel":
+        raise StoreError(step, SENTINEL)
+    if mode == b"cluster" and direct:
+        raise StoreError(step, NO_BROKER)
+
+
+def mode_of(connection: Connection, step: str, until: float | None = None) -> bytes | None:
+    """Return whether a Redis is ``standalone``, a ``sentinel`` or in a ``cluster``, if it says.
+
+    Raises:
+        StoreUnavailable: no answer came in time.
+    """
     try:
         told = connection.execute(step, packed(["HELLO", 2]), until)
     except StoreUnavailable:
         raise
     except StoreError:
-        return  # a proxy, or an imitation of Redis, that does not know the command
-    mode = dict(zip(told[::2], told[1::2], strict=False)).get(b"mode")
-    if mode == b"sentinel":
-        raise StoreError(step, SENTINEL)
-    if mode == b"cluster" and direct:
-        raise StoreError(step, NO_BROKER)
+        return None  # a proxy, or an imitation of Redis, that does not know the command
+    mode: bytes | None = dict(zip(told[::2], told[1::2], strict=False)).get(b"mode")
+    return mode

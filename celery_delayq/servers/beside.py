@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import StoreError, StoreUnavailable
+from .alone import mode_of
 from .connection import Connection, PooledConnection, packed
 from .endpoint import Endpoint, Server
 from .refusals import NO_BROKER, said_of
@@ -63,14 +64,19 @@ def check_broker(store: Connection, broker: Server, meta: str, *, tagged: bool) 
     if tagged and not is_one:
         text = _MOVED if moved else _OTHER
         raise StoreError("join", text.format(broker.url, moved))
-    if not tagged and (is_one or _leads_to(store, moved)):
+    if tagged:
+        return
+    # Two names of one plain Redis are none of our business: the relay delivers.
+    if _leads_to(store, moved) or (is_one and mode_of(store, "join") == b"cluster"):
         raise StoreError("join", NO_BROKER)
 
 
 def _leads_to(store: Connection, moved: str) -> bool:
     """Whether MOVED names the store's node."""
-    host, _, port = moved.rpartition(":")
-    return bool(port) and Endpoint(host, int(port)).node == Endpoint(*(store.node or ())).node
+    (host, _, port), node = moved.rpartition(":"), store.node
+    if not port or node is None:
+        return False
+    return Endpoint(host, int(port)).node == Endpoint(*node).node
 
 
 def masters(store: Connection) -> int:

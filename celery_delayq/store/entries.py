@@ -33,6 +33,7 @@ from . import (
 )
 from .history_entry import HistoryEntry
 from .ids import Target, target_of_member
+from .keys import shard_of
 from .lookup import Departure
 from .member import Member, Membership
 from .outcome import Outcome
@@ -210,6 +211,14 @@ class Entries:
             return changes.only(changes.reschedule(link, [who], when, until=until, **asked))
 
         return placement.change(self.unasked_links, who, move)
+
+    def hold(self, words: Sequence[tuple[str, str, str, int]], until: float) -> None:
+        """Report of runs that hold keys: id, key, delivery, and ms, as ``hold.lua`` has them."""
+        parts: defaultdict[int, list[str | int]] = defaultdict(list)
+        for word in words:
+            parts[shard_of(word[1], len(self.unasked_links))] += word
+        for shard, some in parts.items():
+            self.unasked_links[shard].scripts.call("hold", until=until, words=some)
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message; see :func:`changes.edit`."""

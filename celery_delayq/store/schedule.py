@@ -13,6 +13,7 @@ from ..errors import (
     AlreadyTaken,
     DelayQError,
     InFlight,
+    KeyHeld,
     StoreUnavailable,
 )
 from .caller import new_operation
@@ -24,7 +25,13 @@ MAX_BYTES = 1_000_000  # of existing entries in conflict with those of one step
 
 # Answers of ``schedule.lua`` if it wrote nothing.
 _CONFLICT, _LATE, _IN_FLIGHT, _AGAIN, _TAKEN = b"-1", b"-2", b"-3", b"-4", b"-5"
-_IN_THE_WAY = {_IN_FLIGHT: InFlight, _TAKEN: AlreadyTaken}
+_HOLDS = b"-6"
+_IN_THE_WAY = {
+    _CONFLICT: AlreadyScheduled,
+    _HOLDS: KeyHeld,
+    _IN_FLIGHT: InFlight,
+    _TAKEN: AlreadyTaken,
+}
 
 Answer = Union[Receipt, DelayQError]
 
@@ -132,10 +139,8 @@ def _read(
     ids = [unquote_to_bytes(one).decode(errors="replace") for one in others]
     if status == _AGAIN:
         return None
-    if status == _CONFLICT:
-        return AlreadyScheduled(new.task_id, *ids)
     if status in _IN_THE_WAY:
-        return _IN_THE_WAY[status](new.task_id)
+        return _IN_THE_WAY[status](new.task_id, *ids)
     if status == _LATE:
         return too_late(new.when)
     if status.startswith(b"k"):

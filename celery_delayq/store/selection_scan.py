@@ -1,9 +1,8 @@
 """Finds the entries of a selection, step by step, in the order of insertion.
 
     by tag        pages of `tags`, which is in that order; of several tags, merged
-    else          passes over `records` (or, by state: `leased`, `dead`, or the indexes that hold
-                  paused entries), which have no order: each finds the first MOST entries after
-                  the pass before
+    else          passes over `records` (or, by state: `leased`, `dead`, or the indexes of paused
+                  entries), which have no order: each finds the first MOST after the pass before
 
 The step that changes an entry checks again that the selection includes it.
 """
@@ -19,9 +18,10 @@ from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
 from .filter import Filter
+from .lookup import letters_in
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, entry_of, letters_in, time_in
+from .values import Entry, State, entry_of, time_in
 
 PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
 FIRST = 20  # entries in the first step of a pass: they may be large

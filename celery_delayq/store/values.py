@@ -24,12 +24,6 @@ def time_in(score: float | bytes | str) -> int | None:
     return int(min(ms, LAST_MS)) if ms >= 0 else None
 
 
-def letters_in(word: bytes | str) -> str:
-    """Return the first letters of the lanes that pause an entry, as a script sent them."""
-    text = word.decode(errors="replace") if isinstance(word, bytes) else word
-    return "" if text == "-" else text
-
-
 class State(str, Enum):
     """The state of an entry."""
 
@@ -287,6 +281,15 @@ class LeasedEntry:
         changed one has another time of its last change.
         """
         return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.changed_us}"
+
+    @property
+    def hold(self) -> dict[str, Any]:
+        """The header of a task whose key is held until its run has finished; or empty."""
+        extras = self.record.extras
+        if not extras.is_until_finished:
+            return {}
+        told = {"id": self.task_id, "key": extras.key, "delivery": self.hand_over}
+        return {**told, "ms": extras.unique_ms}
 
     @property
     def is_first(self) -> bool:

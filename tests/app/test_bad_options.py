@@ -19,8 +19,8 @@ def test_an_unknown_option_is_an_error_that_names_it(add, redis, name):
 
     assert str(caught.value) == (
         f"{name} is 5; expected no such option; there are delayq_at, delayq_after, delayq_once, "
-        "delayq_capture, delayq_key, delayq_conflict, delayq_max_wait, delayq_tags, delayq_late "
-        "and delayq_grace"
+        "delayq_capture, delayq_key, delayq_conflict, delayq_max_wait, delayq_tags, "
+        "delayq_late, delayq_grace, delayq_unique_until and delayq_unique_for"
     )
     assert redis.keys() == []
 

@@ -9,7 +9,7 @@ from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.support.forked import PythonProcess
 from tests.support.shards import SHARDS, each, keys_of, total, with_one_shard
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 WRITERS = 8
 TURNS = 40
@@ -208,7 +208,7 @@ def test_it_is_never_longer_while_eight_processes_write(delayq, redis, url, tmp_
         lengths.update(redis.llen(key) for key in each("history"))
         return not any(one.running for one in writers)
 
-    eventually(all_ended)
+    eventually(all_ended, 2 * PATIENCE)
     assert [one.wait() for one in writers] == [0] * WRITERS
 
     assert max(lengths, default=0) <= LENGTH

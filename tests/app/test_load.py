@@ -115,6 +115,8 @@ WRONG = {
     "queue_hash": ["0" * 11],
     "key": ["", "a\0b", "x" * 256, 5],
     "holds_key": [1, "yes"],
+    "unique_ms": [-1, 10**16, "1"],
+    "until_finished": [1],
     "tags": [[], "a", ["a"] * 17, ["a\0"], [5], [""]],
     "grace_ms": [-1, 10**16, "0"],
     "excused_ms": [-1, 10**13],

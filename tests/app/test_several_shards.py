@@ -9,7 +9,8 @@ from celery.result import AsyncResult
 from celery_delayq import Item, Outcome, State
 from celery_delayq.errors import AlreadyScheduled, InFlight, InvalidSetting, StoreDiffers
 from celery_delayq.store.keys import KEYS, Keys, shard_of
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO, claim, redis_ms
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.kernel
 
@@ -160,13 +161,28 @@ def test_who_has_left_without_a_key_and_waits_with_one_waits(delayq, add):
     assert delayq.cancel(stray(key)) is Outcome.DONE
 
 
-def test_how_it_left_last_is_told(delayq, add):
+def test_how_it_left_last_is_told_wherever_that_was(delayq, redis, add):
     key = EACH_KEY[0]
-    add.apply_async((2,), task_id=stray(key), delayq_at=FAR, delayq_key=key)
-    assert delayq.cancel(stray(key))
     add.apply_async((1,), task_id=stray(key), delayq_at=LONG_AGO)
     delayq.hand_over()
     entries = delayq.services.entries
+    left_ms = entries.handed_over_ms(stray(key))
+    eventually(lambda: redis_ms(redis) > left_ms + 1)
+    add.apply_async((2,), task_id=stray(key), delayq_at=FAR, delayq_key=key)
+    assert delayq.cancel(stray(key))
+    assert entries.handed_over_ms(stray(key)) is None
+    assert entries.cancelled_ms_ago(stray(key)) is not None
+
+
+def test_how_it_left_last_is_told_on_its_own_shard_too(delayq, redis, add):
+    key = EACH_KEY[0]
+    add.apply_async((2,), task_id=stray(key), delayq_at=FAR, delayq_key=key)
+    assert delayq.cancel(stray(key))
+    entries = delayq.services.entries
+    left_ms = entries.departure(stray(key)).when_ms
+    eventually(lambda: redis_ms(redis) > left_ms + 1)
+    add.apply_async((1,), task_id=stray(key), delayq_at=LONG_AGO)
+    delayq.hand_over()
     assert entries.handed_over_ms(stray(key)) is not None
     assert entries.cancelled_ms_ago(stray(key)) is None
 
@@ -251,6 +267,26 @@ def test_lists_and_selections_have_all_of_them(delayq, many):
     assert [one.id for one in delayq.tasks(cursor=listed[9].cursor)] == in_order[10:]
     assert {one.id for one in delayq.select(tag="odd")} == set(many[1::2])
     assert delayq.counts().scheduled == 30
+
+
+@pytest.mark.parametrize("chosen", [{}, {"tag": ["even", "odd"]}, {"task": "add"}, {"tag": "odd"}])
+def test_lists_are_in_order_either_way_and_go_on(delayq, many, chosen):
+    in_order = sorted(many, key=lambda one: (many.index(one) * 7) % 30)
+    if chosen == {"tag": "odd"}:
+        in_order = [one for one in in_order if many.index(one) % 2]
+    listed = list(delayq.tasks(**chosen))
+    assert [one.id for one in listed] == in_order
+    assert [one.id for one in delayq.tasks(**chosen, cursor=listed[9].cursor)] == in_order[10:]
+    latest = list(delayq.tasks(**chosen, newest_first=True))
+    assert [one.id for one in latest] == in_order[::-1]
+    on = delayq.tasks(**chosen, newest_first=True, cursor=latest[4].cursor, limit=3)
+    assert [one.id for one in on] == in_order[::-1][5:8]
+
+
+def test_a_limit_is_of_all_shards_together(delayq, many):
+    assert delayq.select(all=True, limit=7).cancel() == 7
+    assert delayq.counts().scheduled == 23
+    assert len(list(delayq.select(tag=["odd", "even"], limit=20))) == 20
 
 
 def test_a_selection_goes_on_from_its_cursor(delayq, many):

@@ -166,12 +166,55 @@ def test_a_wrong_cursor_is_a_sentence(three, misused, run):
         (["--state", "Scheduled", "-n", "2"], ["tagged", "task-0"]),
         (["--state", "scheduled", "--before-due", str(FAR + 1)], ["tagged", "task-0"]),
         (["--dead"], []),
+        (["--queue", "q", "--queue", "qqq", "--queue", "none"], ["task-0", "task-2"]),
+        (["--task", "mail", "--task", "t", "--tag", "night"], ["tagged"]),
+        (["--state", "paused", "--dead", "--state", "scheduled", "--queue", "qq"], ["task-1"]),
     ],
 )
 def test_it_is_of_what_was_picked(three, app, printed, options, expected):
     app.send_task("t", task_id="tagged", delayq_at=FAR, delayq_tags=["night"])
 
     assert sorted(ids(printed("list", *options))) == sorted(expected)
+
+
+FILTERS = ["--queue", "q", "--queue", "qq", "--queue", "qqq"]
+
+
+@pytest.mark.parametrize("options", [[], FILTERS, ["--state", "scheduled"], ["--tag", "x"]])
+def test_it_is_in_due_order_also_with_filters_and_the_newest_come_first_if_asked_for(
+    app, printed, options
+):
+    for number in (1, 3, 0, 2):
+        queue = "q" * (number % 3 + 1)
+        name, due = f"task-{number}", FAR + number
+        app.send_task("t", task_id=name, queue=queue, delayq_at=due, delayq_tags=["x"])
+
+    in_order = [f"task-{number}" for number in range(4)]
+    assert ids(printed("list", *options)) == in_order
+    assert ids(printed("list", "--newest-first", *options)) == in_order[::-1]
+    assert ids(printed("list", "--newest-first", *options, "-n", "1")) == ["task-3"]
+    if options != ["--state", "scheduled"]:
+        first, *_ = printed("list", "--json", "--newest-first", *options)
+        cursor = json.loads(first)["cursor"]
+        after = printed("list", "--ids", "--newest-first", *options, "--cursor", cursor)
+        assert after == in_order[2::-1]
+
+
+def test_how_many_more_there_are_of_a_tag_counts_waiting_tasks(app, redis, said):
+    redis.set("broken", "not a list")
+    app.send_task("t", task_id="dead", queue="broken", delayq_at=LONG_AGO, delayq_tags=["x"])
+    hand_over_until_dead(app.delayq, redis)
+    for number in range(5):
+        app.send_task("t", delayq_at=FAR + number, delayq_tags=["x"])
+
+    assert said("list", "--tag", "x", "-n", "2")[-1] == "3 more; --limit ends this list at 2"
+    assert said("list", "--ids", "--dead", "--tag", "x") == ["dead"]
+
+
+@pytest.mark.parametrize("option", [["--cursor", "x"], ["--newest-first"]])
+def test_what_is_not_in_due_order_has_no_cursor_and_no_direction(misused, option):
+    line = misused("list", "--dead", *option)
+    assert line == f"Error: {option[0]} is for a list in due order."
 
 
 def test_the_dead_are_listed_with_why(app, redis, said):

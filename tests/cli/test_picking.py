@@ -60,6 +60,10 @@ def test_a_list_is_of_what_was_picked(tasks, printed, options, expected):
         (["reschedule", "--before-due", "+1h", "by:+1h"], "5 tasks would be rescheduled"),
         (["cancel", "--after-due", "+1m", "--before-due", "+1h"], "1 task would be cancelled"),
         (["release", "--overdue", "--tag", "x"], "1 task would be released"),
+        (["cancel", "--queue", "broken", "--queue", "slow"], "3 tasks would be cancelled"),
+        (["cancel", "--dead", "--state", "paused"], "2 tasks would be cancelled"),
+        (["cancel", "--all", "--limit", "4"], "4 tasks would be cancelled"),
+        (["reschedule", "--tag", "x", "--limit", "2", "+1h"], "2 tasks would be rescheduled"),
     ],
 )
 def test_what_changes_picks_as_a_list_does(tasks, printed, line, said):
@@ -136,3 +140,13 @@ def test_behind_a_cursor_it_is_not_known_how_many(tasks, printed, run):
     cursor = json.loads(printed("list", "--json")[0])["cursor"]
     result = run("list", "-n", "1", "--cursor", cursor)
     assert result.stderr == "there are more; --limit ends this list at 1\n"
+
+
+def test_a_limit_is_kept_when_tasks_are_changed(tasks, app, said, misused):
+    assert said("cancel", "--tag", "x", "--limit", "2", "--yes") == ["2 tasks cancelled"]
+    assert app.delayq.select(tag="x").count() == 1
+    for options in (["far"], ["--key", "k"]):
+        assert misused("cancel", *options, "--limit", "2") == (
+            "Error: --limit bounds a selection, as by --tag; it takes no ids or keys."
+        )
+    assert "some, as by --tag, or --all." in misused("cancel", "--limit", "2")

@@ -14,6 +14,7 @@ import time
 from functools import partial
 from threading import Event
 
+from celery_delayq.store.keys import Keys
 from tests.cluster.trial import SHARDS, Fault, Trial, Window, tried
 from tests.support.apps import celery_state_kept
 from tests.support.clusters import ClusterServers, Node
@@ -77,12 +78,14 @@ def down(cluster: ClusterServers, _node: Node) -> Window:
 
 
 def add(cluster: ClusterServers, node: Node) -> Window:
-    """Add a master, and move a slot of the store to it, key by key."""
+    """Add a master, and move a shard's slot to it, key by key."""
     new = cluster.add()
-    owner, to = cluster.begin_move(2, to=new)
+    slots = [Keys("delayq", shard, SHARDS).slot for shard in range(SHARDS)]
+    slot = next(one for one in slots if cluster.owner_of(one) is node)
+    owner, to = cluster.begin_move(2, slot, new)
     Event().wait(0.5)
-    cluster.end_move(owner, to)
-    assert cluster.owner_by(node) is new
+    cluster.end_move(owner, to, slot)
+    assert cluster.owner_of(slot) is new
     return Window()
 
 

@@ -7,6 +7,7 @@ import pytest
 from celery_delayq.care.doctor import examine
 from celery_delayq.errors import InvalidOption, StoreError
 from tests.support.clusters import SLOTS
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
@@ -129,6 +130,24 @@ def test_so_is_the_tag_with_several_shards(cluster, make_shop):
     house = make_shop(cluster.owner, delayq_shards=3)
 
     assert refusal(house) == NO_BROKER
+
+
+def test_two_names_of_one_plain_redis_are_not_refused(redis_server, make_house):
+    house = make_house(f"redis+socket://{redis_server.socket}", redis_server.url())
+    house.due_now(task_id="a")
+
+    assert house.delayq.status().path == "relay"
+    assert house.relay_once() == 1
+    assert house.ids() == ["a"]
+    assert [line.level for line in examine(house.delayq.services) if line.name == "broker"] == [
+        "ok"
+    ]
+
+
+def test_a_broker_that_is_away_keeps_no_scanner_from_the_store(cluster, make_house):
+    house = make_house(cluster.url(), f"redis://127.0.0.1:{free_port()}/0")
+
+    house.relay().engine.join()
 
 
 def test_another_redis_is_not_refused(house):

@@ -1,7 +1,6 @@
 """The slot moves, or its owner fails: a call succeeds elsewhere, or raises the true reason."""
 
 import contextlib
-import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ from redis.exceptions import ClusterDownError, MovedError
 
 from celery_delayq import clock
 from celery_delayq.cluster import SlotOwner
-from celery_delayq.cluster.slots import SlotQuery, Told
+from celery_delayq.cluster.slots import SlotQuery
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.endpoint import Endpoint
 from tests.cluster.conftest import TIMEOUT
@@ -103,50 +102,6 @@ def test_two_nodes_that_name_each_other_are_asked_after_a_pause():
     owner = SlotOwner(STORE, (("a", 1),), Endpoint())
 
     assert [owner.again_after(MovedError("1 b:1"), turn) for turn in (0, 1, 2)] == [0.0, 0.2, 0.2]
-
-
-@pytest.fixture
-def two(monkeypatch):
-    """The owners of two slots, of which a node says that both have moved to it."""
-    there = Told(("new", 1), (), ((0, 16383, ("new", 1)),))
-    monkeypatch.setattr(SlotQuery, "told", lambda *_: iter([there]))
-    one = SlotOwner(STORE, (("a", 1),), Endpoint())
-    other = one.at(STORE + 1)
-    for each in (one, other):
-        each.moved(("old", 1))
-    return one, other
-
-
-def test_after_moved_the_next_call_of_another_slot_asks_for_all(two):
-    one, other = two
-
-    one.refused(SimpleNamespace(host="old", port=1), MovedError(f"{STORE} new:1"))
-    one.find_master(math.inf)  # it knows its own
-    assert (one.node, other.node) == (("new", 1), ("old", 1))
-
-    other.find_master(math.inf)
-    assert other.node == ("new", 1)
-
-
-def test_what_one_slot_asks_for_teaches_the_other(two):
-    one, other = two
-
-    one.doubt()
-    one.find_master(math.inf)
-
-    assert (one.node, other.node) == (("new", 1), ("new", 1))
-
-
-def test_a_broken_link_makes_all_slots_of_that_node_forget_it(two):
-    one, other = two
-    third = one.at(STORE + 2)
-    third.moved(("third", 1))
-
-    one.lost(SimpleNamespace(host="old", port=1))
-
-    assert (one.node, other.node, third.node) == (None, None, ("third", 1))
-    # A scanner listens at any node that is there.
-    assert (one.known().node, third.known()) == (("third", 1), third)
 
 
 # TRYAGAIN, and ASK.

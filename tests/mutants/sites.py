@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lupa.lua51 import LuaRuntime, LuaSyntaxError
 
+LUA = LuaRuntime()
 SWAPS = {
     "<": "<=",
     "<=": "<",
@@ -77,7 +78,7 @@ def _is_python(text: str) -> bool:
 
 def _is_lua(text: str) -> bool:
     try:
-        LuaRuntime().compile(text)
+        LUA.compile(text)
     except LuaSyntaxError:
         return False
     return True

@@ -95,10 +95,9 @@ def test_while_somebody_keeps_redis_busy_it_is_unavailable(spoilt_server, on_spo
     assert operation.take(on_spoilt) == operation.answer
 
 
-@pytest.mark.usefixtures("short_timeout")
 @each_operation
 def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
-    spoilt_server, prepare_anew, operation
+    spoilt_server, prepare_anew, operation, request
 ):
     ready = prepare_anew()
     operation.take(ready)
@@ -108,6 +107,7 @@ def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
     # A second reschedule is one more change, which the record counts. (An edit compares first.)
     assert operation.script == "reschedule" or twice == once
 
+    request.getfixturevalue("short_timeout")
     ready = prepare_anew(timeout=2.0)  # which passes below
     ready.store.raw.hset(ready.store.keys["meta"], "timeout", 60_000)
     spoilt_server.pause()

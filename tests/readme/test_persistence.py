@@ -8,6 +8,7 @@ import redis
 from celery_delayq import DelayQ, Outcome
 from tests.app.support import FAR, lists
 from tests.readme.document import page
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -39,6 +40,8 @@ def test_a_redis_so_configured_keeps_what_waits_when_it_is_killed(start_redis, o
     server = start_redis(*configured())
     delayq = on(server)
     hold(delayq)
+    # While the disk is busy, Redis answers before it writes.
+    eventually(lambda: not server.client().info("persistence")["aof_buffer_length"])
 
     server.kill()
     server.start()

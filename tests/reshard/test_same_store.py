@@ -119,3 +119,19 @@ def test_a_worker_still_knows_the_first_copy_of_each_task(app, reshard):
         reshard(app(before), after)
         first = app(after).services.copies.first
         assert {first(one, 2, monotonic() + 60) for one in deliveries} == {1}
+
+
+def test_keys_stay_held_by_tasks_that_have_left(app, reshard):
+    held = [f"key-{number}" for number in range(12)]
+    asked = {"delayq_unique_until": "finished", "delayq_unique_for": 3600}
+    delayq = app(1)
+    for key in held:
+        delayq.app.send_task("t", task_id=f"of {key}", delayq_at=LONG_AGO, delayq_key=key, **asked)
+    delayq.hand_over()
+    for shards in (3, 2, 1):
+        reshard(delayq, shards)
+        delayq = app(shards)
+        for key in held:
+            with pytest.raises(AlreadyScheduled, match=f"of {key}"):
+                delayq.app.send_task("t", delayq_at=FAR, delayq_key=key)
+        assert [*delayq.check()] == []

@@ -27,6 +27,11 @@ RULES = {
     "overtime": "a call ends with its time",
     "unanswered": "when nothing fails any more, a call is answered",
     "tardy": "when nothing fails any more, what is due leaves within the safety interval",
+    "exclusive": "no two tasks run at once that hold a key until they have finished",
+    "held": "a key is held from the hand-over on, and nothing else comes under it",
+    "freed": "only the word of its own run, or its end in time, frees a key",
+    "stuck": "a key is free once its run has said so, or its time is over",
+    "end": "a run that goes on sets the end of its key anew",
     "left over": "what is due leaves",
     "check": "the package's own check finds nothing",
     "error": "no other errors",
@@ -89,6 +94,7 @@ class Call:
     seen: dict[str, set[str]] = field(default_factory=dict)  # places in which requests saw an id
     dues: set[tuple[str, int]] = field(default_factory=set)  # the due times that they found
     held: set[tuple[str, int]] = field(default_factory=set)  # entries found under the key
+    left: set[str] = field(default_factory=set)  # ids found that held the key, and may run
     displaced: dict[str, "Effect"] = field(default_factory=dict)  # entries that gave way
     about: set[str] = field(default_factory=set)  # the ids and keys that its effects were about
     taking: dict[str, Any] = field(default_factory=dict)  # the delivery of each id

@@ -41,6 +41,7 @@ class Planned:
     lane: str = ""
     runs_now: bool = False
     grace_ms: int | None = None
+    hold: str = ""
 
 
 def planned(

@@ -34,6 +34,7 @@ from celery_delayq.errors import (
     AlreadyTaken,
     DelayQError,
     InFlight,
+    KeyHeld,
     StoreUnavailable,
 )
 from celery_delayq.handover import backoff, scanner
@@ -43,7 +44,8 @@ from celery_delayq.handover.relay import Relay
 from celery_delayq.handover.scanner import Scanner
 from celery_delayq.hooks import Hooks
 from celery_delayq.integration.store_query import StoreQuery
-from celery_delayq.message.headers import DUE_HEADER, REDELIVERED_HEADER
+from celery_delayq.message.headers import DUE_HEADER, HOLD_HEADER, REDELIVERED_HEADER
+from celery_delayq.message.hold import Hold
 from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
 from celery_delayq.servers.connection import packed, translated
@@ -59,7 +61,7 @@ from celery_delayq.store import (
     selection_scan,
 )
 from celery_delayq.store.copies import Copies
-from celery_delayq.store.extras import Extras
+from celery_delayq.store.extras import HELD, Extras
 from celery_delayq.store.filter import Filter
 from celery_delayq.store.ids import Target, target_of_key, target_of_member
 from celery_delayq.store.keys import Keys
@@ -209,7 +211,8 @@ class Caller:
 
 def _new_entry(one: Any, task_id: str) -> NewEntry:
     record = _record(one, task_id, f"call:{one.name};")
-    record = record.with_extras(Extras(one.key, one.tags, one.grace_ms))
+    hold = one.hold if one.key else ""
+    record = record.with_extras(Extras(one.key, one.tags, one.grace_ms, hold=hold))
     return NewEntry(task_id, one.when, record, one.conflict)
 
 
@@ -228,6 +231,8 @@ def _answer_of(given: Receipt | DelayQError) -> Answer:
         if given.existed:
             return Answer("KEPT", given.due_ms, given.task_id, gone)
         return Answer("SCHEDULED", given.due_ms, "", gone)
+    if isinstance(given, KeyHeld):
+        return Answer("HELD")
     if isinstance(given, AlreadyTaken):
         return Answer("TAKEN")
     if isinstance(given, InFlight):
@@ -459,19 +464,37 @@ class Copy:
 
     Attributes:
         version: The due time that it was delivered for, and the name of its last edit.
+        hold: How its run holds a key, if so.
     """
 
     name: str
     task_id: str
     is_marked: bool
     version: tuple[int, str]
+    hold: Hold | None = None
 
 
 def copy_of(message: bytes, headers: Mapping[str, Any] | None = None) -> Copy:
     """Read a message; one from a list of Redis's has its headers in itself."""
     known = json.loads(message)["headers"] if headers is None else headers
     version = known[DUE_HEADER], edited_in(message)
-    return Copy(name_in(message), known["id"], REDELIVERED_HEADER in known, version)
+    hold = Hold.of(known.get(HOLD_HEADER), known["id"])
+    return Copy(name_in(message), known["id"], REDELIVERED_HEADER in known, version, hold)
+
+
+def say(scripts: Any, hold: Hold, ms: int, timeout: float) -> None:
+    """Send a worker's word about a run: its key is held for so long from now, or free.
+
+    Raises:
+        Unavailable: it is not known whether it arrived.
+    """
+    words = [(hold.id, hold.key, hold.delivery, ms)]
+    _entries_over(scripts, timeout).hold(words, clock.monotonic() + timeout)
+
+
+def said_in(command: bytes) -> int:
+    """For how long, in ms, a key is held from now by a word on its way; 0: it is free."""
+    return int(command.rsplit(b"\r\n", 2)[-2])
 
 
 # The way to Redis.
@@ -589,6 +612,7 @@ class Inside:
         for keys in self._keys:
             commands.append(("HGETALL", keys["records"]))
             commands.append(("HGETALL", keys["holders"]))
+            commands.append(("ZRANGE", keys["held"], 0, -1, "WITHSCORES"))
             commands.append(("ZRANGE", keys["tags"], 0, -1))
             commands.append(("HKEYS", keys["outbox_messages"]))
             commands.append(("HGETALL", keys["paused"]))
@@ -601,14 +625,17 @@ class Inside:
         *parts, arrived = answers
         size = len(parts) // len(self._keys)
         shards = [parts[first : first + size] for first in range(0, len(parts), size)]
-        _, holders, tags, owed, paused, *_ = ([*chain(*some)] for some in zip(*shards, strict=True))
+        merged = ([*chain(*some)] for some in zip(*shards, strict=True))
+        _, holders, held, tags, owed, paused, *_ = merged
+        ends = dict(_pairs(held))
+        rows = {key: of.partition(HELD) for key, of in _pairs(holders)}
         raw: dict[str, Any] = {}
         for records, *_ in shards:
             for task_id, record in _pairs(records):
                 raw[task_id.decode()] = [record]
-        for _, _, _, _, _, *places in shards:
-            for index, rows in zip(INDEXES, places, strict=True):
-                for member, score in _pairs(rows):
+        for _, _, _, _, _, _, *places in shards:
+            for index, members in zip(INDEXES, places, strict=True):
+                for member, score in _pairs(members):
                     raw.setdefault(_id_in(index, member), [None]).append((index, score))
         # Only changed records are read; their format is the package's own affair.
         views = {
@@ -622,7 +649,12 @@ class Inside:
             views,
             raw,
             arrived[::-1],
-            {key.decode(): of.decode() for key, of in _pairs(holders)},
+            {key.decode(): of.decode() for key, (of, left, _) in rows.items() if not left},
+            {
+                key.decode(): (of.decode(), delivery.decode(), int(ends.get(key, 0)))
+                for key, (of, left, delivery) in rows.items()
+                if left
+            },
             [_tag_and_id(member) for member in tags],
             {task_id.decode() for task_id in owed},
             {lane[:1].decode(): how[:1].decode() for lane, how in _pairs(paused) if len(lane) == 7},
@@ -639,6 +671,7 @@ class Inside:
         return View(
             *(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms),
             *(bool(flags & RUN_NOW), last_ms, edited_in(record), bool(flags & RELEASED), since_ms),
+            holds=extras.is_until_finished,
         )
 
 
@@ -767,6 +800,46 @@ class _Cut(ClockedScripts):
 
 
 CUTS = {
+    "a key is free once its task was delivered": Cut(
+        "if how and leaving.keyed then hold_on(leaving.keyed, how, now) end",
+        "",
+    ),
+    "what has left and holds its key is not looked for": Cut(
+        "return delivery and is_key_held(key, step.call.now) and",
+        "return nil and",
+    ),
+    "what is being published holds no key": Cut(
+        "entry.busy = entry.hold and",
+        "entry.busy = nil and",
+    ),
+    "a word is about any delivery": Cut(
+        "elseif delivery == word.delivery and is_key_held(word.key, now) then",
+        "elseif delivery and is_key_held(word.key, now) then",
+    ),
+    "a word is about any task": Cut(
+        "if holder ~= word.id then",
+        "if delivery then free_key(word.key)",
+    ),
+    "a run that ends before it is acknowledged is not heard": Cut(
+        "elseif not delivery and ms == 0 and is_leaving(word.id, word.delivery) then",
+        "elseif false then",
+    ),
+    "a word frees what waits again": Cut(
+        "elseif not delivery and ms == 0 and is_leaving(word.id, word.delivery) then",
+        "elseif not delivery and ms == 0 then",
+    ),
+    "a run that begins does not set the end anew": Cut(
+        "redis.call('ZADD', keys.held, whole(now + ms), word.key)",
+        "",
+    ),
+    "a key is forgotten before its end": Cut(
+        "'ZRANGEBYSCORE', keys.held, '-inf', whole(now), 'LIMIT'",
+        "'ZRANGEBYSCORE', keys.held, '-inf', whole(now + 5000), 'LIMIT'",
+    ),
+    "a key is held for ever": Cut(
+        "free_ended(now, limit)\n",
+        "",
+    ),
     "answers are not looked up": Cut(
         "if known then return {now_us, 'answer', known, told_again and told_again(known)} end",
         "",
@@ -812,25 +885,24 @@ CUTS = {
         "step.asked[key] = true",
     ),
     "what waits under a key is not looked for": Cut(
-        "local holder = named and named.state == 'waiting' "
-        "and named.place ~= keys.leased and named or nil",
+        "local holder = named and (named.busy or waits) and named or nil",
         "local holder",
     ),
     "what comes back takes the key from what waits": Cut(
-        "if is_key_free(key, id) then redis",
+        "if not other_holder(key, id) then redis",
         "if true then redis",
     ),
     "what comes back leaves the key to what is leased": Cut(
-        "if is_key_free(key, id) then redis",
+        "if not other_holder(key, id) then redis",
         "if not redis.call('HGET', keys.holders, key) then redis",
     ),
     "what leaves frees its key, whoever has it": Cut(
-        "if one.key ~= leaving.kept_key and redis.call('HGET', keys.holders, one.key) == one.id",
+        "if one.key ~= leaving.kept_key and not one.ends and holder_of(one.key) == one.id",
         "if one.key ~= leaving.kept_key",
     ),
     "what leaves does not free its key": Cut(
-        "redis.call('HDEL', keys.holders, one.key)",
-        "",
+        "then free_key(one.key) end",
+        "then end",
     ),
     "what leaves stays under its tags": Cut(
         "local tagged = leaving.tagged or {}\n  for",
@@ -916,9 +988,9 @@ CUTS = {
     "in progress a cursor is one step behind": Cut(
         "self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n"
         "                    self._note(tally, made)\n"
-        "                    _report(progress, tally)\n",
+        "                    report(progress, tally)\n",
         "self._note(tally, made)\n"
-        "                    _report(progress, tally)\n"
+        "                    report(progress, tally)\n"
         "                    self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n",
         (Selection, "_change"),
     ),

@@ -14,6 +14,7 @@ from tests.simulator.driver import Copy, copy_of
 from tests.simulator.keys import Keys
 from tests.simulator.lanes import Lanes
 from tests.simulator.network import Request
+from tests.simulator.runs import Runs
 from tests.simulator.sight import GONE, Sight, View
 from tests.simulator.taken import Taken
 from tests.simulator.world import SECOND
@@ -34,6 +35,7 @@ class Judge:
         self._keys = Keys(self)
         self._lanes = Lanes(self)
         self.taken = Taken(self)
+        self.runs = Runs(self)
 
     def found(self, rule: str, what: str) -> None:
         self._find(Finding(rule, what))
@@ -47,7 +49,7 @@ class Judge:
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
         if request.call:
             self._looked(request.call, before)
-            self._keys.looked(request.call, before, after)
+            self._keys.looked(request.call, before, after, now_ms)
         for message in after.arrived:
             self._pushed(message, before, now_ms)
         for task_id in sorted(before.raw.keys() | after.raw.keys()):
@@ -55,6 +57,7 @@ class Judge:
                 self._changed(request, task_id, before, after, now_ms)
         self._keys.ran(request, before, after)
         self._lanes.ran(request, before, after, now_ms)
+        self.runs.ran(request, before, after, now_ms)
 
     def _looked(self, call: Call, sight: Sight) -> None:
         """Record the state in which a request finds the subjects of its call."""
@@ -77,6 +80,7 @@ class Judge:
             return
         if old is None or old.name != new.name:
             self._came(request, task_id, new)
+            self.runs.came(task_id, before, after, now_ms)
         elif old.version != new.version:
             life = self.lives[new.name, task_id]
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
@@ -118,6 +122,8 @@ class Judge:
             self._effect(request, request.call.kind, life)
         elif len(life.copies) == life.copies_before:
             self.found("lost", f"{life} went with {request.step}, and was not delivered")
+        else:
+            self.runs.left(task_id, before, after)
 
     def _effect(self, request: Request, kind: str, life: Life) -> None:
         call, task_id = request.call, life.task_id
@@ -174,6 +180,7 @@ class Judge:
         if life.sure and (life.is_cancelled or copy.version != life.view.version):
             self.found("undone", f"{life} is delivered for {copy.version}, after {life.changed_by}")
         life.copies.append((copy.is_marked, copy.version))
+        self.runs.delivered(copy, counts=not self._keys.is_back(life.task_id))
 
     # Answers to callers.
 
@@ -232,9 +239,10 @@ class Judge:
     def _is_so(self, word: str, call: Call, asked: str) -> bool:
         """Whether one of a call's requests found the state that the answer names."""
         seen = call.seen.get(asked, set())
-        if word in ("ALREADY_SCHEDULED", "KEPT"):
+        if word in ("ALREADY_SCHEDULED", "KEPT", "HELD"):
             elsewhere = asked in call.taking and call.taking[asked].message.is_asked
-            return bool(seen - {GONE} or call.held or elsewhere) and asked not in call.taken
+            found = seen - {GONE} or call.held or elsewhere if word != "HELD" else ()
+            return bool(found or call.left) and asked not in call.taken
         if word == "TAKEN":
             return call.taking[asked].message.entries > 0
         if word == "UNCHANGED":
@@ -282,6 +290,7 @@ class Judge:
         for entry in self.waits_due(sight, now_ms):
             self.found("left over", f"{entry} is still in the store")
         self.taken.drained()
+        self.runs.drained(sight, now_ms)
         held = {(view.name, task_id) for task_id, view in sight.views.items()}
         for key, life in self.lives.items():
             if key not in held and not life.copies and not life.is_cancelled:

@@ -30,8 +30,14 @@ class Keys:
         self._no_ghosts(after)
         self._revokes(request.call, before, after)
 
-    def looked(self, call: Call, before: Sight, after: Sight) -> None:
+    def looked(self, call: Call, before: Sight, after: Sight, now_ms: int) -> None:
         """Record the entries that a call finds under its key, its own earlier ones included."""
+        left = before.left.get(call.key)
+        if left and left[2] > now_ms:
+            call.left.add(left[0])
+        holder = before.holders.get(call.key)
+        if holder and before.views[holder].holds:
+            call.left.add(holder)  # perhaps it is being published, or may have been
         for sight in (before, after):
             holder = sight.holders.get(call.key) if call.key else None
             if holder and sight.waits(holder):
@@ -45,8 +51,13 @@ class Keys:
             if task_id in held or before.place(task_id) not in ("leased", "dead"):
                 continue
             others = {one for one, its in waiting.items() if its.key == view.key}
+            others |= {view.key} & after.left.keys()
             if others - self._back - {task_id}:
                 self._back.add(task_id)
+
+    def is_back(self, task_id: str) -> bool:
+        """Whether it came back while another one had its key, and goes without it."""
+        return task_id in self._back
 
     def _one_has_it(self, sight: Sight) -> None:
         for task_id, view in sight.views.items():
@@ -130,5 +141,6 @@ class Keys:
             if effect and is_sure and not self._judge.is_sure(call, effect):
                 self._judge.found("answer", f"{call.name} is told that {task_id} will not run")
         stays = (answer.stays, answer.due_ms)
-        if answer.word == "KEPT" and answer.stays != asked and stays not in call.held:
+        is_there = stays in call.held or answer.stays in call.left
+        if answer.word == "KEPT" and answer.stays != asked and not is_there:
             self._judge.found("kept", f"{call.name}: {answer}; it found {call.held}")

@@ -20,6 +20,7 @@ class Sabotage:
         pauses: Whether it is about pauses and late policies.
         messages: If it is about messages that become entries, whether they have names of their own.
         sweeps: Whether it is about selections.
+        holds: Whether keys are held until their tasks have run.
         near: Whether it is about messages that are not adopted, as their time is near.
         acks_first: Workers acknowledge messages before they are stored.
         seed: The first to try: one that finds it, if few do.
@@ -33,6 +34,7 @@ class Sabotage:
     pauses: bool = False
     messages: str = ""
     sweeps: bool = False
+    holds: bool = False
     near: bool = False
     acks_first: bool = False
     seed: int = 0
@@ -70,6 +72,10 @@ def _paused(name: str, *rules: str, **options: float) -> Sabotage:
 
 def _taken(name: str, *rules: str) -> Sabotage:
     return replace(_of(name, *rules, **DELIVERED_AGAIN), messages="names")
+
+
+def _held(name: str, *rules: str, **options: float) -> Sabotage:
+    return replace(_keyed(name, *rules, **options), holds=True)
 
 
 DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}
@@ -191,6 +197,16 @@ SABOTAGES = (
         "what is released loses its key",
         "unique",
     ),
+    _held("a key is free once its task was delivered", "held"),
+    _held("what has left and holds its key is not looked for", "held"),
+    _held("what is being published holds no key", *("exclusive", "unique", "held"), **BACK),
+    _held("a word is about any delivery", *("freed", "stuck")),
+    _held("a word is about any task", *("end", "freed")),
+    _held("a run that ends before it is acknowledged is not heard", "stuck", held=0.3),
+    _held("a word frees what waits again", *("unique", "freed"), **BACK),
+    _held("a run that begins does not set the end anew", "end"),
+    _held("a key is forgotten before its end", "freed"),
+    _held("a key is held for ever", "stuck"),
     _paused(
         "a pause is not looked at",
         "paused",

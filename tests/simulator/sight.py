@@ -29,6 +29,7 @@ class View:
     edited: str  # the name of the call that did so last
     is_released: bool
     since_ms: int  # that its lateness counts from
+    holds: bool = False  # its key, until its run has finished
 
     @property
     def version(self) -> Version:
@@ -41,7 +42,8 @@ class Sight:
 
     Attributes:
         raw: For each id its record, and its places with their scores.
-        holders: The id that has each key.
+        holders: The id in the store that has each key.
+        left: The id, the delivery and the end in time (ms) of each that has left and holds its key.
         tagged: Members of the index of tags: tag, and id.
         owed: The ids whose ``REVOKED`` is still to be stored.
         paused: Lanes, by their first letters, with p (paused) or b (comes back).
@@ -51,6 +53,7 @@ class Sight:
     raw: dict[str, Any] = field(default_factory=dict)
     arrived: list[bytes] = field(default_factory=list)
     holders: dict[str, str] = field(default_factory=dict)
+    left: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     tagged: list[tuple[str, str]] = field(default_factory=list)
     owed: set[str] = field(default_factory=set)
     paused: dict[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """One seed, from its first request to the books at the end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.simulator.books import Finding
@@ -12,6 +12,7 @@ from tests.simulator.inbox import Inbox
 from tests.simulator.judge import Judge
 from tests.simulator.network import TIMEOUT, Network, Request
 from tests.simulator.patches import owned
+from tests.simulator.runs import Run, Runner
 from tests.simulator.sabotage import NONE, Sabotage
 from tests.simulator.scanners import SAFETY_INTERVAL, run_scanner
 from tests.simulator.server import Lab, Server
@@ -34,6 +35,7 @@ CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
 PROMPT_AFTER_MS = 12_000  # from then on direct entries leave within a safety interval
 DRAINED_US = 120 * SECOND  # by then late requests, sleeps and leases are over
 PROBED_US = DRAINED_US + 20 * SECOND
+HOLD = "f15000"  # until the run has finished, 15 s at most
 REFUSED_US = 300 * SECOND  # the longest wait of a message that the broker refused
 
 
@@ -64,6 +66,7 @@ class Simulation:
         self._pauses = sabotage.pauses or self.world.decisions.dice("pauses").random() < 0.3
         # Some worlds lack each of these, as do the seeds that found something before these existed.
         self._sweeps = sabotage.sweeps or self.world.decisions.dice("sweeps").random() < 0.3
+        self._holds = sabotage.holds or self.world.decisions.dice("holds").random() < 0.3
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
         if shards > 1:
@@ -76,6 +79,7 @@ class Simulation:
         self._words = Words(self.world, lab)
         self._inbox = self._new_inbox()
         self._judge.taken.messages = self._inbox.messages
+        self._judge.runs.start = self._start_run
         self._requests = self._scanners = self._workers = 0
 
     def run(self) -> int:
@@ -113,6 +117,8 @@ class Simulation:
             for each in numbers
         ]
         plan = [one for one in plan if decisions.takes(one.name)]
+        if self._holds:
+            plan = [replace(one, hold=HOLD) for one in plan]
         client = Client(self._judge, plan, self._scripts, dice.choice(TIMEOUTS))
         Actor(self.world, f"c{number}", DRIFT, client.run)
 
@@ -170,6 +176,11 @@ class Simulation:
             self.world.later(SECOND, self._start_worker)
 
         actor.on_death = bury
+
+    def _start_run(self, run: Run) -> None:
+        dice = self.world.decisions.dice(f"{run.name} timeout")
+        runner = Runner(self._judge.runs, run, self._scripts, dice.choice(TIMEOUTS))
+        Actor(self.world, run.name, DRIFT, runner.run)
 
     def _start_scanner(self) -> None:
         self._scanners += 1

@@ -39,9 +39,9 @@ def store_on():
 
 @pytest.fixture
 def short_timeout(monkeypatch):
-    """Connections made from here on wait a fifth of a second for an answer."""
-    monkeypatch.setattr(endpoint, "TIMEOUT", 0.2)
-    monkeypatch.setattr(wakeup, "TIMEOUT", 0.2)
+    """Connections made from here on wait less than half a second for an answer."""
+    monkeypatch.setattr(endpoint, "TIMEOUT", 0.4)
+    monkeypatch.setattr(wakeup, "TIMEOUT", 0.4)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from celery_delayq.store import (
     Shard,
     selection_scan,
 )
-from celery_delayq.store.extras import Extras
+from celery_delayq.store.extras import HELD, Extras
 from celery_delayq.store.keys import KEYS, Keys
 from celery_delayq.store.record import (
     FORM,
@@ -318,6 +318,7 @@ class Store:
             *INDEXES,
             "records",
             "holders",
+            "held",
             "tags",
             "claims",
             "errors",
@@ -352,8 +353,12 @@ class Store:
             member = text[record.header_end : record.header_end + 6] + task_id
             tags |= {tag.encode() + b"\0" + member for tag in one.tags}
         assert set(found["tags"]) == tags
-        for key, task_id in found["holders"].items():
-            assert extras[task_id].key == key.decode(), "an entry holds a key that is not its own"
+        for key, row in found["holders"].items():
+            task_id, has_left, _ = row.partition(HELD)
+            assert not has_left or key in found["held"], "a key is held without an end"
+            assert has_left or extras[task_id].key == key.decode(), (
+                "an entry holds a key that is not its own"
+            )
         for task_id in waiting:
             key = extras[task_id].key
             assert not key or key.encode() in found["holders"], "an entry's key has no holder"

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,7 +30,7 @@ from celery_delayq.errors import (
     StoreUnavailable,
 )
 from celery_delayq.servers.connection import packed
-from celery_delayq.store import NewEntry, changes
+from celery_delayq.store import NewEntry, changes, scanner_steps
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key, target_of_member
@@ -134,6 +135,7 @@ class StoppableScripts(ClockedScripts):
 
 class StoppableStore(Store):
     homeless = frozenset()  # ids that had no place before the step
+    held = ()  # the leased entry whose key is held
 
     def __init__(self, server):
         self._server_writes = writing(server)
@@ -539,6 +541,50 @@ def too_late(ready):
     ready.store.schedule("late", extras=Extras("key of late", ("all",), 0), share=True)
 
 
+HOLDING = "held"
+HELD_TOO = Extras("held key", ("all",), hold="f1000")
+
+
+def holding(ready):
+    """A due entry's key is held once it was delivered; and another key is held no longer."""
+    ready.store.schedule("ended", extras=Extras("ended key", hold="f1"))
+    ready.engine.hand_over()
+    ready.store.raw.delete("celery")
+    ready.store.schedule("held", extras=HELD_TOO, share=True)
+    ready.store.set_ms(NOW_MS + 2002)
+
+
+def held(ready):
+    """The key of a task that runs is held."""
+    ready.store.schedule("held", extras=HELD_TOO)
+    ready.engine.hand_over()
+    ready.store.raw.delete("celery")
+
+
+def held_under_a_lease(ready):
+    ready.store.schedule_relayed("held", NOW_MS - 99, extras=HELD_TOO, share=True)
+    ready.store.held = ready.engine.claim(1).entries
+
+
+def held_for_a_while(ready):
+    """An entry is too late, but the key of its task is held."""
+    extras = Extras("key of late", ("all",), 0, hold="w100000")
+    ready.store.schedule_relayed("late", NOW_MS - 99, extras=extras, share=True)
+
+
+def _say(ms):
+    """A worker's word about the run that holds the key."""
+
+    def take(ready):
+        raw, keys = ready.store.raw, ready.store.keys
+        _, _, delivery = (raw.hget(keys["holders"], "held key") or b"").partition(b"\xff")
+        for entry in ready.store.held:
+            delivery = entry.hand_over
+        ready.store.scripts.call("hold", words=["held", "held key", delivery, ms])
+
+    return take
+
+
 def with_history(ready):
     # A process that has to ask for the time joins again, as the clock of these tests stands still.
     for one in (ready.store.link, ready.engine._link):
@@ -647,7 +693,8 @@ def no_number(ready):
 NEVER = {
     "hand_over": ["ZREM", "HDEL", "HSET"],
     "claim": ["ZREM"],
-    "schedule": ["HDEL"],
+    "cancel": ["ZADD", "HSET"],
+    "schedule": ["ZADD", "HSET", "HDEL"],
     "edit": ["HDEL"],
     "reclaim": ["HDEL"],
 }
@@ -676,6 +723,14 @@ CASES = [
     Case("cancel", "last", _cancel("list"), alone("list"), ends="list"),
     Case("hand_over", "heartbeat", _hand_over, heart),
     Case("hand_over", "tidy", _hand_over, untouched),
+    Case("hand_over", HOLDING, _hand_over, holding),
+    Case(
+        "ack", "held", lambda ready: ready.engine.ack(ready.store.held), held_under_a_lease, "held"
+    ),
+    Case("claim", "held", lambda ready: ready.engine.claim(8), held_for_a_while, "late"),
+    Case("hold", "free", _say(0), held),
+    Case("hold", "free under a lease", _say(0), held_under_a_lease),
+    Case("hold", "on", _say(5000), held),
     Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=5)),
     Case("leave", "up next", lambda ready: ready.engine.leave(), up_next),
     Case("schedule", "first of a template", _schedule_first, alone()),
@@ -786,7 +841,9 @@ CASES = [
 
 
 @pytest.fixture
-def store(redis_server, redis_url):
+def store(redis_server, redis_url, monkeypatch):
+    # So an engine sends one heartbeat, in each run of a step or in none.
+    monkeypatch.setattr(scanner_steps, "clock", SimpleNamespace(monotonic=lambda: 1.0))
     made = StoppableStore(redis_server)
     yield made
     made.close()
@@ -941,7 +998,8 @@ def one_stop(store, case, nth, side, commands):
     # its records, were tried on the same keys before it, so they cannot fail.
     pushed = {_text(one) for one in store.arrived()}
     both = before & pushed & kept_of(store)
-    just_pushed = case.script == "hand_over" and "LPUSH" in commands[nth - 3 : nth]
+    first = nth - (5 if case.name == HOLDING else 3)  # with a key, two more writes are tried
+    just_pushed = case.script == "hand_over" and "LPUSH" in commands[first:nth]
     assert not both or just_pushed, f"in the list, and here: {both}"
     if both:
         store.raw.hdel(store.keys["records"], *both)

@@ -380,7 +380,6 @@ def test_over_shards_a_cursor_goes_on_in_each(redis_server, chosen, newest_first
     redis_server.client().flushall()
     stores = [Store(redis_server, prefix=f"p{shard}") for shard in range(3)]
     shards = Entries([one.scripts for one in stores], MEMBERSHIP)
-    shards._is_joined = True
     for step in range(30):
         put(stores[step % 3], f"a{step}", FAR_MS + step // 10, tags=("all",))
     expected = ids(shards.waiting(0, END, **asked))

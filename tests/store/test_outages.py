@@ -71,7 +71,7 @@ def test_a_silent_server_is_unavailable_and_its_late_answer_goes_to_nobody(
     store_on(server, clocked=False).schedule("a", FAR_MS)
     store = store_on(server, clocked=False)
     with monkeypatch.context() as patch:
-        patch.setattr("celery_delayq.servers.endpoint.TIMEOUT", 0.2)
+        patch.setattr("celery_delayq.servers.endpoint.TIMEOUT", 0.4)
         eventually(lambda: answers(store))
         server.pause()
         with pytest.raises(StoreUnavailable):

@@ -5,7 +5,14 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.care.checking import check
 from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime, StoreDiffers
+from celery_delayq.errors import (
+    AlreadyScheduled,
+    AlreadyTaken,
+    InFlight,
+    InvalidDueTime,
+    StoreDiffers,
+    StoreUnavailable,
+)
 from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.store import (
     Copies,
@@ -15,8 +22,10 @@ from celery_delayq.store import (
     NewEntry,
     Outcome,
     Receipt,
+    ScannerSteps,
     Scripts,
     State,
+    lookup,
     queue_counts,
 )
 from celery_delayq.store.caller import Calls
@@ -121,6 +130,48 @@ def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
     assert isinstance(enter(runs), AlreadyScheduled)
     assert isinstance(enter(taken), AlreadyTaken)
     assert entries.find("id-1") is None
+
+
+def test_a_running_task_takes_a_key_though_its_own_entry_is_still_leased(entries, raw):
+    link = entries.links[shard_of("id-1", SHARDS)]
+    settings = {"batch_size": 1, "lease": 30.0, "alive": 15.0}
+    engine = ScannerSteps(link.scripts, Membership(5.0, shards=SHARDS), **settings)
+    record = new_record("id-1", LIST).with_extras(Extras(key="key-1"))
+    keyed = NewEntry("id-1", When("at", FAR_MS), record)
+
+    entries.schedule([new("id-1", 1000, RELAY)])
+    (answer,) = entries.schedule([keyed], supersede=True)
+    assert isinstance(answer, AlreadyScheduled), "it did not deliver the running task"
+    assert len(engine.claim(1).entries) == 1
+    (answer,) = entries.schedule([keyed])
+    assert isinstance(answer, InFlight)
+    (answer,) = entries.schedule([keyed], supersede=True)
+    assert isinstance(answer, Receipt)
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_while_the_shard_of_an_id_is_away_it_is_asked_again(entries, monkeypatch, failures):
+    """As often as the call's retry policy says; nothing was written so far."""
+    find, left = lookup.find, [None] * failures
+
+    def away(*asked):
+        if left:
+            left.pop()
+            raise StoreUnavailable("find", "refused")
+        return find(*asked)
+
+    monkeypatch.setattr(lookup, "find", away)
+    record = new_record("id-1", LIST).with_extras(Extras(key="key-1"))
+    assert shard_of("id-1", SHARDS) != shard_of("key-1", SHARDS)
+    if failures == 2:
+        (receipt,) = entries.schedule([NewEntry("id-1", When("at", FAR_MS), record)], pauses=[0, 0])
+        assert receipt.task_id == "id-1"
+        return
+    with pytest.raises(StoreUnavailable, match="schedule failed: refused") as caught:
+        entries.schedule([NewEntry("id-1", When("at", FAR_MS), record)], pauses=[0, 0])
+    assert not caught.value.may_have_run
+    monkeypatch.undo()
+    assert entries.counts().scheduled == 0
 
 
 def test_a_call_that_searches_ends_in_time(entries, monkeypatch):

@@ -5,7 +5,8 @@ from celery import chord
 from celery.exceptions import NotRegistered, TaskRevokedError
 from celery.worker.request import Request
 
-from celery_delayq.errors import EndlessTasks
+from celery_delayq import AlreadyScheduled
+from celery_delayq.errors import EndlessTasks, KeyHeld
 
 pytestmark = pytest.mark.libraries
 
@@ -69,6 +70,40 @@ def test_tasks_run_in_the_order_of_their_times_whatever_their_queues(shop, delay
     delayq.advance(minutes=1)
 
     assert values_of(delayq.run_due()) == ["sent at once", 3, 2, 1, 0]
+
+
+HELD = {"after": 60, "key": "k", "unique_until": "finished", "unique_for": 60}
+
+
+@pytest.mark.parametrize("name", ["remind", "boom", "forgets"])
+def test_a_key_that_is_held_until_its_task_has_run_is_free_then(shop, delayq, name):
+    task = getattr(shop, name)
+    shop.delayq.schedule(task.s(7) if name == "remind" else task.s(), **HELD)
+    delayq.advance(minutes=1)
+    delayq.run_due()
+    assert shop.delayq.schedule(shop.remind.s(8), **HELD)
+
+
+def test_a_key_is_held_while_its_task_is_to_be_retried_or_puts_itself_off(shop, delayq):
+    shop.delayq.schedule(shop.flaky.s(1), **HELD)
+    delayq.advance(minutes=1)
+    assert states_of(delayq.run_due()) == ["RETRY"]
+    delayq.advance(minutes=9)
+    with pytest.raises(KeyHeld):
+        shop.delayq.schedule(shop.remind.s(8), **HELD)
+    delayq.advance(minutes=1)
+    assert states_of(delayq.run_due()) == ["SUCCESS"]
+
+    shop.closed.add("box")
+    shop.delayq.schedule(shop.locked.s("box"), **HELD)
+    delayq.advance(minutes=1)
+    assert states_of(delayq.run_due()) == ["IGNORED"]
+    with pytest.raises(AlreadyScheduled):
+        shop.delayq.schedule(shop.remind.s(8), **HELD)
+    shop.closed.clear()
+    delayq.advance(minutes=1)
+    assert states_of(delayq.run_due()) == ["SUCCESS"]
+    assert shop.delayq.schedule(shop.remind.s(8), **HELD)
 
 
 def test_what_is_raised_is_the_result(shop, delayq):

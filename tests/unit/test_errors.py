@@ -26,6 +26,7 @@ from celery_delayq.errors import (
     InvalidOption,
     InvalidSetting,
     ItemsRefused,
+    KeyHeld,
     LibraryChanged,
     MessageTooLarge,
     NoDelayQ,
@@ -117,6 +118,14 @@ SENTENCES = [
     (
         InFlight("a"),
         "task 'a' is being published this moment; try again shortly",
+        (AlreadyScheduled,),
+    ),
+    (
+        KeyHeld("a", "b"),
+        (
+            "task 'b' was delivered and still holds this key; wait until it is free, or pass "
+            "another key"
+        ),
         (AlreadyScheduled,),
     ),
     (

@@ -6,7 +6,7 @@ import os
 
 import redis
 
-from tests.worker import putting_off
+from tests.worker import holding, putting_off
 
 RUNS = "runs:{}"
 GATE = "gate:{}"
@@ -113,4 +113,5 @@ def define(app):
         record(app.delayq, self.request, after=True)
 
     putting_off.define(app, task)
+    holding.define(app, task)
     return app.tasks

@@ -15,14 +15,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from celery import Celery, signals, states
-from celery.exceptions import NotRegistered, TaskRevokedError
+from celery.exceptions import NotRegistered, Reject, TaskRevokedError
 from celery.result import EagerResult
 from celery.utils.imports import symbol_by_name
 from celery.worker.request import Request
 from celery.worker.strategy import proto1_to_proto2
 
+from ... import clock
 from ...errors import EndlessTasks
-from ...message.headers import DUE_HEADER
+from ...message.headers import DUE_HEADER, HOLD_HEADER
+from ...message.hold import Hold, is_replaced, ms_until
+from ...services import services_of
 
 
 class RanTask(EagerResult):
@@ -163,9 +166,22 @@ class Runner:
             with _heard(request.id) as told:
                 request.execute()
             ended = told or [states.REVOKED, TaskRevokedError("revoked or expired")]
+            self._say_of_key(request, *ended)
         state, value = ended
         text = "".join(traceback.format_exception(value)) if state == states.FAILURE else None
         return RanTask(request.id, value, state, text, request.name, request.args, request.kwargs)
+
+    def _say_of_key(self, request: Any, state: str, value: Any) -> None:
+        """Free the key that a task held until it has finished, or hold it on, as a worker does."""
+        hold = Hold.of(request.request_dict.get(HOLD_HEADER), request.id)
+        is_requeued = isinstance(value, Reject) and value.requeue
+        if hold is None or is_requeued or is_replaced(value):
+            return
+        services = services_of(self._app)
+        goes_on = state == states.RETRY
+        ms = hold.ms + ms_until(value.when, services.timezone) if goes_on else 0
+        until = clock.monotonic() + services.settings.timeout
+        services.entries.hold([(*hold[:3], ms)], until)
 
     def _unknown(self, request: Any) -> list[Any]:
         error = NotRegistered(request.type)

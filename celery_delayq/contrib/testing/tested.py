@@ -13,6 +13,7 @@ from celery.app.task import Task
 from ...clock import TimeInput, from_ms
 from ...errors import CannotIsolate
 from ...integration.delayq import DelayQ
+from ...operations.filters import OneOf
 from ...operations.scheduled_task import ScheduledTask
 from ...store import State
 from .moved import Clock, span_of
@@ -62,14 +63,16 @@ class IsolatedDelayQ(DelayQ):
         self,
         *,
         key: str | None = None,
-        tag: str | None = None,
-        task: Task[..., Any] | str | None = None,
-        queue: str | None = None,
-        state: State | str | None = None,
+        tag: OneOf[str] | None = None,
+        task: OneOf[Task[..., Any] | str] | None = None,
+        queue: OneOf[str] | None = None,
+        state: OneOf[State | str] | None = None,
         after_due: TimeInput | None = None,
         before_due: TimeInput | None = None,
     ) -> list[ScheduledTask]:
         """Return the tasks in the store that match all filters, in the order of due times.
+
+        The filters are those of :meth:`select`, and take lists too.
 
         Args:
             key: Tasks with this unique key.
@@ -81,6 +84,7 @@ class IsolatedDelayQ(DelayQ):
             before_due: Tasks due before this time.
 
         Raises:
+            InvalidOption: a filter is invalid.
             InvalidDueTime: a value is not a time.
         """
         chosen = self.select(

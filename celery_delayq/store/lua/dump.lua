@@ -34,7 +34,7 @@ end
 local function is_named(id, record, header_end, place)
   local extras = extras_of(record, header_end)
   if not extras or not extras.key then return false end
-  return redis.call('HGET', keys.holders, extras.key) == id or place == keys.leased and is_key_free(extras.key, id)
+  return holder_of(extras.key) == id or place == keys.leased and not other_holder(extras.key, id)
 end
 
 local function word_of(member)

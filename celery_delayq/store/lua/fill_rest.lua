@@ -35,6 +35,13 @@ function write.outbox_messages(id, text)
   redis.call('ZADD', keys.outbox, when, id)
 end
 
+function write.held(key, text)
+  local ends, holder = string.match(text, '^(%S+) (.*)$')
+  if redis.call('HEXISTS', keys.holders, key) == 1 then return end -- an entry's
+  redis.call('ZADD', keys.held, ends, key) -- first: without it, the key would be held for ever
+  redis.call('HSET', keys.holders, key, holder)
+end
+
 function write.paused(lane, text)
   local pause = parse_pause(text)
   if not pause then return end

@@ -43,7 +43,8 @@ if alive_ms > 0 then
   note_heartbeat(scanner, now)
 end
 
--- First let entries come back that waited for something else.
+-- First free keys, and let entries come back that waited for something else.
+free_ended(now, limit)
 local bytes, returning, tried = 0, -1, head_of(keys.refused)
 local lanes = new_lanes(now_us)
 if lanes.any then bytes = come_back(lanes, max_bytes) end
@@ -130,7 +131,7 @@ local function take(member, id, record)
   end
   local where = lane or #pauses > 0 and full_lane(pauses, record, header_end)
   if where then return park(where, member, record) end
-  local message, defect = message_of(record, header_end, id, line)
+  local message, defect = delivered_message(record, header_end, id, line)
   if not message then return die(member, defect) end
   bytes = bytes + #message
   if has_extras and is_skipped(member, id, record, message) then return end
@@ -195,6 +196,9 @@ if #members > 0 then
   redis.call('ZREM', keys.due, '')
   redis.call('HSET', keys.tombstones, '', '')
   redis.call('HDEL', keys.tombstones, '')
+  redis.call('ZADD', keys.held, 'XX', 0, '')
+  redis.call('HSET', keys.holders, '', '')
+  redis.call('HDEL', keys.holders, '')
 end
 
 local is_over = false -- the batch: by its bytes, or because the next entry is overdue and no more of those may leave

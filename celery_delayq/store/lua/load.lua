@@ -51,16 +51,6 @@ return change(request, function(call)
     return own and 'taken' or nil
   end
 
-  -- Return the id of another entry that waits under a key; or nil.
-  local function holder_of(key, id)
-    local other = redis.call('HGET', keys.holders, key)
-    local record = other and other ~= id and redis.call('HGET', keys.records, other)
-    local header_end = header_end_of(record)
-    local extras = header_end and extras_of(record, header_end)
-    if not extras or extras.key ~= key then return nil end
-    return place_of(WAITING, member_of(record, header_end, other), record, header_end) and other
-  end
-
   local function write_extras(extras, id, member, takes_key)
     if not extras then return end
     index_extras({key = takes_key and extras.key, tags = extras.tags}, id, member)
@@ -79,7 +69,7 @@ return change(request, function(call)
     local why = met(id, created)
     local extras = extras_of_body(body)
     local key = extras and extras.key
-    local holder = not why and key and entry.named == '1' and holder_of(key, id)
+    local holder = not why and key and entry.named == '1' and other_holder(key, id)
     if holder and place ~= 'dead' then why = 'held' .. quoted(holder) end
     if why then return why end
 

@@ -1,7 +1,7 @@
 --[[ move_rest: read what a closed shard has beside its entries.
 
 closed   9, see prelude/closed.lua
-text     part    sizes | history, or the HASH to read; outbox_messages with its times
+text     part    sizes | history | held, or the HASH to read; outbox_messages with its times
 text     cursor  the end of the last slice; 0 for the start
 number   count   about how many to read, 1..1000
 
@@ -14,7 +14,7 @@ Keeps    changes nothing
 ]]
 local HASH = {
   paused = keys.paused, tombstones = keys.tombstones, tombstones_old = keys.tombstones_old, arrived = keys.arrived,
-  arrived_old = keys.arrived_old, outbox_messages = keys.outbox_messages,
+  arrived_old = keys.arrived_old, outbox_messages = keys.outbox_messages, held = keys.holders,
 }
 if part == 'sizes' then
   return {0, {
@@ -34,6 +34,14 @@ if part == 'history' then
 end
 local slice = redis.call('HSCAN', HASH[part], cursor, 'COUNT', count)
 found = slice[2]
+if part == 'held' then -- keys whose holders have left; those of entries come with these
+  local left = {}
+  for at = 1, #found, 2 do
+    local ends = redis.call('ZSCORE', keys.held, found[at])
+    if ends then left[#left + 1], left[#left + 2] = found[at], ends .. ' ' .. found[at + 1] end
+  end
+  found = left
+end
 if part == 'outbox_messages' then
   for at = 1, #found, 2 do
     found[at + 1] = (redis.call('ZSCORE', keys.outbox, found[at]) or '0') .. ' ' .. found[at + 1]

@@ -24,16 +24,12 @@ Keeps    changes nothing. It looks at all places in this one step, and only due 
 local behind = tonumber(after)
 local rows = {} -- candidates for the page
 
--- Whether a place comes after another one in this list.
-local function comes_after(score, number, other, others_number)
-  if score == other then return number ~= others_number and (number < others_number) == newest end
-  return (score < other) == newest
-end
-
 -- Take a row, if it comes after the end of the last page.
 local function add(member, score, text)
   local number = number_of(member)
-  if score < first or score >= before or not comes_after(score, number, behind, order) then return end
+  local later, further = score - behind, number - order
+  if newest then later, further = -later, -further end
+  if score < first or score >= before or later < 0 or (later == 0 and further <= 0) then return end
   rows[#rows + 1] = {member = member, score = score, text = text, number = number}
   return rows[#rows]
 end
@@ -111,7 +107,11 @@ if before > 0 and (newest and behind > 0 or not newest and behind < 2^53) then
     lane = lane_behind(lane)
   end
 end
-table.sort(rows, function(one, other) return comes_after(other.score, other.number, one.score, one.number) end)
+table.sort(rows, function(one, other)
+  if newest then one, other = other, one end
+  if one.score ~= other.score then return one.score < other.score end
+  return one.number < other.number
+end)
 
 local lanes = new_lanes(clock_us())
 local function is_paused(row, record, header_end)

@@ -28,13 +28,14 @@ Returns  the answer, a text; and, to the first request, rows of those whose REVO
          With the verdict `templates` all are refused: send the shared templates along.
          The text has a word for each entry: its due time; or why it was not written: -1, the id is already scheduled,
          or its message was allowed to run at another worker since; -2, due past `latest`; -3, an entry with its id is
-         leased; -4, ask again; -5, its message became an entry before; k and a due time, that existing entry stays.
-         After it, each with a colon before it, the ids of the entry that has the key (-1), was replaced, or stays (k).
+         leased; -4, ask again; -5, its message became an entry before; -6, the key is held by an entry that has left,
+         or is leaving; k and a due time, that existing entry stays. After it, each with a colon before it, the ids of
+         the entry that has the key (-1, -6), was replaced, or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place, a key has one waiting entry; a repeated operation changes nothing
 ]]
 local keep_ms, most_marks, messages = string.match(deliveries, '^(%d+) (%d+) (.*)$')
-local CONFLICT, LATE, AGAIN, TAKEN = '-1', '-2', '-4', '-5'
+local CONFLICT, LATE, AGAIN, TAKEN, HOLDS = '-1', '-2', '-4', '-5', '-6'
 
 local names = {} -- ids, and the names of keys
 for _, entry in ipairs(entries) do
@@ -118,13 +119,21 @@ return change(request, function(call)
     local own = redis.call('HEXISTS', keys.records, id) == 1 and present(step, id)
     local superseded = own and supersede and may_be_delivered(own)
     if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
-    local named = key and named_by(step, key, id)
-    local holder = named and named.state == 'waiting' and named.place ~= keys.leased and named or nil
-    if holder and conflict == '' then return CONFLICT .. quoted(holder.id) end
+    -- A running task takes its key along, and goes on without it if that was lost.
+    local goes_on = key and string.find(extras.hold or '', ' ', 1, true)
+    if goes_on and other_holder(key, id) then extras.key = nil end
+    local named = key and not goes_on and named_by(step, key, id)
+    local waits = named and named.state == 'waiting' and named.place ~= keys.leased
+    local holder = named and (named.busy or waits) and named or nil
+    if holder and conflict == '' then return (holder.busy and HOLDS or CONFLICT) .. quoted(holder.id) end
     if own and not superseded and is_newer(step, own) or key and is_late_under(step, key, named) then return AGAIN end
 
     local ways, answer, created = {holder}, nil, created_now
-    if own and not superseded then ways[#ways + 1] = own end
+    if own and not superseded then
+      local its = extras_of(own.record, own.header_end)
+      own.hold = its and its.key == key and its.hold
+      ways[#ways + 1] = own
+    end
     if #ways > 0 then
       answer, when, created = resolve(step, ways, not superseded and own, new, when, conflict)
       if answer then return answer end

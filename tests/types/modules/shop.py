@@ -41,7 +41,7 @@ def remind(order: int) -> str:
 def later(self: DelayQTask, order: int) -> None:
     due: datetime | None = delayq.due_of(self.request)
     print(due, self.delay_for(60, order).id)
-    if order > 100:
+    if self.put_offs < 3:
         raise self.defer(after=timedelta(seconds=5))
     raise Defer(at=datetime.now(timezone.utc))
 
@@ -105,8 +105,9 @@ places: set[int] = delayq.schedule_many(bill, items, after=60).existed
 # From outside.
 found: ScheduledTask | None = delayq.get("order-42")
 state: State | None = delayq.state("order-42")
-for task in delayq.tasks(limit=10):
-    print(task.id, task.due.isoformat(), task.args, task.kwargs)
+for task in delayq.tasks(queue=["mail", "sms"], task=[bill, "later"], newest_first=True, limit=10):
+    print(task.id, task.due.isoformat(), task.args, task.kwargs, task.priority, task.facts())
+    print(delayq.cancel(task) == "done")
 scheduled: int = delayq.counts().scheduled
 if delayq.cancel("order-42") is Outcome.HANDED_OVER or delayq.reschedule("order-43", after=60):
     print(delayq.handed_over("order-42"))

@@ -33,12 +33,19 @@ local function is_newer(step, entry)
   return entry.header_end and is_overtaken(step.call, changed_of(entry.record, entry.header_end))
 end
 
--- Return the entry, in any place, that has a key, if its id is another one; or nil.
+-- Return the entry, in any place, that has a key, if its id is another one; or nil. One that still holds it, and runs or
+-- may run, is `busy`; if it has left, it is nothing else.
 local function named_by(step, key, id)
-  local holder = redis.call('HGET', keys.holders, key)
+  local holder, delivery = holder_of(key)
   local entry = holder and holder ~= id and present(step, holder)
   local extras = entry and entry.header_end and extras_of(entry.record, entry.header_end)
-  return extras and extras.key == key and entry or nil
+  if extras and extras.key == key then
+    entry.hold = extras.hold
+    local may_run = entry.place == keys.leased or entry.claim and entry.claim.uncertain
+    entry.busy = entry.hold and entry.state ~= 'dead' and may_run
+    return entry
+  end
+  return delivery and is_key_held(key, step.call.now) and {id = holder, busy = true} or nil
 end
 
 -- Whether something under a key is newer than this request; changes by this very call do not count.
@@ -58,7 +65,7 @@ end
 -- Keep the existing entry instead of the new one. With `own`, an entry of the same id, there is no other task to revoke.
 local function keep(step, entry, new, when, own)
   if new.key then fence(step.call, name_of_key(new.key)) end
-  if step.owes == 2 and not own then
+  if step.owes == 2 and not own and entry.id ~= new.id then
     local name, cache = name_in(new.body), step.cache
     if name and step.brought[name] then cache[name] = split_lines(step.brought[name]) end
     local now_us = seven_bytes(step.call.now_us)
@@ -68,7 +75,8 @@ local function keep(step, entry, new, when, own)
     local message = line ~= nil and message_of(record, header_end, new.id, line) or ''
     owe_one(step, new.id, 'c', message, 'kept ' .. entry.id)
   end
-  return 'k' .. whole(due_of(entry.record, entry.header_end)) .. quoted(entry.id)
+  local due = entry.record and due_of(entry.record, entry.header_end) or step.call.now
+  return 'k' .. whole(due) .. quoted(entry.id)
 end
 
 -- Apply the policy to the existing entries: return an answer; or nil, if they give way to the new entry, its due time,
@@ -81,12 +89,15 @@ local function resolve(step, ways, own, new, when, conflict)
     return keep(step, own, new, when, own)
   end
   for _, entry in ipairs(ways) do
-    local its_due = due_of(entry.record, entry.header_end)
+    local its_due = not entry.busy and due_of(entry.record, entry.header_end)
     if entry.state == 'dead' then
       -- It gives way.
+    elseif entry.busy then
+      if policy ~= 'keep' and policy ~= 'earliest' then return '-6' .. quoted(entry.id) end
+      return keep(step, entry, new, when, own)
     elseif policy == 'keep' or (policy == 'earliest' and its_due <= when) or (policy == 'latest' and its_due >= when) then
       return keep(step, entry, new, when, own)
-    elseif policy == 'debounce' then
+    elseif policy == 'debounce' or string.find(entry.hold or '', '^w') then
       local since = created_of(entry.record, entry.header_end)
       if since < created then created = since end
     end

@@ -11,7 +11,6 @@ kind    L or R, as in the record; in lower case if it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all entries
 local PLACES = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked}
-local WAITING = {keys.due, keys.relay, keys.refused, parked = keys.parked}
 local LATE_POLICY = 4 -- flag
 local RUN_NOW = 8 -- flag: ignores pauses
 
@@ -95,14 +94,20 @@ local function put_back(index, due, place, member, claim, there)
   if place and place ~= index then redis.call('ZREM', place, there or member) end
 end
 
--- Whether no other entry waits under a key. A leased or dead one may be named there, but does not hold it.
-local function is_key_free(key, id)
-  local holder = redis.call('HGET', keys.holders, key)
-  local other = holder and holder ~= id and redis.call('HGET', keys.records, holder)
+-- The id of another entry that holds a key: it waits, or has left and holds on; or nil. A leased or dead one may be named
+-- there, but holds it only if it was to hold longer, and is not dead.
+local function other_holder(key, id)
+  local holder, delivery = holder_of(key)
+  if not holder or holder == id then return nil end
+  local other = redis.call('HGET', keys.records, holder)
   local its_end = header_end_of(other)
   local extras = its_end and extras_of(other, its_end)
-  if not extras or extras.key ~= key then return true end -- that entry has another key by now
-  return not place_of(WAITING, member_of(other, its_end, holder), other, its_end)
+  if extras and extras.key == key then
+    local place = place_of(PLACES, member_of(other, its_end, holder), other, its_end)
+    return place and place ~= keys.dead and (extras.hold or place ~= keys.leased) and holder
+  end
+  -- Without a delivery, that entry has another key by now.
+  return delivery and is_key_held(key, math.floor(clock_us() / 1000)) and holder or nil
 end
 
 -- An entry comes back to wait: give it its key again, if that is free.
@@ -110,7 +115,7 @@ local function take_key(record, header_end, id)
   if not has_flag(record, header_end, KEYED) then return end
   local key = extras_of(record, header_end).key
   if not key then return end -- another program changed it
-  if is_key_free(key, id) then redis.call('HSET', keys.holders, key, id) end
+  if not other_holder(key, id) then redis.call('HSET', keys.holders, key, id) end
 end
 
 -- An entry comes back to wait: give it its key again, if that is free. Return the index of its kind, the text of its due
@@ -149,7 +154,11 @@ end
 -- fence and tombstone, and the required member, if any.
 local function meant_by(target)
   local kind, text = sub(target, 1, 1), sub(target, 2)
-  if kind == 'k' then return redis.call('HGET', keys.holders, text), name_of_key(text) end
+  if kind == 'k' then
+    local id, delivery = holder_of(text)
+    -- If it has left, its id may have another entry by now.
+    return not delivery and id or nil, name_of_key(text)
+  end
   if kind == 'm' then return id_of(text), id_of(text), text end
   return text, text
 end

@@ -54,7 +54,9 @@ function inconsistencies.extras_at(id, look)
   return nil, nil, record ~= false
 end
 
-function inconsistencies.holder(key, id, look)
+function inconsistencies.holder(key, look)
+  local id, delivery = holder_of(key)
+  if delivery and redis.call('ZSCORE', keys.held, key) then return end
   local extras, _, is_unreadable = inconsistencies.extras_at(id, look)
   if not is_unreadable and (not extras or extras.key ~= key) then look.report('wrong_key', key) end
 end
@@ -91,10 +93,8 @@ function inconsistencies.record(id, record, look)
   end
   -- A leased or dead entry holds no key; one without a place gets it along with a place.
   local waits = place and place ~= keys.leased and place ~= keys.dead
-  if waits and extras and extras.key and redis.call('HGET', keys.holders, extras.key) ~= id
-    and is_key_free(extras.key, id) then
-    look.report('wrong_key', id)
-  end
+  local key = waits and extras and extras.key
+  if key and redis.call('HGET', keys.holders, key) ~= id and not other_holder(key, id) then look.report('wrong_key', id) end
   local name = template_of(record, header_end)
   if not name then return end
   look.share(name, member, changed_bytes(record, header_end))
@@ -106,7 +106,7 @@ function inconsistencies.at(part, field, value, look)
   if part == 'records' then
     inconsistencies.record(field, value, look)
   elseif part == 'holders' then
-    inconsistencies.holder(field, value, look)
+    inconsistencies.holder(field, look)
   elseif part == 'tags' then
     inconsistencies.tag(field, look)
   elseif part == 'templates' then

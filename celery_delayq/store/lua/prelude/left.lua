@@ -18,6 +18,7 @@ local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; the
 -- delivery clears.
 local function depart(leaving, how, now)
   local ids, stamp = leaving.ids, how and how .. whole(now)
+  if how and leaving.keyed then hold_on(leaving.keyed, how, now) end
   if how then
     local stones = {}
     for at = 1, #ids do stones[at * 2 - 1], stones[at * 2] = ids[at], stamp end

@@ -133,3 +133,18 @@ local function drop_template(name, count)
     redis.call('HDEL', keys.templates, name)
   end
 end
+
+-- Text in JSON.
+local function json_text(text)
+  return '"' .. string.gsub(text, '[%c"\\]', function(one) return string.format('\\u%04x', string.byte(one)) end) .. '"'
+end
+
+-- The message of a record to be delivered: with message/hold.py's header if its key is held until the run has finished.
+local function delivered_message(record, header_end, id, line)
+  local message, defect = message_of(record, header_end, id, line)
+  local extras = message and has_flag(record, header_end, KEYED) and extras_of(record, header_end)
+  local ms = extras and extras.key and string.match(extras.hold or '', '^f(%d+)')
+  if not ms then return message, defect end
+  return sub(message, 1, -3) .. ', "delayq_hold": {"id": ' .. json_text(id) .. ', "key": ' .. json_text(extras.key)
+    .. ', "delivery": "' .. delivery_of(record, header_end) .. '", "ms": ' .. ms .. '}}}'
+end

@@ -1,0 +1,88 @@
+"""Sends words about held keys to the store, in a thread of a worker's main process.
+
+The worker's own loop does not wait for the store. While that is away, the thread tries again; a
+word that is lost after all costs no more than the rest of the time for which the key is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from datetime import datetime
+
+from .. import clock
+from ..errors import DelayQError
+from ..logs import logger_of
+from ..message.hold import Hold, ms_until
+from ..services import Services
+
+logger = logger_of(__name__)
+
+MOST_KEPT = 100_000  # words; further ones push out the oldest
+AT_A_TIME = 100
+AGAIN = 1.0  # seconds between two tries
+STOP_WITHIN = 5.0  # seconds that a worker which stops waits for the last words
+
+
+class Reporter:
+    """Sends the words of one worker.
+
+    Args:
+        services: The services of its app.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._words: deque[tuple[str, str, str, int]] = deque(maxlen=MOST_KEPT)
+        self._there = threading.Event()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def goes_on(self, hold: Hold, when: datetime | float | None = None) -> None:
+        """A run has begun; or it begins again at a time, or in so many seconds."""
+        self._report(hold, hold.ms + ms_until(when, self._services.timezone))
+
+    def has_ended(self, hold: Hold) -> None:
+        """A run has ended for good."""
+        self._report(hold, 0)
+
+    def _report(self, hold: Hold, ms: int) -> None:
+        self._words.append((hold.id, hold.key, hold.delivery, ms))
+        with self._lock:
+            # Not before: the pool has forked by now.
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=__name__, daemon=True)
+                self._thread.start()
+        self._there.set()
+
+    def stop(self, **_: object) -> None:
+        """Send what there is, and end; a further word begins anew."""
+        self._stopping.set()
+        self._there.set()
+        if self._thread is not None:
+            self._thread.join(STOP_WITHIN)
+        self._thread = None
+        self._stopping.clear()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._there.wait()
+            self._there.clear()
+            while self._words:
+                self._send([self._words.popleft() for _ in range(min(AT_A_TIME, len(self._words)))])
+
+    def _send(self, words: list[tuple[str, str, str, int]]) -> None:
+        is_sent = self._is_sent(words, say=True)
+        while not is_sent and not self._stopping.wait(AGAIN):
+            is_sent = self._is_sent(words)
+
+    def _is_sent(self, words: list[tuple[str, str, str, int]], *, say: bool = False) -> bool:
+        try:
+            until = clock.monotonic() + self._services.settings.timeout
+            self._services.entries.hold(words, until)
+        except DelayQError as error:
+            if say:
+                logger.warning("%d words about held keys wait for the store: %s", len(words), error)
+            return False
+        return True

@@ -1,0 +1,51 @@
+"""The unique key that the run of a task holds, as its message names it."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+from typing import Any, NamedTuple
+
+from celery.exceptions import Ignore
+
+from .. import clock
+
+_REPLACED = "Replaced by new task"  # the words of Celery's Task.replace
+
+
+class Hold(NamedTuple):
+    """A run holds a key until it has finished.
+
+    Attributes:
+        id: The task's id.
+        key: The key.
+        delivery: Names the delivery; another one of the same task holds the key anew.
+        ms: How long it holds after the hand-over, or a worker's last word.
+    """
+
+    id: str
+    key: str
+    delivery: str
+    ms: int
+
+    @classmethod
+    def of(cls, told: Any, task_id: Any) -> Hold | None:
+        """Read the header of a task's message; ``None`` if it has none, or another task's."""
+        try:
+            hold = cls(**told)
+        except TypeError:
+            return None
+        # Any program may have written it.
+        is_one = type(hold.ms) is int and all(isinstance(one, str) for one in hold[:3])
+        return hold if is_one and hold.ms > 0 and hold.id == task_id else None
+
+
+def ms_until(when: datetime | float | None, zone: tzinfo) -> int:
+    """Return ms until a retry's time, as Celery's ``Retry`` has it: a time, or seconds."""
+    if isinstance(when, datetime):
+        return max(0, clock.to_ms(when, zone) - clock.to_ms(clock.utc_now(), zone))
+    return max(0, round((when or 0) * 1000))
+
+
+def is_replaced(error: object) -> bool:
+    """Whether a run ended with this as its task was replaced, by another one with its id."""
+    return isinstance(error, Ignore) and error.args[:1] == (_REPLACED,)

@@ -1,0 +1,42 @@
+--[[ hold: words of workers about runs whose keys are held.
+
+closed   2, see prelude/closed.lua
+rows...     words     of each:
+         id        the task's id
+         key       the key
+         delivery  the delivery that runs, as its message names it
+         ms        the key is held for at least so long from now; 0: the run has ended, so it is free
+
+Returns  how many were heeded
+Cost     O(log N) a word; the caller bounds them
+Keeps    a key that another delivery holds; so a word may be late, or come twice
+]]
+allow_when_full(keys.holders)
+local now, count = math.floor(clock_us() / 1000), 0
+
+-- Whether an entry is being published by that very delivery: its run may end before the scanner knows of the publication.
+local function is_leaving(id, delivery)
+  local record = redis.call('HGET', keys.records, id)
+  local header_end = header_end_of(record)
+  return header_end and delivery_of(record, header_end) == delivery
+    and redis.call('ZSCORE', keys.leased, member_of(record, header_end, id))
+end
+
+for _, word in ipairs(words) do
+  local holder, delivery = holder_of(word.key)
+  local ms = tonumber(word.ms)
+  if holder ~= word.id then
+    -- Another one has the key.
+  elseif delivery == word.delivery and is_key_held(word.key, now) then
+    count = count + 1
+    if ms == 0 then
+      free_key(word.key)
+    elseif now + ms > tonumber(redis.call('ZSCORE', keys.held, word.key)) then
+      redis.call('ZADD', keys.held, whole(now + ms), word.key)
+    end
+  elseif not delivery and ms == 0 and is_leaving(word.id, word.delivery) then
+    count = count + 1
+    redis.call('HDEL', keys.holders, word.key)
+  end
+end
+return count

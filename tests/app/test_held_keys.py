@@ -1,0 +1,226 @@
+"""`unique_until` and `unique_for`: from a call, an item or a task to the entry."""
+
+from datetime import timedelta
+
+import pytest
+from celery import chain, group
+
+from celery_delayq import Item, Outcome
+from celery_delayq.errors import InvalidOption, KeyHeld
+from tests.app.support import FAR, LONG_AGO
+from tests.support.shards import keys_of
+
+HOUR = 3_600_000
+FINISHED = {"delayq_unique_until": "finished"}
+
+
+def hold(delayq):
+    """The key of the only entry, and how it holds."""
+    [task] = delayq.tasks()
+    extras = delayq.services.entries.find(task.id).extras
+    return extras.key, extras.hold
+
+
+SAID = {
+    "nothing": ({}, ""),
+    "delivered": ({"unique_until": "delivered"}, ""),
+    "finished": ({"unique_until": "finished"}, f"f{HOUR}"),
+    "finished, at most": ({"unique_until": "finished", "unique_for": 5}, "f5000"),
+    "a window": ({"unique_for": timedelta(milliseconds=1)}, "w1"),
+    "a window, too": ({"unique_until": "delivered", "unique_for": 0.5}, "w500"),
+}
+
+
+@pytest.mark.parametrize("way", SAID)
+def test_how_it_holds_is_in_the_entry(add, delayq, way):
+    said, wanted = SAID[way]
+    delayq.schedule(add.s(1), at=FAR, key="k", **said)
+    assert hold(delayq) == ("k", wanted)
+
+
+WAYS = {
+    "apply_async": lambda add, said: add.apply_async((1,), delayq_at=FAR, **said),
+    "send_task": lambda add, said: add.app.send_task("add", delayq_at=FAR, **said),
+    "signature": lambda add, said: add.s(1).set(**said).delay_until(FAR),
+    "capture": lambda add, said: add.apply_async((1,), countdown=3600, **said),
+    "bulk": lambda add, said: add.app.delayq.schedule_many(
+        add.s().set(**said), [((1,), {})], at=FAR
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_call_takes_it(app, add, delayq, way):
+    app.conf.delayq_capture_eta = True
+    WAYS[way](add, {"delayq_key": "k", "delayq_unique_for": 5, **FINISHED})
+    assert hold(delayq) == ("k", "f5000")
+
+
+def test_each_item_of_a_bulk_may_have_its_own(add, delayq):
+    keys = [Item((n,), key=f"k{n}", unique_until="finished", unique_for=n + 1) for n in range(4)]
+    bulk = delayq.schedule_many(add, keys, at=FAR)
+    holds = [delayq.services.entries.find(one).extras.hold for one in bulk.ids]
+    assert holds == ["f1000", "f2000", "f3000", "f4000"]
+
+
+@pytest.fixture
+def synced(app):
+    @app.task(name="synced", delayq_unique_until="finished", delayq_unique_for=5)
+    def synced(x=0):
+        return x
+
+    return synced
+
+
+def test_a_task_s_attributes_are_the_defaults_of_calls_with_a_key(synced, delayq):
+    delayq.schedule(synced.s(), at=FAR).cancel()
+    delayq.schedule(synced.s(), at=FAR, key="k")
+    assert hold(delayq) == ("k", "f5000")
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ({"unique_until": "delivered"}, ""),
+        ({"unique_until": "finished"}, f"f{HOUR}"),
+        ({"unique_for": 7}, "f7000"),
+    ],
+)
+def test_a_call_s_own_policy_goes_before_the_task_s(synced, delayq, said, wanted):
+    delayq.schedule(synced.s(), at=FAR, key="k", **said)
+    assert hold(delayq) == ("k", wanted)
+
+
+SPAN = "seconds, or a timedelta, of 0.001 to 9007199254 seconds"
+WRONG = [
+    ({"unique_until": "started"}, "delayq_unique_until", "started", "delivered or finished"),
+    ({"unique_until": 5}, "delayq_unique_until", 5, "delivered or finished"),
+    *(
+        ({"unique_for": value}, "delayq_unique_for", value, SPAN)
+        for value in (0, -1, "soon", float("nan"), timedelta(0), True, [5])
+    ),
+]
+
+
+def calls_of(add, delayq, said):
+    options = {f"delayq_{name}": value for name, value in said.items()}
+    return [
+        lambda: delayq.schedule(add.s(1), at=FAR, **said),
+        lambda: add.apply_async((1,), delayq_at=FAR, **options),
+        lambda: add.s(1).set(**options).delay_for(60),
+        lambda: delayq.schedule_many(add.s().set(**options), [((1,), {})], at=FAR),
+    ]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: ascii(wrong[0])[:40])
+def test_what_is_wrong_is_refused_before_anything_is_written(add, delayq, redis, wrong):
+    said, *facts = wrong
+    for call in calls_of(add, delayq, {"key": "k", **said}):
+        with pytest.raises(InvalidOption) as caught:
+            call()
+        assert [caught.value.name, caught.value.value, caught.value.expected] == facts
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("unique_until", "finished"), ("unique_for", 5)])
+def test_without_a_key_it_is_refused(add, delayq, redis, name, value):
+    for call in calls_of(add, delayq, {name: value}):
+        with pytest.raises(InvalidOption) as caught:
+            call()
+        assert str(caught.value) == f"delayq_{name} is {value!r}; expected delayq_key beside it"
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize("canvas", [group, chain])
+def test_a_canvas_has_no_run_that_could_finish(add, delayq, redis, canvas):
+    sig = canvas([add.s(1), add.s(2)])
+    options = {"delayq_key": "k", **FINISHED}
+    calls = [
+        lambda: delayq.schedule(sig, at=FAR, key="k", unique_until="finished"),
+        lambda: sig.set(**options).delay_for(60),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidOption) as caught:
+            call()
+        assert str(caught.value) == (
+            "delayq_unique_until is 'finished'; expected a plain task: the parts of a canvas end "
+            "one by one"
+        )
+    assert redis.keys() == []
+
+
+def test_a_canvas_may_have_a_window(add, delayq):
+    delayq.schedule(group([add.s(1)]), at=FAR, key="k", unique_for=5)
+    assert hold(delayq) == ("k", "w5000")
+
+
+# Against a task that has left.
+
+
+@pytest.fixture
+def running(add, delayq):
+    result = delayq.schedule(add.s(1), at=LONG_AGO, key="k", unique_until="finished")
+    assert delayq.hand_over() == 1
+    return result
+
+
+def test_reject_refuses_and_names_it(add, delayq, running):
+    with pytest.raises(KeyHeld) as caught:
+        delayq.schedule(add.s(2), at=FAR, key="k")
+    assert caught.value.holder == running.id
+    assert list(delayq.tasks()) == []
+
+
+def test_keep_returns_its_result(add, delayq, running):
+    kept = delayq.schedule(add.s(2), at=FAR, key="k", conflict="keep")
+    assert (kept.id, kept.existed) == (running.id, True)
+    assert list(delayq.tasks()) == []
+
+
+def test_what_has_left_is_not_cancelled_or_edited_by_its_key(delayq, running):
+    assert delayq.cancel(key="k") is Outcome.HANDED_OVER
+    assert delayq.edit(key="k", args=(5,)) is Outcome.HANDED_OVER
+    assert delayq.get(key="k") is None
+    assert running.cancel() is Outcome.HANDED_OVER
+
+
+def test_a_bulk_names_it_for_each_item(add, delayq, running):
+    bulk = delayq.schedule_many(add, [Item((n,), key="k") for n in range(3)], at=FAR)
+    assert [error.holder for error in bulk.refused.values()] == [running.id] * 3
+    assert {*map(type, bulk.refused.values())} == {KeyHeld}
+
+
+def test_a_dump_has_how_keys_hold(delayq_app, redis_server, url, add, delayq):
+    delayq.schedule(add.s(1), at=FAR, key="k", unique_until="finished", unique_for=5)
+    delayq.schedule(add.s(2), at=FAR, key="l", unique_for=7)
+    lines = [*delayq.dump()]
+    told = {(one["key"], one["unique_ms"], one.get("until_finished")) for one in lines[1:-1]}
+    assert told == {("k", 5000, True), ("l", 7000, None)}
+
+    two = delayq_app(url, delayq_prefix="two").delayq
+    assert two.load(lines).loaded == 2
+
+    found = {two.services.entries.find(task.id).extras.hold for task in two.tasks()}
+    assert found == {"f5000", "w7000"}
+
+
+def test_what_is_loaded_does_not_push_a_holder_aside(add, delayq, running):
+    waiting = delayq.schedule(add.s(2), at=FAR, key="other")
+    lines = [dict(one) for one in delayq.dump()]
+    waiting.cancel()
+    lines[1] |= {"key": "k", "id": "b"}
+
+    loaded = delayq.load(lines)
+
+    [error] = loaded.refused
+    assert (error.task_id, error.why) == ("b", f"task {running.id!r} has its unique key here")
+
+
+def test_check_finds_nothing_while_it_is_held_and_a_holder_without_an_end(delayq, redis, running):
+    assert [*delayq.check()] == []
+    redis.delete(keys_of("k")["held"])
+    [finding] = delayq.check()
+    assert (finding.kind, finding.part) == ("wrong_key", "holders")
+    delayq.repair(finding)
+    assert not redis.exists("{delayq:0}:holders")
+    assert running.id

@@ -1,0 +1,435 @@
+"""A key may be held longer than its entry waits: until its run has finished, or for a while."""
+
+import json
+from itertools import count
+
+import pytest
+
+from celery_delayq.clock import When
+from celery_delayq.errors import AlreadyScheduled, InFlight, KeyHeld
+from celery_delayq.store import NewEntry, Outcome
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.ids import target_of_key
+from celery_delayq.store.record import destination_for
+from tests.store.support import FAR_MS, NOW_MS, new_record
+
+SECOND = 1000
+FINISHED = Extras("k", hold=f"f{60 * SECOND}")
+WINDOW = Extras("k", hold=f"w{60 * SECOND}")
+END_MS = NOW_MS + 60 * SECOND
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def engine(store):
+    return store.engine(lease=5)
+
+
+def schedule(store, task_id="new", due_ms=FAR_MS, extras=FINISHED, **options):
+    return store.schedule(task_id, due_ms, extras=extras, **options)
+
+
+def deliver(store, engine, task_id="a", extras=FINISHED):
+    """Deliver an entry with the key; return the header of its message."""
+    schedule(store, task_id, NOW_MS, extras)
+    assert engine.hand_over().handed_over == 1
+    return header(store)
+
+
+def header(store):
+    """What the newest message says of its key; check that it is else as it was."""
+    message = json.loads(store.raw.lindex("celery", 0))
+    return message["headers"].get("delayq_hold")
+
+
+def say(store, hold, ms=0, **others):
+    """A worker's word; return how the key is held after it."""
+    hold = {**hold, **others}
+    words = [hold["id"], hold["key"], hold["delivery"], ms]
+    store.scripts.call("hold", words=words)
+    return ends(store)
+
+
+def ends(store):
+    """Until when the key is held by what has left; ``None``: it is not."""
+    row = store.raw.hget(store.keys["holders"], "k")
+    score = store.raw.zscore(store.keys["held"], "k")
+    return int(score) if row and b"\xff" in row else None
+
+
+def is_free(store, **options):
+    """Schedule another task under the key; return whether that was possible."""
+    try:
+        schedule(store, f"next{next(_numbers)}", **options)
+    except AlreadyScheduled as error:
+        return error.holder != "a"
+    return True
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("key", ["k", 'a "key"\\', "\u00e9\u4e2d\x01\x7f", "%1"])
+def test_its_message_names_the_key_the_delivery_and_the_time(store, engine, key, share):
+    schedule(store, "a", NOW_MS, Extras(key, ("x",), hold="f5"), share=share)
+    [before] = store.entries.waiting(0, FAR_MS)
+    number, changed = before.record.seen[:6], before.record.changed_us
+
+    engine.hand_over()
+
+    delivery = f"{int.from_bytes(number, 'big')}.{changed}"
+    assert header(store) == {"id": "a", "key": key, "delivery": delivery, "ms": 5}
+    message = json.loads(store.raw.lindex("celery", 0))
+    del message["headers"]["delayq_hold"]
+    assert message == json.loads(before.message)
+
+
+@pytest.mark.parametrize("extras", [Extras("k"), WINDOW, Extras(tags=("x",))])
+def test_other_messages_have_no_such_header(store, engine, extras):
+    assert deliver(store, engine, extras=extras) is None
+
+
+def test_it_is_held_once_delivered_until_the_end_in_time(store, engine):
+    deliver(store, engine)
+    store.set_ms(END_MS - 1)
+    assert not is_free(store)
+    store.check()
+
+    store.set_ms(END_MS)
+    assert is_free(store)
+    store.check()
+
+
+def test_the_end_counts_from_the_hand_over(store, engine):
+    schedule(store, "a", NOW_MS)
+    store.set_ms(NOW_MS + 5)
+    engine.hand_over()
+    assert ends(store) == END_MS + 5
+
+
+def test_a_word_of_the_end_frees_it(store, engine):
+    assert say(store, deliver(store, engine)) is None
+    assert not store.raw.exists(store.keys["holders"], store.keys["held"])
+    assert is_free(store)
+
+
+@pytest.mark.parametrize("wrong", [{"id": "b"}, {"key": "other"}, {"delivery": "2.1"}])
+def test_a_word_about_something_else_frees_nothing(store, engine, wrong):
+    assert say(store, deliver(store, engine), **wrong) == END_MS
+    assert not is_free(store)
+
+
+def test_a_word_that_comes_late_does_not_touch_another_holder(store, engine):
+    hold = deliver(store, engine)
+    say(store, hold)
+    deliver(store, engine, "b")
+
+    assert say(store, hold) == END_MS
+    with pytest.raises(KeyHeld, match="'b'"):
+        schedule(store)
+
+
+def test_a_word_that_comes_late_does_not_touch_a_later_delivery_of_its_own_id(store, engine):
+    hold = deliver(store, engine)
+    say(store, hold)
+    store.set_ms(NOW_MS + 1)
+    again = deliver(store, engine)
+
+    assert again["delivery"] != hold["delivery"]
+    assert say(store, hold) is not None
+    assert say(store, again) is None
+
+
+def test_a_word_that_comes_late_does_not_touch_one_that_waits(store, engine):
+    hold = deliver(store, engine)
+    say(store, hold)
+    schedule(store, "a")
+
+    say(store, hold)
+
+    assert store.raw.hget(store.keys["holders"], "k") == b"a"
+    store.check()
+
+
+def test_a_word_that_it_goes_on_moves_the_end(store, engine):
+    hold = deliver(store, engine)
+    store.set_ms(NOW_MS + 50 * SECOND)
+    assert say(store, hold, 60 * SECOND) == END_MS + 50 * SECOND
+    assert say(store, hold, 30 * SECOND) == END_MS + 50 * SECOND, "an earlier one came late"
+
+
+def test_a_word_that_it_goes_on_holds_nothing_that_was_free(store, engine):
+    hold = deliver(store, engine)
+    say(store, hold)
+    assert say(store, hold, 60 * SECOND) is None
+
+    hold = deliver(store, engine)
+    store.set_ms(END_MS)
+    say(store, hold, 60 * SECOND)
+    assert is_free(store), "its time was over"
+
+
+def test_ended_ones_are_forgotten_a_batch_at_a_time(store):
+    engine = store.engine(batch_size=2)
+    for number in range(5):
+        schedule(store, f"a{number}", NOW_MS, Extras(f"k{number}", hold="f1000"))
+    while engine.hand_over().handed_over:
+        pass
+    assert store.raw.zcard(store.keys["held"]) == 5
+
+    store.set_ms(NOW_MS + SECOND)
+    for left in (3, 1, 0):
+        engine.hand_over()
+        assert store.raw.zcard(store.keys["held"]) == store.raw.hlen(store.keys["holders"]) == left
+
+
+def test_what_is_forgotten_is_not_what_waits_meanwhile(store, engine):
+    deliver(store, engine)
+    store.set_ms(END_MS)
+    schedule(store, "b")
+    engine.hand_over()
+    assert store.raw.hget(store.keys["holders"], "k") == b"b"
+    store.check()
+
+
+# What the other one is told.
+
+
+@pytest.mark.parametrize("conflict", ["keep", "earliest"])
+def test_one_that_keeps_is_given_the_holder_that_has_left(store, engine, conflict):
+    deliver(store, engine)
+    [receipt] = schedule_many(store, conflict, owes=2)
+    assert (receipt.task_id, receipt.existed) == ("a", True)
+    [mine] = receipt.cancelled
+    assert (mine.task_id, mine.reason) == ("new", "kept a")
+
+
+def schedule_many(store, conflict, extras=FINISHED, task_id="new", **options):
+
+    record = new_record(task_id, destination_for("L", "celery"), share=True).with_extras(extras)
+    new = NewEntry(task_id, When("at", FAR_MS), record, conflict)
+    return store.entries.schedule([new], **options)
+
+
+@pytest.mark.parametrize("conflict", ["", "replace", "latest", "debounce", "debounce 1000"])
+def test_one_that_would_take_its_place_is_refused(store, engine, conflict):
+    deliver(store, engine)
+    before = store.snapshot()
+    [error] = schedule_many(store, conflict, owes=2)
+    assert type(error) is KeyHeld
+    assert (error.task_id, error.holder) == ("new", "a")
+    assert store.snapshot() == before
+
+
+def test_the_id_that_runs_is_refused_as_well_and_not_revoked(store, engine):
+    deliver(store, engine)
+    [error] = schedule_many(store, "", task_id="a")
+    assert type(error) is KeyHeld
+    [receipt] = schedule_many(store, "keep", task_id="a", owes=2)
+    assert (receipt.task_id, receipt.existed, receipt.cancelled) == ("a", True, ())
+
+
+def test_cancel_and_find_know_that_it_was_handed_over(store, engine):
+    deliver(store, engine)
+    who = target_of_key("k")
+    assert store.entries.cancel(who)[0] is Outcome.HANDED_OVER
+    assert store.entries.find(who) is None
+    assert store.entries.departure(who).how == "handed_over"
+    assert not is_free(store)
+
+
+def test_the_key_of_what_has_left_does_not_name_a_later_entry_of_its_id(store, engine):
+    deliver(store, engine)
+    schedule(store, "a", extras=Extras("other"))
+    who = target_of_key("k")
+
+    assert store.entries.find(who) is None
+    assert store.entries.cancel(who)[0] is Outcome.HANDED_OVER
+    assert store.entries.move(who, When("at", NOW_MS))[0] is Outcome.HANDED_OVER
+    assert store.entries.state("a")
+
+
+# The running task schedules itself.
+
+
+def going_on(hold):
+    return Extras("k", hold=f"f{hold['ms']} {hold['delivery']}")
+
+
+def test_a_running_task_takes_its_key_along(store, engine):
+    hold = deliver(store, engine)
+    schedule(store, "a", extras=going_on(hold), supersede=True)
+    assert say(store, hold) is None, "the run that ends says so; but the key is no longer its"
+
+    assert not is_free(store)
+    store.reschedule("a", When("at", NOW_MS))
+    engine.hand_over()
+    assert header(store)["delivery"] != hold["delivery"]
+    assert say(store, hold) == END_MS
+    assert say(store, header(store)) is None
+    store.check()
+
+
+def test_a_running_task_that_lost_its_key_goes_on_without_it(store, engine):
+    hold = deliver(store, engine)
+    store.set_ms(END_MS)
+    schedule(store, "b")
+
+    schedule(store, "a", extras=going_on(hold))
+
+    assert store.raw.hget(store.keys["holders"], "k") == b"b"
+    store.check()
+    store.reschedule("a", When("at", NOW_MS))
+    engine.hand_over()
+    say(store, header(store))
+    assert store.raw.hget(store.keys["holders"], "k") == b"b"
+
+
+def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, engine):
+    schedule(store, "a", extras=going_on(deliver(store, engine)))
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert is_free(store)
+
+
+# Other ways out, and the relay.
+
+
+@pytest.mark.parametrize("extras", [FINISHED, WINDOW])
+def test_cancel_frees_it(store, extras):
+    schedule(store, "a", extras=extras)
+    store.entries.cancel("a")
+    assert not store.raw.exists(store.keys["holders"], store.keys["held"])
+    store.set_ms(NOW_MS + 1)
+    assert is_free(store)
+
+
+@pytest.mark.parametrize(("extras", "free"), [(FINISHED, True), (WINDOW, False)])
+def test_one_that_is_skipped_has_ended_but_its_window_goes_on(store, engine, extras, free):
+    schedule(store, "a", NOW_MS - 5, Extras("k", grace_ms=1, hold=extras.hold))
+    assert engine.hand_over().skipped
+    assert is_free(store) is free
+    store.check()
+
+
+@pytest.fixture
+def claimed(store, engine):
+    store.schedule_relayed("a", extras=FINISHED, share=True)
+    return engine.claim(1).entries
+
+
+@pytest.mark.usefixtures("claimed")
+@pytest.mark.parametrize("conflict", ["", "replace", "keep"])
+def test_one_that_is_being_published_holds_it(store, conflict):
+    [answer] = schedule_many(store, conflict)
+    if conflict == "keep":
+        assert (answer.task_id, answer.existed) == ("a", True)
+    else:
+        assert type(answer) is KeyHeld
+    store.check()
+
+
+def test_the_relay_s_message_says_the_same_and_the_ack_holds_it(store, engine, claimed):
+    [entry] = claimed
+    store.set_ms(NOW_MS + 5)
+    engine.ack(claimed)
+    assert ends(store) == END_MS + 5
+    assert say(store, entry.hold) is None
+    store.check()
+
+
+def test_a_run_that_ends_before_the_ack_frees_it_for_good(store, engine, claimed):
+    [entry] = claimed
+    say(store, entry.hold)
+    assert is_free(store)
+    engine.ack(claimed)
+    assert ends(store) is None
+    store.check()
+
+
+def test_a_run_that_ends_before_the_lease_runs_out_does_not_free_what_waits_again(
+    store, engine, claimed
+):
+    [entry] = claimed
+    store.set_ms(NOW_MS + 6 * SECOND)
+    engine.reclaim()
+    say(store, entry.hold)
+    assert not is_free(store)
+    store.check()
+
+
+@pytest.mark.parametrize("conflict", ["replace", "debounce", ""])
+def test_one_that_may_run_already_is_not_replaced(store, engine, claimed, conflict):
+    engine.nack("unknown", claimed)
+    [error] = schedule_many(store, conflict)
+    assert type(error) is KeyHeld
+    engine.ack(engine.claim(1).entries)
+    assert ends(store) == END_MS
+
+
+def test_one_that_certainly_does_not_run_is_replaced(store, engine, claimed):
+    engine.nack("unsent", claimed)
+    [receipt] = schedule_many(store, "replace")
+    assert receipt.task_id == "new"
+    store.check()
+
+
+def test_a_dead_one_gives_way(store, engine, claimed):
+    engine.nack("dead", claimed, reason="no")
+    assert is_free(store)
+    store.check()
+
+
+def test_what_comes_back_does_without_it_while_another_holds_it(store, engine, claimed):
+    engine.nack("dead", claimed, reason="no")
+    deliver(store, engine, "b")
+    store.reschedule("a", When("at", FAR_MS), mode="retry")
+    assert ends(store) == END_MS
+    store.check()
+
+
+# Windows.
+
+
+def test_a_window_counts_from_scheduling(store, engine):
+    schedule(store, "a", NOW_MS + 10 * SECOND, WINDOW)
+    store.set_ms(NOW_MS + 10 * SECOND)
+    engine.hand_over()
+    assert ends(store) == END_MS
+
+    store.set_ms(END_MS - 1)
+    assert not is_free(store, extras=WINDOW)
+    store.set_ms(END_MS)
+    assert is_free(store, extras=WINDOW)
+
+
+def test_one_that_waits_longer_than_its_window_holds_it_till_it_leaves(store, engine):
+    schedule(store, "a", END_MS + 5, WINDOW)
+    store.set_ms(END_MS + 4)
+    assert not is_free(store)
+    store.set_ms(END_MS + 5)
+    engine.hand_over()
+    assert is_free(store)
+
+
+@pytest.mark.parametrize("conflict", ["replace", "latest", "debounce"])
+@pytest.mark.parametrize("task_id", ["a", "b"])
+def test_what_replaces_it_keeps_the_first_window_s_end(store, engine, conflict, task_id):
+    schedule(store, "a", NOW_MS + 1, WINDOW)
+    store.set_ms(NOW_MS + 30 * SECOND)
+    schedule(store, task_id, NOW_MS + 30 * SECOND, WINDOW, conflict=conflict)
+    engine.hand_over()
+    assert ends(store) == END_MS
+    store.check()
+
+
+# Ids that are scheduled anew.
+
+
+def test_the_key_of_one_that_was_replaced_by_its_own_id_is_free(store):
+    schedule(store, "a")
+    schedule(store, "a", extras=Extras("other"), conflict="replace")
+    assert is_free(store)
+
+
+def test_in_flight_is_still_told(store, claimed):
+    [error] = schedule_many(store, "replace", task_id="a")
+    assert type(error) is InFlight

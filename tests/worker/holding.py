@@ -1,0 +1,80 @@
+"""Tasks that end in all the ways that Celery knows."""
+
+import os
+import signal
+from datetime import datetime, timedelta, timezone
+
+from celery.exceptions import Ignore, Reject
+
+from tests.worker import jobs
+
+
+def define(app, task):
+    def lose(_task):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail(_task):
+        raise KeyError("x")
+
+    def ignore(_task):
+        raise Ignore
+
+    def reject(_task):
+        raise Reject("no", requeue=False)
+
+    def hang(_task):
+        jobs.evidence().blpop("never", 600)
+
+    ways = {
+        "succeed": lambda _: 1,
+        "fail": fail,
+        "ignore": ignore,
+        "reject": reject,
+        "hang": hang,
+        "lose": lose,
+    }
+
+    def run(self, how):
+        """Say that it runs, wait for the test's word, and end."""
+        jobs.record(app.delayq, self.request, hold=self.request.get("delayq_hold"))
+        jobs.evidence().blpop(jobs.GATE.format(self.request.id), 60)
+        return ways[how](self)
+
+    again = {
+        "retry": lambda one: one.retry(countdown=0.1),
+        "retry at": lambda one: one.retry(eta=datetime.now(timezone.utc) + timedelta(seconds=0.1)),
+        "defer": lambda one: one.defer(after=0.1),
+        "replace": lambda one: one.replace(app.tasks["end"].si("succeed")),
+        "requeue": lambda _: Reject("later", requeue=True),
+    }
+
+    @task("end", acks_late=False)
+    def end(self, how):
+        return run(self, how)
+
+    @task("end_late", acks_late=True)
+    def end_late(self, how):
+        return run(self, how)
+
+    @task("end_lost", acks_late=True, reject_on_worker_lost=True)
+    def end_lost(self, how):
+        if jobs.evidence().llen(jobs.RUNS.format(self.request.id)):
+            how = "succeed"
+        return run(self, how)
+
+    @task("end_lost_and_retried", retry_on_worker_lost=True, default_retry_delay=0.1)
+    def end_lost_and_retried(self, how):
+        return run(self, "succeed" if self.request.retries else how)
+
+    @task("end_limited", time_limit=1)
+    def end_limited(self, how):
+        return run(self, how)
+
+    @task("go_on", acks_late=True, max_retries=None)
+    def go_on(self, how):
+        """Goes on once by *how*, and then ends."""
+        number = jobs.evidence().llen(jobs.RUNS.format(self.request.id))
+        if number:
+            return run(self, "succeed")
+        jobs.record(app.delayq, self.request, hold=self.request.get("delayq_hold"))
+        raise again[how](self)

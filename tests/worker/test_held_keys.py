@@ -1,0 +1,230 @@
+"""A key that is held until its run has finished: every way in which a run ends, and goes on."""
+
+import signal
+from itertools import count
+
+import pytest
+from celery import Task
+
+from celery_delayq.errors import AlreadyScheduled, KeyHeld
+from celery_delayq.store import Keys
+from tests.support.shards import with_one_shard
+from tests.support.visibility import end_visibility
+from tests.support.waiting import eventually
+from tests.worker.project import TASKS
+
+pytestmark = [pytest.mark.libraries, with_one_shard]
+
+_numbers = count(1)
+LONG = 600
+
+
+@pytest.fixture(scope="module", params=["prefork", "threads", "solo"])
+def pool(request, standing):
+    return standing("-P", request.param, "-c", "2")
+
+
+@pytest.fixture(scope="module", params=["crew", "capturing", "solo", "relayed"])
+def project(request, standing, server):
+    """They leave retries to Celery, capture them, have another pool, or another broker."""
+    if request.param == "relayed":
+        return standing("-P", "threads", broker_url=server.url(3), delayq_url=server.url())
+    return (
+        standing("-P", "solo")
+        if request.param == "solo"
+        else request.getfixturevalue(request.param)
+    )
+
+
+@pytest.fixture
+def key():
+    return f"held {next(_numbers)}"
+
+
+def start(project, task, how, key, **options):
+    """Schedule a task that holds the key, and return its result once it runs."""
+    terms = {"unique_until": "finished", **options}
+    result = project.delayq.schedule(project.tasks[task].s(how), after=0, key=key, **terms)
+    project.wait_runs(result)
+    return result
+
+
+def end(project, result):
+    project.evidence.rpush(f"gate:{result.id}", "1")
+
+
+def keys(project):
+    return Keys(project.conf["delayq_prefix"])
+
+
+def holder(project, key):
+    """The id that has the key, and the delivery."""
+    row = project.client.hget(keys(project)["holders"], key)
+    return None if row is None else row.split(b"\xff")
+
+
+def ends_in(project, key):
+    """In how many seconds the key is free, at the latest."""
+    seconds, micros = project.client.time()
+    ms = project.client.zscore(keys(project)["held"], key)
+    return ms and ms / 1000 - seconds - micros / 1_000_000
+
+
+def is_held(project, key):
+    try:
+        project.delayq.schedule(project.tasks["note"].s(), after=3600, key=key).cancel()
+    except KeyHeld:
+        return True
+    return False
+
+
+def wait_free(project, key):
+    eventually(lambda: holder(project, key) is None)
+    assert not is_held(project, key)
+
+
+@pytest.mark.parametrize("task", ["end", "end_late"])
+@pytest.mark.parametrize("how", ["succeed", "fail", "ignore", "reject"])
+def test_it_is_held_while_its_task_runs_and_free_once_that_has_ended(pool, key, task, how):
+    result = start(pool, task, how, key)
+    assert is_held(pool, key)
+    end(pool, result)
+    wait_free(pool, key)
+
+
+@pytest.mark.parametrize("how", ["retry", "retry at", "defer", "replace", "requeue"])
+def test_it_is_held_as_long_as_its_task_runs_again(project, key, how):
+    result = start(project, "go_on", how, key)
+    project.wait_runs(result, 2)
+    assert is_held(project, key)
+    end(project, result)
+    wait_free(project, key)
+
+
+@pytest.mark.parametrize(("task", "how"), [("end", "lose"), ("end_limited", "hang")])
+def test_a_child_that_is_lost_or_killed_frees_it(crew, key, task, how):
+    result = start(crew, task, how, key)
+    assert is_held(crew, key)
+    end(crew, result)
+    wait_free(crew, key)
+
+
+RETRIED = pytest.mark.skipif(
+    not hasattr(Task, "retry_on_worker_lost"), reason="Celery has that since 5.7"
+)
+
+
+@pytest.mark.parametrize("task", ["end_lost", pytest.param("end_lost_and_retried", marks=RETRIED)])
+def test_a_lost_child_whose_message_is_requeued_keeps_it(crew, key, task):
+    result = start(crew, task, "lose", key)
+    end(crew, result)
+    crew.wait_runs(result, 2)
+    assert is_held(crew, key)
+    end(crew, result)
+    wait_free(crew, key)
+
+
+def test_a_revoke_that_terminates_frees_it(crew, key):
+    result = start(crew, "end", "hang", key)
+    crew.app.control.revoke(result.id, terminate=True, signal="SIGKILL")
+    wait_free(crew, key)
+
+
+@pytest.fixture
+def one(make_project, start_worker):
+    """A project with a worker of one child, which a task of another key keeps busy."""
+    project = make_project()
+    project.worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
+    return project
+
+
+def test_one_that_is_revoked_or_expired_before_it_runs_frees_it(one):
+    busy = start(one, "end", "succeed", "busy")
+    terms = {"after": 0, "unique_until": "finished"}
+    task = one.tasks["end"].s("succeed")
+    revoked = one.delayq.schedule(task, key="revoked", **terms)
+    eventually(lambda: len(holder(one, "revoked") or ()) == 2)
+    # It expires before it arrives, or while it waits for the child.
+    expired = one.delayq.schedule(task.clone().set(expires=0.001), key="expired", **terms)
+    eventually(lambda: one.delayq.get(expired.id) is None)
+    one.app.control.revoke(revoked.id, reply=True, timeout=30, limit=1)
+    end(one, busy)
+
+    for name in ("busy", "revoked", "expired"):
+        wait_free(one, name)
+
+
+def test_a_worker_that_is_killed_leaves_it_to_the_end_in_time(one):
+    start(one, "end", "hang", "k", unique_for=LONG)
+    one.worker.kill()
+    assert is_held(one, "k")
+    one.client.zadd(keys(one)["held"], {"k": 1})
+    assert not is_held(one, "k")
+
+
+def test_a_start_sets_the_end_anew_and_a_retry_adds_its_countdown(one):
+    busy = start(one, "end", "succeed", "busy")
+    task = one.tasks["persist"].s(1, 5 * LONG)
+    result = one.delayq.schedule(task, after=0, key="k", unique_until="finished", unique_for=LONG)
+    eventually(lambda: len(holder(one, "k") or ()) == 2)
+    one.client.zadd(keys(one)["held"], {"k": one.client.time()[0] * 1000 + 60_000})
+    assert ends_in(one, "k") < 61
+
+    end(one, busy)
+    one.wait_runs(result)
+
+    eventually(lambda: 5 * LONG < ends_in(one, "k") <= 6 * LONG + 1)
+
+
+def test_a_worker_without_the_store_s_answer_tries_again(one):
+    """A word that finds the store away comes later."""
+    result = start(one, "end", "succeed", "k")
+    script = keys(one)["holders"]
+    kept = one.client.hgetall(script)
+    one.client.rename(script, "aside")
+    one.client.set(script, "not a hash")
+    end(one, result)
+    one.worker.wait_log("words about held keys wait for the store: hold failed")
+    one.client.rename("aside", script)
+
+    assert kept
+    wait_free(one, "k")
+
+
+def test_a_message_that_is_delivered_again_keeps_it(make_project, start_worker):
+    project = make_project(broker_transport_options={"visibility_timeout": 1})
+    first = start_worker(TASKS, "-P", "solo", env=project.env)
+    result = start(project, "end_late", "succeed", "k")
+    first.kill()
+    end_visibility(project.client)
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    project.wait_runs(result, 2, timeout=40)
+    assert is_held(project, "k")
+    end(project, result)
+    end(project, result)
+    wait_free(project, "k")
+
+
+def test_a_retry_that_a_worker_adopts_keeps_it(make_project, start_worker):
+    project = make_project(delayq_adopt_after=60)
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    task = project.tasks["persist"].s(1, LONG)
+    result = project.delayq.schedule(task, after=0, key="k", unique_until="finished")
+    project.wait_runs(result)
+    adopted = eventually(lambda: project.delayq.get(result.id))
+
+    assert adopted.key == "k"
+    with pytest.raises(AlreadyScheduled):
+        project.delayq.schedule(project.tasks["note"].s(), after=LONG, key="k")
+    project.delayq.run_now(result.id)
+    project.wait_runs(result, 2)
+    wait_free(project, "k")
+
+
+def test_a_worker_that_stops_sends_its_last_words(one):
+    result = start(one, "end", "succeed", "k")
+    one.worker.signal(signal.SIGTERM)
+    one.worker.wait_log("Warm shutdown")
+    end(one, result)
+    assert one.worker.wait() == 0
+    assert holder(one, "k") is None
