@@ -145,9 +145,11 @@ def test_requests_that_come_again_after_the_end_change_nothing(app, reshard, raw
         assert read(raw) == wanted
 
 
+@pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.usefixtures("filled")
-def test_nor_do_those_that_come_after_an_abort(app, raw, reshard, before_each):
-    delayq, requests = app(1), []
+def test_nor_do_those_that_come_after_an_abort(app, raw, reshard, before_each, number):
+    reshard(app(1), number)
+    delayq, requests = app(number), []
 
     def aborts(link, name, given):
         requests.append((link.keys["meta"], name, given))
@@ -161,7 +163,9 @@ def test_nor_do_those_that_come_after_an_abort(app, raw, reshard, before_each):
         reshard(delayq, 2)
     before_each(None)
     with contextlib.closing(Resharding(delayq.services)) as one:
-        links = {scripts.keys["meta"]: scripts for n in (1, 2) for scripts in one._shards(n)}
+        links = {
+            scripts.keys["meta"]: scripts for n in (1, 2, number) for scripts in one._shards(n)
+        }
         wanted = contents(raw)
         for meta, name, given in (*requests, *reversed(requests)):
             links[meta].call(name, **given)
