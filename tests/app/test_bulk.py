@@ -101,7 +101,7 @@ def test_a_large_message_of_a_bulk_is_kept_whole_as_a_single_one_is(remind, dela
 
 BAD = {
     "no pair": (((1,),), InvalidOption, "(args, kwargs), such as ((1,), {})"),
-    "too long": (((1,), {}, *[None] * 8, 5), InvalidOption, "(args, kwargs), such as ((1,), {})"),
+    "too long": (((1,), {}, *[None] * 10, 5), InvalidOption, "(args, kwargs), such as ((1,), {})"),
     "no sequence": (5, InvalidOption, "item is 5; expected (args, kwargs), such as"),
     "text": ("ab", InvalidOption, "item is 'ab'; expected"),
     "args are text": (("ab", {}), InvalidOption, "expected (args, kwargs)"),

@@ -1,0 +1,99 @@
+"""A worker's words about runs that hold keys, and the thread that sends them."""
+
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+
+import pytest
+from celery.signals import task_received, task_revoked, worker_shutdown
+
+from celery_delayq import held
+from celery_delayq.held import watching
+from celery_delayq.held.reporting import AT_A_TIME, Reporter
+from celery_delayq.message.hold import Hold, ms_until
+
+HOLD = Hold("a", "k", "1.2", 5000)
+
+
+@pytest.fixture
+def sent():
+    return []
+
+
+@pytest.fixture
+def reporter(sent):
+    def hold(words, _until):
+        sent.append(words)
+
+    settings, entries = SimpleNamespace(timeout=1), SimpleNamespace(hold=hold)
+    services = SimpleNamespace(settings=settings, entries=entries, timezone=timezone.utc)
+    one = Reporter(services)
+    yield one
+    one.stop()
+
+
+def test_all_words_are_sent_in_their_order_before_it_has_stopped(reporter, sent):
+    for number in range(250):
+        reporter.has_ended(HOLD._replace(id=str(number)))
+    reporter.stop()
+
+    assert max(map(len, sent)) <= AT_A_TIME
+    assert [word[0] for words in sent for word in words] == [*map(str, range(250))]
+
+
+def test_it_begins_anew_after_it_has_stopped(reporter, sent):
+    for _ in range(2):
+        reporter.goes_on(HOLD)
+        reporter.stop()
+    assert sent == [[("a", "k", "1.2", 5000)]] * 2
+
+
+@pytest.mark.parametrize(("when", "more"), [(None, 0), (2, 2000), (0.5, 500), (-1, 0)])
+def test_a_retry_s_countdown_is_added(reporter, sent, when, more):
+    reporter.goes_on(HOLD, when)
+    reporter.stop()
+    assert sent == [[("a", "k", "1.2", 5000 + more)]]
+
+
+def test_so_is_a_retry_s_time():
+    soon = datetime.now(timezone.utc) + timedelta(hours=1)
+    assert 0 < ms_until(soon, timezone.utc) <= 3_600_001
+    assert ms_until(soon - timedelta(hours=2), timezone.utc) == 0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        "x",
+        5,
+        {},
+        {"id": "a"},
+        {**HOLD._asdict(), "id": "b"},
+        {**HOLD._asdict(), "ms": "5"},
+        {**HOLD._asdict(), "ms": 0},
+        {**HOLD._asdict(), "key": 5},
+        {**HOLD._asdict(), "more": 5},
+    ],
+)
+def test_a_header_that_is_wrong_or_another_task_s_says_nothing(told):
+    assert Hold.of(told, "a") is None
+    assert Hold.of(HOLD._asdict(), "a") == HOLD
+
+
+def test_a_worker_that_stops_stops_its_reporter(app, monkeypatch):
+    stopped = []
+
+    class Noted(Reporter):
+        def stop(self, **_):
+            stopped.append(self)
+
+    monkeypatch.setattr(watching, "Reporter", Noted)
+    uid = f"{watching.__name__}:{id(app)}"
+    held.in_worker(app)
+    held.in_worker(app)
+    try:
+        worker_shutdown.send(sender=None)
+    finally:
+        for signal in (task_received, task_revoked, worker_shutdown):
+            signal.disconnect(dispatch_uid=uid)
+    assert len(stopped) == 1
