@@ -103,8 +103,7 @@ class Resharding:
         if phase is None:
             if number in (None, shards):
                 return False
-            if lacks := self.estimate(shards).lacks:
-                raise _error(f"Redis lacks {lacks:,} bytes of memory for a copy of all tasks")
+            self._check(number or 1, shards)
             run = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
             phase = self._go_on(None, Phase("close", number or 1, shards, run))
         if phase is not None and (phase.after != shards or phase.name == "abort"):
@@ -117,6 +116,16 @@ class Resharding:
         if self.shards() != shards:
             raise _error("another process has aborted it")
         return True
+
+    def _check(self, before: int, after: int) -> None:
+        """Raise an error if all tasks could not be copied, or not be delivered afterwards."""
+        if self._layout(before).store_is_broker and not self._layout(after).store_is_broker:
+            raise _error(
+                "the tasks are bound for queues in the slot of a single shard; use dump and load, "
+                "which find the new way to each queue"
+            )
+        if lacks := self.estimate(after).lacks:
+            raise _error(f"Redis lacks {lacks:,} bytes of memory for a copy of all tasks")
 
     def abort(self) -> bool:
         """Give a resharding up; return whether there was one.
@@ -236,12 +245,15 @@ class Resharding:
 
     def _shards(self, number: int) -> Sequence[Scripts]:
         """Return the shards of which there are so many."""
+        return self._layout(number).scripts
+
+    def _layout(self, number: int) -> Configured:
         if number not in self._layouts:
             services = self._services
             made = Configured(services.app, lambda: services.broker, services.hooks, Scripts)
             made.settings = replace(made.settings, shards=number)
             self._layouts[number] = made
-        return self._layouts[number].scripts
+        return self._layouts[number]
 
 
 def _records(links: Iterable[Scripts]) -> int:

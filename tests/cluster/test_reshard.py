@@ -2,7 +2,10 @@
 
 import contextlib
 
+import pytest
+
 from celery_delayq.care.resharding import Resharding
+from celery_delayq.errors import StoreError
 from celery_delayq.store.keys import Keys
 
 FAR = 4_102_444_800  # 2100-01-01
@@ -40,3 +43,13 @@ def test_a_store_is_spread_over_the_nodes_and_comes_back(make_house, cluster):
     assert {task.id for task in one.delayq.tasks()} == IDS
     assert [*records(cluster, 1).values()] == [len(IDS)]
     assert [*one.delayq.check()] == []
+
+
+def test_tasks_for_queues_in_the_store_s_slot_stay_there(make_house, cluster):
+    prefix = {"global_keyprefix": "{delayq:0}:"}
+    house = make_house(cluster.url(), cluster.owner.url(), broker_transport_options=prefix)
+    house.task.apply_async(task_id="a", delayq_at=FAR)
+    with contextlib.closing(Resharding(house.delayq.services)) as one:
+        with pytest.raises(StoreError, match="queues in the slot of a single shard; use dump and"):
+            one.run(6)
+        assert one.under_way() is None

@@ -35,6 +35,9 @@ def app(redis_url):
 def filled(redis_url, raw):
     """A store of one shard with an entry of each kind, whose leases are over."""
     fill(redis_url, raw)
+    # A task has left, and its key is held a while longer.
+    raw.zadd(Keys("delayq")["held"], {"left": 10**13})
+    raw.hset(Keys("delayq")["holders"], "left", "gone")
     raw.zadd(Keys("delayq")["leased"], {raw.zrange(Keys("delayq")["leased"], 0, 0)[0]: 1}, xx=True)
 
 

@@ -1,11 +1,15 @@
 """A store that is moved to another number of shards is the same store to all who use it."""
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
-from celery_delayq.errors import AlreadyScheduled
+from celery_delayq.clock import monotonic
+from celery_delayq.errors import AlreadyScheduled, InvalidOption
+from celery_delayq.store.keys import shard_of
 from tests.app.support import FAR, LONG_AGO
+from tests.reshard.conftest import META
 
 OF_THE_MOMENT = ("made_by", "time_ms", "store", "shards")
 
@@ -48,7 +52,7 @@ def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard
     for task_id in ids:
         delayq.app.send_task("t", task_id=task_id, delayq_at=LONG_AGO, delayq_key=f"of {task_id}")
     delayq.hand_over()
-    # They ran, and wait again: what left must not hide what is here.
+    # They ran, and wait again: their tombstones must not hide them.
     for task_id in ids:
         delayq.app.send_task("t", task_id=task_id, delayq_at=FAR, delayq_key=f"of {task_id}")
     for shards in (3, 2):
@@ -66,6 +70,55 @@ def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard
     for task_id in ids[6:]:
         assert delayq.cancel(key=f"of {task_id}")
         assert delayq.get(task_id) is None
+
+
+def test_tasks_with_one_due_time_keep_their_order_and_each_its_own_number(app, reshard, raw):
+    """Each of three shards numbers its tasks by itself; a page ends after any of them."""
+    ids = [f"id-{number}" for number in range(20)]
+    delayq = app(3)
+    for task_id in ids:
+        delayq.app.send_task("t", task_id=task_id, delayq_at=FAR)
+    reshard(delayq, 1)
+    listed = [one.id for one in app(1).tasks()]
+    for shard in range(3):
+        own = [one for one in ids if shard_of(one, 3) == shard]
+        assert own == [one for one in listed if one in own]
+    assert pages(app(1)) == listed
+    # Newer ones come after them.
+    app(1).app.send_task("t", task_id="new", delayq_at=FAR)
+    assert pages(app(1)) == [*listed, "new"]
+    assert raw.hget(META, "seq") == b"21"
+
+
+def pages(delayq):
+    """The ids of all tasks, listed one at a time."""
+    found, cursor = [], None
+    while page := [*islice(delayq.tasks(cursor=cursor), 1)]:
+        found.append(page[0].id)
+        cursor = page[0].cursor
+    return found
+
+
+def test_a_cursor_of_before_is_refused(app, reshard):
+    delayq = app(1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    (task,) = delayq.tasks()
+    for shards in (3, 1):
+        reshard(delayq, shards)
+        app(shards).app.send_task("t", delayq_at=FAR)
+        with pytest.raises(InvalidOption, match="cursor"):
+            list(app(shards).tasks(cursor=task.cursor))
+
+
+def test_a_worker_still_knows_the_first_copy_of_each_task(app, reshard):
+    app(1).app.send_task("t", task_id="far", delayq_at=FAR)
+    deliveries = [(f"id-{number}", "1.1") for number in range(12)]
+    first = app(1).services.copies.first
+    assert {first(one, 1, monotonic() + 60) for one in deliveries} == {1}
+    for before, after in ((1, 3), (3, 2)):
+        reshard(app(before), after)
+        first = app(after).services.copies.first
+        assert {first(one, 2, monotonic() + 60) for one in deliveries} == {1}
 
 
 def test_keys_stay_held_by_tasks_that_have_left(app, reshard):

@@ -7,7 +7,7 @@ from celery_delayq.store.scripts import load
 from tests.operations.table import OPERATIONS, RESHARD, prepare
 
 NOW = "the store is being resharded, delayq_shards 1 to 3; until that is done, it can only be read"
-SETTLE = ("ack", "nack")  # what became of tasks in flight
+SETTLE = ("ack", "nack")  # the ends of leases
 ALWAYS = ("join", "agreed", *RESHARD)
 
 

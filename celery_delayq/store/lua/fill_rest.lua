@@ -37,7 +37,8 @@ end
 
 function write.held(key, text)
   local ends, holder = string.match(text, '^(%S+) (.*)$')
-  redis.call('ZADD', keys.held, ends, key)
+  if redis.call('HEXISTS', keys.holders, key) == 1 then return end -- an entry's
+  redis.call('ZADD', keys.held, ends, key) -- first: without it, the key would be held for ever
   redis.call('HSET', keys.holders, key, holder)
 end
 
