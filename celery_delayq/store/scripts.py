@@ -74,10 +74,10 @@ class Script:
         header = source.partition("]]\n")[0]
         arguments = [(word, False) for word in _REQUEST if _CHANGE.search(header)]
         arguments += [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
-        source = _gate_of(header) + arguments_of(header) + source
-        # In a function, because Lua has room for 200 locals in each.
-        body = f"local function main()\n{source}\nend\nreturn main()\n"
-        text = used_of(prelude, source) + body
+        gate, source = _gate_of(header), arguments_of(header) + source
+        # In a function, because Lua has room for 200 locals in each, and for 60 of outer functions.
+        body = f"{gate}local function main()\n{source}\nend\nreturn main()\n"
+        text = used_of(prelude, gate + source) + body
         named = set(_KEY.findall(_COMMENT.sub("", text)))
         keys = tuple(key for key in KEYS if key in named)
         pairs = ", ".join(f"{key} = KEYS[{place}]" for place, key in enumerate(keys, 1))

@@ -22,7 +22,7 @@ local now = math.floor(now_us / 1000)
 local token = asker .. ':' .. whole(now_us)
 
 local pace = pace_of(catch_up, now_us)
-local members, fresh = (pace and paced_members or due_members)(keys.relay, now, limit, pace, last_ms)
+local members, fresh = paced_members(keys.relay, now, limit, pace, last_ms)
 if #members > 0 then make_untidy() end
 local lanes = new_lanes(now_us)
 local claimed, known, brought, killed = {}, {}, {}, {}

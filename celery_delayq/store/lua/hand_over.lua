@@ -51,7 +51,7 @@ if lanes.any then bytes = come_back(lanes, max_bytes) end
 if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes) end
 
 local pace = pace_of(catch_up, now_us)
-local members, fresh = (pace and paced_members or due_members)(keys.due, now, limit, pace, last_ms)
+local members, fresh = paced_members(keys.due, now, limit, pace, last_ms)
 local lists, cache, killed, turned_down, parking, skips = {}, {}, {}, {}, {}, new_skips()
 local taken, spent = 0, 0
 

@@ -32,7 +32,7 @@ end
 -- The next entries of an index: due members in due order, at most `limit`. If more are overdue, up to a quarter are
 -- those that fell due since the caller's last step, or in the last second. So a backlog holds up no later entry, however
 -- long a step takes. Return the members, fresh ones first, and the number of those.
-local function due_members(index, now, limit, _, last_ms)
+local function due_members(index, now, limit, last_ms)
   local since = math.min(now - FRESH, last_ms > 0 and last_ms or now)
   local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now), 'LIMIT', 0, limit)
   local last = #members == limit and redis.call('ZSCORE', index, members[limit])

@@ -22,9 +22,10 @@ local function spend(pace, count)
   redis.call('HSET', keys.meta, 'caught_up', whole(math.ceil(pace.at)))
 end
 
--- The due members of an index: first those that are not overdue, then the others, if some of them may leave. Also return
+-- As due_members; with a pace, first those that are not overdue, then the others, if some of them may leave. Also return
 -- the number of the first ones.
-local function paced_members(index, now, limit, pace)
+local function paced_members(index, now, limit, pace, last_ms)
+  if not pace then return due_members(index, now, limit, last_ms) end
   local since = whole(now - OVERDUE_BY)
   local members = redis.call('ZRANGEBYSCORE', index, since, whole(now), 'LIMIT', 0, limit - math.floor(limit / 4))
   local fresh = #members
