@@ -56,7 +56,7 @@ MISTAKES = {
     "Celery's word with our prefix": (
         lambda add, *_: add.apply_async((1,), delayq_countdown=60),
         InvalidOption,
-        "delayq_late and delayq_grace",
+        "delayq_unique_until and delayq_unique_for",
     ),
     "no time": (
         lambda add, delayq, _: delayq.schedule(add.s(1)),
@@ -128,10 +128,10 @@ MISTAKES = {
         InvalidOption,
         "request is 'a'; expected self.request, in a bound task",
     ),
-    "several tags": (
-        lambda _, delayq, __: delayq.select(tag=["a"]),
+    "no tags": (
+        lambda _, delayq, __: delayq.select(tag=[]),
         InvalidOption,
-        "tag is ['a']; expected text of 1 to 255 bytes, without NUL",
+        "tag is []; expected one value, or a list of 1 to 100",
     ),
     "nothing selected": (
         lambda _, delayq, __: delayq.select(),

@@ -131,7 +131,7 @@ SABOTAGES = (
     ),
     _of(
         "what is leased counts as waiting",
-        "lost",
+        *("lost", "check"),
     ),
     _of(
         "due times are not looked at",
@@ -206,7 +206,7 @@ SABOTAGES = (
     _held("a word frees what waits again", *("unique", "freed"), **BACK),
     _held("a run that begins does not set the end anew", "end"),
     _held("a key is forgotten before its end", "freed"),
-    _held("a key is held for ever", "stuck"),
+    _held("a key is held for ever", *("stuck", "left over")),
     _paused(
         "a pause is not looked at",
         "paused",
