@@ -92,11 +92,18 @@ def schedule(
 
 
 def cancel(store: Store, task_id: str) -> Request:
-    asked = {"mode": "cancel", "owes": 0, "tells": 1, "filter": "", "max_bytes": MAX_BYTES}
+    asked = {
+        "mode": "cancel",
+        "owes": 0,
+        "tells": 1,
+        "seen": "",
+        "filter": "",
+        "max_bytes": MAX_BYTES,
+    }
     return request(store, "cancel", **asked, targets=[target_of(task_id)])
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
     asked = {"mode": mode, "us": ms * 1000, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
-    asked |= {"filter": "", "max_bytes": MAX_BYTES}
+    asked |= {"seen": "", "filter": "", "max_bytes": MAX_BYTES}
     return request(store, "reschedule", **asked, targets=[target_of(task_id)])
