@@ -16,7 +16,6 @@ from typing import Any, Union
 from .. import clock
 from ..clock import from_ms
 from ..errors import (
-    AlreadyScheduled,
     InvalidOption,
     MessageTooLarge,
     NotATask,
@@ -198,10 +197,7 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
             outcome = services.entries.edit(who, None, NewRecord(b"", b"", b""))
         else:
             new, expires = edited(services, entry, changes)
-            try:
-                outcome = services.entries.edit(who, entry.record, new)
-            except AlreadyScheduled as error:  # if the task was named by a key, by its id
-                raise type(error)(entry.task_id, error.holder) from None
+            outcome = services.entries.edit(who, entry.record, new)
         if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
             warn_of_expiry(services.timezone, [(entry.task_id, entry.due_ms, expires)])

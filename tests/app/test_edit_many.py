@@ -108,14 +108,14 @@ def test_what_was_changed_after_it_was_read_is_read_again(fill, delayq, monkeypa
 
 
 def test_a_canvas_among_them_is_refused_before_anything_is_written(fill, delayq, add):
-    fill(3)
+    fill(60)  # more than a step
     delayq.schedule(chain(add.s(1), add.s(2)), at=FAR, tags=["t"])
 
     with pytest.raises(NotATask):
         delayq.select(tag="t").edit(queue="new")
     assert delayq.select(queue="new").count() == 0
 
-    assert delayq.select(tag="t").edit(add_tags=["new"]) == 4
+    assert delayq.select(tag="t").edit(add_tags=["new"]) == 61
 
 
 def test_an_unknown_queue_is_refused(delayq_app, url):
@@ -163,6 +163,15 @@ def test_a_dead_task_stays_dead_and_goes_to_its_new_queue_when_it_is_retried(fil
     assert delayq.retry(task)
     delayq.hand_over()
     assert redis.llen("new") == 1
+
+
+def test_those_that_expire_before_they_are_due_are_told_once_a_step(fill, delayq, caplog):
+    fill(3)
+
+    assert delayq.select(all=True).edit(expires=-60) == 3
+
+    (said,) = [one.message for one in caplog.records if "no worker will run it" in one.message]
+    assert said.endswith("; the same applies to 2 more")
 
 
 # Races.

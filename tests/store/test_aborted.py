@@ -1009,6 +1009,21 @@ def test_nothing_is_cancelled_before_the_answer_is_stored(store):
         assert "list" in kept_of(store) or answers_in(store) > before, f"{side} write {nth}"
 
 
+KINDS = [case for case in CASES if case.script == "edit" and case.name.startswith("kind")]
+
+
+@pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name)
+def test_an_edit_stopped_at_any_write_leaves_no_entry_to_scanners_of_another_kind(store, case):
+    for nth, side in stops(trace_of(store, case)):
+        stop_at(store, case, nth, side)
+        for index, kind in (("due", b"L"), ("relay", b"R")):
+            for member in store.raw.zrange(store.keys[index], 0, -1):
+                record = store.record(member[6:].decode())
+                assert record[1:2] == kind, f"{side} write {nth}: {member}"
+        is_tidy = b"w" in (store.raw.hget(store.keys["meta"], "tidy") or b"")
+        assert not (is_tidy and store.raw.exists(store.keys["refused"])), f"{side} write {nth}"
+
+
 def answers_in(store):
     """How many calls are remembered."""
     fields = [*store.raw.hkeys(store.keys["calls"]), *store.raw.hkeys(store.keys["calls_old"])]

@@ -6,7 +6,9 @@ from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from celery_delayq.store import Outcome, State
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.record import NewRecord, lane_for
+from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
+from tests.store.test_key_order import later, scheduled
 
 GRACE = Extras(grace_ms=5000)
 
@@ -41,6 +43,17 @@ def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store):
     assert [one for one, _ in engine.hand_over().skipped] == ["a"]
     assert store.arrived() == ["b"]
     store.check()
+
+
+def test_a_scanner_wakes_for_one_that_is_due_and_leaves_a_pause(store):
+    store.schedule("a", queue="mail")
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    store.engine().hand_over()
+    store.raw.hset(store.keys["meta"], "timer", f"{FAR_MS}:scanner")
+
+    store.edit("a", queue="post")
+
+    assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % NOW_MS
 
 
 def test_a_pause_that_counts_as_lateness_excuses_nothing(store):
@@ -122,3 +135,55 @@ def test_a_change_by_the_old_key_does_not_reach_it(store):
     assert store.entries.cancel(b"kold")[0] is Outcome.NOT_FOUND
     assert store.entries.edit(b"kold", None, NewRecord(b"", b"", b"")) is Outcome.NOT_FOUND
     assert store.entries.cancel(b"knew")[0] is Outcome.DONE
+
+
+# Late requests, of callers that were interrupted.
+
+
+def test_a_late_edit_gives_no_key_that_had_another_holder_since(store):
+    store.schedule("a", FAR_MS)
+    late = requests.edit(store, "a", extras=Extras("k"))
+    later(store)
+    store.schedule("b", FAR_MS, extras=Extras("k"))
+    store.entries.cancel(b"kk")
+
+    assert late.send() == [b"stale"]
+
+    assert store.entries.find("a").extras.key == ""
+    assert late.anew().answer() == b"done"
+    store.check()
+
+
+def test_a_late_schedule_does_not_take_the_key_that_an_edit_freed_since(store):
+    store.schedule("a", FAR_MS, extras=Extras("k"))
+    late = scheduled(store, "b")
+    later(store)
+    assert store.edit("a", extras=Extras("other")) is Outcome.DONE
+
+    verdict, *answer = late.send()
+
+    assert verdict == b"stale" or answer[0].startswith(b"-4")
+    assert store.entries.find("b") is None
+
+
+def test_a_late_cancel_by_the_new_key_does_not_reach_it(store):
+    store.schedule("a", FAR_MS)
+    late = requests.cancel(store, b"knew")
+    later(store)
+    store.edit("a", extras=Extras("new"))
+
+    assert late.send() == [b"stale"]
+    assert store.entries.find("a").extras.key == "new"
+
+
+def test_a_repeated_edit_is_done_once(store):
+    store.schedule("a", FAR_MS, extras=Extras("old"))
+    once = requests.edit(store, "a", extras=Extras("new"), kind="R")
+    assert once.answer() == b"done"
+    later(store)
+    store.edit("a", extras=Extras("newer"))
+
+    assert once.anew().answer() == b"done"
+
+    assert store.entries.find("a").extras.key == "newer"
+    store.check()

@@ -84,13 +84,11 @@ return change(request, function(call)
     -- The scanner of a lease that ran out must not acknowledge the new record, so end its claim before the entry waits.
     if moves and entry.claim then end_claim(id, entry.claim) end
     -- A scanner takes each entry of an index for one of its kind. Those in `refused` come back to the right index.
+    if changes_kind then make_untidy() end
     if index and (grows or moves) then
       redis.call('ZADD', changes_kind and keys.refused or index, score, where .. member)
     end
-    if changes_kind then
-      make_untidy()
-      if place ~= keys.refused then redis.call('ZREM', place, there) end
-    end
+    if changes_kind and place ~= keys.refused then redis.call('ZREM', place, there) end
     local tagged = {}
     for _, tag in ipairs(extras.tags) do
       tagged[tag .. '\0' .. member] = true
