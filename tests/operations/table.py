@@ -47,7 +47,7 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` exits with status 1 if nothing was paused, `health` if no scanner is alive.
 HEALTH = ("health", "health --here")
-NO_OPERATION_COMMANDS = ("doctor", "load", "reshard", "scan", "resume", *HEALTH)
+NO_OPERATION_COMMANDS = ("doctor", "load", "reshard 2", "scan", "resume", *HEALTH)
 # Scripts for a store in which all operations are refused; tests/reshard has them.
 RESHARD = ("close", "fill_rest", "move_in", "move_out", "move_rest", "reshard")
 
@@ -183,6 +183,11 @@ def _load_one(delayq: DelayQ, task_id: str) -> object:
         return delayq.load(dumped(task_id))
     except InvalidDump as error:  # the message names the line of the option
         raise InvalidOption("task_id", task_id, error.why) from error
+
+
+def _say_ended(ready: Prepared) -> object:
+    words = ["claimed", "key of claimed", ready.claimed[0].hand_over, 0]
+    return ready.store.scripts.call("hold", words=words)
 
 
 def _released(ready: Prepared) -> list[Outcome | None]:
@@ -464,6 +469,7 @@ OPERATIONS = (
     Operation(
         "arrive", "worker", lambda ready: ready.store.arrive("one", 2), 2, refused_when_full=True
     ),
+    Operation("hold", "worker", _say_ended, 1),
     Operation("leave", "scanner", lambda ready: ready.engine.leave(), None),
 )
 

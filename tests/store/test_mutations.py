@@ -81,7 +81,7 @@ def furnish(store):
     engine = store.engine()
     store.schedule_relayed("dead", NOW_MS - 9, share=True)
     engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
-    store.schedule("gone", NOW_MS - 9)
+    store.schedule("gone", NOW_MS - 9, extras=Extras("held", hold="f100000"))
     store.schedule_relayed("leased", NOW_MS - 9, share=True)
     engine.hand_over()
     engine.claim(1)
@@ -208,6 +208,8 @@ def change(store):
     attempt(store.entries.cancel, "dead")
     attempt(store.schedule, "other", FAR_MS, extras=extras("keyed"), conflict="replace")
     attempt(store.entries.cancel, target_of_key("key of keyed"))
+    attempt(store.schedule, "next", FAR_MS, extras=Extras("held"))
+    attempt(store.scripts.call, "hold", words=["gone", "held", "delivery", 0])
     attempt(store.arrive, "leased", 2)
     for again in (True, False):
         for task_id in ("taken", "new taken"):
