@@ -22,6 +22,7 @@ from ..clock import MAX_DUE_MS
 from ..errors import InvalidDump, InvalidOption
 from ..message.route import Route
 from ..store import checked_id, checked_name
+from ..store.extras import MOST_TAGS
 from ..store.record import LABEL_BYTES, LAST_MS
 
 FORMAT = 1
@@ -32,7 +33,6 @@ NEEDED = object()  # in place of a default: every line must have the field
 LONGEST_TEXT = 100_000  # characters of an error
 LONGEST_ID = 4096  # characters of an id that may not be a task's
 LONGEST_NAME = 512  # characters of the name of a queue or task
-_MOST_TAGS = 16
 _MOST_COUNT = 10**9
 _LONGEST_SHOWN = 100  # characters of a wrong value
 _HASH_DIGITS = 2 * LABEL_BYTES
@@ -97,7 +97,7 @@ def _passes(check: Callable[..., object], *given: Any) -> bool:
 
 
 def _is_tags(value: Any) -> bool:
-    if not isinstance(value, list) or not 0 < len(value) <= _MOST_TAGS:
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_TAGS:
         return False
     return all(_passes(checked_name, "tag", one) for one in value)
 
@@ -135,7 +135,7 @@ _ID = Type(lambda value: _passes(checked_id, value), "text of 1 to 512 bytes")
 _KEY = Type(
     lambda value: _passes(checked_name, "key", value), "text of 1 to 255 bytes, without NUL"
 )
-_TAGS = Type(_is_tags, f"1 to {_MOST_TAGS} texts of 1 to 255 bytes, without NUL")
+_TAGS = Type(_is_tags, f"1 to {MOST_TAGS} texts of 1 to 255 bytes, without NUL")
 _FLAG = Type(lambda value: isinstance(value, bool), "true or false")
 _NAME = Type(is_name, f"a name of at most {LONGEST_NAME} characters")
 _PAUSED = Type(lambda value: value != "" and is_name(value), _NAME.expected)

@@ -25,6 +25,7 @@ from .unknown import say_unknown
 from .zones import zone_of, zoned
 
 _GROUP = "Selection"
+_OTHER_REVISION = "task {} no longer has the revision of --if-revision; nothing was changed"
 
 _KEY = click.option(
     "--key", "keys", multiple=True, cls=CeleryOption, help_group="Tasks",
@@ -33,6 +34,10 @@ _KEY = click.option(
 _IDS = click.argument(
     "ids", metavar="[ID | -]...", nargs=-1, cls=Argument,
     help="Ids of tasks; - reads them from standard input, one on each line.",
+)  # fmt: skip
+_REVISION = click.option(
+    "--if-revision", type=click.IntRange(0), cls=CeleryOption, help_group="Tasks",
+    help="Only if `show` still has this revision; for one task.",
 )  # fmt: skip
 _LIMIT = click.option(
     "--limit", type=click.IntRange(0), cls=CeleryOption, help_group=_GROUP,
@@ -48,7 +53,7 @@ _OPTIONS = (
 def meaning(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose tasks to a command, which gets a :class:`ChosenTasks`."""
     told = meaning_many(command)
-    return _IDS(_KEY(told))
+    return _IDS(_KEY(_REVISION(told)))
 
 
 def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
@@ -77,6 +82,8 @@ class ChosenTasks:
         self._is_read = STDIN in ids
         self._ones = [{"task_id": one} for one in ids if one != STDIN]
         self._ones += [{"key": one} for one in given.pop("keys", ())]
+        is_one = len(self._ones) == 1 and not self._is_read
+        self._revision = given.pop("if_revision", None)
         self._dry_run, self._yes = given.pop("dry_run"), given.pop("yes")
         everything = given.pop("all")
         is_named, is_picked = self._is_read or bool(self._ones), everything or named_in(given)
@@ -85,6 +92,8 @@ class ChosenTasks:
         if not (is_named or is_picked):
             named = "Name tasks by id or --key, or select" if by_id else "Select"
             raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
+        if self._revision is not None and not is_one:
+            raise click.UsageError("--if-revision takes one task, by its id or --key.", ctx)
         limit = given.pop("limit")
         if is_named and (self._dry_run or limit is not None):
             option = "--dry-run counts" if self._dry_run else "--limit bounds"
@@ -129,6 +138,10 @@ class ChosenTasks:
             beside: Returns the text after each single task that was changed.
             none: Called with the count if a selection matches no task.
         """
+        if self._revision is not None:
+            alone = unchanged == REFUSED[Outcome.UNCHANGED]
+            unchanged = _OTHER_REVISION if alone else REFUSED[Outcome.UNCHANGED]
+            one = partial(one, if_revision=self._revision)
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
         one = partial(one, self.delayq)
         if self._picking:

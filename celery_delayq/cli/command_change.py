@@ -15,7 +15,7 @@ from ..operations.selection import Selection
 from ..services import HasServices
 from ..store import Outcome
 from .chosen_tasks import ChosenTasks, meaning
-from .common import Argument, ErrorSentences, examples
+from .common import REFUSED, Argument, ErrorSentences, examples
 from .looks import CeleryCommand, CeleryOption
 from .when import GivenTime, When, earlier, misplaced
 from .zones import with_zone, zone_of
@@ -97,12 +97,12 @@ def reschedule(
         asked: Any = {"only": only, "if_due": if_due and if_due.moment(meant.ctx)}
     due: datetime | None = None
 
-    def one(delayq: HasServices, task_id: str | None = None, key: str | None = None) -> Outcome:
+    def one(delayq: HasServices, task_id: str | None = None, **more: Any) -> Outcome:
         nonlocal due
         services = delayq.services
         time = one_of(services.timezone, **times)
         how = conditions(services.timezone, **asked)
-        outcome, due_ms = changing.move(services, task_id, time, key=key, **how)
+        outcome, due_ms = changing.move(services, task_id, time, **more, **how)
         due = None if due_ms is None else from_ms(due_ms)
         return outcome
 
@@ -119,7 +119,7 @@ def reschedule(
 def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
     """Return the sentence for a task that does not meet the conditions of a move."""
     if only is None:
-        return _NOT_DUE
+        return REFUSED[Outcome.UNCHANGED] if if_due is None else _NOT_DUE
     return (_NO_MOVE if if_due is None else _EITHER).format(only)
 
 

@@ -1,4 +1,4 @@
-"""The command that changes a task's message: ``edit``."""
+"""The command that changes what tasks are: ``edit``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from ..errors import InvalidOption
 from ..logs import plain
 from ..operations import editing
 from ..operations.editing import KEPT, Edit
-from ..store import Outcome
-from .chosen_tasks import change_one
-from .common import REFUSED, Argument, ErrorSentences, UsageErrors, delayq_of, examples
+from ..operations.selection import Selection
+from .chosen_tasks import ChosenTasks, meaning
+from .common import UsageErrors, examples
 from .looks import CeleryCommand, CeleryOption
+from .stdin import STDIN
 from .when import GivenTime, When
-from .zones import zoned
 
-_OTHER_REVISION = "task {} no longer has the revision of --if-revision; nothing was changed"
-_CHANGES = ("args", "kwargs", "priority", "expires")
+_ONE_ID = "--new-key takes one task, by its id."
+_CHANGES = (
+    *("--args", "--kwargs", "--priority", "--expires"),
+    *("--new-queue", "--new-key", "--add-tag", "--remove-tag"),
+)
 
 
 @click.command(
@@ -30,15 +33,10 @@ _CHANGES = ("args", "kwargs", "priority", "expires")
     epilog=examples(
         "edit order-42 --args '[42, \"mail\"]'",
         "edit --key topup:7 --expires by:+30m --priority 3",
+        "edit --queue old --new-queue new",
     ),
 )
-@click.argument("id", required=False, cls=Argument, help="The task's id.")
-@click.option(
-    "--key",
-    cls=CeleryOption,
-    help_group="Task",
-    help="A unique key, instead of an id.",
-)
+@meaning
 @click.option("--args", cls=CeleryOption, help_group="Message", help="All arguments: a JSON list.")
 @click.option(
     "--kwargs", cls=CeleryOption, help_group="Message", help="All keyword arguments: a JSON object."
@@ -49,41 +47,53 @@ _CHANGES = ("args", "kwargs", "priority", "expires")
     help="A time, +2h from now, by:+30m from its due time, or never.",
 )  # fmt: skip
 @click.option(
-    "--if-revision", type=int, cls=CeleryOption, help_group="Condition",
-    help="Edit it only if `show` still has this revision.",
+    "--new-queue", cls=CeleryOption, help_group="Place",
+    help="The queue to send it to; your task_routes apply.",
 )  # fmt: skip
-@zoned
-@click.pass_context
-def edit(
-    ctx: click.Context, /, id: str | None, key: str | None, if_revision: int | None, **given: Any
-) -> None:
-    """Give a scheduled task other arguments.
+@click.option("--new-key", cls=CeleryOption, help_group="Place", help="Its unique key; by id only.")
+@click.option(
+    "--add-tag", "add_tags", multiple=True, cls=CeleryOption, help_group="Place",
+    help="A tag that it gets; may be given more than once.",
+)  # fmt: skip
+@click.option(
+    "--remove-tag", "remove_tags", multiple=True, cls=CeleryOption, help_group="Place",
+    help="A tag that it loses; may be given more than once.",
+)  # fmt: skip
+def edit(meant: ChosenTasks, **given: Any) -> None:
+    """Edit scheduled tasks.
 
-    Or another priority or expiry. Values that you do not pass stay.
+    Change their arguments, priority, expiry, queue, key or tags. Values that you do not pass stay.
     """
-    if (id is None) == (key is None):
-        raise click.UsageError("Name one task, by its id or by --key.", ctx)
-    if all(given[name] is None for name in _CHANGES):
-        *most, last = (f"--{name}" for name in _CHANGES)
+    ctx = meant.ctx
+    if all(value in (None, ()) for value in given.values()):
+        *most, last = _CHANGES
         raise click.UsageError(f"Say what to change: {', '.join(most)} or {last}.", ctx)
-    named = {"task_id": id} if id is not None else {"key": str(key)}
+    named = ctx.params
+    if given["new_key"] is not None and (
+        named["keys"] or len(named["ids"]) != 1 or STDIN in named["ids"]
+    ):
+        raise click.UsageError(_ONE_ID, ctx)
     with UsageErrors():
         changes = {
             "args": _json("--args", given["args"]),
             "kwargs": _json("--kwargs", given["kwargs"]),
             "priority": KEPT if given["priority"] is None else given["priority"],
             "expires": _expires(ctx, given["expires"]),
+            "queue": KEPT if given["new_queue"] is None else given["new_queue"],
+            "add_tags": given["add_tags"],
+            "remove_tags": given["remove_tags"],
         }
-        Edit(**changes)
-    with ErrorSentences():
-        sentences = {**REFUSED, Outcome.UNCHANGED: _OTHER_REVISION}
-        step = partial(editing.edit, delayq_of(ctx), **changes, if_revision=if_revision)
-        try:
-            done = change_one(ctx, "edited", step, named, sentences)
-        except TypeError as error:  # arguments that do not fit the task
-            raise click.ClickException(plain(error)) from error
-    if not done:
-        ctx.exit(1)
+        new_key = {} if given["new_key"] is None else {"key": given["new_key"]}
+        Edit(**changes, **new_key)
+    try:
+        meant.change(
+            "edit",
+            "edited",
+            partial(editing.edit, **changes, **new_key),
+            partial(Selection.edit, **changes),
+        )
+    except TypeError as error:  # arguments that do not fit the task
+        raise click.ClickException(plain(error)) from error
 
 
 def _json(name: str, text: str | None) -> Any:

@@ -99,11 +99,11 @@ class ScheduledResult(_Result[R_co]):
 
     status = state
 
-    def cancel(self, *, revoke: bool = False) -> Outcome:
+    def cancel(self, *, revoke: bool = False, if_revision: int | None = None) -> Outcome:
         """Cancel it; see :meth:`DelayQ.cancel`."""
         if self._has_run:
             return Outcome.HANDED_OVER
-        return changing.cancel(self._delayq, self.id, revoke=revoke)
+        return changing.cancel(self._delayq, self.id, revoke=revoke, if_revision=if_revision)
 
     def reschedule(
         self,
@@ -113,15 +113,17 @@ class ScheduledResult(_Result[R_co]):
         by: DelayInput | None = None,
         only: Direction | None = None,
         if_due: TimeInput | None = None,
+        if_revision: int | None = None,
     ) -> Outcome:
         """Give it another due time; see :meth:`DelayQ.reschedule`."""
         services = self._delayq.services
         when = one_of(services.timezone, at=at, after=after, by=by)
-        return self._move(when, **conditions(services.timezone, only, if_due))
+        how = conditions(services.timezone, only, if_due)
+        return self._move(when, if_revision=if_revision, **how)
 
-    def run_now(self) -> Outcome:
+    def run_now(self, *, if_revision: int | None = None) -> Outcome:
         """Deliver it at once, even if it is paused; see :meth:`DelayQ.run_now`."""
-        return self._move(NOW, mode="now")
+        return self._move(NOW, if_revision=if_revision, mode="now")
 
     def _move(self, when: When, **how: Any) -> Outcome:
         if self._has_run:
@@ -132,7 +134,7 @@ class ScheduledResult(_Result[R_co]):
         return outcome
 
     def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:
-        """Give it other arguments, another priority or expiry; see :meth:`DelayQ.edit`."""
+        """Change its arguments, priority, expiry, queue, key or tags; see :meth:`DelayQ.edit`."""
         if self._has_run:
             Edit(**changes)  # still raises for an invalid value
             return Outcome.HANDED_OVER

@@ -1,10 +1,11 @@
-"""Changes the arguments, the priority or the expiry of a waiting message.
+"""Changes the arguments, the priority, the expiry or the queue of a waiting message.
 
     message --> arguments --changed--> serialised, compressed and encoded as they were
             --> priority  --changed--> another list
+            --> queue     --changed--> the route that Celery gives a call with it
             --> all else unchanged
 
-The rest of the message stays the same: id, headers, links, route.
+The rest of the message stays the same: id, headers, links.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ from typing import Any
 
 import kombu.serialization
 from celery import Celery
+from celery.exceptions import QueueNotFound
+from kombu import Exchange
+from kombu.common import Broadcast
 from kombu.compression import compress
+from kombu.entity import maybe_delivery_mode
 from kombu.serialization import dumps as serialize
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
+from ..errors import InvalidOption
+from ..store.extras import Extras
 from ..store.record import NewRecord, Record, destination_for
 from .body import body_of
+from .broker import Broker
+from .destination import destination_of
 from .headers import EXPIRES_HEADER, LAUNCH
-from .outgoing import dumps, list_key, record_of
+from .outgoing import OutgoingMessage, dumps, list_key, record_of
 from .shown import is_celery_s, shown
 
 
@@ -47,7 +56,9 @@ class Draft:
         self._properties: dict[str, Any] = self._message["properties"]
         self._body = body_of(self._message, app.conf.accept_content)
         self._has_changed_body = False
+        self._kind = "L" if record.is_for_list else "R"
         self._destination = record.destination
+        self._labels = b""  # the record's own
         if record.expires_ms is not None:
             self._headers[EXPIRES_HEADER] = record.expires_ms
 
@@ -127,21 +138,61 @@ class Draft:
         channel = virtual.Channel
         self._properties["priority"] = channel.default_priority if priority is None else priority
         key = list_key(self._properties["delivery_info"]["routing_key"], priority, options)
-        if self._record.is_for_list:
+        if self._kind == "L":
             self._destination = options.get("global_keyprefix", "") + key
             return
         route = loads(self._destination)
         if route["list"] is not None:
             self._destination = dumps({**route, "list": key})
 
-    def new_record(self) -> NewRecord:
-        """Return the changed record.
+    def set_queue(self, name: str, broker: Broker, *, direct: bool, prefix: str) -> None:
+        """Route it anew, as Celery routes a call with this queue; after any other change.
+
+        Args:
+            name: The queue's name.
+            broker: The app's broker.
+            direct: Whether the store is in the broker's Redis.
+            prefix: The store's prefix.
+
+        Raises:
+            InvalidOption: the app has no such queue, and may not make it; or its list would be a
+                key of the store.
+        """
+        amqp = self._app.amqp
+        args, kwargs = self.arguments if self.is_readable else ((), {})
+        try:
+            routed = amqp.router.route({"queue": name}, self.task, args, kwargs)
+        except QueueNotFound:
+            raise InvalidOption("queue", name, "a queue of the app, see task_queues") from None
+        queue, exchange, key = (routed.get(one) for one in ("queue", "exchange", "routing_key"))
+        # From here on as in Celery's `send_task_message`.
+        kind = getattr(queue.exchange, "type", "direct")
+        if not (exchange and key) and kind == "direct":
+            exchange, key = "", queue.name
+        elif exchange is None:
+            exchange = queue.exchange.name or amqp.default_exchange
+            key = key or queue.routing_key or self._app.conf.task_default_routing_key
+        declare = [] if isinstance(queue, Broadcast) else [queue]
+        if isinstance(exchange, Exchange):
+            exchange, declare = exchange.name, [exchange, *declare]
+        mode = getattr(queue.exchange, "delivery_mode", None)
+        mode = mode or self._app.conf.task_default_delivery_mode
+        self._properties["delivery_mode"] = maybe_delivery_mode(mode)
+        self._properties["delivery_info"] = {"exchange": exchange, "routing_key": key}
+        message = OutgoingMessage(self._message, exchange, key, declare, self._body, dumps)
+        destination = destination_of(message, broker, amqp.queues, direct=direct, prefix=prefix)
+        self._kind, self._labels = destination[:1].decode(), message.labels
+        self._destination = destination.partition(b":")[2].decode()
+
+    def new_record(self, extras: Extras | None = None) -> NewRecord:
+        """Return the changed record, with other extras, if given.
 
         Raises:
             kombu.exceptions.EncodeError: the serializer cannot encode the arguments.
         """
         share = self._record.name is not None or EXPIRES_HEADER in self._headers
-        return self._record.with_message(self._new_record(share=share))
+        new = self._new_record(share=share)
+        return self._record.with_message(new, extras, self._labels)
 
     def released(self) -> NewRecord:
         """Return the record for delivery at once; no template, as each has its own ``eta``."""
@@ -150,8 +201,7 @@ class Draft:
     def _new_record(self, *, share: bool) -> NewRecord:
         if self._has_changed_body:
             self._encode()
-        kind = "L" if self._record.is_for_list else "R"
-        destination = destination_for(kind, self._destination)
+        destination = destination_for(self._kind, self._destination)
         return record_of(self._message, destination, b"", share=share)
 
     def _encode(self) -> None:

@@ -8,8 +8,9 @@ from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidOption
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
+from ..store.changes import revision
 from .moves import Direction, conditions, warn_of_expiry
-from .targets import Named, id_of, of_one_task, target_of
+from .targets import Named, checked_revision, id_of, of_one_task, target_of
 
 
 @of_one_task
@@ -19,6 +20,7 @@ def cancel(
     *,
     key: str | None = None,
     revoke: bool = False,
+    if_revision: int | None = None,
 ) -> Outcome:
     """Remove a scheduled task; its result becomes ``REVOKED``.
 
@@ -27,13 +29,14 @@ def cancel(
         key: The task's unique key, in place of *task_id*.
         revoke: If the task was or may have been delivered, tell the workers to drop it, like
             ``app.control.revoke``; with *task_id* only.
+        if_revision: Cancel it only if this is still its ``revision``.
 
     Returns:
-        ``Outcome.DONE``, the only true one; or why not.
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
     """
     if revoke and key is not None:
         raise InvalidOption("revoke", revoke, "a task's id, as workers know no keys")
-    outcome = _removed(delayq.services, task_id, key)
+    outcome = _removed(delayq.services, task_id, key, if_revision)
     if revoke and not outcome:
         arguments = {"task_id": id_of(task_id), "terminate": False}
         delayq.services.app.control.broadcast("revoke", arguments=arguments)
@@ -41,24 +44,39 @@ def cancel(
 
 
 @of_one_task
-def remove(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
+def remove(
+    delayq: HasServices,
+    task_id: Named | None = None,
+    *,
+    key: str | None = None,
+    if_revision: int | None = None,
+) -> Outcome:
     """Delete a dead task, even an unreadable one; its result becomes ``REVOKED``.
 
+    With *if_revision*, as for :meth:`cancel`, an unreadable task stays.
+
     Returns:
-        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead, or has
+        another revision.
 
     Raises:
         UnreadableRecord: it cannot be read and is not dead yet; it becomes dead when it is due.
     """
-    return _removed(delayq.services, task_id, key, remove=True)
+    return _removed(delayq.services, task_id, key, if_revision, remove=True)
 
 
 def _removed(
-    services: Services, task_id: Named | None, key: str | None, *, remove: bool = False
+    services: Services,
+    task_id: Named | None,
+    key: str | None,
+    if_revision: int | None,
+    *,
+    remove: bool = False,
 ) -> Outcome:
+    seen = revision(checked_revision(if_revision))
     owes, hears = services.has_backend, bool(services.hooks.hears_messages())
     outcome, cancelled = services.entries.cancel(
-        target_of(task_id, key), owes=owes, tells=owes or hears, remove=remove
+        target_of(task_id, key), owes=owes, tells=owes or hears, remove=remove, seen=seen
     )
     if cancelled is not None:
         services.will_not_run([cancelled], owed=owes)
@@ -78,6 +96,7 @@ def reschedule(
     key: str | None = None,
     only: Direction | None = None,
     if_due: TimeInput | None = None,
+    if_revision: int | None = None,
 ) -> Outcome:
     """Change the due time of a scheduled task; its id stays the same.
 
@@ -89,46 +108,68 @@ def reschedule(
         key: The task's unique key, in place of *task_id*.
         only: ``"earlier"`` or ``"later"``: move the task only in this direction.
         if_due: Move it only if this is its due time, to the millisecond.
+        if_revision: Move it only if this is still its ``revision``.
 
     Returns:
-        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: *only* or *if_due* does
-        not hold. You can move a task past its own absolute ``expires``; the log then warns that
-        no worker will run it.
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: *only*, *if_due* or
+        *if_revision* does not hold. You can move a task past its own absolute ``expires``; the log
+        then warns that no worker will run it.
 
     Raises:
         InvalidDueTime: not a time, or after 2255-06-05.
     """
     services = delayq.services
     when = one_of(services.timezone, at=at, after=after, by=by)
-    return move(services, task_id, when, key=key, **conditions(services.timezone, only, if_due))[0]
+    how = conditions(services.timezone, only, if_due)
+    return move(services, task_id, when, key=key, if_revision=if_revision, **how)[0]
 
 
 @of_one_task
 def run_now(
-    delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
+    delayq: HasServices,
+    task_id: Named | None = None,
+    *,
+    key: str | None = None,
+    if_revision: int | None = None,
 ) -> Outcome:
     """Deliver a task at once, even if it is paused or dead.
 
-    It becomes due now, by Redis's clock.
+    It becomes due now, by Redis's clock. *if_revision* is as for :meth:`cancel`.
 
     Returns:
         ``Outcome.DONE``, the only true one; or why not.
     """
-    return move(delayq.services, task_id, NOW, key=key, mode="now")[0]
+    return move(delayq.services, task_id, NOW, key=key, if_revision=if_revision, mode="now")[0]
 
 
 @of_one_task
-def retry(delayq: HasServices, task_id: Named | None = None, *, key: str | None = None) -> Outcome:
+def retry(
+    delayq: HasServices,
+    task_id: Named | None = None,
+    *,
+    key: str | None = None,
+    if_revision: int | None = None,
+) -> Outcome:
     """Try to deliver a dead task again; it becomes due now.
 
+    Args:
+        task_id, key, if_revision: As for :meth:`cancel`.
+
     Returns:
-        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead.
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead, or has
+        another revision.
     """
-    return move(delayq.services, task_id, NOW, key=key, mode="retry")[0]
+    return move(delayq.services, task_id, NOW, key=key, if_revision=if_revision, mode="retry")[0]
 
 
 def move(
-    services: Services, task_id: Named | None, when: When, *, key: str | None = None, **how: Any
+    services: Services,
+    task_id: Named | None,
+    when: When,
+    *,
+    key: str | None = None,
+    if_revision: int | None = None,
+    **how: Any,
 ) -> tuple[Outcome, int | None]:
     """Change a task's due time; return the outcome, and the new time in ms if it was moved.
 
@@ -137,8 +178,10 @@ def move(
         task_id: The task.
         when: The new time.
         key: The task's unique key, in place of *task_id*.
+        if_revision: The revision that it must have.
         **how: The mode of the step, or its :func:`conditions`.
     """
+    how["seen"] = revision(checked_revision(if_revision))
     outcome, change = services.entries.move(target_of(task_id, key), when, **how)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)

@@ -1,4 +1,4 @@
-"""Edits to a waiting task: new arguments, priority or expiry.
+"""Edits to waiting tasks: new arguments, priority, expiry, queue, key or tags.
 
 read the entry --> build the new message --> replace it, if it is unchanged
       ^                                             |
@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Union
 
 from .. import clock
 from ..clock import from_ms
-from ..errors import InvalidOption, MessageTooLarge, NotATask, StoreUnavailable, UnreadableRecord
+from ..errors import (
+    InvalidOption,
+    MessageTooLarge,
+    NotATask,
+    StoreUnavailable,
+    UnreadableRecord,
+)
 from ..message.draft import Draft
 from ..services import HasServices, Services
-from ..store import Entry, Outcome
+from ..store import Entry, Outcome, checked_name
+from ..store.extras import MOST_TAGS, Extras
+from ..store.keys import shard_of
 from ..store.record import LAST_MS, NewRecord
 from .moves import warn_of_expiry
-from .targets import Named, of_one_task, target_of
+from .targets import Named, checked_revision, of_one_task, target_of
 
 
 class _Kept:
@@ -37,7 +45,11 @@ MAX_PRIORITY = 255
 
 _PRIORITY = f"a whole number from 0 to {MAX_PRIORITY}, or None"
 _EXPIRES = "seconds after the due time, a timedelta, a time as text or datetime, or None"
-_CANVAS = "a task; cancel a canvas and schedule it again"
+CANVAS = "a task; cancel a canvas and schedule it again"
+_TAGS = f"a list of at most {MOST_TAGS} tags"
+_TOO_MANY = f"at most {MOST_TAGS} tags of a task; {{}} would have {{}}"
+_SHARD = "a key of the task's own shard; cancel the task, and schedule it again under this one"
+Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 _READABLE = "a task whose arguments this app accepts, see accept_content"
 
 
@@ -53,10 +65,16 @@ class Edit:
     kwargs: Any = KEPT
     priority: Any = KEPT
     expires: Any = KEPT
+    queue: Any = KEPT
+    key: Any = KEPT
+    add_tags: Any = ()
+    remove_tags: Any = ()
 
     def __post_init__(self) -> None:
-        if all(one is KEPT for one in (self.args, self.kwargs, self.priority, self.expires)):
-            raise InvalidOption("edit", None, "one of args, kwargs, priority, expires")
+        if not (self.has_message or self.key is not KEPT or self.add_tags or self.remove_tags):
+            names = ", ".join(one.name for one in fields(self))
+            raise InvalidOption("edit", None, f"one of {names}")
+        self._check_place()
         if self.args is not KEPT and not isinstance(self.args, (list, tuple)):
             raise InvalidOption("args", self.args, "a list or a tuple")
         if self.kwargs is not KEPT and not isinstance(self.kwargs, Mapping):
@@ -68,9 +86,45 @@ class Edit:
         if isinstance(self.expires, bool):
             raise InvalidOption("expires", self.expires, _EXPIRES)
 
+    def _check_place(self) -> None:
+        if self.queue is not KEPT and (not isinstance(self.queue, str) or not self.queue):
+            raise InvalidOption("queue", self.queue, "a queue's name")
+        if self.key is not KEPT and self.key is not None:
+            checked_name("key", self.key)
+        for name in ("add_tags", "remove_tags"):
+            tags = getattr(self, name)
+            if not isinstance(tags, (list, tuple, set, frozenset)):
+                raise InvalidOption(name, tags, _TAGS)
+            object.__setattr__(self, name, tuple(checked_name(name, one) for one in tags))
+
     @property
     def has_arguments(self) -> bool:
         return self.args is not KEPT or self.kwargs is not KEPT
+
+    @property
+    def has_message(self) -> bool:
+        """Whether it changes the message, and not only the key or tags."""
+        others = (self.priority, self.expires, self.queue)
+        return self.has_arguments or any(one is not KEPT for one in others)
+
+    def extras(self, entry: Entry) -> Extras:
+        """Return the extras of the edited entry.
+
+        Raises:
+            InvalidOption: it would have too many tags.
+        """
+        old = entry.extras
+        kept = [tag for tag in (*old.tags, *self.add_tags) if tag not in self.remove_tags]
+        tags = tuple(dict.fromkeys(kept))
+        if len(tags) > MOST_TAGS:
+            raise InvalidOption(
+                "add_tags", list(self.add_tags), _TOO_MANY.format(entry.task_id, len(tags))
+            )
+        if self.key is KEPT or self.key == old.key:
+            return replace(old, tags=tags)
+        # It is no longer the key that a running task has taken along.
+        hold = old.hold.partition(" ")[0] if self.key else ""
+        return replace(old, tags=tags, key=self.key or "", hold=hold)
 
 
 @of_one_task
@@ -78,26 +132,35 @@ def edit(
     delayq: HasServices,
     task_id: Named | None = None,
     *,
-    key: str | None = None,
+    key: str | None = KEPT,
     args: Sequence[Any] = KEPT,
     kwargs: Mapping[str, Any] = KEPT,
     priority: int | None = KEPT,
     expires: float | timedelta | datetime | str | None = KEPT,
+    queue: str = KEPT,
+    add_tags: Tags = (),
+    remove_tags: Tags = (),
     if_revision: int | None = None,
 ) -> Outcome:
-    """Change the arguments, priority or expiry of a scheduled task.
+    """Change the arguments, priority, expiry, queue, key or tags of a scheduled task.
 
     Everything else stays as it is: the message keeps its serializer, compression, headers and
-    links. It is not routed again, and Celery sends no signal.
+    links. It is only routed again if you pass a queue, and Celery sends no signal.
 
     Args:
         task_id: The result of scheduling, a task that you read, or an id (text or UUID).
-        key: Its unique key, in place of an id.
+        key: Beside *task_id*, its new unique key; ``None``: it has none from now on. The key holds
+            as long as the one before, or while the task waits. Without *task_id*, the key that
+            names the task.
         args: All positional arguments. An ``argsrepr`` that the caller set stays.
         kwargs: All keyword arguments.
         priority: 0 to 255, as the broker defines it; ``None``: the broker's default.
         expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
             text; ``None``: never.
+        queue: The name of the queue to send it to, as for ``apply_async``; your ``task_routes``
+            apply.
+        add_tags: Tags that it gets; it then has up to 16.
+        remove_tags: Tags that it loses, if it has them.
         if_revision: Edit the task only if this is still its ``revision``.
 
     Returns:
@@ -105,12 +168,19 @@ def edit(
 
     Raises:
         InvalidOption: no value is given, or an invalid one; the task's current arguments cannot
-            be read; it is a canvas (``NotATask``).
+            be read; it is a canvas (``NotATask``), of which only key and tags can change; the queue
+            does not exist; or the new key belongs to another of several shards.
+        AlreadyScheduled: another task waits under the new key; nothing was changed. ``KeyHeld``:
+            it has left, and still holds the key.
         TypeError: the arguments do not fit the task.
         MessageTooLarge: the new message is larger than ``delayq_max_message``.
     """
-    services, changes = delayq.services, Edit(args, kwargs, priority, expires)
-    outcome = _edit(services, target_of(task_id, key), changes, if_revision)
+    named = key if task_id is None and key is not KEPT else None
+    new_key = KEPT if task_id is None else key
+    services = delayq.services
+    changes = Edit(args, kwargs, priority, expires, queue, new_key, add_tags, remove_tags)
+    checked_revision(if_revision)
+    outcome = _edit(services, target_of(task_id, named), changes, if_revision)
     if outcome not in (Outcome.DONE, Outcome.UNCERTAIN):
         services.hooks.missed("edit", outcome)
     return outcome
@@ -126,7 +196,7 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
             # The step itself decides: the task may have left the store, or may just be arriving.
             outcome = services.entries.edit(who, None, NewRecord(b"", b"", b""))
         else:
-            new, expires = _edited(services, entry, changes)
+            new, expires = edited(services, entry, changes)
             outcome = services.entries.edit(who, entry.record, new)
         if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
@@ -137,8 +207,13 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
             raise StoreUnavailable("edit", "other processes keep changing the same task", False)
 
 
-def _edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, str]:
+def edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, str]:
     """Return the new record, and its expiry if the edit sets one."""
+    extras, shards = changes.extras(entry), len(services.entries.links)
+    if extras.key != entry.extras.key:
+        place = shard_of(entry.extras.key or entry.task_id, shards)
+        if shard_of(extras.key or entry.task_id, shards) != place:
+            raise InvalidOption("key", changes.key, _SHARD)
     draft = _draft_of(services, entry, changes)
     if changes.has_arguments:
         _set_arguments(services, draft, changes)
@@ -146,7 +221,10 @@ def _edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord,
         _set_expiry(services, entry, draft, changes.expires)
     if changes.priority is not KEPT:
         draft.set_priority(changes.priority, services.broker.options)
-    new = draft.new_record()
+    if changes.queue is not KEPT:
+        direct, prefix = services.store_is_broker, services.settings.prefix
+        draft.set_queue(changes.queue, services.broker, direct=direct, prefix=prefix)
+    new = draft.new_record(extras)
     most = services.settings.max_message
     if new.size > most:
         raise MessageTooLarge(entry.task_id, new.size, most)
@@ -158,9 +236,11 @@ def _draft_of(services: Services, entry: Entry, changes: Edit) -> Draft:
         draft = Draft(entry.message, entry.record, services.app)
     except Exception as error:  # invalid JSON fails in many ways
         raise UnreadableRecord(entry.task_id, f"its message cannot be read: {error!r}") from error
-    if draft.is_canvas:
-        raise NotATask("task_id", entry.task_id, _CANVAS)
-    in_body = changes.has_arguments or (draft.is_v1 and changes.expires is not KEPT)
+    if draft.is_canvas and changes.has_message:
+        raise NotATask("task_id", entry.task_id, CANVAS)
+    # Protocol 1 has its name in the body, by which it is routed.
+    v1_s = (changes.expires, changes.queue) if draft.is_v1 else ()
+    in_body = changes.has_arguments or any(one is not KEPT for one in v1_s)
     if in_body and not draft.is_readable:
         raise InvalidOption("task_id", entry.task_id, _READABLE)
     return draft

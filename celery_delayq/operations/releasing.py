@@ -10,23 +10,21 @@ read a batch --> set each due time as the message's eta --> send them now, to th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from .. import clock
 from ..clock import from_ms
-from ..errors import InvalidOption, StoreUnavailable
+from ..errors import InvalidOption
 from ..message.draft import Draft
 from ..message.headers import LAUNCH
 from ..services import Services
-from ..store import Filter, Match, Outcome, Shard, label_of, target_of_member
+from ..store import Filter, Match, Shard, label_of
 from ..store.changes import release
 from ..store.record import NewRecord, Record
 from ..store.selection_scan import peek
 from ..store.values import State, entry_of
 from .count import Count, Tally
-
-STEP = 50  # members to read and release in one step: about 5 ms of Redis's time
-STEP_BYTES = 1_000_000  # approximate limit of new records in one call
+from .rewriting import Rewriting
 
 _CANVAS = label_of(LAUNCH)
 _STAYS = ("DEAD", "UNREADABLE")
@@ -64,7 +62,7 @@ class ReleaseTally(Tally):
         return made
 
 
-class Release:
+class Release(Rewriting[ReleaseTally]):
     """The release of the tasks of a selection.
 
     Args:
@@ -72,9 +70,11 @@ class Release:
         chosen: The selection's filters.
     """
 
+    write = staticmethod(release)
+    name = "release"
+
     def __init__(self, services: Services, chosen: Filter) -> None:
-        self._services = services
-        self._chosen = chosen
+        super().__init__(services, chosen)
         self._invisible_ms = invisible_ms(services)
 
     def count_page(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
@@ -86,56 +86,20 @@ class Release:
                 tally.met(met.state, would=met.state != "IN_FLIGHT")
                 self._note(met, met.record, tally)
 
-    def step(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
-        """Release the waiting tasks among *members*.
+    def new_record(self, met: Match, tally: ReleaseTally) -> NewRecord | None:
+        if met.state in _STAYS:
+            tally.dead += 1
+            return None
+        if met.record is None or met.record.is_released:
+            return None
+        try:
+            return self._new_record(met, met.record)
+        except Exception:  # an invalid message fails in many ways
+            tally.unreadable += 1
+            return None
 
-        Raises:
-            StoreUnavailable: other processes keep changing them.
-        """
-        until = clock.monotonic() + self._services.settings.timeout
-        left = list(members)
-        while left:
-            changed = []
-            for some in self._batches(link, left, tally):
-                parts = [(target_of_member(met.member), seen, new) for met, seen, new in some]
-                changes = release(link, parts, chosen=self._chosen.text)
-                for (met, seen, _), change in zip(some, changes, strict=True):
-                    if change.outcome is Outcome.UNCHANGED:
-                        changed.append(met.member)
-                        continue
-                    tally.changed(change.outcome)
-                    if change.outcome in (Outcome.DONE, Outcome.UNCERTAIN):
-                        self._note(met, seen, tally)
-            left = changed
-            if left and clock.monotonic() >= until:
-                raise StoreUnavailable(
-                    "release", "other processes keep changing the same tasks", False
-                )
-
-    def _batches(
-        self, link: Shard, members: Sequence[bytes], tally: ReleaseTally
-    ) -> Iterator[list[tuple[Match, Record, NewRecord]]]:
-        """Yield the waiting tasks with their new records, in batches for one call each."""
-        batch: list[tuple[Match, Record, NewRecord]] = []
-        size = 0
-        for met in peek(link, self._chosen, members, reads=True):
-            if met.state in _STAYS:
-                tally.dead += 1
-                continue
-            if met.record is None or met.record.is_released:
-                continue
-            try:
-                new = self._new_record(met, met.record)
-            except Exception:  # an invalid message fails in many ways
-                tally.unreadable += 1
-                continue
-            batch.append((met, met.record, new))
-            size += new.size
-            if size >= STEP_BYTES:
-                yield batch
-                batch, size = [], 0
-        if batch:
-            yield batch
+    def done(self, met: Match, seen: Record, tally: ReleaseTally) -> None:
+        self._note(met, seen, tally)
 
     def _new_record(self, met: Match, record: Record) -> NewRecord:
         task_id = met.member[6:].decode(errors="replace")

@@ -41,7 +41,7 @@ class ScheduledTask:
         paused_by: The pauses that apply to it, whether it is due or not: ``everything``, ``queue
             mail``, ``task shop.remind``.
         changed: When it was scheduled or last changed.
-        revision: The same time in us, unique to each version of a task. Pass it to ``edit``.
+        revision: The same time in us, unique to each version of a task. Pass it as ``if_revision``.
         cursor: Its position in a list; pass it to ``tasks`` to continue after this task.
         priority: Its priority, as the broker defines it; 0 if it was not given.
         put_offs: How often it has put itself off, by ``raise self.defer(…)``.

@@ -6,12 +6,12 @@ select --start--> pages of members --CHUNK at a time--> the scripts of one --> C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from ..clock import DelayInput, TimeInput, When, due_in_ms, one_of
-from ..errors import InvalidDueTime
+from ..clock import DelayInput, TimeInput, one_of
+from ..errors import InvalidOption
 from ..services import Services
 from ..store import (
     CHUNK,
@@ -27,12 +27,14 @@ from ..store import (
 )
 from .count import Count, Progress, Tally, report, telling_so_far
 from .cursor import Cursor
-from .moves import Direction, conditions, warn_of_expiry
+from .editing import Edit
+from .editing_many import EditMany
+from .moves import Direction, Steps, conditions, moving, note, would_move
 from .queues import QueueNames
-from .releasing import STEP, Release, Released, ReleaseTally, refuse_canvases
+from .releasing import Release, Released, ReleaseTally, refuse_canvases
+from .rewriting import STEP, Rewriting, SomeTally
 from .scheduled_task import ScheduledTask
-
-Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
+from .targets import of_many
 
 # States that a dry run counts, as `peek.lua` returns them.
 WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
@@ -85,6 +87,7 @@ class Selection:
             return self._count(progress)
         return self._would_change(lambda _: True, progress)
 
+    @of_many
     def cancel(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Cancel them; their results become ``REVOKED``, which scanners store.
 
@@ -99,10 +102,12 @@ class Selection:
         """
         return self._remove(WAITING, dry_run, progress)
 
+    @of_many
     def remove(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Delete the dead and the unreadable tasks; otherwise like :meth:`cancel`."""
         return self._remove({"DEAD", "UNREADABLE"}, dry_run, progress, remove=True)
 
+    @of_many
     def reschedule(
         self,
         at: TimeInput | None = None,
@@ -127,17 +132,42 @@ class Selection:
         asked = conditions(self._services.timezone, only, if_due)
         if dry_run:
             return self._would_change(
-                lambda met: met.state in WAITING and _moves(met, when, asked), progress
+                lambda met: met.state in WAITING and would_move(met, when, asked), progress
             )
-        return self._change(_moving(self._chosen, when, asked), progress)
+        return self._change(moving(self._chosen, when, asked), progress)
 
+    @of_many
     def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Deliver them at once, even if they are paused; otherwise like :meth:`cancel`."""
         return self._go("now", WAITING, dry_run, progress)
 
+    @of_many
     def retry(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Try to deliver the dead tasks again; otherwise like :meth:`cancel`."""
         return self._go("retry", {"DEAD"}, dry_run, progress)
+
+    @of_many
+    def edit(
+        self, *, dry_run: bool = False, progress: Progress | None = None, **changes: Any
+    ) -> Count:
+        """Change their arguments, priority, expiry, queue or tags; see :meth:`DelayQ.edit`.
+
+        Otherwise like :meth:`cancel`. You can repeat an edit that was interrupted.
+
+        Raises:
+            InvalidOption: as :meth:`DelayQ.edit`; there is a canvas (``NotATask``), and nothing was
+                changed; or *key* is given, which only one task can have.
+        """
+        if "key" in changes:
+            raise InvalidOption("key", changes["key"], "none: only one task can have a key")
+        edits = EditMany(self._services, self._chosen, Edit(**changes))
+        for _, link, page in self._pages():
+            edits.refuse_canvases(link, page)
+        if dry_run:
+            return self._would_change(lambda met: met.state in WAITING, progress)
+        tally = Tally()
+        self._rewrite(edits, tally, progress)
+        return tally.count
 
     def release(
         self, *, canvas: bool = False, dry_run: bool = False, progress: Progress | None = None
@@ -167,23 +197,28 @@ class Selection:
                 report(progress if dry_run else None, seen)
         if not canvas:
             refuse_canvases(seen.canvases)
-        return seen.count if dry_run else self._release(releases, progress)
+        if dry_run:
+            return seen.count
+        tally = ReleaseTally()
+        self._rewrite(releases, tally, progress)
+        return tally.count
 
-    def _release(self, releases: Release, progress: Progress | None) -> Released:
-        tally, self._at = ReleaseTally(), self._begun
+    def _rewrite(
+        self, rewriting: Rewriting[SomeTally], tally: SomeTally, progress: Progress | None
+    ) -> None:
+        self._at = self._begun
         with telling_so_far(tally):
             for shard, link, page in self._pages():
                 for first in range(0, len(page), STEP):
                     some = page[first : first + STEP]
-                    releases.step(link, some, tally)
+                    rewriting.step(link, some, tally)
                     self._at = self._begun.behind(shard, Position.of(some[-1]))
                     report(progress, tally)
-        return tally.count
 
     def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
         if dry_run:
             return self._would_change(lambda met: met.state in states, progress)
-        return self._change(_moving(self._chosen, NOW, {"mode": mode}), progress)
+        return self._change(moving(self._chosen, NOW, {"mode": mode}), progress)
 
     def _remove(
         self, states: set[str], dry_run: bool, progress: Progress | None, *, remove: bool = False
@@ -258,42 +293,6 @@ class Selection:
                         # Set before progress or an error is reported, so no task is done twice.
                         done += len(made)
                         self._at = self._begun.behind(shard, Position.of(some[done - 1]))
-                        self._note(tally, made)
+                        note(self._services, tally, made)
                         report(progress, tally)
         return tally.count
-
-    def _note(self, tally: Tally, made: Sequence[Change]) -> None:
-        hooks = self._services.hooks
-        for change in made:
-            tally.changed(change.outcome)
-            if change.due_ms is not None:
-                hooks.rescheduled(change.task_id, change.due_ms)
-        moved = [(one.task_id, one.due_ms, one.expires) for one in made if one.due_ms is not None]
-        warn_of_expiry(self._services.timezone, moved)
-        removed = [one.cancelled for one in made if one.cancelled is not None]
-        if removed:
-            hooks.cancelled(removed)
-        for change in made:
-            # An unreadable task stays as it is, as in an operation on one task.
-            if isinstance(change.error, InvalidDueTime):
-                raise change.error
-
-
-def _moving(chosen: Filter, when: When, how: dict[str, Any]) -> Steps:
-    def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
-        return changes.reschedule(link, targets, when, chosen=chosen.text, **how)
-
-    return steps
-
-
-def _moves(met: Match, when: When, asked: dict[str, Any]) -> bool:
-    """Return whether ``reschedule.lua`` would move an entry."""
-    if asked["if_due_ms"] not in (None, met.due_ms):
-        return False
-    if when.mode == "by":
-        new_ms = max(0, met.due_ms + when.ms)
-    else:
-        new_ms = due_in_ms(when.us + (met.now_us if when.mode == "after" else 0), met.now_us)
-    if asked["only"] == "earlier":
-        return new_ms < met.due_ms
-    return asked["only"] != "later" or new_ms > met.due_ms

@@ -13,12 +13,15 @@ from celery.result import AsyncResult, GroupResult
 
 from ..errors import InvalidOption, NotATask
 from ..store import ids
+from ..store.changes import REVISION_BYTES
 from .scheduled_task import ScheduledTask
 
 #: A value that identifies a task: an id, a result, or what ``tasks`` and ``get`` return.
 Named = Union[str, UUID, "AsyncResult[Any]", GroupResult, ScheduledTask]
 
 _EXPECTED = "text of 1 to 512 bytes, a UUID, a result or a ScheduledTask"
+
+_NO_REVISION = "none for a selection: name one task, by its id or key"
 
 # The filters of `select`, and its operations with their arguments.
 _PICKS = {"tag", "task", "queue", "state", "after_due", "before_due", "all"}
@@ -42,6 +45,29 @@ def of_one_task(operation: Operation) -> Operation:
         return operation(*args, **given)
 
     return cast(Operation, call)
+
+
+def of_many(operation: Operation) -> Operation:
+    """Make an operation on a selection refuse ``if_revision``, which belongs to one task."""
+
+    @wraps(operation)
+    def call(*args: Any, **given: Any) -> Any:
+        if "if_revision" in given:
+            raise InvalidOption("if_revision", given["if_revision"], _NO_REVISION)
+        return operation(*args, **given)
+
+    return cast(Operation, call)
+
+
+def checked_revision(given: int | None) -> int | None:
+    """Return the revision that a task must have, if there is one.
+
+    Raises:
+        InvalidOption: it is not a task's revision.
+    """
+    if given is None or (type(given) is int and 0 <= given < 256**REVISION_BYTES):
+        return given
+    raise InvalidOption("if_revision", given, "the revision of a task that you read")
 
 
 def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:

@@ -17,7 +17,7 @@ from ..errors import InvalidDueTime, InvalidOption
 from ..message.headers import CAPTURE_HEADER, ONCE_HEADER
 from ..message.hold import Hold
 from ..store import NewEntry, plain_text
-from ..store.extras import Extras, hold_of
+from ..store.extras import MOST_TAGS, Extras, hold_of
 
 PREFIX = "delayq_"
 _NEAR = "delay"  # an unknown option that begins like this is a mistyped one of this package
@@ -36,7 +36,6 @@ AN_HOUR = 3600
 POLICIES = (REJECT, "keep", "replace", "earliest", "latest", DEBOUNCE)
 
 LONGEST = 255  # bytes of a key, or of a tag
-MOST_TAGS = 16
 
 Conflict = Literal["reject", "keep", "replace", "earliest", "latest", "debounce"]
 Late = Literal["run", "skip"]

@@ -1,4 +1,4 @@
-"""Steps that change one or many entries: cancel, remove, reschedule, run now, retry, release.
+"""Steps that change one or many entries: cancel, remove, reschedule, run now, retry, edit, release.
 
 targets --CHUNK at a time--> the script --a word for each--> changes
              ^                  |
@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from ..clock import MAX_DUE_MS, When
-from ..errors import UnreadableRecord
+from ..errors import AlreadyScheduled, KeyHeld, UnreadableRecord
 from .ids import Target, named, target_of
 from .outcome import Outcome
 from .record import NewRecord, Record
@@ -20,11 +20,13 @@ from .shard import Shard
 from .values import Cancelled, Change, too_late
 
 CHUNK = 100  # targets of one call: some 5 ms of Redis's time
+REVISION_BYTES = 7
 MAX_BYTES = 1_000_000  # of the records that one call reads
 
 # The scripts' answers about a target, apart from the outcomes.
 _AGAIN, _SKIPPED, _TOO_LATE = [b"again"], [b"skipped"], [b"too_late"]
 _UNREADABLE = b"unreadable"
+_HOLDS = {b"taken": AlreadyScheduled, b"held": KeyHeld}  # why an entry cannot have a new key
 _DONE = (b"done", b"uncertain")
 NO_RECORD = "no record"  # the reason in an UnreadableRecord if the record is missing
 
@@ -39,6 +41,7 @@ def cancel(
     tells: bool = True,
     remove: bool = False,
     chosen: str = "",
+    seen: bytes = b"",
     until: float | None = None,
 ) -> Iterator[list[Change]]:
     """Remove entries that were not delivered yet.
@@ -51,9 +54,11 @@ def cancel(
         tells: Whether to return their messages.
         remove: Whether to remove only dead letters.
         chosen: The filter of the selection; entries that no longer match it are skipped.
+        seen: Change the only target only if this is its last change; see :func:`revision`.
         until: When to give up, by the monotonic clock.
     """
     asked: dict[str, Any] = {"mode": "remove" if remove else "cancel", "filter": chosen}
+    asked["seen"] = seen
     asked |= {"owes": owes, "tells": int(tells), "until": until}
     for some, words, (rows,) in _ask(link, "cancel", targets, asked):
         told = {one.place: (one.when, one.message) for one in rows}
@@ -73,6 +78,7 @@ def reschedule(
     only: str = "",
     if_due_ms: int | None = None,
     chosen: str = "",
+    seen: bytes = b"",
     until: float | None = None,
 ) -> Iterator[list[Change]]:
     """Move entries that were not delivered yet to another due time.
@@ -85,7 +91,7 @@ def reschedule(
             dead letters.
         only: ``"earlier"`` or ``"later"``: make no other move.
         if_due_ms: Move an entry only if this is its due time.
-        chosen, until: As in :func:`cancel`.
+        chosen, seen, until: As in :func:`cancel`.
     """
     asked = {
         "mode": mode or when.mode,
@@ -94,6 +100,7 @@ def reschedule(
         "only": only,
         "if_due": "" if if_due_ms is None else if_due_ms,
         "filter": chosen,
+        "seen": seen,
         "until": until,
     }
     for some, words, _ in _ask(link, "reschedule", targets, asked):
@@ -129,7 +136,7 @@ def release(
 
 
 def cancel_one(
-    link: Shard, who: Target, *, owes: bool, tells: bool, remove: bool, until: float
+    link: Shard, who: Target, *, owes: bool, tells: bool, remove: bool, seen: bytes, until: float
 ) -> tuple[Outcome, Cancelled | None]:
     """Remove an entry that was not delivered yet; return its details if it was removed.
 
@@ -139,51 +146,62 @@ def cancel_one(
         owes: Whether to note that ``REVOKED`` must be stored for it, until :func:`mark_stored`.
         tells: Whether to return its message.
         remove: Whether to remove it only if it is dead.
+        seen: As in :func:`cancel`.
         until: When to give up, by the monotonic clock.
 
     Raises:
         UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead under
             the insertion number in *who*.
     """
-    asked = cancel(link, [who], owes=int(owes), tells=tells, remove=remove, until=until)
-    outcome, change = only(asked)
+    how: dict[str, Any] = {"tells": tells, "remove": remove, "seen": seen, "until": until}
+    outcome, change = only(cancel(link, [who], owes=int(owes), **how))
     return outcome, change.cancelled
 
 
 def edit(
-    link: Shard, who: Target, seen: Record | None, new: NewRecord, until: float | None = None
-) -> Outcome:
-    """Give an entry another message; its task and its due time stay.
+    link: Shard,
+    parts: Sequence[tuple[Target, Record | None, NewRecord]],
+    *,
+    chosen: str = "",
+    until: float | None = None,
+) -> list[Change]:
+    """Give entries another message, queue, key or tags; their tasks and due times stay.
 
     Args:
-        link: Its shard.
-        who: The entry.
-        seen: The record from which *new* was made; if it has changed since, nothing is done.
-        new: Made by :meth:`Record.with_message`.
-        until: As in :func:`cancel`.
+        link: Their shard.
+        parts: Up to 100 triples, as in :func:`release`; a new record is made by
+            :meth:`Record.with_message`. Without an old one, nothing is changed.
+        chosen, until: As in :func:`cancel`.
 
-    Raises:
-        UnreadableRecord: its record cannot be read.
+    Returns:
+        A change for each part, in order; ``UNCHANGED`` if you must read the record again. The error
+        of one may be ``AlreadyScheduled``: another task has the new key.
     """
-    (answer,) = link.calls.call(
-        "edit",
-        until=until,
-        target=target_of(who),
-        seen=seen.seen if seen else b"",
-        destination=new.destination,
-        body=new.labels + new.body,
-        template=new.template,
-    )
-    word, _, why = answer.partition(b" ")
-    if word == _UNREADABLE:
-        raise UnreadableRecord(named(who), why.decode(errors="replace"))
-    return Outcome(word.decode())
+    flat = [
+        word
+        for who, seen, new in parts
+        for word in (
+            target_of(who),
+            seen.seen if seen else b"",
+            new.destination,
+            new.labels + new.body,
+            new.template,
+        )
+    ]
+    (text,) = link.calls.call("edit", until=until, filter=chosen, max_bytes=MAX_BYTES, parts=flat)
+    words = (word.split(b":") for word in text.split(b" "))
+    return [_edited(who, word) for (who, *_), word in zip(parts, words, strict=True)]
 
 
 def mark_stored(link: Shard, cancelled: Iterable[Cancelled]) -> None:
     """Note that ``REVOKED`` was stored for tasks."""
     stored = [word for one in cancelled for word in (one.task_id, one.when)]
     link.scripts.call("mark_stored", stored=stored)
+
+
+def revision(changed_us: int | None) -> bytes:
+    """Return the last change that an entry must have, as the steps take it; empty for any."""
+    return b"" if changed_us is None else changed_us.to_bytes(REVISION_BYTES, "big")
 
 
 def _ask(
@@ -236,6 +254,13 @@ def _released(who: Target, word: Sequence[bytes]) -> Change:
     if word == _AGAIN:
         return Change(Outcome.UNCHANGED, _id_of(who))
     return _read(who, word) or Change(Outcome(_text(word[0])), _id_of(who))
+
+
+def _edited(who: Target, word: Sequence[bytes]) -> Change:
+    if word[0] in _HOLDS:
+        task_id = _id_of(who)
+        return Change(None, task_id, error=_HOLDS[word[0]](task_id, _text(word[1])))
+    return _released(who, word)
 
 
 def only(steps: Iterable[list[Change]]) -> tuple[Outcome, Change]:

@@ -167,7 +167,13 @@ class Entries:
         )
 
     def cancel(
-        self, who: Target, *, owes: bool = False, tells: bool = True, remove: bool = False
+        self,
+        who: Target,
+        *,
+        owes: bool = False,
+        tells: bool = True,
+        remove: bool = False,
+        seen: bytes = b"",
     ) -> tuple[Outcome, Cancelled | None]:
         """Remove an entry that was not delivered yet; see :func:`changes.cancel_one`.
 
@@ -180,11 +186,13 @@ class Entries:
                 changes.cancel_one, link, owes=owes, tells=tells, remove=remove, until=until
             )
             try:
-                return step(who)
+                return step(who, seen=seen)
             except UnreadableRecord as error:
-                member = selection_scan.dead_member(link, error.task_id) if remove else None
+                # Only a record tells the last change.
+                asks = remove and not seen
+                member = selection_scan.dead_member(link, error.task_id) if asks else None
                 if member is not None:
-                    return step(target_of_member(member))
+                    return step(target_of_member(member), seen=b"")
                 if error.why == changes.NO_RECORD:
                     return Outcome.NOT_FOUND, None
                 raise
@@ -195,17 +203,8 @@ class Entries:
         """Note that ``REVOKED`` was stored for a task."""
         changes.mark_stored(self.unasked_links[cancelled.shard], [cancelled])
 
-    def move(
-        self,
-        who: Target,
-        when: When,
-        *,
-        mode: str = "",
-        only: str = "",
-        if_due_ms: int | None = None,
-    ) -> tuple[Outcome, Change]:
+    def move(self, who: Target, when: When, **asked: Any) -> tuple[Outcome, Change]:
         """Give an entry another due time; see :func:`changes.reschedule`."""
-        asked: dict[str, Any] = {"mode": mode, "only": only, "if_due_ms": if_due_ms}
 
         def move(link: Shard, until: float) -> tuple[Outcome, Change]:
             return changes.only(changes.reschedule(link, [who], when, until=until, **asked))
@@ -221,10 +220,10 @@ class Entries:
             self.unasked_links[shard].scripts.call("hold", until=until, words=some)
 
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
-        """Give an entry another message; see :func:`changes.edit`."""
+        """Give an entry another message, queue, key or tags; see :func:`changes.edit`."""
 
-        def edit(link: Shard, until: float) -> tuple[Outcome, None]:
-            return changes.edit(link, who, seen, new, until), None
+        def edit(link: Shard, until: float) -> tuple[Outcome, Change]:
+            return changes.only([changes.edit(link, [(who, seen, new)], until=until)])
 
         return placement.change(self.unasked_links, who, edit)[0]
 

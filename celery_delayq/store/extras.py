@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 HAS_KEY, HAS_TAGS, HAS_POLICY = 1, 2, 4  # flags of the record
 LENGTH_DIGITS = 4
+MOST_TAGS = 16
 HELD = b"\xff"  # in no key: they are UTF-8
 UNTIL_FINISHED, WINDOW = "f", "w"
 

@@ -219,7 +219,7 @@ class Record:
     @property
     def extras(self) -> Extras:
         """Its key, tags and late policy."""
-        return Extras.ending(self.text) if self._has_extras else Extras()
+        return Extras.ending(self.text) if self.flags % RUN_NOW else Extras()
 
     @property
     def is_for_list(self) -> bool:
@@ -239,19 +239,22 @@ class Record:
         """Identifies this state of the entry: insertion number and last change."""
         return self._part(0, DUE) + self._part(CHANGED, FLAGS)
 
-    def with_message(self, new: NewRecord) -> NewRecord:
-        """Return *new* with this record's flags, labels and extras."""
-        return replace(new, labels=self._part(FLAGS, FORM), body=new.body + self.text[self._end :])
+    def with_message(
+        self, new: NewRecord, extras: Extras | None = None, labels: bytes = b""
+    ) -> NewRecord:
+        """Return *new* with this record's flags, labels and extras; or with those given."""
+        flags, text = self.flags, self.text[self._end :]
+        if extras is not None:
+            flags, text = flags - flags % RUN_NOW + extras.flags, extras.text()
+        names = labels[1:] or self._part(TASK, FORM)
+        return replace(new, labels=b"%c" % (NO_FLAGS[0] + flags) + names, body=new.body + text)
 
     def released(self, new: NewRecord) -> NewRecord:
-        """Return *new* for immediate delivery, with this record's labels, key and tags.
-
-        It has no late policy: from now on, lateness is up to the worker.
-        """
-        made = self.with_message(new)
-        extras = replace(self.extras, grace_ms=None)
-        labels = b"%c" % (NO_FLAGS[0] + extras.flags + RUN_NOW + RELEASED) + made.labels[1:]
-        return replace(made, labels=labels, body=new.body + extras.text())
+        """Return *new* for immediate delivery, with this record's labels, key and tags."""
+        # From now on, lateness is up to the worker.
+        left = replace(self.extras, grace_ms=None)
+        labels = b"%c" % (NO_FLAGS[0] + left.flags + RUN_NOW + RELEASED) + self._part(TASK, FORM)
+        return replace(new, labels=labels, body=new.body + left.text())
 
     @property
     def labels(self) -> tuple[bytes, bytes]:
@@ -269,15 +272,10 @@ class Record:
         return bool(self.flags & RELEASED)
 
     @property
-    def _has_extras(self) -> bool:
-        return bool(self.flags % RUN_NOW)
-
-    @property
     def _end(self) -> int:
         """Where its message ends and its extras begin."""
-        size = len(self.text)
-        length = int(self.text[-LENGTH_DIGITS:]) + LENGTH_DIGITS if self._has_extras else 0
-        return size - length
+        length = int(self.text[-LENGTH_DIGITS:]) + LENGTH_DIGITS if self.flags % RUN_NOW else 0
+        return len(self.text) - length
 
     @property
     def name(self) -> bytes | None:

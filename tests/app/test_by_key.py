@@ -73,6 +73,8 @@ WAYS = {
     ids=["none", "both", "too long"],
 )
 def test_it_is_an_id_or_a_key(delayq, way, who, words):
+    if way == "edit" and len(who) == 2:
+        pytest.skip("beside an id, it is the new key")
     with pytest.raises(InvalidOption) as caught:
         WAYS[way](delayq, **who)
     assert words in str(caught.value)

@@ -101,7 +101,13 @@ def test_what_has_left_is_one_line_and_status_1(app, run):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "Say what to change: --args, --kwargs, --priority or --expires."),
+        (
+            [],
+            "Say what to change: --args, --kwargs, --priority, --expires, --new-queue, --new-key,",
+        ),
+        (["--new-queue", ""], "queue is ''; expected a queue's name"),
+        (["--new-key", ""], "key is ''; expected text of 1 to 255 bytes, without NUL"),
+        (["--add-tag", ""], "add_tags is ''; expected text of 1 to 255 bytes, without NUL"),
         (["--args", "(1,)"], "--args is '(1,)'; expected JSON"),
         (["--args", "5"], "args is 5; expected a list or a tuple"),
         (["--kwargs", "[]"], "kwargs is []; expected a mapping"),
@@ -126,3 +132,91 @@ def test_arguments_that_do_not_fit_the_task_are_one_line(app, refused):
 
     assert said.startswith("Error: add() takes 1 positional argument")
     assert app.delayq.get("one").args == (1,)
+
+
+# Queue, key and tags; many tasks.
+
+
+def test_queue_key_and_tags_are_changed(one, said, app):
+    changes = ["--new-queue", "new", "--new-key", "k", "--add-tag", "t", "--add-tag", "u"]
+    assert said("edit", "one", *changes) == ["task one edited"]
+    assert said("edit", "one", "--remove-tag", "t") == ["task one edited"]
+
+    task = app.delayq.get(key="k")
+    assert (task.id, task.queue, task.tags) == ("one", "new", ("u",))
+
+
+def test_a_selection_is_edited(app, said):
+    for task_id in ("a", "b", "c"):
+        queue = "other" if task_id == "c" else "old"
+        app.send_task("t", task_id=task_id, queue=queue, delayq_at=FAR)
+
+    assert said("edit", "--queue", "old", "--new-queue", "new", "--dry-run") == [
+        "2 tasks would be edited"
+    ]
+    assert said("edit", "--queue", "old", "--new-queue", "new", "--yes") == ["2 tasks edited"]
+
+    assert [one.id for one in app.delayq.select(queue="new")] == ["a", "b"]
+
+
+def test_ids_are_read(app, run):
+    for task_id in ("a", "b"):
+        app.send_task("t", task_id=task_id, delayq_at=FAR)
+
+    result = run("edit", "-", "--add-tag", "t", "--yes", stdin="a\nb\n")
+
+    assert result.output == "2 tasks edited\n"
+    assert app.delayq.select(tag="t").count() == 2
+
+
+@pytest.mark.parametrize("who", [["--key", "k"], ["one", "two"], ["-", "--yes"], ["--all"]])
+def test_a_new_key_is_for_one_id(one, misused, who):
+    assert misused("edit", *who, "--new-key", "k") == "Error: --new-key takes one task, by its id."
+
+
+def test_a_key_that_is_taken_is_one_line(one, app, refused):
+    app.send_task("t", task_id="two", delayq_at=FAR, delayq_key="k")
+
+    [said] = refused("edit", "one", "--new-key", "k")
+
+    assert said.startswith("Error: task 'two' is already scheduled under this key")
+
+
+# One revision, for all that change one task.
+
+REVISED = (["cancel"], ["reschedule"], ["run-now"], ["retry"], ["remove"], ["edit"])
+
+
+def _line(command, *who):
+    more = {"reschedule": ["+5m"], "edit": ["--priority", "3"]}
+    return [*command, *who, *more.get(command[0], [])]
+
+
+@pytest.mark.parametrize("command", REVISED, ids=lambda one: one[0])
+def test_another_revision_changes_nothing(one, app, run, command):
+    before = app.delayq.get("one")
+
+    result = run(*_line(command, "one", "--if-revision", "1"))
+
+    assert result.exit_code == 1
+    if command[0] not in ("retry", "remove"):
+        assert result.output == (
+            "task one no longer has the revision of --if-revision; nothing was changed\n"
+        )
+    assert app.delayq.get("one") == before
+
+
+@pytest.mark.parametrize("command", ["cancel", "reschedule", "run-now"])
+def test_its_own_revision_is_changed(one, app, run, command):
+    revision = app.delayq.get("one").revision
+
+    assert run(*_line([command], "one", "--if-revision", str(revision))).exit_code == 0
+
+    assert app.delayq.get("one") is None or app.delayq.get("one").revision > revision
+
+
+@pytest.mark.parametrize("command", REVISED, ids=lambda one: one[0])
+@pytest.mark.parametrize("who", [["--all"], ["one", "two"], ["-", "--yes"]])
+def test_a_revision_is_for_one_task(one, misused, command, who):
+    words = "Error: --if-revision takes one task, by its id or --key."
+    assert misused(*_line(command, *who, "--if-revision", "1")) == words

@@ -301,7 +301,7 @@ OPERATIONS = (
         Outcome.DONE,
         refused_when_full=True,
         face={"edit": lambda delayq, task_id: delayq.edit(task_id, priority=3)},
-        cli=("edit {id} --priority 3",),
+        cli=("edit {id} --priority 3", "edit --queue a --new-queue b --add-tag c --yes"),
     ),
     Operation(
         "release",

@@ -14,7 +14,7 @@ from celery_delayq.store.ids import target_of
 from celery_delayq.store.member import Member
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.schedule import MAX_BYTES, _arguments
-from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, new_record
+from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, edited, new_record
 
 TIMEOUT_US = round(MEMBERSHIP.timeout * 1_000_000)
 
@@ -92,11 +92,29 @@ def schedule(
 
 
 def cancel(store: Store, task_id: str) -> Request:
-    asked = {"mode": "cancel", "owes": 0, "tells": 1, "filter": "", "max_bytes": MAX_BYTES}
+    asked = {
+        "mode": "cancel",
+        "owes": 0,
+        "tells": 1,
+        "seen": "",
+        "filter": "",
+        "max_bytes": MAX_BYTES,
+    }
     return request(store, "cancel", **asked, targets=[target_of(task_id)])
+
+
+def edit(store: Store, task_id: str, **options: Any) -> Request:
+    """Give an entry, as it is now, another message, and so on: see `edited`."""
+    entry = store.entries.find(task_id)
+    new = edited(entry, **options)
+    part = (
+        *(target_of(task_id), entry.record.seen),
+        *(new.destination, new.labels + new.body, new.template),
+    )
+    return request(store, "edit", filter="", max_bytes=MAX_BYTES, parts=part)
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
     asked = {"mode": mode, "us": ms * 1000, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
-    asked |= {"filter": "", "max_bytes": MAX_BYTES}
+    asked |= {"seen": "", "filter": "", "max_bytes": MAX_BYTES}
     return request(store, "reschedule", **asked, targets=[target_of(task_id)])

@@ -219,13 +219,10 @@ class Store:
         """The members that a selection may mean, page by page."""
         return selection_scan.pages(self.link, chosen, *selection_scan.start(self.link), Position())
 
-    def edit(self, task_id, payload="", *, to="celery", entry=None, **options):
-        """Give an entry, as it was read, another message; bound for the list *to*."""
+    def edit(self, task_id, payload="", *, entry=None, **options):
+        """Give an entry, as it was read, another message, and so on: see `edited`."""
         entry = entry or self.entries.find(task_id)
-        kind = "L" if entry.record.is_for_list else "R"
-        destination = destination_for(kind, to if kind == "L" else ROUTE)
-        new = new_record(task_id, destination, payload, **{"share": True, **options})
-        return self.entries.edit(task_id, entry.record, entry.record.with_message(new))
+        return self.entries.edit(task_id, entry.record, edited(entry, payload, **options))
 
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy arrives at a worker; returns the attempt that arrived first."""
@@ -410,6 +407,16 @@ def new_record(
         return Template.of(lines or LINES).new_record(destination, LABELS, differing)
     text = json.dumps({"body": payload, "headers": {"id": task_id, "delayq_due": 0}})
     return whole(destination, LABELS, text.removesuffix("0}}"))
+
+
+def edited(
+    entry, payload="", *, to="celery", kind="", queue="", extras=None, share=True, **options
+) -> NewRecord:
+    """The record of an entry with another message; bound for the list *to*, or of another kind."""
+    kind = kind or ("L" if entry.record.is_for_list else "R")
+    destination = destination_for(kind, to if kind == "L" else ROUTE)
+    new = new_record(entry.task_id, destination, payload, share=share, **options)
+    return entry.record.with_message(new, extras, labels_for(TASK, queue) if queue else b"")
 
 
 def template_of(record: bytes) -> bytes | None:

@@ -45,10 +45,12 @@ from tests.store.support import (
     ROUTE,
     ClockedScripts,
     Store,
+    edited,
     new_record,
     template_of,
 )
 
+REKEYED = Extras("other key", ("all", "more"))
 LARGE = "x" * 5000  # more than counts as small
 OTHER_LINES = [line.replace("remind", "other") for line in LINES]
 TRACE = "test:trace"
@@ -178,6 +180,12 @@ def untouched(ready):
 
 
 def found_tidy(ready):
+    untouched(ready)
+    ready.engine.hand_over()
+
+
+def tidy_later(ready):
+    ready.store.schedule("later", FAR_MS, share=True)
     untouched(ready)
     ready.engine.hand_over()
 
@@ -369,9 +377,9 @@ def _reschedule(task_id, ms=NOW_MS - 1):
     return lambda ready: ready.store.reschedule(task_id, When("at", ms))
 
 
-def _edit(task_id, payload="new", *, share=True, lines=None):
+def _edit(task_id, payload="new", **options):
     def take(ready):
-        ready.store.edit(task_id, payload, share=share, lines=lines)
+        ready.store.edit(task_id, payload, **options)
 
     return take
 
@@ -393,6 +401,19 @@ def _release(*ids, payload="new"):
             changes.release(store.link, parts)
 
     return take
+
+
+def _edit_several(ready):
+    """The first and the last change their kind; one more gets other tags."""
+    parts = []
+    for task_id, options in (
+        ("list", {"kind": "R"}),
+        ("parked", {"extras": Extras("key of parked", ("new",))}),
+        ("waiting", {"kind": "L"}),
+    ):
+        entry = ready.store.entries.find(task_id)
+        parts.append((task_id, entry.record, edited(entry, "new", **options)))
+    changes.edit(ready.store.link, parts)
 
 
 def _edit_nothing(ready):
@@ -688,14 +709,13 @@ def no_number(ready):
     raw.hset(keys["template_uses"], name, "?")
 
 
-# Writes that no case reaches: `depart` makes them only for other scripts. (`edit` and `reclaim` end
-# only claims with an attempt, so they never remove one.)
+# Writes that no case reaches: `depart` makes them only for other scripts. (`reclaim` ends
+# only claims with an attempt, so it never removes one.)
 NEVER = {
     "hand_over": ["ZREM", "HDEL", "HSET"],
     "claim": ["ZREM"],
     "cancel": ["ZADD", "HSET"],
     "schedule": ["ZADD", "HSET", "HDEL"],
-    "edit": ["HDEL"],
     "reclaim": ["HDEL"],
 }
 
@@ -757,6 +777,24 @@ CASES = [
     Case("edit", "first of a template", _edit("list", lines=OTHER_LINES)),
     Case("edit", "last of a template", _edit("list", share=False), alone("list")),
     Case("edit", "nothing", _edit_nothing),
+    Case("edit", "several", _edit_several),
+    Case("edit", "key and tags", _edit("list", extras=REKEYED)),
+    Case("edit", "grows with tags", _edit("list", LARGE, extras=REKEYED)),
+    Case("edit", "no key", _edit("list", extras=Extras())),
+    Case("edit", "key when dead", _edit("dead", extras=REKEYED)),
+    Case("edit", "key when claimed", _edit("claimed", extras=REKEYED)),
+    Case("edit", "queue", _edit("list", queue="post")),
+    Case("edit", "queue when dead", _edit("dead", queue="post")),
+    Case("edit", "queue when claimed", _edit("claimed", queue="post")),
+    Case("edit", "queue when refused", _edit("list", queue="post"), put_off),
+    Case("edit", "queue when paused", _edit("parked", queue="post")),
+    Case("edit", "kind", _edit("list", kind="R")),
+    Case("edit", "kind, when tidy", _edit("later", kind="R"), tidy_later),
+    Case("edit", "kind back, grows", _edit("waiting", LARGE, kind="L")),
+    Case("edit", "kind when dead", _edit("dead", kind="L")),
+    Case("edit", "kind when claimed", _edit("claimed", kind="L")),
+    Case("edit", "kind when refused", _edit("list", LARGE, kind="R"), put_off),
+    Case("edit", "kind when paused", _edit("parked", LARGE, kind="R")),
     Case("release", "several", _release("list", "waiting", "dead", "parked")),
     Case("release", "grows", _release("list", "waiting", payload=LARGE)),
     Case("release", "grows when paused", _release("list", payload=LARGE), parked),
@@ -969,6 +1007,21 @@ def test_nothing_is_cancelled_before_the_answer_is_stored(store):
     for nth, side in stops(trace_of(store, case)):
         stop_at(store, case, nth, side)
         assert "list" in kept_of(store) or answers_in(store) > before, f"{side} write {nth}"
+
+
+KINDS = [case for case in CASES if case.script == "edit" and case.name.startswith("kind")]
+
+
+@pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name)
+def test_an_edit_stopped_at_any_write_leaves_no_entry_to_scanners_of_another_kind(store, case):
+    for nth, side in stops(trace_of(store, case)):
+        stop_at(store, case, nth, side)
+        for index, kind in (("due", b"L"), ("relay", b"R")):
+            for member in store.raw.zrange(store.keys[index], 0, -1):
+                record = store.record(member[6:].decode())
+                assert record[1:2] == kind, f"{side} write {nth}: {member}"
+        is_tidy = b"w" in (store.raw.hget(store.keys["meta"], "tidy") or b"")
+        assert not (is_tidy and store.raw.exists(store.keys["refused"])), f"{side} write {nth}"
 
 
 def answers_in(store):

@@ -4,6 +4,7 @@ change   a call: see prelude/call.lua
 text     mode       cancel; or remove: only dead letters, readable or not
 number   owes       who stores REVOKED: 0, no process; 1, the caller, or else a scanner; 2, a scanner
 flag     tells      1: return the messages; or 0
+text     seen       the last change that the only target must have, 7 bytes; or empty
 filter   filter     the selection's filter, or empty: see prelude/targets.lua
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 text...    targets  1 to 1000 of them: see prelude/entry.lua
@@ -12,8 +13,9 @@ reply    of place when message
 
 Returns  the answer, a text; and rows for the caller: the place of the target, from 1, when it was cancelled, us, and its
          message. The text has a word for each target: done | uncertain (removed, but an earlier attempt may have
-         delivered it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (not dead) |
-         unreadable, why, and that id | skipped (the selection no longer includes it) | again (it was not looked at)
+         delivered it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (not dead, or
+         not as seen) | unreadable, why, and that id | skipped (the selection no longer includes it) | again (it was not
+         looked at)
 Cost     O(log N) a target
 Keeps    an entry under a lease stays: its scanner may be publishing it right now
 ]]
@@ -36,7 +38,7 @@ local function told_again(answer)
 end
 
 return change(request, function(call)
-  local looked = look_for(call, targets, filter, max_bytes)
+  local looked = look_for(call, targets, filter, max_bytes, {seen ~= '' and seen or nil})
   if not looked then return nil, 'stale' end
 
   local words, told, owed, fenced = {}, {}, {}, call.fenced
@@ -86,7 +88,7 @@ return change(request, function(call)
     words[at] = one.answer
     if is_gone(one.answer) then
       local member = one.member or one.id and RECORDLESS .. one.id
-      if member and redis.call('ZSCORE', keys.dead, member) then
+      if member and seen == '' and redis.call('ZSCORE', keys.dead, member) then
         recordless[#recordless + 1] = member
         words[at] = 'done' .. named_in(targets[at], one.id)
       elseif one.member then

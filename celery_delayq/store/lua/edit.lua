@@ -1,68 +1,142 @@
---[[ edit: give an entry that was not delivered yet another message; its id, times, key and tags stay.
+--[[ edit: give entries that were not delivered yet another message, queue, key or tags; their ids and times stay.
 
 change   a call: see prelude/call.lua
-text     target       see prelude/entry.lua
-text     seen         number and last change, 13 bytes, of the record that the caller has read; or empty
-text     destination  the record's header, from its second byte
-text     body         the record's part from the flags on; flags, labels and extras unchanged
-text     template     the template that `body` shares, or empty
+filter   filter       the selection's filter, or empty: see prelude/targets.lua
+number   max_bytes    look at nothing more after so many bytes of records, > 0
+rows...    parts      of each, 1 to 100 of them:
+         target       see prelude/entry.lua
+         seen         number and last change, 13 bytes, of the record that the caller has read; or empty
+         destination  the record's header, from its second byte
+         body         the record's part from the flags on; the task, and the late policy, unchanged
+         template     the template that `body` shares, or empty
 
-Returns  the answer: done | uncertain | unchanged (it was changed since the caller read it; nothing was written) |
-         in_flight | handed_over (or it was released) | not_found | unreadable and why
-         uncertain: done, but an earlier attempt may have delivered it with its old message
-Cost     O(log N + size of the record)
+Returns  the answer, a text with a word for each: done | uncertain (done, but an earlier attempt may have delivered it
+         with its old message) | unchanged (it was changed since the caller read it) | taken, or held, and an id: that
+         entry waits under the new key, or has left and holds it | in_flight | handed_over (or it was released) |
+         not_found | unreadable, and why | skipped (the selection no longer includes it) | again (it was not looked at)
+Cost     O(log N + size of the record) each
 Keeps    an entry has one place, under its record's number; one under a lease stays
 ]]
+local targets, seen = {}, {}
+for at, part in ipairs(parts) do targets[at], seen[at] = part.target, part.seen end
+local NONE = {tags = {}}
+
 return change(request, function(call)
-  -- An overtaken request finds another state than its caller has read, and is refused by that.
-  local id, name = meant_by(target)
-  local entry, why = entry_of(id, name, call)
-  if entry and is_released(entry.record, entry.header_end) then return 'handed_over' end
-  if entry and stamp_of(entry.record, entry.header_end) ~= seen then entry, why = nil, 'unchanged' end
-  if not entry then
-    allow_when_full(keys.records)
-    if is_gone(why) then fence(call, name) end
-    return why
+  local looked = look_for(call, targets, filter, max_bytes, seen)
+  if not looked then return nil, 'stale' end
+
+  -- The key before, and the new one, if they differ.
+  local function keys_of(entry, body)
+    local before = extras_of(entry.record, entry.header_end) or NONE
+    local key = (extras_of_body(body) or NONE).key or nil
+    if key ~= (before.key or nil) then return before.key, key end
   end
-  local record, header_end = entry.record, entry.header_end
 
-  -- A record that grows past SMALL gets the number next to its own, which no other record has. One that shrinks may keep
-  -- its number: at worst its size is checked for nothing.
-  local number = number_of(order_of(record, header_end))
-  local small = six_bytes(number - number % 2)
-  local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
-  local order = six_bytes(grows and number + 1 or number)
-  local member = order .. id
-  local extras = is_large(member) and extras_of(record, header_end)
-  local its_tags = extras and extras.tags or {}
-
-  -- It stays in its place. But a lease that ran out ends, and the entry waits again.
-  local lapsed = entry.place == keys.leased
-  local place = lapsed and index_of(record) or entry.place
-  local score = lapsed and whole(due_of(record, header_end)) or entry.score
-  local where = entry.there and sub(entry.there, 1, -#member - 1) -- the part before members there
-
-  -- The first write is one that a full Redis refuses. References to the new record come before it, and references to the
-  -- old one go after it: if Redis stops the script half-way, there are too many of them, never too few.
-  local old, new = template_of(record, header_end), name_in(body)
-  if new and new ~= old then
-    redis.call('HINCRBY', keys.template_uses, new, 1)
-    -- Taken but not used: it shows a recount that a record may have joined this template.
-    take_numbers(1, not call.has_numbers)
-    if not text_of(new) then redis.call('HSET', keys.templates, new, template) end
+  -- Return the outcome for a target, in a word; or nil: a newer change under its new key has overtaken the call.
+  local function outcome_of(one, body)
+    local entry = one.entry
+    if not entry then
+      if one.member and is_gone(one.answer) then return SKIPPED end
+      local why = string.match(one.answer, '^unreadable (.*)$')
+      return why and 'unreadable' .. quoted(why) or one.answer
+    end
+    if is_released(entry.record, entry.header_end) then return 'handed_over' end
+    local _, key = keys_of(entry, body)
+    if key and is_key_fenced(call, name_of_key(key)) then return nil end
+    local holder = key and other_holder(key, entry.id)
+    if holder then
+      return (redis.call('HEXISTS', keys.records, holder) == 1 and 'taken' or 'held') .. quoted(holder)
+    end
+    return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
   end
-  -- The scanner of a lease that ran out must not acknowledge the new record, so end its claim before the entry waits.
-  if lapsed then end_claim(id, entry.claim) end
-  if place and (grows or lapsed) then redis.call('ZADD', place, score, where .. member) end
-  for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
-  redis.call('HSET', keys.records, id, record_of(destination, order, due_text(record, header_end),
-    created_of(record, header_end), changed_next(record, header_end, call.now_us), body))
-  if lapsed then take_key(record, header_end, id) end
-  if lapsed then redis.call('ZREM', keys.leased, entry.there) end
-  -- Even if it grew before, in a script that Redis stopped.
-  if place and is_large(member) then redis.call('ZREM', place, where .. small .. id) end
-  for _, tag in ipairs(its_tags) do redis.call('ZREM', keys.tags, tag .. '\0' .. small .. id) end
-  if old and old ~= new then drop_template(old, 1) end
-  if lapsed then wake_for(tonumber(score), call.now, call.promise) end
-  return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
+
+  local function edit(entry, destination, body, template)
+    local id, record, header_end, place, there = entry.id, entry.record, entry.header_end, entry.place, entry.there
+    local before, extras = extras_of(record, header_end) or NONE, extras_of_body(body) or NONE
+
+    -- A record that grows past SMALL gets the number next to its own, which no other record has. One that shrinks may
+    -- keep its number: at worst its size is checked for nothing.
+    local number = number_of(order_of(record, header_end))
+    local small = six_bytes(number - number % 2)
+    local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
+    local order = six_bytes(grows and number + 1 or number)
+    local member = order .. id
+
+    -- It stays in its place. But with another queue, or after a lease that ran out, it waits again.
+    local lapsed, other_kind = place == keys.leased, sub(record, 2, 2) ~= sub(destination, 1, 1)
+    local other_queue = other_kind or queue_of(record, header_end) ~= part_of(body, 1 - FLAGS, QUEUE, FORM)
+    local moves = lapsed or other_queue and not is_dead(place)
+    local changes_kind = moves and other_kind
+    local index, score = place, entry.score
+    if moves then index, score = index_of(FORMAT .. destination), whole(due_of(record, header_end)) end
+    local where = not moves and there and sub(there, 1, -#member - 1) or '' -- the part before members there
+
+    -- References to the new record come before it, and references to the old one go after it: if Redis stops the script
+    -- half-way, there are too many of them, never too few.
+    local old, new = template_of(record, header_end), name_in(body)
+    if new and new ~= old then
+      redis.call('HINCRBY', keys.template_uses, new, 1)
+      -- Taken but not used: it shows a recount that a record may have joined this template.
+      take_numbers(1, not call.has_numbers)
+      call.has_numbers = true
+      if not text_of(new) then redis.call('HSET', keys.templates, new, template) end
+    end
+    -- The scanner of a lease that ran out must not acknowledge the new record, so end its claim before the entry waits.
+    if moves and entry.claim then end_claim(id, entry.claim) end
+    -- A scanner takes each entry of an index for one of its kind. Those in `refused` come back to the right index.
+    if changes_kind then make_untidy() end
+    if index and (grows or moves) then
+      redis.call('ZADD', changes_kind and keys.refused or index, score, where .. member)
+    end
+    if changes_kind and place ~= keys.refused then redis.call('ZREM', place, there) end
+    local tagged = {}
+    for _, tag in ipairs(extras.tags) do
+      tagged[tag .. '\0' .. member] = true
+      redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member)
+    end
+    local old_key, key = keys_of(entry, body)
+    if key then redis.call('HSET', keys.holders, key, id) end
+    local text = record_of(destination, order, due_text(record, header_end),
+      created_of(record, header_end), changed_next(record, header_end, call.now_us), body)
+    -- The pauses of its old queue excuse it still.
+    local from = other_queue and counted_from(new_lanes(call.now_us), record, header_end, true)
+    redis.call('HSET', keys.records, id, from and with_excuse(text, #destination + 1, from) or text)
+    if lapsed and not old_key then take_key(text, #destination + 1, id) end
+    if changes_kind then
+      redis.call('ZADD', index, score, member)
+      redis.call('ZREM', keys.refused, member)
+    end
+    if moves and place ~= index then redis.call('ZREM', place, there) end
+    -- Even if it grew before, in a script that Redis stopped.
+    if index and is_large(member) then redis.call('ZREM', index, where .. small .. id) end
+    for _, tag in ipairs(before.tags) do
+      for _, its in ipairs({entry.member, small .. id}) do
+        if not tagged[tag .. '\0' .. its] then redis.call('ZREM', keys.tags, tag .. '\0' .. its) end
+      end
+    end
+    if old_key then
+      fence(call, name_of_key(old_key))
+      if holder_of(old_key) == id then free_key(old_key) end
+    end
+    if old and old ~= new then drop_template(old, 1) end
+    if moves and entry.failed then redis.call('HDEL', keys.errors, id) end
+    if moves then wake_for(tonumber(score), call.now, call.promise) end
+  end
+
+  local words, goes = {}, false
+  for at, one in ipairs(looked) do
+    words[at] = outcome_of(one, parts[at].body)
+    if not words[at] then return nil, 'stale' end
+    goes = goes or words[at] == 'done' or words[at] == 'uncertain'
+  end
+  -- It changes nothing, but a full Redis refuses it, and may do so only before the first write.
+  if goes then redis.call('ZADD', keys.due, 'XX', 0, '') else allow_when_full(keys.records) end
+  for at, one in ipairs(looked) do
+    if words[at] == 'done' or words[at] == 'uncertain' then
+      edit(one.entry, parts[at].destination, parts[at].body, parts[at].template)
+    elseif not one.member and is_gone(words[at]) then
+      fence(call, one.name)
+    end
+  end
+  return table.concat(words, ' ')
 end)

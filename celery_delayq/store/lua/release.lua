@@ -18,18 +18,18 @@ local targets, seen, bodies = {}, {}, {}
 for at, part in ipairs(parts) do targets[at], seen[at], bodies[at] = part.target, part.seen, part.body end
 
 return change(request, function(call)
-  local looked, now = look_for(call, targets, filter, max_bytes), call.now
+  local looked, now = look_for(call, targets, filter, max_bytes, seen), call.now
   if not looked then return nil, 'stale' end
 
   -- Return the outcome for a target, in a word.
-  local function outcome_of(one, read)
+  local function outcome_of(one)
     local entry = one.entry
     if not entry then
       if one.member and is_gone(one.answer) then return SKIPPED end
       local why = string.match(one.answer, '^unreadable (.*)$')
       return why and 'unreadable' .. quoted(why) or one.answer
     end
-    if stamp_of(entry.record, entry.header_end) ~= read or entry.place == keys.dead then return 'unchanged' end
+    if entry.place == keys.dead then return 'unchanged' end
     return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
   end
 
@@ -63,7 +63,7 @@ return change(request, function(call)
   redis.call('ZADD', keys.due, 'XX', 0, '')
   local words, goes = {}, false
   for at, one in ipairs(looked) do
-    words[at] = outcome_of(one, seen[at])
+    words[at] = outcome_of(one)
     if words[at] == 'done' or words[at] == 'uncertain' then
       release(one.entry, bodies[at])
       goes = true

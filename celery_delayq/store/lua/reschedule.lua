@@ -7,20 +7,21 @@ number    us         unix time, or microseconds, negative allowed with `by`; 0 w
 number    latest     greatest due time allowed, unix ms
 text      only       earlier | later: no other move; or empty
 number    if_due     the due time that it must have, ms; or empty
+text      seen       the last change that the only target must have, 7 bytes; or empty
 filter    filter     the selection's filter, or empty: see prelude/targets.lua
 number    max_bytes  look at nothing more after so many bytes of records, > 0
 text...     targets  1 to 1000 of them: see prelude/entry.lua
 
 Returns  the answer, a text with a word for each target: done | uncertain (done, but an earlier attempt may have
          delivered it), then the due time, the id, if a key was given, and its expiry, if that does not move |
-         too_late (past `latest`) | unchanged (`only` or `if_due` does not hold, or it is not dead) | in_flight |
+         too_late (past `latest`) | unchanged (`only`, `if_due` or `seen` does not hold, or it is not dead) | in_flight |
          handed_over (or it was released, and soon will be) | not_found | unreadable, why, and that id |
          skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
 Keeps    a delivered entry is not brought back; one under a lease stays
 ]]
 return change(request, function(call)
-  local looked = look_for(call, targets, filter, max_bytes)
+  local looked = look_for(call, targets, filter, max_bytes, {seen ~= '' and seen or nil})
   if not looked then return nil, 'stale' end
 
   -- Return an entry's new due time; or nil: it stays as it is.

@@ -45,14 +45,19 @@ local function too_late_by(lanes, record, header_end)
   return nil, from
 end
 
--- Start the grace period at a time, if it does not start later. This does not count as a change by its owner.
-local function excuse(id, record, header_end, from)
-  local _, excused = policy_of(record, header_end)
-  if not from or not excused or from <= excused then return end
+-- Return a record whose grace period starts at a time; or nil, if that starts later, or there is none.
+local function with_excuse(record, header_end, from)
+  local _, since = policy_of(record, header_end)
+  if not from or not since or from <= since then return nil end
   local policy = string.find(record, '\0', extras_start(record, header_end), true)
   local at = string.match(record, '^%z%d+():' .. string.rep('%d', 13) .. '%z', policy)
-  if not at then return end
-  redis.call('HSET', keys.records, id, sub(record, 1, at) .. string.format('%013.0f', from) .. sub(record, at + 14))
+  return at and sub(record, 1, at) .. string.format('%013.0f', from) .. sub(record, at + 14)
+end
+
+-- Start the grace period at a time, if it does not start later. This does not count as a change by its owner.
+local function excuse(id, record, header_end, from)
+  local text = with_excuse(record, header_end, from)
+  if text then redis.call('HSET', keys.records, id, text) end
 end
 
 -- An entry is parked: keep the excuse of pauses in other lanes, which may be forgotten before it comes back. The excuse

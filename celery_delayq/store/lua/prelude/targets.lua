@@ -65,8 +65,9 @@ end
 
 -- Read a call's targets, in order: {entry, answer, id, name, member}, with an entry that can be changed, or the answer
 -- that says why not, see entry_of. Or nil, if a newer change has overtaken the call. Targets after `max_bytes` of
--- records and repeated ones are not looked at: their answer is to ask again.
-local function look_for(call, targets, filter, max_bytes)
+-- records and repeated ones are not looked at: their answer is to ask again. `seen`: the ends of the stamps that they
+-- must have, if any; an entry with another one was changed since its caller read it.
+local function look_for(call, targets, filter, max_bytes, seen)
   local looked, bytes, taken = {}, 0, {}
   local lanes = filter and filter.state and new_lanes(call.now_us)
   for at, target in ipairs(targets) do
@@ -84,6 +85,8 @@ local function look_for(call, targets, filter, max_bytes)
           if is_late_for(call, there, one.name) then return nil end
           if filter and not is_meant(there, one.member, filter, lanes) then
             one.entry, one.answer = nil, SKIPPED
+          elseif entry and seen[at] and sub(stamp_of(entry.record, entry.header_end), -#seen[at]) ~= seen[at] then
+            one.entry, one.answer = nil, 'unchanged'
           end
         end
       end

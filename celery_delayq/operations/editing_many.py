@@ -1,0 +1,70 @@
+"""The same edit of all tasks of a selection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..errors import NotATask, UnreadableRecord
+from ..message.headers import LAUNCH
+from ..services import Services
+from ..store import Filter, Match, Shard, State
+from ..store.changes import edit
+from ..store.record import NewRecord, Record
+from ..store.selection_scan import peek
+from ..store.values import entry_of
+from .count import Tally
+from .editing import CANVAS, Edit, edited
+from .moves import warn_of_expiry
+from .rewriting import Rewriting
+
+
+class EditMany(Rewriting[Tally]):
+    """An edit of the tasks of a selection.
+
+    Args:
+        services: The app's.
+        chosen: The selection's filters.
+        changes: The new values.
+    """
+
+    write = staticmethod(edit)
+    name = "edit"
+
+    def __init__(self, services: Services, chosen: Filter, changes: Edit) -> None:
+        super().__init__(services, chosen)
+        self._changes = changes
+        self._made: dict[bytes, tuple[str, int, str]] = {}
+        self._edited: list[tuple[str, int, str]] = []
+
+    def refuse_canvases(self, link: Shard, members: Sequence[bytes]) -> None:
+        """Raise ``NotATask`` if there is a canvas among *members* that cannot be edited."""
+        if not self._changes.has_message:
+            return
+        for met in peek(link, replace(self._chosen, tasks=(LAUNCH,)), members):
+            raise NotATask("task", _id_of(met), CANVAS)
+
+    def step(self, link: Shard, members: Sequence[bytes], tally: Tally) -> None:
+        self._made.clear()
+        super().step(link, members, tally)
+        warn_of_expiry(self._services.timezone, self._edited)
+        self._edited.clear()
+
+    def new_record(self, met: Match, tally: Tally) -> NewRecord | None:  # noqa: ARG002
+        if met.record is None or met.record.is_released or met.state == "UNREADABLE":
+            return None
+        try:
+            entry = entry_of(_id_of(met), State.SCHEDULED, met.record, met.template)
+            new, expires = edited(self._services, entry, self._changes)
+        except UnreadableRecord:  # it stays as it is
+            return None
+        self._made[met.member] = entry.task_id, entry.due_ms, expires
+        return new
+
+    def done(self, met: Match, seen: Record, tally: Tally) -> None:  # noqa: ARG002
+        self._services.hooks.edited(_id_of(met))
+        self._edited.append(self._made[met.member])
+
+
+def _id_of(met: Match) -> str:
+    return met.member[6:].decode(errors="replace")

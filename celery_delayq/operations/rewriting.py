@@ -1,0 +1,96 @@
+"""Steps over a selection that give each task a new message.
+
+read a batch --> make the new records --> write them, each if it is unchanged
+      ^                                             |
+      +---------- changed since they were read -----+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from .. import clock
+from ..errors import StoreUnavailable
+from ..services import Services
+from ..store import Change, Filter, Match, Outcome, Shard, target_of_member
+from ..store.record import NewRecord, Record
+from ..store.selection_scan import peek
+from .count import Tally
+
+STEP = 50  # members to read and write in one step: about 5 ms of Redis's time
+STEP_BYTES = 1_000_000  # approximate limit of new records in one call
+
+SomeTally = TypeVar("SomeTally", bound=Tally)
+Part = tuple[Match, Record, NewRecord]
+
+
+class Rewriting(Generic[SomeTally]):
+    """An operation that rewrites the tasks of a selection.
+
+    Args:
+        services: The app's.
+        chosen: The selection's filters.
+
+    Attributes:
+        write: The store's step.
+        name: The operation, to name in errors.
+    """
+
+    write: Callable[..., list[Change]]
+    name: str
+
+    def __init__(self, services: Services, chosen: Filter) -> None:
+        self._services = services
+        self._chosen = chosen
+
+    def new_record(self, met: Match, tally: SomeTally) -> NewRecord | None:
+        """Return the new record of a task; ``None`` if that stays as it is."""
+        raise NotImplementedError
+
+    def done(self, met: Match, seen: Record, tally: SomeTally) -> None:
+        """Note that a task has its new record."""
+
+    def step(self, link: Shard, members: Sequence[bytes], tally: SomeTally) -> None:
+        """Rewrite the waiting tasks among *members*.
+
+        Raises:
+            StoreUnavailable: other processes keep changing them.
+        """
+        until = clock.monotonic() + self._services.settings.timeout
+        left = list(members)
+        while left:
+            changed = []
+            for some in self._batches(link, left, tally):
+                parts = [(target_of_member(met.member), seen, new) for met, seen, new in some]
+                changes = type(self).write(link, parts, chosen=self._chosen.text)
+                for (met, seen, _), change in zip(some, changes, strict=True):
+                    if change.outcome is Outcome.UNCHANGED:
+                        changed.append(met.member)
+                        continue
+                    tally.changed(change.outcome)
+                    if change.outcome in (Outcome.DONE, Outcome.UNCERTAIN):
+                        self.done(met, seen, tally)
+            left = changed
+            if left and clock.monotonic() >= until:
+                raise StoreUnavailable(
+                    self.name, "other processes keep changing the same tasks", False
+                )
+
+    def _batches(
+        self, link: Shard, members: Sequence[bytes], tally: SomeTally
+    ) -> Iterator[list[Part]]:
+        """Yield the tasks to rewrite with their new records, in batches for one call each."""
+        batch: list[Part] = []
+        size = 0
+        for met in peek(link, self._chosen, members, reads=True):
+            new = self.new_record(met, tally)
+            if new is None or met.record is None:
+                continue
+            batch.append((met, met.record, new))
+            size += new.size
+            if size >= STEP_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch

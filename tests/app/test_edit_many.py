@@ -1,0 +1,222 @@
+"""`select(...).edit(...)`: the same edit of many tasks, in steps."""
+
+import threading
+
+import pytest
+from celery import chain
+from kombu import Queue
+
+from celery_delayq import Outcome, State
+from celery_delayq.errors import InvalidOption, NotATask
+from celery_delayq.operations import rewriting
+from tests.app.support import FAR, LONG_AGO, lists
+
+
+@pytest.fixture
+def fill(delayq, add):
+    def fill(count=120, due=FAR, queue="old", **options):
+        signature = add.s(1).set(queue=queue, delayq_tags=["t"], **options)
+        assert delayq.schedule_many(signature, [((), {}, due)] * count)
+
+    return fill
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_the_tasks_of_a_renamed_queue_go_to_the_new_one(fill, delayq, redis):
+    fill(due=LONG_AGO)
+    fill(3, queue="other", due=LONG_AGO)
+
+    assert delayq.select(queue="old").edit(queue="new", add_tags=["moved"]) == 120
+
+    assert delayq.select(queue="old").count() == 0
+    assert delayq.select(tag="moved", queue="new").count() == 120
+    assert not list(delayq.check())
+    delayq.hand_over()
+    while delayq.counts().scheduled:
+        delayq.hand_over()
+    assert {key: redis.llen(key) for key in lists(redis)} == {b"new": 120, b"other": 3}
+
+
+def test_a_dry_run_counts_and_changes_nothing(fill, delayq):
+    fill(5)
+    before = list(delayq.select(all=True))
+
+    assert delayq.select(queue="old").edit(queue="new", dry_run=True) == 5
+
+    assert list(delayq.select(all=True)) == before
+
+
+def test_it_reports_its_steps_and_goes_on_after_a_kill_by_its_cursor(fill, delayq):
+    fill(2500)
+    selection, stored = delayq.select(queue="old"), []
+
+    def store(count):
+        stored.append((int(count), selection.cursor))
+        if len(stored) == 20:
+            raise Killed
+
+    with pytest.raises(Killed):
+        selection.edit(queue="new", progress=store)
+    done, cursor = stored[-1]
+    assert done == 20 * rewriting.STEP
+    assert delayq.select(queue="new").count() == done
+
+    assert delayq.select(queue="old", cursor=cursor).edit(queue="new") == 2500 - done
+    assert delayq.select(queue="new").count() == 2500
+
+
+def test_a_kill_within_a_step_leaves_whole_tasks_and_can_be_repeated(fill, delayq, monkeypatch):
+    fill()
+    plain, calls = rewriting.Rewriting.step, []
+
+    def killed(self, *args):
+        plain(self, *args)
+        calls.append(args)
+        if len(calls) == 2:  # written, but not told
+            raise Killed
+
+    monkeypatch.setattr(rewriting.Rewriting, "step", killed)
+    selection = delayq.select(tag="t")
+    with pytest.raises(Killed):
+        selection.edit(add_tags=["new"])
+    monkeypatch.undo()
+
+    assert delayq.select(tag="t", cursor=selection.cursor).edit(add_tags=["new"]) == 70
+    assert {one.tags for one in delayq.select(all=True)} == {("t", "new")}
+
+
+def test_what_was_changed_after_it_was_read_is_read_again(fill, delayq, monkeypatch):
+    fill(3)
+    plain, first = rewriting.peek, [True]
+
+    def peeking(*args, **options):
+        met = list(plain(*args, **options))
+        if first and options.get("reads"):
+            first.clear()
+            for task in list(delayq.tasks()):
+                assert delayq.edit(task, add_tags=["theirs"])
+        return met
+
+    monkeypatch.setattr(rewriting, "peek", peeking)
+
+    assert delayq.select(queue="old").edit(add_tags=["ours"]) == 3
+
+    assert {one.tags for one in delayq.select(all=True)} == {("t", "theirs", "ours")}
+
+
+def test_a_canvas_among_them_is_refused_before_anything_is_written(fill, delayq, add):
+    fill(60)  # more than a step
+    delayq.schedule(chain(add.s(1), add.s(2)), at=FAR, tags=["t"])
+
+    with pytest.raises(NotATask):
+        delayq.select(tag="t").edit(queue="new")
+    assert delayq.select(queue="new").count() == 0
+
+    assert delayq.select(tag="t").edit(add_tags=["new"]) == 61
+
+
+def test_an_unknown_queue_is_refused(delayq_app, url):
+    app = delayq_app(url, task_queues=[Queue("old")], task_create_missing_queues=False)
+    app.send_task("t", task_id="a", queue="old", delayq_at=FAR)
+    before = app.delayq.get("a")
+
+    with pytest.raises(InvalidOption) as caught:
+        app.delayq.select(queue="old").edit(queue="nowhere")
+
+    assert (caught.value.name, caught.value.so_far) == ("queue", 0)
+    assert app.delayq.get("a") == before
+
+
+@pytest.mark.parametrize("changes", [{}, {"key": "k"}, {"queue": ""}, {"add_tags": "t"}])
+def test_what_cannot_be_is_refused(fill, delayq, changes):
+    fill(2)
+    before = list(delayq.select(all=True))
+
+    with pytest.raises(InvalidOption):
+        delayq.select(all=True).edit(**changes)
+
+    assert list(delayq.select(all=True)) == before
+
+
+def test_one_that_would_have_too_many_tags_stops_it_and_is_named(fill, delayq, add):
+    add.s(1).set(task_id="full", delayq_tags=[f"t{n}" for n in range(16)]).delay_until(FAR)
+
+    with pytest.raises(InvalidOption, match="at most 16 tags of a task; full would have 17"):
+        delayq.select(all=True).edit(add_tags=["new"])
+
+
+def test_a_dead_task_stays_dead_and_goes_to_its_new_queue_when_it_is_retried(fill, delayq, redis):
+    redis.set("old", "text")
+    fill(1, LONG_AGO)
+    while not delayq.counts().dead:
+        delayq.hand_over()
+        for refused in redis.keys("*refused*"):
+            redis.zadd(refused, dict.fromkeys(redis.zrange(refused, 0, -1), 0))
+
+    assert delayq.select(queue="old").edit(queue="new") == 1
+    (task,) = delayq.select(all=True)
+    assert task.state is State.DEAD
+
+    assert delayq.retry(task)
+    delayq.hand_over()
+    assert redis.llen("new") == 1
+
+
+def test_those_that_expire_before_they_are_due_are_told_once_a_step(fill, delayq, caplog):
+    fill(3)
+
+    assert delayq.select(all=True).edit(expires=-60) == 3
+
+    (said,) = [one.message for one in caplog.records if "no worker will run it" in one.message]
+    assert said.endswith("; the same applies to 2 more")
+
+
+# Races.
+
+
+def test_of_several_edits_at_once_none_is_lost(delayq, add):
+    add.s(1).set(task_id="a").delay_until(FAR)
+    barrier, done = threading.Barrier(3), []
+
+    def tagging(name):
+        barrier.wait(30)
+        done.extend(delayq.edit("a", add_tags=[f"{name}{number}"]) for number in range(5))
+
+    threads = [threading.Thread(target=tagging, args=(name,)) for name in "xyz"]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+
+    assert done == [Outcome.DONE] * 15
+    assert sorted(delayq.get("a").tags) == [f"{name}{n}" for name in "xyz" for n in range(5)]
+    assert not list(delayq.check())
+
+
+def test_beside_the_hand_over_each_goes_once_and_to_the_queue_that_the_answer_says(
+    delayq, add, redis
+):
+    ids = [f"{number:03}" for number in range(200)]
+    items = [((), {}, LONG_AGO, task_id) for task_id in ids]
+    assert delayq.schedule_many(add.s(1).set(queue="old"), items)
+    delayq.services.settings  # noqa: B018 - read before the threads start
+    begun, answers = threading.Event(), {}
+
+    def moving():
+        for task_id in reversed(ids):
+            answers[task_id] = delayq.edit(task_id, queue="new")
+            begun.set()
+
+    thread = threading.Thread(target=moving)
+    thread.start()
+    begun.wait(30)
+    delayq.hand_over()
+    thread.join(60)
+    delayq.hand_over()
+
+    moved = sum(outcome is Outcome.DONE for outcome in answers.values())
+    assert set(answers.values()) <= {Outcome.DONE, Outcome.HANDED_OVER}
+    assert (redis.llen("new"), redis.llen("old")) == (moved, 200 - moved)

@@ -1,0 +1,145 @@
+"""`if_revision`: a task that was changed since it was read stays as it is."""
+
+import pytest
+
+from celery_delayq import Outcome, State
+from celery_delayq.errors import InvalidOption, UnreadableRecord
+from tests.app.support import FAR, hand_over_until_dead
+
+CHANGES = {
+    "cancel": lambda named, **more: named.cancel(**more),
+    "reschedule": lambda named, **more: named.reschedule(after=60, **more),
+    "run_now": lambda named, **more: named.run_now(**more),
+    "edit": lambda named, **more: named.edit(priority=3, **more),
+}
+ON_THE_DEAD = ("retry", "remove")
+
+
+class Task:
+    """Changes one task by id or key."""
+
+    def __init__(self, delayq, *who, **named):
+        self.delayq, self.who, self.named = delayq, who, named
+
+    def __getattr__(self, name):
+        def call(**more):
+            return getattr(self.delayq, name)(*self.who, **self.named, **more)
+
+        return call
+
+
+@pytest.fixture(params=["id", "key", "result"])
+def named(request, app, add, delayq):
+    """A scheduled task, as its caller names it."""
+    result = add.s(1).set(task_id="a", delayq_key="k").delay_until(FAR)
+    if request.param == "result":
+        return result
+    return Task(delayq, "a") if request.param == "id" else Task(delayq, key="k")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_task_as_it_was_read_is_changed(delayq, named, change):
+    revision = delayq.get("a").revision
+
+    assert CHANGES[change](named, if_revision=revision) is Outcome.DONE
+
+    assert delayq.get("a") is None or delayq.get("a").revision > revision
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_task_changed_since_stays_as_it_is(delayq, named, change):
+    revision = delayq.get("a").revision
+    delayq.reschedule("a", by=1)
+    before = delayq.get("a")
+
+    assert CHANGES[change](named, if_revision=revision) is Outcome.UNCHANGED
+
+    assert delayq.get("a") == before
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_task_under_its_id_stays_as_it_is(app, add, delayq, named, change):
+    revision = delayq.get("a").revision
+    delayq.cancel("a")
+    add.s(2).set(task_id="a", delayq_key="k").delay_until(FAR)
+
+    assert CHANGES[change](named, if_revision=revision) is Outcome.UNCHANGED
+
+    assert delayq.get("a").args == (2,)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("revision", ["1", 1.5, True, -1, 2**56])
+def test_what_is_no_revision_is_refused(delayq, named, change, revision):
+    before = delayq.get("a")
+
+    with pytest.raises(InvalidOption, match="the revision of a task that you read") as caught:
+        CHANGES[change](named, if_revision=revision)
+
+    assert caught.value.name == "if_revision"
+    assert delayq.get("a") == before
+
+
+@pytest.mark.parametrize("change", ON_THE_DEAD)
+def test_a_dead_task_is_changed_as_it_was_read(app, redis, delayq, change):
+    dead_task(app, redis)
+    revision = delayq.get("a").revision
+    assert delayq.edit("a", add_tags=["t"])
+
+    assert getattr(delayq, change)("a", if_revision=revision) is Outcome.UNCHANGED
+    assert delayq.get("a").state is State.DEAD
+
+    assert getattr(delayq, change)("a", if_revision=delayq.get("a").revision) is Outcome.DONE
+    assert delayq.state("a") is (None if change == "remove" else State.SCHEDULED)
+
+
+def test_an_unreadable_task_is_not_removed_on_condition(app, redis, delayq):
+    dead_task(app, redis)
+    records = delayq.services.scripts[0].keys["records"]
+    redis.hset(records, "a", b"9" + redis.hget(records, "a")[1:])
+
+    with pytest.raises(UnreadableRecord):
+        delayq.remove("a", if_revision=0)
+
+    assert delayq.counts().dead == 1
+    assert delayq.remove("a")
+
+
+def test_a_dead_task_without_a_record_is_not_removed_on_condition(app, redis, delayq):
+    app.send_task("t", task_id="a", delayq_after=0)
+    redis.hdel(delayq.services.scripts[0].keys["records"], "a")
+    delayq.hand_over()
+    assert delayq.counts().dead == 1
+
+    assert delayq.remove("a", if_revision=0) is not Outcome.DONE
+
+    assert delayq.counts().dead == 1
+    assert delayq.remove("a")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda chosen, **more: chosen.cancel(**more),
+        lambda chosen, **more: chosen.reschedule(after=60, **more),
+        lambda chosen, **more: chosen.run_now(**more),
+        lambda chosen, **more: chosen.retry(**more),
+        lambda chosen, **more: chosen.remove(**more),
+        lambda chosen, **more: chosen.edit(priority=3, **more),
+    ],
+)
+def test_a_selection_takes_no_revision(app, add, delayq, call):
+    add.s(1).set(task_id="a").delay_until(FAR)
+    before = delayq.get("a")
+
+    with pytest.raises(InvalidOption, match="none for a selection") as caught:
+        call(delayq.select(all=True), if_revision=before.revision)
+
+    assert caught.value.name == "if_revision"
+    assert delayq.get("a") == before
+
+
+def dead_task(app, redis):
+    redis.set("refusing", "text")
+    app.send_task("t", task_id="a", queue="refusing", delayq_after=0)
+    hand_over_until_dead(app.delayq, redis)

@@ -1,0 +1,189 @@
+"""An edit that gives an entry another queue, kind, key or tags."""
+
+import pytest
+
+from celery_delayq.errors import AlreadyScheduled, KeyHeld
+from celery_delayq.store import Outcome, State
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.record import NewRecord, lane_for
+from tests.store import requests
+from tests.store.support import FAR_MS, NOW_MS
+from tests.store.test_key_order import later, scheduled
+
+GRACE = Extras(grace_ms=5000)
+
+
+@pytest.mark.parametrize("kind", ["L", "R"])
+def test_it_waits_in_the_index_of_its_new_kind(store, kind):
+    put = store.schedule_relayed if kind == "L" else store.schedule
+    put("a", FAR_MS, extras=Extras("key", ("one",)))
+
+    assert store.edit("a", kind=kind) is Outcome.DONE
+
+    index, other = ("due", "relay") if kind == "L" else ("relay", "due")
+    assert (store.score(index, "a"), store.score(other, "a")) == (FAR_MS, None)
+    assert store.score("refused", "a") is None
+    store.check()
+
+
+def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store):
+    store.schedule("a", extras=GRACE, queue="mail")
+    store.schedule("b", extras=GRACE, queue="mail")
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    engine = store.engine()
+    engine.hand_over()
+    store.set_ms(NOW_MS + 60_000)
+
+    assert store.edit("a", queue="post") is Outcome.DONE
+    assert store.entries.find("a").state is State.SCHEDULED
+    store.set_ms(NOW_MS + 65_000)
+    assert store.edit("b", queue="post") is Outcome.DONE
+    store.set_ms(NOW_MS + 65_001)
+
+    assert [one for one, _ in engine.hand_over().skipped] == ["a"]
+    assert store.arrived() == ["b"]
+    store.check()
+
+
+def test_a_scanner_wakes_for_one_that_is_due_and_leaves_a_pause(store):
+    store.schedule("a", queue="mail")
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    store.engine().hand_over()
+    store.raw.hset(store.keys["meta"], "timer", f"{FAR_MS}:scanner")
+
+    store.edit("a", queue="post")
+
+    assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % NOW_MS
+
+
+def test_a_pause_that_counts_as_lateness_excuses_nothing(store):
+    store.schedule("a", extras=GRACE, queue="mail")
+    store.entries.pause(lane_for(queue="mail"), "mail", late=True)
+    store.engine().hand_over()
+    store.set_ms(NOW_MS + 60_000)
+
+    store.edit("a", queue="post")
+
+    assert [one for one, _ in store.engine().hand_over().skipped] == ["a"]
+
+
+def test_a_refused_one_is_tried_at_once_in_its_new_queue(store):
+    store.raw.set("celery", "text")
+    store.schedule("a")
+    engine = store.engine()
+    engine.hand_over()
+    assert store.score("refused", "a")
+
+    assert store.edit("a", to="other", queue="other") is Outcome.DONE
+
+    assert engine.hand_over().handed_over == 1
+    assert store.arrived("other") == ["a"]
+    store.check()
+
+
+def test_the_same_queue_leaves_it_in_its_place(store):
+    store.schedule("a", queue="mail")
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    store.engine().hand_over()
+
+    assert store.edit("a", queue="mail", extras=Extras("k", ("t",))) is Outcome.DONE
+
+    assert store.entries.find("a").state is State.PAUSED
+    store.check()
+
+
+def test_a_leased_one_stays(store):
+    store.schedule_relayed("a")
+    entry = store.entries.find("a")
+    store.engine().claim(1)
+
+    assert store.edit("a", entry=entry, kind="L") is Outcome.IN_FLIGHT
+
+
+@pytest.mark.parametrize("how", ["waits", "holds on"])
+def test_a_key_that_another_one_has_is_refused_before_anything_is_written(store, how):
+    store.schedule("a", FAR_MS, extras=Extras("mine"))
+    hold = "f60000" if how == "holds on" else ""
+    store.schedule("b", extras=Extras("theirs", hold=hold))
+    if how == "holds on":
+        store.engine().hand_over()
+    before = store.record("a")
+
+    with pytest.raises(AlreadyScheduled) as caught:
+        store.edit("a", extras=Extras("theirs"))
+
+    assert type(caught.value) is (KeyHeld if how == "holds on" else AlreadyScheduled)
+    assert (caught.value.task_id, caught.value.holder) == ("a", "b")
+    assert store.record("a") == before
+
+
+def test_the_key_of_a_dead_one_can_be_taken(store):
+    store.schedule_relayed("b", extras=Extras("theirs"))
+    engine = store.engine()
+    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    store.schedule("a", FAR_MS)
+
+    assert store.edit("a", extras=Extras("theirs")) is Outcome.DONE
+
+    assert store.entries.find(b"ktheirs").task_id == "a"
+
+
+def test_a_change_by_the_old_key_does_not_reach_it(store):
+    store.schedule("a", FAR_MS, extras=Extras("old"))
+    store.edit("a", extras=Extras("new"))
+
+    assert store.entries.cancel(b"kold")[0] is Outcome.NOT_FOUND
+    assert store.entries.edit(b"kold", None, NewRecord(b"", b"", b"")) is Outcome.NOT_FOUND
+    assert store.entries.cancel(b"knew")[0] is Outcome.DONE
+
+
+# Late requests, of callers that were interrupted.
+
+
+def test_a_late_edit_gives_no_key_that_had_another_holder_since(store):
+    store.schedule("a", FAR_MS)
+    late = requests.edit(store, "a", extras=Extras("k"))
+    later(store)
+    store.schedule("b", FAR_MS, extras=Extras("k"))
+    store.entries.cancel(b"kk")
+
+    assert late.send() == [b"stale"]
+
+    assert store.entries.find("a").extras.key == ""
+    assert late.anew().answer() == b"done"
+    store.check()
+
+
+def test_a_late_schedule_does_not_take_the_key_that_an_edit_freed_since(store):
+    store.schedule("a", FAR_MS, extras=Extras("k"))
+    late = scheduled(store, "b")
+    later(store)
+    assert store.edit("a", extras=Extras("other")) is Outcome.DONE
+
+    verdict, *answer = late.send()
+
+    assert verdict == b"stale" or answer[0].startswith(b"-4")
+    assert store.entries.find("b") is None
+
+
+def test_a_late_cancel_by_the_new_key_does_not_reach_it(store):
+    store.schedule("a", FAR_MS)
+    late = requests.cancel(store, b"knew")
+    later(store)
+    store.edit("a", extras=Extras("new"))
+
+    assert late.send() == [b"stale"]
+    assert store.entries.find("a").extras.key == "new"
+
+
+def test_a_repeated_edit_is_done_once(store):
+    store.schedule("a", FAR_MS, extras=Extras("old"))
+    once = requests.edit(store, "a", extras=Extras("new"), kind="R")
+    assert once.answer() == b"done"
+    later(store)
+    store.edit("a", extras=Extras("newer"))
+
+    assert once.anew().answer() == b"done"
+
+    assert store.entries.find("a").extras.key == "newer"
+    store.check()
