@@ -987,9 +987,9 @@ CUTS = {
     ),
     "in progress a cursor is one step behind": Cut(
         "self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n"
-        "                    self._note(tally, made)\n"
+        "                    note(self._services, tally, made)\n"
         "                    report(progress, tally)\n",
-        "self._note(tally, made)\n"
+        "note(self._services, tally, made)\n"
         "                    report(progress, tally)\n"
         "                    self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n",
         (Selection, "_change"),
