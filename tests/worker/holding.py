@@ -22,6 +22,9 @@ def define(app, task):
     def reject(_task):
         raise Reject("no", requeue=False)
 
+    def requeue(_task):
+        raise Reject("later", requeue=True)
+
     def hang(_task):
         jobs.evidence().blpop("never", 600)
 
@@ -30,6 +33,7 @@ def define(app, task):
         "fail": fail,
         "ignore": ignore,
         "reject": reject,
+        "requeue": requeue,
         "hang": hang,
         "lose": lose,
     }
