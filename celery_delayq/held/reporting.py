@@ -66,9 +66,12 @@ class Reporter:
         self._stopping.clear()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        is_last = False
+        while not is_last:
             self._there.wait()
             self._there.clear()
+            # Before the words are read: those that came before the stop are sent.
+            is_last = self._stopping.is_set()
             while self._words:
                 self._send([self._words.popleft() for _ in range(min(AT_A_TIME, len(self._words)))])
 

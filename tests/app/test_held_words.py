@@ -1,5 +1,6 @@
 """A worker's words about runs that hold keys, and the thread that sends them."""
 
+import threading
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 from celery.signals import task_received, task_revoked, worker_shutdown
 
 from celery_delayq import held
-from celery_delayq.held import watching
+from celery_delayq.held import reporting, watching
 from celery_delayq.held.reporting import AT_A_TIME, Reporter
 from celery_delayq.message.hold import Hold, ms_until
 
@@ -47,6 +48,23 @@ def test_it_begins_anew_after_it_has_stopped(reporter, sent):
     assert sent == [[("a", "k", "1.2", 5000)]] * 2
 
 
+def test_a_word_just_before_the_stop_is_sent(reporter, sent, monkeypatch):
+    class Late(threading.Thread):
+        """Runs only once its reporter has begun to stop."""
+
+        def start(self):
+            pass
+
+        def join(self, timeout=None):
+            super().start()
+            super().join(timeout)
+
+    monkeypatch.setattr(reporting.threading, "Thread", Late)
+    reporter.has_ended(HOLD)
+    reporter.stop()
+    assert sent == [[("a", "k", "1.2", 0)]]
+
+
 @pytest.mark.parametrize(("when", "more"), [(None, 0), (2, 2000), (0.5, 500), (-1, 0)])
 def test_a_retry_s_countdown_is_added(reporter, sent, when, more):
     reporter.goes_on(HOLD, when)
@@ -73,11 +91,18 @@ def test_so_is_a_retry_s_time():
         {**HOLD._asdict(), "ms": 0},
         {**HOLD._asdict(), "key": 5},
         {**HOLD._asdict(), "more": 5},
+        {**HOLD._asdict(), "key": "\ud800"},
+        {**HOLD._asdict(), "delivery": "\ud800"},
+        {**HOLD._asdict(), "ms": 10**18},
     ],
 )
 def test_a_header_that_is_wrong_or_another_task_s_says_nothing(told):
     assert Hold.of(told, "a") is None
     assert Hold.of(HOLD._asdict(), "a") == HOLD
+
+
+def test_nor_does_one_of_an_id_that_is_no_unicode():
+    assert Hold.of(HOLD._replace(id="\ud800")._asdict(), "\ud800") is None
 
 
 def test_a_worker_that_stops_stops_its_reporter(app, monkeypatch):
