@@ -8,9 +8,12 @@ import pytest
 from celery.signals import task_received, task_revoked, worker_shutdown
 
 from celery_delayq import held
+from celery_delayq.errors import StoreUnavailable
 from celery_delayq.held import reporting, watching
 from celery_delayq.held.reporting import AT_A_TIME, Reporter
 from celery_delayq.message.hold import Hold, ms_until
+from celery_delayq.store.keys import shard_of
+from tests.support.waiting import eventually
 
 HOLD = Hold("a", "k", "1.2", 5000)
 
@@ -21,11 +24,19 @@ def sent():
 
 
 @pytest.fixture
-def reporter(sent):
+def away():
+    """Keys whose shard is down."""
+    return set()
+
+
+@pytest.fixture
+def reporter(sent, away):
     def hold(words, _until):
+        if away & {key for _, key, *_ in words}:
+            raise StoreUnavailable("hold", "away")
         sent.append(words)
 
-    settings, entries = SimpleNamespace(timeout=1), SimpleNamespace(hold=hold)
+    settings, entries = SimpleNamespace(timeout=1, shards=2), SimpleNamespace(hold=hold)
     services = SimpleNamespace(settings=settings, entries=entries, timezone=timezone.utc)
     one = Reporter(services)
     yield one
@@ -46,6 +57,21 @@ def test_it_begins_anew_after_it_has_stopped(reporter, sent):
         reporter.goes_on(HOLD)
         reporter.stop()
     assert sent == [[("a", "k", "1.2", 5000)]] * 2
+
+
+def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, away, monkeypatch):
+    monkeypatch.setattr(reporting, "AGAIN", 0.01)
+    a, b = (next(k for k in "abcdefgh" if shard_of(k, 2) == shard) for shard in (0, 1))
+    away.add(a)
+    for key in (a, b, a):
+        reporter.has_ended(HOLD._replace(key=key))
+    eventually(lambda: sent)
+    assert sent == [[("a", b, "1.2", 0)]]
+
+    away.clear()
+    eventually(lambda: len(sent) > 1)
+    reporter.stop()
+    assert [word for words in sent[1:] for word in words] == [("a", a, "1.2", 0)] * 2
 
 
 def test_a_word_just_before_the_stop_is_sent(reporter, sent, monkeypatch):
