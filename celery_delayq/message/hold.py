@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from celery.exceptions import Ignore
 
 from .. import clock
-from ..errors import InvalidOption
+from ..errors import InvalidDueTime, InvalidOption
 from ..store import checked_id, checked_name
 
 _REPLACED = "Replaced by new task"  # the words of Celery's Task.replace
@@ -45,10 +45,16 @@ class Hold(NamedTuple):
 
 
 def ms_until(when: datetime | float | None, zone: tzinfo) -> int:
-    """Return ms until a retry's time, as Celery's ``Retry`` has it: a time, or seconds."""
-    if isinstance(when, datetime):
-        return max(0, clock.to_ms(when, zone) - clock.to_ms(clock.utc_now(), zone))
-    return max(0, round((when or 0) * 1000))
+    """Return ms until a retry's time, as Celery's ``Retry`` has it: a time, or seconds.
+
+    A task can raise a ``Retry`` of its own with anything in it; that counts as now.
+    """
+    try:
+        if isinstance(when, datetime):
+            return max(0, clock.to_ms(when, zone) - clock.to_ms(clock.utc_now(), zone))
+        return max(0, clock.by(when or 0).ms)
+    except InvalidDueTime:
+        return 0
 
 
 def is_replaced(error: object) -> bool:

@@ -104,6 +104,11 @@ def test_so_is_a_retry_s_time():
     assert ms_until(soon - timedelta(hours=2), timezone.utc) == 0
 
 
+@pytest.mark.parametrize("when", ["tomorrow", [5], float("nan"), float("inf"), 10**400])
+def test_a_retry_of_a_task_s_own_making_counts_as_now(when):
+    assert ms_until(when, timezone.utc) == 0
+
+
 @pytest.mark.parametrize(
     "told",
     [
