@@ -3,7 +3,8 @@
     a step fails --add--> out of turn --a thread reads the shard: an answer--> in turn again
 
 Looking for a node that is down, or waiting for one that is silent, takes seconds. So a thread does
-that, until the node is back or another one serves its slots.
+that, until the node is back or another one serves its slots. A node can answer, and refuse steps:
+it lacks replicas, or the store is being resharded. So a shard's pauses grow until it makes a step.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol
 from ..errors import StoreUnavailable
 from ..logs import logger_of
 from ..store.scanner_steps import ScannerSteps
-from .backoff import ELECTION, Backoff
+from .backoff import Backoff
 
 logger = logger_of(__name__)
 
@@ -26,6 +27,7 @@ class HasTurn(Protocol):
 
     engine: ScannerSteps
     up_at: float
+    pauses: Backoff
 
 
 class Away:
@@ -46,16 +48,16 @@ class Away:
 
     def add(self, shards: Sequence[HasTurn]) -> None:
         """Leave out the shards of a node, until it answers."""
-        self.shards.update(shards)
-        for shard in shards:
+        new = [one for one in shards if one.up_at < math.inf]  # one thread watches each
+        self.shards.update(new)
+        for shard in new:
             shard.up_at = math.inf
-        watch = threading.Thread(target=self._watch, args=([*shards],), daemon=True)
+        watch = threading.Thread(target=self._watch, args=(new,), daemon=True)
         watch.name = "delayq-away"
         watch.start()
 
     def _watch(self, shards: list[HasTurn]) -> None:
-        pauses = Backoff(longest=ELECTION)
-        pause = pauses.next()
+        pause = max(shard.pauses.next() for shard in shards)
         while shards and not self._stopping.wait(pause):
             shard = shards.pop(0)
             try:
@@ -63,7 +65,7 @@ class Away:
             except StoreUnavailable as error:
                 logger.debug("a shard's node is still away: %s", error.why)
                 shards.append(shard)  # the next one may have another node by now
-                pause = pauses.next()
+                pause = shard.pauses.next()
                 continue
             except Exception as error:
                 logger.debug("the next step will say it: %r", error)

@@ -5,7 +5,7 @@
                take back leases that ran out; relay tasks for other brokers
            wait until the earliest of: next due time, lease deadline, wake-up, safety scan
 
-In a Cluster, a node that does not answer delays only its own shards; see ``away.py``.
+In a Cluster, a node that does not answer, or refuses, delays only its own shards; see ``away.py``.
 Any number of scanners may run at once; there is no leader. The scanner uses neither Redis, Celery
 nor kombu: its caller passes the shards' engines and relays, and the wake-up.
 """
@@ -25,6 +25,7 @@ from ..store.scanner_steps import ScannerSteps
 from ..store.values import Seen
 from ..store.wakeup import Wakeup
 from .away import Away
+from .backoff import ELECTION, Backoff
 from .contact import Contact
 from .dead import report
 from .outbox import Outbox
@@ -43,6 +44,7 @@ class _Shard:
         self.engine: ScannerSteps = relay.engine
         self.relay = relay
         self.up_at = 0.0
+        self.pauses = Backoff(longest=ELECTION)
 
 
 class Scanner:
@@ -128,7 +130,8 @@ class Scanner:
                 if self._wakeup.listen():
                     self._scan_shards(range(len(self._shards)))
                 self._scan_shards(self._wakeup.wait(self._pass()))
-                self._store.backoff.reset()
+                if not self._away.shards:
+                    self._store.backoff.reset()
                 self._reachable = True
             except Exception as error:
                 seconds = self._failed(error)
@@ -186,7 +189,8 @@ class Scanner:
             # another shard, or all scanners would go from shard to shard together.
             self._turns.append(self._turns.pop(0))
             for shard in ready:
-                if not self._stopping.is_set():
+                # A turn before may have found that its node is away.
+                if shard.up_at <= now and not self._stopping.is_set():
                     self._turn(shard)
             if len(self._shards) > 1:
                 self._scan_shards(self._wakeup.wait(0))
@@ -198,7 +202,9 @@ class Scanner:
         try:
             self._step(shard)
         except StoreUnavailable as error:
-            there = [one for one in self._shards if one.engine.node in (None, node)]
+            # The shard itself may have another node by now.
+            lost = (None, node, shard.engine.node)
+            there = [one for one in self._shards if one.engine.node in lost]
             if len(there) == len(self._shards):
                 raise
             self._store.lost(error.why)
@@ -212,6 +218,7 @@ class Scanner:
         relay_in = max(0.0, self._relay_again - clock.monotonic())
         overdue = self._overdue(self._store, shard)
         seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in, tells=self._hooks.wants)
+        shard.pauses.reset()
         self._away.shards.discard(shard)
         if not self._away.shards:
             self._store.back(overdue)

@@ -7,7 +7,7 @@ word that is lost after all costs no more than the rest of the time for which th
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from datetime import datetime
 
 from .. import clock
@@ -15,6 +15,9 @@ from ..errors import DelayQError
 from ..logs import logger_of
 from ..message.hold import Hold, ms_until
 from ..services import Services
+from ..store.keys import shard_of
+
+Word = tuple[str, str, str, int]  # id, key, delivery, ms; see hold.lua
 
 logger = logger_of(__name__)
 
@@ -33,7 +36,7 @@ class Reporter:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._words: deque[tuple[str, str, str, int]] = deque(maxlen=MOST_KEPT)
+        self._words: deque[Word] = deque(maxlen=MOST_KEPT)
         self._there = threading.Event()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -66,18 +69,35 @@ class Reporter:
         self._stopping.clear()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._there.wait()
+        left: list[Word] = []
+        is_last = False
+        while not is_last:
+            if left:
+                self._stopping.wait(AGAIN)
+            else:
+                self._there.wait()
             self._there.clear()
+            # Before the words are read: those that came before the stop are sent.
+            is_last = self._stopping.is_set()
+            is_again = bool(left)
             while self._words:
-                self._send([self._words.popleft() for _ in range(min(AT_A_TIME, len(self._words)))])
+                left.append(self._words.popleft())
+            left = self._unsent(left[-MOST_KEPT:], say=not is_again)
 
-    def _send(self, words: list[tuple[str, str, str, int]]) -> None:
-        is_sent = self._is_sent(words, say=True)
-        while not is_sent and not self._stopping.wait(AGAIN):
-            is_sent = self._is_sent(words)
+    def _unsent(self, words: list[Word], *, say: bool) -> list[Word]:
+        """Send words; return those of shards that are away, which hold up no others."""
+        parts: defaultdict[int, list[Word]] = defaultdict(list)
+        for word in words:
+            parts[shard_of(word[1], self._services.settings.shards)].append(word)
+        left: list[Word] = []
+        for some in parts.values():
+            for first in range(0, len(some), AT_A_TIME):
+                if not self._is_sent(some[first : first + AT_A_TIME], say=say):
+                    left += some[first:]
+                    break
+        return left
 
-    def _is_sent(self, words: list[tuple[str, str, str, int]], *, say: bool = False) -> bool:
+    def _is_sent(self, words: list[Word], *, say: bool) -> bool:
         try:
             until = clock.monotonic() + self._services.settings.timeout
             self._services.entries.hold(words, until)

@@ -85,7 +85,8 @@ class _Watched:
         return answer
 
     def reject(self, requeue: bool = False) -> None:
-        self._delayq_requeued |= requeue
+        # A message that was acknowledged does not come again.
+        self._delayq_requeued |= requeue and not self.acknowledged  # type: ignore[attr-defined]
         super().reject(requeue)  # type: ignore[misc]
 
     def _is_kept(self, error: BaseException) -> bool:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from celery.exceptions import Ignore
 
 from .. import clock
+from ..errors import InvalidDueTime, InvalidOption
+from ..store import checked_id, checked_name
 
 _REPLACED = "Replaced by new task"  # the words of Celery's Task.replace
 
@@ -30,20 +32,29 @@ class Hold(NamedTuple):
     @classmethod
     def of(cls, told: Any, task_id: Any) -> Hold | None:
         """Read the header of a task's message; ``None`` if it has none, or another task's."""
+        # Any program may have written it.
         try:
             hold = cls(**told)
-        except TypeError:
+            checked_id(hold.id)
+            checked_name("key", hold.key)
+            checked_name("delivery", hold.delivery)
+        except (TypeError, InvalidOption):
             return None
-        # Any program may have written it.
-        is_one = type(hold.ms) is int and all(isinstance(one, str) for one in hold[:3])
-        return hold if is_one and hold.ms > 0 and hold.id == task_id else None
+        is_span = type(hold.ms) is int and 0 < hold.ms <= clock.MAX_DUE_MS
+        return hold if is_span and hold.id == task_id else None
 
 
 def ms_until(when: datetime | float | None, zone: tzinfo) -> int:
-    """Return ms until a retry's time, as Celery's ``Retry`` has it: a time, or seconds."""
-    if isinstance(when, datetime):
-        return max(0, clock.to_ms(when, zone) - clock.to_ms(clock.utc_now(), zone))
-    return max(0, round((when or 0) * 1000))
+    """Return ms until a retry's time, as Celery's ``Retry`` has it: a time, or seconds.
+
+    A task can raise a ``Retry`` of its own with anything in it; that counts as now.
+    """
+    try:
+        if isinstance(when, datetime):
+            return max(0, clock.to_ms(when, zone) - clock.to_ms(clock.utc_now(), zone))
+        return max(0, clock.by(when or 0).ms)
+    except InvalidDueTime:
+        return 0
 
 
 def is_replaced(error: object) -> bool:

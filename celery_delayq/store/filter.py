@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .record import label_of
@@ -62,7 +61,3 @@ class Filter:
             return ("all",)
         # Between the ways of two states, an entry could go from the later to the earlier one.
         return _WAYS.get(self.states[0], ("records",)) if len(self.states) == 1 else ("records",)
-
-
-def _labels(names: Iterable[str]) -> str:
-    return "".join(label_of(one).hex() for one in names) or "-"

@@ -1,5 +1,6 @@
 """A worker's words about runs that hold keys, and the thread that sends them."""
 
+import threading
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
@@ -7,9 +8,12 @@ import pytest
 from celery.signals import task_received, task_revoked, worker_shutdown
 
 from celery_delayq import held
-from celery_delayq.held import watching
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.held import reporting, watching
 from celery_delayq.held.reporting import AT_A_TIME, Reporter
 from celery_delayq.message.hold import Hold, ms_until
+from celery_delayq.store.keys import shard_of
+from tests.support.waiting import eventually
 
 HOLD = Hold("a", "k", "1.2", 5000)
 
@@ -20,11 +24,19 @@ def sent():
 
 
 @pytest.fixture
-def reporter(sent):
+def away():
+    """Keys whose shard is down."""
+    return set()
+
+
+@pytest.fixture
+def reporter(sent, away):
     def hold(words, _until):
+        if away & {key for _, key, *_ in words}:
+            raise StoreUnavailable("hold", "away")
         sent.append(words)
 
-    settings, entries = SimpleNamespace(timeout=1), SimpleNamespace(hold=hold)
+    settings, entries = SimpleNamespace(timeout=1, shards=2), SimpleNamespace(hold=hold)
     services = SimpleNamespace(settings=settings, entries=entries, timezone=timezone.utc)
     one = Reporter(services)
     yield one
@@ -47,6 +59,38 @@ def test_it_begins_anew_after_it_has_stopped(reporter, sent):
     assert sent == [[("a", "k", "1.2", 5000)]] * 2
 
 
+def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, away, monkeypatch):
+    monkeypatch.setattr(reporting, "AGAIN", 0.01)
+    a, b = (next(k for k in "abcdefgh" if shard_of(k, 2) == shard) for shard in (0, 1))
+    away.add(a)
+    for key in (a, b, a):
+        reporter.has_ended(HOLD._replace(key=key))
+    eventually(lambda: sent)
+    assert sent == [[("a", b, "1.2", 0)]]
+
+    away.clear()
+    eventually(lambda: len(sent) > 1)
+    reporter.stop()
+    assert [word for words in sent[1:] for word in words] == [("a", a, "1.2", 0)] * 2
+
+
+def test_a_word_just_before_the_stop_is_sent(reporter, sent, monkeypatch):
+    class Late(threading.Thread):
+        """Runs only once its reporter has begun to stop."""
+
+        def start(self):
+            pass
+
+        def join(self, timeout=None):
+            super().start()
+            super().join(timeout)
+
+    monkeypatch.setattr(reporting.threading, "Thread", Late)
+    reporter.has_ended(HOLD)
+    reporter.stop()
+    assert sent == [[("a", "k", "1.2", 0)]]
+
+
 @pytest.mark.parametrize(("when", "more"), [(None, 0), (2, 2000), (0.5, 500), (-1, 0)])
 def test_a_retry_s_countdown_is_added(reporter, sent, when, more):
     reporter.goes_on(HOLD, when)
@@ -58,6 +102,11 @@ def test_so_is_a_retry_s_time():
     soon = datetime.now(timezone.utc) + timedelta(hours=1)
     assert 0 < ms_until(soon, timezone.utc) <= 3_600_001
     assert ms_until(soon - timedelta(hours=2), timezone.utc) == 0
+
+
+@pytest.mark.parametrize("when", ["tomorrow", [5], float("nan"), float("inf"), 10**400])
+def test_a_retry_of_a_task_s_own_making_counts_as_now(when):
+    assert ms_until(when, timezone.utc) == 0
 
 
 @pytest.mark.parametrize(
@@ -73,11 +122,18 @@ def test_so_is_a_retry_s_time():
         {**HOLD._asdict(), "ms": 0},
         {**HOLD._asdict(), "key": 5},
         {**HOLD._asdict(), "more": 5},
+        {**HOLD._asdict(), "key": "\ud800"},
+        {**HOLD._asdict(), "delivery": "\ud800"},
+        {**HOLD._asdict(), "ms": 10**18},
     ],
 )
 def test_a_header_that_is_wrong_or_another_task_s_says_nothing(told):
     assert Hold.of(told, "a") is None
     assert Hold.of(HOLD._asdict(), "a") == HOLD
+
+
+def test_nor_does_one_of_an_id_that_is_no_unicode():
+    assert Hold.of(HOLD._replace(id="\ud800")._asdict(), "\ud800") is None
 
 
 def test_a_worker_that_stops_stops_its_reporter(app, monkeypatch):

@@ -1,5 +1,6 @@
 """One scanner serves all shards in turn: in virtual time, and on a real Redis."""
 
+import math
 import uuid
 
 import pytest
@@ -11,6 +12,7 @@ from celery_delayq.handover.scanner import Scanner
 from celery_delayq.hooks import Hooks
 from celery_delayq.store.keys import Keys, shard_of
 from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay, FakeStop
+from tests.support.waiting import eventually
 
 FOREVER = 300  # seconds of safety interval: only a notification can wake the scanner
 SHARDS = 3
@@ -197,6 +199,60 @@ def test_a_message_does_not_make_the_scanner_wait_for_a_node_that_is_away(apart)
     assert apart.asked.count(0) == 1
 
 
+def test_a_node_that_is_away_is_met_by_one_of_its_shards(apart):
+    apart.engines[1].node = apart.engines[0].node
+    apart.engines[1].on_move = apart.engines[0].on_move
+    apart.run(waits=1)
+    assert sorted(apart.asked) == [0, 2]
+    assert len(apart.scanner._away.shards) == 2
+
+
+def test_a_shard_that_moved_to_a_node_that_is_away_as_well_is_left_out(apart):
+    is_away = apart.engines[0].on_move
+
+    def moves():
+        apart.engines[0].node = "away", 2
+        is_away()
+
+    apart.engines[0].on_move = moves
+    apart.run(waits=1)
+    assert apart.asked.count(0) == 1
+
+
+def test_a_node_that_answers_but_refuses_is_tried_and_logged_less_and_less_often(apart, caplog):
+    apart.engines[1].due = [START_MS + 100 * step for step in range(12)]
+    shard, wait = apart.scanner._shards[0], apart.wakeup.wait
+    event = Never()
+    away = Away(event, lambda: None)
+    shard.engine.counts = lambda: None
+
+    def answers(seconds):
+        if seconds > 0 and shard.up_at == math.inf:
+            away._watch([shard])
+        return wait(seconds)
+
+    apart.wakeup.wait = answers
+    apart.run(waits=10)
+    assert apart.asked.count(0) == 10
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) < 6
+    assert min(event.waits[1:]) >= 0.5
+
+    apart.engines[0].on_move = lambda: None
+    apart.scanner._stopping = FakeStop(apart)
+    apart.run(waits=len(apart.waits) + 1)
+    assert shard.pauses.next() <= 0.5
+
+
+def test_a_shard_is_watched_once(sharded):
+    made, watched = Away(Never(), lambda: None), []
+    made._watch = watched.append
+    one, two, _ = sharded.scanner._shards
+    made.add([one])
+    made.add([one, two])
+    eventually(lambda: len(watched) == 2)
+    assert sorted(map(len, watched)) == [1, 1]
+
+
 def test_an_answer_brings_a_shard_back(apart):
     apart.run(waits=1)
     apart.engines[0].on_move = lambda: apart.asked.append(0)
@@ -227,5 +283,9 @@ def test_if_the_only_node_is_away_the_scanner_pauses(sharded):
 class Never:
     """An event that is never set, and whose wait takes no time."""
 
-    def wait(self, _seconds):
+    def __init__(self):
+        self.waits = []
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
         return False

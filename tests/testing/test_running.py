@@ -2,7 +2,7 @@
 
 import pytest
 from celery import chord
-from celery.exceptions import NotRegistered, TaskRevokedError
+from celery.exceptions import NotRegistered, Reject, TaskRevokedError
 from celery.worker.request import Request
 
 from celery_delayq import AlreadyScheduled
@@ -82,6 +82,21 @@ def test_a_key_that_is_held_until_its_task_has_run_is_free_then(shop, delayq, na
     delayq.advance(minutes=1)
     delayq.run_due()
     assert shop.delayq.schedule(shop.remind.s(8), **HELD)
+
+
+def test_a_message_that_is_requeued_frees_a_key_only_if_it_was_acknowledged(shop, delayq):
+    def requeue():
+        raise Reject("later", requeue=True)
+
+    for name, is_late in [("early", False), ("late", True)]:
+        task = shop.app.task(requeue, name=name, acks_late=is_late)
+        shop.delayq.schedule(task.s(), **{**HELD, "key": name})
+    delayq.advance(minutes=1)
+    delayq.run_due()
+
+    assert shop.delayq.schedule(shop.remind.s(8), **{**HELD, "key": "early"})
+    with pytest.raises(KeyHeld):
+        shop.delayq.schedule(shop.remind.s(8), **{**HELD, "key": "late"})
 
 
 def test_a_key_is_held_while_its_task_is_to_be_retried_or_puts_itself_off(shop, delayq):

@@ -22,6 +22,9 @@ def define(app, task):
     def reject(_task):
         raise Reject("no", requeue=False)
 
+    def requeue(_task):
+        raise Reject("later", requeue=True)
+
     def hang(_task):
         jobs.evidence().blpop("never", 600)
 
@@ -30,6 +33,7 @@ def define(app, task):
         "fail": fail,
         "ignore": ignore,
         "reject": reject,
+        "requeue": requeue,
         "hang": hang,
         "lose": lose,
     }
@@ -65,6 +69,12 @@ def define(app, task):
     @task("end_lost_and_retried", retry_on_worker_lost=True, default_retry_delay=0.1)
     def end_lost_and_retried(self, how):
         return run(self, "succeed" if self.request.retries else how)
+
+    @task("end_quietly")
+    def end_quietly(self, how):
+        """Sends its retry, which is far, and goes on."""
+        self.retry(countdown=600, throw=False)
+        return run(self, how)
 
     @task("end_limited", time_limit=1)
     def end_limited(self, how):

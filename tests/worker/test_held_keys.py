@@ -92,6 +92,18 @@ def test_it_is_held_while_its_task_runs_and_free_once_that_has_ended(pool, key, 
     wait_free(pool, key)
 
 
+def test_what_is_requeued_after_it_was_acknowledged_does_not_run_again_and_frees_it(pool, key):
+    result = start(pool, "end", "requeue", key)
+    end(pool, result)
+    wait_free(pool, key)
+
+
+def test_a_run_that_sends_its_retry_and_goes_on_frees_it_as_it_ends(pool, key):
+    result = start(pool, "end_quietly", "succeed", key)
+    end(pool, result)
+    wait_free(pool, key)
+
+
 @pytest.mark.parametrize("how", ["retry", "retry at", "defer", "replace", "requeue"])
 def test_it_is_held_as_long_as_its_task_runs_again(project, key, how):
     result = start(project, "go_on", how, key)

@@ -174,7 +174,7 @@ class Runner:
     def _say_of_key(self, request: Any, state: str, value: Any) -> None:
         """Free the key that a task held until it has finished, or hold it on, as a worker does."""
         hold = Hold.of(request.request_dict.get(HOLD_HEADER), request.id)
-        is_requeued = isinstance(value, Reject) and value.requeue
+        is_requeued = isinstance(value, Reject) and value.requeue and request.task.acks_late
         if hold is None or is_requeued or is_replaced(value):
             return
         services = services_of(self._app)
