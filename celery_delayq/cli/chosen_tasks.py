@@ -11,7 +11,7 @@ import click
 
 from ..errors import DelayQError, StoreError
 from ..logs import counted, plain
-from ..operations import filters
+from ..operations import selecting
 from ..operations.count import Count
 from ..services import HasServices
 from ..store import Outcome
@@ -166,7 +166,7 @@ class ChosenTasks:
         none: Callable[[Any], object] | None,
     ) -> bool:
         with UsageErrors():
-            selection = filters.select(self.delayq, **self._picking)
+            selection = selecting.select(self.delayq, **self._picking)
         with ErrorSentences():
             would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
             if self._dry_run:

@@ -13,7 +13,7 @@ from ..clock import from_ms, to_ms
 from ..errors import InvalidOption
 from ..logs import plain
 from ..operations import editing
-from ..operations.editing import KEPT, Edit
+from ..operations.edits import KEPT, Edit
 from ..operations.selection import Selection
 from .chosen_tasks import ChosenTasks, meaning
 from .common import UsageErrors, examples

@@ -12,7 +12,7 @@ import click
 
 from ..clock import EPOCH
 from ..logs import plain
-from ..operations import filters, reading
+from ..operations import reading, selecting
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.task_facts import line_of_json
 from ..store import State
@@ -133,7 +133,7 @@ class _Listed:
             if value:
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} is for a list in due order.", self._ctx)
-        return iter(filters.select(self._delayq, **self._picking))
+        return iter(selecting.select(self._delayq, **self._picking))
 
     def __iter__(self) -> Iterator[ScheduledTask]:
         for task in islice(self._tasks, self._limit):
@@ -168,7 +168,7 @@ class _Listed:
 
     def _total(self) -> int | None:
         if self._by == {"tag"}:
-            return filters.select(self._delayq, **self._picking, state=_WAITING).count()
+            return selecting.select(self._delayq, **self._picking, state=_WAITING).count()
         if self._by not in (set(), {"state"}, {"overdue"}):
             return None
         counts = reading.counts(self._delayq)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import click
 
-from ..operations import filters, reading
+from ..operations import reading, selecting
 from ..services import HasServices
 from .common import delayq_of
 
@@ -39,7 +39,7 @@ def _note(ctx: click.Context, *, queue: str | None = None, task: str | None = No
     delayq = delayq_of(ctx)
     if (queue or task) in known or not _is_small(delayq):
         return None
-    waits = any(True for _ in filters.select(delayq, queue=queue, task=task, limit=1))
+    waits = any(True for _ in selecting.select(delayq, queue=queue, task=task, limit=1))
     return None if waits else note
 
 

@@ -21,7 +21,6 @@ from dateutil.parser import isoparse
 from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidDueTime
-from ..operations import reading
 from .common import ErrorSentences, delayq_of
 from .zones import zone_of
 
@@ -150,7 +149,7 @@ def now_of(ctx: click.Context) -> datetime:
     """Return the time by Redis's clock, read once per command."""
     if _NOW not in ctx.meta:
         with ErrorSentences():
-            ctx.meta[_NOW] = from_ms(reading.counts(delayq_of(ctx)).now_ms)
+            ctx.meta[_NOW] = from_ms(delayq_of(ctx).services.entries.counts().now_ms)
     now: datetime = ctx.meta[_NOW]
     return now
 

@@ -18,7 +18,7 @@ from celery.result import AsyncResult, EagerResult, GroupResult
 
 from ..clock import DelayInput, TimeInput, When, from_ms, one_of
 from ..operations import changing, editing
-from ..operations.editing import Edit
+from ..operations.edits import Edit
 from ..operations.moves import Direction, conditions
 from ..services import HasServices, Services
 from ..store import NOW, Outcome

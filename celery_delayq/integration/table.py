@@ -18,7 +18,7 @@ from ..clock import from_ms
 from ..errors import InvalidOption
 from ..leaves import leaf
 from ..message.headers import DUE_HEADER
-from ..operations import changing, editing, filters, pausing, reading
+from ..operations import changing, editing, pausing, reading, selecting
 from ..operations.health import health as health_now
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.status import status as status_now
@@ -53,7 +53,7 @@ class Operations:
     edit = editing.edit
 
     # Many, or all of them.
-    select = filters.select
+    select = selecting.select
     tasks = reading.tasks
     counts = reading.counts
     status = status_now

@@ -14,7 +14,7 @@ from ..store.record import NewRecord, Record
 from ..store.selection_scan import peek
 from ..store.values import entry_of
 from .count import Tally
-from .editing import CANVAS, Edit, edited
+from .edits import CANVAS, Edit, edited
 from .moves import warn_of_expiry
 from .rewriting import Rewriting
 

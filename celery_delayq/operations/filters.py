@@ -1,4 +1,4 @@
-"""``select``: checks a caller's filters and makes a selection."""
+"""Checks a caller's filters and limits; see :func:`selecting.select`."""
 
 from __future__ import annotations
 
@@ -7,72 +7,18 @@ from datetime import tzinfo
 from functools import partial
 from typing import Any, TypeVar, Union
 
-from celery.app.task import Task
-
 from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
-from ..services import HasServices
 from ..store import Filter, State, checked_name
-from .selection import Selection
 
 MOST = 100  # values of one filter: scripts compare each entry with all of them
 
-_EXPECTED = (
-    "tag=, task=, queue=, state=, after_due= or before_due=, which pick tasks, or all=True for "
-    "every task"
-)
 
 Text = TypeVar("Text", bound=str)
 Value = TypeVar("Value")
 #: A filter's value, or a list of values of which any is enough.
 OneOf = Union[Value, Sequence[Value], set[Value], frozenset[Value]]
-
-
-def select(
-    delayq: HasServices,
-    *,
-    tag: OneOf[str] | None = None,
-    task: OneOf[Task[..., Any] | str] | None = None,
-    queue: OneOf[str] | None = None,
-    state: OneOf[State | str] | None = None,
-    after_due: TimeInput | None = None,
-    before_due: TimeInput | None = None,
-    all: bool = False,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> Selection:
-    """Select tasks to count, read or change; a task must match every given filter.
-
-    Each of *tag*, *task*, *queue* and *state* takes a list too, of up to 100 values: a task then
-    matches if it has any of them.
-
-    Selecting by tag, or by one state other than ``SCHEDULED``, reads only the matches. Any other
-    filter scans all waiting tasks: a few seconds of Redis's time per million, in short steps.
-
-    Args:
-        tag: Tasks with this tag.
-        task: Calls of this task; a task or its name.
-        queue: Tasks sent with this queue.
-        state: Tasks in this state.
-        after_due: Tasks due at this time or later.
-        before_due: Tasks due before this time.
-        all: Every task; required if no filter is given.
-        limit: The first so many of these tasks, whether the operation then changes them or not.
-        cursor: Continue after the ``cursor`` of an earlier selection with the same filters.
-
-    Raises:
-        InvalidOption: no filter was given, or an invalid one; *limit* is not a whole number, or
-            below 0; or *cursor* is invalid, or belongs to another selection or store.
-        InvalidDueTime: not a time.
-    """
-    picking: dict[str, Any] = {"tag": tag, "task": task, "queue": queue, "state": state}
-    picking |= {"after_due": after_due, "before_due": before_due}
-    if not any(one is not None for one in picking.values()) and all is not True:
-        raise InvalidOption("all", all, _EXPECTED)
-    check_limit(limit, "tasks")
-    chosen = filter_of(delayq.services.timezone, **picking)
-    return Selection(delayq.services, chosen, cursor, limit)
 
 
 def filter_of(
@@ -85,7 +31,7 @@ def filter_of(
     after_due: TimeInput | None = None,
     before_due: TimeInput | None = None,
 ) -> Filter:
-    """Return the filter for the store; the arguments are those of :func:`select`.
+    """Return the filter for the store; the arguments are those of ``select``.
 
     Raises:
         InvalidOption: a value is none of its option.

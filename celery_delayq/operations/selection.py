@@ -27,8 +27,8 @@ from ..store import (
 )
 from .count import Count, Progress, Tally, report, telling_so_far
 from .cursor import Cursor
-from .editing import Edit
 from .editing_many import EditMany
+from .edits import Edit
 from .moves import Direction, Steps, conditions, moving, note, would_move
 from .queues import QueueNames
 from .releasing import Release, Released, ReleaseTally, refuse_canvases

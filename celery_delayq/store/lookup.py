@@ -13,7 +13,7 @@ from .history_entry import HistoryEntry
 from .ids import Target, named, target_of
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, entry_of, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
 # How an entry left, in the words of `find.lua`.
 _LEFT = (b"handed_over", b"skipped", b"cancelled", b"uncertain")
@@ -95,12 +95,6 @@ def _read(link: Shard, who: Target, until: float | None = None) -> Any:
     if found and found[0] == b"unreadable":
         raise UnreadableRecord(named(who), found[1].decode(errors="replace"))
     return [] if found and found[0] in _LEFT else found
-
-
-def letters_in(word: bytes | str) -> str:
-    """Return the first letters of the lanes that pause an entry, as a script sent them."""
-    text = word.decode(errors="replace") if isinstance(word, bytes) else word
-    return "" if text == "-" else text
 
 
 def history(link: Shard, limit: int) -> list[HistoryEntry]:

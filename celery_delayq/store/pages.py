@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidOption, UnreadableRecord
-from .lookup import letters_in
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, entry_of, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
 PAGE = 200
 PAGE_BYTES = 4_000_000

@@ -18,10 +18,9 @@ from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
 from .filter import Filter
-from .lookup import letters_in
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, entry_of, time_in
+from .values import Entry, State, entry_of, letters_in, time_in
 
 PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
 FIRST = 20  # entries in the first step of a pass: they may be large

@@ -322,3 +322,9 @@ class Claimed(NamedTuple):
             self.skipped + other.skipped,
             self.parked + other.parked,
         )
+
+
+def letters_in(word: bytes | str) -> str:
+    """Return the first letters of the lanes that pause an entry, as a script sent them."""
+    text = word.decode(errors="replace") if isinstance(word, bytes) else word
+    return "" if text == "-" else text

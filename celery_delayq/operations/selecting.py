@@ -1,0 +1,65 @@
+"""Selects many tasks by filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.app.task import Task
+
+from ..clock import TimeInput
+from ..errors import InvalidOption
+from ..services import HasServices
+from ..store import State
+from .filters import OneOf, check_limit, filter_of
+from .selection import Selection
+
+_EXPECTED = (
+    "tag=, task=, queue=, state=, after_due= or before_due=, which pick tasks, or all=True for "
+    "every task"
+)
+
+
+def select(
+    delayq: HasServices,
+    *,
+    tag: OneOf[str] | None = None,
+    task: OneOf[Task[..., Any] | str] | None = None,
+    queue: OneOf[str] | None = None,
+    state: OneOf[State | str] | None = None,
+    after_due: TimeInput | None = None,
+    before_due: TimeInput | None = None,
+    all: bool = False,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Selection:
+    """Select tasks to count, read or change; a task must match every given filter.
+
+    Each of *tag*, *task*, *queue* and *state* takes a list too, of up to 100 values: a task then
+    matches if it has any of them.
+
+    Selecting by tag, or by one state other than ``SCHEDULED``, reads only the matches. Any other
+    filter scans all waiting tasks: a few seconds of Redis's time per million, in short steps.
+
+    Args:
+        tag: Tasks with this tag.
+        task: Calls of this task; a task or its name.
+        queue: Tasks sent with this queue.
+        state: Tasks in this state.
+        after_due: Tasks due at this time or later.
+        before_due: Tasks due before this time.
+        all: Every task; required if no filter is given.
+        limit: The first so many of these tasks, whether the operation then changes them or not.
+        cursor: Continue after the ``cursor`` of an earlier selection with the same filters.
+
+    Raises:
+        InvalidOption: no filter was given, or an invalid one; *limit* is not a whole number, or
+            below 0; or *cursor* is invalid, or belongs to another selection or store.
+        InvalidDueTime: not a time.
+    """
+    picking: dict[str, Any] = {"tag": tag, "task": task, "queue": queue, "state": state}
+    picking |= {"after_due": after_due, "before_due": before_due}
+    if not any(one is not None for one in picking.values()) and all is not True:
+        raise InvalidOption("all", all, _EXPECTED)
+    check_limit(limit, "tasks")
+    chosen = filter_of(delayq.services.timezone, **picking)
+    return Selection(delayq.services, chosen, cursor, limit)
