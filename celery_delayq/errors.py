@@ -190,12 +190,12 @@ class AlreadyScheduled(DelayQError, ValueError):
 
 
 class KeyHeld(AlreadyScheduled):
-    """A task that was delivered, or is being delivered, still holds this unique key."""
+    """A task that no longer waits, as it was delivered or skipped, still holds this unique key."""
 
     def sentence(self) -> str:
         return (
-            f"task {self.holder!r} was delivered and still holds this key; wait until it is free, "
-            "or pass another key"
+            f"task {self.holder!r} no longer waits, but still holds this key; wait until it is "
+            "free, or pass another key"
         )
 
 

@@ -71,6 +71,10 @@ class ScheduledTask:
     _envelope: ClassVar[dict[str, Any]] = {}
     _app: ClassVar[Celery | None] = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled app has its settings, and so the passwords of its URLs.
+        return {name: value for name, value in vars(self).items() if name != "_app"}
+
     @classmethod
     def of(cls, entry: Entry, app: Celery, queue: str) -> ScheduledTask:
         """Read an entry; if its message is not a valid Celery message, ``reason`` says so.
@@ -193,9 +197,12 @@ class ScheduledTask:
     def _is_told(self, header: str, value: Any) -> bool:
         """Return whether logs show the value itself, not a text that the caller set."""
         given = self._envelope.get("headers", {}).get(header)
-        if self._app is None or not isinstance(given, str) or given == repr(value):
+        if not isinstance(given, str) or given == repr(value):
             return True
-        return is_celery_s(given, shown(self._app, value, value)[header == "kwargsrepr"])
+        # A copy has no app, and so shows less.
+        return self._app is not None and is_celery_s(
+            given, shown(self._app, value, value)[header == "kwargsrepr"]
+        )
 
     @property
     def ignores_result(self) -> bool:

@@ -37,8 +37,9 @@ def select(
     Each of *tag*, *task*, *queue* and *state* takes a list too, of up to 100 values: a task then
     matches if it has any of them.
 
-    Selecting by tag, or by one state other than ``SCHEDULED``, reads only the matches. Any other
-    filter scans all waiting tasks: a few seconds of Redis's time per million, in short steps.
+    Selecting by tag, or by one of the states ``DEAD`` and ``IN_FLIGHT``, reads only the matches.
+    Any other filter scans all waiting tasks: a few seconds of Redis's time per million, in short
+    steps.
 
     Args:
         tag: Tasks with this tag.

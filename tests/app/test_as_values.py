@@ -1,7 +1,9 @@
 """What a task and an outcome are as plain values: for JSON, for FastAPI, for comparisons."""
 
+import copy
 import dataclasses
 import json
+import pickle
 
 import pytest
 
@@ -59,6 +61,26 @@ def test_as_a_dictionary_it_has_no_app_and_no_message(task):
     assert json.dumps(values, default=str)
     assert dataclasses.asdict(dataclasses.replace(task, queue="x"))["queue"] == "x"
     assert "Celery" not in repr(task)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))]
+)
+def test_a_copy_is_equal_and_has_no_app_and_so_no_password(app, delayq, task, copied):
+    app.conf.a_secret = "s3cret"
+    app.send_task("t", ("hidden",), task_id="b", argsrepr="***", delayq_at=FAR)
+    hidden = copied(delayq.get("b"))
+
+    assert b"s3cret" not in pickle.dumps(task)
+    assert (copied(task), copied(task).args, copied(task).facts()) == (task, (1,), task.facts())
+    assert (hidden.facts()["args"], hidden.args) == (None, ("hidden",))
+
+
+def test_a_copy_unpickles_no_message(delayq_app, url, tmp_path):
+    app, mark = delayq_app(url, accept_content=["pickle", "json"]), tmp_path / "mark"
+    app.send_task("t", (Mark(mark),), task_id="a", serializer="pickle", delayq_at=FAR)
+    assert copy.copy(app.delayq.get("a")).args is None
+    assert not mark.exists()
 
 
 def test_pydantic_and_so_fastapi_show_the_same(task):

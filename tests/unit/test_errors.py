@@ -123,7 +123,7 @@ SENTENCES = [
     (
         KeyHeld("a", "b"),
         (
-            "task 'b' was delivered and still holds this key; wait until it is free, or pass "
+            "task 'b' no longer waits, but still holds this key; wait until it is free, or pass "
             "another key"
         ),
         (AlreadyScheduled,),
