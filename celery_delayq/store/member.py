@@ -103,6 +103,8 @@ class Member:
         """
         ours = self._ours
         try:
+            # With several shards, no scanner calls at the meeting place, only at each shard.
+            is_shard = ours.shards == 1 or not self._scripts.keys.is_meeting_place
             is_spread = ours.direct and not ours.tagged
             check_alone(self._scripts.connection, "join", until, direct=is_spread)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
@@ -114,7 +116,7 @@ class Member:
                 timeout=round(ours.timeout * 1000),
                 broker=ours.broker,
                 hosts=ours.hosts,
-                scanner=int(self._scanner),
+                scanner=int(self._scanner and is_shard),
                 kept=ours.kept,
                 store=os.urandom(STORE_BYTES).hex(),
                 app=ours.app,
@@ -129,15 +131,16 @@ class Member:
         )
         _agree("layout", schema, SCHEMA)
         _agree("delayq_shards", shards, str(ours.shards))
-        if self._scanner:
+        if self._scanner and is_shard:
             _agree("broker", broker, ours.broker)
+        if self._scanner:
             self._check_broker()
-        self._warn_of_broker((broker, hosts))
-        self._warn_of_app(app)
-        # With several shards, no scanner calls at the meeting place, only at each shard.
-        asks = step == "schedule" and (ours.shards == 1 or not self._scripts.keys.is_meeting_place)
-        if asks and (math.inf if silent_ms < 0 else silent_ms) > SILENT_MS:
-            self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
+        if is_shard:
+            self._warn_of_broker((broker, hosts))
+            self._warn_of_app(app)
+            silent = math.inf if silent_ms < 0 else silent_ms
+            if step == "schedule" and silent > SILENT_MS:
+                self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
         told_us: int = now_us
         return told_us
 

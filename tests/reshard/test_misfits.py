@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.care.resharding import Resharding
 from celery_delayq.errors import StoreError
 from celery_delayq.store.keys import Keys
-from tests.app.support import FAR
+from tests.app.support import FAR, LONG_AGO
 from tests.format.filling import app_of
 from tests.format.keys import read, write
 from tests.reshard.conftest import META
@@ -63,3 +63,27 @@ def test_a_store_that_has_the_number_or_is_not_used_yet_stays_as_it_is(app, resh
         assert not one.abort()
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
     assert not reshard(delayq, 1)
+
+
+@pytest.mark.parametrize("second", ["leased", "dead", "relay"])
+def test_a_task_that_a_stopped_script_left_in_two_places_is_copied_once(app, reshard, raw, second):
+    delayq, keys = app(1), Keys("delayq")
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    (member,) = raw.zrange(keys["due"], 0, 0)
+    raw.zadd(keys[second], {member: 1})
+    assert [one.kind for one in delayq.check()] == ["second_place"]
+    assert reshard(delayq, 3)
+    assert app(3).get("far").due.timestamp() == FAR
+    assert not list(app(3).check())
+
+
+def test_a_paused_task_in_two_places_is_copied_once(app, reshard, raw):
+    delayq, keys = app(1), Keys("delayq")
+    delayq.app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    (member,) = raw.zrange(keys["due"], 0, 0)
+    delayq.pause(queue="celery")
+    delayq.services.engine(delayq.services.scripts[0]).hand_over()
+    raw.zadd(keys["due"], {member: 1})
+    assert reshard(delayq, 3)
+    assert app(3).get("a")
+    assert not list(app(3).check())

@@ -274,3 +274,22 @@ def test_where_joining_fails_the_error_is_that_of_the_call(step):
     with pytest.raises(StoreUnavailable, match=rf"^{step} failed: ") as caught:
         made.call(step)
     assert not caught.value.may_have_run
+
+
+def test_of_several_shards_only_a_shard_knows_the_scanners_broker(store, caplog):
+    """No scanner is seen alive at the meeting place, so each one would change what it says."""
+    ours, theirs = (replace(one, shards=3) for one in (OURS, THEIRS))
+    place = store.scripts
+    shard = Scripts(place.connection, Keys("delayq", 0, 3))
+    for scripts in (place, shard):
+        Member(scripts, replace(ours, app="one"), scanner=True).join()
+    store.raw.zadd(shard.keys["scanners"], {"somebody": 10**13})
+    Member(place, replace(theirs, app="two"), scanner=True).join()
+    with pytest.raises(StoreDiffers, match="broker"):
+        Member(shard, theirs, scanner=True).join()
+    assert meta(store, "broker") is None
+    assert meta(store, "app") is None
+    # Nor does what it said while it was the only shard make anybody warn.
+    store.raw.hset(store.keys["meta"], "broker", "amqp, virtual host /")
+    Member(place, ours).join()
+    assert not caplog.messages

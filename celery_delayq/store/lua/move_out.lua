@@ -41,7 +41,10 @@ local function read(there, score)
     if record or part == 'dead' then give(id, '', there, score, record or '', 0, '') end
     return
   end
-  if member_of(record, header_end, id) ~= member then return end -- the remains of another step
+  -- A script that Redis stopped half-way leaves a second place, which a later step would drop.
+  if member_of(record, header_end, id) ~= member then return end
+  local place, _, as = place_of(PLACES, member, record, header_end)
+  if place ~= PLACE[part] or as ~= there then return end
   local extras = extras_of(record, header_end)
   local key = extras and extras.key or ''
   local named = key ~= '' and redis.call('HGET', keys.holders, key) == id and 1 or 0
