@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from ..errors import BrokerDown, StoreError, StoreUnavailable
 from ..hooks import Hooks
-from ..servers.endpoint import Server
+from ..servers.endpoint import Address, Server
 from ..services import Services
 from .backoff import ELECTION, Backoff
 from .contact import Contact
@@ -73,21 +73,30 @@ def new_relays(services: Services, *, owes: bool = False) -> list[Relay]:
 def hand_over(services: Services, *, owes: bool = False) -> int:
     """Deliver all due tasks once; return how many were delivered.
 
+    In a Cluster, a node that is away delays only its own shards; then it raises at the end.
     With *owes*, note in the store that ``REVOKED`` must be stored for tasks that were too late.
 
     Raises:
         BrokerDown: the broker cannot be reached; its tasks keep waiting.
         StoreError: a step failed.
     """
-    went, away = 0, None
+    away = set[Address | None]()
+    went, failed = 0, None
     for relay in new_relays(services, owes=owes):
+        engine = relay.engine
+        node = engine.node
+        if node in away:
+            continue
         try:
             went += _hand_over_shard(relay, services.hooks)
         except BrokerDown as error:
             services.hooks.broker_down()
-            away = error  # direct deliveries go on
-    if away is not None:
-        raise away
+            failed = error  # direct deliveries go on
+        except StoreUnavailable as error:
+            failed = error
+            away |= {None, node, engine.node}
+    if failed is not None:
+        raise failed
     return went
 
 

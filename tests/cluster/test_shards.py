@@ -163,6 +163,17 @@ def test_the_doctor_names_a_node_that_is_away_and_reads_the_others(fragile, make
     assert len([line for line in lines if line.name == "clock"]) == 2
 
 
+def test_a_single_delivery_goes_on_at_the_other_nodes(fragile, make_house):
+    cluster = fragile()
+    house = make_house(cluster.url(), delayq_shards=SHARDS)
+    for task_id in ids():
+        put(house, task_id, time.time())
+    cluster.owner_of(slots(house)[0]).kill()
+    with pytest.raises(StoreUnavailable):
+        house.delayq.hand_over()
+    house.take(count=4)
+
+
 def test_health_reads_the_memory_of_each_node(house, cluster):
     put_each(house)
     full = cluster.others()[0].client()
