@@ -43,7 +43,7 @@ class SlotOwner(MovingMaster):
         seeds: Addresses of nodes, or of an endpoint that leads to any node.
         server: The database, login and TLS of each node.
         address_map: The address to use for an announced one.
-        cluster: What is known of the Cluster; the owners of a store's slots share it.
+        cluster: The knowledge of the Cluster, which the owners of a store's slots share.
     """
 
     slot: int

@@ -1,4 +1,4 @@
-"""What a process knows of a Cluster: the owner of each slot of the store, and the nodes to ask.
+"""A process's knowledge of a Cluster: the owner of each slot of the store, and the nodes to ask.
 
 shard --> its slot --> the owner, remembered
                          ^ an answer to CLUSTER SLOTS teaches all of them

@@ -1,4 +1,4 @@
-"""What an edit changes in a waiting task: arguments, priority, expiry, queue, key or tags."""
+"""The edit of a waiting task: its arguments, priority, expiry, queue, key or tags."""
 
 from __future__ import annotations
 
