@@ -12,7 +12,7 @@ import click
 from ..clock import from_ms
 from ..logs import counted, lasting, plain
 from ..operations import pausing, reading
-from ..operations.health import NO_SCANNER
+from ..operations.health import no_delivery
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.task_facts import facts_of, line_of_json
 from ..store import Counts, Pause, State, lane_in_words
@@ -93,5 +93,5 @@ def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinf
         elif pause.what in lanes and pause.rate is not None:
             left = counted(pause.parked)
             yield f"{pause.what} comes back at {pause.rate:g} a second, and {left} are left"
-    if not counts.scanners:
-        yield NO_SCANNER
+    if reason := no_delivery(counts):
+        yield reason

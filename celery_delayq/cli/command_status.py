@@ -19,7 +19,7 @@ import click
 
 from ..clock import from_ms
 from ..logs import counted, lasting, plain
-from ..operations.health import NO_SCANNER
+from ..operations.health import no_delivery
 from ..operations.status import QueueCounts, Status
 from ..operations.status import status as status_now
 from ..services import Services
@@ -89,8 +89,8 @@ def path_in_words(found: Status, services: Services) -> str:
 
 
 def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
-    if not found.scanners:
-        yield NO_SCANNER
+    if reason := no_delivery(found.counts):
+        yield reason
     if found.other_broker is not None:
         yield OTHER_BROKER.format(found.other_broker)
     for pause in found.pauses:

@@ -22,6 +22,11 @@ MAX_DEAD = 0
 NO_SCANNER = (
     "no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan"
 )
+_RESHARDING = (
+    "the store is being resharded from {0} to {1} shards: no tasks are delivered until that is "
+    "done; if no process does it any more, run: celery -A proj delayq reshard {1}, or: reshard "
+    "--abort"
+)
 _OTHER_BROKER = (
     "this store's scanners have the broker {}, this app has {} on {}: {}; give each app a "
     "delayq_prefix of its own, or both the same broker_url"
@@ -67,6 +72,7 @@ def health(
     It reports a problem if:
 
     - no scanner is alive, or the scanners use another broker than this app;
+    - the store is being resharded;
     - a task has been overdue for too long, or too many tasks are dead or refused;
     - resumed tasks are delivered so slowly that the last one waits too long;
     - the store's Redis is full or nearly full;
@@ -122,6 +128,13 @@ def judged(
     ]
 
 
+def no_delivery(counts: Counts) -> str:
+    """Return why no scanner delivers anything; empty if one does."""
+    if counts.resharding:
+        return _RESHARDING.format(*counts.resharding)
+    return "" if counts.scanners else NO_SCANNER
+
+
 def _here(scanners: Iterable[Scanner]) -> Judged:
     host = socket.gethostname()
     is_here = any(one.host == host for one in scanners)
@@ -129,7 +142,7 @@ def _here(scanners: Iterable[Scanner]) -> Judged:
 
 
 def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judged]:
-    yield Judged("scanners", "" if counts.scanners else NO_SCANNER, f"{counts.scanners} alive")
+    yield Judged("scanners", no_delivery(counts), f"{counts.scanners} alive")
     due_ms, overdue = counts.oldest_overdue_ms, ""
     late = 0 if due_ms is None else (counts.now_ms - due_ms) / 1000
     if due_ms is not None and late > max_overdue:

@@ -29,6 +29,7 @@ class Counts:
     ``oldest_overdue_ms``: the due time of the entry overdue longest and not paused, or ``None``. Of
     more than 300 refused entries it considers those with the next tries.
     ``next_due_ms``: the due time of the first waiting entry, overdue or not.
+    ``resharding``: the old and the new number of shards, while the store is being resharded.
     """
 
     scheduled: int
@@ -41,6 +42,7 @@ class Counts:
     next_due_ms: int | None
     now_ms: int
     oldest_overdue_ms: int | None = None
+    resharding: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def lane_in_words(queue: str | None, task: str | None) -> str:
 def counts_in(link: Shard) -> Counts:
     """Return all counts of a shard, at one instant."""
     found = link.scripts.call("counts", most=OVERDUE, max_bytes=OVERDUE_BYTES)
+    closed = found.closed.split()
     return Counts(
         found.scheduled,
         found.in_flight,
@@ -122,6 +125,7 @@ def counts_in(link: Shard) -> Counts:
         next_due_ms=min((head for head in (found.due, found.relay) if head >= 0), default=None),
         now_ms=found.now // 1000,
         oldest_overdue_ms=None if found.oldest < 0 else found.oldest,
+        resharding=(int(closed[1]), int(closed[2])) if closed else None,
     )
 
 
@@ -145,6 +149,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
         next_due_ms=min(heads, default=None),
         now_ms=max(one.now_ms for one in counts),
         oldest_overdue_ms=min(oldest, default=None),
+        resharding=next(filter(None, (one.resharding for one in counts)), None),
     )
 
 

@@ -5,6 +5,7 @@ python -m tests.cli.screens    writes them anew
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ STATUS = Status(
     queues=[QueueCounts("mail", 10, 0), QueueCounts("celery", 9_997, 1)],
 )  # fmt: skip
 SCANNED = Status(
-    store="redis://red:6379/0", prefix="delayq", path="direct", counts=COUNTS, pauses=[],
+    store="redis://red:6379/0", prefix="delayq", path="direct",
+    counts=replace(COUNTS, scanners=2), pauses=[],
     scanners=[ScannerSeen(f"web{number}:4711:ab12", NOW) for number in (1, 2)], queues=[],
     queues_complete=True,
 )  # fmt: skip

@@ -38,11 +38,15 @@ def test_meanwhile_calls_are_refused_with_a_sentence_and_reads_go_on(app, during
             assert (error.value.why, error.value.may_have_run) == (NOW, False)
         assert delayq.get("far").id == "far"
         assert delayq.counts().scheduled == 2
+        (sentence,) = (one for one in delayq.health() if "shards" in one)
+        assert sentence.startswith("the store is being resharded from 1 to 3 shards: no tasks are")
+        assert sentence.endswith("celery -A proj delayq reshard 3, or: reshard --abort")
         done.append(True)
 
     assert during(delayq, 3, look)
     assert done
     assert {one.id for one in app(3).tasks()} == {"far", "late"}
+    assert not [one for one in app(3).health() if "shards" in one]
 
 
 def test_a_scanner_waits_and_goes_on_after_an_abort(app, during, raw, caplog):

@@ -3,9 +3,11 @@
 number   most       look at no more overdue records than this, in each index, > 0
 number   max_bytes  nor at more than so many bytes of them, in each index, > 0
 
-reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest
+reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest,
+         closed
 
-Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1
+Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1;
+         and whether the shard is closed, see prelude/closed.lua
          scheduled: with refused ones; overdue: those of them that are refused or due by now. A due entry that is held
          back counts as paused and nothing else, parked or not, if it is among the first `most` of an index. Beyond
          these it counts as overdue, as without a pause. An entry parked in a lane that comes back without a limit is
@@ -76,4 +78,5 @@ return {
   heads[1],
   heads[2],
   oldest,
+  redis.call('HGET', keys.meta, 'closed') or '',
 }
