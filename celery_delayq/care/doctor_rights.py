@@ -17,7 +17,7 @@ from ..servers.facts import ask
 from ..servers.risks import ERROR, OK, WARNING, Level, Line
 from ..services import Services
 
-# : The commands that scripts call, by the number of arguments after the key.
+#: The commands that scripts call, by the number of arguments after the key.
 CALLED = {
     0: "EXISTS HLEN UNLINK ZCARD",
     1: "HDEL HEXISTS HGET HMGET HSCAN HSTRLEN LPUSH RENAME ZREM ZSCAN ZSCORE",

@@ -191,7 +191,7 @@ def test_what_is_forgotten_is_not_what_waits_meanwhile(store, engine):
     store.check()
 
 
-# What the other one is told.
+# The answer to another task with the key.
 
 
 @pytest.mark.parametrize("conflict", ["keep", "earliest"])
