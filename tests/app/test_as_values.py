@@ -6,6 +6,7 @@ import json
 import pickle
 
 import pytest
+from pydantic import TypeAdapter
 
 from celery_delayq import Outcome, State
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
@@ -84,7 +85,7 @@ def test_a_copy_unpickles_no_message(delayq_app, url, tmp_path):
 
 
 def test_pydantic_and_so_fastapi_show_the_same(task):
-    adapter = pytest.importorskip("pydantic").TypeAdapter(type(task))
+    adapter = TypeAdapter(type(task))
 
     shown = json.loads(adapter.dump_json(task))
 
