@@ -70,7 +70,7 @@ def reshard(
         say(f"{_HAS % shards}; set delayq_shards to {shards}, and restart every process")
 
 
-_HAS = "the store has %d shards"
+_HAS = "the store's number of shards is %d"
 
 
 def _copied(count: int) -> str:

@@ -12,7 +12,7 @@ from tests.support.shards import with_one_shard
 pytestmark = with_one_shard
 
 META = Keys("delayq")["meta"]
-DONE = "the store has 3 shards; set delayq_shards to 3, and restart every process"
+DONE = "the store's number of shards is 3; set delayq_shards to 3, and restart every process"
 TAKES = (
     r"from 1 to 3 shards: 2 tasks; about \d+ s in which the store can only be read; "
     r"\d+\.\d MB more memory"
@@ -31,7 +31,7 @@ def test_it_tells_what_it_takes_does_it_and_says_what_is_next(app, delayq_app, u
     takes, done = said("reshard", "3", "--yes")
     assert re.fullmatch(TAKES, takes)
     assert done == DONE
-    assert said("reshard", "3") == ["the store has 3 shards"]
+    assert said("reshard", "3") == ["the store's number of shards is 3"]
     other = delayq_app(url, delayq_shards=3)
     assert {one.id for one in other.delayq.tasks()} == {"a", "b"}
     # Also when the app has the new number by then.
