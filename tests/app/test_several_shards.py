@@ -1,7 +1,5 @@
 """Over several shards any id and any key work: a key's shard has its task, and each id is found."""
 
-import json
-
 import pytest
 from celery import states
 from celery.result import AsyncResult
@@ -328,22 +326,6 @@ def test_status_and_history_are_of_all_of_them(app, delayq, add):
     assert events[0].id == ids[0]
     assert len(events) == 10
     assert sorted(one.key for one in events[1:]) == [f"many-{n}" for n in range(9)]
-
-
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_a_dump_is_loaded_into_any_number_of_shards(delayq_app, url, delayq, many, shards):
-    lines = [json.dumps(one) for one in delayq.dump()]
-    conf = {"delayq_shards": shards, "delayq_prefix": "other"}
-    other = delayq_app(url, **conf).delayq
-    assert other.load(map(json.loads, lines)).loaded == 30
-    assert other.load(map(json.loads, lines)).here == 30
-    assert other.counts().scheduled == 30
-    for number in range(0, 30, 3):
-        found = other.get(key=f"many-{number}")
-        assert other.get(many[number]) == found
-        assert found.args == (number,)
-        assert other.cancel(many[number])
-    assert list(other.check()) == list(delayq.check()) == []
 
 
 # One sentence.

@@ -212,6 +212,9 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.ready("list", 1))
     @rule(who=st.integers(0, 1))
     def move(self, who):
+        self._move(who)
+
+    def _move(self, who):
         seen = self.engines[who].hand_over()
         assert (seen.handed_over, {task_id for task_id, _ in seen.dead}) == self.model.move(BATCH)
 
@@ -236,6 +239,8 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.ready("relay", 1))
     @rule(target=batches, who=st.integers(0, 1), limit=st.integers(1, BATCH))
     def claim(self, who, limit):
+        # A scanner begins each round with this step, which puts refused ones back in their index.
+        self._move(who)
         claimed, aside, *_ = self.engines[who].claim(limit)
         holder = object()
         expected = self.model.claim(limit, holder)
