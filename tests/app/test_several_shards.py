@@ -137,14 +137,6 @@ def test_a_cancelled_one_is_revoked_and_nothing_stays_owed(app, delayq, redis, t
     assert sum(redis.zcard(Keys("delayq", n, SHARDS)["outbox"]) for n in range(SHARDS)) == 0
 
 
-def test_celerys_own_revoke_finds_it(app, delayq, task_id):
-    app.control.revoke(task_id)
-    assert delayq.get(task_id) is None
-    assert AsyncResult(task_id, app=app).state == states.REVOKED
-    # The other workers receive the same revoke, and count it as done.
-    assert delayq.services.entries.cancelled_ms_ago(task_id) is not None
-
-
 def test_who_has_left_without_a_key_and_waits_with_one_waits(delayq, add):
     """The tombstone on its own shard does not end the search."""
     key = EACH_KEY[0]

@@ -359,7 +359,7 @@ def run(machine, examples):
     run_state_machine_as_test(machine, settings=profile)
 
 
-@pytest.mark.timeout(900)  # forty thousand steps
+@pytest.mark.timeout(1800)  # forty thousand steps
 @pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.thorough)])
 def test_the_scripts_and_the_model_never_differ(
     redis_server, redis_url, store_on, monkeypatch, examples
