@@ -98,7 +98,8 @@ STILL_TO_COME = [
     (at(HALF_PAST + timedelta(microseconds=501), timezone.utc), NOW_MS + 2),
 ]
 
-MEMBERSHIP = Membership(5.0)
+MEMBERSHIP = Membership(30.0)  # a process that is starved for seconds still ends its calls in time
+TIMEOUT_MS = round(MEMBERSHIP.timeout * 1000)
 
 
 class ClockedScripts(Scripts):

@@ -125,11 +125,11 @@ def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
     if emptied:
         store.raw.hdel(store.keys["meta"], "timeout", "schema", "shards", "turned")
     fill(store)
-    entries = Entries([store.new_scripts()], replace(store.membership, timeout=9.0))
+    entries = Entries([store.new_scripts()], replace(store.membership, timeout=39.0))
     assert entries.move("a", When("at", NOW_MS + 1))[0] is Outcome.DONE
     assert entries.cancel("b")[0] is Outcome.DONE
     assert entries.cancel("none")[0] is Outcome.NOT_FOUND
-    assert store.raw.hget(store.keys["meta"], "timeout") == b"9000"
+    assert store.raw.hget(store.keys["meta"], "timeout") == b"39000"
     with pytest.raises(StoreFull):
         entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"L6:celery"))])
     entries.links[0].scripts.connection.close()

@@ -23,7 +23,13 @@ from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.keys import KEYS
 from celery_delayq.store.record import lane_for
-from tests.store.support import CLOCK, FAR_MS, LANE, NOW_MS
+from tests.store.support import (
+    CLOCK,
+    FAR_MS,
+    LANE,
+    NOW_MS,
+    TIMEOUT_MS,
+)
 
 COUNT = int(os.environ.get("DELAYQ_MUTATIONS", "1"))  # of each kind, in each key
 
@@ -304,4 +310,4 @@ def test_a_time_out_that_no_process_can_have_counts_as_none(store, timeout):
 
     assert engine.hand_over().handed_over > 0
     assert store.schedule("new", FAR_MS)
-    assert store.raw.hget(store.keys["meta"], "timeout") == b"5000"
+    assert store.raw.hget(store.keys["meta"], "timeout") == str(TIMEOUT_MS).encode()
