@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import InvalidSetting, UnknownSetting
+from .logs import without_secrets
 
 
 @dataclass(frozen=True)
@@ -46,36 +47,6 @@ def _number(low: float, high: float, *, whole: bool = False) -> Callable[[Any], 
 
 def _matches(pattern: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
-
-
-# Options in a URL's query that are no secrets.
-_OPEN = ("virtual_host", "ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_ca_path")
-
-
-def without_secrets(url: Any) -> Any:
-    """Return *url*, valid or not, without anything that may be a user name, password or key."""
-    text = str(url)
-    if not any(sign in text for sign in "@?="):
-        return url
-    each = text.split(";")
-    if len(each) > 1 and all(one.startswith("sentinel://") for one in each):
-        return ";".join(str(without_secrets(one)) for one in each)
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        scheme, rest = "", text
-    place, question, query = rest.partition("?")
-    # A question mark in a password, or an @ in the query? Only one of the two is a secret.
-    if "@" in query or "=" in place or not re.fullmatch(r"[\w+]*", scheme):
-        return "***"
-    pairs = "&".join(map(_without_secret, query.split("&"))) if query else ""
-    return f"{scheme}{separator}{place.rpartition('@')[2]}{question}{pairs}"
-
-
-def _without_secret(pair: str) -> str:
-    name, equals, value = pair.partition("=")
-    if not equals:
-        return "***"
-    return pair if name in _OPEN and re.fullmatch(r"[\w./-]*", value) else f"{name}=***"
 
 
 MOST_SHARDS = 64
