@@ -52,6 +52,8 @@ def _matches(pattern: str) -> Callable[[Any], bool]:
 MOST_SHARDS = 64
 LONGEST_HISTORY = 10_000
 
+REMEMBER = (3600, 1_000_000)  # seconds, tasks
+
 _HOW_MANY, _HOW_LONG = _number(1, 10, whole=True), _number(0.01, 60)
 
 
@@ -61,6 +63,17 @@ def _is_wait(value: Any) -> bool:
         return False
     replicas, seconds, *others = value
     return _HOW_MANY(replicas) and _HOW_LONG(seconds) and others in ([], ["aof"])
+
+
+_SECONDS, _TASKS = _number(60, 2_592_000), _number(10_000, 100_000_000, whole=True)
+
+
+def _is_memory(value: Any) -> bool:
+    """Whether it is (seconds, tasks). With less, a delivery could not tell what has left."""
+    match value:
+        case [seconds, tasks]:
+            return _SECONDS(seconds) and _TASKS(tasks)
+    return False
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -205,6 +218,16 @@ SETTINGS: tuple[Setting, ...] = (
         lambda value: isinstance(value, bool),
     ),
     Setting(
+        "remember",
+        REMEMBER,
+        "seconds and tasks",
+        "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 10000 "
+        "to 100000000",
+        "How long, and of how many tasks, the store remembers how they left it, see "
+        "[below](#how-long-answers-last).",
+        _is_memory,
+    ),
+    Setting(
         "metrics_port",
         None,
         "port",
@@ -253,6 +276,7 @@ class Settings:
     once: bool
     history: int
     history_repeats: bool
+    remember: Sequence[Any]
     metrics_port: int | None
     metrics_host: str
     shards: int

@@ -49,6 +49,7 @@ from celery_delayq.message.hold import Hold
 from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
 from celery_delayq.servers.connection import packed, translated
+from celery_delayq.settings import REMEMBER
 from celery_delayq.store import (
     Entries,
     Membership,
@@ -256,7 +257,8 @@ class Taker:
 
     def __init__(self, scripts: Any, timeout: float, visibility: float):
         self._entries = _entries_over(scripts, timeout)
-        self._copies = Copies([one.scripts for one in self._entries.unasked_links], visibility)
+        shards = [one.scripts for one in self._entries.unasked_links]
+        self._copies = Copies(shards, visibility, REMEMBER)
         self._asking = StoreQuery("simulated")
         self._timeout = timeout
 

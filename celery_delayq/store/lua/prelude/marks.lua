@@ -20,9 +20,7 @@ local function set_marks(now, keep_ms, most, pairs)
   -- A generation may have begun while Redis's clock was far ahead; or its age is no number.
   local is_over = since and not (math.abs(now - since) < keep_ms)
   if is_over or redis.call('HLEN', keys.arrived) - 2 >= most then
-    -- Not left to RENAME, which would free a million fields at once.
-    redis.call('UNLINK', keys.arrived_old)
-    redis.call('RENAME', keys.arrived, keys.arrived_old)
+    make_older(keys.arrived, keys.arrived_old)
     since = nil
   end
   redis.call('HSET', keys.arrived, 'since', whole(since or now), 'last', whole(now), unpack(pairs))
