@@ -1,0 +1,29 @@
+"""Delivered tasks that the store has to know: no call for one gets the answer NOT_FOUND."""
+
+from tests.simulator.driver import REMEMBER
+from tests.simulator.sight import GONE, Sight
+
+KNOWN = "delivered"  # the place of an id that the store has to know
+
+SECONDS, _ = REMEMBER  # far fewer tasks leave in a world than the store remembers
+
+
+class Remembered:
+    """Hears from the judge which entries left, and when, by Redis's clock."""
+
+    def __init__(self) -> None:
+        self._left_ms: dict[str, int] = {}
+        self._latest_ms = 0  # that the clock has shown; it may have been set back since
+
+    def delivered(self, task_id: str, now_ms: int) -> None:
+        self._left_ms[task_id] = now_ms
+
+    def otherwise(self, task_id: str) -> None:
+        """It left in another way."""
+        self._left_ms.pop(task_id, None)
+
+    def place(self, sight: Sight, task_id: str | None, now_ms: int) -> str:
+        self._latest_ms = max(self._latest_ms, now_ms)
+        place, left_ms = sight.place(task_id), self._left_ms.get(task_id or "")
+        is_known = left_ms is not None and self._latest_ms - left_ms < SECONDS * 1000
+        return KNOWN if place == GONE and is_known else place
