@@ -57,6 +57,7 @@ class Judge:
         for task_id in sorted(before.raw.keys() | after.raw.keys()):
             if before.raw.get(task_id) != after.raw.get(task_id):
                 self._changed(request, task_id, before, after, now_ms)
+        self._remembered.revoked(after.owed)
         self._keys.ran(request, before, after)
         self._lanes.ran(request, before, after, now_ms)
         self.runs.ran(request, before, after, now_ms)
@@ -114,7 +115,7 @@ class Judge:
     ) -> None:
         old = before.views[task_id]
         life = self.lives[old.name, task_id]
-        self._remembered.otherwise(task_id)
+        self._remembered.revoked({task_id})
         if self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))

@@ -18,9 +18,10 @@ class Remembered:
     def delivered(self, task_id: str, now_ms: int) -> None:
         self._left_ms[task_id] = now_ms
 
-    def otherwise(self, task_id: str) -> None:
-        """It left in another way."""
-        self._left_ms.pop(task_id, None)
+    def revoked(self, ids: set[str]) -> None:
+        """These left in another way; perhaps in the step in which they came."""
+        for task_id in ids:
+            self._left_ms.pop(task_id, None)
 
     def place(self, sight: Sight, task_id: str | None, now_ms: int) -> str:
         self._latest_ms = max(self._latest_ms, now_ms)
