@@ -188,4 +188,7 @@ def test_a_mark_outlives_what_may_bring_its_message_again(
 
     made = app.delayq.services.copies.delivery(("a", "b"), again=True)
 
-    assert made.keep_ms == (3600 + seconds) * 1000
+    assert (made.keep_ms, made.most) == ((3600 + seconds) * 1000, 1_000_000)
+    app.conf.delayq_remember = (60, 10_000)
+    made = app.delayq.services.copies.delivery(("a", "b"), again=True)
+    assert (made.keep_ms, made.most) == ((60 + seconds) * 1000, 10_000)

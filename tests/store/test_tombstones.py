@@ -1,15 +1,18 @@
 """How an entry left is known for so many seconds, or until so many others have left."""
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from celery_delayq.clock import When
+from celery_delayq.errors import StoreError
 from celery_delayq.store import Membership, Outcome, changes
 from celery_delayq.store.extras import Extras
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
+from tests.store.test_aborted import STOP, TRACE, StoppableStore
 
 KEPT = ("tombstones", "tombstones_old")
 SECONDS, MOST = 60, 12
@@ -136,6 +139,38 @@ def test_after_the_clock_was_set_back_nothing_is_forgotten_early(short):
         pass_ms(short, SECONDS * 1000)
         short.engine().hand_over()
     assert kept(short) == [0, 0]
+
+
+@pytest.fixture
+def stoppable(redis_server, redis_url):
+    made = StoppableStore(redis_server)
+    made.remember(SECONDS, 10_000)
+    yield made
+    made.close()
+
+
+def trace(store, nth=0):
+    """Send a heartbeat that stops before its *nth* write; returns its writes."""
+    engine = store.engine()
+    store.raw.delete(TRACE)
+    store.raw.hset(STOP, mapping={"nth": nth, "side": "before"})
+    engine._scripts.let_stop("hand_over")
+    with suppress(StoreError):
+        engine.hand_over()
+    return store.raw.lrange(TRACE, 0, -1)
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_stopped_at_any_write_of_a_turn_nothing_is_forgotten_early(stoppable, nth):
+    leave(stoppable, "a")
+    pass_ms(stoppable, SECONDS * 1000 - 1)
+    leave(stoppable, "b")
+    pass_ms(stoppable, 1)
+    writes = trace(stoppable, nth)
+    for _ in range(2):
+        trace(stoppable)
+    assert stoppable.entries.cancel("b")[0] is Outcome.HANDED_OVER
+    assert nth < 8 or writes[-1].endswith(b"RENAME")  # it was not stopped
 
 
 @pytest.mark.parametrize("garbage", ["x", "", "nan"])
