@@ -69,7 +69,7 @@ _SECONDS, _TASKS = _number(60, 2_592_000), _number(10_000, 100_000_000, whole=Tr
 
 
 def _is_memory(value: Any) -> bool:
-    """Whether it is (seconds, tasks). With less, a delivery could not tell what has left."""
+    """Whether it is (seconds, tasks); with fewer, a delivery would not recognise leftovers."""
     match value:
         case [seconds, tasks]:
             return _SECONDS(seconds) and _TASKS(tasks)

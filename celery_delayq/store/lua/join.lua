@@ -8,7 +8,7 @@ text     broker   its broker: transport, virtual host, prefix of keys
 text     hosts    the broker's hosts
 flag     scanner  1: it delivers through that broker; or 0
 text     kept     the setting of the history for `meta`: see prelude/history.lua; empty: no history
-text     remember  how long, and how many, tombstones are kept, for `meta`: see prelude/left.lua
+text     remember how long, and how many, tombstones are kept, for `meta`: see prelude/left.lua
 text     store    random text: the value of `store`, if it has none
 text     app      name of the process's app; empty: none of its own
 

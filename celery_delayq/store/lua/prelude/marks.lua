@@ -1,5 +1,7 @@
 --[[ Marks of messages that were at a worker: 16 bytes, in two generations that are turned by age.
 
+They are not among the tombstones, as they age otherwise: longer by a lease, and not while no worker is there.
+
 arrived  HASH  mark -> of a delivery: its first attempt at a worker; of a message: when (us) it was allowed to run, or,
                less than 0, when (us) it became an entry of the store
                since, last -> when the generation began, and when it got its last mark, ms
