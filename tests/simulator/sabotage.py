@@ -124,7 +124,7 @@ SABOTAGES = (
     _of("what left is forgotten at once", "answer"),
     _of("only the latest that left are known", "answer"),
     _of("what left is forgotten, not made the older", "answer"),
-    _of("after the clock was set back, what left is forgotten", "answer"),
+    _of("after the clock was set back, what left is forgotten", "answer", clock_back=0.1),
     _of(
         "what is leased counts as waiting",
         *("lost", "check"),
