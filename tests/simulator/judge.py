@@ -49,26 +49,26 @@ class Judge:
     # Changes in Redis.
 
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
+        self._remembered.passes(now_ms)
         if request.call:
-            self._looked(request.call, before, now_ms)
+            self._looked(request.call, before)
             self._keys.looked(request.call, before, after, now_ms)
         for message in after.arrived:
             self._pushed(message, before, now_ms)
         for task_id in sorted(before.raw.keys() | after.raw.keys()):
             if before.raw.get(task_id) != after.raw.get(task_id):
                 self._changed(request, task_id, before, after, now_ms)
-        self._remembered.revoked(after.owed)
+        self._remembered.revoked(*after.owed)
         self._keys.ran(request, before, after)
         self._lanes.ran(request, before, after, now_ms)
         self.runs.ran(request, before, after, now_ms)
 
-    def _looked(self, call: Call, sight: Sight, now_ms: int) -> None:
+    def _looked(self, call: Call, sight: Sight) -> None:
         """Record the state in which a request finds the subjects of its call."""
         holder = sight.holders.get(call.key) if call.key else None
         for asked in call.asked:
             task_id = holder if call.by_key else asked
-            place = self._remembered.place(sight, task_id, now_ms)
-            call.seen.setdefault(asked, set()).add(place)
+            call.seen.setdefault(asked, set()).add(self._remembered.place(sight, task_id))
             if task_id in sight.views:
                 call.dues.add((asked, sight.views[task_id].due_ms))
 
@@ -115,7 +115,7 @@ class Judge:
     ) -> None:
         old = before.views[task_id]
         life = self.lives[old.name, task_id]
-        self._remembered.revoked({task_id})
+        self._remembered.revoked(task_id)
         if self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))
@@ -128,7 +128,7 @@ class Judge:
         elif len(life.copies) == life.copies_before:
             self.found("lost", f"{life} went with {request.step}, and was not delivered")
         else:
-            self._remembered.delivered(task_id, now_ms)
+            self._remembered.delivered(task_id)
             self.runs.left(task_id, before, after)
 
     def _effect(self, request: Request, kind: str, life: Life) -> None:
