@@ -6,8 +6,7 @@ lines --checked--> entries as this app's store keeps them --SLICE at a time--> t
 
 Loading the same dump again adds nothing: an entry is known by its id and the time of its
 scheduling. So after an interruption, the same call continues. Tasks that have left are known while
-the store has their tombstones: the last 10,000 to 20,000 of a shard. A paused store delivers
-nothing.
+the store has their tombstones, as ``delayq_remember`` says. A paused store delivers nothing.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ KEYS: dict[str, str] = {
     "claims": "HASH  id -> attempts:refusals:uncertain:lease_ms:token, of its attempts",
     "errors": "HASH  id -> its last error",
     "tombstones": "HASH  id -> how and when the entry left",
-    "tombstones_old": "HASH  the generation before; each holds some 10,000",
+    "tombstones_old": "HASH  the generation before; `remember` in `meta` bounds both",
     "calls": "HASH  operation -> answer of a changing call; id, key or lane -> its fence: calls "
     "made before it are refused; see prelude/call.lua",
     "calls_old": "HASH  the generation before; a generation lasts as long as the longest call",

@@ -247,6 +247,7 @@ CHANGED = {
     "capture_eta": True,
     "once": True,
     "history_repeats": False,
+    "remember": (60, 10_000),
 }
 
 

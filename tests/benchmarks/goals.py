@@ -249,6 +249,7 @@ LINES: tuple[Line, ...] = (
         "Celery eta",
         (at_most(500),),
     ),
+    Line("memory.bytes_per_left", "Redis memory of a task that left", "B", goals=(at_most(130),)),
     Line(
         "memory.worker_bytes_per_task",
         "worker memory of a waiting task",

@@ -45,6 +45,13 @@ def test_a_store_is_the_same_over_one_three_two_and_one_shard(filled, app, resha
             assert after[name] == told, name
 
 
+def test_a_shard_that_is_emptied_still_knows_how_long_to_remember(app, reshard, raw):
+    delayq = app(1, delayq_remember=(60, 10_000))
+    delayq.app.send_task("t", delayq_at=FAR)
+    assert reshard(delayq, 3)
+    assert raw.hmget(META, "remember", "seq") == [b"60000 10000", None]
+
+
 def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard):
     """The ids are given, so they belong to other shards than their keys."""
     ids = [f"id-{number}" for number in range(12)]

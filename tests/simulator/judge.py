@@ -14,8 +14,9 @@ from tests.simulator.driver import Copy, copy_of
 from tests.simulator.keys import Keys
 from tests.simulator.lanes import Lanes
 from tests.simulator.network import Request
+from tests.simulator.remembered import KNOWN, Remembered
 from tests.simulator.runs import Runs
-from tests.simulator.sight import GONE, Sight, View
+from tests.simulator.sight import GONE, Sight, View, kind_of
 from tests.simulator.taken import Taken
 from tests.simulator.world import SECOND
 
@@ -36,6 +37,7 @@ class Judge:
         self._lanes = Lanes(self)
         self.taken = Taken(self)
         self.runs = Runs(self)
+        self._remembered = Remembered()
 
     def found(self, rule: str, what: str) -> None:
         self._find(Finding(rule, what))
@@ -47,6 +49,7 @@ class Judge:
     # Changes in Redis.
 
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
+        self._remembered.passes(now_ms)
         if request.call:
             self._looked(request.call, before)
             self._keys.looked(request.call, before, after, now_ms)
@@ -55,6 +58,7 @@ class Judge:
         for task_id in sorted(before.raw.keys() | after.raw.keys()):
             if before.raw.get(task_id) != after.raw.get(task_id):
                 self._changed(request, task_id, before, after, now_ms)
+        self._remembered.revoked(*after.owed)
         self._keys.ran(request, before, after)
         self._lanes.ran(request, before, after, now_ms)
         self.runs.ran(request, before, after, now_ms)
@@ -64,7 +68,7 @@ class Judge:
         holder = sight.holders.get(call.key) if call.key else None
         for asked in call.asked:
             task_id = holder if call.by_key else asked
-            call.seen.setdefault(asked, set()).add(sight.place(task_id))
+            call.seen.setdefault(asked, set()).add(self._remembered.place(sight, task_id))
             if task_id in sight.views:
                 call.dues.add((asked, sight.views[task_id].due_ms))
 
@@ -85,7 +89,7 @@ class Judge:
             life = self.lives[new.name, task_id]
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
             life.was_due, life.copies_before = False, len(life.copies)
-            self._effect(request, _kind(old, new), life)
+            self._effect(request, kind_of(old, new), life)
         if after.place(task_id) == "leased" != before.place(task_id):
             life = self.lives[new.name, task_id]
             self._is_not_early(life, "claimed", now_ms)
@@ -111,6 +115,7 @@ class Judge:
     ) -> None:
         old = before.views[task_id]
         life = self.lives[old.name, task_id]
+        self._remembered.revoked(task_id)
         if self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))
@@ -123,6 +128,7 @@ class Judge:
         elif len(life.copies) == life.copies_before:
             self.found("lost", f"{life} went with {request.step}, and was not delivered")
         else:
+            self._remembered.delivered(task_id)
             self.runs.left(task_id, before, after)
 
     def _effect(self, request: Request, kind: str, life: Life) -> None:
@@ -241,7 +247,7 @@ class Judge:
         seen = call.seen.get(asked, set())
         if word in ("ALREADY_SCHEDULED", "KEPT", "HELD"):
             elsewhere = asked in call.taking and call.taking[asked].message.is_asked
-            found = seen - {GONE} or call.held or elsewhere if word != "HELD" else ()
+            found = seen - {GONE, KNOWN} or call.held or elsewhere if word != "HELD" else ()
             return bool(found or call.left) and asked not in call.taken
         if word == "TAKEN":
             return call.taking[asked].message.entries > 0
@@ -255,7 +261,8 @@ class Judge:
         # A released entry is on its way; nothing calls it back.
         if word == "HANDED_OVER" and any(life.view.is_released for life in about):
             return True
-        return GONE in seen and (word == "NOT_FOUND" or any(life.copies for life in about))
+        is_gone = GONE in seen or (KNOWN in seen and word == "HANDED_OVER")
+        return is_gone and (word == "NOT_FOUND" or any(life.copies for life in about))
 
     def is_sure(self, call: Call, effect: Effect) -> bool:
         """Check that no copy from before the change exists, if its answer is DONE."""
@@ -295,10 +302,3 @@ class Judge:
         for key, life in self.lives.items():
             if key not in held and not life.copies and not life.is_cancelled:
                 self.found("lost", f"{life} is nowhere")
-
-
-def _kind(old: View, new: View) -> str:
-    """The kind of call that makes one of the other."""
-    if old.edited == new.edited:
-        return "reschedule"
-    return "release" if new.is_released and not old.is_released else "edit"

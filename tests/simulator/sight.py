@@ -77,6 +77,13 @@ def edited_in(message: bytes) -> str:
     return found[1].decode() if found else ""
 
 
+def kind_of(old: View, new: View) -> str:
+    """The kind of call that makes one of the other."""
+    if old.edited == new.edited:
+        return "reschedule"
+    return "release" if new.is_released and not old.is_released else "edit"
+
+
 def describe(before: Sight, after: Sight) -> str:
     """The differences, for the history."""
     parts = [f"pushed {name_in(message)}" for message in after.arrived]

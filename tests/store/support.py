@@ -98,7 +98,8 @@ STILL_TO_COME = [
     (at(HALF_PAST + timedelta(microseconds=501), timezone.utc), NOW_MS + 2),
 ]
 
-MEMBERSHIP = Membership(30.0)  # a process that is starved for seconds still ends its calls in time
+# A process that is starved for seconds still ends its calls in time.
+MEMBERSHIP = Membership(30.0, remember=(3600, 10_000))
 TIMEOUT_MS = round(MEMBERSHIP.timeout * 1000)
 
 
@@ -228,11 +229,19 @@ class Store:
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy arrives at a worker; returns the attempt that arrived first."""
         *hand_over, attempt = hand_over_and_attempt
-        return Copies([self.scripts], lease).first((*hand_over,), attempt, clock.monotonic() + 5)
+        return self.copies(lease).first((*hand_over,), attempt, clock.monotonic() + 5)
 
     def delivery(self, *texts, again=True) -> Delivery:
         """A message that a broker delivered."""
-        return Copies([self.scripts], 30.0).delivery(texts, again=again)
+        return self.copies().delivery(texts, again=again)
+
+    def copies(self, lease=30.0) -> Copies:
+        return Copies([self.scripts], lease, self.membership.remember)
+
+    def remember(self, seconds, most) -> None:
+        """What is made from here on has this setting."""
+        self.membership = replace(self.membership, remember=(seconds, most))
+        self.entries = Entries([self.scripts], self.membership)
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """Write the entries of *count* schedule calls, without the round trips; returns the ids."""

@@ -31,7 +31,6 @@ from celery_delayq.errors import (
 )
 from celery_delayq.servers.connection import packed
 from celery_delayq.store import NewEntry, changes, scanner_steps
-from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key, target_of_member
 from celery_delayq.store.record import NewRecord, Template, destination_for, lane_for
@@ -308,7 +307,7 @@ def _take(ready):
 
 def _let_through(ready):
     """A redelivered message has become no entry, so its task runs."""
-    assert not Copies([ready.store.scripts], 30.0).is_taken(("new",), clock.monotonic() + 5)
+    assert not ready.store.copies().is_taken(("new",), clock.monotonic() + 5)
 
 
 def _schedule_first(ready):

@@ -7,7 +7,7 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, StoreFull
-from celery_delayq.store import Copies, Entries, NewEntry, Outcome, State
+from celery_delayq.store import Entries, NewEntry, Outcome, State
 from celery_delayq.store.record import NewRecord
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
@@ -48,7 +48,7 @@ def test_a_message_that_came_again_is_let_through_and_marked(store):
     fill(store)
     soon = clock.monotonic() + 60
 
-    assert not Copies([store.scripts], 30.0).is_taken(("a", "one"), soon)
+    assert not store.copies().is_taken(("a", "one"), soon)
 
     assert store.raw.hlen(store.keys["arrived"]) == 3
 

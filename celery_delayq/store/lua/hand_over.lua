@@ -184,12 +184,10 @@ local function put_off(list, reason)
   turned_down[#turned_down + 1], turned_down[#turned_down + 2] = reason, #again / 2
 end
 
-local rotates = false
 local known, failed = false, false -- whether there may be claims, and errors, of earlier attempts
 if #members > 0 then
   known = redis.call('HLEN', keys.claims) > 0
   failed = known and redis.call('HLEN', keys.errors) > 0
-  rotates = is_full(#members)
   recent = recent_of(now_us)
   -- These commands change nothing. They show whether they are allowed, before anything is pushed.
   redis.call('ZREMRANGEBYRANK', keys.due, 1, 0)
@@ -237,8 +235,9 @@ if #parking > 0 then
   redis.call('ZADD', keys.parked, unpack(parking))
 end
 remove_taken(keys.due, members, fresh, taken)
-if rotates then rotate() end
 past.write()
+-- At a heartbeat as well: an age passes even if nothing leaves.
+if #members > 0 or alive_ms > 0 then turn_tombstones(now) end
 
 if lanes.any then returning = look_back(lanes) end
 if tried >= 0 or #turned_down > 0 then tried = head_of(keys.refused) end
