@@ -11,7 +11,7 @@ from celery_delayq.errors import StoreError
 from celery_delayq.store import Membership, Outcome, changes
 from celery_delayq.store.extras import Extras
 from tests.store import requests
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 from tests.store.test_aborted import STOP, TRACE, StoppableStore
 
 KEPT = ("tombstones", "tombstones_old")
@@ -103,7 +103,7 @@ def skip(store, engine):
 
 def cancel(store, _):
     store.schedule("b", FAR_MS)
-    pass_ms(store, 6000)  # so that it begins a generation of calls
+    pass_ms(store, TIMEOUT_MS + 1000)  # so that it begins a generation of calls
     store.entries.cancel("b")
 
 
