@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from io import BytesIO
 from typing import Any
 
@@ -26,20 +26,20 @@ def page(request: Any, path: str) -> Any:
     user = getattr(request, "user", None)
     if user is not None and not user.is_authenticated:
         return redirect_to_login(request.get_full_path())
-    response = _pages().respond(_for_werkzeug(request, path), lambda: _access(user))
+    name = getattr(user, "get_username", str)
+    response = _pages().respond(_for_werkzeug(request, path), partial(_access, user), name)
     answer = HttpResponse(response.get_data(), status=response.status_code)
     for name, value in response.headers.items():
         answer[name] = value
     return answer
 
 
-def _access(user: Any) -> tuple[str | None, str]:
+def _access(user: Any) -> str | None:
     if user is None:  # a project without Django's authentication
-        return None, ""
-    name: str = user.get_username()
+        return None
     if user.has_perm(CHANGE):
-        return "write", name
-    return ("read" if user.has_perm(VIEW) else None), name
+        return "write"
+    return "read" if user.has_perm(VIEW) else None
 
 
 @cache
