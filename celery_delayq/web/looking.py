@@ -30,7 +30,7 @@ class Found(NamedTuple):
 
     Attributes:
         tasks: The tasks.
-        further: What the URL of the next page has; empty if this is the last one.
+        further: The values in the URL of the next page; empty if this is the last one.
         looked_to: How far it looked, if it was cut.
     """
 
