@@ -35,7 +35,6 @@ from .guard import is_led_from_here
 from .visit import Visit
 
 SECOND = 1.0
-MOST = 1000  # tasks that a user can tick
 _WAITING = [State.SCHEDULED.value, State.PAUSED.value]
 _COUNTS = ("uncertain", "in_flight")
 
@@ -51,7 +50,7 @@ def selected(visit: Visit) -> Response:
     The form has each task as ``one``, with the ``action``, its ``value``, and ``sure``.
     """
     action, form = action_for_many(visit), visit.request.form
-    ones = [_read(text) for text in form.getlist("one")[:MOST]]
+    ones = [_read(text) for text in form.getlist("one")]
     if not ones:
         raise BadRequest("no task is ticked; tick some, or change all that match the filter")
     options = options_of(visit, action)
