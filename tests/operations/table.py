@@ -27,6 +27,7 @@ from celery_delayq.store import (
     LeasedEntry,
     ScannerSteps,
     changes,
+    overview,
     selection_scan,
 )
 from celery_delayq.store.extras import Extras
@@ -47,7 +48,8 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` exits with status 1 if nothing was paused, `health` if no scanner is alive.
 HEALTH = ("health", "health --here")
-NO_OPERATION_COMMANDS = ("doctor", "load", "reshard 2", "scan", "resume", *HEALTH)
+SERVICES = ("scan", "web")  # run until they are stopped
+NO_OPERATION_COMMANDS = ("doctor", "load", "reshard 2", "resume", *HEALTH, *SERVICES)
 # Scripts for a store in which all operations are refused; tests/reshard has them.
 RESHARD = ("close", "fill_rest", "move_in", "move_out", "move_rest", "reshard")
 
@@ -373,6 +375,13 @@ OPERATIONS = (
         (2, 1, 1, 1),
         changes=False,
         face={"counts": lambda delayq, _: delayq.counts()},
+    ),
+    Operation(
+        "ahead",
+        "caller",
+        lambda ready: overview.ahead(ready.store.entries.links, 1000, 2),
+        (NOW_MS + 2000, [0, 0]),
+        changes=False,
     ),
     Operation(
         "scanners",
