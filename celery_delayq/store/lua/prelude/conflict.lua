@@ -73,7 +73,9 @@ local function keep(step, entry, new, when, own)
     local header_end = #new.destination + 1
     local line = lines_for(record, header_end, cache)
     local message = line ~= nil and message_of(record, header_end, new.id, line) or ''
-    owe_one(step, new.id, 'c', message, 'kept ' .. entry.id)
+    -- Another entry of this call may have replaced one with this id, of which a copy may have been delivered.
+    local owed = step.owed[new.id]
+    owe_one(step, new.id, owed and owed[2] or 'c', message, 'kept ' .. entry.id)
   end
   local due = entry.record and due_of(entry.record, entry.header_end) or step.call.now
   return 'k' .. whole(due) .. quoted(entry.id)
