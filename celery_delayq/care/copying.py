@@ -21,7 +21,7 @@ from ..store.scripts import Scripts
 PAGE = 200  # entries of a step: some 3 ms
 PAGE_BYTES = 1_000_000
 # Those that fell due come first: they are earlier than any in `due` with the same time.
-PLACES = ("parked", "refused", "leased", "dead", "due", "relay")
+PLACES = ("parked", "refused", "leased", "behind", "dead", "due", "relay")
 HASHES = ("tombstones", "tombstones_old", "arrived", "arrived_old", "outbox_messages", "held")
 MOST_EVENTS = 10_000  # the longest history
 
