@@ -21,8 +21,9 @@ end
 local function hold_on(keyed, how, now)
   for _, one in ipairs(keyed) do
     one.ends = held_until(one, how, now)
-    local id, delivery = holder_of(one.key)
-    if one.ends and id == one.id and not delivery then
+    local id, delivery
+    if one.ends then id, delivery = holder_of(one.key) end
+    if id == one.id and not delivery then
       redis.call('ZADD', keys.held, whole(one.ends), one.key)
       redis.call('HSET', keys.holders, one.key, one.id .. HELD .. one.delivery)
     end
