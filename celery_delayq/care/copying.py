@@ -22,7 +22,7 @@ PAGE = 200  # entries of a step: some 3 ms
 PAGE_BYTES = 1_000_000
 NOTES = 1000  # tombstones, marks, events and so on of a step: some 1 ms
 # Those that fell due come first: they are earlier than any in `due` with the same time.
-PLACES = ("parked", "refused", "leased", "dead", "due", "relay")
+PLACES = ("parked", "refused", "leased", "behind", "dead", "due", "relay")
 HASHES = ("tombstones", "tombstones_old", "arrived", "arrived_old", "outbox_messages", "held")
 MOST_EVENTS = 10_000  # the longest history
 

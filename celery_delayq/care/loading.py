@@ -49,7 +49,7 @@ _NO_QUEUE = "this app has no queue {!r}; add it to task_queues"
 _NO_LIST = "it goes to the list {!r} of an unknown queue"
 # The places that are restored, and the field with the time of each. A paused task falls due again
 # and meets the pause; one that was in flight waits, marked as possibly delivered.
-_TIMES = {"refused": "next_try_ms", "dead": "dead_since_ms"}
+_TIMES = {"refused": "next_try_ms", "behind": "due_ms", "dead": "dead_since_ms"}
 
 Lines = Iterable[GivenTime]
 

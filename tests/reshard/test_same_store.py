@@ -128,6 +128,32 @@ def test_a_worker_still_knows_the_first_copy_of_each_task(app, reshard):
         assert {first(one, 2, monotonic() + 60) for one in deliveries} == {1}
 
 
+def test_tasks_behind_them_stay_there(app, reshard):
+    keys = [f"key-{number}" for number in range(12)]
+    asked = {"delayq_unique_until": "finished", "delayq_unique_for": 3600}
+    delayq = app(1)
+    for key in keys:
+        delayq.app.send_task("t", task_id=f"of {key}", delayq_at=LONG_AGO, delayq_key=key, **asked)
+        delayq.hand_over()
+        delayq.app.send_task(
+            "t",
+            task_id=f"behind {key}",
+            delayq_at=LONG_AGO,
+            delayq_key=key,
+            delayq_conflict="replace",
+        )
+    for shards in (3, 2, 1):
+        reshard(delayq, shards)
+        delayq = app(shards)
+        assert delayq.hand_over() == 0
+        for key in keys:
+            task = delayq.get(key=key)
+            assert (task.id, task.behind) == (f"behind {key}", f"of {key}")
+        assert [*delayq.check()] == []
+    for key in keys:
+        assert delayq.cancel(key=key)
+
+
 def test_keys_stay_held_by_tasks_that_have_left(app, reshard):
     held = [f"key-{number}" for number in range(12)]
     asked = {"delayq_unique_until": "finished", "delayq_unique_for": 3600}

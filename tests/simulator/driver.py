@@ -634,7 +634,7 @@ class Inside:
         merged = ([*chain(*some)] for some in zip(*shards, strict=True))
         _, holders, held, tags, owed, paused, *_ = merged
         ends = dict(_pairs(held))
-        rows = {key: of.partition(HELD) for key, of in _pairs(holders)}
+        rows = {key: of.partition(HELD) for key, of in _pairs(holders) if key[:1] != HELD}
         raw: dict[str, Any] = {}
         for records, *_ in shards:
             for task_id, record in _pairs(records):
@@ -661,6 +661,7 @@ class Inside:
                 for key, (of, left, delivery) in rows.items()
                 if left
             },
+            {key[1:].decode(): of[6:].decode() for key, of in _pairs(holders) if key[:1] == HELD},
             [_tag_and_id(member) for member in tags],
             {task_id.decode() for task_id in owed},
             {lane[:1].decode(): how[:1].decode() for lane, how in _pairs(paused) if len(lane) == 7},
@@ -824,7 +825,7 @@ CUTS = {
     ),
     "a word is about any task": Cut(
         "if holder ~= word.id then",
-        "if delivery then free_key(word.key)",
+        "if delivery then free_key(word.key, behind)",
     ),
     "a run that ends before it is acknowledged is not heard": Cut(
         "elseif not delivery and ms == 0 and is_leaving(word.id, word.delivery) then",
@@ -842,7 +843,34 @@ CUTS = {
         "'ZRANGEBYSCORE', keys.held, '-inf', whole(now), 'LIMIT'",
         "'ZRANGEBYSCORE', keys.held, '-inf', whole(now + 5000), 'LIMIT'",
     ),
-    "a key is held for ever": Cut("free_ended(now, limit)\n", ""),
+    "a key is held for ever": Cut(
+        "free_ended(now, limit, max_bytes), -1",
+        "0, -1",
+    ),
+    "what is behind another one leaves": Cut(
+        "index, body = keys.behind, body_behind(body)",
+        "",
+    ),
+    "what is behind stays there when the key is free": Cut(
+        "if behind and redis.call('ZSCORE', keys.behind, behind) then",
+        "if false then",
+    ),
+    "what is behind comes forward too late": Cut(
+        "if due == now then redis.call('HSET', keys.records",
+        "if false then redis.call('HSET', keys.records",
+    ),
+    "two are behind one": Cut(
+        "second = second and behind_another(step, second, id)",
+        "second = nil",
+    ),
+    "what goes leaves its name behind the holder": Cut(
+        "if behind == one.member then",
+        "if false then",
+    ),
+    "what is moved goes before the holder": Cut(
+        "local index = entry.place == keys.behind and keys.behind or index_of",
+        "local index = index_of",
+    ),
     "answers are not looked up": Cut(
         "if known then return {now_us, 'answer', known, told_again and told_again(known)} end",
         "",
@@ -889,8 +917,8 @@ CUTS = {
         "for _, generation in ipairs({}) do",
     ),
     "what has the key is not looked at": Cut(
-        "step.asked[key] = not (named and is_newer(step, named))",
-        "step.asked[key] = true",
+        "step.asked[key] = not (named and is_newer(step, named) or",
+        "step.asked[key] = not (nil or",
     ),
     "what waits under a key is not looked for": Cut(
         "local holder = named and (named.busy or waits) and named or nil",
@@ -905,10 +933,13 @@ CUTS = {
         "if not redis.call('HGET', keys.holders, key) then redis",
     ),
     "what leaves frees its key, whoever has it": Cut(
-        "if one.key ~= leaving.kept_key and not one.ends and holder_of(one.key) == one.id",
+        "if one.key ~= leaving.kept_key and not one.ends and is_its",
         "if one.key ~= leaving.kept_key",
     ),
-    "what leaves does not free its key": Cut("then free_key(one.key) end", "then end"),
+    "what leaves does not free its key": Cut(
+        "then free_key(one.key, behind) end",
+        "then end",
+    ),
     "what leaves stays under its tags": Cut(
         "local tagged = leaving.tagged or {}\n  for",
         "local tagged = {}\n  for",

@@ -7,6 +7,7 @@ entry comes, has another due time, or goes. The judge knows which call sent the 
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.simulator.books import Answer, Call, Effect, Finding, Life, key_of
@@ -65,7 +66,7 @@ class Judge:
 
     def _looked(self, call: Call, sight: Sight) -> None:
         """Record the state in which a request finds the subjects of its call."""
-        holder = sight.holders.get(call.key) if call.key else None
+        holder = sight.means(call.key) if call.key else None
         for asked in call.asked:
             task_id = holder if call.by_key else asked
             call.seen.setdefault(asked, set()).add(self._remembered.place(sight, task_id))
@@ -85,6 +86,8 @@ class Judge:
         if old is None or old.name != new.name:
             self._came(request, task_id, new)
             self.runs.came(task_id, before, after, now_ms)
+        elif before.place(task_id) == "behind" != after.place(task_id) and old.edited == new.edited:
+            self.lives[new.name, task_id].view = new  # overdue, it is due when it comes forward
         elif old.version != new.version:
             life = self.lives[new.name, task_id]
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
@@ -162,11 +165,17 @@ class Judge:
     def _pushed(self, message: bytes, before: Sight, now_ms: int) -> None:
         copy = copy_of(message)
         life = self.lives.get((copy.name, copy.task_id))
-        if life is None or before.place(life.task_id) not in ("due", "refused", "parked"):
+        places = ("due", "refused", "behind", "parked")
+        if life is None or before.place(life.task_id) not in places:
             self.found("unasked", f"{copy.task_id} is pushed, and was not there")
         else:
             self._is_not_early(life, "pushed", now_ms)
-            self._lanes.leaves(life, before.views[life.task_id], before, now_ms)
+            view = before.views[life.task_id]
+            if before.place(life.task_id) == "behind":  # overdue, it is due when it comes forward
+                due_ms = max(view.due_ms, now_ms)
+                view = replace(view, due_ms=due_ms, since_ms=due_ms, last_ms=math.inf)
+                life.view = view
+            self._lanes.leaves(life, view, before, now_ms)
             late_ms = now_ms - life.view.due_ms - self._patience_ms - SLACK_US // 1000
             is_prompt = life.view.due_ms > self.prompt_from_ms and not self._lanes.ever_paused
             if late_ms > 0 and is_prompt:
@@ -280,11 +289,16 @@ class Judge:
     # Entries that are left.
 
     def waits_due(self, sight: Sight, now_ms: int) -> list[str]:
-        """The due entries that are still in the store, and not dead."""
+        """The due entries that are still in the store, and not dead, nor behind one that waits."""
+        ahead = {
+            task_id
+            for key, task_id in sight.behind.items()
+            if key in sight.holders and sight.views[sight.holders[key]].due_ms > now_ms
+        }
         return [
             f"{task_id} of {view.name}"
             for task_id, view in sight.views.items()
-            if view.due_ms <= now_ms and sight.place(task_id) != "dead"
+            if view.due_ms <= now_ms and sight.place(task_id) != "dead" and task_id not in ahead
         ]
 
     def drained(self, sight: Sight, now_ms: int, findings: list[str]) -> None:

@@ -203,6 +203,12 @@ SABOTAGES = (
     _held("a run that begins does not set the end anew", "end"),
     _held("a key is forgotten before its end", "freed"),
     _held("a key is held for ever", *("stuck", "left over")),
+    _held("what is behind another one leaves", *("behind", "held", "exclusive", "unique")),
+    _held("what is behind stays there when the key is free", "behind"),
+    _held("two are behind one", "behind"),
+    _held("what goes leaves its name behind the holder", "behind"),
+    _held("what is moved goes before the holder", *("behind", "unique")),
+    replace(_held("what is behind comes forward too late", *("skipped", "undone")), pauses=True),
     _paused(
         "a pause is not looked at",
         "paused",

@@ -52,7 +52,7 @@ TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
 NOW_MS = 4_000_000_000_000  # 2096, so also by the real clock it is not due yet
 FAR_MS = NOW_MS + 86_400_000
 
-INDEXES = ("due", "relay", "refused", "parked", "leased", "dead")
+INDEXES = ("due", "relay", "refused", "behind", "parked", "leased", "dead")
 LANE = 15  # bytes of lane, due time and kind, which begin a member of `parked`
 # A template: between the lines belong id, delivery tag, body, id, root, parent, args, kwargs, due.
 LINES = [
@@ -360,7 +360,16 @@ class Store:
             member = text[record.header_end : record.header_end + 6] + task_id
             tags |= {tag.encode() + b"\0" + member for tag in one.tags}
         assert set(found["tags"]) == tags
+        named = {key[1:]: row for key, row in found["holders"].items() if key[:1] == HELD}
+        assert set(found["behind"]) == set(named.values()), (
+            "one is behind, and its key finds it not"
+        )
+        for key, member in named.items():
+            assert extras[member[6:]].key == key.decode(), "one is behind another key"
+            assert key in found["held"], "no step looks whether the key is free"
         for key, row in found["holders"].items():
+            if key[:1] == HELD:
+                continue
             task_id, has_left, _ = row.partition(HELD)
             assert not has_left or key in found["held"], "a key is held without an end"
             assert has_left or extras[task_id].key == key.decode(), (
@@ -368,7 +377,8 @@ class Store:
             )
         for task_id in waiting:
             key = extras[task_id].key
-            assert not key or key.encode() in found["holders"], "an entry's key has no holder"
+            known = found["holders"].keys() | named.keys()
+            assert not key or key.encode() in known, "an entry's key has no holder"
 
     def check_types(self) -> None:
         """Check that each key has the type that the layout says."""

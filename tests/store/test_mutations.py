@@ -41,8 +41,9 @@ RELAYED_SHARED = ["grasshopper", "hedgehog"]
 REFUSED = ["iguana", "jellyfish"]  # refused by its list; by the broker
 PARKED = ["kangaroo", "lobster"]  # paused; coming back
 KEYED = ["mongoose", "nightingale"]
+BEHIND = "octopus"  # the task that runs holds its key
 SHARED = {*DIRECT_SHARED, *RELAYED_SHARED}
-GOOD = {*DIRECT, *RELAYED, *SHARED, *REFUSED, *PARKED, *KEYED}
+GOOD = {*DIRECT, *RELAYED, *SHARED, *REFUSED, *PARKED, *KEYED, BEHIND}
 PAUSED, BACK = lane_for(queue="paused"), lane_for(queue="back")
 
 CHANGED = [name for name, says in KEYS.items() if not says.startswith("CHANNEL")]
@@ -91,6 +92,8 @@ def furnish(store):
     store.schedule_relayed("leased", NOW_MS - 9, share=True)
     engine.hand_over()
     engine.claim(1)
+    store.schedule(BEHIND, NOW_MS - 9, extras=Extras("held"), conflict="replace")
+    _, _, store.delivery_of_gone = store.raw.hget(store.keys["holders"], "held").partition(b"\xff")
     store.raw.delete("celery")
     refuse(store, engine)
     park(store, engine)
@@ -176,6 +179,8 @@ def concerned(name, part):
     if name == "parked":
         # A changed score makes Redis miss other members in byte order.
         return {*PARKED}
+    if name in ("behind", "holders", "held"):
+        return {BEHIND}
     if name in ("records", "due", "relay", "refused"):
         return GOOD if part is None else {part.decode(errors="replace")}
     return set()
@@ -216,6 +221,7 @@ def change(store):
     attempt(store.entries.cancel, target_of_key("key of keyed"))
     attempt(store.schedule, "next", FAR_MS, extras=Extras("held"))
     attempt(store.scripts.call, "hold", words=["gone", "held", "delivery", 0])
+    attempt(store.scripts.call, "hold", words=["gone", "held", store.delivery_of_gone, 0])
     attempt(store.arrive, "leased", 2)
     for again in (True, False):
         for task_id in ("taken", "new taken"):

@@ -21,7 +21,7 @@ if part == 'sizes' then
     'records', redis.call('HLEN', keys.records), 'due', redis.call('ZCARD', keys.due),
     'relay', redis.call('ZCARD', keys.relay), 'leased', redis.call('ZCARD', keys.leased),
     'refused', redis.call('ZCARD', keys.refused), 'parked', redis.call('ZCARD', keys.parked),
-    'dead', redis.call('ZCARD', keys.dead),
+    'dead', redis.call('ZCARD', keys.dead), 'behind', redis.call('ZCARD', keys.behind),
     'left', redis.call('HLEN', keys.tombstones) + redis.call('HLEN', keys.tombstones_old),
     'lasting', redis.call('ZCOUNT', keys.leased, whole(math.floor(clock_us() / 1000)), '+inf'),
   }}
