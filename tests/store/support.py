@@ -238,11 +238,6 @@ class Store:
     def copies(self, lease=30.0) -> Copies:
         return Copies([self.scripts], lease, self.membership.remember)
 
-    def remember(self, seconds, most) -> None:
-        """What is made from here on has this setting."""
-        self.membership = replace(self.membership, remember=(seconds, most))
-        self.entries = Entries([self.scripts], self.membership)
-
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """Write the entries of *count* schedule calls, without the round trips; returns the ids."""
         self.schedule("a0", due_ms, share=True)
@@ -279,10 +274,9 @@ class Store:
         return found
 
     def score(self, name: str, task_id: str) -> int | None:
-        for member, score in self.raw.zrange(self.keys[name], 0, -1, withscores=True):
-            if _id_of(name, member) == task_id.encode():
-                return int(score)
-        return None
+        rows = self.raw.zrange(self.keys[name], 0, -1, withscores=True)
+        found = (int(score) for one, score in rows if _id_of(name, one) == task_id.encode())
+        return next(found, None)
 
     def record(self, task_id: str) -> bytes | None:
         return self.raw.hget(self.keys["records"], task_id)
@@ -295,9 +289,7 @@ class Store:
 
     def snapshot(self) -> dict[bytes, object]:
         """Every key but the clock and the records of calls."""
-        contents = self.contents()
-        contents.pop(CLOCK.encode(), None)
-        return contents
+        return {key: one for key, one in self.contents().items() if key != CLOCK.encode()}
 
     def contents(self, *, all_keys=False) -> dict[bytes, object]:
         """The keys with data about tasks, in Redis's own order; or *all_keys*."""

@@ -1,5 +1,7 @@
 """Copies that arrive at workers: the first one stays the first, whichever attempt it is."""
 
+from dataclasses import replace
+
 import pytest
 
 from celery_delayq import clock
@@ -12,7 +14,9 @@ GENERATION_MS = 50_000  # of these tests
 
 @pytest.fixture(autouse=True)
 def short_generations(store):
-    store.remember(GENERATION_MS / 1000 - 30.0, 1000)  # and a lease
+    store.membership = replace(
+        store.membership, remember=(GENERATION_MS / 1000 - 30.0, 1000)
+    )  # and a lease
 
 
 def generations(store):
@@ -93,7 +97,7 @@ def test_a_longer_lease_makes_a_longer_generation(store):
 
 
 def test_a_generation_lasts_an_hour_and_a_lease_and_a_lease_may_take_an_hour(store):
-    store.remember(3600, 1000)
+    store.membership = replace(store.membership, remember=(3600, 1000))
     for minute in range(2 * 60):
         store.set_ms(NOW_MS + minute * PAUSE_MS)
         store.arrive(f"at {minute}", 1, lease=3600.0)
@@ -131,7 +135,7 @@ def test_a_minute_without_a_mark_counts_and_more_does_not(store, pause_ms, count
 
 
 def test_a_generation_ends_as_well_when_it_has_so_many_marks(store):
-    store.remember(3600, 3)
+    store.membership = replace(store.membership, remember=(3600, 3))
     for number in range(3):
         store.arrive(f"a{number}", 1)
     assert generations(store) == [3, 0]

@@ -5,7 +5,7 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
-from celery_delayq.store import NewEntry
+from celery_delayq.store import Membership, NewEntry
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.schedule import MAX_BYTES, _arguments, _deliveries
 from tests.store import requests
@@ -16,7 +16,7 @@ GENERATION_MS = 50_000  # of these tests
 
 @pytest.fixture(autouse=True)
 def short_generations(store):
-    store.remember(GENERATION_MS / 1000 - 30.0, 1000)
+    store.membership = Membership(5.0, remember=(GENERATION_MS / 1000 - 30.0, 1000))
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_mark_is_known_until_the_next_generation_ends(store, marks):
 
 
 def test_a_generation_ends_as_well_when_it_has_so_many_marks(store):
-    store.remember(3600, 2)
+    store.membership = Membership(5.0, remember=(3600, 2))
 
     for one in "abc":
         take(store, entry_of(store.copies(), one, again=False))

@@ -8,7 +8,7 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Membership, Outcome, changes
+from celery_delayq.store import Entries, Membership, Outcome, changes
 from celery_delayq.store.extras import Extras
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
@@ -18,18 +18,22 @@ KEPT = ("tombstones", "tombstones_old")
 SECONDS, MOST = 60, 12
 
 
+def remembering(store, seconds, most):
+    store.membership = replace(store.membership, remember=(seconds, most))
+    store.entries = Entries([store.scripts], store.membership)
+    return store
+
+
 @pytest.fixture
 def short(store):
     """A store that remembers for a minute."""
-    store.remember(SECONDS, 10_000)
-    return store
+    return remembering(store, SECONDS, 10_000)
 
 
 @pytest.fixture
 def few(store):
     """A store that remembers a dozen entries."""
-    store.remember(3600, MOST)
-    return store
+    return remembering(store, 3600, MOST)
 
 
 def leave(store, *ids):
@@ -144,8 +148,7 @@ def test_after_the_clock_was_set_back_nothing_is_forgotten_early(short):
 @pytest.fixture
 def stoppable(redis_server, redis_url):
     made = StoppableStore(redis_server)
-    made.remember(SECONDS, 10_000)
-    yield made
+    yield remembering(made, SECONDS, 10_000)
     made.close()
 
 
