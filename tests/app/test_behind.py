@@ -149,4 +149,5 @@ def test_a_line_without_a_key_waits_behind_nothing(delayq, second):
     del line["key"], line["unique_ms"], line["until_finished"]
     assert delayq.load([lines[0], {**line, "id": "b"}, lines[-1]]).loaded == 1
     assert delayq.get("b").behind == ""
+    assert delayq.counts().refused == 0
     assert [*delayq.check()] == []

@@ -117,6 +117,15 @@ def test_a_word_that_it_goes_on_holds_it_back(store, engine, hold):
     assert delivered(store, engine) == []
 
 
+def test_it_does_not_move_the_end(store, engine):
+    for hold, ms in (("f5000", 5000), ("f90000", 90_000)):
+        deliver(store, engine, extras=Extras("k", hold=hold))
+        behind(store)
+        assert ends(store) == NOW_MS + ms
+        store.entries.cancel("b")
+        say(store, header(store))
+
+
 def test_a_late_word_touches_neither_it_nor_the_next_one(store, engine, hold):
     behind(store)
     say(store, hold)
@@ -320,6 +329,15 @@ def test_it_comes_forward_when_a_waiting_holder_goes(store, engine, hold, way):
     assert delivered(store, engine) == ["b"]
 
 
+def test_a_waiting_holder_may_be_replaced_under_its_own_id(store, engine, hold):
+    behind(store)
+    schedule(store, "a", FAR_MS, going_on(hold), supersede=True)
+    schedule(store, "a", NOW_MS, conflict="replace")
+    store.check()
+    assert delivered(store, engine) == ["a"]
+    assert store.places("b") == ["behind"]
+
+
 @pytest.fixture
 def claimed(store, engine):
     store.schedule_relayed("a", extras=FINISHED, share=True)
@@ -416,3 +434,12 @@ def test_one_with_the_id_of_the_holder_does_not_free_its_key(store, engine):
     assert store.places("a") == ["relay"]
     assert ends(store) == END_MS
     assert [*check(store.entries)] == []
+
+
+@pytest.mark.usefixtures("hold")
+def test_one_with_the_id_of_the_holder_may_get_another_key(store):
+    behind(store, "a")
+    assert store.edit("a", extras=Extras("other")) is Outcome.DONE
+    assert store.places("a") == ["due"]
+    assert ends(store) == END_MS
+    store.check()

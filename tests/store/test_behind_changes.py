@@ -244,6 +244,15 @@ def test_a_lost_record_or_place_is_mended(store, engine):
 
 
 @pytest.mark.usefixtures("hold")
+def test_of_two_places_it_keeps_the_one_where_it_waits(store):
+    behind(store)
+    (member,) = store.raw.zrange(store.keys["behind"], 0, -1)
+    store.raw.zadd(store.keys["dead"], {member: 1})
+    assert mended(store) == {"second_place"}
+    assert store.places("b") == ["behind"]
+
+
+@pytest.mark.usefixtures("hold")
 def test_a_lost_record_leaves_nothing_after_a_repair(store):
     behind(store)
     store.raw.hdel(store.keys["records"], "b")

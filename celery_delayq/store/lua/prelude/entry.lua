@@ -75,8 +75,7 @@ end
 
 -- The note `tidy`, as the store is now.
 local function tidiness()
-  local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.behind, keys.dead, keys.claims,
-    keys.errors)
+  local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors)
   local waiting = redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay)
   local all_wait = others == 0 and waiting == redis.call('HLEN', keys.records)
   return (all_wait and 'w' or '') .. (redis.call('EXISTS', keys.paused) == 0 and 'u' or '')
