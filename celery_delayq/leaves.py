@@ -72,6 +72,7 @@ LEAVES = {
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER)),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("contrib.testing"),
+    "web": Leaf("web", commands={"web": "command_web"}),
 }
 
 

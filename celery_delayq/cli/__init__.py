@@ -47,7 +47,7 @@ _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _GROUPS = {
     "Look": ("status", "list", "show", "history", "health", "doctor", "check"),
     "Change": ("cancel", "reschedule", "run-now", "edit", "retry", "remove"),
-    "Operate": ("pause", "resume", "scan"),
+    "Operate": ("pause", "resume", "scan", "web"),
     "Move": ("dump", "load", "release", "reshard"),
 }
 

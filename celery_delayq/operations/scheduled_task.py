@@ -147,6 +147,11 @@ class ScheduledTask:
         return bool(self._envelope.get("headers", {}).get("task") == LAUNCH)
 
     @property
+    def headers(self) -> dict[str, Any]:
+        """The headers of its message."""
+        return {**self._envelope.get("headers", {})}
+
+    @property
     def host(self) -> str:
         """The process that scheduled it, as Celery names it: ``gen123@host``."""
         origin = self._envelope.get("headers", {}).get("origin")

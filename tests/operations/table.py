@@ -47,7 +47,8 @@ NO_OPERATIONS = {"close", "due_of", "scanner"}
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` exits with status 1 if nothing was paused, `health` if no scanner is alive.
 HEALTH = ("health", "health --here")
-NO_OPERATION_COMMANDS = ("doctor", "load", "reshard 2", "scan", "resume", *HEALTH)
+SERVICES = ("scan", "web")  # run until they are stopped
+NO_OPERATION_COMMANDS = ("doctor", "load", "reshard 2", "resume", *HEALTH, *SERVICES)
 # Scripts for a store in which all operations are refused; tests/reshard has them.
 RESHARD = ("close", "fill_rest", "move_in", "move_out", "move_rest", "reshard")
 

@@ -8,13 +8,20 @@ from click.testing import CliRunner
 
 from celery_delayq.cli import delayq
 from tests.app.support import FAR
-from tests.operations.table import HEALTH, LINES, NO_OPERATION_COMMANDS, ON_THE_DEAD, words
+from tests.operations.table import (
+    HEALTH,
+    LINES,
+    NO_OPERATION_COMMANDS,
+    ON_THE_DEAD,
+    SERVICES,
+    words,
+)
 from tests.support.ports import free_port
 
 each_line = pytest.mark.parametrize("line", [*LINES, *NO_OPERATION_COMMANDS])
 # Commands that end by themselves.
-each_line_but_scan = pytest.mark.parametrize(
-    "line", [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line != "scan"]
+each_line_that_ends = pytest.mark.parametrize(
+    "line", [line for line in (*LINES, *NO_OPERATION_COMMANDS) if line not in SERVICES]
 )
 
 HOSTILE = [
@@ -72,14 +79,14 @@ def test_an_id_that_is_too_long_is_refused_in_one_line(refused, line):
     assert said.endswith("; expected text of 1 to 512 bytes")
 
 
-@each_line_but_scan
+@each_line_that_ends
 def test_an_app_without_delayq_is_told_what_to_do(make_app, url, refused, line):
     *_, sentence = refused(*words(line), app=make_app(url))
 
     assert sentence == "Error: the app 'tests' has no DelayQ; make one with DelayQ(app)"
 
 
-@each_line_but_scan
+@each_line_that_ends
 def test_without_an_app_each_says_how_to_name_it(make_app, url, project, monkeypatch, line):
     app = make_app(url)
     project(app)  # which does not change the worker's options for good
@@ -92,7 +99,7 @@ def test_without_an_app_each_says_how_to_name_it(make_app, url, project, monkeyp
     assert result.exit_code == 2
 
 
-@each_line_but_scan
+@each_line_that_ends
 def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
 

@@ -1,0 +1,182 @@
+"""The views that read: the overview, the list of tasks, and one task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from werkzeug.exceptions import BadRequest
+from werkzeug.wrappers import Response
+
+from ..cli.zones import soon
+from ..clock import from_ms
+from ..errors import InvalidOption
+from ..operations.health import no_delivery
+from ..operations.scheduled_task import ScheduledTask
+from ..operations.task_facts import facts_of
+from ..store import Outcome, State
+from . import words
+from .actions import (
+    action_of,
+    change,
+    edits_of,
+    options_of,
+    revision_in,
+    suiting,
+    values_of,
+)
+from .asked import FILTERS, in_url, picked
+from .visit import Visit
+
+SHOWN = 50  # tasks on one page of a list
+EVENTS = 20  # of the history, on the overview
+
+_HIDDEN = ("args", "kwargs")
+_ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
+
+
+def overview(visit: Visit) -> Response:
+    """Show the counts, the queues, the pauses, the scanners, and what is wrong."""
+    status = visit.delayq.status()
+    events = visit.delayq.history(EVENTS) if visit.delayq.services.settings.history else None
+    return visit.page(
+        "overview.html",
+        status=status,
+        problems=visit.delayq.health(),
+        now=from_ms(status.counts.now_ms),
+        looked_at=sum(one.waiting for one in status.queues),
+        events=events,
+    )
+
+
+def tasks(visit: Visit) -> Response:
+    """List tasks: waiting ones in due order; with a state, in the order of scheduling."""
+    counts = visit.delayq.counts()
+    now = from_ms(counts.now_ms)
+    given = in_url(visit)
+    found, cursor = _listed(visit, given)
+    return visit.page(
+        "tasks.html",
+        given=given,
+        rows=[_row(visit, task, now) for task in found],
+        next=cursor and visit.url("tasks", **given, order=_order(visit), cursor=cursor),
+        counts=counts,
+        order=_order(visit),
+        states=[one.value for one in State],
+        scans=bool({"task", "queue"} & given.keys()),
+    )
+
+
+def _listed(visit: Visit, given: dict[str, Any]) -> tuple[list[ScheduledTask], str]:
+    """Return a page of tasks, and the cursor of the next page, if there is one."""
+    args = visit.request.args
+    named = {name: args[name] for name in ("id", "key") if args.get(name)}
+    if named:
+        return _named(visit, given, named), ""
+    picking, cursor = picked(visit), args.get("cursor") or None
+    if "state" not in picking:
+        newest = _order(visit) == "latest"
+        found = visit.delayq.tasks(**picking, newest_first=newest, limit=SHOWN + 1, cursor=cursor)
+        rows = list(found)
+        return rows[:SHOWN], rows[SHOWN - 1].cursor if len(rows) > SHOWN else ""
+    selection = visit.delayq.select(**picking, cursor=cursor)
+    iterator = iter(selection)
+    rows = list(islice(iterator, SHOWN))
+    behind = selection.cursor
+    return rows, behind if next(iterator, None) else ""
+
+
+def _named(visit: Visit, given: dict[str, Any], named: dict[str, str]) -> list[ScheduledTask]:
+    if len(named) > 1 or given.keys() & FILTERS.keys():
+        name = next(iter(named))
+        raise InvalidOption(name, named[name], "no other filter beside it, as it names one task")
+    task = visit.delayq.get(named.get("id"), key=named.get("key"))
+    return [] if task is None else [task]
+
+
+def _order(visit: Visit) -> str:
+    order = visit.request.args.get("order", "")
+    if order not in ("", "latest"):
+        raise InvalidOption("order", order, "latest, or nothing")
+    return order
+
+
+def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:
+    return {
+        "task": task,
+        "url": visit.url("task", id=task.id),
+        "due_in": soon(task.due, now),
+        "state": words.state(task, now),
+        "arguments": words.arguments(visit, task),
+    }
+
+
+def task(visit: Visit) -> Response:
+    """Show one task; with POST, change it first.
+
+    The URL has the id, and for POST the revision that was shown. The form has the ``action``, with
+    ``when`` for a reschedule, and the fields of an edit.
+    """
+    task_id = visit.request.args.get("id", "")
+    if not task_id:
+        raise BadRequest("the id is missing; expected the id of a task")
+    if visit.request.method != "POST":
+        return _one(visit, task_id)
+    action = action_of(visit)
+    revision = revision_in(visit.request.args.get("revision", ""))
+    options = options_of(visit, action)
+    if action.name == "edit":
+        shown = visit.delayq.get(task_id)
+        if shown is None or shown.revision != revision:
+            missed = Outcome.NOT_FOUND if shown is None else Outcome.UNCHANGED
+            return _one(visit, task_id, words.answer(visit, "", missed, task_id), is_done=False)
+        options = edits_of(visit, shown)
+    try:
+        outcome, said = change(visit, action, task_id, revision, options)
+    except TypeError as error:  # arguments that do not fit the task
+        raise InvalidOption("arguments", str(error), "arguments that fit the task") from error
+    return _one(visit, task_id, said, is_done=bool(outcome) or outcome is Outcome.UNCERTAIN)
+
+
+def _one(visit: Visit, task_id: str, said: str = "", *, is_done: bool = True) -> Response:
+    """Return the page of a task, below the answer to a change."""
+    found = visit.delayq.get(task_id)
+    if found is None:
+        said = said or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
+        status = 200 if visit.request.method == "POST" and is_done else 404
+        return visit.page("task.html", status, task=None, said=said, is_done=is_done, id=task_id)
+    counts = visit.delayq.counts()
+    now = from_ms(counts.now_ms)
+    return visit.page(
+        "task.html",
+        200 if is_done else 409,
+        id=task_id,
+        task=found,
+        said=said,
+        is_done=is_done,
+        now=now,
+        soon=soon,
+        state=words.state(found, now),
+        facts=dict(_facts(visit, found)),
+        headers=dict(_headers(found)),
+        problem=no_delivery(counts),
+        actions=suiting(found.state),
+        values=values_of(visit, found) if visit.may_write else {},
+        act=visit.url("task", id=task_id, revision=found.revision),
+    )
+
+
+def _facts(visit: Visit, found: ScheduledTask) -> Iterator[tuple[str, Any]]:
+    for name, value in facts_of(found).items():
+        if name in _HIDDEN and visit.hides:
+            yield name, "hidden"
+        elif name not in ("id", "state", "cursor"):
+            yield name, value
+
+
+def _headers(found: ScheduledTask) -> Iterator[tuple[str, Any]]:
+    """Yield the message's headers that say something, but for those that are facts."""
+    for name, value in found.headers.items():
+        if value not in (None, [], {}, "") and name not in _ARGUMENTS:
+            yield name, value

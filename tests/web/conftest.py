@@ -1,0 +1,132 @@
+"""The pages over an app of the test's own, asked by Werkzeug's client; no server runs."""
+
+import html
+import re
+
+import pytest
+from werkzeug.test import Client
+
+from celery_delayq.web import page_changed, wsgi
+from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
+
+__all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
+
+OWN = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    app = delayq_app(url, delayq_history=100)
+
+    @app.task(name="shop.remind")
+    def remind(order, text=""):
+        pass
+
+    return app
+
+
+class Page:
+    """A response, as a test reads it."""
+
+    def __init__(self, response):
+        self.status, self.headers = response.status_code, response.headers
+        self.html = response.get_data(as_text=True)
+        self.location = response.headers.get("Location")
+
+    @property
+    def text(self):
+        """What a reader sees, with single spaces; texts of links and cells are apart."""
+        body = self.html.partition("<body>")[2] or self.html
+        return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+    @property
+    def title(self):
+        return html.unescape(re.search(r"<title>(.*?)</title>", self.html)[1])
+
+    @property
+    def said(self):
+        """The answer to a change, or the sentence of an error."""
+        found = re.search(r'<p role="(?:status|alert)"[^>]*>(.*?)</p>', self.html, re.DOTALL)
+        return found and " ".join(html.unescape(found[1]).split())
+
+    def action_with(self, text):
+        """The URL to which the form posts that has this text."""
+        forms = re.findall(r"<form[^>]*>.*?</form>", self.html, re.DOTALL)
+        [form] = [one for one in forms if text in one]
+        return html.unescape(re.search(r'action="([^"]*)"', form)[1])
+
+
+class Browser:
+    """Asks for pages, and sends forms as a browser does from these pages.
+
+    Args:
+        application: The pages.
+        path: Where they are mounted.
+    """
+
+    def __init__(self, application, path=""):
+        self._client, self._path = Client(application), path
+
+    def ask(self, method, path):
+        return self._client.open(path, method=method, headers=OWN, base_url=self._base)
+
+    def get(self, path="/", headers=(), **query):
+        answered = self._client.get(
+            path, query_string=query or None, headers=dict(headers), base_url=self._base
+        )
+        return Page(answered)
+
+    def post(self, path, headers=(), **form):
+        headers = {**OWN, **dict(headers)}
+        headers = {name: value for name, value in headers.items() if value is not None}
+        return Page(self._client.post(path, data=form, headers=headers, base_url=self._base))
+
+    @property
+    def _base(self):
+        return f"http://localhost{self._path}"
+
+
+@pytest.fixture
+def browse():
+    """Make a browser of an app's pages: ``browse(app, allow=lambda _: "read")``."""
+
+    def browse(app, path="", **options):
+        options.setdefault("allow", lambda _: "write")
+        options.setdefault("user", lambda _: "alice")
+        return Browser(wsgi(app.delayq, **options), path)
+
+    return browse
+
+
+@pytest.fixture
+def browser(app, browse):
+    """A browser whose user may change tasks."""
+    return browse(app)
+
+
+@pytest.fixture
+def changed(app):
+    """The signals of changes on the page, without the sender."""
+    told = []
+
+    def receiver(sender, signal, **facts):
+        assert sender is app
+        told.append(facts)
+
+    page_changed.connect(receiver, weak=False)
+    yield told
+    page_changed.receivers.clear()
+
+
+@pytest.fixture
+def scheduled(app):
+    """Schedule a task, and read it: ``scheduled("a", 1, at=FAR, tags=["x"])``."""
+
+    def scheduled(task_id, *args, at=4_102_444_800, queue=None, **options):
+        signature = app.tasks["shop.remind"].s(*(args or (1,))).set(task_id=task_id)
+        if queue:
+            signature.set(queue=queue)
+        app.delayq.schedule(signature, at=at, **options)
+        return app.delayq.get(task_id)
+
+    return scheduled

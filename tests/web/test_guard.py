@@ -1,0 +1,183 @@
+"""Who may see the pages, from where a form may come, and what a page may load."""
+
+import logging
+import re
+
+import pytest
+from werkzeug.exceptions import abort
+from werkzeug.utils import redirect
+from werkzeug.wrappers import Request
+
+from celery_delayq.web import wsgi
+
+CHANGE = {"action": "cancel"}
+
+
+def test_it_must_be_said_who_may_see_the_pages(app):
+    with pytest.raises(TypeError, match="allow"):
+        wsgi(app.delayq)
+
+
+@pytest.mark.parametrize("answer", [None, False, True, "", "admin"])
+def test_the_pages_are_closed_unless_they_are_opened(app, browse, scheduled, answer, caplog):
+    scheduled("a")
+    browser = browse(app, allow=lambda _: answer)
+
+    with caplog.at_level(logging.ERROR, "celery_delayq"):
+        pages = [browser.get(path) for path in ("/", "/tasks", "/task?id=a", "/static/page.css")]
+        pages.append(browser.post("/task?id=a", **CHANGE))
+
+    assert [page.status for page in pages] == [403] * 5
+    assert pages[0].said == "these pages are closed to you"
+    assert app.delayq.get("a") is not None
+    assert (f"allow returned {answer!r}" in caplog.text) is (answer is not None)
+
+
+def test_allow_may_ask_for_a_login(app, browse):
+    browser = browse(app, allow=lambda _: abort(redirect("/login")))
+
+    page = browser.get("/tasks")
+
+    assert (page.status, page.location) == (302, "/login")
+    assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
+
+
+def test_a_reader_changes_nothing(app, browse, scheduled):
+    scheduled("a")
+    browser = browse(app, allow=lambda _: "read")
+
+    assert 'method="post"' not in browser.get("/task?id=a").html
+    page = browser.post("/task?id=a", **CHANGE)
+
+    assert (page.status, page.said) == (
+        403, "you may look, but not change anything; nothing was changed",
+    )  # fmt: skip
+    assert app.delayq.get("a") is not None
+
+
+NO_SITE = {"Sec-Fetch-Site": None}
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_refused"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, False),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost"}, False),
+        ({"Sec-Fetch-Site": "cross-site"}, True),
+        ({"Sec-Fetch-Site": "same-site"}, True),
+        ({"Sec-Fetch-Site": "none"}, True),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost"}, True),
+        ({}, True),
+        ({"Origin": "http://localhost"}, False),
+        ({"Origin": "http://localhost:81"}, True),
+        ({"Origin": "https://localhost"}, True),
+        ({"Origin": "http://evil.example"}, True),
+        ({"Origin": "http://localhost.evil.example"}, True),
+        ({"Origin": "null"}, True),
+        ({"Origin": "https://admin.example"}, False),
+        ({"Origin": "https://admin.example", "Sec-Fetch-Site": "cross-site"}, False),
+    ],
+)
+def test_a_form_from_elsewhere_changes_nothing(app, browse, scheduled, headers, is_refused):
+    scheduled("a")
+    browser = browse(app, trusted_origins=["https://admin.example/"])
+
+    page = browser.post("/task?id=a", headers={**NO_SITE, **headers}, **CHANGE)
+
+    assert page.status == (403 if is_refused else 200)
+    assert (app.delayq.get("a") is not None) is is_refused
+    if is_refused:
+        assert page.said.startswith("this form was not sent from these pages, so nothing was ")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:5556", 200),
+        ("127.0.0.1:5556", 200),
+        ("[::1]:5556", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("evil.example:5556", 421),
+        ("[", 421),
+    ],
+)
+def test_a_foreign_name_for_this_machine_is_refused(app, browse, host, status):
+    browser = browse(app, hosts=["localhost", "127.0.0.1", "::1"])
+
+    assert browser.get("/", headers={"Host": host}).status == status
+
+
+@pytest.mark.parametrize("path", ["/", "/tasks", "/task?id=a", "/nowhere", "/tasks?after=x"])
+def test_each_page_has_its_headers(browser, path):
+    headers = browser.get(path).headers
+
+    policy = dict(one.split(" ", 1) for one in headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["form-action"] == "'self'"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    # With "no-referrer" browsers would send "Origin: null" with the pages' own forms.
+    assert headers["Referrer-Policy"] == "same-origin"
+    assert "Set-Cookie" not in headers
+
+
+@pytest.mark.parametrize("path", ["/", "/tasks", "/task?id=a"])
+def test_no_page_has_a_script_or_style_of_its_own(browser, scheduled, path):
+    scheduled("a")
+    page = browser.get(path).html
+
+    assert "style=" not in page
+    assert "<style" not in page
+    assert not re.search(r"<[^>]*\son\w+=", page)
+    assert page.count("<script") == page.count("<script src=") == 1
+
+
+def test_files_are_kept_by_browsers_as_their_url_has_a_hash(browser):
+    for kind in ("href", "src"):
+        url = browser.get("/").html.partition(f'{kind}="/static/')[2].partition('"')[0]
+        assert "?v=" in url
+        answered = browser.get(f"/static/{url}")
+        assert answered.status == 200
+        assert "immutable" in answered.headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("name", ["nothing.css", "..%2Fapp.py", "../app.py"])
+def test_no_other_file_is_served(browser, name):
+    assert browser.get(f"/static/{name}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("PUT", "/task?id=a", 405), ("POST", "/tasks", 405), ("DELETE", "/", 405)],
+)
+def test_other_methods(browser, method, path, status):
+    response = browser.ask(method, path)
+
+    assert response.status_code == status
+    assert "GET" in response.headers["Allow"]
+
+
+def test_the_pages_work_under_any_path(app, browse, scheduled):
+    scheduled("a")
+    browser = browse(app, path="/ops/delayq")
+
+    for path in ("/", "", "/tasks"):
+        page = browser.get(path)
+        assert page.status == 200
+        assert 'href="/ops/delayq/tasks"' in page.html
+        assert 'src="/ops/delayq/static/page.js?v=' in page.html
+    action = browser.get("/task?id=a").action_with("Cancel")
+    assert action.startswith("/ops/delayq/task?id=a&revision=")
+
+
+def test_allow_gets_werkzeug_s_request(app, browse):
+    seen = []
+    browser = browse(app, allow=lambda request: seen.append(request) or "read")
+
+    browser.get("/tasks", queue="mail")
+
+    assert isinstance(seen[0], Request)
+    assert seen[0].args["queue"] == "mail"
