@@ -22,6 +22,7 @@ __all__ = ["app", "delayq", "delayq_app", "redis", "redis_client", "scheduled", 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 # Names of machines that this browser finds on loopback, where the pages are.
 OTHER_NAMES = ("evil.example", "site.example")
+PATIENCE_MS = 20_000  # for a page, on a busy machine
 
 
 @pytest.fixture(scope="session")
@@ -30,8 +31,9 @@ def chromium():
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         missing("chromium")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE_MS)
     rules = ",".join(f"MAP {name} 127.0.0.1" for name in OTHER_NAMES)
     options = [f"--host-resolver-rules={rules}", "--disable-dev-shm-usage"]
     if os.getuid() == 0:
@@ -69,13 +71,13 @@ def site(app, serve):
 
 @pytest.fixture
 def look(chromium):
-    """Make a page of the browser: ``look(site, javascript=False, width=360, dark=True)``.
+    """Open a page of a site: ``look(site, "/tasks", javascript=False, width=360, dark=True)``.
 
     A script's error, and anything that the pages' own policy forbids, fails the test.
     """
     contexts, wrong = [], Counter()
 
-    def look(address=None, *, javascript=True, width=1280, dark=False, allows=()):
+    def look(address, path="/", *, javascript=True, width=1280, dark=False, allows=(), **options):
         context = chromium.new_context(
             base_url=address,
             java_script_enabled=javascript,
@@ -84,10 +86,11 @@ def look(chromium):
             timezone_id="Asia/Kolkata",
             locale="en-GB",
             reduced_motion="reduce",
+            **options,
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE_MS)
 
         def note(text):
             if not any(part in text for part in allows):
@@ -95,8 +98,7 @@ def look(chromium):
 
         page.on("pageerror", lambda error: note(str(error)))
         page.on("console", lambda said: note(said.text) if said.type == "error" else None)
-        if address:
-            page.goto("/")
+        page.goto(path)
         return page
 
     yield look
