@@ -14,7 +14,7 @@ from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..services import HasServices, Services
-from ..store import Counts, Departure, State
+from ..store import Counts, Departure, State, overview
 from .filters import OneOf, check_limit, filter_of
 from .queues import QueueNames
 from .scheduled_task import ScheduledTask
@@ -122,6 +122,11 @@ def handed_over(
     services = delayq.services
     when_ms = services.entries.handed_over_ms(target_of(task_id, key))
     return None if when_ms is None else clock.from_ms(when_ms)
+
+
+def ahead(services: Services, span_ms: int, spans: int) -> tuple[int, list[int]]:
+    """Return the time now, in ms, and how many waiting tasks fall due in each span from then on."""
+    return overview.ahead(services.entries.links, span_ms, spans)
 
 
 def departure(

@@ -272,11 +272,12 @@ class Selection:
         return tally.count
 
     def _would_change(self, would: Callable[[Match], bool], progress: Progress | None) -> Count:
-        tally = Tally()
+        tally, self._at = Tally(), self._begun
         with telling_so_far(tally):
-            for _, link, page in self._pages():
+            for shard, link, page in self._pages():
                 for met in selection_scan.peek(link, self._chosen, page):
                     tally.met(met.state, would=would(met))
+                self._at = self._begun.behind(shard, Position.of(page[-1]))
                 report(progress, tally)
         return tally.count
 

@@ -129,6 +129,13 @@ def counts_in(link: Shard) -> Counts:
     )
 
 
+def ahead(links: Iterable[Shard], span_ms: int, spans: int) -> tuple[int, list[int]]:
+    """Return the time now, in ms, and how many entries fall due in each span from then on."""
+    found = [link.scripts.call("ahead", span_ms=span_ms, spans=spans) for link in links]
+    counts = [sum(some) for some in zip(*(one.counts for one in found), strict=True)]
+    return min(one.now for one in found) // 1000, counts
+
+
 def scanners_in(link: Shard) -> list[Scanner]:
     """Return the live scanners, as a shard knows them; each serves all shards."""
     return [

@@ -23,11 +23,13 @@ class Action:
     """A change.
 
     Attributes:
-        name: The name of the method of ``DelayQ`` and of selections.
+        name: Its name in URLs and forms.
         label: The words on its button.
         done: What was done, as in "task a was cancelled".
         dead: Whether it suits dead tasks.
         waiting: Whether it suits waiting tasks.
+        takes: What the form's ``value`` is: a ``time``, or an option of an edit.
+        many: Whether it can change many tasks at once.
     """
 
     name: str
@@ -35,45 +37,82 @@ class Action:
     done: str
     dead: bool = True
     waiting: bool = True
+    takes: str = ""
+    many: bool = True
+
+    @property
+    def method(self) -> str:
+        """The name of the method of ``DelayQ`` and of selections."""
+        return self.name if self.takes in ("", "time") else "edit"
 
 
 _ALL = (
     Action("run_now", "Run now", "made due now", dead=False),
-    Action("reschedule", "Reschedule", "rescheduled"),
-    Action("edit", "Edit", "edited", dead=False),
+    Action("reschedule", "Reschedule", "rescheduled", takes="time"),
+    Action("edit", "Edit", "edited", dead=False, many=False),
     Action("retry", "Retry", "made due now", waiting=False),
     Action("cancel", "Cancel", "cancelled", dead=False),
     Action("remove", "Remove", "removed", waiting=False),
+    Action("add_tag", "Add a tag", "edited", dead=False, takes="add_tags"),
+    Action("remove_tag", "Remove a tag", "edited", dead=False, takes="remove_tags"),
+    Action("requeue", "Move to a queue", "edited", dead=False, takes="queue"),
+    Action("prioritise", "Set the priority", "edited", dead=False, takes="priority"),
 )
 ACTIONS = {one.name: one for one in _ALL}
+MANY = [one for one in _ALL if one.many]
 
 
 def suiting(state: State) -> list[Action]:
-    """Return the actions that suit a task in this state."""
+    """Return the actions for the page of a task in this state."""
     is_dead = state is State.DEAD
-    return [one for one in _ALL if (one.dead if is_dead else one.waiting)]
+    ones = [one for one in _ALL if one.takes in ("", "time")]
+    return [one for one in ones if (one.dead if is_dead else one.waiting)]
 
 
 def action_of(visit: Visit) -> Action:
-    """Return the action that the form or the URL names."""
+    """Return the action that the form or the URL names.
+
+    Raises:
+        BadRequest: it names none.
+    """
     name = visit.request.values.get("action", "")
     if name not in ACTIONS:
         raise BadRequest(f"action is {name!r}; expected one of {', '.join(ACTIONS)}")
     return ACTIONS[name]
 
 
+def action_for_many(visit: Visit) -> Action:
+    """Return the same, if it can change many tasks."""
+    action = action_of(visit)
+    if not action.many:
+        raise BadRequest(f"to {action.name} is for one task: open its page")
+    return action
+
+
 def options_of(visit: Visit, action: Action) -> dict[str, Any]:
-    """Return the arguments of an action that stand in the form or the URL, but those of an edit."""
-    if action.name != "reschedule":
+    """Return the arguments of an action, from the ``value`` in the form or the URL.
+
+    Raises:
+        BadRequest: the value is missing, or no time.
+        InvalidOption: it is no priority.
+    """
+    if not action.takes:
         return {}
-    return moved(visit, visit.request.values.get("when", ""))
+    text = visit.request.values.get("value", "")
+    if not text:
+        raise BadRequest(f"to {action.label.lower()}, type a value")
+    if action.takes == "time":
+        return moved(visit, text)
+    if action.takes == "priority":
+        return {"priority": _priority(visit, text)}
+    return {action.takes: text if action.takes == "queue" else [text]}
 
 
 def change(
     visit: Visit, action: Action, task_id: str, revision: int | None, options: dict[str, Any]
 ) -> tuple[Outcome, str]:
     """Change one task, and tell of it; return the outcome and the answer in words."""
-    step = getattr(visit.delayq, action.name)
+    step = getattr(visit.delayq, action.method)
     outcome: Outcome = step(task_id, if_revision=revision, **options)
     visit.tell(action.name, {"task": task_id}, outcome)
     return outcome, words.answer(visit, action.done, outcome, task_id)

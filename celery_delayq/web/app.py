@@ -30,7 +30,7 @@ from ..errors import (
 from ..integration.table import Operations
 from ..logs import counted, lasting, logger_of, plain
 from ..services import HasServices
-from . import guard, views, words
+from . import bulk, guard, others, views, words
 from .visit import Visit
 
 logger = logger_of(__name__)
@@ -39,12 +39,24 @@ VIEWS: dict[str, Callable[[Visit], Response]] = {
     "overview": views.overview,
     "tasks": views.tasks,
     "task": views.task,
+    "selected": bulk.selected,
+    "everything": bulk.everything,
+    "work": bulk.work,
+    "paused": others.paused,
+    "history": others.history,
+    "queues": others.queues,
 }
 
 _RULES = [
     Rule("/", endpoint="overview", methods=["GET"]),
     Rule("/tasks", endpoint="tasks", methods=["GET"]),
     Rule("/task", endpoint="task", methods=["GET", "POST"]),
+    Rule("/selected", endpoint="selected", methods=["POST"]),
+    Rule("/all", endpoint="everything", methods=["GET", "POST"]),
+    Rule("/work", endpoint="work", methods=["GET", "POST"]),
+    Rule("/paused", endpoint="paused", methods=["GET", "POST"]),
+    Rule("/history", endpoint="history", methods=["GET"]),
+    Rule("/queues", endpoint="queues", methods=["GET"]),
     Rule("/static/<name>", endpoint="static", methods=["GET"]),
 ]
 _KINDS = {"page.css": "text/css", "page.js": "text/javascript"}

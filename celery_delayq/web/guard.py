@@ -64,6 +64,17 @@ def check_origin(request: Request, trusted: Iterable[str]) -> None:
         raise Forbidden(_FOREIGN)
 
 
+def is_led_from_here(request: Request) -> bool:
+    """Return whether a link or a form of these pages led to this page.
+
+    The script presses no button on a page to which a foreign link led.
+    """
+    site, referrer = request.headers.get("Sec-Fetch-Site"), request.headers.get("Referer", "")
+    if site is not None:
+        return site == "same-origin"
+    return referrer.startswith(f"{request.scheme}://{request.headers.get('Host', '')}/")
+
+
 def secure(response: Response) -> Response:
     """Add the headers that tell a browser what the page may do."""
     response.headers.update(_HEADERS)

@@ -10,7 +10,7 @@ from werkzeug.exceptions import BadRequest
 from werkzeug.wrappers import Response
 
 from ..cli.zones import soon
-from ..clock import from_ms
+from ..clock import EPOCH, from_ms
 from ..errors import InvalidOption
 from ..operations.health import no_delivery
 from ..operations.scheduled_task import ScheduledTask
@@ -18,6 +18,7 @@ from ..operations.task_facts import facts_of
 from ..store import Outcome, State
 from . import words
 from .actions import (
+    MANY,
     action_of,
     change,
     edits_of,
@@ -27,6 +28,8 @@ from .actions import (
     values_of,
 )
 from .asked import FILTERS, in_url, picked
+from .bulk import ticked
+from .chart import SPANS, bars_of
 from .visit import Visit
 
 SHOWN = 50  # tasks on one page of a list
@@ -39,14 +42,16 @@ _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
 def overview(visit: Visit) -> Response:
     """Show the counts, the queues, the pauses, the scanners, and what is wrong."""
     status = visit.delayq.status()
-    events = visit.delayq.history(EVENTS) if visit.delayq.services.settings.history else None
+    kept = visit.delayq.services.settings.history
     return visit.page(
         "overview.html",
         status=status,
         problems=visit.delayq.health(),
         now=from_ms(status.counts.now_ms),
         looked_at=sum(one.waiting for one in status.queues),
-        events=events,
+        charts={name: bars_of(visit, name) for name in SPANS},
+        kept=kept,
+        events=visit.delayq.history(EVENTS) if kept else None,
     )
 
 
@@ -55,7 +60,9 @@ def tasks(visit: Visit) -> Response:
     counts = visit.delayq.counts()
     now = from_ms(counts.now_ms)
     given = in_url(visit)
-    found, cursor = _listed(visit, given)
+    args = visit.request.args
+    named = {name: args[name] for name in ("id", "key") if args.get(name)}
+    found, cursor = (_named(visit, given, named), "") if named else _listed(visit)
     return visit.page(
         "tasks.html",
         given=given,
@@ -65,16 +72,14 @@ def tasks(visit: Visit) -> Response:
         order=_order(visit),
         states=[one.value for one in State],
         scans=bool({"task", "queue"} & given.keys()),
+        actions=MANY,
+        everything="" if named else visit.url("everything", **given),
     )
 
 
-def _listed(visit: Visit, given: dict[str, Any]) -> tuple[list[ScheduledTask], str]:
+def _listed(visit: Visit) -> tuple[list[ScheduledTask], str]:
     """Return a page of tasks, and the cursor of the next page, if there is one."""
-    args = visit.request.args
-    named = {name: args[name] for name in ("id", "key") if args.get(name)}
-    if named:
-        return _named(visit, given, named), ""
-    picking, cursor = picked(visit), args.get("cursor") or None
+    picking, cursor = picked(visit), visit.request.args.get("cursor") or None
     if "state" not in picking:
         newest = _order(visit) == "latest"
         found = visit.delayq.tasks(**picking, newest_first=newest, limit=SHOWN + 1, cursor=cursor)
@@ -103,10 +108,13 @@ def _order(visit: Visit) -> str:
 
 
 def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:
+    due = None if task.created == EPOCH else task.due  # it cannot be read
     return {
         "task": task,
+        "ticked": ticked(task),
         "url": visit.url("task", id=task.id),
-        "due_in": soon(task.due, now),
+        "due": due,
+        "due_in": soon(task.due, now) if due else "",
         "state": words.state(task, now),
         "arguments": words.arguments(visit, task),
     }
@@ -116,7 +124,7 @@ def task(visit: Visit) -> Response:
     """Show one task; with POST, change it first.
 
     The URL has the id, and for POST the revision that was shown. The form has the ``action``, with
-    ``when`` for a reschedule, and the fields of an edit.
+    ``value`` for a reschedule, and the fields of an edit.
     """
     task_id = visit.request.args.get("id", "")
     if not task_id:

@@ -10,7 +10,6 @@ from markupsafe import Markup
 from ..cli.common import REFUSED
 from ..cli.departed import why_gone
 from ..cli.zones import soon, stamp
-from ..clock import EPOCH
 from ..operations.scheduled_task import ScheduledTask
 from ..store import Outcome, State
 from .visit import Visit
@@ -20,7 +19,7 @@ _CHANGED = "task {} was changed since you loaded the page, or is in another stat
 
 def time(moment: datetime | None) -> Markup | str:
     """Return a time in UTC, to which the script adds the viewer's own."""
-    if moment is None or moment == EPOCH:  # of an unreadable task
+    if moment is None:
         return "unknown"
     iso = moment.astimezone(timezone.utc).isoformat(timespec="milliseconds")
     return Markup('<time datetime="{}">{} UTC</time>').format(iso, stamp(moment, timezone.utc))

@@ -138,6 +138,28 @@ def test_cancel_counts_what_it_cancels_and_says_so_step_by_step(fill, select, de
     assert delayq.counts().scheduled == 0
 
 
+@each_way
+def test_a_dry_run_that_is_interrupted_goes_on_at_the_cursor(fill, select):
+    fill()
+    cursors, counts = [None], []
+
+    def stop(count):
+        counts.append(count)
+        raise InterruptedError
+
+    while True:
+        selection = select(cursor=cursors[-1])
+        try:
+            rest = selection.cancel(dry_run=True, progress=stop)
+        except InterruptedError:
+            cursors.append(selection.cursor)
+        else:
+            break
+
+    assert (sum(counts), rest) == (30, 0)
+    assert len(counts) > 3
+
+
 def test_reschedule_moves_them_all(fill, select, delayq):
     fill()
     assert select().reschedule(FAR + 5, dry_run=True) == 30

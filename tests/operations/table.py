@@ -27,6 +27,7 @@ from celery_delayq.store import (
     LeasedEntry,
     ScannerSteps,
     changes,
+    overview,
     selection_scan,
 )
 from celery_delayq.store.extras import Extras
@@ -374,6 +375,13 @@ OPERATIONS = (
         (2, 1, 1, 1),
         changes=False,
         face={"counts": lambda delayq, _: delayq.counts()},
+    ),
+    Operation(
+        "ahead",
+        "caller",
+        lambda ready: overview.ahead(ready.store.entries.links, 1000, 2),
+        (NOW_MS + 2000, [0, 0]),
+        changes=False,
     ),
     Operation(
         "scanners",

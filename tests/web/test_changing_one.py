@@ -34,12 +34,12 @@ def test_run_now(app, browser, scheduled):
 @pytest.mark.parametrize(
     ("form", "due"),
     [
-        ({"when": "2100-01-02T00:00Z"}, FAR + 86400),
-        ({"when": "2100-01-02T00:00"}, FAR + 86400),
-        ({"when": "2100-01-02T01:00", "zone": "Europe/Berlin"}, FAR + 86400),
-        ({"when": " by:+1h "}, FAR + 3600),
-        ({"when": "by:-1h30m"}, FAR - 5400),
-        ({"when": str(FAR + 5), "zone": ""}, FAR + 5),
+        ({"value": "2100-01-02T00:00Z"}, FAR + 86400),
+        ({"value": "2100-01-02T00:00"}, FAR + 86400),
+        ({"value": "2100-01-02T01:00", "zone": "Europe/Berlin"}, FAR + 86400),
+        ({"value": " by:+1h "}, FAR + 3600),
+        ({"value": "by:-1h30m"}, FAR - 5400),
+        ({"value": str(FAR + 5), "zone": ""}, FAR + 5),
     ],
 )
 def test_reschedule(app, browser, scheduled, form, due):
@@ -55,7 +55,7 @@ def test_reschedule_from_now(app, browser, scheduled):
     scheduled("a")
     before = app.delayq.counts().now_ms
 
-    browser.post(form_of(browser), action="reschedule", when="+1h")
+    browser.post(form_of(browser), action="reschedule", value="+1h")
 
     due = app.delayq.get("a").due.timestamp() * 1000 - 3_600_000
     assert before <= due <= app.delayq.counts().now_ms + 1
@@ -128,7 +128,7 @@ def test_a_stale_page_changes_nothing(app, browser, scheduled):
 
     for form in (
         {"action": "cancel"},
-        {"action": "reschedule", "when": "by:+1h"},
+        {"action": "reschedule", "value": "by:+1h"},
         {"action": "run_now"},
         {"action": "edit", "priority": "3"},
     ):
@@ -201,11 +201,11 @@ def test_each_change_is_told_with_the_user_s_name(browser, scheduled, changed, c
         ("/task?id=a&revision=x", {"action": "cancel"}, "revision is 'x'; expected "),
         ("/task?id=a&revision=-1", {"action": "cancel"}, "revision is '-1'; expected "),
         ("/task?id=a&revision=99999999999999999999999", {"action": "cancel"}, "if_revision is "),
-        ("/task?id=a", {"action": "reschedule"}, "'' is not a time; expected "),
-        ("/task?id=a", {"action": "reschedule", "when": "90"}, "'90' is not a time; expected +90"),
+        ("/task?id=a", {"action": "reschedule"}, "to reschedule, type a value"),
+        ("/task?id=a", {"action": "reschedule", "value": "90"}, "'90' is not a time; expected +90"),
         (
             "/task?id=a",
-            {"action": "reschedule", "when": "2100-01-01T00:00", "zone": "../x"},
+            {"action": "reschedule", "value": "2100-01-01T00:00", "zone": "../x"},
             "zone is '../x'; expected a time zone, such as Europe/Berlin",
         ),
         ("/task?id=" + "a" * 600, {"action": "cancel"}, "task_id is "),

@@ -1,4 +1,6 @@
-// The pages work without this. It shows times in the viewer's zone too, and loads live pages again.
+// The pages work without this script. It adds four things:
+// times in the viewer's own zone, a box that ticks all tasks, pages that load anew by
+// themselves, and the press of "Continue" while many tasks are changed.
 "use strict";
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -6,11 +8,53 @@ const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 
 function dress(root) {
   for (const one of root.querySelectorAll("time[datetime]")) {
-    const utc = one.textContent;
-    one.textContent = `${local.format(new Date(one.dateTime))} (${utc})`;
+    one.textContent = `${local.format(new Date(one.dateTime))} (${one.textContent})`;
   }
-  for (const one of root.querySelectorAll("[data-zone]")) one.value = zone || "";
-  if (zone) for (const one of root.querySelectorAll("[data-zone-name]")) one.textContent = `in ${zone}`;
+  if (!zone) return;
+  for (const one of root.querySelectorAll("input[data-zone]")) one.value = zone;
+  for (const one of root.querySelectorAll("[data-zone-name]")) one.textContent = `in ${zone}`;
+}
+
+function tickAll(place) {
+  const all = document.createElement("input");
+  all.type = "checkbox";
+  all.setAttribute("aria-label", "Tick all tasks on this page");
+  all.addEventListener("change", () => {
+    for (const one of document.querySelectorAll("input[name=one]")) one.checked = all.checked;
+  });
+  place.replaceChildren(all);
+}
+
+function keepLive(main) {
+  const button = document.createElement("button");
+  let isLive = true;
+  button.type = "button";
+  button.textContent = "Stop refreshing";
+  button.addEventListener("click", () => {
+    isLive = !isLive;
+    button.textContent = isLive ? "Stop refreshing" : "Refresh again";
+  });
+  document.querySelector("header").append(button);
+
+  async function load() {
+    // Nothing is replaced under the hands of a reader.
+    const isRead = main.querySelector("details[open]") || main.contains(document.activeElement.closest("main *"));
+    if (!isLive || document.hidden || isRead) return;
+    try {
+      const answer = await fetch(location.href);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      main.replaceChildren(...page.querySelector("main").childNodes);
+      dress(main);
+    } catch {
+      // The server is away; the next load may find it again.
+    }
+  }
+  setInterval(load, 1000 * main.dataset.refresh);
 }
 
 dress(document);
+for (const one of document.querySelectorAll("[data-tick-all]")) tickAll(one);
+for (const one of document.querySelectorAll("main[data-refresh]")) keepLive(one);
+for (const one of document.querySelectorAll("a[data-follow]")) location.replace(one.href);
+// The server sets this only on pages that were reached from these pages.
+for (const one of document.querySelectorAll("form[data-press]")) one.requestSubmit();

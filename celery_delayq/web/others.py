@@ -1,0 +1,108 @@
+"""The other views: pauses, the history, and all tasks by queue."""
+
+from __future__ import annotations
+
+from werkzeug.exceptions import BadRequest
+from werkzeug.wrappers import Response
+
+from .. import clock
+from ..clock import from_ms
+from ..errors import InvalidOption
+from ..logs import counted
+from ..store import lane_in_words
+from .bulk import SECOND
+from .visit import Visit
+
+EVENTS = 200
+_KINDS = ("queue", "task", "everything")
+
+
+def paused(visit: Visit) -> Response:
+    """List the pauses; with POST, pause or resume first.
+
+    The form or the URL has the ``kind`` (queue, task or everything) and the ``name`` of what is
+    paused; the form has the ``action``, with ``late`` for a pause and ``rate`` for a resume.
+    """
+    said, is_done = "", True
+    if visit.request.method == "POST":
+        said, is_done = _pause_or_resume(visit)
+    return visit.page(
+        "paused.html",
+        pauses=visit.delayq.pauses(),
+        now=from_ms(visit.delayq.counts().now_ms),
+        said=said,
+        is_done=is_done,
+    )
+
+
+def _pause_or_resume(visit: Visit) -> tuple[str, bool]:
+    form, lane = visit.request.form, _lane(visit)
+    words, action = lane_in_words(lane.get("queue"), lane.get("task")), form.get("action")
+    if action == "pause":
+        visit.delayq.pause(**lane, late="late" in form)
+        visit.tell("pause", lane, True)
+        return f"{words} is paused", True
+    if action != "resume":
+        raise BadRequest(f"action is {action!r}; expected pause or resume")
+    was_paused = visit.delayq.resume(**lane, rate=_rate(form.get("rate", "")))
+    visit.tell("resume", lane, was_paused)
+    return (f"{words} is resumed", True) if was_paused else (f"{words} was not paused", False)
+
+
+def _lane(visit: Visit) -> dict[str, str]:
+    values = visit.request.values
+    kind, name = values.get("kind"), values.get("name", "")
+    if kind not in _KINDS:
+        raise BadRequest(f"kind is {kind!r}; expected one of {', '.join(_KINDS)}")
+    if kind == "everything":
+        if name:
+            raise BadRequest("everything has no name; leave it empty, or choose a queue or a task")
+        return {}
+    return {kind: name}
+
+
+def _rate(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise InvalidOption("rate", text, "a number of tasks a second") from None
+
+
+def history(visit: Visit) -> Response:
+    """List the last events."""
+    return visit.page(
+        "history.html",
+        events=visit.delayq.history(EVENTS),
+        kept=visit.delayq.services.settings.history,
+    )
+
+
+def queues(visit: Visit) -> Response:
+    """Count all tasks of each queue, queue by queue; a step ends after a second.
+
+    The URL has what is counted so far, as ``found``: the count and the queue.
+    """
+    found = dict(_found(text) for text in visit.request.args.getlist("found"))
+    names = [one.queue for one in visit.delayq.status().queues if one.queue]
+    names += [one.queue for one in visit.delayq.pauses() if one.queue]
+    left = [name for name in dict.fromkeys(names) if name not in found]
+    until = clock.monotonic() + SECOND
+    while left:
+        name = left.pop(0)
+        found[name] = int(visit.delayq.select(queue=name).count())
+        if clock.monotonic() >= until:
+            break
+    told = [f"{count} {name}" for name, count in found.items()]
+    return visit.page(
+        "queues.html",
+        found=sorted(found.items()),
+        left=counted(len(left), "queue"),
+        further=visit.url("queues", found=told) if left else "",
+    )
+
+
+def _found(text: str) -> tuple[str, int]:
+    count, _, name = text.partition(" ")
+    if not count.isascii() or not count.isdigit() or not name:
+        raise InvalidOption("found", text, "a count and a queue")
+    return name, int(count)

@@ -1,0 +1,31 @@
+"""How many waiting entries fall due in each of the next spans of time."""
+
+from celery_delayq.store import overview
+from tests.store.support import NOW_MS
+
+
+def told(store, span_ms, spans):
+    return overview.ahead(store.entries.links, span_ms, spans)
+
+
+def test_each_entry_is_counted_in_the_span_in_which_it_is_due(store):
+    store.set_ms(NOW_MS)
+    for number, after in enumerate((-5, 0, 1, 10, 11, 20, 30, 31)):
+        store.schedule(f"task-{number}", NOW_MS + after)
+
+    assert told(store, 10, 3) == (NOW_MS, [2, 2, 1])
+    assert told(store, 31, 1) == (NOW_MS, [6])
+
+
+def test_entries_for_a_relay_are_counted_too(store):
+    store.set_ms(NOW_MS)
+    store.schedule("list", NOW_MS + 5)
+    store.schedule_relayed("relay", NOW_MS + 5)
+
+    assert told(store, 10, 2) == (NOW_MS, [2, 0])
+
+
+def test_no_entries(store):
+    store.set_ms(NOW_MS)
+
+    assert told(store, 60_000, 1000) == (NOW_MS, [0] * 1000)

@@ -1,0 +1,157 @@
+"""Pauses, the history, counts by queue, and the chart of what falls due."""
+
+import re
+
+import pytest
+
+from celery_delayq.web import chart, others
+from tests.app.support import LONG_AGO
+
+
+def test_a_queue_is_paused_and_resumed(app, browser, scheduled, changed):
+    scheduled("a", at=LONG_AGO, queue="mail")
+
+    paused = browser.post("/paused", action="pause", kind="queue", name="mail")
+    assert paused.said == "queue mail is paused"
+    assert "queue mail" in browser.get("/").text
+    assert [one.queue for one in app.delayq.pauses()] == ["mail"]
+    assert app.delayq.hand_over() == 0
+    resumed = browser.post(paused.action_with("Resume queue mail"), action="resume")
+
+    assert resumed.said == "queue mail is resumed"
+    assert app.delayq.hand_over() == 1
+    assert [(one["action"], one["target"], one["user"]) for one in changed] == [
+        ("pause", {"queue": "mail"}, "alice"),
+        ("resume", {"queue": "mail"}, "alice"),
+    ]
+
+
+def test_everything_is_paused_and_comes_back_at_a_rate(app, browser, scheduled):
+    scheduled("a", at=LONG_AGO)
+    page = browser.post("/paused", action="pause", kind="everything", name="", late="1")
+    assert app.delayq.pauses()[0].late
+    app.delayq.hand_over()
+
+    page = browser.post(page.action_with("Resume everything"), action="resume", rate="0.5")
+
+    assert page.said == "everything is resumed"
+    assert "comes back at 0.5 a second" in page.text
+
+
+def test_a_task_is_paused(app, browser):
+    page = browser.post("/paused", action="pause", kind="task", name="shop.remind")
+
+    assert page.said == "task shop.remind is paused"
+    assert [one.task for one in app.delayq.pauses()] == ["shop.remind"]
+
+
+def test_what_was_not_paused(browser):
+    page = browser.post("/paused", action="resume", kind="queue", name="mail")
+
+    assert page.said == "queue mail was not paused"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"action": "pause", "kind": "queue", "name": ""},
+        {"action": "pause", "kind": "everything", "name": "mail"},
+        {"action": "pause", "kind": "planet", "name": "mars"},
+        {"action": "pause", "name": "mars"},
+        {"action": "stop", "kind": "queue", "name": "mail"},
+        {"kind": "queue", "name": "mail"},
+        {"action": "pause", "kind": "task", "name": "x" * 600},
+        {"action": "resume", "kind": "queue", "name": "mail", "rate": "fast"},
+        {"action": "resume", "kind": "queue", "name": "mail", "rate": "-1"},
+        {"action": "resume", "kind": "queue", "name": "mail", "rate": "nan"},
+    ],
+)
+def test_a_form_that_is_none(app, browser, form):
+    page = browser.post("/paused", **form)
+
+    assert page.status == 400
+    assert page.said
+    assert app.delayq.pauses() == []
+
+
+def test_a_reader_pauses_nothing(app, browse):
+    reader = browse(app, allow=lambda _: "read")
+
+    assert "<form" not in reader.get("/paused").html
+    assert reader.post("/paused", action="pause", kind="everything").status == 403
+    assert app.delayq.pauses() == []
+
+
+def test_the_history_is_newest_first(app, browser, scheduled):
+    scheduled("a", key="k")
+    app.delayq.cancel("a")
+
+    for path in ("/history", "/"):
+        page = browser.get(path).text
+        assert page.index("cancelled a k celery shop.remind") < page.index("scheduled a k celery")
+    assert "The last 2 events, of at most 100 that are kept" in browser.get("/history").text
+    assert "Among the last 100 events" in browser.get("/").text
+
+
+def test_no_history_is_kept(app, browser):
+    app.conf.delayq_history = 0
+
+    assert browser.get("/history").said == "Nothing is kept: the setting delayq_history is 0."
+    assert "What happened last" not in browser.get("/").text
+
+
+def test_all_tasks_are_counted_queue_by_queue(app, browser, scheduled, monkeypatch):
+    monkeypatch.setattr(others, "SECOND", 0)  # each step counts one queue
+    for number, queue in enumerate(["mail", "mail", "slow", "fast"]):
+        scheduled(f"task-{number}", queue=queue)
+
+    page, seen = browser.get("/queues"), []
+    while len(seen) < 3 and (further := re.search(r'href="([^"]*)" data-follow', page.html)):
+        seen.append(re.search(r"(\d) queues? left", page.text)[1])
+        page = browser.get(further[1].replace("&amp;", "&"))
+
+    assert seen == ["2", "1"]
+    assert "fast 1 mail 2 slow 1" in page.text
+
+
+@pytest.mark.parametrize("found", ["x mail", "3", "", " mail"])
+def test_counts_that_are_none(browser, found):
+    assert browser.get("/queues", found=found).status == 400
+
+
+def test_each_chart_has_the_tasks_of_its_spans(app, browser, scheduled):
+    now = app.delayq.counts().now_ms / 1000
+    for number, hours in enumerate((-1, 0.5, 0.5, 5, 100, 1000)):
+        scheduled(f"task-{number}", at=now + 3600 * hours)
+
+    page = browser.get("/").text
+
+    assert "In the next hour: 2 tasks" in page
+    assert "In the next day: 3 tasks" in page
+    assert "In the next week: 4 tasks" in page
+
+
+def test_a_bar_leads_to_its_tasks(app, browser, scheduled, monkeypatch):
+    for name in ("day", "week"):
+        monkeypatch.delitem(chart.SPANS, name)
+    now = app.delayq.counts().now_ms / 1000
+    scheduled("meant", at=now + 1800)
+    scheduled("other", at=now + 2400)
+
+    page = browser.get("/")
+    first, _ = re.findall(r'<a href="(/tasks\?after=[^"]*)"', page.html)
+
+    found = browser.get(first.replace("&amp;", "&")).text
+    assert "meant" in found
+    assert "other" not in found
+
+
+def test_the_highest_bar_fills_the_chart_and_one_task_is_seen(app, scheduled, browser):
+    now = app.delayq.counts().now_ms / 1000
+    for number in range(100):
+        scheduled(f"many-{number}", at=now + 600)
+    scheduled("one", at=now + 3000)
+
+    heights = re.findall(r'<rect [^>]*height="([\d.]+)"', browser.get("/").html)
+
+    assert heights[:2] == ["120.0", "2.0"]
