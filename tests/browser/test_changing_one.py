@@ -83,6 +83,20 @@ def test_edit(app, opened):
     assert task.headers["expires"].startswith("2100-01-01T01:00")
 
 
+def test_an_edit_changes_only_what_was_typed(app, site, look, scheduled):
+    before = scheduled("a", "1\n\xa0\u202e\x85</textarea>", tags=["blue", "green"])
+    page = look(site, "/task?id=a")
+
+    page.get_by_text("Edit", exact=True).first.click()
+    page.get_by_label("Priority").fill("3")
+    press(page, "Edit")
+
+    says(page, "task a was edited")
+    after = app.delayq.get("a")
+    assert after.priority == 3
+    assert (after.args, after.tags, after.queue) == (before.args, before.tags, before.queue)
+
+
 @either_way
 @pytest.mark.parametrize(
     ("name", "said"),
