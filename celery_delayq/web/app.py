@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, cast
+from typing import cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -63,8 +63,6 @@ _KINDS = {"page.css": "text/css", "page.js": "text/javascript"}
 MAX_FORM = 1_000_000  # bytes of a form
 AGAIN = 5  # seconds after which a page without Redis loads again
 
-Who = Callable[[], tuple[Any, str]]
-
 
 class Pages:
     """The pages of one app.
@@ -94,8 +92,16 @@ class Pages:
             {name: sha256(one).hexdigest()[:12] for name, one in self._static.items()}
         )
 
-    def respond(self, request: Request, who: Who) -> Response:
-        """Answer a request; *who* returns the access and the name of its user."""
+    def respond(
+        self, request: Request, allow: Callable[[], object], user: Callable[[], str]
+    ) -> Response:
+        """Answer a request.
+
+        Args:
+            request: The request.
+            allow: Returns ``"write"``, ``"read"``, or anything else to refuse it.
+            user: Returns the user's name; called only if the request is not refused.
+        """
         request.max_content_length = MAX_FORM
         visit = Visit(
             delayq=self._delayq,
@@ -108,7 +114,7 @@ class Pages:
             hides=self._hides,
         )
         try:
-            response = self._answer(visit, who)
+            response = self._answer(visit, allow, user)
         except HTTPException as error:
             response = _refused(visit, error)
         except StoreError as error:
@@ -122,9 +128,11 @@ class Pages:
             response = visit.page("error.html", 409, title="Not done", said=str(error))
         return guard.secure(response)
 
-    def _answer(self, visit: Visit, who: Who) -> Response:
+    def _answer(
+        self, visit: Visit, allow: Callable[[], object], user: Callable[[], str]
+    ) -> Response:
         guard.check_host(visit.request, self._hosts)
-        access, user = who()
+        access = allow()
         if access not in ("write", "read"):
             if access is not None:
                 logger.error("allow returned %r; expected 'write', 'read' or None", access)
@@ -133,7 +141,7 @@ class Pages:
         endpoint, found = visit.paths.match()
         if endpoint == "static":
             return self._file(**found)
-        asked = replace(visit, user=user, may_write=access == "write", view=endpoint)
+        asked = replace(visit, user=user(), may_write=access == "write", view=endpoint)
         if visit.request.method not in guard.SAFE:
             asked.must_write()
         return VIEWS[endpoint](asked)

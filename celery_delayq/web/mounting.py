@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from werkzeug.wrappers import Request
@@ -44,7 +45,7 @@ def wsgi(
 
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         request = Request(environ)
-        response = pages.respond(request, lambda: (allow(request), name_of(request)))
+        response = pages.respond(request, partial(allow, request), partial(name_of, request))
         return response(environ, start_response)
 
     return application

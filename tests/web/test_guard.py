@@ -21,7 +21,7 @@ def test_it_must_be_said_who_may_see_the_pages(app):
 @pytest.mark.parametrize("answer", [None, False, True, "", "admin"])
 def test_the_pages_are_closed_unless_they_are_opened(app, browse, scheduled, answer, caplog):
     scheduled("a")
-    browser = browse(app, allow=lambda _: answer)
+    browser = browse(app, allow=lambda _: answer, user=lambda _: pytest.fail("it is not needed"))
 
     with caplog.at_level(logging.ERROR, "celery_delayq"):
         pages = [browser.get(path) for path in ("/", "/tasks", "/task?id=a", "/static/page.css")]
