@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from ..cli.zones import soon
 from ..clock import EPOCH, from_ms
-from ..errors import InvalidOption
+from ..errors import InvalidOption, UnreadableRecord
 from ..operations.health import no_delivery
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.task_facts import facts_of
@@ -66,6 +66,7 @@ def tasks(visit: Visit) -> Response:
     return visit.page(
         "tasks.html",
         given=given,
+        filtered=bool(named or given.keys() & FILTERS.keys()),
         rows=[_row(visit, task, now) for task in found],
         next=cursor and visit.url("tasks", **given, order=_order(visit), cursor=cursor),
         counts=counts,
@@ -147,18 +148,22 @@ def task(visit: Visit) -> Response:
     return _one(visit, task_id, said, is_done=bool(outcome) or outcome is Outcome.UNCERTAIN)
 
 
-def _one(visit: Visit, task_id: str, said: str = "", *, is_done: bool = True) -> Response:
+def _one(visit: Visit, task_id: str, said: str = "", *, is_done: bool | None = None) -> Response:
     """Return the page of a task, below the answer to a change."""
-    found = visit.delayq.get(task_id)
+    try:
+        found = visit.delayq.get(task_id)
+    except UnreadableRecord as error:
+        act = visit.url("task", id=task_id)
+        return visit.page("unreadable.html", 409, id=task_id, said=said or str(error), act=act)
     if found is None:
         said = said or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
-        status = 200 if visit.request.method == "POST" and is_done else 404
-        return visit.page("task.html", status, task=None, said=said, is_done=is_done, id=task_id)
+        code = 200 if is_done else 404
+        return visit.page("task.html", code, task=None, said=said, is_done=is_done, id=task_id)
     counts = visit.delayq.counts()
     now = from_ms(counts.now_ms)
     return visit.page(
         "task.html",
-        200 if is_done else 409,
+        409 if is_done is False else 200,
         id=task_id,
         task=found,
         said=said,

@@ -22,7 +22,8 @@ def time(moment: datetime | None) -> Markup | str:
     if moment is None:
         return "unknown"
     iso = moment.astimezone(timezone.utc).isoformat(timespec="milliseconds")
-    return Markup('<time datetime="{}">{} UTC</time>').format(iso, stamp(moment, timezone.utc))
+    text = stamp(moment.replace(microsecond=0), timezone.utc)
+    return Markup('<time datetime="{}">{} UTC</time>').format(iso, text)
 
 
 def answer(visit: Visit, done: str, outcome: Outcome, task_id: str) -> str:

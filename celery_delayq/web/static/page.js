@@ -8,7 +8,12 @@ const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 
 function dress(root) {
   for (const one of root.querySelectorAll("time[datetime]")) {
-    one.textContent = `${local.format(new Date(one.dateTime))} (${one.textContent})`;
+    const time = new Date(one.dateTime);
+    if (!time.getTimezoneOffset()) continue;
+    const utc = document.createElement("span");
+    utc.className = "utc";
+    utc.textContent = one.textContent;
+    one.replaceChildren(local.format(time), " ", utc);
   }
   if (!zone) return;
   for (const one of root.querySelectorAll("input[data-zone]")) one.value = zone;
