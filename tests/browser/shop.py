@@ -1,4 +1,4 @@
-"""The tasks of a shop, as the pages show them: many wait, some are paused or dead, some are gone."""
+"""A shop's tasks, as the pages show them: many wait; some are paused or dead; some are gone."""
 
 from contextlib import closing
 from uuid import UUID

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
-from tests.browser.support import either_way, press, says
+from tests.browser.support import either_way, press, says, unfold
 
 
 @pytest.fixture
@@ -21,6 +21,7 @@ def test_from_the_overview_to_a_task_and_away_with_it(app, site, look, scheduled
     page = look(site, javascript=javascript)
 
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Tasks").click()
+    unfold(page, "Filter")
     page.get_by_label("Queue", exact=True).fill("mail")
     press(page, "Filter")
     page.get_by_role("table").get_by_role("link", name="other").wait_for(state="detached")
@@ -70,7 +71,7 @@ EDITS = {
 
 @either_way
 def test_edit(app, opened):
-    opened.get_by_text("Edit", exact=True).first.click()
+    unfold(opened, "Edit")
     for label, value in EDITS.items():
         opened.get_by_label(label, exact=True).fill(value)
     press(opened, "Edit")
@@ -87,7 +88,7 @@ def test_an_edit_changes_only_what_was_typed(app, site, look, scheduled):
     before = scheduled("a", "1\n\xa0\u202e\x85</textarea>", tags=["blue", "green"])
     page = look(site, "/task?id=a")
 
-    page.get_by_text("Edit", exact=True).first.click()
+    unfold(page, "Edit")
     page.get_by_label("Priority").fill("3")
     press(page, "Edit")
 

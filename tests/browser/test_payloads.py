@@ -16,7 +16,7 @@ RUN = "window.pwned=1"
 # It ends any field, and looks like a link, a template, a header, a path, and text that is reversed.
 HOSTILE = (
     f"javascript:{RUN}'\"></textarea></title></svg><script>{RUN}</script><img src=x onerror={RUN}>"
-    "<svg onload=window.pwned=1>{{7*7}}\r\nSet-Cookie: a=b\r\n\r\n\u202e\u2066\x85\xa0/..//%2F%00?a&b#c"
+    f"<svg onload={RUN}>{{{{7*7}}}}\r\nSet-Cookie: a=b\r\n\r\n\u202e\u2066\x85\xa0/..//%2F%00?a&b#c"
 )
 LONG = HOSTILE * 50  # 10 kB
 # The elements that it would add.
@@ -82,8 +82,6 @@ def test_in_every_field_of_a_task(app, redis, page, whole):
         f"/task?id=dead%20{QUOTED}": ("dead {}",),
     }.items():
         page.goto(path)
-        for one in page.locator("summary").all():
-            one.click()
         text = whole()
         assert [one for one in fields if plain(one.format(HOSTILE)) not in text] == [], path
     assert page.locator("dd", has_text=plain(LONG)).count() >= 2  # the reason, and a header
