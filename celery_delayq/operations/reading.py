@@ -124,9 +124,11 @@ def handed_over(
     return None if when_ms is None else clock.from_ms(when_ms)
 
 
-def ahead(services: Services, span_ms: int, spans: int) -> tuple[int, list[int]]:
-    """Return the time now, in ms, and how many waiting tasks fall due in each span from then on."""
-    return overview.ahead(services.entries.links, span_ms, spans)
+def ahead(
+    services: Services, span_ms: int, spans: int, after_ms: int = -1
+) -> tuple[int, list[int]]:
+    """Return the time now, in ms, and how many tasks fall due in each span; see the store's."""
+    return overview.ahead(services.entries.links, span_ms, spans, after_ms)
 
 
 def departure(

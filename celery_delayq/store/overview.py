@@ -129,9 +129,15 @@ def counts_in(link: Shard) -> Counts:
     )
 
 
-def ahead(links: Iterable[Shard], span_ms: int, spans: int) -> tuple[int, list[int]]:
-    """Return the time now, in ms, and how many entries fall due in each span from then on."""
-    found = [link.scripts.call("ahead", span_ms=span_ms, spans=spans) for link in links]
+def ahead(
+    links: Iterable[Shard], span_ms: int, spans: int, after_ms: int = -1
+) -> tuple[int, list[int]]:
+    """Return the time now, in ms, and how many entries fall due in each span after a time, or now.
+
+    Entries that are refused or parked are not counted.
+    """
+    asked = {"after_ms": after_ms, "span_ms": span_ms, "spans": spans}
+    found = [link.scripts.call("ahead", **asked) for link in links]
     counts = [sum(some) for some in zip(*(one.counts for one in found), strict=True)]
     return min(one.now for one in found) // 1000, counts
 

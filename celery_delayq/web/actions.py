@@ -1,4 +1,4 @@
-"""Changes of tasks: what each is called, whom it suits, and how a form becomes a call."""
+"""Changes of tasks: their names, the tasks that they suit, and the calls that forms make."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Action:
     Attributes:
         name: Its name in URLs and forms.
         label: The words on its button.
-        done: What was done, as in "task a was cancelled".
+        done: The past form, as in "task a was cancelled".
         dead: Whether it suits dead tasks.
         waiting: Whether it suits waiting tasks.
-        takes: What the form's ``value`` is: a ``time``, or an option of an edit.
+        takes: The kind of the form's ``value``: a ``time``, or an option of an edit.
         many: Whether it can change many tasks at once.
     """
 

@@ -156,7 +156,7 @@ class Pages:
 
 
 def _refused(visit: Visit, error: HTTPException) -> Response:
-    if isinstance(error.response, Response):  # what `allow` raised
+    if isinstance(error.response, Response):  # raised by `allow`
         return error.response
     said = plain(error.description or error.name)
     page = visit.page("error.html", error.code or 500, title=error.name, said=said)

@@ -23,7 +23,7 @@ from werkzeug.wrappers import Response
 
 from .. import clock
 from ..clock import from_ms
-from ..errors import DelayQError, InvalidOption, StoreError
+from ..errors import DelayQError, StoreError
 from ..logs import plain
 from ..operations.count import Count, Tally
 from ..operations.scheduled_task import ScheduledTask
@@ -113,7 +113,7 @@ def work(visit: Visit) -> Response:
     """
     action = action_for_many(visit)
     options = options_of(visit, action)
-    numbers = {name: _number(visit, name) for name in ("of", "bound")}
+    numbers = {name: visit.number(name) for name in ("of", "bound")}
     if visit.request.method != "POST":
         return _progress(visit, action, {**numbers, **_so_far(visit, Count(0))}, _cursor(visit, ""))
     selection = _selection(visit, _cursor(visit))
@@ -214,15 +214,8 @@ def _tell(visit: Visit, action: Action, count: Count) -> dict[str, int]:
 
 def _so_far(visit: Visit, count: Count) -> dict[str, int]:
     """Return the counts in the URL, with those of a step."""
-    sums = {name: _number(visit, name) + getattr(count, name) for name in _COUNTS}
-    return {"count": _number(visit, "count") + count, **sums}
-
-
-def _number(visit: Visit, name: str) -> int:
-    text = visit.request.args.get(name, "0")
-    if not text.isascii() or not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - 64 bits
-        raise InvalidOption(name, text, "a number")
-    return int(text)
+    sums = {name: visit.number(name) + getattr(count, name) for name in _COUNTS}
+    return {"count": visit.number("count") + count, **sums}
 
 
 def _cursor(visit: Visit, default: str | None = None) -> str:

@@ -20,7 +20,7 @@ SPANS = {
 
 
 class Bar(NamedTuple):
-    """A bar: where it stands, how high it is, its number of tasks, and its span of time."""
+    """A bar: its place and size, its number of tasks, and its span of time."""
 
     x: float
     y: float

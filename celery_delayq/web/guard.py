@@ -1,4 +1,4 @@
-"""What a browser may do here: which hosts, whose forms, and what a page may load.
+"""The limits for a browser: the hosts, the origins of forms, and the content of a page.
 
 A foreign page can send the user's browser here. Three checks stop it, without any state:
 

@@ -30,9 +30,9 @@ from .actions import (
 from .asked import FILTERS, in_url, picked
 from .bulk import ticked
 from .chart import SPANS, bars_of
+from .looking import SHOWN, Found, look, look_for_scheduled
 from .visit import Visit
 
-SHOWN = 50  # tasks on one page of a list
 EVENTS = 20  # of the history, on the overview
 
 _HIDDEN = ("args", "kwargs")
@@ -62,35 +62,39 @@ def tasks(visit: Visit) -> Response:
     given = in_url(visit)
     args = visit.request.args
     named = {name: args[name] for name in ("id", "key") if args.get(name)}
-    found, cursor = (_named(visit, given, named), "") if named else _listed(visit)
+    found = Found(_named(visit, given, named), {}) if named else _listed(visit)
     return visit.page(
         "tasks.html",
         given=given,
         filtered=bool(named or given.keys() & FILTERS.keys()),
-        rows=[_row(visit, task, now) for task in found],
-        next=cursor and visit.url("tasks", **given, order=_order(visit), cursor=cursor),
+        rows=[_row(visit, task, now) for task in found.tasks],
+        looked_to=found.looked_to,
+        next=found.further and visit.url("tasks", **given, order=_order(visit), **found.further),
         counts=counts,
         order=_order(visit),
         states=[one.value for one in State],
-        scans=bool({"task", "queue"} & given.keys()),
         actions=MANY,
         everything="" if named else visit.url("everything", **given),
     )
 
 
-def _listed(visit: Visit) -> tuple[list[ScheduledTask], str]:
-    """Return a page of tasks, and the cursor of the next page, if there is one."""
+def _listed(visit: Visit) -> Found:
     picking, cursor = picked(visit), visit.request.args.get("cursor") or None
-    if "state" not in picking:
-        newest = _order(visit) == "latest"
-        found = visit.delayq.tasks(**picking, newest_first=newest, limit=SHOWN + 1, cursor=cursor)
-        rows = list(found)
-        return rows[:SHOWN], rows[SHOWN - 1].cursor if len(rows) > SHOWN else ""
-    selection = visit.delayq.select(**picking, cursor=cursor)
-    iterator = iter(selection)
-    rows = list(islice(iterator, SHOWN))
-    behind = selection.cursor
-    return rows, behind if next(iterator, None) else ""
+    newest, states = _order(visit) == "latest", picking.get("state")
+    if states == [State.SCHEDULED.value]:
+        del picking["state"]
+        return look_for_scheduled(visit, picking, newest=newest, cursor=cursor)
+    if states is not None:
+        selection = visit.delayq.select(**picking, cursor=cursor)
+        iterator = iter(selection)
+        rows, behind = list(islice(iterator, SHOWN)), selection.cursor
+        return Found(rows, {"cursor": behind} if next(iterator, None) else {})
+    if "tag" not in picking and picking.keys() & {"task", "queue"}:
+        return look(visit, picking, newest=newest, cursor=cursor)
+    limit = SHOWN + 1
+    rows = list(visit.delayq.tasks(**picking, newest_first=newest, limit=limit, cursor=cursor))
+    further = {"cursor": rows[SHOWN - 1].cursor} if len(rows) > SHOWN else {}
+    return Found(rows[:SHOWN], further)
 
 
 def _named(visit: Visit, given: dict[str, Any], named: dict[str, str]) -> list[ScheduledTask]:

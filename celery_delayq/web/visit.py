@@ -12,8 +12,11 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Request, Response
 
 from ..cli.zones import name_of
+from ..errors import InvalidOption
 from ..integration.table import Operations
 from .telling import tell
+
+MOST_DIGITS = 18  # of a number: those of 64 bits
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,17 @@ class Visit:
         return self.paths.build(
             view, {name: one for name, one in values.items() if one not in ("", None, [], ())}
         )
+
+    def number(self, name: str, default: int = 0) -> int:
+        """Return a number that stands in the URL.
+
+        Raises:
+            InvalidOption: it is none.
+        """
+        text = self.request.args.get(name, str(default))
+        if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
+            raise InvalidOption(name, text, "a whole number")
+        return int(text)
 
     @property
     def zone_name(self) -> str:

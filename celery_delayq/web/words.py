@@ -31,7 +31,7 @@ def answer(visit: Visit, done: str, outcome: Outcome, task_id: str) -> str:
 
     Args:
         visit: The visit.
-        done: What was done, as in "task a was cancelled".
+        done: The past form, as in "task a was cancelled".
         outcome: The outcome.
         task_id: The task's id.
     """

@@ -1,11 +1,11 @@
-"""How many waiting entries fall due in each of the next spans of time."""
+"""How many waiting entries fall due in each of some spans of time."""
 
 from celery_delayq.store import overview
 from tests.store.support import NOW_MS
 
 
-def told(store, span_ms, spans):
-    return overview.ahead(store.entries.links, span_ms, spans)
+def told(store, span_ms, spans, **after):
+    return overview.ahead(store.entries.links, span_ms, spans, **after)
 
 
 def test_each_entry_is_counted_in_the_span_in_which_it_is_due(store):
@@ -15,6 +15,15 @@ def test_each_entry_is_counted_in_the_span_in_which_it_is_due(store):
 
     assert told(store, 10, 3) == (NOW_MS, [2, 2, 1])
     assert told(store, 31, 1) == (NOW_MS, [6])
+
+
+def test_the_spans_can_begin_at_any_time(store):
+    store.set_ms(NOW_MS)
+    for number, after in enumerate((-1001, -1000, -999, 0, 1)):
+        store.schedule(f"task-{number}", NOW_MS + after)
+
+    assert told(store, 1000, 2, after_ms=NOW_MS - 1001) == (NOW_MS, [2, 2])
+    assert told(store, 1000, 1, after_ms=0) == (NOW_MS, [0])
 
 
 def test_entries_for_a_relay_are_counted_too(store):

@@ -49,6 +49,16 @@ class Page:
         found = re.search(r'<p role="(?:status|alert)"[^>]*>(.*?)</p>', self.html, re.DOTALL)
         return found and " ".join(html.unescape(found[1]).split())
 
+    def url(self, pattern):
+        """The URL that this pattern finds, or nothing."""
+        found = re.search(pattern, self.html)
+        return found and html.unescape(found[1])
+
+    @property
+    def further(self):
+        """The URL of the next step, to which the script goes on by itself."""
+        return self.url(r'href="([^"]*)" data-follow')
+
     def action_with(self, text):
         """The URL to which the form posts that has this text."""
         forms = re.findall(r"<form[^>]*>.*?</form>", self.html, re.DOTALL)

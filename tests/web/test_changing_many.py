@@ -11,6 +11,7 @@ from celery_delayq.web import bulk
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
 from tests.support.waiting import eventually
 
+MOST_STEPS = 20
 IDS = [f"task-{number:02}" for number in range(10)]
 
 
@@ -43,41 +44,39 @@ def ticks(page):
     return {task_id: value for value, task_id in found}
 
 
+def chosen(browser, filters, **form):
+    """Choose all that match a filter; return the first page that counts them."""
+    action = browser.get("/tasks", **filters).url(r'formaction="([^"]*)"')
+    return browser.get(browser.post(action, **form).location)
+
+
 def counted(browser, filters, **form):
-    """Choose all that match, count them, and return the page that offers to change them."""
-    chosen = browser.get("/tasks", **filters)
-    action = re.search(r'formaction="([^"]*)"', chosen.html)[1].replace("&amp;", "&")
-    page = followed(browser, browser.post(action, **form))
-    while "data-follow" in page.html:
-        page = browser.get(
-            re.search(r'href="([^"]*)" data-follow', page.html)[1].replace("&amp;", "&")
-        )
-    return page
-
-
-def followed(browser, page):
-    while page.status == 303:
-        page = browser.get(page.location)
-    return page
+    """Count all that match; return the page that offers to change them."""
+    page = chosen(browser, filters, **form)
+    for _ in range(MOST_STEPS):
+        if not page.further:
+            return page
+        page = browser.get(page.further)
+    pytest.fail("counting has no end")
 
 
 def worked(browser, page):
     """Press the button of each step; return the last page, and how many steps it took."""
-    steps = 0
-    while "<form" in page.html:
-        page = followed(browser, browser.post(page.action_with("<button")))
-        steps += 1
-    return page, steps
+    for steps in range(MOST_STEPS):
+        if "<form" not in page.html:
+            return page, steps
+        page = browser.get(browser.post(page.action_with("<button")).location)
+    pytest.fail("the work has no end")
 
 
 def test_the_ticked_tasks_are_counted_first_and_then_changed(app, browser, many, changed):
     ticked = ticks(browser.get("/tasks"))
-    chosen = {"one": [ticked[task_id] for task_id in IDS[:3]], "action": "cancel"}
+    form = {"one": [ticked[task_id] for task_id in IDS[:3]], "action": "cancel"}
 
-    asked = browser.post("/selected", **chosen)
+    asked = browser.post("/selected", **form)
     assert "Cancel: 3 tasks" in asked.text
     assert changed == []
-    page = browser.post("/selected", sure="1", **chosen)
+    page = browser.post("/selected", sure="1", **form)
 
     assert page.said == "3 tasks of 3 were cancelled."
     assert "task-00 task task-00 was cancelled" in page.text
@@ -86,14 +85,10 @@ def test_the_ticked_tasks_are_counted_first_and_then_changed(app, browser, many,
 
 
 def test_counting_goes_in_steps_too(browser, many, short_steps):
-    chosen = browser.get("/tasks").html
-    action = re.search(r'formaction="([^"]*)"', chosen)[1].replace("&amp;", "&")
-    page = followed(browser, browser.post(action, action="cancel"))
-
-    seen = []
-    while further := re.search(r'href="([^"]*)" data-follow', page.html):
+    page, seen = chosen(browser, {}, action="cancel"), []
+    while page.further and len(seen) < MOST_STEPS:
         seen.append(int(re.search(r"(\d+) tasks? counted so far", page.text)[1]))
-        page = browser.get(further[1].replace("&amp;", "&"))
+        page = browser.get(page.further)
 
     assert seen == [3, 6, 9, 10]
     assert "10 tasks match." in page.text
@@ -131,8 +126,8 @@ def test_redis_goes_away_among_the_ticked(app, browser, many, monkeypatch):
         return cancel(delayq, task_id, **options)
 
     monkeypatch.setattr(type(app.delayq), "cancel", failing)
-    chosen = [ticked[task_id] for task_id in IDS[:3]]
-    page = browser.post("/selected", sure="1", one=chosen, action="cancel")
+    some = [ticked[task_id] for task_id in IDS[:3]]
+    page = browser.post("/selected", sure="1", one=some, action="cancel")
 
     assert page.status == 503
     assert page.said == "1 task of 3 was cancelled."
@@ -214,7 +209,7 @@ def test_a_step_that_is_repeated_moves_no_task_twice(app, browser, many, short_s
     action = page.action_with("<button")
     browser.post(action)
     once = {task.id: task.due for task in app.delayq.tasks()}
-    again = followed(browser, browser.post(action))
+    again = browser.get(browser.post(action).location)
 
     assert {task.id: task.due for task in app.delayq.tasks()} == once
     worked(browser, again)
@@ -258,7 +253,7 @@ def test_a_cursor_of_another_selection_is_refused(app, browser, many):
 
 def test_redis_goes_away_between_two_steps(app, browser, many, short_steps, monkeypatch):
     page = counted(browser, {}, action="cancel")
-    page = followed(browser, browser.post(page.action_with("<button")))
+    page = browser.get(browser.post(page.action_with("<button")).location)
     so_far = len(IDS) - len(left(app))
     steps, done = selections.changes.cancel, []
 

@@ -138,6 +138,17 @@ def test_a_stale_page_changes_nothing(app, browser, scheduled):
     assert app.delayq.get("a") == before
 
 
+def test_a_stale_page_that_has_today_s_values_is_stale_all_the_same(app, browser, scheduled):
+    scheduled("a")
+    actions = form_of(browser)
+    app.delayq.edit("a", priority=3)
+
+    page = browser.post(actions, action="edit", priority="3")
+
+    assert page.status == 409
+    assert page.said.startswith("task a was changed since you loaded the page, ")
+
+
 def test_a_task_that_left_meanwhile(app, browser, scheduled):
     scheduled("a", at=LONG_AGO)
     action = form_of(browser)

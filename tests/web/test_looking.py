@@ -70,12 +70,12 @@ def test_pages_of_a_list_have_each_task_once(app, browser, query):
         app.send_task("shop.remind", (1,), task_id=task_id, delayq_at=FAR + number)
 
     found, page = [], browser.get("/tasks", **query)
-    while True:
+    while len(found) < 5:
         found.append([word for word in page.text.split() if word.startswith("task-")])
-        rest = page.html.partition('rel="next" href="')[2]
+        rest = page.url('rel="next" href="([^"]*)"')
         if not rest:
             break
-        page = browser.get(rest.partition('"')[0].replace("&amp;", "&"))
+        page = browser.get(rest)
 
     assert [len(some) for some in found] == [50, 50, 20]
     assert [*chain(*found)] == (ids[::-1] if query.get("order") else ids)

@@ -19,7 +19,7 @@ from ..app import Pages
 VIEW, CHANGE = "delayq.view_scheduledtask", "delayq.change_scheduledtask"
 
 
-# The pages check where a form comes from by themselves, see `guard.py`, and have no cookie.
+# The pages check the origin of a form by themselves, see `guard.py`, and have no cookie.
 @csrf_exempt
 def page(request: Any, path: str) -> Any:
     """Answer a request to the pages; users without a login are sent to it."""
