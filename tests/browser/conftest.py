@@ -1,6 +1,6 @@
 """The pages in a real browser: Chromium without a window, driven by Playwright.
 
-    a test --clicks--> page --HTTP--> a server in a thread --> the app --> Redis
+a test --clicks--> page --HTTP--> a server in a thread --> the app --> Redis
 """
 
 from collections import Counter

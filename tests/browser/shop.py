@@ -22,10 +22,14 @@ def id_of(number):
     return str(UUID(int=(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128, version=4))
 
 
+def work(subject, locale="en"):
+    """Stands for the work of any task."""
+
+
 def fill(app, redis, waiting=400):
     """Put the shop's tasks into an empty store; the app has ``SETTINGS``."""
     for name in (*(kind[0] for kind in KINDS), "shop.send_newsletter", "shop.track_parcel"):
-        app.task(name=name)(print)  # the history names only tasks that the app has
+        app.task(name=name)(work)  # the history names only tasks that the app has
     now = redis_ms(redis) / 1000
     for number in range(waiting):
         schedule(app, number, now + 240 + number**2 * 3.3)  # within a week

@@ -30,10 +30,11 @@ def browser():
     options = [f"--host-resolver-rules={rules}", "--disable-dev-shm-usage"]
     if os.getuid() == 0:
         options.append("--no-sandbox")  # root's browser has none
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=options)
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=program, args=options) as started,
+    ):
         yield started
-        started.close()
 
 
 @contextmanager
@@ -42,10 +43,12 @@ def served(application):
     server = make_server("127.0.0.1", free_port(), application, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def page_of(browser, address, *, width=1280, dark=False, **options):
