@@ -8,7 +8,7 @@ browser's script reports, or else in the app's own.
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
+from datetime import datetime, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -31,6 +31,7 @@ FILTERS = {
     "before": "before_due",
 }
 _TIMES = ("after", "before")
+_ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time with its offset"
 
 
 def time_of(text: str, **forms: bool) -> GivenTime:
@@ -52,7 +53,8 @@ def moment_of(visit: Visit, given: GivenTime, now_ms: int | None = None) -> date
             now_ms = visit.delayq.counts().now_ms
         moment: datetime = from_ms(now_ms) + given.value
         return moment
-    return from_ms(clock.to_ms(given.value, zone_of(visit)))
+    is_naive = isinstance(given.value, datetime) and given.value.tzinfo is None
+    return from_ms(clock.to_ms(given.value, zone_of(visit) if is_naive else timezone.utc))
 
 
 def zone_of(visit: Visit) -> tzinfo:
@@ -67,7 +69,7 @@ def zone_of(visit: Visit) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise InvalidOption("zone", name, "a time zone, such as Europe/Berlin") from None
+        raise InvalidOption("zone", name, _ZONE) from None
 
 
 def in_url(visit: Visit) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from .. import clock
 from ..clock import from_ms
 from ..errors import DelayQError, StoreError
 from ..logs import plain
-from ..operations.count import Count, Tally
+from ..operations.count import Count, Tally, telling_so_far
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.selection import Selection
 from ..store import Outcome, State
@@ -35,7 +35,6 @@ from .guard import is_led_from_here
 from .visit import Visit
 
 SECOND = 1.0
-MOST = 1000  # tasks that a user can tick
 _WAITING = [State.SCHEDULED.value, State.PAUSED.value]
 _COUNTS = ("uncertain", "in_flight")
 
@@ -51,7 +50,7 @@ def selected(visit: Visit) -> Response:
     The form has each task as ``one``, with the ``action``, its ``value``, and ``sure``.
     """
     action, form = action_for_many(visit), visit.request.form
-    ones = [_read(text) for text in form.getlist("one")[:MOST]]
+    ones = [_read(text) for text in form.getlist("one")]
     if not ones:
         raise BadRequest("no task is ticked; tick some, or change all that match the filter")
     options = options_of(visit, action)
@@ -86,10 +85,11 @@ def everything(visit: Visit) -> Response:
     action = action_for_many(visit)
     options = options_of(visit, action)
     if visit.request.method == "POST":
-        fixed = _fixed(visit, action, options)
-        return visit.redirect("everything", **fixed, cursor=_selection(visit).cursor)
+        picking = picked(visit)  # once: a later "+1h" would be another time
+        cursor = _selection(visit, picking).cursor
+        return visit.redirect("everything", **_fixed(visit, picking, options), cursor=cursor)
     begin = visit.request.args.get("begin") or _cursor(visit)
-    selection = _selection(visit, _cursor(visit))
+    selection = _selection(visit, picked(visit), _cursor(visit))
     step = getattr(selection, action.method)
     count, is_over = _within_a_second(lambda taken: step(dry_run=True, progress=taken, **options))
     so_far = _so_far(visit, count)
@@ -116,7 +116,7 @@ def work(visit: Visit) -> Response:
     numbers = {name: visit.number(name) for name in ("of", "bound")}
     if visit.request.method != "POST":
         return _progress(visit, action, {**numbers, **_so_far(visit, Count(0))}, _cursor(visit, ""))
-    selection = _selection(visit, _cursor(visit))
+    selection = _selection(visit, picked(visit), _cursor(visit))
     try:
         count, is_over = _within_a_second(
             _step_of(visit, selection, action, options, numbers["bound"])
@@ -125,7 +125,10 @@ def work(visit: Visit) -> Response:
         if error.so_far is None:
             raise
         numbers |= _tell(visit, action, error.so_far)
-        return _progress(visit, action, numbers, selection.cursor, error)
+        # A move by a span is one call for each task, and the cursor is behind the one that failed.
+        again = "by" in options and isinstance(error, StoreError)
+        cursor = _cursor(visit) if again else selection.cursor
+        return _progress(visit, action, numbers, cursor, error)
     numbers |= _tell(visit, action, count)
     cursor = "" if is_over else selection.cursor
     return visit.redirect("work", **_in_url(visit), **numbers, cursor=cursor)
@@ -161,11 +164,12 @@ def _step_of(
     def move_by(taken: Callable[[Count], object]) -> Count:
         """Move each task once, even if a step is repeated: those changed since are left."""
         tally = Tally()
-        for task in selection:
-            if task.revision < bound_us:
-                step = partial(visit.delayq.reschedule, if_revision=task.revision)
-                tally.changed(step(task.id, by=options["by"]))
-            taken(tally.count)
+        with telling_so_far(tally):
+            for task in selection:
+                if task.revision < bound_us:
+                    step = partial(visit.delayq.reschedule, if_revision=task.revision)
+                    tally.changed(step(task.id, by=options["by"]))
+                taken(tally.count)
         return tally.count
 
     return move_by
@@ -230,16 +234,14 @@ def _in_url(visit: Visit) -> dict[str, Any]:
     return {**in_url(visit), "action": args.get("action"), "value": args.get("value")}
 
 
-def _selection(visit: Visit, cursor: str | None = None) -> Selection:
-    picking = picked(visit)
+def _selection(visit: Visit, picking: dict[str, Any], cursor: str | None = None) -> Selection:
     # The list without a state has waiting tasks only.
     return visit.delayq.select(**{"state": _WAITING, **picking}, cursor=cursor)
 
 
-def _fixed(visit: Visit, action: Action, options: dict[str, Any]) -> dict[str, Any]:
+def _fixed(visit: Visit, picking: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the filters and the value with instants in place of relative times."""
     fixed = {name: some for name, some in in_url(visit).items() if name != "zone"}
-    picking = picked(visit)
     for name in ("after", "before"):
         if name in fixed:
             fixed[name] = picking[FILTERS[name]].isoformat()
@@ -248,4 +250,4 @@ def _fixed(visit: Visit, action: Action, options: dict[str, Any]) -> dict[str, A
         value = options["at"].isoformat()
     elif "after" in options:
         value = (from_ms(visit.delayq.counts().now_ms) + options["after"]).isoformat()
-    return {**fixed, "action": action.name, "value": value}
+    return {**fixed, "action": visit.request.values["action"], "value": value}

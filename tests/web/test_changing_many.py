@@ -1,6 +1,7 @@
 """Changes of many tasks: a count first, then exactly these tasks, step by step."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -296,6 +297,43 @@ def test_the_script_presses_no_button_for_a_foreign_link(browser, headers, is_pr
 
     assert "so far" in progress.text
     assert ("data-press" in progress.html) is is_pressed
+
+
+def test_times_from_now_are_fixed_by_the_count(app, browser, many, monkeypatch):
+    counts, now = type(app.delayq.services.entries).counts, [FAR * 1000 - 10_000]
+
+    def later(entries):
+        now[0] += 1000
+        return replace(counts(entries), now_ms=now[0])
+
+    monkeypatch.setattr(type(app.delayq.services.entries), "counts", later)
+    page = counted(browser, {"after": "+10s", "before": "+15s"}, action="cancel")
+    cancelled = int(re.search(r"(\d+) tasks match", page.text)[1])
+    page, _ = worked(browser, page)
+
+    assert page.said == f"{cancelled} tasks were cancelled; {cancelled} tasks were counted."
+    assert len(left(app)) == 10 - cancelled < 10
+
+
+def test_redis_goes_away_within_a_move_by_a_span(app, browser, many, monkeypatch):
+    page, calls = counted(browser, {}, action="reschedule", value="by:+1h"), []
+    reschedule = type(app.delayq).reschedule
+
+    def failing(delayq, task_id, **options):
+        calls.append(task_id)
+        if len(calls) == 4:
+            raise StoreUnavailable("reschedule", "it is gone")
+        return reschedule(delayq, task_id, **options)
+
+    monkeypatch.setattr(type(app.delayq), "reschedule", failing)
+    broken = browser.post(page.action_with("<button"))
+    assert broken.status == 503
+    assert "3 tasks were rescheduled so far" in broken.text
+    page, _ = worked(browser, broken)
+
+    assert page.said == "10 tasks were rescheduled; 10 tasks were counted."
+    moved = [task.due.timestamp() - FAR for task in app.delayq.tasks()]
+    assert moved == [3600 + number for number in range(10)]
 
 
 def test_each_step_is_told(browser, many, short_steps, changed):

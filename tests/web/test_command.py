@@ -9,10 +9,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.cli.conftest import project, run
+from tests.cli.conftest import project, run, sigint
 from tests.support.process import ChildProcess
 
-__all__ = ["project", "run"]
+__all__ = ["project", "run", "sigint"]
 
 PROJECT = """
 import os
@@ -25,7 +25,7 @@ delayq = DelayQ(app)
 
 
 @pytest.fixture
-def start(tmp_path, redis_url):
+def start(tmp_path, redis_url, sigint):
     """Start the command, and wait until it serves: ``start("--read-only")``."""
     started = []
     (tmp_path / "web_shop.py").write_text(PROJECT)

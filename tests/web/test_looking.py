@@ -48,6 +48,7 @@ def test_tasks_are_listed_in_due_order(browser, scheduled):
         ({"before": "2100-01-01T00:01Z"}, "a"),
         ({"after": "2100-01-01T01:01", "zone": "Europe/Berlin"}, "bc"),
         ({"after": "+1h"}, "abc"),
+        ({"after": "2100-01-01T00:01Z", "zone": "Middle/Earth"}, "bc"),
         ({"queue": "mail", "tag": "blue"}, ""),
     ],
 )

@@ -1,0 +1,56 @@
+"""No view asks more of Redis the more tasks wait, but those that say so."""
+
+from collections import Counter
+
+import pytest
+
+from celery_delayq.hooks import Hooks
+from tests.app.support import FAR
+
+VIEWS = [
+    *("/tasks", "/tasks?order=latest", "/tasks?tag=rare", "/tasks?after=2100-01-01T00:30"),
+    *("/tasks?state=DEAD", "/tasks?state=IN_FLIGHT", "/tasks?state=PAUSED", "/tasks?key=k"),
+    *("/task?id=task-1", "/paused", "/history"),
+]
+
+
+@pytest.fixture
+def calls(app):
+    """How often each script was called."""
+    counts = Counter()
+    app.delayq.services.hooks.add(Hooks(called=lambda name, _: counts.update([name])))
+    return counts
+
+
+def fill(app, first, count):
+    items = [((one,), {}, FAR + one, f"task-{one}") for one in range(first, first + count)]
+    app.delayq.schedule_many(app.tasks["shop.remind"], items)
+
+
+def asked(browser, calls, path):
+    calls.clear()
+    assert browser.get(path).status in (200, 404)
+    # A process asks now and then whether the others still agree with it.
+    return {name: count for name, count in calls.items() if name != "agreed"}
+
+
+def test_a_view_makes_as_many_calls_with_few_tasks_as_with_many(app, browser, calls):
+    fill(app, 0, 300)
+    app.send_task("shop.remind", (1,), task_id="x", delayq_at=FAR, delayq_tags=["rare"])
+    few = {path: asked(browser, calls, path) for path in VIEWS}
+    fill(app, 300, 3000)
+
+    assert {path: asked(browser, calls, path) for path in VIEWS} == few
+    assert max(sum(one.values()) for one in few.values()) < 10
+
+
+def test_the_overview_reads_the_next_10_000_tasks_and_no_more(app, browser, calls, monkeypatch):
+    monkeypatch.setattr("celery_delayq.operations.queues.MOST", 1000)
+    fill(app, 0, 1200)
+    few = asked(browser, calls, "/")
+    fill(app, 1200, 1200)
+
+    assert asked(browser, calls, "/") == few
+    assert few["queues"] == 2
+    assert "The 1,000 tasks that are due next, of 2,400" in browser.get("/").text
+    assert "Count all, queue by queue" in browser.get("/").text
