@@ -2,6 +2,7 @@
 
 from playwright.sync_api import expect
 
+from celery_delayq.web import wsgi
 from tests.app.support import FAR, LONG_AGO
 from tests.browser.support import either_way, press, says, unfold
 from tests.web.test_changing_many import IDS, left, many, short_steps
@@ -159,3 +160,16 @@ def test_the_overview_loads_anew_by_itself_until_it_is_stopped(site, look, sched
     page.on("request", lambda request: requests.append(request.url))
     page.clock.run_for(60_000)
     assert requests == []
+
+
+def test_a_page_comes_back_with_redis(delayq_app, start_redis, serve, look, monkeypatch):
+    monkeypatch.setattr("celery_delayq.web.app.AGAIN", 1)
+    redis = start_redis()
+    app = delayq_app(redis.url(), delayq_timeout=0.5)
+    redis.stop()
+    page = look(serve(wsgi(app.delayq, allow=lambda _: "read")), allows=["503"])
+    heading = page.get_by_role("heading", level=1)
+
+    expect(heading).to_have_text("Redis is away")
+    redis.start()
+    expect(heading).to_have_text("Overview")
