@@ -145,7 +145,8 @@ def values_of(visit: Visit, task: ScheduledTask) -> dict[str, str]:
             facts = json_facts_of(task)[name]
             # Types that JSON lacks, such as times, would become texts.
             if value is not None and facts == value:
-                found[name] = json.dumps(facts, ensure_ascii=False)
+                text = json.dumps(facts, ensure_ascii=False)
+                found[name] = text if text.isprintable() else json.dumps(facts)
     if task.is_canvas:
         return {name: found[name] for name in ("key", "tags") if name in found}
     return {**found, "expires": ""}

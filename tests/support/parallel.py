@@ -26,6 +26,7 @@ SHARED = (
     *("ended", "broker", "pool", "pair", "watch", "capturing", "crew"),  # workers
     *("certificates", "wheel", "new_project", "versions"),
     *("guarded", "standing_group"),  # groups with three sentinels
+    "chromium",
 )
 # The parameter by which a fixture asks for each of them.
 CALLED = {"rabbit": "rabbitmq_server", "rabbitmq": "rabbitmq_server"}

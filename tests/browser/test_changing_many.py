@@ -1,0 +1,175 @@
+"""Changes of many tasks by clicking: some, all on a page, all that match, whole queues."""
+
+from playwright.sync_api import expect
+
+from celery_delayq.web import wsgi
+from tests.app.support import FAR, LONG_AGO
+from tests.browser.support import either_way, press, says, unfold
+from tests.web.test_changing_many import IDS, left, many, short_steps
+
+__all__ = ["many", "short_steps"]
+
+
+@either_way
+def test_the_ticked_tasks(app, site, look, many, javascript):
+    page = look(site, "/tasks", javascript=javascript)
+
+    for task_id in ("task-01", "task-04"):
+        page.get_by_role("checkbox", name=f"Task {task_id}", exact=True).check()
+    page.get_by_label("Change", exact=True).select_option("Cancel")
+    press(page, "Change the ticked ones")
+    assert left(app) == IDS
+    press(page, "Cancel: 2 tasks")
+
+    says(page, "2 tasks of 2 were cancelled.")
+    assert left(app) == [task_id for task_id in IDS if task_id not in ("task-01", "task-04")]
+
+
+def test_all_on_a_page(app, site, look, many):
+    page = look(site, "/tasks?queue=mail")
+
+    page.get_by_role("checkbox", name="Tick all tasks on this page").check()
+    page.get_by_label("Change", exact=True).select_option("Reschedule")
+    page.get_by_label("New due time, tag, queue or priority").fill("by:+1h")
+    press(page, "Change the ticked ones")
+    press(page, "Reschedule: 5 tasks, by:+1h")
+
+    says(page, "5 tasks of 5 were rescheduled.")
+    moved = {task.id for task in app.delayq.tasks() if task.due.timestamp() >= FAR + 3600}
+    assert moved == set(IDS[::2])
+
+
+def chosen(page):
+    """Choose all tasks of the queue mail, and have them counted."""
+    page.get_by_label("Change", exact=True).select_option("Cancel")
+    press(page, "Count all that match, then change them")
+
+
+def test_all_that_match_step_by_step_without_the_script(app, site, look, many, short_steps):
+    page = look(site, "/tasks?queue=mail", javascript=False)
+
+    chosen(page)
+    while page.get_by_role("link", name="Count on").count():
+        page.get_by_role("link", name="Count on").click()
+    assert left(app) == IDS
+    press(page, "Cancel: 5 tasks")
+    press(page, "Continue")
+    page.reload()
+    so_far = len(IDS) - len(left(app))
+    assert 0 < so_far < 5
+    says(page, f"{so_far} tasks were cancelled so far; 5 tasks were counted.")
+    while page.get_by_role("button", name="Continue").count():
+        press(page, "Continue")
+
+    says(page, "5 tasks were cancelled; 5 tasks were counted.")
+    assert left(app) == IDS[1::2]
+
+
+def test_all_that_match_with_the_script_and_a_reload(app, site, look, many, short_steps):
+    page, steps = look(site, "/tasks?queue=mail"), []
+
+    def stop_at_the_second(route):
+        if route.request.method == "POST":
+            steps.append(route.request.url)
+            if len(steps) > 1:
+                return route.abort("aborted")
+        return route.continue_()
+
+    page.route("**/work?*", stop_at_the_second)
+    chosen(page)
+    with page.expect_event("requestfailed", lambda request: "/work?" in request.url):
+        press(page, "Cancel: 5 tasks")
+    page.unroute_all(behavior="wait")
+    so_far = len(IDS) - len(left(app))
+    assert 0 < so_far < 5
+    says(page, f"{so_far} tasks were cancelled so far; 5 tasks were counted.")
+    page.reload()
+
+    says(page, "5 tasks were cancelled; 5 tasks were counted.")
+    assert left(app) == IDS[1::2]
+
+
+@either_way
+def test_a_queue_is_paused_and_resumed(app, site, look, scheduled, javascript):
+    scheduled("a", at=LONG_AGO, queue="mail")
+    page = look(site, "/paused", javascript=javascript)
+
+    page.get_by_label("What", exact=True).select_option("a queue")
+    page.get_by_label("Its name").fill("mail")
+    press(page, "Pause")
+    says(page, "queue mail is paused")
+    assert app.delayq.hand_over() == 0
+    press(page, "Resume queue mail")
+
+    says(page, "queue mail is resumed")
+    assert app.delayq.hand_over() == 1
+
+
+@either_way
+def test_the_history_leads_to_a_task(app, site, look, scheduled, javascript):
+    scheduled("a", key="order:7")
+    scheduled("b")
+    app.delayq.cancel("b")
+    page = look(site, javascript=javascript)
+
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="History").click()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("cancelled")
+    page.get_by_role("link", name="a", exact=True).click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Task a")
+
+
+@either_way
+def test_all_tasks_are_counted_queue_by_queue(site, look, many, javascript, monkeypatch):
+    monkeypatch.setattr("celery_delayq.web.others.SECOND", 0)  # each step counts one queue
+    page = look(site, "/queues", javascript=javascript)
+
+    while not javascript and page.get_by_role("link", name="Count on").count():
+        page.get_by_role("link", name="Count on").click()
+
+    expect(page.get_by_role("row", name="mail 5")).to_be_visible()
+    expect(page.get_by_role("row", name="celery 5")).to_be_visible()
+    expect(page.get_by_role("link", name="Count on")).to_have_count(0)
+
+
+def test_a_bar_of_the_chart_leads_to_its_tasks(app, site, look, scheduled):
+    now = app.delayq.counts().now_ms / 1000
+    scheduled("meant", at=now + 1800)
+    scheduled("later", at=now + 7200)
+    page = look(site)
+
+    unfold(page, "As a table")
+    page.get_by_role("table", name="In the next hour").get_by_role("link").click()
+
+    page.get_by_role("rowheader").get_by_role("link", name="meant").wait_for()
+    expect(page.get_by_role("link", name="later")).to_have_count(0)
+
+
+def test_the_overview_loads_anew_by_itself_until_it_is_stopped(site, look, scheduled):
+    page = look(site)
+    page.clock.install()
+    page.reload()
+    waiting = page.get_by_role("link", name="1", exact=True)
+
+    expect(waiting).to_have_count(0)
+    scheduled("a")
+    page.clock.run_for(5000)
+    expect(waiting).to_have_count(1)
+    press(page, "Stop refreshing")
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.clock.run_for(60_000)
+    assert requests == []
+
+
+def test_a_page_comes_back_with_redis(delayq_app, start_redis, serve, look, monkeypatch):
+    monkeypatch.setattr("celery_delayq.web.app.AGAIN", 1)
+    redis = start_redis()
+    app = delayq_app(redis.url(), delayq_timeout=0.5)
+    redis.stop()
+    page = look(serve(wsgi(app.delayq, allow=lambda _: "read")), allows=["503"])
+    heading = page.get_by_role("heading", level=1)
+
+    expect(heading).to_have_text("Redis is away")
+    redis.start()
+    expect(heading).to_have_text("Overview")

@@ -1,0 +1,143 @@
+"""Changes of one task by clicking, with the script and without; the store has each effect."""
+
+import pytest
+
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.browser.support import either_way, press, says, unfold
+
+
+@pytest.fixture
+def opened(site, look, scheduled, javascript):
+    """The page of a task."""
+    scheduled("other")
+    scheduled("a", 7, queue="mail", key="order:7", tags=["blue"])
+    return look(site, "/task?id=a", javascript=javascript)
+
+
+@either_way
+def test_from_the_overview_to_a_task_and_away_with_it(app, site, look, scheduled, javascript):
+    scheduled("other")
+    scheduled("a", queue="mail")
+    page = look(site, javascript=javascript)
+
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Tasks").click()
+    unfold(page, "Filter")
+    page.get_by_label("Queue", exact=True).fill("mail")
+    press(page, "Filter")
+    page.get_by_role("table").get_by_role("link", name="other").wait_for(state="detached")
+    page.get_by_role("rowheader").get_by_role("link", name="a", exact=True).click()
+    press(page, "Cancel")
+
+    says(page, "task a was cancelled")
+    assert [task.id for task in app.delayq.tasks()] == ["other"]
+
+
+@either_way
+def test_run_now(app, opened):
+    press(opened, "Run now")
+
+    says(opened, "task a was made due now")
+    assert app.delayq.hand_over() == 1
+
+
+# The browser is in India; without its script, the app's own zone counts.
+@pytest.mark.parametrize(
+    ("javascript", "typed", "due"),
+    [
+        (True, "2100-01-02T05:30", FAR + 86_400),
+        (False, "2100-01-02T05:30", FAR + 86_400 + 19_800),
+        (True, "by:+90m", FAR + 5400),
+        (False, "by:-90m", FAR - 5400),
+    ],
+)
+def test_reschedule(app, opened, typed, due):
+    opened.get_by_label("New due time").fill(typed)
+    press(opened, "Reschedule")
+
+    says(opened, "task a was rescheduled")
+    assert app.delayq.get("a").due.timestamp() == due
+
+
+EDITS = {
+    "Queue": "post",
+    "Key": "order:8",
+    "Priority": "3",
+    "Tags": "red\nblue green",
+    "Args": '[8, "é"]',
+    "Kwargs": "{}",
+    "Expires": "by:+1h",
+}
+
+
+@either_way
+def test_edit(app, opened):
+    unfold(opened, "Edit")
+    for label, value in EDITS.items():
+        opened.get_by_label(label, exact=True).fill(value)
+    press(opened, "Edit")
+
+    says(opened, "task a was edited")
+    task = app.delayq.get("a")
+    assert (task.queue, task.key, task.priority) == ("post", "order:8", 3)
+    assert set(task.tags) == {"red", "blue green"}
+    assert (task.args, task.kwargs) == ((8, "é"), {})
+    assert task.headers["expires"].startswith("2100-01-01T01:00")
+
+
+def test_an_edit_changes_only_what_was_typed(app, site, look, scheduled):
+    before = scheduled("a", "1\n\xa0\u202e\x85</textarea>", tags=["blue", "green"])
+    page = look(site, "/task?id=a")
+
+    unfold(page, "Edit")
+    page.get_by_label("Priority").fill("3")
+    press(page, "Edit")
+
+    says(page, "task a was edited")
+    after = app.delayq.get("a")
+    assert after.priority == 3
+    assert (after.args, after.tags, after.queue) == (before.args, before.tags, before.queue)
+
+
+@either_way
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("Retry", "task a was made due now"), ("Remove", "task a was removed")],
+)
+def test_a_dead_task(app, redis, site, look, javascript, name, said):  # noqa: PLR0917
+    app.send_task("shop.remind", (1,), task_id="a", queue="full", delayq_at=LONG_AGO)
+    redis.set("full", "not a list")
+    hand_over_until_dead(app.delayq, redis)
+    redis.delete("full")
+    page = look(site, "/task?id=a", javascript=javascript)
+
+    press(page, name)
+
+    says(page, said)
+    assert app.delayq.counts().dead == 0
+    assert app.delayq.hand_over() == (name == "Retry")
+
+
+def test_a_stale_page_changes_nothing(app, site, look, scheduled):
+    scheduled("a")
+    page = look(site, "/task?id=a", allows=["409"])
+    app.delayq.reschedule("a", by=60)
+    meanwhile = app.delayq.get("a")
+
+    press(page, "Cancel")
+
+    says(
+        page,
+        "task a was changed since you loaded the page, or is in another state; nothing was done",
+    )
+    assert app.delayq.get("a") == meanwhile
+
+
+def test_a_wrong_time_is_said(app, site, look, scheduled):
+    before = scheduled("a")
+    page = look(site, "/task?id=a", allows=["400"])
+
+    page.get_by_label("New due time").fill("soon")
+    press(page, "Reschedule")
+
+    page.get_by_role("alert").get_by_text("'soon' is not a time; expected").wait_for()
+    assert app.delayq.get("a") == before
