@@ -56,6 +56,14 @@ def define(app, task):
     def end(self, how):
         return run(self, how)
 
+    @task("follow")
+    def follow(self, key):
+        """Schedules its successor under its own key."""
+        terms = {"unique_until": "finished", "conflict": "replace"}
+        successor = app.delayq.schedule(app.tasks["end"].si("succeed"), after=0, key=key, **terms)
+        jobs.record(app.delayq, self.request, successor=successor.id)
+        jobs.evidence().blpop(jobs.GATE.format(self.request.id), 60)
+
     @task("end_late", acks_late=True)
     def end_late(self, how):
         return run(self, how)

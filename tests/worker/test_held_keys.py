@@ -103,6 +103,16 @@ def test_a_task_behind_it_runs_once_it_has_ended(project, key):
     wait_free(project, key)
 
 
+def test_its_successor_under_the_same_key_runs_once_it_has_ended(project, key):
+    first = start(project, "follow", key, key)
+    [run] = project.runs(first)
+    assert project.delayq.get(run["successor"]).behind == first.id
+    end(project, first)
+    project.wait_runs(run["successor"])
+    project.evidence.rpush(f"gate:{run['successor']}", "1")
+    wait_free(project, key)
+
+
 @pytest.mark.parametrize("how", ["retry", "defer", "replace"])
 def test_a_task_behind_it_waits_until_it_runs_no_more(project, key, how):
     first = start(project, "go_on_late", how, key)
