@@ -11,11 +11,12 @@ from werkzeug.wrappers import Response
 
 from celery_delayq.web import wsgi
 from tests.browser.support import press, says
+from tests.cli.conftest import sigint
 from tests.web.conftest import browse, browser
 from tests.web.test_changing_many import counted
 from tests.web.test_command import start
 
-__all__ = ["browse", "browser", "start"]
+__all__ = ["browse", "browser", "sigint", "start"]
 
 # A form for each change.
 CHANGES = {
