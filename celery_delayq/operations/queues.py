@@ -18,6 +18,7 @@ from ..message.outgoing import queues_of_list
 from ..message.route import Route
 from ..services import Services
 from ..store import Entry, Pause, Tally, label_of
+from ..store.queue_counts import Place, walk
 
 MOST = 10_000  # waiting tasks to read for counts
 FOR_NAMES = 500  # waiting tasks to read for names only: one call
@@ -54,6 +55,21 @@ def queue_counts(services: Services, pauses: Iterable[Pause]) -> tuple[list[Queu
         overdue[name] += one.overdue
     counts = [QueueCounts(name, waiting[name], overdue[name]) for name in sorted(waiting)]
     return counts, is_complete
+
+
+def counts_from(
+    services: Services, place: Place
+) -> Iterator[tuple[Place | None, list[QueueCounts]]]:
+    """Yield the waiting tasks per queue, some 500 tasks after the other, from a place on.
+
+    Each step has the place behind it, which is ``None`` at the end. A task that is rescheduled
+    meanwhile may be counted twice, or not at all.
+    """
+    known, options = _by_label(services, services.entries.pauses()), services.broker.options
+    for behind, tallies in walk(services.entries.links, place):
+        names = [_name_of(one, known, options) if one.label else "" for one in tallies]
+        counts = zip(names, tallies, strict=True)
+        yield behind, [QueueCounts(name, one.waiting, one.overdue) for name, one in counts]
 
 
 def names_of(services: Services, labels: set[bytes]) -> dict[bytes, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .shard import Shard
 
@@ -30,6 +32,39 @@ class Tally:
     place: str
 
 
+class Place(NamedTuple):
+    """A place among all waiting entries: a shard, and the last entry that was looked at there."""
+
+    shard: int = 0
+    after: str = "-1"
+    order: int = -1
+
+
+def walk(links: Sequence[Shard], place: Place) -> Iterator[tuple[Place | None, list[Tally]]]:
+    """Yield the tallies of some entries after a place, and the place behind them.
+
+    That place is ``None`` behind the last entries. A step counts and leaves out as ``queues.lua``.
+    """
+    for shard, link in enumerate(links[place.shard :], place.shard):
+        after, order = place[1:] if shard == place.shard else Place()[1:]
+        while after:
+            step = link.scripts.call(
+                "queues", after=after, order=order, limit=STEP, max_bytes=STEP_BYTES
+            )
+            after, order = step.after.decode(), step.order
+            behind = Place(shard, after, order) if after else Place(shard + 1)
+            tallies = [
+                Tally(label, waiting, overdue, *_divided(where))
+                for label, waiting, overdue, where in step.tallies
+            ]
+            yield (behind if behind.shard < len(links) else None), tallies
+
+
+def _divided(place: bytes) -> tuple[str, str]:
+    text = place.decode(errors="replace")
+    return text[:1], text[1:]
+
+
 def tallies_in(link: Shard, most: int) -> tuple[list[Tally], bool]:
     """Count a shard's waiting entries by queue; also return whether all were counted.
 
@@ -51,8 +86,7 @@ def tallies_in(link: Shard, most: int) -> tuple[list[Tally], bool]:
         looked += step.looked
         is_complete = is_complete and step.left_out <= 0
         for label, waiting, overdue, place in step.tallies:
-            text = place.decode(errors="replace")
-            one = found.get(label) or Tally(label, 0, 0, text[:1], text[1:])
+            one = found.get(label) or Tally(label, 0, 0, *_divided(place))
             found[label] = Tally(
                 label, one.waiting + waiting, one.overdue + overdue, one.kind, one.place
             )

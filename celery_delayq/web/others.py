@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 from werkzeug.exceptions import BadRequest
 from werkzeug.wrappers import Response
 
 from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidOption
-from ..logs import counted
+from ..operations.queues import counts_from
 from ..store import lane_in_words
+from ..store.queue_counts import Place
 from .bulk import SECOND
 from .visit import Visit
 
 EVENTS = 200
+_PLACE = re.compile(r"(\d{1,2}):(-1|\d{1,17}(?:\.\d{1,9})?):(-1|\d{1,15})")
 _KINDS = ("queue", "task", "everything")
 
 
@@ -78,31 +83,34 @@ def history(visit: Visit) -> Response:
 
 
 def queues(visit: Visit) -> Response:
-    """Count all tasks of each queue, queue by queue; a step ends after a second.
+    """Count all waiting tasks by queue; a step ends after a second.
 
-    The URL has what is counted so far, as ``found``: the count and the queue.
+    The URL has the ``place`` of the next step, and as ``found`` each queue's count and name.
     """
-    found = dict(_found(text) for text in visit.request.args.getlist("found"))
-    names = [one.queue for one in visit.delayq.status().queues if one.queue]
-    names += [one.queue for one in visit.delayq.pauses() if one.queue]
-    left = [name for name in dict.fromkeys(names) if name not in found]
+    found = Counter(dict(_found(text) for text in visit.request.args.getlist("found")))
     until = clock.monotonic() + SECOND
-    while left:
-        name = left.pop(0)
-        found[name] = int(visit.delayq.select(queue=name).count())
+    place: Place | None = None
+    for place, counts in counts_from(visit.delayq.services, _place(visit)):  # noqa: B007
+        for one in counts:
+            found[one.queue] += one.waiting
         if clock.monotonic() >= until:
             break
     told = [f"{count} {name}" for name, count in found.items()]
-    return visit.page(
-        "queues.html",
-        found=sorted(found.items()),
-        left=counted(len(left), "queue"),
-        further=visit.url("queues", found=told) if left else "",
-    )
+    at = place and ":".join(map(str, place))
+    further = visit.url("queues", found=told, place=at) if at else ""
+    return visit.page("queues.html", found=sorted(found.items()), further=further)
 
 
 def _found(text: str) -> tuple[str, int]:
-    count, _, name = text.partition(" ")
-    if not count.isascii() or not count.isdigit() or not name:
+    count, space, name = text.partition(" ")
+    if not count.isascii() or not count.isdigit() or not space:
         raise InvalidOption("found", text, "a count and a queue")
     return name, int(count)
+
+
+def _place(visit: Visit) -> Place:
+    text = visit.request.args.get("place", "0:-1:-1")
+    found = _PLACE.fullmatch(text)
+    if not found or int(found[1]) >= len(visit.delayq.services.scripts):
+        raise InvalidOption("place", text, "the place at which counting stopped")
+    return Place(int(found[1]), found[2], int(found[3]))

@@ -53,4 +53,4 @@ def test_the_overview_reads_the_next_10_000_tasks_and_no_more(app, browser, call
     assert asked(browser, calls, "/") == few
     assert few["queues"] == 2
     assert "The 1,000 tasks that are due next, of 2,400" in browser.get("/").text
-    assert "Count all, queue by queue" in browser.get("/").text
+    assert "Count all by queue" in browser.get("/").text

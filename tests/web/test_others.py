@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from celery_delayq.store import queue_counts
 from celery_delayq.web import chart, others
-from tests.app.support import LONG_AGO
+from tests.app.support import FAR, LONG_AGO
 
 
 def test_a_queue_is_paused_and_resumed(app, browser, scheduled, changed):
@@ -100,23 +101,34 @@ def test_no_history_is_kept(app, browser):
     assert "What happened last" not in browser.get("/").text
 
 
-def test_all_tasks_are_counted_queue_by_queue(app, browser, scheduled, monkeypatch):
-    monkeypatch.setattr(others, "SECOND", 0)  # each step counts one queue
-    for number, queue in enumerate(["mail", "mail", "slow", "fast"]):
-        scheduled(f"task-{number}", queue=queue)
+def test_all_waiting_tasks_are_counted_by_queue_in_steps(app, browser, monkeypatch):
+    monkeypatch.setattr(others, "SECOND", 0)
+    monkeypatch.setattr(queue_counts, "STEP", 4)
+    for number in range(20):
+        queue = ("mail", "slow", "fast")[number % 3]
+        # Some fall due together: a step can end among them.
+        due = FAR + number // 7
+        app.send_task("shop.remind", (1,), task_id=f"t{number}", queue=queue, delayq_at=due)
 
     page, seen = browser.get("/queues"), []
-    while page.further and len(seen) < 3:
-        seen.append(re.search(r"(\d) queues? left", page.text)[1])
+    while page.further and len(seen) < 20:
+        seen.append(int(re.search(r"(\d+) tasks? counted so far", page.text)[1]))
         page = browser.get(page.further)
 
-    assert seen == ["2", "1"]
-    assert "fast 1 mail 2 slow 1" in page.text
+    assert len(seen) >= 4
+    assert seen == sorted(seen)
+    assert "20 tasks counted Queue Waiting fast 6 mail 7 slow 7" in page.text
 
 
-@pytest.mark.parametrize("found", ["x mail", "3", "", " mail"])
-def test_counts_that_are_none(browser, found):
-    assert browser.get("/queues", found=found).status == 400
+@pytest.mark.parametrize(
+    "query",
+    [
+        *({"found": text} for text in ("x mail", "3", "", "-1 mail")),
+        *({"place": text} for text in ("x", "0:x:1", "9:-1:-1", "0:-1", "0:1:-2", "-1:1:1")),
+    ],
+)
+def test_counts_that_are_none(browser, query):
+    assert browser.get("/queues", **query).status == 400
 
 
 def test_each_chart_has_the_tasks_of_its_spans(app, browser, scheduled):
