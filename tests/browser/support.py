@@ -53,14 +53,14 @@ def served(application):
 
 def page_of(browser, address, *, width=1280, dark=False, **options):
     """A page of a new context, as a user in India has it."""
-    context = browser.new_context(
-        base_url=address,
-        viewport={"width": width, "height": 900},
-        color_scheme="dark" if dark else "light",
-        timezone_id="Asia/Kolkata",
-        locale="en-GB",
-        reduced_motion="reduce",
+    options = {
+        "viewport": {"width": width, "height": 900},
+        "color_scheme": "dark" if dark else "light",
+        "timezone_id": "Asia/Kolkata",
         **options,
+    }
+    context = browser.new_context(
+        base_url=address, locale="en-GB", reduced_motion="reduce", **options
     )
     context.set_default_timeout(PATIENCE_MS)
     return context.new_page()

@@ -61,6 +61,5 @@ def test_each_view(million, site):
         looks = [first_byte(connection, path) for _ in range(LOOKS)]
         assert {status for status, _ in looks} == {200}, name
         took[name] = round(min(seconds for _, seconds in looks), 3)
-    print(took)
 
-    assert {name: seconds for name, seconds in took.items() if seconds > WITHIN} == {}
+    assert max(took.values()) <= WITHIN, took
