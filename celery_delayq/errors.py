@@ -194,8 +194,8 @@ class KeyHeld(AlreadyScheduled):
 
     def sentence(self) -> str:
         return (
-            f"task {self.holder!r} no longer waits, but still holds this key; wait until it is "
-            "free, or pass another key"
+            f"task {self.holder!r} no longer waits, but still holds this key; pass "
+            "conflict='replace' to wait behind it, or another key"
         )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 from datetime import date, datetime, timedelta
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 SHOWN = 500  # characters of a value that a message shows
 
+# Options in a URL's query that are no secrets.
+_OPEN = ("virtual_host", "ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_ca_path")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -90,3 +93,29 @@ def logger_of(name: str) -> logging.Logger:
     logger = logging.getLogger(name)
     logger.addFilter(_FILTER)
     return logger
+
+
+def without_secrets(url: Any) -> Any:
+    """Return *url*, valid or not, without anything that may be a user name, password or key."""
+    text = str(url)
+    if not any(sign in text for sign in "@?="):
+        return url
+    each = text.split(";")
+    if len(each) > 1 and all(one.startswith("sentinel://") for one in each):
+        return ";".join(str(without_secrets(one)) for one in each)
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "", text
+    place, question, query = rest.partition("?")
+    # A question mark in a password, or an @ in the query? Only one of the two is a secret.
+    if "@" in query or "=" in place or not re.fullmatch(r"[\w+]*", scheme):
+        return "***"
+    pairs = "&".join(map(_without_secret, query.split("&"))) if query else ""
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{question}{pairs}"
+
+
+def _without_secret(pair: str) -> str:
+    name, equals, value = pair.partition("=")
+    if not equals:
+        return "***"
+    return pair if name in _OPEN and re.fullmatch(r"[\w./-]*", value) else f"{name}=***"

@@ -339,8 +339,7 @@ class Configured:
             broker.kind,
             broker.hosts,
             settings.shards,
-            settings.history,
-            settings.history_repeats,
+            *(settings.history, settings.history_repeats, settings.remember),
             self._app_name,
             self.endpoint.url,
             direct=self.store_is_broker,
@@ -360,8 +359,8 @@ class Configured:
 
     @cached_property
     def copies(self) -> Copies:
-        broker = self._broker()
-        return Copies(self.scripts, max(self.settings.lease, broker.visibility_timeout))
+        lasts = max(self.settings.lease, self._broker().visibility_timeout)
+        return Copies(self.scripts, lasts, self.settings.remember)
 
     def close(self) -> None:
         for one in vars(self).get("scripts", ()):

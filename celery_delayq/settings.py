@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import InvalidSetting, UnknownSetting
+from .logs import without_secrets
 
 
 @dataclass(frozen=True)
@@ -48,38 +49,10 @@ def _matches(pattern: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
-# Options in a URL's query that are no secrets.
-_OPEN = ("virtual_host", "ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_ca_path")
-
-
-def without_secrets(url: Any) -> Any:
-    """Return *url*, valid or not, without anything that may be a user name, password or key."""
-    text = str(url)
-    if not any(sign in text for sign in "@?="):
-        return url
-    each = text.split(";")
-    if len(each) > 1 and all(one.startswith("sentinel://") for one in each):
-        return ";".join(str(without_secrets(one)) for one in each)
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        scheme, rest = "", text
-    place, question, query = rest.partition("?")
-    # A question mark in a password, or an @ in the query? Only one of the two is a secret.
-    if "@" in query or "=" in place or not re.fullmatch(r"[\w+]*", scheme):
-        return "***"
-    pairs = "&".join(map(_without_secret, query.split("&"))) if query else ""
-    return f"{scheme}{separator}{place.rpartition('@')[2]}{question}{pairs}"
-
-
-def _without_secret(pair: str) -> str:
-    name, equals, value = pair.partition("=")
-    if not equals:
-        return "***"
-    return pair if name in _OPEN and re.fullmatch(r"[\w./-]*", value) else f"{name}=***"
-
-
 MOST_SHARDS = 64
 LONGEST_HISTORY = 10_000
+
+REMEMBER = (3600, 1_000_000)  # seconds, tasks
 
 _HOW_MANY, _HOW_LONG = _number(1, 10, whole=True), _number(0.01, 60)
 
@@ -90,6 +63,17 @@ def _is_wait(value: Any) -> bool:
         return False
     replicas, seconds, *others = value
     return _HOW_MANY(replicas) and _HOW_LONG(seconds) and others in ([], ["aof"])
+
+
+_SECONDS, _TASKS = _number(60, 2_592_000), _number(10_000, 100_000_000, whole=True)
+
+
+def _is_memory(value: Any) -> bool:
+    """Whether it is (seconds, tasks); with fewer, a delivery would not recognise leftovers."""
+    match value:
+        case [seconds, tasks]:
+            return _SECONDS(seconds) and _TASKS(tasks)
+    return False
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -234,6 +218,16 @@ SETTINGS: tuple[Setting, ...] = (
         lambda value: isinstance(value, bool),
     ),
     Setting(
+        "remember",
+        REMEMBER,
+        "seconds and tasks",
+        "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 10000 "
+        "to 100000000",
+        "How long, and of how many tasks, the store remembers how they left it, see "
+        "[below](#how-long-answers-last).",
+        _is_memory,
+    ),
+    Setting(
         "metrics_port",
         None,
         "port",
@@ -282,6 +276,7 @@ class Settings:
     once: bool
     history: int
     history_repeats: bool
+    remember: Sequence[Any]
     metrics_port: int | None
     metrics_host: str
     shards: int

@@ -25,7 +25,8 @@ NAMES = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*"
 KEY = re.compile(r"\bkeys\.(\w+)")
 LUAS = (
     "and break do else elseif end false for function if in local nil not or repeat return then "
-    "true until while ARGV KEYS ipairs math pairs redis select string table tonumber type unpack"
+    "true until while ARGV KEYS ipairs math pairs pcall redis select string table tonumber type "
+    "unpack"
 )
 CALL = re.compile(r"redis\.p?call\('(\w+)',\s*keys\.(\w+)")
 

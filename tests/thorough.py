@@ -16,7 +16,8 @@ FOLDER = Path(".pytest_cache", "thorough")
 # The name of each trial, and its command; MINUTES stands for the value of --minutes.
 TRIALS = {
     "simulator, fresh seeds": "simulate --minutes MINUTES",
-    "tests marked thorough": "-m thorough -o faulthandler_timeout=1000",  # the longest may take 900
+    # The longest may take 1,800 seconds.
+    "tests marked thorough": "-m thorough -o faulthandler_timeout=2000",
     "the kernel without each leaf": "leaves",
     "soak": "soak --minutes MINUTES",
     "faults": "faults",

@@ -29,7 +29,7 @@ from .inconsistencies import COUNTED, ONCE, Finding
 
 MOST = 200  # fields of a slice: some 3 ms
 
-_INDEXES = ("due", "relay", "leased", "dead", "refused", "parked", "tags", "outbox")
+_INDEXES = ("due", "relay", "leased", "dead", "refused", "behind", "parked", "tags", "outbox")
 _HASHES = ("claims", "errors", "holders", "outbox_messages", "meta")
 # The keys about templates; records last, so that those that leave meanwhile are not counted.
 COUNTING = ("templates", "records")

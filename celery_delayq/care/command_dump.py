@@ -26,8 +26,8 @@ _AGAIN = "run the same command to continue"
 _NOT_ASKED = "ids and keys were not compared with the tasks in this store"
 _MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
 _LEAVING = (
-    "this store is not paused: after 10,000 tasks have left it, loading the same dump again may "
-    "bring some of them back; pass --paused to prevent that"
+    "this store is not paused: it remembers tasks that leave it only as long as delayq_remember "
+    "says; then loading the same dump again may bring them back; pass --paused to prevent that"
 )
 
 
@@ -121,8 +121,8 @@ def load(ctx: click.Context, /, skip_existing: bool, paused: bool, dry_run: bool
     """Load a dump from standard input.
 
     Each task is restored as it was, after the pauses. Loading the same tasks again adds nothing, so
-    after an interruption you can run the same command again; if the store is not paused, until
-    10,000 tasks have left it. Exits with 1 if a task was not loaded.
+    after an interruption you can run the same command again; if the store is not paused, as long as
+    delayq_remember says. Exits with 1 if a task was not loaded.
     """
     if reads_terminal():
         raise click.UsageError("Pass a dump on standard input: load < FILE", ctx)

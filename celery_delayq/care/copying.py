@@ -20,8 +20,9 @@ from ..store.scripts import Scripts
 
 PAGE = 200  # entries of a step: some 3 ms
 PAGE_BYTES = 1_000_000
+NOTES = 1000  # tombstones, marks, events and so on of a step: some 1 ms
 # Those that fell due come first: they are earlier than any in `due` with the same time.
-PLACES = ("parked", "refused", "leased", "dead", "due", "relay")
+PLACES = ("parked", "refused", "leased", "behind", "dead", "due", "relay")
 HASHES = ("tombstones", "tombstones_old", "arrived", "arrived_old", "outbox_messages", "held")
 MOST_EVENTS = 10_000  # the longest history
 
@@ -107,7 +108,7 @@ class Copying:
 
     def _fill(self, number: int, part: str, given: Iterable[tuple[Any, Any]]) -> None:
         rest, rate = iter(given), len(self._old) / len(self._new)
-        while some := list(islice(rest, PAGE)):
+        while some := list(islice(rest, _most(part))):
             flat = [word for pair in some for word in pair]
             answer = self._new[number].call(
                 "fill_rest", run=self._run, part=part, rate=rate, last=self._last, given=flat
@@ -141,11 +142,15 @@ def in_step(answer: int) -> None:
         raise OutOfStepError
 
 
+def _most(part: str) -> int:
+    return PAGE if part == "outbox_messages" else NOTES
+
+
 def _slices(links: Iterable[Scripts], part: str) -> Iterator[Sequence[Any]]:
     for link in links:
         cursor: Any = 0
         while True:
-            cursor, found = link.call("move_rest", part=part, cursor=cursor, count=PAGE)
+            cursor, found = link.call("move_rest", part=part, cursor=cursor, count=_most(part))
             yield found
             if int(cursor) == 0:
                 break

@@ -205,9 +205,10 @@ def _version(patient: Patient) -> Iterator[Line]:
 
 
 def _memory(patient: Patient) -> Iterator[Line]:
-    size = task_bytes(patient.connection, patient.keys)
-    by = "at" if size is None else "at a measured"
-    return risks.memory(patient.server, size or TASK_BYTES, by)
+    size, settings = task_bytes(patient.connection, patient.keys), patient.services.settings
+    yield from risks.memory(patient.server, size or TASK_BYTES, "at a measured" if size else "at")
+    tasks = settings.remember[1] * len(patient.keys) // settings.shards
+    yield from risks.remembered(patient.server, tasks)
 
 
 def _replicas(patient: Patient) -> Iterator[Line]:

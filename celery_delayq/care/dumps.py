@@ -32,8 +32,9 @@ class Kept:
 
     Attributes:
         task_id: The task's id.
-        place: ``waiting``, ``paused``, ``refused``, ``in_flight``, ``dead``; ``unreadable``, if
-            this version cannot read its record; ``lost``, if the record is gone.
+        place: ``waiting``, ``paused``, ``refused``, ``behind`` (another entry holds its key),
+            ``in_flight``, ``dead``; ``unreadable``, if this version cannot read its record;
+            ``lost``, if the record is gone.
         record: The record; its text if it is unreadable.
         template: The template that it shares, if it shares an existing one.
         when_ms: The next attempt of a refused entry; the time of death of a dead one.

@@ -48,8 +48,10 @@ KINDS = {
     ),
     "wrong_key": Kind(
         "a unique key names a task that is not here or has another key; or a record waits without "
-        "its key, so its key does not find it",
-        "the name is removed; the record gets its key back, unless another task has it by then",
+        "its key, so its key does not find it; or it waits behind another task, and no step looks "
+        "whether that still holds its key",
+        "the name is removed; the record gets its key back, unless another task has it by then; "
+        "or it waits until the key is free",
     ),
     "wrong_tag": Kind(
         "a tag names a task that is not here or does not have it; or a record has a tag by which "

@@ -27,7 +27,7 @@ from ..store.record import LABEL_BYTES, LAST_MS
 
 FORMAT = 1
 DUMP, PAUSE, TASK, UNREADABLE, END = "dump", "pause", "task", "unreadable", "end"
-STATES = ("waiting", "paused", "refused", "in_flight", "dead")
+STATES = ("waiting", "paused", "refused", "behind", "in_flight", "dead")
 NEEDED = object()  # in place of a default: every line must have the field
 
 LONGEST_TEXT = 100_000  # characters of an error

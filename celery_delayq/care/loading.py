@@ -6,8 +6,7 @@ lines --checked--> entries as this app's store keeps them --SLICE at a time--> t
 
 Loading the same dump again adds nothing: an entry is known by its id and the time of its
 scheduling. So after an interruption, the same call continues. Tasks that have left are known while
-the store has their tombstones: the last 10,000 to 20,000 of a shard. A paused store delivers
-nothing.
+the store has their tombstones, as ``delayq_remember`` says. A paused store delivers nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _NO_QUEUE = "this app has no queue {!r}; add it to task_queues"
 _NO_LIST = "it goes to the list {!r} of an unknown queue"
 # The places that are restored, and the field with the time of each. A paused task falls due again
 # and meets the pause; one that was in flight waits, marked as possibly delivered.
-_TIMES = {"refused": "next_try_ms", "dead": "dead_since_ms"}
+_TIMES = {"refused": "next_try_ms", "behind": "due_ms", "dead": "dead_since_ms"}
 
 Lines = Iterable[GivenTime]
 

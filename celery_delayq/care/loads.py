@@ -25,8 +25,9 @@ class OldEntry:
         due_ms: Its due time.
         created_us: When it was scheduled.
         record: The record to write.
-        place: ``waiting``, ``refused`` or ``dead``.
-        when_ms: The next attempt of a refused entry; the time of death of a dead one.
+        place: ``waiting``, ``refused``, ``behind`` or ``dead``.
+        when_ms: The next attempt of a refused entry; the time of death of a dead one; the due time
+            of one behind another.
         attempts, refusals, uncertain, error, is_named: See :class:`Kept`.
     """
 

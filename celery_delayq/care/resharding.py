@@ -26,6 +26,7 @@ from typing import NamedTuple
 from .. import clock
 from ..errors import StoreDiffers, StoreError
 from ..servers.facts import Facts
+from ..servers.risks import LEFT_BYTES
 from ..services import Configured, Services
 from ..store.scripts import Scripts
 from .copying import Copying, OutOfStepError, in_step, read_page, sizes
@@ -33,6 +34,7 @@ from .copying import Copying, OutOfStepError, in_step, read_page, sizes
 LOOK_AGAIN = 0.2  # seconds between two looks at leases
 ENTRY_BYTES = 480  # of an entry beside its record
 COPYING = 2.5  # times as long as to read an entry
+LEFT_SECONDS = 0.00001  # to copy a tombstone
 # Levels of a shard; see store/lua/close.lua.
 OPEN, NO_CHANGES, FINAL, MOVED, FILLING, EMPTY = range(6)
 
@@ -144,19 +146,21 @@ class Resharding:
     def estimate(self, shards: int) -> Estimate:
         """Return what it takes, from a sample; changes nothing."""
         old = self._shards(self.shards() or shards)
-        entries, read, length, seconds = 0, 0, 0, 0.0
+        entries, left, read, length, seconds = 0, 0, 0, 0, 0.0
         for link in old:
             size = sizes(link)
             entries += size["records"]
+            left += size["left"]
             began = clock.monotonic()
             found = read_page(link, max(("due", "relay"), key=size.__getitem__), 0, 0).found
             seconds += clock.monotonic() - began
             read += len(found)
             length += sum(len(one.record) for one in found)
         share = entries / max(1, read)
-        need = round(share * length) + entries * ENTRY_BYTES
+        need = round(share * length) + entries * ENTRY_BYTES + left * LEFT_BYTES
         lacks = _lacking(self._shards(shards), need)
-        return Estimate(entries, need, self._longest_call() + share * seconds * COPYING, lacks)
+        seconds = share * seconds * COPYING + left * LEFT_SECONDS
+        return Estimate(entries, need, self._longest_call() + seconds, lacks)
 
     def close(self) -> None:
         """Close its connections."""

@@ -253,6 +253,8 @@ def _state(task: ScheduledTask, now: datetime) -> str:
     state = task.state.value.lower()
     if task.paused_by and task.state is State.SCHEDULED:
         state = f"{state}, {', '.join(task.paused_by)} paused"
+    if task.behind:
+        state = f"{state}, behind {task.behind}"
     if task.next_try:
         state = f"{state}, next try {soon(task.next_try, now)}"
     return f"{state}, {task.error}" if task.error else state

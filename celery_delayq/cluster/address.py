@@ -9,8 +9,8 @@ from typing import Any
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
+from ..logs import without_secrets
 from ..servers.endpoint import Address, Endpoint
-from ..settings import without_secrets
 from .slot_owner import SlotOwner
 
 PORT = 6379

@@ -129,7 +129,8 @@ class DelayQ(Operations):
                 ``eta``.
             AlreadyScheduled: a task with the same key, or the signature's id, is already scheduled.
                 Subclasses: ``InFlight``, that task is being published right now; ``KeyHeld``, it
-                has left, and still holds the key.
+                has left, and still holds the key; with a policy other than ``reject`` and ``keep``,
+                the new task waits behind it.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)

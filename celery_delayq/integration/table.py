@@ -180,7 +180,7 @@ class Operations:
         It first restores the pauses. Messages are routed for this app's broker. A task that is
         already here stays as it is, and a task that has left this store since it was scheduled does
         not come back. So you can repeat the same call: at any time while the store is paused, and
-        otherwise until 10,000 tasks have left it.
+        otherwise as long as ``delayq_remember`` says.
 
         Args:
             lines: The output of :meth:`dump`, or the same as lines of JSON, or an open file of

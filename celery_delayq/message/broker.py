@@ -12,8 +12,8 @@ from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
 from ..leaves import leaf
+from ..logs import without_secrets
 from ..servers.endpoint import Endpoint, Server
-from ..settings import without_secrets
 from .connection_options import check_words_of_store, login_of, tls_of
 
 _REDIS = ("redis", "rediss")

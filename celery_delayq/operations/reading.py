@@ -115,7 +115,7 @@ def state(
 def handed_over(
     delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
 ) -> datetime | None:
-    """When a task was delivered to its queue; ``None`` once 10,000 more tasks have left.
+    """When a task was delivered to its queue; ``None`` if it was not, or the store forgot.
 
     For a key, this is the last task that left, as long as no other task waits under the key.
     """
@@ -134,5 +134,5 @@ def ahead(
 def departure(
     services: Services, task_id: Named | None = None, *, key: str | None = None
 ) -> Departure | None:
-    """Return how and when a task left the store; ``None`` if it waits, or left 10,000 tasks ago."""
+    """Return how and when a task left the store; ``None`` if it waits, or the store forgot."""
     return services.entries.departure(target_of(task_id, key))

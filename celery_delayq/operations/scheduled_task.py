@@ -44,6 +44,8 @@ class ScheduledTask:
         revision: The same time in us, unique to each version of a task. Pass it as ``if_revision``.
         cursor: Its position in a list; pass it to ``tasks`` to continue after this task.
         priority: Its priority, as the broker defines it; 0 if it was not given.
+        behind: The id of the task that holds its key, if it waits until that one has finished; or
+            empty. Meanwhile it is neither overdue nor late.
         put_offs: How often it has put itself off, by ``raise self.defer(…)``.
     """
 
@@ -66,6 +68,7 @@ class ScheduledTask:
     cursor: str = field(default="", compare=False)
     priority: int = 0
     put_offs: int = 0
+    behind: str = ""
 
     # No fields: ``dataclasses.asdict`` and FastAPI show these.
     _envelope: ClassVar[dict[str, Any]] = {}
@@ -114,6 +117,7 @@ class ScheduledTask:
             cursor=entry.cursor,
             priority=priority if isinstance(priority, int) else 0,
             put_offs=put_offs,
+            behind=entry.behind,
         )
         # Frozen keeps out users only.
         own = vars(made)

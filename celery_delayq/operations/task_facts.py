@@ -32,6 +32,7 @@ def facts_of(task: Task) -> dict[str, Any]:
     }
     more = {
         "key": task.key,
+        "behind": task.behind,
         "tags": list(task.tags),
         "priority": task.priority,
         "put_offs": task.put_offs,

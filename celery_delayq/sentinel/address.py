@@ -10,12 +10,12 @@ from kombu import Connection
 from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidSetting
+from ..logs import without_secrets
 from ..message.broker import Names, database_of, is_sentinel, provider_of, tls_of_redis, urls_of
 from ..message.connection_options import credentials_of, login_of, number_of, tls_of
 from ..servers.endpoint import Endpoint
 from ..servers.moving import ASK
 from ..servers.words import TLS
-from ..settings import without_secrets
 from .group import ASKED_ONCE, SentinelGroup
 
 PORT = 26379

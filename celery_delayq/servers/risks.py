@@ -22,6 +22,7 @@ WARNING: Level = "warning"
 ERROR: Level = "error"
 
 TASK_BYTES = 460  # bytes of a task without its arguments; see tests/benchmarks
+LEFT_BYTES = 120  # bytes of a task that left, while the store remembers it
 NEARLY_FULL = 0.9  # of maxmemory
 FULL = 0.99  # of maxmemory, or
 FEW = 1000  # with room for fewer tasks it is full: buffers may take the rest
@@ -235,6 +236,24 @@ def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Itera
     else:
         yield Line("memory", OK, f"{share} are used; room for some {left // task_bytes:,} more "
                    f"tasks, {each}")  # fmt: skip
+
+
+def remembered(server: Facts, tasks: int) -> Iterator[Line]:
+    """Warn if Redis has no room for as many tasks that left as the store may remember.
+
+    Args:
+        server: The facts about the server.
+        tasks: How many a generation of its shards has; there are two.
+    """
+    count, most = 2 * tasks, server.maxmemory
+    needed = count * LEFT_BYTES
+    if most and needed > most:
+        yield Line(
+            "memory", WARNING,
+            f"with this delayq_remember, {count:,} tasks that left may take {_size(needed)}, more "
+            f"than this Redis has: {_size(most)}; when it is full, nothing can be scheduled",
+            "set a smaller number of tasks, or raise maxmemory",
+        )  # fmt: skip
 
 
 def _size(size: int) -> str:

@@ -13,23 +13,21 @@ Which message became an entry of the store, so that it becomes one only once:
     another one redelivered -> worker    marked: it runs. A request of its first worker that is
                                          still under way makes no entry any more
 
-A mark is kept for at least one generation: an hour plus a lease or the broker's visibility timeout,
-not counting pauses of more than a minute; or a million marks, which take some 80 MB. There are two
-generations.
+A mark is kept for at least one generation: the seconds of ``delayq_remember``, plus a lease or the
+broker's visibility timeout, not counting pauses of more than a minute; or as many marks as tasks
+in that setting, 85 bytes each. There are two generations.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 from .. import clock
 from .keys import shard_of
 from .scripts import Scripts
 from .values import Delivery
-
-KEEP = 3600.0  # seconds that a generation lasts, in addition to `keep`
-MOST = 1_000_000  # marks in a generation, whatever its age
 
 
 class Copies:
@@ -39,11 +37,13 @@ class Copies:
         shards: The scripts of each shard. The mark of a delivery is in its task's shard, the
             mark of a message in the shard of its entry.
         keep: Seconds after which a copy may still come: a lease, or a visibility timeout.
+        remember: How many seconds longer marks are kept, and how many in each shard.
     """
 
-    def __init__(self, shards: Sequence[Scripts], keep: float) -> None:
+    def __init__(self, shards: Sequence[Scripts], keep: float, remember: Sequence[Any]) -> None:
+        seconds, self._most = remember
         self._shards = shards
-        self._keep_ms = round((KEEP + keep) * 1000)
+        self._keep_ms = round((seconds + keep) * 1000)
 
     def first(self, hand_over: tuple[str, ...], attempt: int, until: float) -> int:
         """Return the attempt that reached a worker first; *attempt*, if there was none before.
@@ -73,7 +73,7 @@ class Copies:
         """
         if received is None and not again:
             received = clock.monotonic()
-        return Delivery(_mark(("taken", *message)), again, received, self._keep_ms, MOST)
+        return Delivery(_mark(("taken", *message)), again, received, self._keep_ms, self._most)
 
     def is_taken(self, message: tuple[str, ...], until: float) -> bool:
         """Return whether a redelivered message became an entry before; if not, it may run.
@@ -94,7 +94,7 @@ class Copies:
             mark=_mark(texts),
             attempt=attempt,
             keep_ms=self._keep_ms,
-            most=MOST,
+            most=self._most,
         )
         return first
 

@@ -32,17 +32,20 @@ KEYS: dict[str, str] = {
     "refused": "ZSET  member -> next try in ms, of entries whose last attempt was refused",
     "parked": "ZSET  lane, due time, kind, member -> 0, of entries that fell due while paused",
     "paused": "HASH  lane -> what is paused, since when, and how it comes back; < -> lanes that do",
+    "behind": "ZSET  member -> due time in ms, of entries whose key another one holds",
     "dead": "ZSET  member -> since when it is dead, ms",
     "records": "HASH  id -> record",
-    "holders": "HASH  key -> id of the entry that holds it; if that has left, \\xff, delivery",
-    "held": "ZSET  key that is held although its entry has left -> until when, ms",
+    "holders": "HASH  key -> id of the entry that holds it; if that has left, \\xff, delivery; "
+    "\\xff, key -> member of the entry behind it",
+    "held": "ZSET  key that is held although its entry has left -> until when, ms; or, with one "
+    "behind it, when to look again",
     "tags": "ZSET  tag, NUL, member -> 0",
     "templates": "HASH  name -> template that records share",
     "template_uses": "HASH  name -> how many records share it",
     "claims": "HASH  id -> attempts:refusals:uncertain:lease_ms:token, of its attempts",
     "errors": "HASH  id -> its last error",
     "tombstones": "HASH  id -> how and when the entry left",
-    "tombstones_old": "HASH  the generation before; each holds some 10,000",
+    "tombstones_old": "HASH  the generation before; `remember` in `meta` bounds both",
     "calls": "HASH  operation -> answer of a changing call; id, key or lane -> its fence: calls "
     "made before it are refused; see prelude/call.lua",
     "calls_old": "HASH  the generation before; a generation lasts as long as the longest call",

@@ -50,7 +50,7 @@ def find(link: Shard, who: Target, until: float | None = None) -> Entry | None:
     if not found:
         return None
     state, task_id, whole, header_end, template, *known = found
-    reason, attempts, next_try, since, paused_by = known
+    reason, attempts, next_try, since, paused_by, behind = known
     return replace(
         entry_of(
             task_id.decode(errors="replace"),
@@ -63,6 +63,7 @@ def find(link: Shard, who: Target, until: float | None = None) -> Entry | None:
         next_try_ms=time_in(next_try),
         since_ms=time_in(since),
         paused_by=letters_in(paused_by),
+        behind=behind.decode(errors="replace"),
     )
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..servers.alone import check_alone
 from ..servers.beside import MOVES, check_broker, masters
 from ..servers.endpoint import Server
+from ..settings import REMEMBER
 from .keys import SCHEMA
 from .scripts import Scripts
 from .types import check_types
@@ -42,6 +45,8 @@ class Membership:
         history: The most events in the history; 0: none. If processes differ, the last one to
             join decides.
         repeats: Whether the history has events that equal the one before.
+        remember: How many seconds, and how many tasks in all shards, how tasks left is known. If
+            processes differ, the last one to join decides.
         app: The app's name, or empty. If scanners of two apps share a store, they log a warning.
         url: The store's URL, for the log.
         direct: Whether the store's Redis is the broker too.
@@ -55,6 +60,7 @@ class Membership:
     shards: int = 1
     history: int = 0
     repeats: bool = True
+    remember: Sequence[Any] = REMEMBER
     app: str = ""
     url: str = ""
     direct: bool = False
@@ -65,6 +71,12 @@ class Membership:
     def kept(self) -> str:
         """The store's setting of its history; see ``lua/prelude/history.lua``."""
         return f"{self.history} {int(self.repeats)}" if self.history else ""
+
+    @property
+    def remembered(self) -> str:
+        """A shard's setting of its tombstones; see ``lua/prelude/left.lua``."""
+        seconds, tasks = self.remember
+        return f"{round(seconds * 1000)} {math.ceil(tasks / self.shards)}"
 
 
 class Member:
@@ -118,6 +130,7 @@ class Member:
                 hosts=ours.hosts,
                 scanner=int(self._scanner and is_shard),
                 kept=ours.kept,
+                remember=ours.remembered,
                 store=os.urandom(STORE_BYTES).hex(),
                 app=ours.app,
             )

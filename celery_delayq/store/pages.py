@@ -1,6 +1,6 @@
 """Lists waiting entries in due order, page by page; and the cursor of a listing.
 
-    due, relay, refused, parked --page.lua, at one instant--> rows by (due time, insertion number)
+    all places where entries wait --page.lua, at one instant--> rows by (due time, insertion number)
     rows of each shard ------------------------------merged by (due time, insertion number, shard)
 
 Other entries do not affect an entry's place in that order, nor does the index it waits in. So a
@@ -81,6 +81,7 @@ class Row:
     next_try_ms: int | None
     reason: str
     paused_by: str
+    behind: str
 
     @property
     def place(self) -> tuple[float, int, int]:
@@ -103,6 +104,7 @@ class Row:
             next_try_ms=self.next_try_ms,
             reason=self.reason,
             paused_by=self.paused_by,
+            behind=self.behind,
             cursor=str(self.cursor),
         )
 
@@ -153,7 +155,7 @@ def rows(
             filter=chosen,
         )
         store = page.store.decode(errors="replace")
-        templates, errors = dict(page.templates), dict(page.failed)
+        templates, errors, holders = dict(page.templates), dict(page.failed), dict(page.behind)
         for (member, text), known in zip(page.found, page.known, strict=True):
             record = Record(text, int(known.header_end))
             yield Row(
@@ -167,6 +169,7 @@ def rows(
                 time_in(known.next_try),
                 errors.get(member[6:], b"").decode(errors="replace"),
                 letters_in(known.paused_by),
+                holders.get(member[6:], b"").decode(errors="replace"),
             )
         if page.is_last:
             return

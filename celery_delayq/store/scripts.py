@@ -41,8 +41,9 @@ _READ_AS = {
 }
 # The parts of the prelude, each after those that it uses.
 _PRELUDE = (
-    "closed", "record", "history", "extras", "message", "writing", "marks", "due", "call", "left",
-    "claims", "entry", "lanes", "late", "back", "pace", "conflict", "targets", "inconsistencies",
+    "closed", "record", "history", "extras", "message", "writing", "marks", "due", "held", "call",
+    "left", "claims", "entry", "lanes", "late", "back", "pace", "conflict", "targets",
+    "inconsistencies",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
 _CLOSED = re.compile(r"^closed +(\d)", re.MULTILINE)  # see lua/prelude/closed.lua

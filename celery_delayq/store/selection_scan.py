@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import groupby, islice
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from ..errors import StoreDiffers, UnreadableRecord
 from .filter import Filter
@@ -70,6 +71,7 @@ class Match:
     since_ms: int | None = None
     paused_by: str = ""
     late_from_ms: int | None = None
+    behind: str = ""
 
 
 def start(link: Shard) -> tuple[str, int]:
@@ -222,7 +224,7 @@ def peek(
         words = reply.words.decode().split()
         for member, word in zip(some, words, strict=True):
             if word not in ("skipped", "again"):
-                read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1")
+                read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1 :")
                 yield _met(member, word, reply.now, read, templates)
         left = left[len(words) - words.count("again") :]
 
@@ -245,6 +247,7 @@ def read(link: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tupl
                 next_try_ms=met.next_try_ms,
                 since_ms=met.since_ms,
                 paused_by=met.paused_by,
+                behind=met.behind,
             ),
         )
 
@@ -267,7 +270,7 @@ def _met(
     templates: dict[bytes, bytes],
 ) -> Match:
     state, *numbers = word.split(":")
-    attempts, next_try, since, paused_by, late_from = read[2].split()
+    attempts, next_try, since, paused_by, late_from, behind = read[2].split()
     known: dict[str, Any] = {
         "error": read[1].decode(errors="replace"),
         "attempts": int(float(attempts)),
@@ -275,6 +278,7 @@ def _met(
         "since_ms": time_in(since),
         "paused_by": letters_in(paused_by),
         "late_from_ms": time_in(late_from),
+        "behind": unquote_to_bytes(behind[1:]).decode(errors="replace"),
     }
     if not numbers:
         return Match(member, state, 0, now_us, **known)

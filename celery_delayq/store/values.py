@@ -41,6 +41,7 @@ class Entry:
     ``attempts``: how often it was sent, or may have been.
     ``next_try_ms``: if its last attempt was refused; ``since_ms``: when it became a dead letter.
     ``paused_by``: the pauses that apply, due or not: ``*`` (all), ``q`` (its queue), ``t``.
+    ``behind``: the id of the entry that holds its key, if it waits for that one; or empty.
     ``cursor``: its place in a listing, if read in one.
     """
 
@@ -56,6 +57,7 @@ class Entry:
     next_try_ms: int | None = None
     since_ms: int | None = None
     paused_by: str = ""
+    behind: str = ""
     record: Record = field(default=NO_RECORD, repr=False, compare=False)
     cursor: str = field(default="", compare=False)
 
@@ -195,11 +197,10 @@ class Receipt:
 class Seen:
     """The result of one call of ``hand_over``; times in ms, ``None`` if an index has no head.
 
-    ``back``: when the first entry comes back that waits for another reason than its due time.
+    ``back``: when the first entry may come back that waits for another reason than its due time.
     ``has_timer``: this scanner must wake for the earliest head; the others may sleep on.
-    ``dead``: (task id, reason) of each that became a dead letter.
+    ``dead``, ``skipped``: (task id, why) of each that became a dead letter, or was too late.
     ``refused``: (reason, how many) of entries that their list refused; they are tried again.
-    ``skipped``: (task id, why) of each that was too late.
     ``ids``: of delivered tasks, if requested.
     ``late``: how many seconds late each of these was, if requested.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
@@ -300,8 +301,7 @@ class LeasedEntry:
 class Claimed(NamedTuple):
     """The result of one claim.
 
-    ``entries`` are leased; ``dead``: (task id, reason) of each that became a dead letter;
-    ``skipped``: (task id, why) of each that was too late; ``parked``: how many are paused.
+    ``entries`` are leased; ``dead`` and ``skipped`` as in :class:`Seen`; ``parked``: how many.
     """
 
     entries: list[LeasedEntry]

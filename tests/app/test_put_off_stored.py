@@ -8,7 +8,6 @@ from celery.exceptions import Ignore
 
 from celery_delayq import Defer
 from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
-from celery_delayq.store.copies import KEEP
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.libraries
@@ -189,4 +188,7 @@ def test_a_mark_outlives_what_may_bring_its_message_again(
 
     made = app.delayq.services.copies.delivery(("a", "b"), again=True)
 
-    assert made.keep_ms == (KEEP + seconds) * 1000
+    assert (made.keep_ms, made.most) == ((3600 + seconds) * 1000, 1_000_000)
+    app.conf.delayq_remember = (60, 10_000)
+    made = app.delayq.services.copies.delivery(("a", "b"), again=True)
+    assert (made.keep_ms, made.most) == ((60 + seconds) * 1000, 10_000)

@@ -244,9 +244,9 @@ CHANGED = {
     "adopt_after": 60,
     "catch_up": 10,
     "shards": 2,
-    "capture_eta": True,
-    "once": True,
+    **dict.fromkeys(("capture_eta", "once"), True),
     "history_repeats": False,
+    "remember": (60, 10_000),
 }
 
 

@@ -1,7 +1,5 @@
 """Over several shards any id and any key work: a key's shard has its task, and each id is found."""
 
-import json
-
 import pytest
 from celery import states
 from celery.result import AsyncResult
@@ -137,14 +135,6 @@ def test_a_cancelled_one_is_revoked_and_nothing_stays_owed(app, delayq, redis, t
     assert AsyncResult(task_id, app=app).state == states.REVOKED
     assert delayq.cancel(task_id) is Outcome.NOT_FOUND
     assert sum(redis.zcard(Keys("delayq", n, SHARDS)["outbox"]) for n in range(SHARDS)) == 0
-
-
-def test_celerys_own_revoke_finds_it(app, delayq, task_id):
-    app.control.revoke(task_id)
-    assert delayq.get(task_id) is None
-    assert AsyncResult(task_id, app=app).state == states.REVOKED
-    # The other workers receive the same revoke, and count it as done.
-    assert delayq.services.entries.cancelled_ms_ago(task_id) is not None
 
 
 def test_who_has_left_without_a_key_and_waits_with_one_waits(delayq, add):
@@ -328,22 +318,6 @@ def test_status_and_history_are_of_all_of_them(app, delayq, add):
     assert events[0].id == ids[0]
     assert len(events) == 10
     assert sorted(one.key for one in events[1:]) == [f"many-{n}" for n in range(9)]
-
-
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_a_dump_is_loaded_into_any_number_of_shards(delayq_app, url, delayq, many, shards):
-    lines = [json.dumps(one) for one in delayq.dump()]
-    conf = {"delayq_shards": shards, "delayq_prefix": "other"}
-    other = delayq_app(url, **conf).delayq
-    assert other.load(map(json.loads, lines)).loaded == 30
-    assert other.load(map(json.loads, lines)).here == 30
-    assert other.counts().scheduled == 30
-    for number in range(0, 30, 3):
-        found = other.get(key=f"many-{number}")
-        assert other.get(many[number]) == found
-        assert found.args == (number,)
-        assert other.cancel(many[number])
-    assert list(other.check()) == list(delayq.check()) == []
 
 
 # One sentence.

@@ -242,13 +242,10 @@ LINES: tuple[Line, ...] = (
     Line("idle.commands_per_s", "idle scanner: commands", "1/s", goals=(at_most(0.3),)),
     Line("idle.cpu_percent", "idle scanner: CPU", "%", goals=(at_most(0.1),)),
     Line(
-        "memory.bytes_per_task",
-        "Redis memory of a waiting task",
-        "B",
-        "eta_bytes_per_task",
-        "Celery eta",
-        (at_most(500),),
+        *("memory.bytes_per_task", "Redis memory of a waiting task", "B"),
+        *("eta_bytes_per_task", "Celery eta", (at_most(500),)),
     ),
+    Line("memory.bytes_per_left", "Redis memory of a task that left", "B", goals=(at_most(130),)),
     Line(
         "memory.worker_bytes_per_task",
         "worker memory of a waiting task",

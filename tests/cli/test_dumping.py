@@ -18,8 +18,8 @@ from tests.support.waiting import eventually
 
 MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
 LEAVING = (
-    "this store is not paused: after 10,000 tasks have left it, loading the same dump again may "
-    "bring some of them back; pass --paused to prevent that"
+    "this store is not paused: it remembers tasks that leave it only as long as delayq_remember "
+    "says; then loading the same dump again may bring them back; pass --paused to prevent that"
 )
 OWED = "REVOKED is not stored yet for 1; this store's scanners do that, the dump does not have it"
 

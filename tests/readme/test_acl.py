@@ -10,7 +10,7 @@ from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.store import Outcome, Wakeup
 from celery_delayq.store.scripts import load
 from tests.operations.restricted import RestrictedStore, documented
-from tests.store.support import CLOCK
+from tests.store.support import CLOCK, NOW_MS
 
 # Commands that are not called inside a script.
 BY_CLIENT = {"eval", "evalsha", "subscribe", "ping", "client|setname", "select"}
@@ -123,6 +123,8 @@ def test_a_cancel_without_the_right_to_move_the_tombstones_on_is_done_and_says_s
     store = restricted(without=right)
     store.raw.hset(store.keys["tombstones"], mapping=dict.fromkeys(range(TOMBSTONES), "c"))
     store.schedule("a")
+    store.raw.hset(store.keys["meta"], "remember_since", NOW_MS)
+    store.set_ms(NOW_MS + 6000)  # so that it begins a generation of calls
 
     outcome, cancelled = store.entries.cancel("a")
 

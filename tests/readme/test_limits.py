@@ -5,9 +5,9 @@ import re
 import pytest
 
 from celery_delayq.handover.relay import MAX_REFUSALS
-from celery_delayq.store.scripts import load
+from celery_delayq.settings import REMEMBER
 from tests.app.support import LONG_AGO, hand_over_until_dead, lists
-from tests.readme.document import PAGES, page
+from tests.readme.document import page
 from tests.support.waiting import eventually
 
 
@@ -41,12 +41,17 @@ def test_to_any_other_broker_it_is_relayed(shop, redis_server, monkeypatch, brok
     assert shop.delayq.hand_over() == 1
 
 
+def number(text):
+    return int(text.replace(",", ""))
+
+
 def test_as_many_tombstones_are_kept_as_the_pages_say():
-    said = re.compile(r"last\s+([\d,]+) to\s+([\d,]+)\s+(?:tasks |per shard )?that\s+left")
-    [(least, most)] = {pair for document in PAGES for pair in said.findall(document.text)}
-    [kept] = re.findall(r"^local TOMBSTONES = (\d+)", load()["hand_over"].text, re.MULTILINE)
-    assert int(least.replace(",", "")) == int(kept)
-    assert int(most.replace(",", "")) == 2 * int(kept)
+    assert REMEMBER == (3600, 1_000_000)
+    assert "known** for [an hour, of the last million" in page("concepts/limits").text
+    for leave, kept, memory in page("reference/settings").rows("How long answers last"):
+        rate, (least, most) = int(leave.split()[0]), re.findall(r"[\d,]+", kept)
+        assert [number(least), number(most)] == [min(rate * 3600, 1_000_000), 2 * number(least)]
+        assert memory == f"{number(most) * 120 / 1_000_000:.0f} MB at most"
 
 
 def test_a_refused_message_is_tried_as_often_as_the_page_says():

@@ -55,6 +55,18 @@ def test_without_memory_for_a_copy_nothing_begins(start_redis, reshard):
         assert raw.hgetall(META) == before
 
 
+def test_what_is_remembered_takes_time_and_memory_as_well(app, raw):
+    delayq = app(1)
+    delayq.app.send_task("t", delayq_at=FAR)
+    delayq.cancel(next(delayq.tasks()))
+    with contextlib.closing(Resharding(delayq.services)) as one:
+        before = one.estimate(3)
+        raw.hset(Keys("delayq")["tombstones_old"], mapping={f"left {n}": "h1" for n in range(999)})
+        after = one.estimate(3)
+    assert (before.bytes, after.bytes) == (120, 120_000)
+    assert after.seconds - before.seconds == pytest.approx(0.00999)
+
+
 def test_a_store_that_has_the_number_or_is_not_used_yet_stays_as_it_is(app, reshard):
     delayq = app(1)
     with contextlib.closing(Resharding(delayq.services)) as one:

@@ -45,6 +45,13 @@ def test_a_store_is_the_same_over_one_three_two_and_one_shard(filled, app, resha
             assert after[name] == told, name
 
 
+def test_a_shard_that_is_emptied_still_knows_how_long_to_remember(app, reshard, raw):
+    delayq = app(1, delayq_remember=(60, 10_000))
+    delayq.app.send_task("t", delayq_at=FAR)
+    assert reshard(delayq, 3)
+    assert raw.hmget(META, "remember", "seq") == [b"60000 10000", None]
+
+
 def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard):
     """The ids are given, so they belong to other shards than their keys."""
     ids = [f"id-{number}" for number in range(12)]
@@ -119,6 +126,32 @@ def test_a_worker_still_knows_the_first_copy_of_each_task(app, reshard):
         reshard(app(before), after)
         first = app(after).services.copies.first
         assert {first(one, 2, monotonic() + 60) for one in deliveries} == {1}
+
+
+def test_tasks_behind_them_stay_there(app, reshard):
+    keys = [f"key-{number}" for number in range(12)]
+    asked = {"delayq_unique_until": "finished", "delayq_unique_for": 3600}
+    delayq = app(1)
+    for key in keys:
+        delayq.app.send_task("t", task_id=f"of {key}", delayq_at=LONG_AGO, delayq_key=key, **asked)
+        delayq.hand_over()
+        delayq.app.send_task(
+            "t",
+            task_id=f"behind {key}",
+            delayq_at=LONG_AGO,
+            delayq_key=key,
+            delayq_conflict="replace",
+        )
+    for shards in (3, 2, 1):
+        reshard(delayq, shards)
+        delayq = app(shards)
+        assert delayq.hand_over() == 0
+        for key in keys:
+            task = delayq.get(key=key)
+            assert (task.id, task.behind) == (f"behind {key}", f"of {key}")
+        assert [*delayq.check()] == []
+    for key in keys:
+        assert delayq.cancel(key=key)
 
 
 def test_keys_stay_held_by_tasks_that_have_left(app, reshard):

@@ -74,6 +74,8 @@ def command(folder, code):
     ids=["Ctrl-C", "TERM", "KILL"],
 )
 def test_however_a_run_ends_its_servers_end_with_it(tmp_path, kill, number):
+    # A shell lets what it starts with "&" ignore Ctrl-C, and so all that this starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run = ChildProcess(command(tmp_path, HELD), log=tmp_path / "log", cwd=ROOT)
     try:
         files = eventually(lambda: len(found := [*tmp_path.glob("*.pid")]) == 2 and found, 40)

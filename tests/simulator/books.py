@@ -30,6 +30,7 @@ RULES = {
     "exclusive": "no two tasks run at once that hold a key until they have finished",
     "held": "a key is held from the hand-over on, and nothing else comes under it",
     "freed": "only the word of its own run, or its end in time, frees a key",
+    "behind": "one waits behind the holder of its key, until that has it no longer",
     "stuck": "a key is free once its run has said so, or its time is over",
     "end": "a run that goes on sets the end of its key anew",
     "left over": "what is due leaves",

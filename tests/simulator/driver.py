@@ -94,6 +94,7 @@ TYPE = '{"content-type": "application/json", "content-encoding": "utf-8", '
 LINES = [TYPE + support.LINES[0][1:], *support.LINES[1:]]
 WHOLE = TYPE + '"properties": {}, "body": %(body)s, "headers": {"id": "%(id)s", "delayq_due": '
 
+REMEMBER = (10, 100_000)  # seconds, tasks: for so long the store knows how an entry left
 When = clock.When  # when the entry of a planned call is due
 Unavailable = StoreUnavailable  # raised by a call without an answer
 Refused = ChannelError  # raised by a broker that refuses a message
@@ -107,7 +108,11 @@ def _shards_in(scripts: Sequence[Any]) -> tuple[Sequence[Any], Any]:
 
 def _entries_over(scripts: Sequence[Any], timeout: float) -> Entries:
     shards, apart = _shards_in(scripts)
-    return Entries(shards, Membership(timeout, shards=len(shards)), apart)
+    return Entries(shards, _membership(timeout, shards), apart)
+
+
+def _membership(timeout: float, shards: Sequence[Any]) -> Membership:
+    return Membership(timeout, shards=len(shards), remember=REMEMBER)
 
 
 # The calls of clients.
@@ -256,7 +261,8 @@ class Taker:
 
     def __init__(self, scripts: Any, timeout: float, visibility: float):
         self._entries = _entries_over(scripts, timeout)
-        self._copies = Copies([one.scripts for one in self._entries.unasked_links], visibility)
+        shards = [one.scripts for one in self._entries.unasked_links]
+        self._copies = Copies(shards, visibility, (3600, 1_000_000))
         self._asking = StoreQuery("simulated")
         self._timeout = timeout
 
@@ -347,7 +353,7 @@ def scan(
         safety_interval: Seconds after which it looks without having been woken.
     """
     shards, apart = _shards_in(scripts)
-    membership, link = Membership(timeout, shards=len(shards)), _Link(publisher)
+    membership, link = _membership(timeout, shards), _Link(publisher)
     engines = [
         ScannerSteps(
             each,
@@ -628,7 +634,7 @@ class Inside:
         merged = ([*chain(*some)] for some in zip(*shards, strict=True))
         _, holders, held, tags, owed, paused, *_ = merged
         ends = dict(_pairs(held))
-        rows = {key: of.partition(HELD) for key, of in _pairs(holders)}
+        rows = {key: of.partition(HELD) for key, of in _pairs(holders) if key[:1] != HELD}
         raw: dict[str, Any] = {}
         for records, *_ in shards:
             for task_id, record in _pairs(records):
@@ -655,6 +661,7 @@ class Inside:
                 for key, (of, left, delivery) in rows.items()
                 if left
             },
+            {key[1:].decode(): of[6:].decode() for key, of in _pairs(holders) if key[:1] == HELD},
             [_tag_and_id(member) for member in tags],
             {task_id.decode() for task_id in owed},
             {lane[:1].decode(): how[:1].decode() for lane, how in _pairs(paused) if len(lane) == 7},
@@ -818,7 +825,7 @@ CUTS = {
     ),
     "a word is about any task": Cut(
         "if holder ~= word.id then",
-        "if delivery then free_key(word.key)",
+        "if delivery then free_key(word.key, behind)",
     ),
     "a run that ends before it is acknowledged is not heard": Cut(
         "elseif not delivery and ms == 0 and is_leaving(word.id, word.delivery) then",
@@ -837,20 +844,52 @@ CUTS = {
         "'ZRANGEBYSCORE', keys.held, '-inf', whole(now + 5000), 'LIMIT'",
     ),
     "a key is held for ever": Cut(
-        "free_ended(now, limit)\n",
+        "free_ended(now, limit, max_bytes), -1",
+        "0, -1",
+    ),
+    "what is behind another one leaves": Cut(
+        "index, body = keys.behind, body_behind(body)",
         "",
+    ),
+    "what is behind stays there when the key is free": Cut(
+        "if behind and redis.call('ZSCORE', keys.behind, behind) then",
+        "if false then",
+    ),
+    "what is behind comes forward too late": Cut(
+        "if due == now then redis.call('HSET', keys.records",
+        "if false then redis.call('HSET', keys.records",
+    ),
+    "two are behind one": Cut(
+        "second = second and behind_another(step, second, id)",
+        "second = nil",
+    ),
+    "what goes leaves its name behind the holder": Cut(
+        "if behind == one.member then",
+        "if false then",
+    ),
+    "what is moved goes before the holder": Cut(
+        "local index = entry.place == keys.behind and keys.behind or index_of",
+        "local index = index_of",
     ),
     "answers are not looked up": Cut(
         "if known then return {now_us, 'answer', known, told_again and told_again(known)} end",
         "",
     ),
-    "answers are forgotten early": Cut(
-        "age > call.timeout",
-        "age > 0",
-    ),
+    "answers are forgotten early": Cut("age > call.timeout", "age > 0"),
     "deadlines are not looked at": Cut(
         "if call.deadline < now_us then return {now_us, 'late'} end",
         "",
+    ),
+    "what left is forgotten at once": Cut("age < tonumber(ms)", "age < 0"),
+    "only the latest that left are known": Cut(
+        " or redis.call('HGET', keys.tombstones_old, id)",
+        "",
+    ),
+    "what left is forgotten, not made the older": Cut(
+        "if age >= 0 then make_older(", "if age >= 0 then redis.call('UNLINK', "
+    ),
+    "after the clock was set back, what left is forgotten": Cut(
+        "if age >= 0 then make_older(", "if true then make_older("
     ),
     "fences are not looked at": Cut(
         "return since and is_overtaken(call, number_in(since, 1, 7))",
@@ -868,10 +907,7 @@ CUTS = {
         "claim.attempts, claim.uncertain = claim.attempts + 1, true",
         "claim.attempts = claim.attempts + 1",
     ),
-    "what is leased counts as waiting": Cut(
-        "if #members > 0 then make_untidy() end",
-        "",
-    ),
+    "what is leased counts as waiting": Cut("if #members > 0 then make_untidy() end", ""),
     "due times are not looked at": Cut(
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now),",
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now + 100),",
@@ -881,8 +917,8 @@ CUTS = {
         "for _, generation in ipairs({}) do",
     ),
     "what has the key is not looked at": Cut(
-        "step.asked[key] = not (named and is_newer(step, named))",
-        "step.asked[key] = true",
+        "step.asked[key] = not (named and is_newer(step, named) or",
+        "step.asked[key] = not (nil or",
     ),
     "what waits under a key is not looked for": Cut(
         "local holder = named and (named.busy or waits) and named or nil",
@@ -897,11 +933,11 @@ CUTS = {
         "if not redis.call('HGET', keys.holders, key) then redis",
     ),
     "what leaves frees its key, whoever has it": Cut(
-        "if one.key ~= leaving.kept_key and not one.ends and holder_of(one.key) == one.id",
+        "if one.key ~= leaving.kept_key and not one.ends and is_its",
         "if one.key ~= leaving.kept_key",
     ),
     "what leaves does not free its key": Cut(
-        "then free_key(one.key) end",
+        "then free_key(one.key, behind) end",
         "then end",
     ),
     "what leaves stays under its tags": Cut(
@@ -928,10 +964,7 @@ CUTS = {
         "local function release(entry, body)\n",
         "local function release(entry, body)\n  redis.call('HDEL', keys.holders, 'k')\n",
     ),
-    "a pause is not looked at": Cut(
-        "if pause.state == 'p' then return pause.lane end",
-        "",
-    ),
+    "a pause is not looked at": Cut("if pause.state == 'p' then return pause.lane end", ""),
     "a pause or a resume may come late": Cut(
         "if is_fenced(call, fenced_as) then return nil, 'stale' end",
         "",
@@ -944,10 +977,7 @@ CUTS = {
         "if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end",
         "if not lanes.any then return found end",
     ),
-    "nothing is too late": Cut(
-        "if from and lanes.now > from + grace then",
-        "if false then",
-    ),
+    "nothing is too late": Cut("if from and lanes.now > from + grace then", "if false then"),
     "what was paused is late for it": Cut(
         "if pause.late == '0' and (is_open or pause.state == 'b') then",
         "if false then",

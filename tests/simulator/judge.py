@@ -7,6 +7,7 @@ entry comes, has another due time, or goes. The judge knows which call sent the 
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.simulator.books import Answer, Call, Effect, Finding, Life, key_of
@@ -14,8 +15,9 @@ from tests.simulator.driver import Copy, copy_of
 from tests.simulator.keys import Keys
 from tests.simulator.lanes import Lanes
 from tests.simulator.network import Request
+from tests.simulator.remembered import KNOWN, Remembered
 from tests.simulator.runs import Runs
-from tests.simulator.sight import GONE, Sight, View
+from tests.simulator.sight import GONE, Sight, View, kind_of
 from tests.simulator.taken import Taken
 from tests.simulator.world import SECOND
 
@@ -36,6 +38,7 @@ class Judge:
         self._lanes = Lanes(self)
         self.taken = Taken(self)
         self.runs = Runs(self)
+        self._remembered = Remembered()
 
     def found(self, rule: str, what: str) -> None:
         self._find(Finding(rule, what))
@@ -47,6 +50,7 @@ class Judge:
     # Changes in Redis.
 
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
+        self._remembered.passes(now_ms)
         if request.call:
             self._looked(request.call, before)
             self._keys.looked(request.call, before, after, now_ms)
@@ -55,16 +59,17 @@ class Judge:
         for task_id in sorted(before.raw.keys() | after.raw.keys()):
             if before.raw.get(task_id) != after.raw.get(task_id):
                 self._changed(request, task_id, before, after, now_ms)
+        self._remembered.revoked(*after.owed)
         self._keys.ran(request, before, after)
         self._lanes.ran(request, before, after, now_ms)
         self.runs.ran(request, before, after, now_ms)
 
     def _looked(self, call: Call, sight: Sight) -> None:
         """Record the state in which a request finds the subjects of its call."""
-        holder = sight.holders.get(call.key) if call.key else None
+        holder = sight.means(call.key) if call.key else None
         for asked in call.asked:
             task_id = holder if call.by_key else asked
-            call.seen.setdefault(asked, set()).add(sight.place(task_id))
+            call.seen.setdefault(asked, set()).add(self._remembered.place(sight, task_id))
             if task_id in sight.views:
                 call.dues.add((asked, sight.views[task_id].due_ms))
 
@@ -81,11 +86,13 @@ class Judge:
         if old is None or old.name != new.name:
             self._came(request, task_id, new)
             self.runs.came(task_id, before, after, now_ms)
+        elif before.place(task_id) == "behind" != after.place(task_id) and old.edited == new.edited:
+            self.lives[new.name, task_id].view = new  # overdue, it is due when it comes forward
         elif old.version != new.version:
             life = self.lives[new.name, task_id]
             life.view, life.changed_by, life.sure = new, request.where.partition("/")[0], False
             life.was_due, life.copies_before = False, len(life.copies)
-            self._effect(request, _kind(old, new), life)
+            self._effect(request, kind_of(old, new), life)
         if after.place(task_id) == "leased" != before.place(task_id):
             life = self.lives[new.name, task_id]
             self._is_not_early(life, "claimed", now_ms)
@@ -111,6 +118,7 @@ class Judge:
     ) -> None:
         old = before.views[task_id]
         life = self.lives[old.name, task_id]
+        self._remembered.revoked(task_id)
         if self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))
@@ -123,6 +131,7 @@ class Judge:
         elif len(life.copies) == life.copies_before:
             self.found("lost", f"{life} went with {request.step}, and was not delivered")
         else:
+            self._remembered.delivered(task_id)
             self.runs.left(task_id, before, after)
 
     def _effect(self, request: Request, kind: str, life: Life) -> None:
@@ -156,11 +165,17 @@ class Judge:
     def _pushed(self, message: bytes, before: Sight, now_ms: int) -> None:
         copy = copy_of(message)
         life = self.lives.get((copy.name, copy.task_id))
-        if life is None or before.place(life.task_id) not in ("due", "refused", "parked"):
+        places = ("due", "refused", "behind", "parked")
+        if life is None or before.place(life.task_id) not in places:
             self.found("unasked", f"{copy.task_id} is pushed, and was not there")
         else:
             self._is_not_early(life, "pushed", now_ms)
-            self._lanes.leaves(life, before.views[life.task_id], before, now_ms)
+            view = before.views[life.task_id]
+            if before.place(life.task_id) == "behind":  # overdue, it is due when it comes forward
+                due_ms = max(view.due_ms, now_ms)
+                view = replace(view, due_ms=due_ms, since_ms=due_ms, last_ms=math.inf)
+                life.view = view
+            self._lanes.leaves(life, view, before, now_ms)
             late_ms = now_ms - life.view.due_ms - self._patience_ms - SLACK_US // 1000
             is_prompt = life.view.due_ms > self.prompt_from_ms and not self._lanes.ever_paused
             if late_ms > 0 and is_prompt:
@@ -241,7 +256,7 @@ class Judge:
         seen = call.seen.get(asked, set())
         if word in ("ALREADY_SCHEDULED", "KEPT", "HELD"):
             elsewhere = asked in call.taking and call.taking[asked].message.is_asked
-            found = seen - {GONE} or call.held or elsewhere if word != "HELD" else ()
+            found = seen - {GONE, KNOWN} or call.held or elsewhere if word != "HELD" else ()
             return bool(found or call.left) and asked not in call.taken
         if word == "TAKEN":
             return call.taking[asked].message.entries > 0
@@ -255,7 +270,8 @@ class Judge:
         # A released entry is on its way; nothing calls it back.
         if word == "HANDED_OVER" and any(life.view.is_released for life in about):
             return True
-        return GONE in seen and (word == "NOT_FOUND" or any(life.copies for life in about))
+        is_gone = GONE in seen or (KNOWN in seen and word == "HANDED_OVER")
+        return is_gone and (word == "NOT_FOUND" or any(life.copies for life in about))
 
     def is_sure(self, call: Call, effect: Effect) -> bool:
         """Check that no copy from before the change exists, if its answer is DONE."""
@@ -273,11 +289,16 @@ class Judge:
     # Entries that are left.
 
     def waits_due(self, sight: Sight, now_ms: int) -> list[str]:
-        """The due entries that are still in the store, and not dead."""
+        """The due entries that are still in the store, and not dead, nor behind one that waits."""
+        ahead = {
+            task_id
+            for key, task_id in sight.behind.items()
+            if key in sight.holders and sight.views[sight.holders[key]].due_ms > now_ms
+        }
         return [
             f"{task_id} of {view.name}"
             for task_id, view in sight.views.items()
-            if view.due_ms <= now_ms and sight.place(task_id) != "dead"
+            if view.due_ms <= now_ms and sight.place(task_id) != "dead" and task_id not in ahead
         ]
 
     def drained(self, sight: Sight, now_ms: int, findings: list[str]) -> None:
@@ -295,10 +316,3 @@ class Judge:
         for key, life in self.lives.items():
             if key not in held and not life.copies and not life.is_cancelled:
                 self.found("lost", f"{life} is nowhere")
-
-
-def _kind(old: View, new: View) -> str:
-    """The kind of call that makes one of the other."""
-    if old.edited == new.edited:
-        return "reschedule"
-    return "release" if new.is_released and not old.is_released else "edit"

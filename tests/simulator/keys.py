@@ -27,6 +27,7 @@ class Keys:
     def ran(self, request: Request, before: Sight, after: Sight) -> None:
         self._came_back(before, after)
         self._one_has_it(after)
+        self._one_is_behind(after)
         self._no_ghosts(after)
         self._revokes(request.call, before, after)
 
@@ -39,19 +40,24 @@ class Keys:
         if holder and before.views[holder].holds:
             call.left.add(holder)  # perhaps it is being published, or may have been
         for sight in (before, after):
-            holder = sight.holders.get(call.key) if call.key else None
-            if holder and sight.waits(holder):
-                call.held.add((holder, sight.views[holder].due_ms))
+            for of in (sight.holders, sight.behind) if call.key else ():
+                one = of.get(call.key)
+                if one in sight.views and (of is sight.behind or sight.waits(one)):
+                    call.held.add((one, sight.views[one].due_ms))
 
     def _came_back(self, before: Sight, after: Sight) -> None:
         waiting = {one: its for one, its in after.views.items() if its.key and after.waits(one)}
         held = {one for one, its in waiting.items() if after.holders.get(its.key) == one}
-        self._back = (self._back & waiting.keys()) - held
+        self._back = (self._back & after.views.keys()) - held
         for task_id, view in waiting.items():
+            if before.place(task_id) == "behind" and view.is_released and task_id not in held:
+                self._back.add(task_id)  # it does not wait for its key
             if task_id in held or before.place(task_id) not in ("leased", "dead"):
                 continue
             others = {one for one, its in waiting.items() if its.key == view.key}
             others |= {view.key} & after.left.keys()
+            holder = after.holders.get(view.key)
+            others |= {holder} if holder and after.views[holder].holds else set()
             if others - self._back - {task_id}:
                 self._back.add(task_id)
 
@@ -65,6 +71,16 @@ class Keys:
                 continue
             if (holder := sight.holders.get(view.key)) != task_id:
                 self._judge.found("unique", f"{task_id} waits; {holder} has {key_of(view.key)}")
+
+    def _one_is_behind(self, sight: Sight) -> None:
+        """One waits behind another one that has its key, and it alone."""
+        there = {one: view.key for one, view in sight.views.items() if sight.place(one) == "behind"}
+        if there != {one: key for key, one in sight.behind.items()}:
+            self._judge.found("behind", f"{there} are there, and {sight.behind} have the names")
+        for key, task_id in sight.behind.items():
+            holder = sight.holders.get(key)
+            if key not in sight.left and holder in (None, task_id):
+                self._judge.found("behind", f"{task_id} waits, and nobody has {key_of(key)}")
 
     def _no_ghosts(self, sight: Sight) -> None:
         for key, task_id in sight.holders.items():

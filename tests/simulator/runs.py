@@ -6,6 +6,7 @@ delivered --in a queue--> begins --goes on--> ends
               +-- its worker dies at any time, and sends no more
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,9 @@ class Runs:
         self.all: dict[str, Run] = {}
         self._ends: dict[tuple[str, str], int] = {}  # when each delivery's key is free at last
         self._latest_ms = 0  # that Redis's clock has shown
+        self._freed: set[tuple[str, str]] = (
+            set()
+        )  # deliveries of which a run has said that it ended
 
     def delivered(self, copy: Copy, *, counts: bool) -> None:
         if copy.hold is None or len(self.all) >= MOST:
@@ -66,11 +70,18 @@ class Runs:
         self.start(run)
 
     def began(self, run: Run) -> None:
-        """No two tasks run at once under a key, until the time of the first one is over."""
+        """No two tasks run at once under a key, until the time of the first one is over.
+
+        If a message was published twice, the run that ends first frees the key. One that begins
+        when its own time is over holds none.
+        """
         run.is_active = True
+        if self._latest_ms >= self._ends.get(run.delivery, math.inf):
+            return
         for other in self.all.values():
             both = run.counts and other.counts and other.is_active and other.hold.id != run.hold.id
             until_ms = self._ends.get(other.delivery, 0)
+            both = both and other.delivery not in self._freed
             if both and other.hold.key == run.hold.key and self._latest_ms < until_ms:
                 self._judge.found("exclusive", f"{run} begins while {other} runs")
 
@@ -95,8 +106,11 @@ class Runs:
 
     def _heard(self, run: Run, ms: int, before: Sight, after: Sight, now_ms: int) -> None:
         key = run.hold.key
+        if not ms:
+            self._freed.add(run.delivery)
         was, now = before.left.get(key), after.left.get(key)
-        if before.holders.get(key) not in (after.holders.get(key), run.hold.id):
+        holders = after.holders.get(key), run.hold.id, None
+        if before.holders.get(key) not in holders:
             self._judge.found("freed", f"{key}, which {before.holders[key]} waits for, by {run}")
         goes_on = ms and was and was[:2] == run.delivery and was[2] > now_ms
         if goes_on and (now is None or now[2] < now_ms + ms):
@@ -112,6 +126,11 @@ class Runs:
     def came(self, task_id: str, before: Sight, after: Sight, now_ms: int) -> None:
         """An entry comes under a key, which nobody else holds then."""
         key = after.views[task_id].key
+        if after.place(task_id) == "behind":
+            return
+        holder = before.holders.get(key, task_id)
+        if holder != task_id and before.place(holder) == "leased" and before.views[holder].holds:
+            self._judge.found("held", f"{task_id} comes under {key}; {holder} is being published")
         if key in before.left and before.left[key][2] > now_ms:
             self._judge.found("held", f"{task_id} comes under {key}; {before.left[key]} holds it")
 

@@ -99,11 +99,7 @@ SABOTAGES = (
         reset=0.5,
         doubled=0.5,
     ),
-    _of(
-        "deadlines are not looked at",
-        "late",
-        held=0.3,
-    ),
+    _of("deadlines are not looked at", "late", held=0.3),
     _of(
         "fences are not looked at",
         "order",
@@ -124,11 +120,11 @@ SABOTAGES = (
         interrupted=0.5,
         overtaken=0.9,
     ),
-    _of(
-        "a lease that ran out is not marked",
-        *("answer", "copies"),
-        dead=0.2,
-    ),
+    _of("a lease that ran out is not marked", *("answer", "copies"), dead=0.2),
+    _of("what left is forgotten at once", "answer"),
+    _of("only the latest that left are known", "answer"),
+    _of("what left is forgotten, not made the older", "answer"),
+    _of("after the clock was set back, what left is forgotten", "answer", clock_back=0.1),
     _of(
         "what is leased counts as waiting",
         *("lost", "check"),
@@ -207,6 +203,12 @@ SABOTAGES = (
     _held("a run that begins does not set the end anew", "end"),
     _held("a key is forgotten before its end", "freed"),
     _held("a key is held for ever", *("stuck", "left over")),
+    _held("what is behind another one leaves", *("behind", "held", "exclusive", "unique")),
+    _held("what is behind stays there when the key is free", "behind"),
+    _held("two are behind one", "behind"),
+    _held("what goes leaves its name behind the holder", "behind"),
+    _held("what is moved goes before the holder", *("behind", "unique")),
+    replace(_held("what is behind comes forward too late", *("skipped", "undone")), pauses=True),
     _paused(
         "a pause is not looked at",
         "paused",

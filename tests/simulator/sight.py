@@ -44,6 +44,7 @@ class Sight:
         raw: For each id its record, and its places with their scores.
         holders: The id in the store that has each key.
         left: The id, the delivery and the end in time (ms) of each that has left and holds its key.
+        behind: The id that waits behind the holder of each key.
         tagged: Members of the index of tags: tag, and id.
         owed: The ids whose ``REVOKED`` is still to be stored.
         paused: Lanes, by their first letters, with p (paused) or b (comes back).
@@ -54,6 +55,7 @@ class Sight:
     arrived: list[bytes] = field(default_factory=list)
     holders: dict[str, str] = field(default_factory=dict)
     left: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)
     tagged: list[tuple[str, str]] = field(default_factory=list)
     owed: set[str] = field(default_factory=set)
     paused: dict[str, str] = field(default_factory=dict)
@@ -61,6 +63,10 @@ class Sight:
     def place(self, task_id: str | None) -> str:
         parts = self.raw.get(task_id)
         return parts[1][0] if parts and len(parts) > 1 else GONE
+
+    def means(self, key: str) -> str | None:
+        """The id that a call by this key is about: of the one behind, if there is one."""
+        return self.behind.get(key) or self.holders.get(key)
 
     def waits(self, task_id: str | None) -> bool:
         return self.place(task_id) in WAITING
@@ -75,6 +81,13 @@ def edited_in(message: bytes) -> str:
     """The name of the call that edited it last."""
     found = EDITED.search(message)
     return found[1].decode() if found else ""
+
+
+def kind_of(old: View, new: View) -> str:
+    """The kind of call that makes one of the other."""
+    if old.edited == new.edited:
+        return "reschedule"
+    return "release" if new.is_released and not old.is_released else "edit"
 
 
 def describe(before: Sight, after: Sight) -> str:

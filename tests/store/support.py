@@ -52,7 +52,7 @@ TIME = "local time = redis.call('TIME')\n  return time[1] * 1000000 + time[2]"
 NOW_MS = 4_000_000_000_000  # 2096, so also by the real clock it is not due yet
 FAR_MS = NOW_MS + 86_400_000
 
-INDEXES = ("due", "relay", "refused", "parked", "leased", "dead")
+INDEXES = ("due", "relay", "refused", "behind", "parked", "leased", "dead")
 LANE = 15  # bytes of lane, due time and kind, which begin a member of `parked`
 # A template: between the lines belong id, delivery tag, body, id, root, parent, args, kwargs, due.
 LINES = [
@@ -98,7 +98,9 @@ STILL_TO_COME = [
     (at(HALF_PAST + timedelta(microseconds=501), timezone.utc), NOW_MS + 2),
 ]
 
-MEMBERSHIP = Membership(5.0)
+# A process that is starved for seconds still ends its calls in time.
+MEMBERSHIP = Membership(30.0, remember=(3600, 10_000))
+TIMEOUT_MS = round(MEMBERSHIP.timeout * 1000)
 
 
 class ClockedScripts(Scripts):
@@ -227,11 +229,14 @@ class Store:
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy arrives at a worker; returns the attempt that arrived first."""
         *hand_over, attempt = hand_over_and_attempt
-        return Copies([self.scripts], lease).first((*hand_over,), attempt, clock.monotonic() + 5)
+        return self.copies(lease).first((*hand_over,), attempt, clock.monotonic() + 5)
 
     def delivery(self, *texts, again=True) -> Delivery:
         """A message that a broker delivered."""
-        return Copies([self.scripts], 30.0).delivery(texts, again=again)
+        return self.copies().delivery(texts, again=again)
+
+    def copies(self, lease=30.0) -> Copies:
+        return Copies([self.scripts], lease, self.membership.remember)
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """Write the entries of *count* schedule calls, without the round trips; returns the ids."""
@@ -269,10 +274,9 @@ class Store:
         return found
 
     def score(self, name: str, task_id: str) -> int | None:
-        for member, score in self.raw.zrange(self.keys[name], 0, -1, withscores=True):
-            if _id_of(name, member) == task_id.encode():
-                return int(score)
-        return None
+        rows = self.raw.zrange(self.keys[name], 0, -1, withscores=True)
+        found = (int(score) for one, score in rows if _id_of(name, one) == task_id.encode())
+        return next(found, None)
 
     def record(self, task_id: str) -> bytes | None:
         return self.raw.hget(self.keys["records"], task_id)
@@ -285,9 +289,7 @@ class Store:
 
     def snapshot(self) -> dict[bytes, object]:
         """Every key but the clock and the records of calls."""
-        contents = self.contents()
-        contents.pop(CLOCK.encode(), None)
-        return contents
+        return {key: one for key, one in self.contents().items() if key != CLOCK.encode()}
 
     def contents(self, *, all_keys=False) -> dict[bytes, object]:
         """The keys with data about tasks, in Redis's own order; or *all_keys*."""
@@ -350,7 +352,16 @@ class Store:
             member = text[record.header_end : record.header_end + 6] + task_id
             tags |= {tag.encode() + b"\0" + member for tag in one.tags}
         assert set(found["tags"]) == tags
+        named = {key[1:]: row for key, row in found["holders"].items() if key[:1] == HELD}
+        assert set(found["behind"]) == set(named.values()), (
+            "one is behind, and its key finds it not"
+        )
+        for key, member in named.items():
+            assert extras[member[6:]].key == key.decode(), "one is behind another key"
+            assert key in found["held"], "no step looks whether the key is free"
         for key, row in found["holders"].items():
+            if key[:1] == HELD:
+                continue
             task_id, has_left, _ = row.partition(HELD)
             assert not has_left or key in found["held"], "a key is held without an end"
             assert has_left or extras[task_id].key == key.decode(), (
@@ -358,7 +369,8 @@ class Store:
             )
         for task_id in waiting:
             key = extras[task_id].key
-            assert not key or key.encode() in found["holders"], "an entry's key has no holder"
+            known = found["holders"].keys() | named.keys()
+            assert not key or key.encode() in known, "an entry's key has no holder"
 
     def check_types(self) -> None:
         """Check that each key has the type that the layout says."""

@@ -1,9 +1,11 @@
 """Copies that arrive at workers: the first one stays the first, whichever attempt it is."""
 
+from dataclasses import replace
+
 import pytest
 
 from celery_delayq import clock
-from celery_delayq.store import Keys, copies
+from celery_delayq.store import Copies, Keys
 from tests.store.support import NOW_MS
 
 PAUSE_MS = 60_000  # the longest time without a mark that ages marks
@@ -11,8 +13,10 @@ GENERATION_MS = 50_000  # of these tests
 
 
 @pytest.fixture(autouse=True)
-def short_generations(monkeypatch):
-    monkeypatch.setattr(copies, "KEEP", GENERATION_MS / 1000 - 30.0)  # and a lease
+def short_generations(store):
+    store.membership = replace(
+        store.membership, remember=(GENERATION_MS / 1000 - 30.0, 1000)
+    )  # and a lease
 
 
 def generations(store):
@@ -92,8 +96,8 @@ def test_a_longer_lease_makes_a_longer_generation(store):
     assert generations(store) == [1, 2]
 
 
-def test_a_generation_lasts_an_hour_and_a_lease_and_a_lease_may_take_an_hour(store, monkeypatch):
-    monkeypatch.undo()
+def test_a_generation_lasts_an_hour_and_a_lease_and_a_lease_may_take_an_hour(store):
+    store.membership = replace(store.membership, remember=(3600, 1000))
     for minute in range(2 * 60):
         store.set_ms(NOW_MS + minute * PAUSE_MS)
         store.arrive(f"at {minute}", 1, lease=3600.0)
@@ -130,8 +134,8 @@ def test_a_minute_without_a_mark_counts_and_more_does_not(store, pause_ms, count
     assert generations(store) == ([1, 1] if counts else [2, 0])
 
 
-def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, monkeypatch):
-    monkeypatch.setattr(copies, "MOST", 3)
+def test_a_generation_ends_as_well_when_it_has_so_many_marks(store):
+    store.membership = replace(store.membership, remember=(3600, 3))
     for number in range(3):
         store.arrive(f"a{number}", 1)
     assert generations(store) == [3, 0]
@@ -207,7 +211,7 @@ def test_a_mark_that_is_no_number_counts_as_none(store, garbage):
 def test_marks_are_spread_over_the_shards_and_found_again(store, monkeypatch):
     first, second = store.scripts, store.new_scripts()
     monkeypatch.setattr(second, "keys", Keys("delayq", 0, 2))
-    asked = copies.Copies([first, second], 30.0)
+    asked = Copies([first, second], 30.0, (3600, 1000))
     names = [(f"a{number}",) for number in range(40)]
     soon = clock.monotonic() + 60
     assert {asked.first(name, 1, soon) for name in names} == {1}

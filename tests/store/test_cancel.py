@@ -6,7 +6,11 @@ import pytest
 
 from celery_delayq.clock import When
 from celery_delayq.store import Outcome
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import (
+    FAR_MS,
+    NOW_MS,
+    TIMEOUT_MS,
+)
 
 pytestmark = pytest.mark.kernel
 
@@ -181,7 +185,7 @@ def test_the_trace_of_what_was_cancelled_is_bounded(store):
     now_ms = NOW_MS
     for task_id, kept in (("a", [9_999, 0]), ("b", [0, 10_000])):
         # A call about one entry looks at the size only if it begins a generation of answers.
-        store.set_ms(now_ms := now_ms + 6000)
+        store.set_ms(now_ms := now_ms + TIMEOUT_MS + 1000)
         store.entries.cancel(task_id)
         assert [
             store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")

@@ -17,6 +17,8 @@ CALLS = {
     "cancel, owing REVOKED": (14, lambda store: store.entries.cancel("a", owes=True)),
     "reschedule": (8, lambda store: store.reschedule("a", When("at", FAR_MS + 1))),
     "get": (4, lambda store: store.entries.find("a")),
+    "get of nobody": (4, lambda store: store.entries.find("nobody")),
+    "cancel of nobody": (10, lambda store: store.entries.cancel("nobody")),
     "get by key": (5, lambda store: store.entries.find(target_of_key("key"))),
     "keyed replace": (
         25,

@@ -291,6 +291,17 @@ def test_one_of_a_call_that_the_next_one_replaces_is_told_to_be_so(store, put):
     assert not store.raw.exists(store.keys["claims"])
 
 
+def test_one_that_gives_way_after_its_id_was_replaced_is_uncertain(store):
+    unknown(store)
+    other = new_record("b", destination_for("L", "celery")).with_extras(KEY)
+    first = NewEntry("b", When("at", FAR_MS), other, "replace")
+
+    _, answer = store.entries.schedule([first, new_of_old("L", "keep")], owes=2)
+
+    assert (answer.task_id, answer.existed) == ("b", True)
+    assert [(one.task_id, one.outcome) for one in answer.cancelled] == [("old", Outcome.UNCERTAIN)]
+
+
 @uncertain
 def test_what_takes_the_id_of_an_uncertain_one_is_marked_and_has_an_attempt_of_its_own(store, put):
     put(store)

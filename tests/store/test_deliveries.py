@@ -5,7 +5,7 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
-from celery_delayq.store import Copies, NewEntry, copies
+from celery_delayq.store import Membership, NewEntry
 from celery_delayq.store.record import destination_for
 from celery_delayq.store.schedule import MAX_BYTES, _arguments, _deliveries
 from tests.store import requests
@@ -15,13 +15,13 @@ GENERATION_MS = 50_000  # of these tests
 
 
 @pytest.fixture(autouse=True)
-def short_generations(monkeypatch):
-    monkeypatch.setattr(copies, "KEEP", GENERATION_MS / 1000 - 30.0)
+def short_generations(store):
+    store.membership = Membership(5.0, remember=(GENERATION_MS / 1000 - 30.0, 1000))
 
 
 @pytest.fixture
 def marks(store):
-    return Copies([store.scripts], 30.0)
+    return store.copies()
 
 
 def entry_of(marks, task_id, *, again, queue="celery", due_ms=FAR_MS, received=None):
@@ -148,11 +148,11 @@ def test_a_mark_is_known_until_the_next_generation_ends(store, marks):
     assert [is_taken(marks, one) for one in "abc"] == [False, True, True]
 
 
-def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, marks, monkeypatch):
-    monkeypatch.setattr(copies, "MOST", 2)
+def test_a_generation_ends_as_well_when_it_has_so_many_marks(store):
+    store.membership = Membership(5.0, remember=(3600, 2))
 
     for one in "abc":
-        take(store, entry_of(marks, one, again=False))
+        take(store, entry_of(store.copies(), one, again=False))
 
     assert marked(store) == [1, 2]
 

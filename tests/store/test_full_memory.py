@@ -7,7 +7,7 @@ import pytest
 from celery_delayq import clock
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, StoreFull
-from celery_delayq.store import Copies, Entries, NewEntry, Outcome, State
+from celery_delayq.store import Entries, NewEntry, Outcome, State
 from celery_delayq.store.record import NewRecord
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
@@ -48,7 +48,7 @@ def test_a_message_that_came_again_is_let_through_and_marked(store):
     fill(store)
     soon = clock.monotonic() + 60
 
-    assert not Copies([store.scripts], 30.0).is_taken(("a", "one"), soon)
+    assert not store.copies().is_taken(("a", "one"), soon)
 
     assert store.raw.hlen(store.keys["arrived"]) == 3
 
@@ -125,11 +125,11 @@ def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
     if emptied:
         store.raw.hdel(store.keys["meta"], "timeout", "schema", "shards", "turned")
     fill(store)
-    entries = Entries([store.new_scripts()], replace(store.membership, timeout=9.0))
+    entries = Entries([store.new_scripts()], replace(store.membership, timeout=39.0))
     assert entries.move("a", When("at", NOW_MS + 1))[0] is Outcome.DONE
     assert entries.cancel("b")[0] is Outcome.DONE
     assert entries.cancel("none")[0] is Outcome.NOT_FOUND
-    assert store.raw.hget(store.keys["meta"], "timeout") == b"9000"
+    assert store.raw.hget(store.keys["meta"], "timeout") == b"39000"
     with pytest.raises(StoreFull):
         entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"L6:celery"))])
     entries.links[0].scripts.connection.close()

@@ -8,7 +8,11 @@ from celery_delayq.clock import When
 from celery_delayq.store import Membership
 from tests.store import requests
 from tests.store.requests import TIMEOUT_US, cancel, now_us, reschedule, schedule
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import (
+    FAR_MS,
+    NOW_MS,
+    TIMEOUT_MS,
+)
 
 KEPT = ("calls", "calls_old")
 HOUR_US = 3_600_000_000
@@ -102,7 +106,7 @@ def test_every_kind_of_call_turns_the_generations(store, kind):
         schedule(store, "a").answer()
     else:
         store.schedule("a", FAR_MS)
-        store.raw.hset(store.keys["meta"], "turned", now_us(store) // 1000 - 5001)
+        store.raw.hset(store.keys["meta"], "turned", now_us(store) // 1000 - TIMEOUT_MS - 1)
         store.raw.delete(store.keys["calls_old"])
         {"cancel": cancel, "reschedule": reschedule}[kind](store, "a").answer()
     assert store.raw.exists(store.keys["calls_old"])

@@ -194,10 +194,9 @@ def test_what_is_forgotten_is_not_what_waits_meanwhile(store, engine):
 # The answer to another task with the key.
 
 
-@pytest.mark.parametrize("conflict", ["keep", "earliest"])
-def test_one_that_keeps_is_given_the_holder_that_has_left(store, engine, conflict):
+def test_one_that_keeps_is_given_the_holder_that_has_left(store, engine):
     deliver(store, engine)
-    [receipt] = schedule_many(store, conflict, owes=2)
+    [receipt] = schedule_many(store, "keep", owes=2)
     assert (receipt.task_id, receipt.existed) == ("a", True)
     [mine] = receipt.cancelled
     assert (mine.task_id, mine.reason) == ("new", "kept a")
@@ -210,11 +209,10 @@ def schedule_many(store, conflict, extras=FINISHED, task_id="new", **options):
     return store.entries.schedule([new], **options)
 
 
-@pytest.mark.parametrize("conflict", ["", "replace", "latest", "debounce", "debounce 1000"])
-def test_one_that_would_take_its_place_is_refused(store, engine, conflict):
+def test_one_without_a_policy_is_refused(store, engine):
     deliver(store, engine)
     before = store.snapshot()
-    [error] = schedule_many(store, conflict, owes=2)
+    [error] = schedule_many(store, "", owes=2)
     assert type(error) is KeyHeld
     assert (error.task_id, error.holder) == ("new", "a")
     assert store.snapshot() == before
@@ -317,7 +315,7 @@ def claimed(store, engine):
 
 
 @pytest.mark.usefixtures("claimed")
-@pytest.mark.parametrize("conflict", ["", "replace", "keep"])
+@pytest.mark.parametrize("conflict", ["", "keep"])
 def test_one_that_is_being_published_holds_it(store, conflict):
     [answer] = schedule_many(store, conflict)
     if conflict == "keep":
@@ -356,10 +354,9 @@ def test_a_run_that_ends_before_the_lease_runs_out_does_not_free_what_waits_agai
     store.check()
 
 
-@pytest.mark.parametrize("conflict", ["replace", "debounce", ""])
-def test_one_that_may_run_already_is_not_replaced(store, engine, claimed, conflict):
+def test_one_that_may_run_already_is_not_replaced(store, engine, claimed):
     engine.nack("unknown", claimed)
-    [error] = schedule_many(store, conflict)
+    [error] = schedule_many(store, "")
     assert type(error) is KeyHeld
     engine.ack(engine.claim(1).entries)
     assert ends(store) == END_MS

@@ -14,7 +14,11 @@ from celery_delayq.store.keys import Keys
 from celery_delayq.store.member import Member
 from celery_delayq.store.scripts import Scripts
 from tests.store import requests
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import (
+    FAR_MS,
+    NOW_MS,
+    TIMEOUT_MS,
+)
 from tests.support.ports import free_port
 
 OURS = Membership(5.0, "redis, database 0", "red:6379")
@@ -246,7 +250,7 @@ def test_after_flushall_a_process_joins_anew_and_its_call_goes_on(store):
     store.raw.flushall()
     store.set_ms(NOW_MS)
     assert store.schedule("b", FAR_MS) == FAR_MS
-    assert int(meta(store, "timeout")) == 5000
+    assert int(meta(store, "timeout")) == TIMEOUT_MS
     store.raw.flushall()
     store.set_ms(NOW_MS)
     assert store.entries.cancel("b")[0].value == "not_found"
@@ -264,7 +268,7 @@ def test_after_flushall_a_scanner_joins_with_its_next_heartbeat(store, monkeypat
     assert meta(store, "timeout") is None
     now = 2.6
     engine.hand_over()
-    assert int(meta(store, "timeout")) == 5000
+    assert int(meta(store, "timeout")) == TIMEOUT_MS
 
 
 @pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])

@@ -23,7 +23,13 @@ from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key
 from celery_delayq.store.keys import KEYS
 from celery_delayq.store.record import lane_for
-from tests.store.support import CLOCK, FAR_MS, LANE, NOW_MS
+from tests.store.support import (
+    CLOCK,
+    FAR_MS,
+    LANE,
+    NOW_MS,
+    TIMEOUT_MS,
+)
 
 COUNT = int(os.environ.get("DELAYQ_MUTATIONS", "1"))  # of each kind, in each key
 
@@ -35,8 +41,9 @@ RELAYED_SHARED = ["grasshopper", "hedgehog"]
 REFUSED = ["iguana", "jellyfish"]  # refused by its list; by the broker
 PARKED = ["kangaroo", "lobster"]  # paused; coming back
 KEYED = ["mongoose", "nightingale"]
+BEHIND = "octopus"  # the task that runs holds its key
 SHARED = {*DIRECT_SHARED, *RELAYED_SHARED}
-GOOD = {*DIRECT, *RELAYED, *SHARED, *REFUSED, *PARKED, *KEYED}
+GOOD = {*DIRECT, *RELAYED, *SHARED, *REFUSED, *PARKED, *KEYED, BEHIND}
 PAUSED, BACK = lane_for(queue="paused"), lane_for(queue="back")
 
 CHANGED = [name for name, says in KEYS.items() if not says.startswith("CHANNEL")]
@@ -85,6 +92,8 @@ def furnish(store):
     store.schedule_relayed("leased", NOW_MS - 9, share=True)
     engine.hand_over()
     engine.claim(1)
+    store.schedule(BEHIND, NOW_MS - 9, extras=Extras("held"), conflict="replace")
+    _, _, store.delivery_of_gone = store.raw.hget(store.keys["holders"], "held").partition(b"\xff")
     store.raw.delete("celery")
     refuse(store, engine)
     park(store, engine)
@@ -170,6 +179,8 @@ def concerned(name, part):
     if name == "parked":
         # A changed score makes Redis miss other members in byte order.
         return {*PARKED}
+    if name in ("behind", "holders", "held"):
+        return {BEHIND}
     if name in ("records", "due", "relay", "refused"):
         return GOOD if part is None else {part.decode(errors="replace")}
     return set()
@@ -210,6 +221,7 @@ def change(store):
     attempt(store.entries.cancel, target_of_key("key of keyed"))
     attempt(store.schedule, "next", FAR_MS, extras=Extras("held"))
     attempt(store.scripts.call, "hold", words=["gone", "held", "delivery", 0])
+    attempt(store.scripts.call, "hold", words=["gone", "held", store.delivery_of_gone, 0])
     attempt(store.arrive, "leased", 2)
     for again in (True, False):
         for task_id in ("taken", "new taken"):
@@ -304,4 +316,4 @@ def test_a_time_out_that_no_process_can_have_counts_as_none(store, timeout):
 
     assert engine.hand_over().handed_over > 0
     assert store.schedule("new", FAR_MS)
-    assert store.raw.hget(store.keys["meta"], "timeout") == b"5000"
+    assert store.raw.hget(store.keys["meta"], "timeout") == str(TIMEOUT_MS).encode()

@@ -5,9 +5,13 @@ import json
 import pytest
 
 from celery_delayq.store import Outcome, scanner_steps
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import (
+    FAR_MS,
+    NOW_MS,
+    TIMEOUT_MS,
+)
 
-CALL_MS = 5000  # the longest call of these processes
+CALL_MS = TIMEOUT_MS  # the longest call of these processes
 
 
 def owed(engine):

@@ -51,7 +51,7 @@ def test_the_tombstones_of_what_was_relayed_are_bounded(store):
     engine = store.engine()
     claimed, *_ = engine.claim(3)
     store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(9_998)})
-    for one, kept in zip(claimed, ([9_999, 0], [10_000, 0], [1, 10_000]), strict=True):
+    for one, kept in zip(claimed, ([9_999, 0], [0, 10_000], [1, 10_000]), strict=True):
         engine.ack([one])
         assert [
             store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")

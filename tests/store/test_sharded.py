@@ -113,7 +113,7 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
 
 @pytest.mark.parametrize("key", [f"key-{number}" for number in range(7)])
 def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
-    copies = Copies([one.scripts for one in entries.links], 30.0)
+    copies = Copies([one.scripts for one in entries.links], 30.0, (3600, 1000))
     taken, runs = ("id-1", "one"), ("id-1", "another")
     received, until = clock.monotonic(), clock.monotonic() + 10
 

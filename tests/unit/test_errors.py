@@ -123,8 +123,8 @@ SENTENCES = [
     (
         KeyHeld("a", "b"),
         (
-            "task 'b' no longer waits, but still holds this key; wait until it is free, or pass "
-            "another key"
+            "task 'b' no longer waits, but still holds this key; pass conflict='replace' to wait "
+            "behind it, or another key"
         ),
         (AlreadyScheduled,),
     ),

@@ -92,6 +92,41 @@ def test_it_is_held_while_its_task_runs_and_free_once_that_has_ended(pool, key, 
     wait_free(pool, key)
 
 
+def test_a_task_behind_it_runs_once_it_has_ended(project, key):
+    first = start(project, "end", "succeed", key)
+    second = behind(project, key)
+    assert project.delayq.get(key=key).behind == first.id
+    end(project, first)
+    project.wait_runs(second)
+    assert holder(project, key)[0] == second.id.encode()
+    end(project, second)
+    wait_free(project, key)
+
+
+@pytest.mark.parametrize("how", ["retry", "defer", "replace"])
+def test_a_task_behind_it_waits_until_it_runs_no_more(project, key, how):
+    first = start(project, "go_on_late", how, key)
+    second = behind(project, key)
+    end(project, first)
+    project.wait_runs(first, 2)
+    assert project.delayq.get(second).behind == first.id
+    end(project, first)
+    project.wait_runs(second)
+    end(project, second)
+    wait_free(project, key)
+
+
+def behind(project, key):
+    """Schedule a task that is due, and goes behind the one that runs."""
+    return project.delayq.schedule(
+        project.tasks["end"].s("succeed"),
+        after=0,
+        key=key,
+        unique_until="finished",
+        conflict="replace",
+    )
+
+
 def test_what_is_requeued_after_it_was_acknowledged_does_not_run_again_and_frees_it(pool, key):
     result = start(pool, "end", "requeue", key)
     end(pool, result)

@@ -33,10 +33,10 @@ local claimed = redis.call('HMGET', keys.claims, unpack(asked))
 local found = redis.call('HMGET', keys.records, unpack(asked))
 for at, claim in ipairs(claimed) do forget(members[at], claim, found[at]) end
 allow_when_full(keys.claims)
-if is_full(0) then rotate() end
 if #ids > 0 then
   fence_young(young, now_us)
   depart(leaving, 'h', now)
   past.write()
+  turn_tombstones(now)
 end
 return #ids

@@ -125,8 +125,6 @@ return change(request, function(call)
   end
 
   -- Nothing is rolled back, so commands that may be refused come before the first record goes.
-  -- A call for one entry asks for the size of a generation only if it begins a generation of calls: such calls are many.
-  local rotates = (count > 1 or count == 1 and turns(call)) and is_full(count)
   allow_when_full(keys.tombstones)
   redis.call('ZREM', keys.due, '')
   for _, leaving in ipairs(groups) do
@@ -141,10 +139,8 @@ return change(request, function(call)
       owe(call, one.id, one.how, one.message, 'cancelled', owes == 2)
     end
     for _, leaving in ipairs(groups) do depart(leaving, leaving.how, call.now) end
-    -- The call is done, and its caller gets the answer, even if it may not begin another generation; the next delivery
-    -- will.
-    if rotates and type(redis.pcall('UNLINK', keys.tombstones_old)) ~= 'table' then
-      redis.pcall('RENAME', keys.tombstones, keys.tombstones_old)
-    end
+    -- Not with each call for one entry: such calls are many. The call is done, and its caller gets the answer, even if
+    -- it may not begin another generation; the next delivery will.
+    if count > 1 or count == 1 and turns(call) then pcall(turn_tombstones, call.now) end
   end
 end, {}, told_again)

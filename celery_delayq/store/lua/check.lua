@@ -1,6 +1,6 @@
 --[[ check: look at a slice of one key for inconsistencies.
 
-text     part    due | relay | leased | dead | refused | parked | records | holders | tags | templates |
+text     part    due | relay | leased | dead | refused | behind | parked | records | holders | tags | templates |
                  template_uses | claims | errors | outbox | outbox_messages | meta
 text     cursor  the end of the last slice; 0 for the start
 text     count   about how many fields to look at, 1..1000

@@ -105,9 +105,9 @@ if #ids > 0 then
   redis.call('HSET', keys.claims, unpack(attempts))
 end
 leave_skipped(skips, owes, now_us)
-if #skips.ids > 0 and is_full(0) then rotate() end
 if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
 save_lanes(lanes)
 remove_taken(keys.relay, members, fresh, taken)
 past.write()
+if #skips.ids > 0 then turn_tombstones(now) end
 return {now_us, claimed, table.concat(known, ' '), brought, killed, skips.told, #parking / 2}

@@ -13,7 +13,7 @@ Keeps    the settings in common; a shard that is in use is not emptied
 ]]
 local SETTINGS = {
   schema = true, shards = true, timeout = true, broker = true, hosts = true, store = true, history = true, app = true,
-  reshard = true, closed = true, ended = true,
+  remember = true, reshard = true, closed = true, ended = true,
 }
 local known = redis.call('HMGET', keys.meta, 'closed', 'ended', 'timeout', 'reshard')
 local now, _, _, its_run = parse_closed(known[1])
@@ -31,9 +31,9 @@ local function is_allowed()
 end
 
 local function empty()
-  redis.call('UNLINK', keys.due, keys.relay, keys.leased, keys.refused, keys.parked, keys.paused, keys.dead,
-    keys.records, keys.holders, keys.held, keys.tags, keys.templates, keys.template_uses, keys.claims, keys.errors,
-    keys.tombstones, keys.tombstones_old, keys.calls, keys.calls_old, keys.outbox, keys.outbox_messages,
+  redis.call('UNLINK', keys.due, keys.relay, keys.leased, keys.refused, keys.parked, keys.paused, keys.behind,
+    keys.dead, keys.records, keys.holders, keys.held, keys.tags, keys.templates, keys.template_uses, keys.claims,
+    keys.errors, keys.tombstones, keys.tombstones_old, keys.calls, keys.calls_old, keys.outbox, keys.outbox_messages,
     keys.arrived, keys.arrived_old, keys.history, keys.scanners, keys.heartbeats)
   local fields = redis.call('HSCAN', keys.meta, '0', 'COUNT', 1000)[2]
   for at = 1, #fields, 2 do

@@ -8,7 +8,7 @@ reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, du
 
 Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1;
          and whether the shard is closed, see prelude/closed.lua
-         scheduled: with refused ones; overdue: those of them that are refused or due by now. A due entry that is held
+         scheduled: with refused ones, and those behind another one, which are never overdue; overdue: those of them that are refused or due by now. A due entry that is held
          back counts as paused and nothing else, parked or not, if it is among the first `most` of an index. Beyond
          these it counts as overdue, as without a pause. An entry parked in a lane that comes back without a limit is
          not held back, and counts as overdue
@@ -68,7 +68,8 @@ local overdue = free - held
   + redis.call('ZCOUNT', keys.due, '-inf', now) + redis.call('ZCOUNT', keys.relay, '-inf', now)
 return {
   now_us,
-  redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay) - held + tried + free,
+  redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay) + redis.call('ZCARD', keys.behind)
+    - held + tried + free,
   redis.call('ZCARD', keys.leased),
   redis.call('ZCARD', keys.dead),
   #alive_in(tonumber(now)) / 2,

@@ -7,7 +7,7 @@ reply    now, owed, words, found of record claim error, templates of name text
 
 Returns  now, us; for how many entries REVOKED must be stored; the parts of those that are here, each '' if missing, and
          the templates that they share. There is a word for each member: waiting, paused (parked, or due and to be
-         parked by the next scanner), refused, in_flight or dead, then header_end, the next try (refused) or when it
+         parked by the next scanner), refused, behind (another one holds its key), in_flight or dead, then header_end, the next try (refused) or when it
          died (ms, or -1), and 1 if it holds its key or, in flight, would if it came back, else 0, with a colon between
          two | unreadable, with the reason as its error | lost: it is dead, and its record is gone | gone: it has left
          | again: it was not looked at
@@ -16,7 +16,7 @@ Keeps    changes nothing
 ]]
 local words = {
   [keys.due] = 'waiting', [keys.relay] = 'waiting', [keys.leased] = 'in_flight', [keys.dead] = 'dead',
-  [keys.refused] = 'refused', [keys.parked] = 'paused',
+  [keys.refused] = 'refused', [keys.parked] = 'paused', [keys.behind] = 'behind',
 }
 local now_us = clock_us()
 local lanes = new_lanes(now_us)

@@ -62,13 +62,17 @@ return change(request, function(call)
     local order = six_bytes(grows and number + 1 or number)
     local member = order .. id
 
-    -- It stays in its place. But with another queue, or after a lease that ran out, it waits again.
+    -- It stays in its place. But with another queue, or after a lease that ran out, it waits again. Behind another one,
+    -- only another key changes its place.
     local lapsed, other_kind = place == keys.leased, sub(record, 2, 2) ~= sub(destination, 1, 1)
     local other_queue = other_kind or queue_of(record, header_end) ~= part_of(body, 1 - FLAGS, QUEUE, FORM)
-    local moves = lapsed or other_queue and not is_dead(place)
+    local old_key, key = keys_of(entry, body)
+    local is_behind = place == keys.behind
+    local moves = lapsed or is_behind and old_key or not is_behind and other_queue and not is_dead(place)
     local changes_kind = moves and other_kind
-    local index, score = place, entry.score
-    if moves then index, score = index_of(FORMAT .. destination), whole(due_of(record, header_end)) end
+    local index, score, due = place, entry.score, due_text(record, header_end)
+    if is_behind and moves then due = whole(math.max(call.now, tonumber(due))) end
+    if moves then index, score = index_of(FORMAT .. destination), whole(tonumber(due)) end
     local where = not moves and there and sub(there, 1, -#member - 1) or '' -- the part before members there
 
     -- References to the new record come before it, and references to the old one go after it: if Redis stops the script
@@ -94,9 +98,9 @@ return change(request, function(call)
       tagged[tag .. '\0' .. member] = true
       redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member)
     end
-    local old_key, key = keys_of(entry, body)
+    if is_behind and not moves and grows and extras.key then redis.call('HSET', keys.holders, name_of_key(extras.key), member) end
     if key then redis.call('HSET', keys.holders, key, id) end
-    local text = record_of(destination, order, due_text(record, header_end),
+    local text = record_of(destination, order, due,
       created_of(record, header_end), changed_next(record, header_end, call.now_us), body)
     -- The pauses of its old queue excuse it still.
     local from = other_queue and counted_from(new_lanes(call.now_us), record, header_end, true)
@@ -116,7 +120,9 @@ return change(request, function(call)
     end
     if old_key then
       fence(call, name_of_key(old_key))
-      if holder_of(old_key) == id then free_key(old_key) end
+      local holder, delivery, behind = holder_of(old_key)
+      if behind == entry.member then leave_behind(old_key, behind) end
+      if holder == id and not delivery then free_key(old_key, behind) end
     end
     if old and old ~= new then drop_template(old, 1) end
     if moves and entry.failed then redis.call('HDEL', keys.errors, id) end

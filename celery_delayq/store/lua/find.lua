@@ -4,7 +4,7 @@ text     target  see prelude/entry.lua
 
 Returns  {state, id, record, its header_end, the template that it shares or '', its last error or '', attempts made, next
          try in ms or -1, when it died in ms or -1, by what it is paused: * (everything), q (its queue), t (its task),
-         or -}, state one of SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why}; while the tombstone of one that
+         or -, the holder of its key if it waits behind that, or ''}, state one of SCHEDULED | PAUSED | IN_FLIGHT | DEAD; {'unreadable', why}; while the tombstone of one that
          left is kept, {how, when in ms, now in ms}, how one of handed_over | skipped | cancelled | uncertain:
          cancelled, but a copy of it may have been delivered; or {}
 Cost     O(log N)
@@ -30,12 +30,12 @@ local template = shared and redis.call('HGET', keys.templates, shared)
 local tidy = redis.call('HGET', keys.meta, 'tidy') or ''
 local all_wait, is_unpaused = string.find(tidy, 'w') ~= nil, string.find(tidy, 'u') ~= nil
 if all_wait and is_unpaused then
-  return {'SCHEDULED', id, record, header_end, template or '', '', 0, -1, -1, '-'}
+  return {'SCHEDULED', id, record, header_end, template or '', '', 0, -1, -1, '-', ''}
 end
 
 local place, score, there = index_of(record), nil, nil
 if not all_wait then
-  local places = {place, keys.leased, keys.dead, keys.refused, parked = keys.parked}
+  local places = {place, keys.leased, keys.dead, keys.refused, keys.behind, parked = keys.parked}
   place, score, there = place_of(places, member_of(record, header_end, id), record, header_end)
 end
 local lanes = is_unpaused and {now = 0, known = {}, any = false} or lanes_about(record, header_end)
@@ -47,5 +47,5 @@ local failed = is_failed and redis.call('HGET', keys.errors, id) or ''
 return {
   state, id, record, header_end, template or '', failed, claim and parse_claim(claim).attempts or 0,
   place == keys.refused and tonumber(score) or -1, place == keys.dead and tonumber(score) or -1,
-  paused_by(lanes, record, header_end),
+  paused_by(lanes, record, header_end), place == keys.behind and holder_before(record, header_end) or '',
 }

@@ -16,7 +16,8 @@ number   last_ms       when the caller took its last step, ms; 0: never
 reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
          skipped of id why, ids, lateness
 
-Returns  now, us; how many were delivered; the heads of due, relay, leased and of coming-back entries, ms or -1; 1 if the
+Returns  now, us; how many were delivered; the heads of due, relay, leased and of coming-back entries (or the next look
+         at keys that have one behind), ms or -1; 1 if the
          caller must wake for the earliest of them, else 0; the dead entries; reasons of lists that refused entries,
          each with how many will be tried again; those skipped as too late; for each list that was pushed to, the ids,
          and in one text the times of each record, both empty unless requested. Or, at a heartbeat, now alone: nothing
@@ -44,10 +45,9 @@ if alive_ms > 0 then
 end
 
 -- First free keys, and let entries come back that waited for something else.
-free_ended(now, limit)
-local bytes, returning, tried = 0, -1, head_of(keys.refused)
+local bytes, returning, tried = free_ended(now, limit, max_bytes), -1, head_of(keys.refused)
 local lanes = new_lanes(now_us)
-if lanes.any then bytes = come_back(lanes, max_bytes) end
+if lanes.any then bytes = bytes + come_back(lanes, max_bytes - bytes) end
 if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes) end
 
 local pace = pace_of(catch_up, now_us)
@@ -184,12 +184,10 @@ local function put_off(list, reason)
   turned_down[#turned_down + 1], turned_down[#turned_down + 2] = reason, #again / 2
 end
 
-local rotates = false
 local known, failed = false, false -- whether there may be claims, and errors, of earlier attempts
 if #members > 0 then
   known = redis.call('HLEN', keys.claims) > 0
   failed = known and redis.call('HLEN', keys.errors) > 0
-  rotates = is_full(#members)
   recent = recent_of(now_us)
   -- These commands change nothing. They show whether they are allowed, before anything is pushed.
   redis.call('ZREMRANGEBYRANK', keys.due, 1, 0)
@@ -237,14 +235,15 @@ if #parking > 0 then
   redis.call('ZADD', keys.parked, unpack(parking))
 end
 remove_taken(keys.due, members, fresh, taken)
-if rotates then rotate() end
 past.write()
+-- At a heartbeat as well: an age passes even if nothing leaves.
+if #members > 0 or alive_ms > 0 then turn_tombstones(now) end
 
 if lanes.any then returning = look_back(lanes) end
 if tried >= 0 or #turned_down > 0 then tried = head_of(keys.refused) end
 local heads = {
   paced_head(keys.due, now, pace), paced_head(keys.relay, now, pace), head_of(keys.leased),
-  earlier_head(tried, returning),
+  earlier_head(earlier_head(tried, returning), next_look()),
 }
 
 local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now) or 0

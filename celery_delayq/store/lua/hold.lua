@@ -23,20 +23,20 @@ local function is_leaving(id, delivery)
 end
 
 for _, word in ipairs(words) do
-  local holder, delivery = holder_of(word.key)
+  local holder, delivery, behind = holder_of(word.key)
   local ms = tonumber(word.ms)
   if holder ~= word.id then
     -- Another one has the key.
   elseif delivery == word.delivery and is_key_held(word.key, now) then
     count = count + 1
     if ms == 0 then
-      free_key(word.key)
+      free_key(word.key, behind)
     elseif now + ms > tonumber(redis.call('ZSCORE', keys.held, word.key)) then
       redis.call('ZADD', keys.held, whole(now + ms), word.key)
     end
   elseif not delivery and ms == 0 and is_leaving(word.id, word.delivery) then
     count = count + 1
-    redis.call('HDEL', keys.holders, word.key)
+    free_key(word.key, behind)
   end
 end
 return count

@@ -8,6 +8,7 @@ text     broker   its broker: transport, virtual host, prefix of keys
 text     hosts    the broker's hosts
 flag     scanner  1: it delivers through that broker; or 0
 text     kept     the setting of the history for `meta`: see prelude/history.lua; empty: no history
+text     remember how long, and how many, tombstones are kept, for `meta`: see prelude/left.lua
 text     store    random text: the value of `store`, if it has none
 text     app      name of the process's app; empty: none of its own
 
@@ -16,12 +17,12 @@ Returns  {now in us, silent, schema, shards, broker, hosts, store, app}, the las
          how many ms no scanner has been alive; 0 if one is, -1 if none is known
 Cost     O(log S), S scanners; if the history becomes shorter, as much more
 Keeps    the settings in common. Broker and app are the scanners', and change only if none is alive. Hosts are the last
-         joining scanner's, as a broker may move while scanners are replaced one by one; the history setting is the
-         last joining process's
+         joining scanner's, as a broker may move while scanners are replaced one by one; the settings of the history
+         and of tombstones are the last joining process's
 ]]
 local now_us = clock_us()
 local known = redis.call('HMGET', keys.meta,
-  'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app')
+  'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app', 'remember')
 local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
 local theirs, their_app = known[4], known[8]
@@ -56,6 +57,7 @@ if is_fit and not known[6] then
   set('store', store)
   known[6] = store
 end
+if is_fit and known[9] ~= remember then set('remember', remember) end
 local is_other = is_fit and (known[7] or '') ~= kept
 if is_other and kept ~= '' then set('history', kept) end
 if #changes > 0 then

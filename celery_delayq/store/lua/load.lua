@@ -8,8 +8,8 @@ rows...    entries    of each entry, one after the other:
          destination  the record's header, from its second byte
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this one
-         place        waiting | refused | dead
-         ms           refused: its next try, dead: since when, unix ms; else 0
+         place        waiting | refused | behind | dead
+         ms           refused: its next try, dead: since when, behind: its due time, unix ms; else 0
          claim        empty; or attempts, refusals, and 1 if it may have been delivered, else 0, with colons between
          error        its last error; or empty
          named        1: it holds its key; or 0
@@ -18,7 +18,8 @@ Returns  the answer, a text with a word for each entry: loaded; or why it was no
          time of scheduling; left, an entry with its id left after that; taken, its id is another entry's; held, its
          key is, and after a colon the id of that one
 Cost     O(log N) an entry; the caller bounds entries and bytes
-Keeps    existing entries; an id has one record and one place, a key has one waiting entry
+Keeps    existing entries; an id has one record and one place, a key has one waiting entry. One that waited
+         behind another still does: its holder may come later. If none has come in a minute, it comes forward
 ]]
 return change(request, function(call)
   -- Nothing is rolled back, so any step that can fail comes before the first write, that of `meta`.
@@ -69,7 +70,11 @@ return change(request, function(call)
     local why = met(id, created)
     local extras = extras_of_body(body)
     local key = extras and extras.key
+    local is_behind = place == 'behind' and key
+    if place == 'behind' and not key then place = 'waiting' end
     local holder = not why and key and entry.named == '1' and other_holder(key, id)
+    local second = not why and is_behind and select(3, holder_of(key))
+    if is_behind then holder = second and id_of(second) ~= id and id_of(second) end
     if holder and place ~= 'dead' then why = 'held' .. quoted(holder) end
     if why then return why end
 
@@ -81,11 +86,13 @@ return change(request, function(call)
     if name then share(name) end
     local index = sub(destination, 1, 1) == 'L' and keys.due or keys.relay
     local score = place == 'waiting' and entry.due or entry.ms
-    if place ~= 'waiting' then index = place == 'dead' and keys.dead or keys.refused end
+    if place ~= 'waiting' then index = is_behind and keys.behind or place == 'dead' and keys.dead or keys.refused end
+    if is_behind then body = body_behind(body) end
     if place ~= 'waiting' or claim ~= '' or error ~= '' then make_untidy() end
     -- The place comes before its record, so that no record lacks one.
     redis.call('ZADD', index, score, order .. id)
-    write_extras(extras, id, order .. id, entry.named == '1' and not holder)
+    write_extras(extras, id, order .. id, entry.named == '1' and not holder and not is_behind)
+    if is_behind then stand_behind(key, order .. id) end
     if leftovers then
       redis.call('HDEL', keys.claims, id)
       redis.call('HDEL', keys.errors, id)

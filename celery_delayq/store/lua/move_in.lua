@@ -19,7 +19,7 @@ Keeps    what is here: the same entry is written once
 ]]
 local PLACE = {
   due = keys.due, relay = keys.relay, leased = keys.leased, refused = keys.refused, parked = keys.parked,
-  dead = keys.dead,
+  behind = keys.behind, dead = keys.dead,
 }
 local level, _, _, its_run = parse_closed(redis.call('HGET', keys.meta, 'closed'))
 if level ~= 4 or its_run ~= run then return 0 end
@@ -33,8 +33,10 @@ local function write(entry)
   if entry.error ~= '' then redis.call('HSET', keys.errors, id, entry.error) end
   if header_end then
     local extras, name = extras_of(record, header_end), template_of(record, header_end)
+    local member = member_of(record, header_end, id)
     local takes_key = extras and entry.named == '1' and extras.key
-    if extras then index_extras({key = takes_key, tags = extras.tags}, id, member_of(record, header_end, id)) end
+    if extras then index_extras({key = takes_key, tags = extras.tags}, id, member) end
+    if part == 'behind' and extras and extras.key then stand_behind(extras.key, member) end
     if name and entry.template ~= '' then redis.call('HSET', keys.templates, name, entry.template) end
     if name then redis.call('HINCRBY', keys.template_uses, name, 1) end
   end

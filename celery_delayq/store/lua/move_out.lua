@@ -1,7 +1,7 @@
 --[[ move_out: read entries of one place in a closed shard, with new insertion numbers, for another number of shards.
 
 closed   9, see prelude/closed.lua
-text     part       due | relay | leased | refused | parked | dead
+text     part       due | relay | leased | refused | parked | behind | dead
 number   first      the rank of the first one
 number   base       the last number given before this place
 number   count      most to read, 1..1000
@@ -16,7 +16,7 @@ Keeps    changes nothing
 ]]
 local PLACE = {
   due = keys.due, relay = keys.relay, leased = keys.leased, refused = keys.refused, parked = keys.parked,
-  dead = keys.dead,
+  behind = keys.behind, dead = keys.dead,
 }
 local rows, brought, bytes, rank = {}, {}, 0, first
 local has_tries = redis.call('EXISTS', keys.claims, keys.errors) > 0

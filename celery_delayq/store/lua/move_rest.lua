@@ -7,8 +7,8 @@ number   count   about how many to read, 1..1000
 
 reply    next, found of field value
 
-Returns  the next cursor, or 0 at the end; for sizes, each place and `records`, and how many it has, and how many
-         leases still hold
+Returns  the next cursor, or 0 at the end; for sizes, each place and `records`, and how many it has; how many leases
+         still hold; and, as `left`, how many tombstones there are
 Cost     O(M log N), M <= count
 Keeps    changes nothing
 ]]
@@ -21,7 +21,8 @@ if part == 'sizes' then
     'records', redis.call('HLEN', keys.records), 'due', redis.call('ZCARD', keys.due),
     'relay', redis.call('ZCARD', keys.relay), 'leased', redis.call('ZCARD', keys.leased),
     'refused', redis.call('ZCARD', keys.refused), 'parked', redis.call('ZCARD', keys.parked),
-    'dead', redis.call('ZCARD', keys.dead),
+    'dead', redis.call('ZCARD', keys.dead), 'behind', redis.call('ZCARD', keys.behind),
+    'left', redis.call('HLEN', keys.tombstones) + redis.call('HLEN', keys.tombstones_old),
     'lasting', redis.call('ZCOUNT', keys.leased, whole(math.floor(clock_us() / 1000)), '+inf'),
   }}
 end

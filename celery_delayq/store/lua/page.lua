@@ -11,12 +11,13 @@ number   max_bytes  stop after the entry that reaches so many bytes, > 0
 number   most       look at no more refused entries than this, those with the next tries, > 0
 
 reply    store, is_last, last in words of due order, found of member record,
-         known in words of due header_end state attempts next_try paused_by, failed of id why, templates of name text
+         known in words of due header_end state attempts next_try paused_by, failed of id why, templates of name text,
+         behind of id holder
 
 Returns  `store` from meta or ''; 1 if that was all, else 0; the place of the last entry that was looked at, if any; the
          entries that match, without unreadable ones; facts about each: due time in ms, as Redis prints it, S (scheduled)
          or P (paused), next try in ms or -1, its pauses, as in `find`; the last errors of those that have one; the
-         templates that they share
+         templates that they share; those behind another one, with its id
 Cost     O(log(N)^2 + M) and O(L log N), L lanes with parked entries, and O(R), R refused entries, at most `most`
 Keeps    changes nothing. It looks at all places in this one step, and only due time and number decide an entry's place
          in the order: so entries that come, go, or move between places make it neither skip nor repeat another one
@@ -34,14 +35,14 @@ local function add(member, score, text)
   return rows[#rows]
 end
 
-local function look_at(index, is_new)
+local function look_at(index)
   local low = rank_behind(index, after, newest and order - 1 or order)
   local high = low + limit - 1
   if newest then low, high = math.max(0, low - limit), low - 1 end
   local found = limit > 0 and high >= 0 and redis.call('ZRANGE', index, low, high, 'WITHSCORES') or {}
   for at = 1, #found, 2 do
     local row = add(found[at], tonumber(found[at + 1]), found[at + 1])
-    if row then row.is_new = is_new end
+    if row then row.index = index end
   end
 end
 
@@ -98,8 +99,9 @@ local function look_at_refused()
 end
 
 if before > 0 and (newest and behind > 0 or not newest and behind < 2^53) then
-  look_at(keys.due, true)
-  look_at(keys.relay, false)
+  look_at(keys.due)
+  look_at(keys.relay)
+  look_at(keys.behind)
   if redis.call('ZCARD', keys.refused) > 0 then look_at_refused() end
   local lane = limit > 0 and redis.call('ZCARD', keys.parked) > 0 and lane_behind()
   while lane do
@@ -115,19 +117,23 @@ end)
 
 local lanes = new_lanes(clock_us())
 local function is_paused(row, record, header_end)
-  return header_end and (row.there or row.score <= lanes.now) and is_held(lanes, record, header_end, row.there)
+  return (row.there or row.index ~= keys.behind and row.score <= lanes.now) and is_held(lanes, record, header_end, row.there)
 end
 
 -- Mostly there are no errors, and no row must be checked.
 local has_claims = redis.call('HLEN', keys.claims) > 0
-local found, known, failed, brought, bytes, taken = {}, {}, {}, {}, 0, 0
+local found, known, failed, brought, behind_others, bytes, taken = {}, {}, {}, {}, {}, 0, 0
 
 local function take(row, id, record, header_end)
   found[#found + 1], found[#found + 2] = row.member, record
   -- As in find, nothing is reported of entries in `due`: without an attempt there is no claim, and no error.
-  local claim = has_claims and not row.is_new and redis.call('HGET', keys.claims, id)
+  local claim = has_claims and row.index ~= keys.due and redis.call('HGET', keys.claims, id)
   if claim or row.next_try then
     failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', keys.errors, id) or ''
+  end
+  if row.index == keys.behind then
+    local at = #behind_others
+    behind_others[at + 1], behind_others[at + 2] = id, holder_before(record, header_end)
   end
   local attempts = claim and parse_claim(claim).attempts or 0
   known[#known + 1] = table.concat({
@@ -150,5 +156,5 @@ end
 local last = taken > 0 and rows[taken].text .. ' ' .. whole(rows[taken].number) or ''
 return {
   redis.call('HGET', keys.meta, 'store') or '', taken == #rows and taken < limit and 1 or 0, last, found,
-  table.concat(known, ' '), failed, brought,
+  table.concat(known, ' '), failed, brought, behind_others,
 }

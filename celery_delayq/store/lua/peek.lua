@@ -9,7 +9,7 @@ reply    now, words, found of record error known, templates of name text
 
 Returns  now, us; the included records in order, if requested, and the templates that they share.
          known: attempts made, next try in ms or -1, when it died in ms or -1, its pauses, as in `find`, when its grace
-         period starts, ms, or -1, with blanks between. There is a word for each member: SCHEDULED, PAUSED, IN_FLIGHT
+         period starts, ms, or -1, and, after a colon, which entry it is behind, with blanks between. There is a word for each member: SCHEDULED, PAUSED, IN_FLIGHT
          (its lease lasts), LAPSED (its lease is over) or DEAD, then the due time, ms, and header_end | UNREADABLE: dead,
          with an unreadable record | skipped | again (it was not looked at)
 Cost     O(log N) a member
@@ -26,10 +26,11 @@ local asks_for_dead = filter.state == 'DEAD'
 local function read(id, record, place, score, header_end)
   if not reads then return end
   local attempts = place ~= keys.due and parse_claim(redis.call('HGET', keys.claims, id)).attempts or 0
-  local known = {attempts, place == keys.refused and score or -1, place == keys.dead and score or -1, '-', -1}
+  local known = {attempts, place == keys.refused and score or -1, place == keys.dead and score or -1, '-', -1, ':'}
   if header_end then
     known[4] = paused_by(lanes, record, header_end)
     known[5] = counted_from(lanes, record, header_end, true) or -1
+    if place == keys.behind then known[6] = quoted(holder_before(record, header_end)) end
   end
   found[#found + 1], found[#found + 2] = record or '', redis.call('HGET', keys.errors, id) or ''
   found[#found + 1] = table.concat(known, ' ')

@@ -70,7 +70,10 @@ local looked, left_out = 0, 0
 if tonumber(after) < 0 and order < 0 then
   local tried = redis.call('ZRANGE', keys.refused, 0, limit - 1)
   looked = note_all(tried, #tried)
-  left_out = redis.call('ZCARD', keys.refused) - looked
+  local others = redis.call('ZRANGE', keys.behind, 0, limit - 1 - looked)
+  local noted = looked < limit and note_all(others, 0) or 0
+  left_out = redis.call('ZCARD', keys.refused) - looked + redis.call('ZCARD', keys.behind) - noted
+  looked = looked + noted
   if lanes.any then
     local free, rest = parked_freely(lanes, limit - looked, max_bytes)
     local freed = {}

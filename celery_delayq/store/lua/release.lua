@@ -12,7 +12,7 @@ Returns  the answer, a text with a word for each: done | uncertain (done, but an
          with its old message) | unchanged (changed since the caller read it, or dead) | in_flight | handed_over |
          not_found | unreadable, and why | skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N + size of the record) each
-Keeps    an entry is not due before its message has the time until which it waits
+Keeps    an entry is not due before its message has the time until which it waits. One behind another goes, too
 ]]
 local targets, seen, bodies = {}, {}, {}
 for at, part in ipairs(parts) do targets[at], seen[at], bodies[at] = part.target, part.seen, part.body end
@@ -36,19 +36,20 @@ return change(request, function(call)
   -- Release an entry. The record comes first: an entry due now with its old message would run too early; one with the
   -- new message but its old due time is only late.
   local function release(entry, body)
-    local record, header_end, id, there = entry.record, entry.header_end, entry.id, entry.there
+    local record, header_end, id, place, there = entry.record, entry.header_end, entry.id, entry.place, entry.there
     local number, destination = number_of(order_of(record, header_end)), sub(record, 2, header_end)
     local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
     local order = six_bytes(grows and number + 1 or number)
-    local extras = grows and extras_of(record, header_end)
+    local extras, behind = grows and extras_of(record, header_end), place == keys.behind and extras_of(record, header_end)
     local member, index = order .. id, index_of(record)
     local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
 
     redis.call('HSET', keys.records, id, record_of(destination, order, whole(now),
       created_of(record, header_end), changed_next(record, header_end, call.now_us), body))
     for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
-    if entry.place == keys.leased then take_key(record, header_end, id) end
-    put_back(index, whole(now), entry.place, entry.member, entry.claim, there)
+    if place == keys.leased then take_key(record, header_end, id) end
+    put_back(index, whole(now), place, entry.member, entry.claim, there)
+    if behind and behind.key then leave_behind(behind.key, entry.member) end
     if grows then
       redis.call('ZADD', index, whole(now), member)
       redis.call('ZREM', index, entry.member)

@@ -82,6 +82,7 @@ local function places_of(id, record, header_end, member)
   add(is_relayed and keys.relay or keys.due, member)
   add(is_relayed and keys.due or keys.relay, member)
   add(keys.refused, member)
+  add(keys.behind, member)
   for _, lane in ipairs(lanes_of(record, header_end)) do
     add(keys.parked, parked_as(lane, record, header_end, member))
   end
@@ -134,7 +135,22 @@ function mends.leftover(part, id) redis.call('HDEL', keys[part], id) end
 function mends.wrong_key(part, field)
   if part == 'holders' then return redis.call('HDEL', keys.holders, field) and 'done' end
   local record = redis.call('HGET', keys.records, field)
-  take_key(record, header_end_of(record), field)
+  local header_end = header_end_of(record)
+  local member = member_of(record, header_end, field)
+  if not redis.call('ZSCORE', keys.behind, member) then return take_key(record, header_end, field) end
+  local key = (extras_of(record, header_end) or {}).key
+  local second = key and select(3, holder_of(key))
+  if not key or second and second ~= member and redis.call('ZSCORE', keys.behind, second) then
+    -- There is no room behind that key: it waits without it.
+    redis.call('ZADD', index_of(record), due_text(record, header_end), member)
+    redis.call('ZREM', keys.behind, member)
+    earliest = now
+  else
+    -- The next scanner looks whether another one holds it.
+    redis.call('HSET', keys.holders, name_of_key(key), member)
+    redis.call('ZADD', keys.held, 'NX', whole(now), key)
+    earliest = now
+  end
 end
 
 function mends.wrong_tag(part, field)

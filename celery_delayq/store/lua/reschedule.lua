@@ -18,7 +18,7 @@ Returns  the answer, a text with a word for each target: done | uncertain (done,
          handed_over (or it was released, and soon will be) | not_found | unreadable, why, and that id |
          skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
-Keeps    a delivered entry is not brought back; one under a lease stays
+Keeps    a delivered entry is not brought back; one under a lease stays, and one behind another stays there
 ]]
 return change(request, function(call)
   local looked = look_for(call, targets, filter, max_bytes, {seen ~= '' and seen or nil})
@@ -71,7 +71,7 @@ return change(request, function(call)
     local word, when = outcome_of(targets[at], one)
     if when then
       local entry, text = one.entry, whole(when)
-      local index = index_of(entry.record)
+      local index = entry.place == keys.behind and keys.behind or index_of(entry.record)
       redis.call('HSET', keys.records, entry.id, moved(entry, text))
       take_key(entry.record, entry.header_end, entry.id)
       put_back(index, text, entry.place, entry.member, entry.claim, entry.there)

@@ -20,7 +20,9 @@ rows...    entries    of each entry, one after the other:
                       believes that it is here
          conflict     the policy if an entry has its id, or waits under its key: empty, refuse the new one; keep the
                       existing one; replace it; earliest, latest: the one due then stays; debounce, replace it, and
-                      be due at the latest so many ms (after a blank, if any) after the existing one was scheduled
+                      be due at the latest so many ms (after a blank, if any) after the existing one was scheduled.
+                      If the entry that has the key has left, or is leaving, keep means that one; with the others but
+                      the empty one the new one goes behind it; if one is there, it means that
 
 reply    of id how when message why
 
@@ -32,7 +34,7 @@ Returns  the answer, a text; and, to the first request, rows of those whose REVO
          or is leaving; k and a due time, that existing entry stays. After it, each with a colon before it, the ids of
          the entry that has the key (-1, -6), was replaced, or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
-Keeps    an id has one record and one place, a key has one waiting entry; a repeated operation changes nothing
+Keeps    an id has one record and one place, a key has one waiting entry, and one behind it; a repeated operation changes nothing
 ]]
 local keep_ms, most_marks, messages = string.match(deliveries, '^(%d+) (%d+) (.*)$')
 local CONFLICT, LATE, AGAIN, TAKEN, HOLDS = '-1', '-2', '-4', '-5', '-6'
@@ -121,12 +123,18 @@ return change(request, function(call)
     if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
     -- A running task takes its key along, and goes on without it if that was lost.
     local goes_on = key and string.find(extras.hold or '', ' ', 1, true)
-    if goes_on and other_holder(key, id) then extras.key = nil end
-    local named = key and not goes_on and named_by(step, key, id)
+    local before = goes_on and other_holder(key, id)
+    if before and before ~= id then extras.key = nil end
+    local named, second = nil, nil
+    if key and not goes_on then named, second = named_by(step, key, id) end
     local waits = named and named.state == 'waiting' and named.place ~= keys.leased
     local holder = named and (named.busy or waits) and named or nil
+    if holder and holder.member == second then second = nil end -- it came forward, in a script that Redis stopped
+    local is_behind = holder and (holder.busy or second) and conflict ~= '' and conflict ~= 'keep'
+    second = second and behind_another(step, second, id)
+    if is_behind or not holder then holder = second end
     if holder and conflict == '' then return (holder.busy and HOLDS or CONFLICT) .. quoted(holder.id) end
-    if own and not superseded and is_newer(step, own) or key and is_late_under(step, key, named) then return AGAIN end
+    if own and not superseded and is_newer(step, own) or key and is_late_under(step, key, named, second) then return AGAIN end
 
     local ways, answer, created = {holder}, nil, created_now
     if own and not superseded then
@@ -151,10 +159,14 @@ return change(request, function(call)
     end
 
     local index, text = sub(destination, 1, 1) == 'L' and keys.due or keys.relay, whole(when)
+    if is_behind then
+      make_untidy()
+      index, body = keys.behind, body_behind(body)
+    end
     local changed = own and changed_next(own.record, own.header_end, call.now_us) or changed_now
     -- The place comes before its record, so that no record lacks one.
     redis.call('ZADD', index, text, order .. id)
-    if extras then index_extras(extras, id, order .. id) end
+    if extras then index_extras({key = not is_behind and extras.key, tags = extras.tags}, id, order .. id) end
     -- A queue may have a copy of the earlier entry. If that is the running task, it is the caller itself.
     if own then own.lasts = not superseded and own.claim and own.claim.uncertain end
     -- The scanner of the earlier entry's lease must not acknowledge this one.
@@ -163,6 +175,8 @@ return change(request, function(call)
       end_claim(id, own.claim)
     end
     redis.call('HSET', keys.records, id, record_of(destination, order, text, created, changed, body))
+    -- Not before: it takes the name of the one that was behind.
+    if is_behind then stand_behind(key, order .. id) end
     if leftovers then
       if not (own and own.lasts) then redis.call('HDEL', keys.claims, id) end
       redis.call('HDEL', keys.errors, id)
@@ -177,7 +191,7 @@ return change(request, function(call)
     if own then displace(step, own, new) end
     if holder then displace(step, holder, new) end
     if past.kept then past.note('s', now, past.told_of(padded(text) .. labels_in(body), id, key)) end
-    earliest = math.min(earliest, when)
+    earliest = math.min(earliest, is_behind and tonumber(redis.call('ZSCORE', keys.held, key)) or when)
     if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end
     return text .. (holder and quoted(holder.id) or '')
   end

@@ -1,4 +1,7 @@
-"""Memory for each waiting no-op task, everything included; beside native Celery ETA."""
+"""Memory for each waiting no-op task, everything included; beside native Celery ETA.
+
+And for each that has left, as long as the store remembers it.
+"""
 
 import time
 import uuid
@@ -8,15 +11,19 @@ from threading import Event
 from tests.benchmarks import raw
 from tests.benchmarks.apps import QUEUE
 from tests.benchmarks.children import resident_bytes
-from tests.benchmarks.filling import Template, fill, shuffled_future
+from tests.benchmarks.filling import Template, fill, shuffled_future, shuffled_past
 from tests.benchmarks.lab import Lab
 from tests.benchmarks.stats import Figures
 from tests.support.waiting import eventually
 
+# Redis keeps the answers to recent calls for seconds; they are no part of a task.
+OF_CALLS = ("calls", "calls_old")
+
 
 def measure(lab: Lab) -> Figures:
     """Bytes in a Redis that held nothing before, and in a worker; 100,000 here, 20,000 as ETA."""
-    return _held(lab, lab.scaled(100_000, 50_000)) | _native(lab, lab.scaled(20_000, 5000))
+    held = _held(lab, lab.scaled(100_000, 50_000)) | _left(lab, lab.scaled(100_000, 50_000))
+    return held | _native(lab, lab.scaled(20_000, 5000))
 
 
 def _held(lab: Lab, count: int) -> Figures:
@@ -32,15 +39,27 @@ def _held(lab: Lab, count: int) -> Figures:
         before, resident = client.info("memory")["used_memory"], resident_bytes(worker.pid)
         fill(server.socket, template, shuffled_future(count))
         Event().wait(3)
-        # Redis keeps the answers to recent calls for seconds; they are no part of a task.
-        of_calls = ("calls", "calls_old")
-        client.delete(*(app.delayq.services.scripts[0].keys[name] for name in of_calls))
+        client.delete(*(app.delayq.services.scripts[0].keys[name] for name in OF_CALLS))
         used = client.info("memory")["used_memory"] - before
         return {
             "bytes_per_task": used / count,
             "worker_bytes_per_task": max(0, resident_bytes(worker.pid) - resident) / count,
             "message_bytes": float(len(raw.message_of(app, client)[0])),
         }
+
+
+def _left(lab: Lab, count: int) -> Figures:
+    with lab.another_server() as server, lab.app(server.url()) as app:
+        template, client = Template(app), server.client()
+        keys = app.delayq.services.scripts[0].keys
+        used = []
+        for due in (10, count):
+            fill(server.socket, template, shuffled_past(due))
+            while app.delayq.hand_over():
+                pass
+            client.delete(QUEUE, *(keys[name] for name in OF_CALLS))
+            used.append(client.info("memory")["used_memory"])
+        return {"bytes_per_left": (used[1] - used[0]) / client.hlen(keys["tombstones"])}
 
 
 def _native(lab: Lab, count: int) -> Figures:

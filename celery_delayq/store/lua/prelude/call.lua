@@ -72,13 +72,6 @@ local function fence(call, id)
   redis.call('HSET', keys.calls, id, seven_bytes(call.now_us))
 end
 
--- Make the current generation the older one. Without the right to do so the caller still gets its answer; another caller
--- will turn the generation.
-local function make_older()
-  redis.pcall('UNLINK', keys.calls_old)
-  if redis.call('HLEN', keys.calls) > 0 then redis.pcall('RENAME', keys.calls, keys.calls_old) end
-end
-
 -- Whether a call begins another generation.
 local function turns(call)
   local age = call.turned and call.now - call.turned
@@ -90,8 +83,9 @@ end
 local function turn(call)
   if not turns(call) then return end
   redis.call('HSET', keys.meta, 'turned', whole(call.now))
-  -- If the clock was set back, or there is no time, keep both until the next turn.
-  if call.turned and call.turned <= call.now then make_older() end
+  -- If the clock was set back, or there is no time, keep both until the next turn. Without the right to do this the
+  -- caller still gets its answer; another caller will turn the generation.
+  if call.turned and call.turned <= call.now then pcall(make_older, keys.calls, keys.calls_old) end
 end
 
 -- Return the answer that the call already got, if any; read the fences of `names` along with it.

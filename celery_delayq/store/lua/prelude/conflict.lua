@@ -34,25 +34,32 @@ local function is_newer(step, entry)
 end
 
 -- Return the entry, in any place, that has a key, if its id is another one; or nil. One that still holds it, and runs or
--- may run, is `busy`; if it has left, it is nothing else.
+-- may run, is `busy`; if it has left, it is nothing else. And return the member of the one behind it.
 local function named_by(step, key, id)
-  local holder, delivery = holder_of(key)
-  local entry = holder and holder ~= id and present(step, holder)
+  local holder, delivery, behind = holder_of(key)
+  if holder == id and not delivery then return nil end
+  local entry = holder and not delivery and holder ~= id and present(step, holder)
   local extras = entry and entry.header_end and extras_of(entry.record, entry.header_end)
   if extras and extras.key == key then
     entry.hold = extras.hold
     local may_run = entry.place == keys.leased or entry.claim and entry.claim.uncertain
     entry.busy = entry.hold and entry.state ~= 'dead' and may_run
-    return entry
+    return entry, behind
   end
-  return delivery and is_key_held(key, step.call.now) and {id = holder, busy = true} or nil
+  return delivery and is_key_held(key, step.call.now) and {id = holder, busy = true} or nil, behind
+end
+
+-- Return the entry that is behind another one, by its member, if its id is not this one; or nil.
+local function behind_another(step, member, id)
+  local entry = id_of(member) ~= id and present(step, id_of(member))
+  return entry and entry.state == 'waiting' and entry or nil
 end
 
 -- Whether something under a key is newer than this request; changes by this very call do not count.
-local function is_late_under(step, key, named)
+local function is_late_under(step, key, named, second)
   if step.asked[key] then return false end
   if is_key_fenced(step.call, name_of_key(key)) then return true end
-  step.asked[key] = not (named and is_newer(step, named))
+  step.asked[key] = not (named and is_newer(step, named) or second and is_newer(step, second))
   return not step.asked[key]
 end
 
@@ -73,7 +80,9 @@ local function keep(step, entry, new, when, own)
     local header_end = #new.destination + 1
     local line = lines_for(record, header_end, cache)
     local message = line ~= nil and message_of(record, header_end, new.id, line) or ''
-    owe_one(step, new.id, 'c', message, 'kept ' .. entry.id)
+    -- Another entry of this call may have replaced one with this id, of which a copy may have been delivered.
+    local owed = step.owed[new.id]
+    owe_one(step, new.id, owed and owed[2] or 'c', message, 'kept ' .. entry.id)
   end
   local due = entry.record and due_of(entry.record, entry.header_end) or step.call.now
   return 'k' .. whole(due) .. quoted(entry.id)
@@ -92,9 +101,6 @@ local function resolve(step, ways, own, new, when, conflict)
     local its_due = not entry.busy and due_of(entry.record, entry.header_end)
     if entry.state == 'dead' then
       -- It gives way.
-    elseif entry.busy then
-      if policy ~= 'keep' and policy ~= 'earliest' then return '-6' .. quoted(entry.id) end
-      return keep(step, entry, new, when, own)
     elseif policy == 'keep' or (policy == 'earliest' and its_due <= when) or (policy == 'latest' and its_due >= when) then
       return keep(step, entry, new, when, own)
     elseif policy == 'debounce' or string.find(entry.hold or '', '^w') then

@@ -3,6 +3,11 @@ local FRESH = 1000 -- ms for which an entry that fell due counts as fresh at lea
 local LATER = 9999999999999 -- ms: a scanner with this promise wakes for messages only
 local OVERDUE = 100 -- ms after which a scanner that should have woken is taken for dead
 
+-- The index in which an entry waits for its due time.
+local function index_of(record)
+  return sub(record, 2, 2) == 'L' and keys.due or keys.relay
+end
+
 -- The first score of an index, or -1 if it is empty. (A score below 0 is another program's.)
 local function head_of(index)
   local head = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')

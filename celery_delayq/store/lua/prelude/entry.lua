@@ -1,7 +1,7 @@
 --[[ One entry, its place, and its moves between places.
 
 place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due during a pause), leased,
-        dead. Lists of places have `parked` under its name, as its members are longer: lane, due time in 7 bytes, kind,
+        behind (another one holds its key), dead. Lists of places have `parked` under its name, as its members are longer: lane, due time in 7 bytes, kind,
         and then the member.
 tidy    a note in `meta`, by which other keys need no look: w, while each entry waits in the index of its kind and no
         attempt is known; u, while nothing is paused. hand_over sets it from time to time; any step that changes this
@@ -10,7 +10,7 @@ lane    a scope of pauses, 7 bytes: '*' and six more; 'q' or 't' and the label o
 kind    L or R, as in the record; in lower case if it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all entries
-local PLACES = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, parked = keys.parked}
+local PLACES = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, keys.behind, parked = keys.parked}
 local LATE_POLICY = 4 -- flag
 local RUN_NOW = 8 -- flag: ignores pauses
 
@@ -68,11 +68,6 @@ local function is_leftover(member, record, header_end)
   return own ~= member and place_of(PLACES, own, record, header_end)
 end
 
--- The index in which an entry waits for its due time.
-local function index_of(record)
-  return sub(record, 2, 2) == 'L' and keys.due or keys.relay
-end
-
 -- To be called before an entry leaves the index of its kind, is paused, or is tried.
 local function make_untidy()
   redis.call('HDEL', keys.meta, 'tidy')
@@ -95,9 +90,10 @@ local function put_back(index, due, place, member, claim, there)
 end
 
 -- The id of another entry that holds a key: it waits, or has left and holds on; or nil. A leased or dead one may be named
--- there, but holds it only if it was to hold longer, and is not dead.
+-- there, but holds it only if it was to hold longer, and is not dead. One that has left is another one, even with this id.
 local function other_holder(key, id)
   local holder, delivery = holder_of(key)
+  if delivery then return is_key_held(key, math.floor(clock_us() / 1000)) and holder or nil end
   if not holder or holder == id then return nil end
   local other = redis.call('HGET', keys.records, holder)
   local its_end = header_end_of(other)
@@ -106,8 +102,29 @@ local function other_holder(key, id)
     local place = place_of(PLACES, member_of(other, its_end, holder), other, its_end)
     return place and place ~= keys.dead and (extras.hold or place ~= keys.leased) and holder
   end
-  -- Without a delivery, that entry has another key by now.
-  return delivery and is_key_held(key, math.floor(clock_us() / 1000)) and holder or nil
+end
+
+-- Free keys that are held no more, at most `limit`. Look again later at those of entries that have not left, if one waits
+-- behind these. Return the bytes read.
+local function free_ended(now, limit, max_bytes)
+  local bytes = 0
+  for _, key in ipairs(redis.call('ZRANGEBYSCORE', keys.held, '-inf', whole(now), 'LIMIT', 0, limit)) do
+    if bytes >= max_bytes then break end
+    local _, delivery, behind = holder_of(key)
+    if behind and other_holder(key, id_of(behind)) then
+      redis.call('ZADD', keys.held, whole(now + LOOK), key)
+    elseif behind or delivery then
+      bytes = bytes + free_key(key, behind)
+    else
+      redis.call('ZREM', keys.held, key)
+    end
+  end
+  return bytes
+end
+
+-- When to look at the keys of entries in `behind`, ms, or -1.
+local function next_look()
+  return redis.call('EXISTS', keys.behind) == 1 and head_of(keys.held) or -1
 end
 
 -- An entry comes back to wait: give it its key again, if that is free.
@@ -155,9 +172,9 @@ end
 local function meant_by(target)
   local kind, text = sub(target, 1, 1), sub(target, 2)
   if kind == 'k' then
-    local id, delivery = holder_of(text)
+    local id, delivery, behind = holder_of(text)
     -- If it has left, its id may have another entry by now.
-    return not delivery and id or nil, name_of_key(text)
+    return behind and id_of(behind) or not delivery and id or nil, name_of_key(text)
   end
   if kind == 'm' then return id_of(text), id_of(text), text end
   return text, text

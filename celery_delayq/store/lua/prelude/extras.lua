@@ -15,7 +15,7 @@ A key holds longer if its part says so (a dead entry's does not); each is a lett
         f  until the run has finished; but after the hand-over, or a worker's last word, no longer than so many ms.
            A running task that schedules itself adds a blank, and the delivery that holds the key
         w  at least so long after it was scheduled
-Once its entry has left, `holders` has the id, HELD and the delivery; and `held` the end.
+        d  at least so long after it was delivered: a `w` that waited behind another holder; see held.lua
 ]]
 local HELD = '\255' -- a byte that no key and no id has: those are UTF-8
 local CHUNK = 1000 -- arguments of one command
@@ -54,12 +54,13 @@ local function name_of_key(key)
   return '\255' .. key
 end
 
--- The id of the entry that has a key, or nil; and, once that has left, its delivery.
+-- The id of the entry that has a key, or nil; once that has left, its delivery; and the member of the one behind it.
 local function holder_of(key)
-  local row = redis.call('HGET', keys.holders, key)
+  local rows = redis.call('HMGET', keys.holders, key, name_of_key(key))
+  local row, behind = rows[1], rows[2] or nil
   local at = row and string.find(row, HELD, 1, true)
-  if at then return sub(row, 1, at - 1), sub(row, at + 1) end
-  return row or nil
+  if at then return sub(row, 1, at - 1), sub(row, at + 1), behind end
+  return row or nil, nil, behind
 end
 
 -- Whether the key of an entry that has left is still held.
@@ -70,39 +71,6 @@ end
 -- Names one delivery of an entry, with all its attempts: LeasedEntry.hand_over.
 local function delivery_of(record, header_end)
   return whole(number_of(order_of(record, header_end))) .. '.' .. whole(changed_of(record, header_end))
-end
-
--- Until when a key is held although its entry leaves, ms; nil: it is free.
-local function held_until(one, how, now)
-  local kind, ms = string.match(one.hold or '', '^(%l)(%d+)')
-  local from = kind == 'f' and how == 'h' and now
-    or kind == 'w' and (how == 'h' or how == 's') and math.floor(tonumber(one.created) / 1000)
-  return from and from + ms > now and from + ms or nil
-end
-
--- Hold keys on, before their entries leave.
-local function hold_on(keyed, how, now)
-  for _, one in ipairs(keyed) do
-    one.ends = held_until(one, how, now)
-    if one.ends and holder_of(one.key) == one.id then
-      redis.call('ZADD', keys.held, whole(one.ends), one.key)
-      redis.call('HSET', keys.holders, one.key, one.id .. HELD .. one.delivery)
-    end
-  end
-end
-
--- Forget the end of a key, whose holder has left.
-local function free_key(key)
-  redis.call('HDEL', keys.holders, key)
-  redis.call('ZREM', keys.held, key)
-end
-
--- Free keys that are held no more, at most `limit`.
-local function free_ended(now, limit)
-  for _, key in ipairs(redis.call('ZRANGEBYSCORE', keys.held, '-inf', whole(now), 'LIMIT', 0, limit)) do
-    if select(2, holder_of(key)) then redis.call('HDEL', keys.holders, key) end
-    redis.call('ZREM', keys.held, key)
-  end
 end
 
 -- Index an entry before its record is written: if Redis stops the script half-way, there is too much, never too little.
@@ -119,23 +87,11 @@ local function note_extras(leaving, id, member, record, header_end)
   leaving.keyed, leaving.tagged = leaving.keyed or {}, leaving.tagged or {}
   local keyed, tagged = leaving.keyed, leaving.tagged
   if extras.key then
-    local one = {key = extras.key, id = id, hold = extras.hold}
+    local one = {key = extras.key, id = id, member = member, hold = extras.hold}
     if one.hold then
       one.created, one.delivery = created_of(record, header_end), delivery_of(record, header_end)
     end
     keyed[#keyed + 1] = one
   end
   for _, tag in ipairs(extras.tags) do tagged[#tagged + 1] = tag .. '\0' .. member end
-end
-
--- Remove the entries of note_extras; `stamp` is the tombstone for their keys, if they leave one.
-local function drop_extras(leaving, stamp)
-  for _, one in ipairs(leaving.keyed or {}) do
-    if stamp then redis.call('HSET', keys.tombstones, name_of_key(one.key), stamp) end
-    if one.key ~= leaving.kept_key and not one.ends and holder_of(one.key) == one.id then free_key(one.key) end
-  end
-  local tagged = leaving.tagged or {}
-  for from = 1, #tagged, CHUNK do
-    redis.call('ZREM', keys.tags, unpack(tagged, from, math.min(from + CHUNK - 1, #tagged)))
-  end
 end

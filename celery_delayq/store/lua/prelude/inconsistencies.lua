@@ -54,6 +54,12 @@ function inconsistencies.extras_at(id, look)
   return nil, nil, record ~= false
 end
 
+-- The entry behind the holder of a key.
+function inconsistencies.behind(key, member, look)
+  local is_there = redis.call('ZSCORE', keys.behind, member) and redis.call('HEXISTS', keys.records, id_of(member)) == 1
+  if not is_there then look.report('wrong_key', key) end
+end
+
 function inconsistencies.holder(key, look)
   local id, delivery = holder_of(key)
   if delivery and redis.call('ZSCORE', keys.held, key) then return end
@@ -91,10 +97,17 @@ function inconsistencies.record(id, record, look)
   for _, tag in ipairs(extras and extras.tags or {}) do
     if not redis.call('ZSCORE', keys.tags, tag .. '\0' .. member) then look.report('wrong_tag', id) end
   end
-  -- A leased or dead entry holds no key; one without a place gets it along with a place.
-  local waits = place and place ~= keys.leased and place ~= keys.dead
-  local key = waits and extras and extras.key
-  if key and redis.call('HGET', keys.holders, key) ~= id and not other_holder(key, id) then look.report('wrong_key', id) end
+  local key = extras and extras.key
+  if place == keys.behind and not (key and select(3, holder_of(key)) == member and redis.call('ZSCORE', keys.held, key)) then
+    look.report('wrong_key', id)
+  end
+  -- A leased or dead entry holds no key; one without a place gets it along with a place. A running task that scheduled
+  -- itself may have lost it before.
+  local waits = place and place ~= keys.leased and place ~= keys.behind and place ~= keys.dead
+  if waits and key and not string.find(extras.hold or '', ' ', 1, true) and redis.call('HGET', keys.holders, key) ~= id
+    and not other_holder(key, id) then
+    look.report('wrong_key', id)
+  end
   local name = template_of(record, header_end)
   if not name then return end
   look.share(name, member, changed_bytes(record, header_end))
@@ -106,7 +119,8 @@ function inconsistencies.at(part, field, value, look)
   if part == 'records' then
     inconsistencies.record(field, value, look)
   elseif part == 'holders' then
-    inconsistencies.holder(field, look)
+    local is_behind = sub(field, 1, 1) == HELD
+    if is_behind then inconsistencies.behind(sub(field, 2), value, look) else inconsistencies.holder(field, look) end
   elseif part == 'tags' then
     inconsistencies.tag(field, look)
   elseif part == 'templates' then

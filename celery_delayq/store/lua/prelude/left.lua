@@ -3,8 +3,13 @@
 tombstone  1 byte   h: handed over; s: skipped; c: cancelled; u: cancelled, and a copy may have been delivered
            2..14    when, ms, 13 digits
            an entry with a unique key also leaves one under name_of_key
+
+There are two generations of them. One ends when it has a certain age or number, so a tombstone is known for at least
+that time, or until at least so many are newer. In `meta` are
+
+remember        this age, ms, a blank, and this number
+remember_since  when the generation began, ms
 ]]
-local TOMBSTONES = 10000 -- entries that a generation of `tombstones` holds; there are two
 
 -- Remove entries: the one way out, for any reason, for one or a batch. Everything stored of an entry goes here. `how`
 -- begins their tombstone; nil: they are replaced, and their ids keep a record.
@@ -73,15 +78,17 @@ local function fence_young(young, now_us)
   end
 end
 
--- Whether this generation of `tombstones` ends with the `count` entries that leave now.
-local function is_full(count)
-  return redis.call('HLEN', keys.tombstones) + count >= TOMBSTONES
-end
-
-local function rotate()
-  -- Not left to RENAME, which frees ten thousand fields at once: some 4 ms.
-  redis.call('UNLINK', keys.tombstones_old)
-  redis.call('RENAME', keys.tombstones, keys.tombstones_old)
+-- Begin another generation of `tombstones` if this one is old or large enough. The time comes first: if Redis stops the
+-- script here, they are kept longer.
+local function turn_tombstones(now)
+  local known = redis.call('HMGET', keys.meta, 'remember', 'remember_since')
+  local ms, most = string.match(known[1] or '', '^(%d+) (%d+)$')
+  if not ms then return end
+  local age = now - (tonumber(known[2] or '') or math.huge)
+  if age >= 0 and age < tonumber(ms) and redis.call('HLEN', keys.tombstones) < tonumber(most) then return end
+  redis.call('HSET', keys.meta, 'remember_since', whole(now))
+  -- If the clock was set back, or there is no time, keep both until the next turn.
+  if age >= 0 then make_older(keys.tombstones, keys.tombstones_old) end
 end
 
 local function find_tombstone(id)

@@ -1,5 +1,7 @@
 --[[ Marks of messages that were at a worker: 16 bytes, in two generations that are turned by age.
 
+They are not among the tombstones, as they age otherwise: longer by a lease, and not while no worker is there.
+
 arrived  HASH  mark -> of a delivery: its first attempt at a worker; of a message: when (us) it was allowed to run, or,
                less than 0, when (us) it became an entry of the store
                since, last -> when the generation began, and when it got its last mark, ms
@@ -20,9 +22,7 @@ local function set_marks(now, keep_ms, most, pairs)
   -- A generation may have begun while Redis's clock was far ahead; or its age is no number.
   local is_over = since and not (math.abs(now - since) < keep_ms)
   if is_over or redis.call('HLEN', keys.arrived) - 2 >= most then
-    -- Not left to RENAME, which would free a million fields at once.
-    redis.call('UNLINK', keys.arrived_old)
-    redis.call('RENAME', keys.arrived, keys.arrived_old)
+    make_older(keys.arrived, keys.arrived_old)
     since = nil
   end
   redis.call('HSET', keys.arrived, 'since', whole(since or now), 'last', whole(now), unpack(pairs))

@@ -52,7 +52,7 @@ local function state_of(entry, lanes)
   if is_dead(entry.place) then return 'DEAD' end
   if entry.place == keys.leased then return 'IN_FLIGHT' end
   local there = entry.place == keys.parked and entry.there or nil
-  local is_due = there or due_of(entry.record, entry.header_end) <= lanes.now
+  local is_due = there or entry.place ~= keys.behind and due_of(entry.record, entry.header_end) <= lanes.now
   return is_due and is_held(lanes, entry.record, entry.header_end, there) and 'PAUSED' or 'SCHEDULED'
 end
 

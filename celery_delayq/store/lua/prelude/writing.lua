@@ -5,3 +5,10 @@
 local function allow_when_full(hash)
   redis.call('HDEL', hash, '')
 end
+
+-- Make a generation the older one of two, and forget that one. This is not left to RENAME, which would free a million
+-- fields at once.
+local function make_older(new, old)
+  redis.call('UNLINK', old)
+  if redis.call('EXISTS', new) == 1 then redis.call('RENAME', new, old) end
+end

@@ -1,0 +1,277 @@
+"""Reads, changes, loads and repairs of a task behind the holder of its key."""
+
+import pytest
+
+from celery_delayq.care import loads
+from celery_delayq.care.checking import check
+from celery_delayq.care.repairing import repair
+from celery_delayq.clock import When
+from celery_delayq.store import Filter, Outcome, State
+from celery_delayq.store.changes import release
+from celery_delayq.store.extras import Extras
+from celery_delayq.store.lookup import find
+from celery_delayq.store.record import destination_for
+from celery_delayq.store.selection_scan import read
+from tests.store.support import FAR_MS, NOW_MS, edited, new_record
+from tests.store.test_behind import KEY, LATE, LOOK_MS, behind, delivered
+from tests.store.test_held_keys import (
+    END_MS,
+    FINISHED,
+    SECOND,
+    deliver,
+    ends,
+    going_on,
+    header,
+    say,
+    schedule,
+)
+
+
+@pytest.fixture
+def engine(store):
+    return store.engine(lease=5)
+
+
+@pytest.fixture
+def hold(store, engine):
+    """The task `a` was delivered, and holds the key."""
+    return deliver(store, engine)
+
+
+# Reading.
+
+
+@pytest.mark.usefixtures("hold")
+def test_the_key_shows_both(store):
+    behind(store)
+    entry = find(store.link, KEY)
+    assert (entry.task_id, entry.behind, entry.state) == ("b", "a", State.SCHEDULED)
+    assert find(store.link, "b").behind == "a"
+
+
+def test_nothing_is_behind_once_it_came_forward(store, hold):
+    behind(store)
+    say(store, hold)
+    assert find(store.link, KEY).behind == ""
+
+
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("tag", [None, "x"])
+def test_lists_have_it_in_due_order(store, tag):
+    for task_id, due_ms in (("x1", NOW_MS - 1), ("x2", NOW_MS + 1)):
+        store.schedule(task_id, due_ms, extras=Extras(tags=("x",)))
+    behind(store, extras=Extras("k", ("x",)))
+    listed = [*store.entries.waiting(0, FAR_MS)]
+    assert [(one.task_id, one.behind) for one in listed] == [("x1", ""), ("b", "a"), ("x2", "")]
+    backwards = [*store.entries.waiting(0, FAR_MS, newest_first=True)]
+    assert backwards == listed[::-1]
+
+
+@pytest.mark.usefixtures("hold")
+def test_it_is_scheduled_and_never_overdue(store):
+    behind(store)
+    store.set_ms(NOW_MS + 30 * SECOND)
+    counts = store.entries.counts()
+    assert (counts.scheduled, counts.overdue, counts.paused) == (1, 0, 0)
+    assert counts.oldest_overdue_ms is counts.next_due_ms is None
+
+
+@pytest.mark.usefixtures("hold")
+def test_a_pause_holds_it_only_once_it_came_forward(store, engine):
+    store.entries.pause(b"*******", "")
+    behind(store)
+    assert find(store.link, KEY).state is State.SCHEDULED
+    assert [one.state for one in store.entries.waiting(0, FAR_MS)] == [State.SCHEDULED]
+    assert selected(store, State.SCHEDULED) == ["b"]
+    assert selected(store, State.PAUSED) == []
+    store.set_ms(END_MS)
+    assert delivered(store, engine) == []
+    assert find(store.link, KEY).state is State.PAUSED
+
+
+def selected(store, state):
+    chosen = Filter(states=(state,))
+    return [
+        entry.task_id
+        for members in store.pages(chosen)
+        for _, entry in read(store.link, chosen, members)
+        if entry.behind == "a"
+    ]
+
+
+# Changes.
+
+
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("who", [KEY, "b"])
+def test_cancel_removes_it_and_the_holder_keeps_the_key(store, who):
+    behind(store)
+    assert store.entries.cancel(who)[0] is Outcome.DONE
+    assert store.all_places() == {}
+    assert ends(store) == END_MS
+    store.check()
+    behind(store, "c")
+
+
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("mode", ["at", "now"])
+def test_moved_it_stays_behind(store, engine, mode):
+    behind(store, due_ms=FAR_MS)
+    outcome, due_ms = store.reschedule(KEY, When("at", NOW_MS), mode=mode)
+    assert (outcome, due_ms) == (Outcome.DONE, NOW_MS)
+    assert store.places("b") == ["behind"]
+    assert store.score("behind", "b") == NOW_MS
+    store.check()
+    assert delivered(store, engine) == []
+    store.set_ms(END_MS)
+    assert delivered(store, engine) == ["b"]
+
+
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize(
+    "change", [{"payload": "x" * 9000}, {"queue": "mail", "to": "mail"}, {"kind": "R"}]
+)
+def test_edited_it_stays_behind(store, engine, change):
+    behind(store)
+    assert store.edit("b", **change) is Outcome.DONE
+    assert store.places("b") == ["behind"]
+    store.check()
+    store.set_ms(END_MS)
+    engine.hand_over()
+    assert find(store.link, "b") is None or store.places("b") == ["relay"]
+    store.check()
+
+
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("extras", [Extras("other"), Extras()])
+@pytest.mark.parametrize("change", [{}, {"kind": "R"}, {"payload": "x" * 9000}])
+def test_with_another_key_it_waits_no_longer(store, extras, change):
+    behind(store, extras=LATE)
+    store.set_ms(NOW_MS + 30 * SECOND)
+    assert store.edit("b", extras=extras, **change) is Outcome.DONE
+    assert store.places("b") == ["relay" if change.get("kind") else "due"]
+    assert find(store.link, "b").due_ms == NOW_MS + 30 * SECOND
+    assert ends(store) is not None
+    store.check()
+
+
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("size", [1, 9000])
+def test_released_it_goes(store, engine, size):
+    behind(store)
+    entry = find(store.link, "b")
+    new = edited(entry, "x" * size, share=False)
+    [change] = release(store.link, [("b", entry.record, new)])
+    assert change.outcome is Outcome.DONE
+    assert store.places("b") == ["due"]
+    assert engine.hand_over().handed_over == 1
+    assert ends(store) == END_MS
+    store.check()
+
+
+# Loading.
+
+
+def load(store, task_id="b", place="behind"):
+    record = new_record(task_id, destination_for("L", "celery"), share=True).with_extras(FINISHED)
+    old = loads.OldEntry(task_id, NOW_MS, NOW_MS * 1000, record, place, NOW_MS)
+    return loads.load(store.entries, [old])
+
+
+@pytest.mark.usefixtures("hold")
+def test_loaded_it_waits_behind_the_holder(store, engine):
+    assert load(store) == ["loaded"]
+    store.check()
+    assert load(store) == ["here"]
+    store.set_ms(END_MS)
+    assert delivered(store, engine) == ["b"]
+
+
+def test_its_holder_may_be_loaded_later(store, engine):
+    load(store)
+    load(store, "a", "waiting")
+    assert delivered(store, engine) == ["a"]
+    assert store.places("b") == ["behind"]
+    assert say(store, header(store)) is None
+    assert delivered(store, engine) == ["b"]
+
+
+def test_loaded_without_a_holder_it_comes_forward_in_a_minute(store, engine):
+    load(store)
+    assert delivered(store, engine) == []
+    store.set_ms(NOW_MS + LOOK_MS)
+    assert delivered(store, engine) == ["b"]
+
+
+# Check and repair.
+
+
+def test_check_finds_nothing(store, hold):
+    behind(store)
+    assert [*check(store.entries)] == []
+    say(store, hold)
+    assert [*check(store.entries)] == []
+
+
+def mended(store):
+    found = [*check(store.entries)]
+    [*repair(store.entries, found)]
+    assert [*check(store.entries)] == []
+    return {one.kind for one in found}
+
+
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("lost", ["holders", "held", "field"])
+def test_it_never_waits_for_ever(store, engine, lost):
+    behind(store)
+    if lost == "field":
+        store.raw.hdel(store.keys["holders"], b"\xffk")
+    else:
+        store.raw.delete(store.keys[lost])
+    assert mended(store) == {"wrong_key"}
+    engine.hand_over()
+    store.set_ms(END_MS)
+    engine.hand_over()
+    assert store.arrived() == ["a", "b"]
+
+
+@pytest.mark.usefixtures("hold")
+def test_a_lost_record_or_place_is_mended(store, engine):
+    behind(store)
+    store.raw.delete(store.keys["behind"])
+    assert "record_without_place" in mended(store)
+    assert delivered(store, engine) == ["b"]
+
+
+@pytest.mark.usefixtures("hold")
+def test_of_two_places_it_keeps_the_one_where_it_waits(store):
+    behind(store)
+    (member,) = store.raw.zrange(store.keys["behind"], 0, -1)
+    store.raw.zadd(store.keys["dead"], {member: 1})
+    assert mended(store) == {"second_place"}
+    assert store.places("b") == ["behind"]
+
+
+@pytest.mark.usefixtures("hold")
+def test_a_lost_record_leaves_nothing_after_a_repair(store):
+    behind(store)
+    store.raw.hdel(store.keys["records"], "b")
+    assert mended(store) == {"place_without_record", "wrong_key"}
+    store.check()
+
+
+@pytest.mark.usefixtures("hold")
+def test_an_unreadable_one_becomes_a_dead_letter(store, engine):
+    behind(store)
+    store.raw.hset(store.keys["records"], "b", b"?")
+    store.set_ms(END_MS)
+    engine.hand_over()
+    assert [one for one, _ in engine.claim(1).dead] == ["b"]
+
+
+def test_a_task_that_lost_its_key_and_goes_on_is_no_finding(store, hold):
+    store.set_ms(END_MS)
+    schedule(store, "b")
+    schedule(store, "a", extras=going_on(hold))
+    store.entries.cancel("b")
+    assert [*check(store.entries)] == []
