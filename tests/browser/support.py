@@ -12,7 +12,7 @@ from tests.support.missing import missing
 from tests.support.ports import free_port
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-# Names of machines that this browser finds on loopback, where the pages are.
+# Names of machines that this browser finds on loopback, like the pages.
 OTHER_NAMES = ("evil.example", "site.example")
 PATIENCE_MS = 20_000  # for a page, on a busy machine
 

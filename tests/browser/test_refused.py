@@ -1,4 +1,4 @@
-"""What the pages refuse a foreign page that a user's browser has open beside them.
+"""The pages refuse a foreign page that a user's browser has open beside them.
 
 http://evil.example --form, frame, link, script--> the pages: mounted, or by the command
 """
@@ -153,7 +153,7 @@ def test_a_foreign_name_for_this_machine(app, command, serve, look, scheduled):
             assert "secret" not in page.locator("main").inner_text()
 
 
-# What a script could try on a page, and the part of the policy that forbids it.
+# A script's attempts on a page, and the part of the policy that forbids each.
 ATTEMPTS = {
     "script-src-elem": "add('script', {text: RUN}), add('script', {src: EVIL})",
     "script-src-attr": "document.body.setAttribute('onclick', RUN), document.body.click()",
