@@ -20,9 +20,12 @@ if find_spec("playwright") is None:  # it has no wheel for this machine
     collect_ignore_glob = ["test_*.py"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium():
-    """One process of the suite starts it, once."""
+    """One process of the suite starts it, once.
+
+    It ends before tests of other folders: Playwright's event loop runs until then.
+    """
     with support.browser() as started:
         yield started
 

@@ -31,7 +31,8 @@ VIEWS = {
 }
 LOOKS = {"light": {}, "dark": {"dark": True}, "phone": {"width": 360}}
 HIGHEST = 1600  # of a picture, in pixels
-DOCS = {"overview": "/", "tasks": "/tasks"}
+DOCS = {"overview": "/", "tasks": "/tasks?tag=renewal"}
+IN_DOCS = {"timezone_id": "UTC", "viewport": {"width": 1280, "height": 640}}
 
 
 def take(page, path):
@@ -72,7 +73,7 @@ def main():
         shop.fill(app, redis.client())
         shop.scan_once(app)
         if asked.docs:
-            page = page_of(started, address)
+            page = page_of(started, address, **IN_DOCS)
             for name, path in DOCS.items():
                 page.goto(path)
                 page.screenshot(path=asked.folder / f"web-{name}.png")

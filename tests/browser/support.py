@@ -12,7 +12,7 @@ from tests.support.missing import missing
 from tests.support.ports import free_port
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-# Names of machines that this browser finds on loopback, where the pages are.
+# Names of machines that this browser finds on loopback, like the pages.
 OTHER_NAMES = ("evil.example", "site.example")
 PATIENCE_MS = 20_000  # for a page, on a busy machine
 
@@ -53,14 +53,14 @@ def served(application):
 
 def page_of(browser, address, *, width=1280, dark=False, **options):
     """A page of a new context, as a user in India has it."""
-    context = browser.new_context(
-        base_url=address,
-        viewport={"width": width, "height": 900},
-        color_scheme="dark" if dark else "light",
-        timezone_id="Asia/Kolkata",
-        locale="en-GB",
-        reduced_motion="reduce",
+    options = {
+        "viewport": {"width": width, "height": 900},
+        "color_scheme": "dark" if dark else "light",
+        "timezone_id": "Asia/Kolkata",
         **options,
+    }
+    context = browser.new_context(
+        base_url=address, locale="en-GB", reduced_motion="reduce", **options
     )
     context.set_default_timeout(PATIENCE_MS)
     return context.new_page()

@@ -1,4 +1,4 @@
-"""What the pages refuse a foreign page that a user's browser has open beside them.
+"""The pages refuse a foreign page that a user's browser has open beside them.
 
 http://evil.example --form, frame, link, script--> the pages: mounted, or by the command
 """
@@ -11,11 +11,12 @@ from werkzeug.wrappers import Response
 
 from celery_delayq.web import wsgi
 from tests.browser.support import press, says
+from tests.cli.conftest import sigint
 from tests.web.conftest import browse, browser
 from tests.web.test_changing_many import counted
 from tests.web.test_command import start
 
-__all__ = ["browse", "browser", "start"]
+__all__ = ["browse", "browser", "sigint", "start"]
 
 # A form for each change.
 CHANGES = {
@@ -152,7 +153,7 @@ def test_a_foreign_name_for_this_machine(app, command, serve, look, scheduled):
             assert "secret" not in page.locator("main").inner_text()
 
 
-# What a script could try on a page, and the part of the policy that forbids it.
+# A script's attempts on a page, and the part of the policy that forbids each.
 ATTEMPTS = {
     "script-src-elem": "add('script', {text: RUN}), add('script', {src: EVIL})",
     "script-src-attr": "document.body.setAttribute('onclick', RUN), document.body.click()",
