@@ -96,7 +96,7 @@ def test_a_queue_is_paused_and_resumed(app, site, look, scheduled, javascript):
     page = look(site, "/paused", javascript=javascript)
 
     page.get_by_label("What", exact=True).select_option("a queue")
-    page.get_by_label("Its name").fill("mail")
+    page.get_by_label("Name of the queue or the task").fill("mail")
     press(page, "Pause")
     says(page, "queue mail is paused")
     assert app.delayq.hand_over() == 0
