@@ -40,6 +40,10 @@ class Action:
     takes: str = ""
     many: bool = True
 
+    def suits(self, state: State) -> bool:
+        """Return whether it suits a task in this state."""
+        return self.dead if state is State.DEAD else self.waiting
+
     @property
     def method(self) -> str:
         """The name of the method of ``DelayQ`` and of selections."""
@@ -48,25 +52,28 @@ class Action:
 
 _ALL = (
     Action("run_now", "Run now", "made due now", dead=False),
-    Action("reschedule", "Reschedule", "rescheduled", takes="time"),
-    Action("edit", "Edit", "edited", dead=False, many=False),
     Action("retry", "Retry", "made due now", waiting=False),
     Action("cancel", "Cancel", "cancelled", dead=False),
     Action("remove", "Remove", "removed", waiting=False),
+    Action("reschedule", "Reschedule", "rescheduled", takes="time"),
+    Action("edit", "Edit", "edited", dead=False, many=False),
     Action("add_tag", "Add a tag", "edited", dead=False, takes="add_tags"),
     Action("remove_tag", "Remove a tag", "edited", dead=False, takes="remove_tags"),
     Action("requeue", "Move to a queue", "edited", dead=False, takes="queue"),
     Action("prioritise", "Set the priority", "edited", dead=False, takes="priority"),
 )
 ACTIONS = {one.name: one for one in _ALL}
-MANY = [one for one in _ALL if one.many]
 
 
 def suiting(state: State) -> list[Action]:
     """Return the actions for the page of a task in this state."""
-    is_dead = state is State.DEAD
-    ones = [one for one in _ALL if one.takes in ("", "time")]
-    return [one for one in ones if (one.dead if is_dead else one.waiting)]
+    return [one for one in _ALL if one.takes in ("", "time") and one.suits(state)]
+
+
+def suiting_some(tasks: list[ScheduledTask]) -> list[Action]:
+    """Return the actions for a list of tasks: those that suit one of them."""
+    states = {task.state for task in tasks}
+    return [one for one in _ALL if one.many and any(map(one.suits, states))]
 
 
 def action_of(visit: Visit) -> Action:

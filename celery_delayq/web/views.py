@@ -18,13 +18,13 @@ from ..operations.task_facts import facts_of
 from ..store import Outcome, State
 from . import words
 from .actions import (
-    MANY,
     action_of,
     change,
     edits_of,
     options_of,
     revision_in,
     suiting,
+    suiting_some,
     values_of,
 )
 from .asked import FILTERS, in_url, picked
@@ -33,7 +33,7 @@ from .chart import SPANS, bars_of
 from .looking import SHOWN, Found, look, look_for_scheduled
 from .visit import Visit
 
-EVENTS = 20  # of the history, on the overview
+EVENTS = 8  # of the history, on the overview
 
 _HIDDEN = ("args", "kwargs")
 _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
@@ -65,6 +65,7 @@ def tasks(visit: Visit) -> Response:
     found = Found(_named(visit, given, named), {}) if named else _listed(visit)
     return visit.page(
         "tasks.html",
+        title="Dead tasks" if given.get("state") == [State.DEAD.value] else "Tasks",
         given=given,
         filtered=bool(named or given.keys() & FILTERS.keys()),
         rows=[_row(visit, task, now) for task in found.tasks],
@@ -73,7 +74,7 @@ def tasks(visit: Visit) -> Response:
         counts=counts,
         order=_order(visit),
         states=[one.value for one in State],
-        actions=MANY,
+        actions=suiting_some(found.tasks),
         everything="" if named else visit.url("everything", **given),
     )
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
 from tests.browser import shop
 from tests.browser.support import press, says
@@ -60,6 +61,29 @@ def test_each_view_is_accessible_and_fits_the_width(filled, site, look, width, d
     page.get_by_role("button", name="Cancel: ").click()
     audit("the last step")
     assert not found, json.dumps(found, indent=2)
+
+
+@pytest.mark.parametrize(("width", "is_seen"), [(1280, True), (360, False)])
+def test_the_change_of_many_stays_in_sight_where_there_is_room(filled, site, look, width, is_seen):
+    page = look(site, "/tasks", width=width)
+    page.set_viewport_size({"width": width, "height": 500})
+
+    page.get_by_role("checkbox", name="Task ").last.check()
+
+    button = page.get_by_role("button", name="Change the ticked ones").bounding_box()
+    assert (0 <= button["y"] < 500) is is_seen
+    expect(page.get_by_text("Tick all", exact=True)).to_have_css(
+        "font-size", "0px" if is_seen else "14.4px"
+    )
+
+
+def test_the_fields_of_the_filters_are_in_line(filled, site, look):
+    page = look(site, "/tasks?queue=billing")
+
+    field, choice = (
+        page.get_by_label(name, exact=True).bounding_box() for name in ("Tag", "State")
+    )
+    assert (field["y"], field["height"]) == (choice["y"], choice["height"])
 
 
 def test_the_keyboard_alone_filters_opens_and_cancels(app, filled, site, look):

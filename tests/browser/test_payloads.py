@@ -99,7 +99,7 @@ def test_in_every_field_of_a_form(app, redis, page, whole):
     assert plain(HOSTILE) in whole()
 
     for path, label, button in (
-        ("/paused", "Its name; of everything, nothing", "Pause"),
+        ("/paused", "Name of the queue or the task", "Pause"),
         (f"/task?id={QUOTED}", "New due time", "Reschedule"),
     ):
         page.goto(path)

@@ -27,7 +27,9 @@ function tickAll(place) {
   all.addEventListener("change", () => {
     for (const one of document.querySelectorAll("input[name=one]")) one.checked = all.checked;
   });
-  place.replaceChildren(all);
+  const label = document.createElement("label");
+  label.append(all, " Tick all");
+  place.replaceChildren(label);
 }
 
 function keepLive(main) {
