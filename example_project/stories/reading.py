@@ -17,7 +17,7 @@ class Reading(Story):
         yield 0.5
         dave = self.reads("dave", 1)
         yield 0.5
-        self.reads("cleo", 3)
+        self.reads("cleo", 3, due_in=None)  # on a busy machine the cap may hold already
         yield 1
         last = self.reads("cleo", 4, due_in=None)
         capped = first.due + timedelta(seconds=CAP - QUIET)
