@@ -8,10 +8,10 @@ reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, du
 
 Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1;
          and whether the shard is closed, see prelude/closed.lua
-         scheduled: with refused ones, and those behind another one, which are never overdue; overdue: those of them that are refused or due by now. A due entry that is held
-         back counts as paused and nothing else, parked or not, if it is among the first `most` of an index. Beyond
-         these it counts as overdue, as without a pause. An entry parked in a lane that comes back without a limit is
-         not held back, and counts as overdue
+         scheduled: with refused ones, and those behind another one, which are never overdue; overdue: those of them
+         that are refused or due by now. A due entry that is held back counts as paused and nothing else, parked or
+         not, if it is among the first `most` of an index. Beyond these it counts as overdue, as without a pause. An
+         entry parked in a lane that comes back without a limit is not held back, and counts as overdue
 Cost     O(log N + S), S scanners; O(R), R refused entries; and, during a pause, O(D), D due entries, each at most
          `most`, and as much for each lane that comes back without a limit
 Keeps    changes nothing

@@ -7,10 +7,10 @@ reply    now, owed, words, found of record claim error, templates of name text
 
 Returns  now, us; for how many entries REVOKED must be stored; the parts of those that are here, each '' if missing, and
          the templates that they share. There is a word for each member: waiting, paused (parked, or due and to be
-         parked by the next scanner), refused, behind (another one holds its key), in_flight or dead, then header_end, the next try (refused) or when it
-         died (ms, or -1), and 1 if it holds its key or, in flight, would if it came back, else 0, with a colon between
-         two | unreadable, with the reason as its error | lost: it is dead, and its record is gone | gone: it has left
-         | again: it was not looked at
+         parked by the next scanner), refused, behind (another one holds its key), in_flight or dead, then header_end,
+         the next try (refused) or when it died (ms, or -1), and 1 if it holds its key or, in flight, would if it came
+         back, else 0, with a colon between two | unreadable, with the reason as its error | lost: it is dead, and its
+         record is gone | gone: it has left | again: it was not looked at
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]

@@ -9,9 +9,10 @@ reply    now, words, found of record error known, templates of name text
 
 Returns  now, us; the included records in order, if requested, and the templates that they share.
          known: attempts made, next try in ms or -1, when it died in ms or -1, its pauses, as in `find`, when its grace
-         period starts, ms, or -1, and, after a colon, which entry it is behind, with blanks between. There is a word for each member: SCHEDULED, PAUSED, IN_FLIGHT
-         (its lease lasts), LAPSED (its lease is over) or DEAD, then the due time, ms, and header_end | UNREADABLE: dead,
-         with an unreadable record | skipped | again (it was not looked at)
+         period starts, ms, or -1, and, after a colon, which entry it is behind, with blanks between. There is a word
+         for each member: SCHEDULED, PAUSED, IN_FLIGHT (its lease lasts), LAPSED (its lease is over) or DEAD, then the
+         due time, ms, and header_end | UNREADABLE: dead, with an unreadable record | skipped | again (it was not
+         looked at)
 Cost     O(log N) a member
 Keeps    changes nothing
 ]]

@@ -34,7 +34,8 @@ Returns  the answer, a text; and, to the first request, rows of those whose REVO
          or is leaving; k and a due time, that existing entry stays. After it, each with a colon before it, the ids of
          the entry that has the key (-1, -6), was replaced, or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
-Keeps    an id has one record and one place, a key has one waiting entry, and one behind it; a repeated operation changes nothing
+Keeps    an id has one record and one place, a key has one waiting entry, and one behind it; a repeated operation
+         changes nothing
 ]]
 local keep_ms, most_marks, messages = string.match(deliveries, '^(%d+) (%d+) (.*)$')
 local CONFLICT, LATE, AGAIN, TAKEN, HOLDS = '-1', '-2', '-4', '-5', '-6'

@@ -1,8 +1,8 @@
 --[[ One entry, its place, and its moves between places.
 
 place   due, relay (waits for its due time), refused (waits for its next try), parked (fell due during a pause), leased,
-        behind (another one holds its key), dead. Lists of places have `parked` under its name, as its members are longer: lane, due time in 7 bytes, kind,
-        and then the member.
+        behind (another one holds its key), dead. Lists of places have `parked` under its name, as its members are longer:
+        lane, due time in 7 bytes, kind, and then the member.
 tidy    a note in `meta`, by which other keys need no look: w, while each entry waits in the index of its kind and no
         attempt is known; u, while nothing is paused. hand_over sets it from time to time; any step that changes this
         removes it first
