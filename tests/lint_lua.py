@@ -17,6 +17,7 @@ SOURCES = {
 }
 SCRIPTS = sorted(SOURCES)
 MOST_UPVALUES = 60  # of a function in Lua 5.1
+WIDEST = 125  # columns
 FAMILY = {"ZSET": ("Z",), "HASH": ("H",), "LIST": ("L",)}
 
 LINE = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)(.*)$", re.MULTILINE)
@@ -203,6 +204,16 @@ def check_time_is_asked_for_in_one_place_only(name):
     assert prelude().count("'TIME'") == 1
 
 
+def check_no_line_is_too_wide():
+    wide = [
+        f"{path.name}:{number}"
+        for path in FOLDER.rglob("*.lua")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if len(line) > WIDEST
+    ]
+    assert not wide, ", ".join(wide)
+
+
 def check_entries_leave_in_one_place():
     removals = r"'HDEL', (?:keys\.)?records\b"
     assert not [name for name in SCRIPTS if re.search(removals, code(name))]
@@ -214,6 +225,7 @@ OF_ALL = [
     check_the_check_for_globals_finds_them,
     check_the_check_for_unknown_names_finds_them,
     check_entries_leave_in_one_place,
+    check_no_line_is_too_wide,
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -111,7 +112,7 @@ def options_of(visit: Visit, action: Action) -> dict[str, Any]:
     if action.takes == "time":
         return moved(visit, text)
     if action.takes == "priority":
-        return {"priority": _priority(visit, text)}
+        return {"priority": _priority(text)}
     return {action.takes: text if action.takes == "queue" else [text]}
 
 
@@ -174,19 +175,21 @@ def edits_of(visit: Visit, task: ScheduledTask) -> dict[str, Any]:
             tags = [one for one in text.split("\n") if one]
             edits["add_tags"] = [one for one in tags if one not in task.tags]
             edits["remove_tags"] = [one for one in task.tags if one not in tags]
+        elif name == "expires":
+            edits[name] = _expires(visit, text)
         else:
-            edits[name] = _READ[name](visit, text)
+            edits[name] = _READ[name](text)
     return edits
 
 
-def _json(visit: Visit, text: str) -> Any:  # noqa: ARG001 - as the others
+def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidOption("arguments", text, "JSON") from None
 
 
-def _priority(visit: Visit, text: str) -> int:  # noqa: ARG001 - as the others
+def _priority(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise InvalidOption("priority", text, "a whole number from 0 to 255")
     return int(text)
@@ -200,11 +203,10 @@ def _expires(visit: Visit, text: str) -> Any:
     return expires
 
 
-_READ = {
-    "queue": lambda _, text: text,
-    "key": lambda _, text: text or None,
+_READ: dict[str, Callable[[str], Any]] = {
+    "queue": str,
+    "key": lambda text: text or None,
     "priority": _priority,
     "args": _json,
     "kwargs": _json,
-    "expires": _expires,
 }

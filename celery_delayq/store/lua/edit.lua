@@ -98,7 +98,9 @@ return change(request, function(call)
       tagged[tag .. '\0' .. member] = true
       redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member)
     end
-    if is_behind and not moves and grows and extras.key then redis.call('HSET', keys.holders, name_of_key(extras.key), member) end
+    if is_behind and not moves and grows and extras.key then
+      redis.call('HSET', keys.holders, name_of_key(extras.key), member)
+    end
     if key then redis.call('HSET', keys.holders, key, id) end
     local text = record_of(destination, order, due,
       created_of(record, header_end), changed_next(record, header_end, call.now_us), body)

@@ -135,7 +135,8 @@ return change(request, function(call)
     second = second and behind_another(step, second, id)
     if is_behind or not holder then holder = second end
     if holder and conflict == '' then return (holder.busy and HOLDS or CONFLICT) .. quoted(holder.id) end
-    if own and not superseded and is_newer(step, own) or key and is_late_under(step, key, named, second) then return AGAIN end
+    if own and not superseded and is_newer(step, own) then return AGAIN end
+    if key and is_late_under(step, key, named, second) then return AGAIN end
 
     local ways, answer, created = {holder}, nil, created_now
     if own and not superseded then
