@@ -12,6 +12,9 @@ The old shards are whole until the number changes, in one write. Each step may c
 it has the name of its resharding, and the shard knows how far that is. So another run goes on after
 a crash, and two at once do the same work. A run that goes on reads everything again, and writes
 what is missing. Answers and fences of calls are not copied, as their calls are over.
+
+With ``delayq_wait_replicas``, replicas have each step before the next one begins, so a failover
+finds the old shards or the new ones whole.
 """
 
 from __future__ import annotations
@@ -21,17 +24,19 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import clock
 from ..errors import StoreDiffers, StoreError
 from ..servers.facts import Facts
 from ..servers.risks import LEFT_BYTES
 from ..services import Configured, Services
+from ..store.replicas import Wanted
 from ..store.scripts import Scripts
 from .copying import Copying, OutOfStepError, in_step, read_page, sizes
 
 LOOK_AGAIN = 0.2  # seconds between two looks at leases
+CATCH_UP = 30.0  # seconds that replicas have for a step
 ENTRY_BYTES = 480  # of an entry beside its record
 COPYING = 2.5  # times as long as to read an entry
 LEFT_SECONDS = 0.00001  # to copy a tombstone
@@ -170,6 +175,7 @@ class Resharding:
     def _finish(self) -> None:
         stuck = None
         while (phase := self.under_way()) is not None:
+            self._go_on(phase, phase)
             try:
                 getattr(self, f"_{phase.name}")(phase)
             except (OutOfStepError, StoreDiffers):
@@ -195,6 +201,7 @@ class Resharding:
         copying = Copying(old, new, phase.run)
         copying.entries(self._tell)
         copying.rest()
+        self._set(new, FILLING, phase)  # once more, to wait for the replicas
         if _records(old) != _records(new):
             if self.under_way() != phase:
                 raise OutOfStepError
@@ -226,8 +233,29 @@ class Resharding:
     def _ask(self, link: Scripts, level: int, phase: Phase) -> int:
         numbers = phase[2:0:-1] if level == FILLING else phase[1:3]
         ours, theirs = numbers
-        done: int = link.call("close", level=level, ours=ours, theirs=theirs, run=phase.run)
+        arguments = {"level": level, "ours": ours, "theirs": theirs, "run": phase.run}
+        done: int = self._write(link, "close", **arguments)
         return done
+
+    def _write(self, link: Scripts, name: str, **arguments: Any) -> Any:
+        """Run a script; return its reply once replicas have what was written here so far.
+
+        Raises:
+            StoreError: too few replicas have it.
+        """
+        wait = self._services.settings.wait_replicas
+        if wait is None:
+            return link.call(name, **arguments)
+        wanted = Wanted(*wait)
+        until = clock.monotonic() + CATCH_UP + self._services.settings.timeout
+        answer, told = link.call_and(name, wanted.packed(CATCH_UP), until=until, **arguments)
+        local, reached = wanted.reached(told)
+        if not local or reached < wanted.replicas:
+            raise _error(
+                f"within {CATCH_UP:g} s {reached} of {wanted.replicas} replicas had what was "
+                "written (delayq_wait_replicas); nothing is lost: run it again"
+            )
+        return answer
 
     # The meeting place.
 
@@ -240,7 +268,10 @@ class Resharding:
 
     def _noted(self, seen: str, then: str) -> tuple[int | None, Phase | None, float]:
         (link,) = self._shards(1)
-        shards, phase, timeout = link.call("reshard", seen=seen, next=then)
+        if then:
+            shards, phase, timeout = self._write(link, "reshard", seen=seen, next=then)
+        else:
+            shards, phase, timeout = link.call("reshard", seen=seen, next=then)
         return int(shards) if shards else None, Phase.read(phase.decode()), timeout / 1000
 
     def _longest_call(self) -> float:

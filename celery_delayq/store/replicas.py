@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .. import clock
 from ..errors import StoreError, StoreUnavailable
@@ -52,6 +53,11 @@ class Wanted:
         local = [1] if self.kind else []
         # 0 would mean for ever.
         return packed([self.command, *local, self.replicas, max(1, round(seconds * 1000))])
+
+    def reached(self, answer: Any) -> tuple[bool, int]:
+        """Return whether the master did its part, and how many replicas did theirs."""
+        local, replicas = answer if self.kind else (True, answer)
+        return bool(local), int(replicas)
 
 
 class Shortfalls:
@@ -113,11 +119,11 @@ def wait(
         return shortfalls.note(why, why, tasks, again=False)
     if not is_known:
         return shortfalls.note("unknown", "the Redis that answered does not have them", tasks)
-    local, reached = told if wanted.kind else (True, told)
+    local, reached = wanted.reached(told)
     if not local:
         own = f"not even Redis's own file had them within {wanted.seconds:g} s"
         return shortfalls.note("own", own, tasks)
     if reached < wanted.replicas:
         few = f"{reached} of {wanted.replicas} replicas had them within {wanted.seconds:g} s"
         shortfalls.note("few", few, tasks)
-    return int(reached)
+    return reached

@@ -7,7 +7,7 @@ text     ours    of how many shards it is one
 text     theirs  the other number of shards
 text     run     the name of the resharding
 
-Returns  1: it is so; or 0: it cannot become so from here, or this request is late
+Returns  1: it is so, and was written, if only once more; or 0: it cannot become so from here, or this request is late
 Cost     O(1); Redis frees the memory aside
 Keeps    the settings in common; a shard that is in use is not emptied
 ]]
@@ -18,7 +18,11 @@ local SETTINGS = {
 local known = redis.call('HMGET', keys.meta, 'closed', 'ended', 'timeout', 'reshard')
 local now, _, _, its_run = parse_closed(known[1])
 local is_own = its_run == run
-if known[2] == run then return (level == 0 or level == 5) and 1 or 0 end
+if known[2] == run then
+  local is_end = level == 0 or level == 5
+  if is_end then redis.call('HSET', keys.meta, 'ended', run) end
+  return is_end and 1 or 0
+end
 
 local function is_allowed()
   if level == 0 then return true end
@@ -51,8 +55,8 @@ if level == 0 then
 elseif level == 5 then
   empty()
   redis.call('HSET', keys.meta, 'closed', table.concat({3, ours, theirs, run}, ' '), 'ended', run)
-elseif not is_own or now < level then
-  if level == 4 then empty() end
+elseif not is_own or now <= level then
+  if level == 4 and not (is_own and now == 4) then empty() end
   redis.call('HSET', keys.meta, 'closed', table.concat({level, ours, theirs, run}, ' '))
 end
 return 1

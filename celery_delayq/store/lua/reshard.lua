@@ -3,7 +3,7 @@
 closed   9, see prelude/closed.lua
 text     seen  the phase from which it goes on: name, numbers of shards before and after, name of the resharding, blanks
                between; empty: none
-text     next  the next one; the same: only read; empty: it is over
+text     next  the next one; the same: write it once more; empty: it is over, or only read
 
 Returns  {shards, phase, timeout in ms}, as they are now, the first two '' if there are none; the timeout is the longest of
          a call
@@ -14,7 +14,7 @@ local known = redis.call('HMGET', keys.meta, 'shards', 'reshard', 'timeout', 'en
 local name, before, after, run = string.match(next, '^(%a+) (%d+) (%d+) (.+)$')
 -- A late request must not begin it again.
 local is_fit = seen ~= '' or before == known[1] and run ~= known[4]
-if (known[2] or '') == seen and next ~= seen and is_fit then
+if (known[2] or '') == seen and (next ~= '' or seen ~= '') and is_fit then
   allow_when_full(keys.meta)
   known[2] = next
   if next == '' then
