@@ -35,10 +35,11 @@ install_servers() {
     local packages=()
     have redis-server || have valkey-server || packages+=(redis-server)
     have rabbitmq-server || packages+=(rabbitmq-server)
-    have chromium || have chromium-browser || have google-chrome || packages+=(chromium)
+    have chromium-headless-shell || have chromium || have chromium-browser || have google-chrome ||
+        packages+=(chromium-headless-shell)
     if [ ${#packages[@]} = 0 ] || [ "$(id -u)" != 0 ] || ! have apt-get; then return; fi
     echo "installing ${packages[*]}" >&2
-    (_install_unstarted "${packages[@]}") >&2 || echo "could not install ${packages[*]}; going on without" >&2
+    (_install_unstarted "${packages[@]}") >&2
 }
 
 # The packages would start a service of the machine's own; the suite starts its own processes.
@@ -50,5 +51,10 @@ _install_unstarted() {
         chmod 755 $policy
     fi
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq && apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+    apt-get update -qq || true
+    local package
+    for package; do
+        apt-get install -qq -y --no-install-recommends "$package" >/dev/null ||
+            echo "could not install $package; going on without"
+    done
 }
