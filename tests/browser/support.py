@@ -71,6 +71,12 @@ def press(page, name):
     page.get_by_role("button", name=name, exact=True).click()
 
 
+def follow(page, there):
+    """Click it, and wait for the page to which it leads."""
+    with page.expect_navigation():
+        there.click()
+
+
 def unfold(page, name):
     page.locator("summary").get_by_text(name, exact=True).first.click()
 

@@ -4,7 +4,7 @@ from playwright.sync_api import expect
 
 from celery_delayq.web import wsgi
 from tests.app.support import FAR, LONG_AGO
-from tests.browser.support import either_way, press, says, unfold
+from tests.browser.support import either_way, follow, press, says, unfold
 from tests.web.test_changing_many import IDS, left, many, short_steps
 
 __all__ = ["many", "short_steps"]
@@ -42,25 +42,29 @@ def test_all_on_a_page(app, site, look, many):
 def chosen(page):
     """Choose all tasks of the queue mail, and have them counted."""
     page.get_by_label("Change", exact=True).select_option("Cancel")
-    press(page, "Count all that match, then change them")
+    follow(page, page.get_by_role("button", name="Count all that match, then change them"))
+
+
+def to_the_end(page, further):
+    """Click it on each page that has it."""
+    while further.count():
+        follow(page, further)
 
 
 def test_all_that_match_step_by_step_without_the_script(app, site, look, many, short_steps):
     page = look(site, "/tasks?queue=mail", javascript=False)
 
     chosen(page)
-    while page.get_by_role("link", name="Count on").count():
-        page.get_by_role("link", name="Count on").click()
+    to_the_end(page, page.get_by_role("link", name="Count on"))
     assert left(app) == IDS
-    press(page, "Cancel: 5 tasks")
-    with page.expect_navigation():
-        press(page, "Continue")
+    further = page.get_by_role("button", name="Continue")
+    follow(page, page.get_by_role("button", name="Cancel: 5 tasks"))
+    follow(page, further)
     page.reload()
     so_far = len(IDS) - len(left(app))
     assert 0 < so_far < 5
     says(page, f"{so_far} tasks were cancelled so far; 5 tasks were counted.")
-    while page.get_by_role("button", name="Continue").count():
-        press(page, "Continue")
+    to_the_end(page, further)
 
     says(page, "5 tasks were cancelled; 5 tasks were counted.")
     assert left(app) == IDS[1::2]
@@ -125,8 +129,8 @@ def test_all_tasks_are_counted_queue_by_queue(site, look, many, javascript, monk
     monkeypatch.setattr("celery_delayq.web.others.SECOND", 0)  # each step counts one queue
     page = look(site, "/queues", javascript=javascript)
 
-    while not javascript and page.get_by_role("link", name="Count on").count():
-        page.get_by_role("link", name="Count on").click()
+    if not javascript:
+        to_the_end(page, page.get_by_role("link", name="Count on"))
 
     expect(page.get_by_role("row", name="mail 5")).to_be_visible()
     expect(page.get_by_role("row", name="celery 5")).to_be_visible()

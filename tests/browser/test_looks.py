@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.browser import shop
-from tests.browser.support import press, says
+from tests.browser.support import follow, says
 
 TASK = f"/task?id={shop.id_of(1)}"
 VIEWS = {
@@ -53,12 +53,12 @@ def test_each_view_is_accessible_and_fits_the_width(filled, site, look, width, d
         audit(name)
     page.get_by_label("Change", exact=True).select_option("Cancel")
     page.get_by_role("checkbox", name="Tick all tasks on this page").check()
-    press(page, "Change the ticked ones")
+    follow(page, page.get_by_role("button", name="Change the ticked ones"))
     audit("the ticked tasks")
     page.go_back()
-    press(page, "Count all that match, then change them")
+    follow(page, page.get_by_role("button", name="Count all that match, then change them"))
     audit("all that match")
-    page.get_by_role("button", name="Cancel: ").click()
+    follow(page, page.get_by_role("button", name="Cancel: "))
     audit("the last step")
     assert not found, json.dumps(found, indent=2)
 

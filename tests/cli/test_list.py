@@ -26,7 +26,7 @@ def ids(lines):
 
 def without_in(line):
     """A line without the time that is left until it is due."""
-    line = re.sub(r"  [\d,]+ d( \d+ h)?  ", "  --  ", line)
+    line = re.sub(r"  [\d,]+ d( \d+ h)? {2,}", "  --  ", line)
     return re.sub(r" +IN  ", " IN  ", line)
 
 
