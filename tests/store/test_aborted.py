@@ -158,10 +158,15 @@ class StoppableStore(Store):
         self._server_writes = writing(server)
         super().__init__(server)
 
-    def new_scripts(self):
+    @functools.cached_property
+    def _scripts(self):
         made = StoppableScripts(self._client(), self.keys)
         made.writes = self._server_writes
         return made
+
+    def new_scripts(self):
+        """The same for all engines, so that Redis gets each script's text once."""
+        return self._scripts
 
 
 @dataclass
