@@ -18,7 +18,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # More than the processors, as most tests wait for half of their time.
-PROCESSES = 4
+PROCESSES = 5
 
 # A test belongs to the group of the first of these that it asks for.
 SHARED = (
