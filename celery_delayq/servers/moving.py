@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
+from ssl import SSLCertVerificationError
 from typing import Any
 
 import redis
@@ -157,7 +158,7 @@ class MovingMaster(ABC):
 
         Raises:
             redis.exceptions.ConnectionError: no server names a master, the master refuses
-                connections, or the time is over.
+                connections or has a certificate that is not valid, or the time is over.
             redis.exceptions.ResponseError: a server is up, and refuses for good.
         """
         until = clock.monotonic() + timeout
@@ -248,6 +249,9 @@ class MovingMaster(ABC):
             if is_final(error):
                 raise  # it is up, and a retry would not help
             why = str(error) or type(error).__name__
+            if isinstance(error.__context__, SSLCertVerificationError):
+                # Neither would it help here, and a last attempt in no time would hide the reason.
+                raise redis.ConnectionError(self._unusable({address: why})) from error
         finally:
             if not is_master:
                 connection.disconnect()

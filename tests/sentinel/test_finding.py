@@ -193,12 +193,16 @@ def test_master_and_sentinels_over_tls_with_certificates_checked(start_tls_group
     assert delayq.services.store_is_broker
 
 
-def test_a_master_whose_authority_is_unknown_is_refused(start_tls_group, make_delayq):
+def test_a_master_whose_authority_is_unknown_is_refused_at_once(start_tls_group, make_delayq):
     group = start_tls_group()
-    delayq = make_delayq(group, broker_use_ssl={"ssl_cert_reqs": "required"})
+    use_ssl = {"ssl_cert_reqs": "required"}
+    delayq = make_delayq(group, broker_use_ssl=use_ssl, delayq_timeout=2 * PATIENCE)
+    began = time.monotonic()
 
-    with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
+    with pytest.raises(StoreUnavailable, match=r"(?i)mymaster.*certificate verify failed"):
         delayq.note.apply_async(delayq_at=FAR)
+
+    assert time.monotonic() - began < PATIENCE
 
 
 @pytest.mark.usefixtures("unhurried")
