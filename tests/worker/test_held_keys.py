@@ -257,7 +257,7 @@ def test_a_worker_without_the_store_s_answer_tries_again(one):
 
 
 def test_a_message_that_is_delivered_again_keeps_it(make_project, start_worker):
-    project = make_project(broker_transport_options={"visibility_timeout": 1})
+    project = make_project()
     first = start_worker(TASKS, "-P", "solo", env=project.env)
     result = start(project, "end_late", "succeed", "k")
     first.kill()

@@ -190,12 +190,9 @@ def broker(request, server):
 
 
 @pytest.fixture
-def make_late(make_project, server, broker):
-    """Make a project whose broker soon delivers unacknowledged messages again."""
-    options = {} if broker.startswith("amqp") else {"visibility_timeout": 1}
-    return lambda **conf: make_project(
-        broker_url=broker, delayq_url=server.url(), broker_transport_options=options, **conf
-    )
+def alone(make_project, server, broker):
+    """A project for this test alone, whose tasks go to that broker."""
+    return make_project(broker_url=broker, delayq_url=server.url())
 
 
 def let_it_come_again(project):
@@ -215,54 +212,50 @@ def let_it_come_again(project):
     indirect=["broker"],
 )
 def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
-    make_late, start_worker, scheduled, cancel
+    alone, start_worker, scheduled, cancel
 ):
-    project = make_late()
-    first = start_worker(TASKS, "-P", "solo", env=project.env)
+    first = start_worker(TASKS, "-P", "solo", env=alone.env)
     options = {"delayq_after": 0} if scheduled else {}
-    result = project.tasks["later_acked_late"].apply_async((LONG,), {"die": True}, **options)
-    waiting(project, result)
+    result = alone.tasks["later_acked_late"].apply_async((LONG,), {"die": True}, **options)
+    waiting(alone, result)
     first.wait()
     if cancel:
-        assert project.delayq.cancel(result.id)
-    let_it_come_again(project)
+        assert alone.delayq.cancel(result.id)
+    let_it_come_again(alone)
 
-    second = start_worker(TASKS, "-P", "solo", env=project.env)
+    second = start_worker(TASKS, "-P", "solo", env=alone.env)
 
     second.wait_log(f"task {result.id}: dropped, as it was put off at an earlier delivery")
-    assert len(project.runs(result)) == 1
+    assert len(alone.runs(result)) == 1
     if not cancel:
-        assert project.delayq.reschedule(result.id, after=0)
+        assert alone.delayq.reschedule(result.id, after=0)
         assert result.get(timeout=30) == 2
     # A worker that gets SIGTERM at this moment might leave it to the next one.
-    eventually(lambda: not is_unacknowledged(project, result))
+    eventually(lambda: not is_unacknowledged(alone, result))
     assert second.stop() == 0
-    assert len(project.runs(result)) == (1 if cancel else 2)
+    assert len(alone.runs(result)) == (1 if cancel else 2)
 
 
-def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(
-    make_late, start_worker
-):
+def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(alone, start_worker):
     """Its worker dies while it runs, and the mark of the earlier message still exists."""
-    project = make_late()
-    first = start_worker(TASKS, "-P", "solo", env=project.env)
-    task, task_id = project.tasks["later_acked_late"], f"order-{project.queue}"
+    first = start_worker(TASKS, "-P", "solo", env=alone.env)
+    task, task_id = alone.tasks["later_acked_late"], f"order-{alone.queue}"
     task.apply_async(task_id=task_id)
-    project.wait_runs(task_id, 2)
-    held = project.tasks["hold"].apply_async((60,), task_id=task_id)
+    alone.wait_runs(task_id, 2)
+    held = alone.tasks["hold"].apply_async((60,), task_id=task_id)
 
     def ends_of_holds(count):
         # The broker may not have read the last acknowledgement of `task` when the worker dies.
-        ends = [run["after"] for run in project.runs(task_id) if "after" in run]
+        ends = [run["after"] for run in alone.runs(task_id) if "after" in run]
         return ends if len(ends) >= count else None
 
     assert eventually(lambda: ends_of_holds(1)) == [False]
     first.kill()
-    let_it_come_again(project)
+    let_it_come_again(alone)
 
-    second = start_worker(TASKS, "-P", "solo", env=project.env)
+    second = start_worker(TASKS, "-P", "solo", env=alone.env)
     assert eventually(lambda: ends_of_holds(2), 40) == [False, False]
-    project.let_go(held)
+    alone.let_go(held)
 
     assert eventually(lambda: ends_of_holds(3)) == [False, False, True]
     assert second.running
