@@ -3,6 +3,7 @@
 import json
 
 from tests.support.forked import PythonProcess
+from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 
 STARTED = r"scanner .* started"
@@ -24,6 +25,15 @@ class ScannerProcess(PythonProcess):
             env={"DELAYQ_TEST_CONF": json.dumps(conf)},
             cwd=ROOT,
         )
+
+    def thaw(self):
+        """Let it go on where it froze."""
+
+        def thawed():
+            self.resume()  # which does nothing if it comes before the process stops
+            return "thawed" in self.lines
+
+        eventually(thawed)
 
     def wait_started(self, timeout=30):
         self.wait_log(STARTED, timeout)

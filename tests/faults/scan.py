@@ -26,6 +26,8 @@ def freeze():
     sys.stdout.flush()
     # Signal this very thread: a signal to the process could go to another one, and this one run on.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+    sys.stdout.write("thawed\n")
+    sys.stdout.flush()
 
 
 def fail_at(point, act):

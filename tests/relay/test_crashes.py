@@ -106,7 +106,7 @@ def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, thre
     eventually(lambda: house.delayq.counts().scanners == 1)
     # By its own clock, too, the lease is over.
     eventually(lambda: house.delayq.counts().now_ms > frozen + LEASE * 1000)
-    first.resume()
+    first.thaw()
     # Once it shows a heartbeat again, it is awake and done with its batch.
     eventually(lambda: house.delayq.counts().scanners == 2)
     house.due_now(task_id="last")
@@ -124,7 +124,7 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
     # They are not reclaimed yet, so they can be changed; the answer admits a possible copy.
     assert house.delayq.reschedule("0", after=3600) is Outcome.UNCERTAIN
     assert house.delayq.cancel("1") is Outcome.UNCERTAIN
-    first.resume()
+    first.thaw()
     first.wait_log("a lease ran out before its tasks were acknowledged")
     assert house.delayq.get("0"), "the late ack is not for this version"
     # The third one was unchanged, so its late ack is valid.
