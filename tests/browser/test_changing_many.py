@@ -170,7 +170,7 @@ def test_the_overview_loads_anew_by_itself_until_it_is_stopped(site, look, sched
 def test_a_page_comes_back_with_redis(delayq_app, start_redis, serve, look, monkeypatch):
     monkeypatch.setattr("celery_delayq.web.app.AGAIN", 1)
     redis = start_redis()
-    app = delayq_app(redis.url(), delayq_timeout=0.5)
+    app = delayq_app(redis.url())
     redis.stop()
     page = look(serve(wsgi(app.delayq, allow=lambda _: "read")), allows=["503"])
     heading = page.get_by_role("heading", level=1)

@@ -11,6 +11,7 @@ from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.connection import _forget_all, packed
 from celery_delayq.servers.endpoint import NAME
 from celery_delayq.store.keys import shard_of
+from tests.cluster.conftest import TIMEOUT
 from tests.support.clusters import ClusterServers
 from tests.support.waiting import eventually
 
@@ -218,14 +219,17 @@ def test_a_slot_that_has_moved_is_followed_and_the_others_stay(house, cluster):
 
 def test_while_a_slot_is_being_moved_the_other_shards_go_on(cluster, make_house, monkeypatch):
     monkeypatch.setattr("celery_delayq.services.REACH", 1.0)
-    house = make_house(cluster.url(), delayq_shards=SHARDS, delayq_timeout=0.5)
+    house = make_house(cluster.url(), delayq_shards=SHARDS)
+    conf = house.delayq.app.conf
     put_each(house)
     house.start().wait_for_first_scan(20)
     slot = slots(house)[0]
     owner, to = cluster.begin_move(2, slot)
     try:
-        with pytest.raises(StoreUnavailable, match="TRYAGAIN"):
+        conf.delayq_timeout = 2.0
+        with pytest.raises(StoreUnavailable, match=r"TRYAGAIN|ASK"):
             put(house, id_of(0, "not"))
+        conf.delayq_timeout = TIMEOUT
         for shard in range(1, SHARDS):
             put(house, id_of(shard, "due"), time.time())
         assert len(house.take(count=SHARDS - 1)) == SHARDS - 1

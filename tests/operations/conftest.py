@@ -3,13 +3,13 @@ import pytest
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.cli.conftest import app, project, refused, run
 from tests.operations.table import prepare
-from tests.store.conftest import short_timeout, store, store_on
+from tests.store.conftest import store, store_on
 from tests.store.support import Store
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import PATIENCE
 
 __all__ = ["app", "delayq_app", "project", "redis", "redis_client", "refused", "run"]
-__all__ += ["short_timeout", "store", "store_on", "url"]
+__all__ += ["store", "store_on", "url"]
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def prepare_anew(spoilt_server):
     """Empty that server, and prepare a store on it."""
     made = []
 
-    def anew(timeout=PATIENCE):
+    def anew():
         spoilt_server.empty()
-        made.append(Store(spoilt_server, timeout=timeout))
+        made.append(Store(spoilt_server, timeout=PATIENCE))
         return prepare(made[-1])
 
     yield anew

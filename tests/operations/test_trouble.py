@@ -7,9 +7,10 @@ import pytest
 import redis
 
 from celery_delayq.errors import StoreFull, StoreUnavailable
+from celery_delayq.servers import endpoint
 from tests.operations.table import each_operation, take_again
 from tests.support.ports import free_port
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 @each_operation
@@ -97,7 +98,7 @@ def test_while_somebody_keeps_redis_busy_it_is_unavailable(spoilt_server, on_spo
 
 @each_operation
 def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
-    spoilt_server, prepare_anew, operation, request
+    spoilt_server, prepare_anew, operation, monkeypatch
 ):
     ready = prepare_anew()
     operation.take(ready)
@@ -107,15 +108,18 @@ def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
     # A second reschedule is one more change, which the record counts. (An edit compares first.)
     assert operation.script == "reschedule" or twice == once
 
-    request.getfixturevalue("short_timeout")
-    ready = prepare_anew(timeout=2.0)  # which passes below
+    ready = prepare_anew()
     ready.store.raw.hset(ready.store.keys["meta"], "timeout", 60_000)
+    ready.store.limit_calls(0.5)
     spoilt_server.pause()
     try:
-        with pytest.raises(StoreUnavailable):
-            operation.take(ready)
+        with monkeypatch.context() as patch:
+            patch.setattr(endpoint, "TIMEOUT", 0.5)
+            with pytest.raises(StoreUnavailable):
+                operation.take(ready)
     finally:
         spoilt_server.resume()
+    ready.store.limit_calls(PATIENCE)
     # By this store's clock the call has not expired, so it runs when the server resumes, at the
     # latest before Redis answers the second of these.
     ready.store.raw.ping()

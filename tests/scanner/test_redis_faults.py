@@ -151,7 +151,7 @@ def test_a_stop_while_redis_is_away_is_bounded(behind, proxy, trouble):
 def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(house, proxy):
     # The scanner's next call is the one that moves the task.
     behind = house(f"redis://127.0.0.1:{proxy.port}/0", delayq_safety_interval=60)
-    [result] = behind.asleep_towards(0.5)
+    [result] = behind.asleep_towards(2)
     proxy.cut_after = b"}:scanners"
     assert behind.next_arrival()[0] == result.id
     assert proxy.cuts == 1
@@ -198,7 +198,7 @@ def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame
     server = start_redis(binary=each_redis.binary)
     made = house(server.url(), delayq_safety_interval=0.2)
     made.client = client = server.client()
-    [result] = made.asleep_towards(0.5)
+    [result] = made.asleep_towards(2)
     client.config_set("min-replicas-to-write", 1)
     client.config_resetstat()
     eventually(lambda: made.seconds() > result.due.timestamp() + 0.2)

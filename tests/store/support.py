@@ -137,6 +137,10 @@ class Store:
         self.entries = Entries([self.scripts], self.membership)
         self._engines = []
 
+    def limit_calls(self, seconds: float) -> None:
+        """From here on, a caller's calls last no longer."""
+        self.link.timeout = self.link.calls._timeout = seconds
+
     @property
     def link(self) -> Shard:
         """The shard that steps work on."""

@@ -84,8 +84,9 @@ def test_a_silent_server_is_unavailable_and_its_late_answer_goes_to_nobody(
 
 def test_what_a_server_meets_when_it_goes_on_after_its_call_ended_is_refused(start_redis, store_on):
     server = start_redis()
-    store = store_on(server, clocked=False, timeout=0.5)
+    store = store_on(server, clocked=False)
     store.schedule("earlier", FAR_MS)
+    store.limit_calls(0.5)
     server.pause()
     with pytest.raises(StoreUnavailable) as caught:
         store.schedule("a", FAR_MS)
