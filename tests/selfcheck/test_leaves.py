@@ -35,6 +35,7 @@ def test_no_test_of_the_kernel_imports_a_leaf():
     assert found == []
 
 
+@pytest.mark.thorough  # each row copies the package
 @pytest.mark.parametrize("name", LEAVES)
 def test_a_leaf_that_is_taken_out_is_gone_with_its_line(tmp_path, name):
     shutil.copytree(PACKAGE, tmp_path / PACKAGE.name)
