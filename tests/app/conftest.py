@@ -7,11 +7,14 @@ import pytest
 from celery import Celery
 from celery.signals import import_modules
 
-from celery_delayq import DelayQ, signals
+from celery_delayq import DelayQ, clock, services, signals
+from celery_delayq.integration import store_query
 from celery_delayq.scheduling import bulk
 from celery_delayq.scheduling.intercept import Request
+from celery_delayq.servers import endpoint
 from tests.app.network import QUICK, Listener, ReplySwallower
 from tests.support.apps import let_go_of_results
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +35,16 @@ def url(redis, redis_server):
 
 
 @pytest.fixture
-def delayq_app(make_app):
+def delayq_app(make_app, monkeypatch):
     """Make an app with DelayQ: ``delayq_app(broker, backend, delayq_prefix="x")``."""
     made = []
+    # A process that is starved for seconds still gets its answers.
+    monkeypatch.setattr(store_query, "ANSWER_WITHIN", PATIENCE)
+    monkeypatch.setattr(endpoint, "TIMEOUT", PATIENCE)
+    monkeypatch.setattr(services, "REACH", PATIENCE)
 
     def make(broker=None, backend=None, **conf):
-        app = make_app(broker, backend, **conf)
+        app = make_app(broker, backend, **{"delayq_timeout": PATIENCE, **conf})
         made.append(DelayQ(app))
         return app
 
@@ -145,3 +152,17 @@ def nobody_listens_afterwards():
     yield
     for name in signals.__all__:
         getattr(signals, name).receivers.clear()
+
+
+@pytest.fixture
+def passing(monkeypatch):
+    """Let ten seconds pass with each reply that is lost: ``with passing(proxy):``."""
+
+    @contextlib.contextmanager
+    def pass_(proxy):
+        now = clock.monotonic
+        with monkeypatch.context() as patch:
+            patch.setattr(clock, "monotonic", lambda: now() + 10 * proxy.swallowed)
+            yield
+
+    return pass_

@@ -10,6 +10,7 @@ from celery_delayq.errors import KeyHeld
 from celery_delayq.store import State
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import keys_of
+from tests.support.waiting import PATIENCE
 
 FINISHED = {"key": "k", "unique_until": "finished"}
 
@@ -35,7 +36,7 @@ def finish(delayq, redis, running):
     """Say what the worker says when the run has ended."""
     row = redis.hget(keys_of("k")["holders"], "k")
     delivery = row.partition(b"\xff")[2].decode()
-    delayq.services.entries.hold([(running.id, "k", delivery, 0)], clock.monotonic() + 5)
+    delayq.services.entries.hold([(running.id, "k", delivery, 0)], clock.monotonic() + PATIENCE)
 
 
 def test_the_key_shows_it_and_the_one_that_runs(delayq, running, second):

@@ -46,12 +46,13 @@ def test_as_many_attempts_are_made_as_the_policy_allows(through, hanging_up, opt
     assert (caught.value.so_far.ids, caught.value.so_far.refused) == ([], {})
 
 
-def test_the_error_of_a_later_slice_has_what_the_earlier_ones_made(through, swallowing):
-    app = through(swallowing(b"third", times=99))
+def test_the_error_of_a_later_slice_has_what_the_earlier_ones_made(through, swallowing, passing):
+    proxy = swallowing(b"third", times=99)
+    app = through(proxy)
     items = [*slices("first", "second", "third", "fourth")]
     items[3] = items[11] = None
 
-    with pytest.raises(OperationalError) as caught:
+    with passing(proxy), pytest.raises(OperationalError) as caught:
         app.delayq.schedule_many(plain_task(app), items, at=FAR)
 
     so_far = caught.value.so_far

@@ -15,7 +15,7 @@ from celery_delayq.adoption import batches
 from celery_delayq.adoption.adopting import AdoptingStep
 from celery_delayq.errors import StoreFull, StoreUnavailable
 from tests.app.support import only_message, to_ms
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
 
@@ -254,7 +254,7 @@ def test_one_of_another_s_id_is_left_to_celery(stranger, consumer, adopting):
 
 
 @pytest.mark.parametrize("since", ["waits", "cancelled", "left"])
-@pytest.mark.parametrize("ahead", [86_400, 80], ids=["far", "near by then"])
+@pytest.mark.parametrize("ahead", [86_400, 600], ids=["far", "near by then"])
 def test_one_that_is_delivered_again_is_done(consumer, redis, monkeypatch, since, ahead):
     adopting, eta = consumer.app, datetime.now(timezone.utc) + timedelta(seconds=ahead)
     consumer.stranger.send_task("t", task_id="a", eta=eta)
@@ -267,7 +267,7 @@ def test_one_that_is_delivered_again_is_done(consumer, redis, monkeypatch, since
         adopting.delayq.run_now("a")
         adopting.delayq.hand_over()
         redis.delete("celery")
-    later = clock.utc_now() + timedelta(seconds=30)
+    later = clock.utc_now() + timedelta(seconds=570)
     monkeypatch.setattr(clock, "utc_now", lambda: later)
 
     redis.lpush("celery", raw)
@@ -281,7 +281,7 @@ def test_one_that_is_delivered_again_is_done(consumer, redis, monkeypatch, since
 def test_what_a_worker_had_under_way_when_it_died_is_not_stored_once_another_runs_the_message(
     consumer, redis, monkeypatch
 ):
-    adopting, eta = consumer.app, datetime.now(timezone.utc) + timedelta(seconds=80)
+    adopting, eta = consumer.app, datetime.now(timezone.utc) + timedelta(seconds=600)
     consumer.stranger.send_task("t", task_id="a", eta=eta)
     _, raw = only_message(redis)
     connection = adopting.delayq.services.scripts[0].connection
@@ -291,7 +291,7 @@ def test_what_a_worker_had_under_way_when_it_died_is_not_stored_once_another_run
         if step != "schedule":
             return plain(step, command, until)
         is_sent.set()
-        may_arrive.wait(10)
+        may_arrive.wait(2 * PATIENCE)
         try:
             return plain(step, command, until)
         finally:
@@ -299,9 +299,9 @@ def test_what_a_worker_had_under_way_when_it_died_is_not_stored_once_another_run
 
     monkeypatch.setattr(connection, "execute", held)
     consumer.receive()
-    assert is_sent.wait(10)
+    assert is_sent.wait(PATIENCE)
     consumer.step.stop(consumer)
-    later = clock.utc_now() + timedelta(seconds=30)
+    later = clock.utc_now() + timedelta(seconds=570)
     monkeypatch.setattr(clock, "utc_now", lambda: later)
     redis.lpush("celery", raw)
     other = Consumer(adopting)
@@ -310,7 +310,7 @@ def test_what_a_worker_had_under_way_when_it_died_is_not_stored_once_another_run
 
     may_arrive.set()
 
-    assert arrived.wait(10)
+    assert arrived.wait(PATIENCE)
     assert adopting.delayq.counts().scheduled == 0
     other.step.stop(other)
 

@@ -26,6 +26,7 @@ WELL = Counts(5, 1, 0, 2, 0, 0, 0, None, NOW * 1000)
 @contextmanager
 def alive(delayq):
     """Let a scanner be alive that does nothing."""
+    delayq.app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
     with closing(delayq.services.engines()[0]) as engine:
         engine.hand_over()
         yield engine

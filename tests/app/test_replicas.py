@@ -1,5 +1,6 @@
 """``delayq_wait_replicas``: scheduling waits for replicas, and says how many have the task."""
 
+import contextlib
 import copy
 import json
 import logging
@@ -201,34 +202,39 @@ def test_receivers_are_told_after_the_wait_and_may_fail(waiting, pair):
     assert waits == [1, *[of_first] * SLICE, of_first + 1]
 
 
-@pytest.mark.parametrize(("timeout", "state"), [(10, "REVOKED"), (0.1, "FAILURE")])
+@pytest.mark.parametrize(("later", "state"), [(0, "REVOKED"), (3600, "FAILURE")])
 def test_what_is_replaced_is_revoked_after_the_wait_unless_somebody_was_faster(
-    app_on, alone, timeout, state
+    app_on, alone, monkeypatch, later, state
 ):
     """After the time of the call a scanner stores it; then another task may have the id."""
     alone.client.flushall()
-    options = {"result_backend": "cache+memory://", "delayq_timeout": timeout}
-    app = app_on(alone.master.port, 1, SOON, **options)
-    add = app.tasks["add"].s(1)
+    options = {"result_backend": "cache+memory://", "delayq_timeout": 60}
+    app = app_on(alone.master.port, 1, 0.01, **options)
+    add, now = app.tasks["add"].s(1), clock.monotonic
     old = app.delayq.schedule(add, after=LATER, key="k")
-    failed = Hooks(unreplicated=lambda _: app.backend.mark_as_failure(old.id, KeyError()))
-    app.delayq.services.hooks.add(failed)
+
+    def fail(_):
+        app.backend.mark_as_failure(old.id, KeyError())
+        # The wait was as long as this.
+        monkeypatch.setattr(clock, "monotonic", lambda: now() + later)
+
+    app.delayq.services.hooks.add(Hooks(unreplicated=fail))
     app.delayq.schedule(add, after=LATER, key="k", conflict="replace")
     assert app.AsyncResult(old.id).state == state
 
 
 def test_a_bulk_says_what_the_slice_reached_that_reached_least(app_on):
-    with replicated(2) as group_of_two:
+    with replicated(2) as group_of_two, contextlib.ExitStack() as stands_still:
         app = app_on(group_of_two.master.port, 2, LONG)
         paused = group_of_two.replicas[0]
 
         def after_a_slice(bulk):
             if len(bulk.ids) == SLICE:
                 paused.pause()
-                app.conf.delayq_wait_replicas = (2, SOON)
+                stands_still.callback(paused.resume)
+                stands_still.enter_context(group_of_two.ending_waits(1))
             else:
-                paused.resume()
-                app.conf.delayq_wait_replicas = (2, LONG)
+                stands_still.close()
 
         bulk = app.delayq.schedule_many(
             app.tasks["add"],
@@ -297,13 +303,11 @@ def test_of_two_replicas_one_stands_still(app_on, caplog):
         assert time.monotonic() - began < PATIENCE
         assert warnings_of(caplog) == []
 
-        both.conf.delayq_wait_replicas = (2, SOON)
-        began = time.monotonic()
-        result = both.tasks["add"].delay_for(LATER, 1)
-        assert time.monotonic() - began < PATIENCE
+        with group_of_two.ending_waits(1):
+            result = both.tasks["add"].delay_for(LATER, 1)
         group_of_two.replicas[0].resume()
     assert (result.replicas, both.fell_short, one.fell_short) == (1, [1], [])
-    assert warnings_of(caplog) == [f"{UNREPLICATED}1 of 2 replicas had them within 1 s"]
+    assert warnings_of(caplog) == [f"{UNREPLICATED}1 of 2 replicas had them within {LONG:g} s"]
 
 
 def test_a_link_that_is_cut_silently_is_waited_for_no_longer_than_asked(app_on):
@@ -453,9 +457,9 @@ def test_with_aof_a_replica_that_keeps_nothing_on_disk_does_not_count(app_on, ea
         app = app_on(pair.master.port, 1, LONG, "aof")
         assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
         pair.replicas[0].client().config_set("appendonly", "no")
-        app.conf.delayq_wait_replicas = (1, 1, "aof")
-        assert app.tasks["add"].delay_for(LATER, 1).replicas == 0
-    assert warnings_of(caplog) == [f"{UNREPLICATED}0 of 1 replicas had them within 1 s"]
+        with pair.ending_waits(1):
+            assert app.tasks["add"].delay_for(LATER, 1).replicas == 0
+    assert warnings_of(caplog) == [f"{UNREPLICATED}0 of 1 replicas had them within {LONG:g} s"]
 
 
 def test_with_aof_a_master_without_such_a_file_is_told_once(app_on, each_redis, caplog):

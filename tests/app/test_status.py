@@ -36,6 +36,7 @@ def test_it_tells_where_the_store_is_and_what_is_in_it(app, delayq, redis_server
 
 
 def test_scanners_are_named_with_their_last_heartbeat(delayq, redis):
+    delayq.app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
     with closing(delayq.services.engines()[0]) as engine:
         before = redis_ms(redis)
         engine.hand_over()
@@ -92,6 +93,7 @@ def test_another_process_knows_queues_that_it_never_declared(delayq_app, url, br
 def test_the_scanners_broker_is_told_where_it_is_not_the_app_s(delayq_app, url):
     ours, other = delayq_app(url).delayq, delayq_app(AMQP, delayq_url=url).delayq
     assert other.status().other_broker is None
+    ours.app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
     with closing(ours.services.engines()[0]) as engine:
         engine.hand_over()
 

@@ -9,8 +9,10 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
+from celery_delayq.handover import link
 from celery_delayq.integration import workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
+from tests.support.waiting import PATIENCE
 
 __all__ = ["delayq_app", "redis", "redis_client", "url"]
 
@@ -132,7 +134,18 @@ def sigint():
 
 
 @pytest.fixture
-def look():
+def patient_doctor(monkeypatch):
+    """To the doctor, a broker that is starved for seconds still answers."""
+    # It belongs to a leaf, and tests of the kernel run without it.
+    from celery_delayq.care import doctor_broker
+
+    for name in ("TIMEOUT", "CONNECT_TIMEOUT"):
+        monkeypatch.setattr(doctor_broker, name, PATIENCE)
+    monkeypatch.setattr(link, "CONNECT_TIMEOUT", PATIENCE)
+
+
+@pytest.fixture
+def look(patient_doctor):
     """The doctor's lines for these questions: ``look(app, "rights")``."""
     patients = []
 

@@ -16,7 +16,7 @@ from celery_delayq.servers.risks import Line
 from tests.app.support import FAR
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("patient_doctor")]
 
 NAMES = [
     *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
@@ -34,6 +34,7 @@ def well(start_redis, delayq_app, monkeypatch):
 
 def alive(app):
     """Let a scanner of the app be alive that does nothing else."""
+    app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
     for engine in app.delayq.services.engines():
         engine.hand_over()
 

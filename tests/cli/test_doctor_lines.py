@@ -364,7 +364,11 @@ def test_clocks_that_agree_are_ok(app, look):
 # Scanners, and agreement between them.
 
 
+LONG = 300  # seconds: `delayq_safety_interval`; a scanner counts as alive for three times as long
+
+
 def test_scanners_are_counted_and_their_hosts_are_named(app, look, monkeypatch):
+    app.conf.delayq_safety_interval = LONG
     for number in range(3):
         monkeypatch.setattr("socket.gethostname", lambda n=number: f"web{n // 2}")
         [engine] = app.delayq.services.engines()
@@ -424,20 +428,22 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
 
 
 def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
-    app.send_task("t", queue="mail", delayq_at=LONG_AGO)
+    for _ in range(4):  # the last one's turn is in 4000 s
+        app.send_task("t", queue="mail", delayq_at=LONG_AGO)
     app.delayq.pause(queue="mail")
     app.delayq.hand_over()
-    app.delayq.resume(queue="mail", rate=0.01)
+    app.delayq.resume(queue="mail", rate=0.001)
     app.delayq.pause(queue="the reports")
 
     line, back = look(app, "pauses")
 
-    assert app.delayq.counts().paused == 1
+    assert app.delayq.counts().paused == 4
     assert line.level == "ok"
     assert back == Line(
         "pauses",
         "warning",
-        "queue mail comes back at 0.01 a second: 1 task left, the last one's turn is in 1 min 40 s",
+        "queue mail comes back at 0.001 a second: 4 tasks left, the last one's turn is in "
+        "1 h 6 min",
         "to resume at once: celery -A proj delayq resume --queue mail",
     )
     app.send_task("t", queue="the reports", delayq_at=LONG_AGO)
@@ -460,6 +466,7 @@ def test_a_store_of_another_layout_is_an_error(app, redis, look):
 
 
 def test_scanners_with_another_broker_are_an_error(app, delayq_app, url, look):
+    app.conf.delayq_safety_interval = LONG
     [engine] = app.delayq.services.engines()
     engine.hand_over()
 

@@ -14,7 +14,7 @@ from celery_delayq.operations import reading
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
 LEAVING = (
@@ -305,6 +305,7 @@ from celery_delayq import DelayQ
 app = Celery("moving", broker={url!r})
 app.conf.delayq_prefix = "other"
 app.conf.delayq_shards = {shards}
+app.conf.delayq_timeout = {timeout}
 DelayQ(app)
 """
 
@@ -312,7 +313,7 @@ DelayQ(app)
 @pytest.fixture
 def command(app, url, tmp_path):
     """The command that loads into the other store, in the temporary folder."""
-    code = PROJECT.format(url=url, shards=app.conf.delayq_shards)
+    code = PROJECT.format(url=url, shards=app.conf.delayq_shards, timeout=PATIENCE)
     (tmp_path / "moving.py").write_text(code, "utf-8")
     return [sys.executable, "-m", "celery", "-A", "moving", "delayq", "load"]
 

@@ -14,6 +14,7 @@ from tests.support.ports import free_port
 @pytest.fixture
 def alive(app):
     """A scanner that is alive, and does nothing."""
+    app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
     with closing(app.delayq.services.engines()[0]) as engine:
         engine.hand_over()
         yield engine

@@ -19,6 +19,14 @@ from tests.support.shards import each
 pytestmark = pytest.mark.kernel
 
 
+@pytest.fixture
+def engine(app):
+    """A scanner that does nothing by itself; after a hand-over it is alive for long."""
+    app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
+    with closing(app.delayq.services.engines()[0]) as made:
+        yield made
+
+
 def overdue(app):
     """How long what was due long ago is overdue at this moment."""
     return lasting(app.delayq.counts().now_ms / 1000 - LONG_AGO)
@@ -55,13 +63,12 @@ def test_what_is_due_and_paused_is_not_overdue_before_a_scanner_has_met_it(app, 
     assert re.fullmatch(r"  ! everything paused \d+ s ago \(.* UTC\), 1 task due", lines[2])
 
 
-def test_it_names_the_scanners_broker_where_it_is_another_one(app, delayq_app, url, said):
+def test_it_names_the_scanners_broker_where_it_is_another_one(engine, delayq_app, url, said):
     other = delayq_app("amqp://127.0.0.1:1//", delayq_url=url)
-    with closing(app.delayq.services.engines()[0]) as engine:
-        engine.hand_over()
+    engine.hand_over()
 
-        theirs = said("status", app=other)[1]
-        none = [line for line in said("status") if "broker" in line]
+    theirs = said("status", app=other)[1]
+    none = [line for line in said("status") if "broker" in line]
 
     assert theirs.startswith("  ! the scanners have the broker redis, database 0 on 127.0.0.1:")
     assert "which is not this app's; give each app a delayq_prefix of its own" in theirs
@@ -136,20 +143,18 @@ def test_with_another_broker_it_says_that_tasks_are_relayed(delayq_app, url, sai
     assert said("status", app=app)[0].endswith("  relay to amqp, virtual host / on rabbit:5672")
 
 
-def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(app, said):
-    with closing(app.delayq.services.engines()[0]) as engine:
-        engine.hand_over()
+def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(engine, said):
+    engine.hand_over()
 
-        lines = said("status")
+    lines = said("status")
 
     assert lines[1].endswith(f"   scanners 1 on {socket.gethostname()}")
     assert "! " not in "".join(lines)
 
 
-def test_a_scanner_that_left_is_not_alive(app, said):
-    with closing(app.delayq.services.engines()[0]) as engine:
-        engine.hand_over()
-        engine.leave()
+def test_a_scanner_that_left_is_not_alive(engine, said):
+    engine.hand_over()
+    engine.leave()
 
     assert said("status")[1] == f"  ! {NO_SCANNER}"
 
@@ -190,12 +195,11 @@ def test_the_pause_of_a_queue_stands_beside_what_waits_for_it(app, said):
     assert len([line for line in lines if "paused " in line]) == 2
 
 
-def test_json_is_one_object_and_nothing_else(app, said, redis_server):
+def test_json_is_one_object_and_nothing_else(app, engine, said, redis_server):
     app.send_task("t", delayq_at=FAR)
-    with closing(app.delayq.services.engines()[0]) as engine:
-        engine.hand_over()
+    engine.hand_over()
 
-        [line] = said("status", "--json")
+    [line] = said("status", "--json")
 
     told = json.loads(line)
     [scanner] = told.pop("scanners")

@@ -9,6 +9,7 @@ import pytest
 from celery_delayq.cli.screen import text_of
 from celery_delayq.cli.tables import FIRST, Column, Room, table
 from tests.app.support import FAR
+from tests.support.waiting import PATIENCE
 
 COLUMNS = (Column("ID"), Column("NAME"), Column("ERROR"))
 
@@ -67,7 +68,8 @@ def shop(url, tmp_path):
     """Start ``celery -A shop delayq …`` in a process of its own."""
     (tmp_path / "shop.py").write_text(
         f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
-        f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
+        f"app = Celery('shop', broker={url!r})\napp.conf.delayq_timeout = {PATIENCE}\n"
+        "delayq = DelayQ(app)\n",
         encoding="utf-8",
     )
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from tests.app.support import FAR
 from tests.cli.conftest import MODULE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.libraries
 
@@ -53,6 +54,7 @@ def shop(tmp_path, url):
             from celery_delayq import DelayQ
 
             app = Celery("shop", broker={url!r})
+            app.conf.delayq_timeout = {PATIENCE}
             delayq = DelayQ(app)
 
             @app.task
@@ -70,7 +72,7 @@ def shop(tmp_path, url):
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=4 * PATIENCE,
             check=False,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         )

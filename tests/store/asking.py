@@ -11,6 +11,7 @@ from celery_delayq.errors import StoreError
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.servers.pool import Pool
+from tests.support.waiting import PATIENCE
 
 MOST = 3  # connections
 
@@ -39,7 +40,7 @@ class Asking:
 
     def takes_all(self):
         """Take every connection of the pool, and give them back."""
-        until = time.monotonic() + 5
+        until = time.monotonic() + PATIENCE
         taken = {self.pool.take(until) for _ in range(self.most)}
         for connection in taken:
             self.pool.give(connection)

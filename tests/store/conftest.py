@@ -5,6 +5,14 @@ from celery_delayq.store import wakeup
 from tests.store.asking import MOST, Asking
 from tests.store.support import Store
 from tests.support.slow_link import SlowLink
+from tests.support.waiting import PATIENCE
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A process that is starved for seconds still gets its answers."""
+    monkeypatch.setattr(endpoint, "TIMEOUT", PATIENCE)
+    monkeypatch.setattr(wakeup, "TIMEOUT", PATIENCE)
 
 
 @pytest.fixture

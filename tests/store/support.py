@@ -233,7 +233,8 @@ class Store:
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy arrives at a worker; returns the attempt that arrived first."""
         *hand_over, attempt = hand_over_and_attempt
-        return self.copies(lease).first((*hand_over,), attempt, clock.monotonic() + 5)
+        until = clock.monotonic() + self.link.timeout
+        return self.copies(lease).first((*hand_over,), attempt, until)
 
     def delivery(self, *texts, again=True) -> Delivery:
         """A message that a broker delivered."""

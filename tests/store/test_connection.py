@@ -10,8 +10,9 @@ import pytest
 
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers import connection as module
+from celery_delayq.servers import endpoint as endpoints
 from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.servers.endpoint import TIMEOUT, Endpoint
+from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.servers.pool import MOST, Pool
 from tests.store.support import FAR_MS, endpoint
 from tests.support.waiting import PATIENCE, eventually
@@ -123,8 +124,8 @@ def test_a_command_is_sent_once_though_no_answer_comes(connect, fake_redis, shor
 
 def test_no_answer_and_no_connection_is_waited_for_without_a_bound():
     for place in (Endpoint(), Endpoint(tls={}), Endpoint(path="/run/redis")):
-        assert place.options()["socket_timeout"] == TIMEOUT
-    assert Endpoint().options()["socket_connect_timeout"] == TIMEOUT
+        assert place.options()["socket_timeout"] == endpoints.TIMEOUT
+    assert Endpoint().options()["socket_connect_timeout"] == endpoints.TIMEOUT
 
 
 @pytest.mark.parametrize("part", ["é", b"\x00\r\n\xff", "", 2**53, "$1\r\nx\r\n", -1])

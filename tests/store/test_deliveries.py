@@ -10,6 +10,7 @@ from celery_delayq.store.record import destination_for
 from celery_delayq.store.schedule import MAX_BYTES, _arguments, _deliveries
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
+from tests.support.waiting import PATIENCE
 
 GENERATION_MS = 50_000  # of these tests
 
@@ -38,7 +39,7 @@ def take(store, new):
 
 
 def is_taken(marks, task_id, queue="celery"):
-    return marks.is_taken((task_id, queue), clock.monotonic() + 5)
+    return marks.is_taken((task_id, queue), clock.monotonic() + PATIENCE)
 
 
 def marked(store):

@@ -33,7 +33,7 @@ def pooled(redis_server, redis_url):
 
 
 def soon():
-    return time.monotonic() + 5
+    return time.monotonic() + PATIENCE
 
 
 def entries_on(connection):

@@ -1,6 +1,7 @@
 """The master that a sentinel names is found, remembered and found again: of two servers, either."""
 
 import contextlib
+import os
 import select
 import signal
 import socketserver
@@ -21,10 +22,11 @@ from celery_delayq.servers.endpoint import Endpoint
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
 from tests.support.slow_link import SlowLink
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 SET = packed(["SET", "key", "value"])
-SOON = 1.5  # seconds: less than any time-out of these tests
+LONG = 2 * PATIENCE  # seconds for a call: a server gets a third of them
+ROUNDS = 3  # of asking for a master, before a call is given up in these tests
 
 
 class Answering(socketserver.ThreadingTCPServer):
@@ -68,16 +70,19 @@ class Naming:
         self._made = []
 
     def name(self, server):
-        self.sentinel.ask("REMOVE", NAME)
-        self.sentinel.ask("MONITOR", NAME, "127.0.0.1", server.port, 1)
+        # In one piece: a client that asks in between would hear of no such master.
+        with self.sentinel.client() as client, client.pipeline(transaction=False) as pipe:
+            pipe.execute_command("SENTINEL", "REMOVE", NAME)
+            pipe.execute_command("SENTINEL", "MONITOR", NAME, "127.0.0.1", server.port, 1)
+            pipe.execute()
 
     def group(self, *before, name=NAME, **options):
         """A group that knows the sentinels at these ports, and this one behind them."""
         ports = [*before, self.sentinel.port]
-        options = {"server": Endpoint(), **options}
+        options = {"server": Endpoint(), "ask": PATIENCE, **options}
         return SentinelPlaces(name, tuple(Endpoint("127.0.0.1", port) for port in ports), **options)
 
-    def client(self, *before, timeout=10.0, **options):
+    def client(self, *before, timeout=LONG, **options):
         self._made.append(PooledConnection(self.group(*before, **options), timeout))
         return self._made[-1]
 
@@ -145,13 +150,43 @@ def move(client, naming, new, old):
     client._server.moved(("127.0.0.1", new.port), ("127.0.0.1", old.port))
 
 
-@contextlib.contextmanager
-def meanwhile(act, after=0.3):
-    """Run a function in a moment, while the test goes on."""
-    timer = threading.Timer(after, act)
-    timer.start()
-    yield
-    timer.join()
+@pytest.fixture
+def once(monkeypatch):
+    """Run a function in another thread at a method's call: ``with once(owner, "wait", act)``."""
+
+    @contextlib.contextmanager
+    def put(owner, name, act):
+        called, method = threading.Event(), getattr(owner, name)
+
+        def calling(*args):
+            called.set()
+            return method(*args)
+
+        def acting():
+            assert called.wait(LONG)
+            act()
+
+        monkeypatch.setattr(owner, name, calling)
+        thread = threading.Thread(target=acting)
+        thread.start()
+        yield
+        thread.join()
+
+    return put
+
+
+@pytest.fixture
+def a_few_rounds(monkeypatch):
+    """The time of a call is over after so many rounds of asking, however long they took."""
+    pauses = []
+
+    def sleep(_):
+        pauses.append(len(pauses))
+        if len(pauses) == ROUNDS - 1:
+            monkeypatch.setattr(moving, "AGAIN", LONG)
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    return pauses
 
 
 def test_the_sentinel_names_the_server_that_is_written_to(naming, first, second):
@@ -166,7 +201,7 @@ def test_who_was_found_is_remembered_and_no_sentinel_is_asked_again(naming, firs
 
     naming.sentinel.kill()
 
-    with contextlib.closing(PooledConnection(client._server, 10.0)) as another:
+    with contextlib.closing(PooledConnection(client._server, LONG)) as another:
         another.execute("write", SET)
         assert ours(first) == 2
 
@@ -260,8 +295,8 @@ def test_nor_does_one_that_has_to_be_found_anew(naming, stale, first, second, ho
     assert keys_of(first, second) == [[], [b"key"]]
 
 
-def test_nor_where_the_new_one_is_away(naming, stale, first, second):
-    client = naming.client(stale.port, timeout=SOON)
+def test_nor_where_the_new_one_is_away(naming, stale, first, second, a_few_rounds):
+    client = naming.client(stale.port)
     client.execute("read", packed(["PING"]))
     move(client, naming, second, first)
     second.kill()
@@ -269,6 +304,7 @@ def test_nor_where_the_new_one_is_away(naming, stale, first, second):
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{second.port}: Error"):
         client.execute("write", SET)
 
+    assert len(a_few_rounds) == ROUNDS - 1
     assert keys_of(first) == [[]]
 
 
@@ -338,9 +374,10 @@ def test_a_connection_in_use_is_read_to_its_end_and_closed_when_given_back(namin
     assert eventually(lambda: ours(first) == 0)
 
 
+@pytest.mark.usefixtures("a_few_rounds")
 def test_a_replica_that_is_still_named_is_not_written_to(naming, first, second):
     copy(first, second)
-    client = naming.client(timeout=SOON)
+    client = naming.client()
 
     with pytest.raises(StoreUnavailable) as caught:
         client.execute("write", packed(["CONFIG", "SET", "maxclients", "99"]))
@@ -354,17 +391,17 @@ def test_a_replica_that_is_still_named_is_not_written_to(naming, first, second):
 
 
 @pytest.mark.parametrize("state", ["replica", "killed"])
-def test_while_there_is_no_master_a_call_waits_for_one(naming, first, second, state):
+def test_while_there_is_no_master_a_call_waits_for_one(naming, first, second, state, once):
     copy(first, second) if state == "replica" else first.kill()
 
-    with meanwhile(lambda: naming.name(second)):
+    with once(clock, "sleep", lambda: naming.name(second)):
         naming.client().execute("write", SET)
 
     assert second.client().get("key") == b"value"
 
 
 def test_a_call_without_an_answer_is_given_up_when_another_is_named(
-    naming, first, second, monkeypatch
+    naming, first, second, monkeypatch, once
 ):
     monkeypatch.setattr(moving, "PATIENCE", 0.1)
     client = naming.client()
@@ -372,7 +409,7 @@ def test_a_call_without_an_answer_is_given_up_when_another_is_named(
     first.pause()
     try:
         with (
-            meanwhile(lambda: naming.name(second)),
+            once(moving.MovingMaster, "wait", lambda: naming.name(second)),
             pytest.raises(StoreUnavailable, match="another is the master by now") as caught,
         ):
             client.execute("write", SET)
@@ -393,14 +430,20 @@ def test_a_slow_answer_is_waited_for_while_nobody_else_is_named(naming, monkeypa
     assert client.execute("read", wait) is None
 
 
-def test_one_who_waits_hears_what_another_of_its_process_found(naming, first, second, monkeypatch):
+def test_one_who_waits_hears_what_another_of_its_process_found(
+    naming, first, second, monkeypatch, once
+):
     monkeypatch.setattr(moving, "PATIENCE", 60.0)
-    client = naming.client(timeout=60.0)
+    client = naming.client()
     client.execute("write", packed(["PING"]))
     first.pause()
     try:
         with (
-            meanwhile(lambda: client._server.moved(("127.0.0.1", second.port))),
+            once(
+                moving.MovingMaster,
+                "wait",
+                lambda: client._server.moved(("127.0.0.1", second.port)),
+            ),
             pytest.raises(StoreUnavailable, match="another is the master by now"),
         ):
             client.execute("write", SET)
@@ -416,7 +459,13 @@ def test_sentinels_that_do_not_answer_are_passed_over(naming, first, how):
         silent.pause() if how == "is silent" else silent.kill()
         client = naming.client(silent.port, ask=0.2)
 
-        client.execute("write", SET)
+        def is_written():
+            # A sound one that is starved for so long is passed over, too.
+            with contextlib.suppress(StoreUnavailable):
+                client.execute("write", SET)
+                return True
+
+        eventually(is_written)
         silent.resume() if how == "is silent" else None
 
     assert first.client().get("key") == b"value"
@@ -457,7 +506,7 @@ def test_one_that_knows_too_few_others_is_not_believed(naming):
 
 def test_a_wrong_password_of_the_master_is_said_at_once_and_not_shown(naming, first):
     first.client().config_set("requirepass", "right")
-    client = naming.client(server=Endpoint(password="wrong-secret"), timeout=60.0)
+    client = naming.client(server=Endpoint(password="wrong-secret"), timeout=LONG)
 
     with pytest.raises(StoreUnavailable) as caught:
         client.execute("write", SET)
@@ -472,7 +521,7 @@ def test_a_wrong_password_of_the_sentinels_is_said_and_not_shown(first):
     closed.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
     with closed:
         place = Endpoint("127.0.0.1", closed.port, password="wrong-secret")
-        client = PooledConnection(SentinelPlaces(NAME, (place,), Endpoint()), 60.0)
+        client = PooledConnection(SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE), LONG)
 
         with pytest.raises(StoreUnavailable) as caught:
             client.execute("write", SET)
@@ -484,8 +533,8 @@ def test_a_wrong_password_of_the_sentinels_is_said_and_not_shown(first):
 def test_what_listens_to_a_sentinel_hears_of_another_master():
     with SentinelGroup(replicas=1) as real:
         places = tuple(Endpoint("127.0.0.1", one.port) for one in real.sentinels)
-        group = SentinelPlaces(NAME, places, Endpoint())
-        group.connection(5.0).disconnect()
+        group = SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE)
+        group.connection(LONG).disconnect()
         herald = group.herald()
         herald.listen()
         try:
@@ -498,7 +547,7 @@ def test_what_listens_to_a_sentinel_hears_of_another_master():
             herald.close()
         for one in real.sentinels:
             one.kill()
-        connection = group.connection(5.0)  # no sentinel is left
+        connection = group.connection(LONG)  # no sentinel is left
         connection.disconnect()
         assert connection.port == new.port
 
@@ -506,7 +555,7 @@ def test_what_listens_to_a_sentinel_hears_of_another_master():
 def test_a_caller_goes_to_the_new_master_while_the_old_one_still_answers():
     with SentinelGroup(replicas=1) as real:
         places = tuple(Endpoint("127.0.0.1", one.port) for one in real.sentinels)
-        client = PooledConnection(SentinelPlaces(NAME, places, Endpoint()), 5.0)
+        client = PooledConnection(SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE), LONG)
         for _ in range(2):
             client.execute("write", SET)
         (herald,) = client._server._found.ears
@@ -676,6 +725,7 @@ def test_a_script_that_meets_a_replica_runs_on_the_master(naming, first, second)
     assert second.client().get("key") == b"1"
 
 
+@pytest.mark.usefixtures("a_few_rounds")
 def test_of_two_commands_the_first_may_have_run_where_the_second_met_a_replica(
     naming, first, second
 ):
@@ -686,7 +736,7 @@ def test_of_two_commands_the_first_may_have_run_where_the_second_met_a_replica(
     second.kill()
 
     with pytest.raises(StoreUnavailable) as caught:
-        client.exchange("write", [packed(["PING"]), SET], clock.monotonic() + SOON)
+        client.exchange("write", [packed(["PING"]), SET], clock.monotonic() + LONG)
 
     assert caught.value.may_have_run
 
@@ -710,37 +760,44 @@ def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypat
     monkeypatch.setattr(moving, "PATIENCE", 60.0)
     client = naming.client()
     answers = []
-    blocked = packed(["BLPOP", "nothing", "1.5"])
+    blocked = packed(["BLPOP", "list", LONG])
     other = threading.Thread(target=lambda: answers.append(client.execute("read", blocked)))
     before = signal.signal(signal.SIGALRM, interrupted)
 
-    def interrupted_soon():
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        client.execute("read", packed(["BLPOP", "nothing", "30"]))
+    def interrupt_once_blocked():
+        eventually(lambda: first.client().info("clients")["blocked_clients"] == 2)
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    alarm = threading.Thread(target=interrupt_once_blocked)
+
+    def call():
+        alarm.start()
+        client.execute("read", packed(["BLPOP", "nothing", LONG]))
 
     other.start()
     try:
         assert eventually(lambda: first.client().info("clients")["blocked_clients"])
         with pytest.raises(KeyboardInterrupt):
-            interrupted_soon()
+            call()
+        alarm.join()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    other.join(30)
+    first.client().rpush("list", "end")
+    other.join(PATIENCE)
 
-    assert answers == [None]
+    assert answers == [[b"list", b"end"]]
     assert client._server._found.address == ("127.0.0.1", first.port)
 
 
 def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch):
     monkeypatch.setattr(moving, "PATIENCE", 0.05)
-    client = naming.client()
+    client = naming.client(ask=0.2)
     held = client.pool.take(10**9)
     client._server.lost(held)
 
     with naming.sentinel_paused():
         held.send_command("BLPOP", "nothing", "0.4")
-        client._server.wait(held, clock.monotonic() + 10)
+        client._server.wait(held, clock.monotonic() + PATIENCE)
 
     assert held.read_response() is None
     client.pool.give(held)
@@ -754,7 +811,7 @@ def test_who_waits_while_nobody_is_known_goes_on_when_the_same_is_named(naming, 
     client._server.lost(held)
 
     held.send_command("BLPOP", "nothing", "0.4")
-    client._server.wait(held, clock.monotonic() + 10)
+    client._server.wait(held, clock.monotonic() + PATIENCE)
 
     assert held.read_response() is None
     held.disconnect()
@@ -830,7 +887,7 @@ def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypa
 @pytest.mark.parametrize("said", [b":5\r\n", b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n:5\r\n"])
 def test_who_says_what_no_sentinel_says_is_not_listened_to(answering, said):
     place = Endpoint("127.0.0.1", answering(b"+OK\r\n" + said))
-    herald = SentinelPlaces(NAME, (place,), Endpoint()).herald()
+    herald = SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE).herald()
     herald.listen()
     assert herald.sockets
 

@@ -33,6 +33,7 @@ from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import shard_of
 from celery_delayq.store.record import EVERYTHING, destination_for
 from tests.store.support import CLOCK, FAR_MS, NOW_MS, ClockedScripts, endpoint, new_record
+from tests.support.waiting import PATIENCE
 
 SHARDS = 5
 LIST = destination_for("L", "celery")
@@ -115,7 +116,7 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
 def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
     copies = Copies([one.scripts for one in entries.links], 30.0, (3600, 1000))
     taken, runs = ("id-1", "one"), ("id-1", "another")
-    received, until = clock.monotonic(), clock.monotonic() + 10
+    received, until = clock.monotonic(), clock.monotonic() + PATIENCE
 
     def enter(message):
         record = new_record("id-1", LIST).with_extras(Extras(key=key))

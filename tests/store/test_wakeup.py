@@ -194,7 +194,9 @@ def test_an_interrupt_before_a_wait_ends_that_one_and_no_other(wakeup):
 def test_what_is_said_with_an_interrupt_is_not_lost(wakeup, raw):
     raw.publish(OWN, "")
     wakeup.interrupt()
-    assert {0} in [wakeup.wait(1), wakeup.wait(1)]
+    told = wakeup.wait(LONG)
+    # The interrupt may have come alone; then what was said ends the next wait.
+    assert told == {0} or wakeup.wait(LONG) == {0}
 
 
 def test_an_interrupt_after_the_end_does_nothing(wakeup):
@@ -239,14 +241,15 @@ def test_a_server_that_is_away_is_unavailable_until_it_is_back(wakeup_on, start_
     assert wakeup.wait(LONG) == {0}
 
 
-@pytest.mark.usefixtures("short_timeout")
 def test_a_server_that_answers_no_ping_is_unavailable(wakeup_on, start_redis, monkeypatch):
-    monkeypatch.setattr(module, "PING_AFTER", 0.2)
     server = start_redis()
     wakeup, client = wakeup_on(server), server.client()
     server.pause()
-    with pytest.raises(StoreUnavailable, match=r"^wake failed: no answer to a PING"):
-        wakeup.wait(LONG)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(module, "TIMEOUT", 0.4)
+        wakeup._ping_at = 0.0
+        with pytest.raises(StoreUnavailable, match=r"^wake failed: no answer to a PING"):
+            wakeup.wait(LONG)
     server.resume()
     assert wakeup.listen() is True
     client.publish(OWN, "")

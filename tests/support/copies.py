@@ -6,7 +6,7 @@ from celery_delayq import DelayQ
 from celery_delayq.handover.link import Link
 from celery_delayq.store import LeasedEntry, Scripts
 from celery_delayq.store.keys import shard_of
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 AT_ONCE = 1  # ms; a lease that has run out when it is looked at
 
@@ -38,7 +38,7 @@ def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -
 
 def publish(delayq: DelayQ, *copies: LeasedEntry) -> None:
     """Send copies, in this order, as their scanners would."""
-    with closing(Link(delayq.services.app.connection_for_write, timeout=10)) as link:
+    with closing(Link(delayq.services.app.connection_for_write, timeout=PATIENCE)) as link:
         for entry in copies:
             [(_, verdict)] = link.publish([entry], lambda: False)
             assert verdict.word == "sent"

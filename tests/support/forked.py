@@ -73,7 +73,7 @@ class PythonProcess(ChildProcess):
 
 
 def run_forked(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 60
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 120
 ) -> subprocess.CompletedProcess:
     """Run `python arguments` to its end. Its output is text, and not buffered."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:

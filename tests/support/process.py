@@ -15,12 +15,13 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
 
 from tests.support import reaper
+from tests.support.waiting import PATIENCE
 
 TAIL = 40
 # How long the pipe may stay open after the process ended; after that, a child holds it.
 STRAGGLER_TIMEOUT = 1.0
 # After that child is killed, the last lines are read; a busy machine may need a moment for it.
-LAST_LINES_TIMEOUT = 10.0
+LAST_LINES_TIMEOUT = PATIENCE
 
 
 def alive(pid: int) -> bool:
@@ -95,7 +96,7 @@ class ChildProcess:
     def tail(self) -> str:
         return "\n".join(self.lines[-TAIL:])
 
-    def wait_log(self, pattern: str, timeout: float = 30, *, since: int = 0) -> re.Match[str]:
+    def wait_log(self, pattern: str, timeout: float = PATIENCE, *, since: int = 0) -> re.Match[str]:
         """Wait for a line with *pattern* in it; ``since=len(lines)`` leaves out the old ones."""
         with self._news:
             self._news.wait_for(lambda: self._ended or self._search(pattern, since), timeout)
@@ -113,7 +114,7 @@ class ChildProcess:
     def resume(self) -> None:
         os.killpg(self.pid, SIGCONT)
 
-    def stop(self, number: Signals = SIGTERM, timeout: float = 30) -> int:
+    def stop(self, number: Signals = SIGTERM, timeout: float = PATIENCE) -> int:
         """Signal it, return the exit status; after *timeout* seconds kill the group and fail."""
         if self.running:
             # A stopped process would never handle the signal.
@@ -121,7 +122,7 @@ class ChildProcess:
             self.signal(number)
         return self.wait(timeout)
 
-    def wait(self, timeout: float = 30) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """Return the exit status; after *timeout* seconds kill its group and fail."""
         try:
             self._popen.wait(timeout)

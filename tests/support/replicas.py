@@ -1,10 +1,11 @@
 """A Redis with replicas, all of them in sync when a test gets it."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 # A master that waits for more replicas before it sends its data holds up a test for seconds.
 QUICK = ("--repl-diskless-sync-delay", "0")
@@ -20,12 +21,39 @@ class Replicated:
 
     def in_step(self) -> bool:
         """Whether each running replica has all the data."""
+        return self._having_all() == len(self.replicas)
+
+    def _having_all(self) -> int:
         told = self.client.info("replication")
         heard = [told[f"slave{number}"] for number in range(told["connected_slaves"])]
-        return len(heard) == len(self.replicas) and all(
+        return sum(
             one["state"] == "online" and one["offset"] == told["master_repl_offset"]
             for one in heard
         )
+
+    @contextlib.contextmanager
+    def ending_waits(self, replicas: int) -> Iterator[None]:
+        """Meanwhile, end each ``WAIT`` as its time would, once so many replicas have all the data.
+
+        So these replicas may take their time, and nobody waits for those that never have it.
+        """
+        over = threading.Event()
+
+        def end() -> bool:
+            blocked = [one["id"] for one in self.client.client_list() if "b" in one["flags"]]
+            # Looked at after the list: what these calls have written is part of it.
+            if self._having_all() >= replicas:
+                for one in blocked:
+                    self.client.client_unblock(one)
+            return over.is_set()
+
+        thread = threading.Thread(target=eventually, args=(end, 10 * PATIENCE))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def waits(self) -> int:
         """How many ``WAIT`` commands the master got since it started."""
