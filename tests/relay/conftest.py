@@ -1,8 +1,27 @@
 import pytest
 from kombu import Queue
 
+from celery_delayq import handover
+from celery_delayq.handover import link
+from celery_delayq.servers import endpoint
 from tests.faults.proxy import Proxy
 from tests.relay.house import House, new_name
+from tests.support.waiting import PATIENCE
+
+LONG = 10 * PATIENCE
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A busy machine's slow server is not a lost one, and a connection does not age meanwhile."""
+    for module, name in (
+        (endpoint, "TIMEOUT"),
+        (handover, "PUBLISH_TIMEOUT"),
+        (link, "CONNECT_TIMEOUT"),
+        (link, "REACH"),
+    ):
+        monkeypatch.setattr(module, name, PATIENCE)
+    monkeypatch.setattr(link, "IDLE", LONG)
 
 
 @pytest.fixture
@@ -13,6 +32,8 @@ def make_house(make_app, redis_url):
     def make(broker, where=None, **conf):
         conf.setdefault("task_default_queue", new_name())
         conf.setdefault("delayq_safety_interval", 0.5)
+        conf.setdefault("delayq_lease", LONG)
+        conf.setdefault("delayq_timeout", PATIENCE)
         conf.setdefault("delayq_url", redis_url)
         app = make_app(broker, **conf)
         made.append(House(app, where or broker))

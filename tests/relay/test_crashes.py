@@ -6,12 +6,12 @@ from kombu import Queue
 from celery_delayq import Outcome
 from tests.faults.processes import ScannerProcess
 from tests.relay.house import end_leases
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
-LEASE = 1  # second, of a process that dies or is stopped
-LONG = 60  # the lease of every other one, which a busy machine does not outlast
+LEASE = 1  # second, of a process that outlasts it
+LONG = 10 * PATIENCE  # the lease of every other one, which a busy machine does not outlast
 WANTED = ["0", "1", "2"]
 
 
@@ -35,7 +35,7 @@ def scan(house, tmp_path):
     ]
     conf = {name: house.app.conf[name] for name in names}
 
-    def start(*fault, lease=LEASE):
+    def start(*fault, lease=LONG):
         log = tmp_path / f"scan-{len(started)}.log"
         started.append(ScannerProcess({**conf, "delayq_lease": lease}, *fault, log=log))
         return started[-1].wait_started()
@@ -70,6 +70,7 @@ def test_death_before_publishing_loses_nothing(house, scan, three):
     assert scan("claimed", "die").wait() == 9
     assert house.counts() == (0, 3, 0)
     assert house.left() == 0
+    end_leases(house.store)
     house.start()
     assert told(house.take(count=3)) == SECOND
     eventually(lambda: house.counts() == (0, 0, 0))
@@ -79,6 +80,7 @@ def test_death_between_publishing_and_ack_repeats_and_says_so(house, scan, three
     assert scan("published", "die").wait() == 9
     assert house.counts() == (0, 3, 0)
     assert told(house.take(count=3)) == FIRST
+    end_leases(house.store)
     house.start()
     assert told(house.take(count=3)) == SECOND
     eventually(lambda: house.counts() == (0, 0, 0))
@@ -86,7 +88,7 @@ def test_death_between_publishing_and_ack_repeats_and_says_so(house, scan, three
 
 
 def test_death_after_the_ack_repeats_nothing(house, scan, three):
-    assert scan("acked", "die", lease=LONG).wait() == 9
+    assert scan("acked", "die").wait() == 9
     house.start()
     house.due_now(task_id="last")
     assert told(house.take(count=4)) == [*FIRST, ("last", 1, False)]
@@ -94,7 +96,7 @@ def test_death_after_the_ack_repeats_nothing(house, scan, three):
 
 
 def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, three):
-    first = scan("claimed", "freeze")
+    first = scan("claimed", "freeze", lease=LEASE)
     first.wait_log("frozen")
     frozen = house.delayq.counts().now_ms
     end_leases(house.store, at_ms=frozen + 60_000)
@@ -109,11 +111,12 @@ def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, thre
     first.thaw()
     # Once it shows a heartbeat again, it is awake and done with its batch.
     eventually(lambda: house.delayq.counts().scanners == 2)
+    # In the time of its short lease, a busy broker might not confirm the last one.
+    assert first.stop() == 0
     house.due_now(task_id="last")
     assert told(house.take(count=1)) == [("last", 1, False)]
-    assert first.stop() == 0
+    eventually(lambda: house.counts() == (0, 0, 0))
     assert house.left() == 0
-    assert house.counts() == (0, 0, 0)
 
 
 def test_a_late_ack_takes_nothing_away(house, scan, three):
@@ -133,7 +136,7 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
 
 
 def test_a_scanner_that_is_told_to_end_gives_back_what_it_holds(house, scan, three, monkeypatch):
-    process = scan(lease=LONG)
+    process = scan()
     house.take(count=3)
     assert process.stop() == 0
     assert house.counts() == (0, 0, 0)

@@ -4,21 +4,24 @@ import pytest
 from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_delayq import clock
-from celery_delayq.care.doctor_broker import broker
+from celery_delayq.care import doctor_broker
 from celery_delayq.handover.confirms import Confirming
 from celery_delayq.servers.risks import Line
 from tests.relay.house import new_name
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.libraries
 
 
 @pytest.fixture
-def look(make_house, rabbitmq_server):
-    """The doctor's findings about an app with these queues."""
+def look(make_house, rabbitmq_server, monkeypatch):
+    """The doctor's findings about an app with these queues; a busy broker has time to answer."""
+    for name in ("TIMEOUT", "CONNECT_TIMEOUT"):
+        monkeypatch.setattr(doctor_broker, name, PATIENCE)
 
     def look(*queues, url=rabbitmq_server.url, **conf):
         house = make_house(url, rabbitmq_server.url, task_queues=queues, **conf)
-        return [*broker(house.delayq.services)]
+        return [*doctor_broker.broker(house.delayq.services)]
 
     return look
 

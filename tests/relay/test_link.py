@@ -4,7 +4,7 @@ import pytest
 from kombu import Connection
 
 from celery_delayq.handover.link import Link
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
@@ -21,7 +21,7 @@ def link_to(url, made):
             super().__init__(*args, **options)
             made.append(self)
 
-    return Link(lambda: Kept(url), timeout=5)
+    return Link(lambda: Kept(url), timeout=PATIENCE)
 
 
 def test_a_link_that_is_closed_has_let_go_of_redis(start_redis, made):

@@ -15,8 +15,22 @@ from celery_delayq.integration import store_query
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.copies import attempts_at, publish
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.libraries
+
+
+@pytest.fixture(autouse=True)
+def patient_query(monkeypatch):
+    """Let a busy store take its time, and a lost one not be asked again during a test."""
+    monkeypatch.setattr(store_query, "ANSWER_WITHIN", PATIENCE)
+    monkeypatch.setattr(store_query, "ASK_AGAIN", 10 * PATIENCE)
+
+
+@pytest.fixture
+def impatient_query(monkeypatch):
+    """Where the store is away whenever it is asked, waiting for it is of no use."""
+    monkeypatch.setattr(store_query, "ANSWER_WITHIN", 0.5)
 
 
 class Receiver:
@@ -244,6 +258,7 @@ def store_proxy(house, redis_server):
         yield one
 
 
+@pytest.mark.usefixtures("impatient_query")
 @pytest.mark.parametrize("how", ["refuse", "stall"])
 def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
     house, receiver, store_proxy, caplog, how

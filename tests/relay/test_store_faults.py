@@ -4,11 +4,12 @@ import pytest
 from kombu import Queue
 
 from celery_delayq.errors import StoreUnavailable
+from celery_delayq.servers import endpoint
 from celery_delayq.store import ScannerSteps
 from celery_delayq.store.scanner_steps import MAX_REFUSALS
 from celery_delayq.store.scripts import load
 from tests.faults.proxy import Proxy
-from tests.relay.house import new_name
+from tests.relay.house import end_leases, new_name
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
@@ -21,13 +22,11 @@ def store_proxy(redis_server, redis_url):
 
 
 @pytest.fixture
-def house(make_house, rabbitmq_server, store_proxy, monkeypatch):
+def house(make_house, rabbitmq_server, redis_server, store_proxy):
     """A house whose store is behind a proxy; its scripts are loaded, its scanner runs."""
-    monkeypatch.setattr("celery_delayq.servers.endpoint.TIMEOUT", 0.5)
     made = make_house(
         rabbitmq_server.url,
         delayq_url=f"redis://127.0.0.1:{store_proxy.port}/0",
-        delayq_lease=1,
         delayq_safety_interval=0.3,
         task_publish_retry=False,
         task_default_queue=new_name(),
@@ -37,7 +36,8 @@ def house(make_house, rabbitmq_server, store_proxy, monkeypatch):
     made.due_now(task_id="warm")
     made.take()
     eventually(lambda: made.counts() == (0, 0, 0))
-    return made
+    with redis_server.client() as made.client:
+        yield made
 
 
 def settled(house):
@@ -64,6 +64,8 @@ def test_a_lost_answer_to_a_claim_loses_nothing(house, store_proxy):
     """No scanner knows of the claim; its lease runs out, and the task gets a needless mark."""
     store_proxy.cut_after = load()["claim"].sha.encode()
     house.due_now(task_id="a")
+    eventually(lambda: house.counts() == (0, 1, 0))
+    end_leases(house.client)
     [message] = house.take()
     assert redelivered(message)
     assert message.headers["delayq_attempt"] == 2
@@ -80,13 +82,17 @@ def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy
         store_proxy.cut()
         store_proxy.stall()
         try:
-            return ack(engine, claimed)
+            with monkeypatch.context() as impatient:
+                impatient.setattr(endpoint, "TIMEOUT", 0.5)
+                return ack(engine, claimed)
         finally:
             store_proxy.resume()
 
     monkeypatch.setattr(ScannerSteps, "ack", away_once)
     house.due_now(task_id="a")
-    first, second = house.take(count=2)
+    [first] = house.take()
+    end_leases(house.client)
+    [second] = house.take()
     assert [redelivered(first), redelivered(second)] == [False, True]
     settled(house)
     assert house.left() == 0
@@ -96,7 +102,7 @@ def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy
 def wanting(start_redis, make_house, each_redis):
     """A house whose store can require replicas; its broker is another Redis."""
     store, broker = start_redis(binary=each_redis.binary), start_redis()
-    made = make_house(broker.url(), delayq_url=store.url(), delayq_lease=1)
+    made = make_house(broker.url(), delayq_url=store.url())
     made.client = store.client()
     return made
 
@@ -133,8 +139,9 @@ def test_one_that_wants_replicas_only_after_the_claim_has_a_marked_copy_sent(wan
     monkeypatch.undo()
     assert wanting.counts() == (0, 1, 0)
     wanting.client.config_set("min-replicas-to-write", 0)
+    end_leases(wanting.client)
     wanting.start()
-    first, second = wanting.take(count=2, timeout=20)
+    first, second = wanting.take(count=2)
     assert [redelivered(first), redelivered(second)] == [False, True]
     assert [one.headers["delayq_attempt"] for one in (first, second)] == [1, 2]
     settled(wanting)

@@ -92,7 +92,7 @@ def test_what_is_taken_back_from_a_lease_is_told(house, monkeypatch):
     engine = house.relay().engine
     engine._lease_ms = 1
     engine.claim(1)
-    eventually(lambda: house.delayq.hand_over() == 1, 20, "its lease ran out")
+    eventually(lambda: house.delayq.hand_over() == 1, message="its lease ran out")
 
     assert told == [[task_id]]
 

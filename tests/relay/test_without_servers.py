@@ -33,8 +33,10 @@ def house(make_app):
 
 def test_a_task_is_relayed(house):
     house.start()
-    start = house.delayq.counts().now_ms / 1000 + 2
-    wanted = [house.task.apply_async(delayq_at=start + later).id for later in (0.2, 0)]
+    start = house.delayq.counts().now_ms / 1000 + 0.2
+    # In one call, so that the first is not due before the second is there.
+    items = [((), {}, start + later, name) for later, name in ((0.2, "second"), (0, "first"))]
+    house.delayq.schedule_many(house.task, items)
     arrived = [message.headers["id"] for message in house.take(count=2)]
-    assert arrived == wanted[::-1]
+    assert arrived == ["first", "second"]
     eventually(lambda: house.counts() == (0, 0, 0))

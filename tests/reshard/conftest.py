@@ -11,6 +11,7 @@ from celery_delayq.store.scripts import Scripts
 from tests.format.filling import app_of, fill
 from tests.format.keys import raw as raw_of
 from tests.format.keys import read
+from tests.support.waiting import PATIENCE
 
 META = Keys("delayq")["meta"]
 WRITING = ("reshard", "close", "move_in", "fill_rest")
@@ -27,7 +28,9 @@ def app(redis_url):
     """Makes the app of processes with so many shards."""
     with contextlib.ExitStack() as stack:
         yield lambda shards, **conf: stack.enter_context(
-            contextlib.closing(app_of(redis_url, delayq_shards=shards, **conf))
+            contextlib.closing(
+                app_of(redis_url, **{"delayq_shards": shards, "delayq_timeout": PATIENCE, **conf})
+            )
         )
 
 

@@ -12,7 +12,7 @@ from tests.app.support import FAR, LONG_AGO
 from tests.format.filling import NEWS
 from tests.format.keys import read, write
 from tests.reshard.conftest import META, contents
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 NOW = "the store is being resharded, delayq_shards 1 to 3; until that is done, it can only be read"
 
@@ -54,7 +54,7 @@ def test_a_scanner_waits_and_goes_on_after_an_abort(app, during, raw, caplog):
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
     scanner = delayq.scanner()
     scanner.start()
-    scanner.wait_for_first_scan(10)
+    scanner.wait_for_first_scan(PATIENCE)
 
     def look():
         eventually(lambda: NOW in caplog.text)

@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from celery_delayq import DelayQ, clock
+from celery_delayq import DelayQ, clock, services
+from celery_delayq.servers import endpoint
 from tests.scanner.fakes import World
 from tests.scanner.house import House
+from tests.support.waiting import PATIENCE
 
 FOLDER = Path("/proc/self/fd")
 
@@ -23,11 +25,15 @@ def world(monkeypatch):
 
 
 @pytest.fixture
-def house(make_app, redis_server, redis_url):
+def house(make_app, redis_server, redis_url, monkeypatch):
     """Make an app on the suite's Redis; the test starts its scanners: ``house(safety=0.5)``."""
+    # A busy machine's slow Redis is not a lost one.
+    monkeypatch.setattr(endpoint, "TIMEOUT", PATIENCE)
+    monkeypatch.setattr(services, "REACH", PATIENCE)
     made = []
 
     def build(url=redis_url, **conf):
+        conf.setdefault("delayq_timeout", PATIENCE)
         made.append(House(DelayQ(make_app(url, **conf)), redis_server))
         return made[-1]
 

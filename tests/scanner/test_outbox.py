@@ -8,6 +8,7 @@ from celery_delayq.errors import StoreUnavailable
 from celery_delayq.handover import outbox as outbox_module
 from celery_delayq.handover.outbox import Outbox
 from celery_delayq.store import Cancelled, Outcome
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.kernel
 
@@ -84,5 +85,5 @@ def test_to_stop_it_waits_no_longer_than_for_the_task_at_hand():
     assert entered.wait(30)
     outbox._stopping.set()
     leave.set()
-    outbox.stop(10)
+    outbox.stop(PATIENCE)
     assert engine.settled == ["a"]

@@ -2,10 +2,12 @@
 
 import logging
 import re
+import threading
 
 import pytest
 
 from celery_delayq.servers import endpoint
+from celery_delayq.store import ScannerSteps
 from tests.faults.proxy import Proxy
 from tests.support.shards import SHARDS, each
 from tests.support.waiting import PATIENCE, eventually
@@ -24,11 +26,22 @@ def proxy(redis_server, redis_url):
 @pytest.fixture
 def behind(house, proxy, monkeypatch):
     """A house whose every connection goes through the proxy."""
-    monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
-    return house(
+    made = house(
         f"redis://127.0.0.1:{proxy.port}/0",
         delayq_safety_interval=0.5,
     )
+    monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
+    return made
+
+
+@pytest.fixture
+def fall_due(house):
+    """Let a task fall due, by a link of its own."""
+
+    def fall_due(result):
+        assert house().delayq.reschedule(result.id, after=0)
+
+    return fall_due
 
 
 @pytest.fixture
@@ -65,15 +78,19 @@ def test_a_crash_is_survived(durable):
     assert durable.delayq.get(results[1].id).due == results[1].due
 
 
-def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(durable, caplog):
+def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
+    house, proxy, caplog, fall_due
+):
     caplog.set_level(logging.INFO)
-    url = durable.server.url()
-    [result] = durable.asleep_towards(0.5)
-    durable.server.kill()
-    eventually(lambda: caplog.text.count("retrying in") >= 4, 30)
+    url = f"redis://127.0.0.1:{proxy.port}/0"
+    made = house(url, delayq_safety_interval=0.5)
+    result = made.asleep()
+    proxy.refuse()
+    eventually(lambda: caplog.text.count("retrying in") >= 4)
     assert caplog.text.count(f"lost the store {url} of broker_url (") == 1
-    durable.server.start()
-    assert durable.next_arrival(30)[0] == result.id
+    fall_due(result)
+    proxy.accept()
+    assert made.next_arrival()[0] == result.id
     told = eventually(lambda: re.findall(r"store (\S+) is back after \d+ s(.*)", caplog.text))
     assert told == [(url, "; 1 overdue")]
 
@@ -88,20 +105,20 @@ def test_every_connection_killed_is_survived(house):
         assert made.next_arrival()[0] == result.id
 
 
-def test_an_outage_is_survived(behind, proxy):
-    [result] = behind.asleep_towards(1)
+def test_an_outage_is_survived(behind, proxy, fall_due):
+    result = behind.asleep()
     proxy.refuse()
-    behind_its_time = result.due.timestamp()
-    eventually(lambda: behind.seconds() > behind_its_time)
+    fall_due(result)
     proxy.accept()
     assert behind.next_arrival()[0] == result.id
 
 
-def test_a_half_open_link_is_survived(behind, proxy):
+def test_a_half_open_link_is_survived(behind, proxy, fall_due):
     """The scanner's connections stay open, but dead; only time-outs reveal that."""
-    [result] = behind.asleep_towards(1)
+    result = behind.asleep()
     before = proxy.accepted
     proxy.deaden()
+    fall_due(result)
     assert behind.next_arrival()[0] == result.id
     assert proxy.accepted > before
 
@@ -110,19 +127,24 @@ def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
     house, proxy, monkeypatch
 ):
     """The subscription died with it: only a new one hears of a task that is due first."""
-    monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
     made = house(f"redis://127.0.0.1:{proxy.port}/0", delayq_safety_interval=60)
-    [result] = made.asleep_towards(0.5)
-    proxy.deaden()
+    monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
+
+    def deaden(first):
+        proxy.deaden()
+        return made.seconds() < first.due.timestamp()
+
+    [result] = made.asleep_towards(0.5, then=deaden)
     assert made.next_arrival()[0] == result.id
     soon = house().task.delay_for(0.1)  # by a link of its own
     assert made.next_arrival()[0] == soon.id
 
 
-def test_a_link_that_stalls_is_survived(behind, proxy):
-    [result] = behind.asleep_towards(1)
+def test_a_link_that_stalls_is_survived(behind, proxy, fall_due):
+    result = behind.asleep()
     proxy.stall()
-    fell_due = result.due.timestamp()
+    fall_due(result)
+    fell_due = behind.seconds()
     eventually(lambda: behind.seconds() > fell_due + TIMEOUT)
     assert behind.arrived() == []
     proxy.resume()
@@ -143,16 +165,17 @@ def test_a_stop_while_redis_is_away_is_bounded(behind, proxy, trouble):
     scanner = behind.start_asleep()
     getattr(proxy, trouble)()
     started = behind.seconds()
-    scanner.stop()
+    scanner.stop(PATIENCE)
     assert not scanner._thread.is_alive()
     assert behind.seconds() - started < PATIENCE
 
 
-def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(house, proxy):
+def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(house, proxy, fall_due):
     # The scanner's next call is the one that moves the task.
     behind = house(f"redis://127.0.0.1:{proxy.port}/0", delayq_safety_interval=60)
-    [result] = behind.asleep_towards(2)
+    result = behind.asleep()
     proxy.cut_after = b"}:scanners"
+    fall_due(result)
     assert behind.next_arrival()[0] == result.id
     assert proxy.cuts == 1
     next_one = behind.task.apply_async(delayq_after=0.2, retry=True)
@@ -193,20 +216,30 @@ def test_a_read_only_replica_that_becomes_master_is_used_again(house, start_redi
 
 
 def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame_for_nothing(
-    house, start_redis, each_redis
+    house, start_redis, each_redis, monkeypatch
 ):
     server = start_redis(binary=each_redis.binary)
-    made = house(server.url(), delayq_safety_interval=0.2)
+    made = house(server.url(), delayq_safety_interval=60)
     made.client = client = server.client()
-    [result] = made.asleep_towards(2)
+    hand_over, may_look = ScannerSteps.hand_over, threading.Event()
+
+    def when_it_may(engine, **asked):
+        assert may_look.wait(PATIENCE)
+        return hand_over(engine, **asked)
+
+    monkeypatch.setattr(ScannerSteps, "hand_over", when_it_may)
+    may_look.set()
+    made.start_asleep()
+    may_look.clear()
+    result = made.task.delay_for(0)
     client.config_set("min-replicas-to-write", 1)
     client.config_resetstat()
-    eventually(lambda: made.seconds() > result.due.timestamp() + 0.2)
+    may_look.set()
     # Redis has refused a call of the scanner.
     eventually(lambda: scripts_run(client) >= 1)
     assert made.arrived() == []
     client.config_set("min-replicas-to-write", 0)
-    assert made.next_arrival(timeout=20)[0] == result.id
+    assert made.next_arrival()[0] == result.id
     assert [client.exists(key) for name in ("claims", "errors", "dead") for key in each(name)] == (
         [0] * 3 * SHARDS
     )

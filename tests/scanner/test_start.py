@@ -9,7 +9,7 @@ from celery_delayq.handover import contact, start
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.faults.proxy import Proxy
 from tests.support.shards import each
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.kernel
 
@@ -133,7 +133,7 @@ def test_a_store_that_is_away_is_said_once_and_the_rest_when_it_is_back(
         proxy.refuse()
         made = house(f"redis://127.0.0.1:{proxy.port}/0")
         scanner = made.start()
-        scanner.wait_for_first_scan(10)
+        scanner.wait_for_first_scan(PATIENCE)
         where = f"the store redis://127.0.0.1:{proxy.port}/0 of broker_url "
         assert f"cannot reach {where}(" in caplog.text
         # Meanwhile it was tried again.
@@ -160,7 +160,7 @@ def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said,
     made.client.hset(each("meta")[0], mapping={"schema": "999", "shards": len(each("meta"))})
     scanner = made.start()
     with pytest.raises(StoreDiffers, match="the store has layout '999', this process '1'; "):
-        scanner.wait_for_first_scan(10)
+        scanner.wait_for_first_scan(PATIENCE)
     assert said() == ([], [])
     assert "the store has layout '999', this process '1'; " in caplog.text
 

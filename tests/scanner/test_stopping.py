@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
+from celery_delayq.store import ScannerSteps
 from tests.scanner.fakes import START_MS
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.kernel
 
@@ -90,7 +91,7 @@ def test_stop_waits_for_the_thread(house):
     made = house()
     before = set(threading.enumerate())
     scanner = made.start_asleep()
-    scanner.stop()
+    scanner.stop(PATIENCE)
     assert set(threading.enumerate()) - before == set()
 
 
@@ -98,16 +99,26 @@ def test_a_stopped_scanner_is_not_counted_as_alive(house):
     made = house()
     scanner = made.start_asleep()
     assert made.delayq.counts().scanners == 1
-    scanner.stop()
+    scanner.stop(PATIENCE)
     assert made.delayq.counts().scanners == 0
 
 
-def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house):
+def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house, monkeypatch):
     made = house(delayq_batch_size=1)
-    made.delayq.schedule_many(made.task, [((), {})] * 4000, at=1_000_000_000)
+    made.delayq.schedule_many(made.task, [((), {})] * 400, at=1_000_000_000)
+    hand_over, passes, stopping = ScannerSteps.hand_over, [], threading.Event()
+
+    def held_up(engine, **asked):
+        passes.append(engine)
+        assert len(passes) <= 100 or stopping.wait(PATIENCE)
+        return hand_over(engine, **asked)
+
+    monkeypatch.setattr(ScannerSteps, "hand_over", held_up)
     scanner = made.start()
-    eventually(made.arrived)
-    scanner.stop()
+    eventually(lambda: len(passes) > 100)
+    scanner._stopping.set()
+    stopping.set()
+    scanner.stop(PATIENCE)
     moved = len(made.arrived())
-    assert 0 < moved < 4000
-    assert made.delayq.counts().scheduled == 4000 - moved
+    assert 0 < moved < 400
+    assert made.delayq.counts().scheduled == 400 - moved

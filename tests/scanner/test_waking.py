@@ -25,9 +25,14 @@ def test_a_short_delay_added_while_it_sleeps_towards_a_far_one_fires_on_time(hou
 def test_each_earlier_one_fires_at_its_own_time(house):
     made = house(delayq_safety_interval=FOREVER)
     made.start_asleep()
-    start = made.seconds() + 2
-    wanted = [made.task.delay_until(start + later) for later in (0.4, 0.2, 0)]
-    arrived = [made.next_arrival() for _ in wanted]
+    # If one is due before the others are there, they begin again.
+    while True:
+        start = made.seconds() + 1
+        wanted = [made.task.delay_until(start + later) for later in (0.4, 0.2, 0)]
+        is_in_time = made.seconds() < start
+        arrived = [made.next_arrival() for _ in wanted]
+        if is_in_time:
+            break
     assert [task_id for task_id, _ in arrived] == [one.id for one in reversed(wanted)]
     for (_, at), one in zip(arrived, reversed(wanted), strict=True):
         assert at >= one.due.timestamp()
@@ -52,16 +57,14 @@ def test_a_far_one_moved_earlier_wakes_the_scanner(house):
 
 def test_one_moved_later_does_not_fire_at_its_old_time(house):
     made = house(delayq_safety_interval=FOREVER)
-    result, next_one = made.asleep_towards(1, 1.2)
-    assert result.reschedule(after=3600)
+    _, next_one = made.asleep_towards(1, 1.2, then=lambda first: first.reschedule(after=3600))
     assert made.next_arrival()[0] == next_one.id
     assert made.arrived() == []
 
 
 def test_an_idle_scanner_keeps_looking_when_the_earlier_one_was_cancelled(house):
     made = house(delayq_safety_interval=FOREVER)
-    first, second = made.asleep_towards(1, 1.2)
-    assert first.cancel()
+    _, second = made.asleep_towards(1, 1.2, then=lambda first: first.cancel())
     assert made.next_arrival()[0] == second.id
 
 
@@ -156,8 +159,8 @@ def test_an_idle_scanner_sends_next_to_nothing(house):
     made = house(delayq_safety_interval=0.5)
     made.task.delay_for(3600)
     made.start_asleep()
+    started = made.seconds()  # before the first call that counts
     made.client.config_resetstat()
-    started = made.seconds()
     eventually(lambda: made.seconds() - started > 2)
     stats = made.client.info("commandstats")
     sent = sum(
@@ -177,5 +180,5 @@ def test_a_hundred_starts_and_stops_leave_nothing(house, descriptors):
         made.start().stop()
     eventually(lambda: len(made.client.client_list()) <= clients, message="connections to Redis")
     assert set(made.client.keys()) <= keys
-    assert threading.active_count() <= threads
+    eventually(lambda: threading.active_count() <= threads)
     assert descriptors() <= files

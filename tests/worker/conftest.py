@@ -9,9 +9,11 @@ import gc
 
 import pytest
 
+from celery_delayq.handover import link
 from tests.support.apps import celery_state_kept
 from tests.support.garbage import no_collector
 from tests.support.redis_server import RedisServer
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker import WorkerProcess
 from tests.worker.project import TASKS, Project
 
@@ -35,6 +37,26 @@ def results_end_together():
         gc.collect()
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Let a busy broker take its time to connect where a test publishes by itself."""
+    for name in ("REACH", "CONNECT_TIMEOUT"):
+        monkeypatch.setattr(link, name, PATIENCE)
+
+
+def new_project(server, **conf):
+    """A project in which servers and processes may get no CPU for a while."""
+    project = Project(server, **{"delayq_timeout": PATIENCE, "delayq_lease": 10 * PATIENCE, **conf})
+    project.patience = PATIENCE
+    return project
+
+
+def wait_told(project):
+    """On Redis, a worker that reports "ready" may not have subscribed yet, and miss a request."""
+    ping = project.app.control.ping
+    eventually(lambda: ping([project.worker.name], timeout=2))
+
+
 @pytest.fixture(scope="package")
 def standing(server, tmp_path_factory):
     """Make a project and its worker for all of these tests."""
@@ -43,7 +65,7 @@ def standing(server, tmp_path_factory):
     with celery_state_kept(), contextlib.ExitStack() as stack:
 
         def make(*options, ready=True, module=TASKS, **conf):
-            project = Project(server, **conf)
+            project = new_project(server, **conf)
             stack.callback(project.close)
             log = folder / f"{project.queue}.log"
             project.worker = WorkerProcess(module, *options, env=project.env, log=log)
@@ -58,7 +80,9 @@ def standing(server, tmp_path_factory):
 @pytest.fixture(scope="package")
 def crew(standing):
     """A project with one prefork worker of two children."""
-    return standing("-P", "prefork", "-c", "2")
+    project = standing("-P", "prefork", "-c", "2")
+    wait_told(project)
+    return project
 
 
 @pytest.fixture(scope="package")
@@ -73,7 +97,7 @@ def make_project(server):
     made = []
 
     def make(on=server, **conf):
-        made.append(Project(on, **conf))
+        made.append(new_project(on, **conf))
         return made[-1]
 
     with celery_state_kept():

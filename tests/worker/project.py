@@ -8,7 +8,7 @@ from celery import Celery
 from celery_delayq import DelayQ
 from tests.support.apps import let_go_of_results
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.worker.jobs import EVIDENCE, GATE, RUNS, define
 
 TASKS = "tests.worker.tasks"
@@ -26,6 +26,7 @@ class Project:
         number = next(_numbers)
         self.server = server
         self.queue = f"queue{number}"
+        self.patience = 5.0  # seconds that its workers have for a silent store
         self.conf = {
             "broker_url": server.url(),
             "result_backend": server.url(1),
@@ -43,7 +44,11 @@ class Project:
 
     @property
     def env(self) -> dict[str, str]:
-        return {"DELAYQ_TEST_CONF": json.dumps(self.conf), EVIDENCE: self.server.url(2)}
+        return {
+            "DELAYQ_TEST_CONF": json.dumps(self.conf),
+            "DELAYQ_TEST_PATIENCE": str(self.patience),
+            EVIDENCE: self.server.url(2),
+        }
 
     def close(self) -> None:
         let_go_of_results(self.app)
@@ -57,7 +62,7 @@ class Project:
         lines = self.evidence.lrange(RUNS.format(getattr(result, "id", result)), 0, -1)
         return [json.loads(line) for line in lines]
 
-    def wait_runs(self, result, count: int = 1, timeout: float = 20) -> list[dict]:
+    def wait_runs(self, result, count: int = 1, timeout: float = PATIENCE) -> list[dict]:
         return eventually(
             lambda: runs if len(runs := self.runs(result)) >= count else None,
             timeout,

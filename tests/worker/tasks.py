@@ -1,4 +1,4 @@
-"""The app of `celery -A tests.worker.tasks`: the test configures it through one variable."""
+"""The app of `celery -A tests.worker.tasks`: the test configures it through two variables."""
 
 import json
 import os
@@ -6,11 +6,16 @@ import os
 from celery import Celery
 
 from celery_delayq import DelayQ
-from celery_delayq.integration import startup, store_query
+from celery_delayq.handover import link
+from celery_delayq.integration import bootstep, startup, store_query
+from celery_delayq.servers import endpoint
 from tests.worker.jobs import define
 
-store_query.ANSWER_WITHIN = 5.0  # on a busy machine, a slow store is not a lost one
-startup.FIRST_LOOK = 5.0
+# On a busy machine, a slow server is not a lost one.
+patience = float(os.environ.get("DELAYQ_TEST_PATIENCE", "5"))
+store_query.ANSWER_WITHIN = startup.FIRST_LOOK = endpoint.TIMEOUT = patience
+link.CONNECT_TIMEOUT, link.REACH = patience, 0.4 * patience
+bootstep.STOP_TIMEOUT = max(10.0, patience)
 app = Celery("worker-tests")
 app.conf.update(json.loads(os.environ["DELAYQ_TEST_CONF"]))
 DelayQ(app)

@@ -169,7 +169,10 @@ def away(make_project, server, broker):
     """A project, and the network in front of its store."""
     with Proxy(server.port) as proxy:
         conf = conf_of(broker, server) | {"delayq_url": f"redis://127.0.0.1:{proxy.port}/0"}
-        yield make_project(**conf, delayq_timeout=1), proxy
+        project = make_project(**conf)
+        # Only for its worker: what the test asks has time.
+        project.conf["delayq_timeout"], project.patience = 1, 5
+        yield project, proxy
 
 
 @pytest.mark.parametrize(

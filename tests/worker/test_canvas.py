@@ -6,9 +6,11 @@ import pytest
 from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
 
+from tests.support.waiting import PATIENCE
+
 pytestmark = pytest.mark.libraries
 
-TIMEOUT = 20
+TIMEOUT = PATIENCE
 
 
 @pytest.fixture

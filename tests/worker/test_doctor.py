@@ -1,5 +1,6 @@
 """`celery delayq doctor` beside real workers."""
 
+import contextlib
 import json
 import re
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.app.network import Listener
 from tests.readme.document import page
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
 
@@ -23,11 +24,15 @@ def test_where_all_is_well_every_line_is_ok_and_the_status_0(
     def found():
         done = celery(project, "delayq", "doctor", "--json")
         lines = [json.loads(line) for line in done.stdout.splitlines()]
-        # A worker on a busy machine may be late with its heartbeat.
-        return lines if done.returncode == 0 else None
+        # A worker on a busy machine may be late with its heartbeat, which is an error, and with its
+        # answer to the doctor, which is a warning.
+        wrong.append([line for line in lines if line["level"] != "ok"])
+        return None if wrong[-1] or done.returncode else lines
 
-    lines = eventually(found, timeout=40)
-    assert {line["level"] for line in lines} == {"ok"}
+    lines, wrong = [], []
+    with contextlib.suppress(AssertionError):
+        lines = eventually(found, timeout=2 * PATIENCE)
+    assert lines, wrong[-1]
     assert {line["advice"] for line in lines} == {""}
 
 
@@ -49,7 +54,7 @@ def hold(_):
 
 def test_it_ends_where_store_and_broker_are_a_redis_that_hangs(make_project, start_redis):
     server = start_redis()
-    project = make_project(server)
+    project = make_project(server, delayq_timeout=5)
     server.pause()
     try:
         done = celery(project, "delayq", "doctor", "--json")
@@ -66,6 +71,7 @@ def test_it_ends_where_the_broker_is_a_silent_port(make_project, start_redis):
     with Listener(hold) as silent:
         url = f"amqp://127.0.0.1:{silent.port}//"
         project = make_project(server, broker_url=url, delayq_url=server.url())
+        project.patience = 5
         done = celery(project, "delayq", "doctor", "--json")
 
     lines = [json.loads(line) for line in done.stdout.splitlines()]

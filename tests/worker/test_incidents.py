@@ -24,7 +24,8 @@ pytestmark = pytest.mark.libraries
 
 @pytest.fixture
 def app(delayq_app, url):
-    return delayq_app(url)
+    # A scanner that delivers once stays alive for three of these intervals.
+    return delayq_app(url, delayq_safety_interval=300.0)
 
 
 @pytest.fixture

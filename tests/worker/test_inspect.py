@@ -4,15 +4,18 @@ import json
 
 import pytest
 
+from tests.support.waiting import PATIENCE
 from tests.worker.test_revoke import celery
 
 pytestmark = pytest.mark.libraries
+
+WITHIN = ("-t", str(PATIENCE))  # it ends when the worker has replied
 
 
 def test_every_worker_that_is_asked_shows_what_waits(crew):
     result = crew.tasks["note"].s(1, "two").set(priority=3).delay_for(3600)
 
-    done = celery(crew, "inspect", "-d", crew.worker.name, "-t", "10", "--json", "scheduled")
+    done = celery(crew, "inspect", *WITHIN, "-d", crew.worker.name, "--json", "scheduled")
 
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)[crew.worker.name]
@@ -28,11 +31,10 @@ def test_every_worker_that_is_asked_for_a_task_shows_it_where_it_waits(crew):
     result = crew.tasks["note"].s(1, "two").delay_for(3600)
 
     named = celery(
-        crew, "inspect", "-d", crew.worker.name, "-t", "10", "--json", "query_task", result.id
+        crew, "inspect", *WITHIN, "-d", crew.worker.name, "--json", "query_task", result.id
     )
-    [state, shown] = crew.app.control.inspect([crew.worker.name], timeout=10).query_task(result.id)[
-        crew.worker.name
-    ][result.id]
+    inspect = crew.app.control.inspect([crew.worker.name], timeout=PATIENCE)
+    [state, shown] = inspect.query_task(result.id)[crew.worker.name][result.id]
 
     assert json.loads(named.stdout)[crew.worker.name] == {result.id: [state, shown]}
     assert (state, shown["name"], shown["args"]) == ("scheduled", "note", "(1, 'two')")

@@ -196,6 +196,7 @@ def test_while_the_store_is_away_a_task_runs_and_the_log_says_so(
 ):
     with Proxy(server.port) as proxy:
         project = make_relayed(delayq_url=f"redis://127.0.0.1:{proxy.port}/0")
+        project.patience = 5
         worker = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
         result = project.tasks["note"].delay_for(0)
         copies = attempts_at(project.delayq, result.id, 2)

@@ -19,7 +19,7 @@ def test_a_second_worker_runs_all_that_a_killed_one_left(make_project, start_wor
     assert project.delayq.schedule_many(project.tasks["note"], items)
     # The first one scans, and consumes another queue.
     first = start_worker(TASKS, "-P", "solo", "-Q", "elsewhere", env=project.env, ready=False)
-    eventually(project.queued, timeout=30)
+    eventually(project.queued)
     first.kill()
     # Redis may still run what it was sent.
     eventually(lambda: project.delayq.counts().scheduled + project.queued() == 1000)

@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -11,7 +11,7 @@ from celery_delayq import Outcome
 from celery_delayq.store.scripts import load
 from tests.faults.proxy import Proxy
 from tests.support.forked import PythonProcess
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker import ROOT, WorkerProcess
 
 pytestmark = pytest.mark.libraries
@@ -84,7 +84,7 @@ def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
         proxy.cut_after = script.sha.encode()
         project.conf["broker_url"] = f"redis://127.0.0.1:{proxy.port}/0"
         first = command("first.log")
-        eventually(lambda: project.delayq.counts().overdue, 30, "some are released")
+        eventually(lambda: project.delayq.counts().overdue, message="some are released")
         first.kill()
     project.conf["broker_url"] = project.server.url()
     begun = project.delayq.counts().overdue + project.queued()
@@ -119,7 +119,7 @@ def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, t
     try:
         # If it is too late for one, the next.
         result = eventually(lambda: released(project, project.tasks["note"].delay_for(2.5)))
-        eventually(lambda: not project.delayq.counts().scheduled, 20, "it left")
+        eventually(lambda: not project.delayq.counts().scheduled, message="it left")
 
         [run] = project.wait_runs(result)
 
@@ -139,12 +139,25 @@ def released(project, result):
 def test_one_that_a_worker_holds_is_revoked_as_celery_s_own(make_project, plain_worker):
     project = make_project()
     worker = plain_worker(project)
-    revoked, other = (project.tasks["note"].delay_for(delay) for delay in (6.0, 6.5))
+    # If it is too late for one, the next, which is further ahead.
+    tries = (revoked_in_time(project, worker, 3**number) for number in itertools.count(1))
+    revoked, other = next(filter(None, tries))
+
+    project.wait_runs(other, timeout=4 * PATIENCE)
+    assert project.runs(revoked) == []
+
+
+def revoked_in_time(project, worker, ahead):
+    """Two tasks that a worker holds, of which it knows that the first is revoked before it is due.
+
+    ``None`` if that came too late.
+    """
+    revoked = project.tasks["note"].delay_for(ahead)
+    other = project.tasks["note"].delay_until(revoked.due + timedelta(seconds=0.5))
     assert project.delayq.select(all=True).release() == 2
     project.delayq.hand_over()
     worker.wait_log(f"{other.id}. received")
-
     assert project.delayq.cancel(revoked, revoke=True) is Outcome.HANDED_OVER
-
-    project.wait_runs(other)
-    assert project.runs(revoked) == []
+    inspect = project.app.control.inspect([worker.name], timeout=PATIENCE)
+    eventually(lambda: revoked.id in (inspect.revoked() or {}).get(worker.name, ()))
+    return (revoked, other) if project.client.time()[0] + 1 < revoked.due.timestamp() else None

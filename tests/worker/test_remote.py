@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
 
 pytestmark = pytest.mark.libraries
 
-WITHIN = ("-t", "10")
+WITHIN = ("-t", str(PATIENCE))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_each_worker_shows_the_store(pair):
 
 def test_the_app_s_control_does_the_same(pair):
     pair.delayq.pause(queue="other")
-    shown = pair.app.control.inspect(destination=pair.names, timeout=10).delayq()
+    shown = pair.app.control.inspect(destination=pair.names, timeout=PATIENCE).delayq()
     assert sorted(shown) == pair.names
     assert [[one["queue"] for one in told["pauses"]] for told in shown.values()] == [["other"]] * 2
     pair.delayq.resume(queue="other")

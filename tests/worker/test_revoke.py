@@ -4,11 +4,13 @@ import pytest
 
 from celery_delayq import Outcome
 from tests.support.forked import run_forked
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
 
 pytestmark = pytest.mark.libraries
+
+WITHIN = ("-t", str(PATIENCE))  # it ends when the worker has replied
 
 
 def celery(project, *arguments):
@@ -17,7 +19,7 @@ def celery(project, *arguments):
 
 def test_revoke_on_the_command_line_cancels_a_scheduled_task(crew):
     result, other = crew.tasks["note"].delay_for(3600), crew.tasks["note"].delay_for(3600)
-    done = celery(crew, "control", "-d", crew.worker.name, "revoke", result.id)
+    done = celery(crew, "control", *WITHIN, "-d", crew.worker.name, "revoke", result.id)
     assert done.returncode == 0, done.stderr
     assert "cancelled before they were due" in done.stdout
     assert crew.delayq.get(result.id) is None
@@ -30,7 +32,8 @@ def test_revoke_on_the_command_line_cancels_a_scheduled_task(crew):
 
 def test_terminate_on_the_command_line_cancels_a_scheduled_task(crew):
     result = crew.tasks["note"].delay_for(3600)
-    done = celery(crew, "control", "-d", crew.worker.name, "terminate", "SIGTERM", result.id)
+    line = ("-d", crew.worker.name, "terminate", "SIGTERM", result.id)
+    done = celery(crew, "control", *WITHIN, *line)
     assert done.returncode == 0, done.stderr
     assert "cancelled before they were due" in done.stdout
     assert crew.delayq.get(result.id) is None

@@ -71,6 +71,7 @@ def test_without_a_scanner_it_says_so(make_project, start_worker):
 
 def test_a_store_that_is_silent_does_not_keep_a_worker_from_starting(make_project, start_worker):
     project = make_project()
+    project.patience = 5
     with Proxy(project.server.port) as proxy:
         project.conf["delayq_url"] = f"redis://127.0.0.1:{proxy.port}/0"
         proxy.stall()
@@ -197,7 +198,7 @@ def test_two_apps_in_one_store_are_warned_of(make_project, start_worker):
     )
     with Celery("web", set_as_current=False) as web:
         web.conf.update(project.conf)
-        assert DelayQ(web).counts().scanners == 2
+        eventually(lambda: DelayQ(web).counts().scanners == 2)
 
 
 def test_a_broker_that_is_called_otherwise_is_warned_of_by_both_names(make_project, start_worker):
