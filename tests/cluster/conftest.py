@@ -1,11 +1,82 @@
 """A Cluster of three masters, and apps whose store is in it and whose broker is a plain Redis."""
 
+import contextlib
+import threading
+import time
+
 import pytest
 
+from celery_delayq import clock
+from celery_delayq.cluster import SlotOwner, slots
+from celery_delayq.servers import moving
 from tests.relay.house import House, new_name
-from tests.support.clusters import ClusterServers
+from tests.support.clusters import NODE_TIMEOUT_MS, ClusterServers
 
 TIMEOUT = 20.0  # seconds: `delayq_timeout` of these tests, which a busy machine does not take
+
+
+HURRIED = (slots.TRY, moving.PATIENCE)
+CALM_MS = 60_000
+
+
+def wait_for_nodes(monkeypatch, seconds, patience):
+    """Set how long a node may take to name owners, and a call before it asks who the owner is."""
+    monkeypatch.setattr(slots, "TRY", seconds)
+    monkeypatch.setattr(moving, "PATIENCE", patience)
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """A node may take as long as it does on a busy machine, and is asked no second time."""
+    wait_for_nodes(monkeypatch, TIMEOUT, TIMEOUT)
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """For a test with a silent node: the package's own times."""
+    return lambda: wait_for_nodes(monkeypatch, *HURRIED)
+
+
+def calm(cluster):
+    """Let no replica take over because a busy machine lets its master wait."""
+    for one in cluster.nodes:
+        one.client().config_set("cluster-node-timeout", CALM_MS)
+    return cluster
+
+
+def let_a_replica_take_over(cluster, owner):
+    """Let the others be quick to take for down what does not answer, as *owner* does no more."""
+    for one in cluster.nodes:
+        if one is not owner:
+            one.client().config_set("cluster-node-timeout", NODE_TIMEOUT_MS[True])
+
+
+@pytest.fixture
+def ends_when_refused(monkeypatch):
+    """A block in which the time of this thread's call is over once it was refused a few times."""
+    caller = threading.current_thread()
+
+    @contextlib.contextmanager
+    def ends():
+        refused, again_after = [], SlotOwner.again_after
+
+        def is_caller():
+            return threading.current_thread() is caller
+
+        def counted(self, *told):
+            if is_caller():
+                refused.append(told)
+            return again_after(self, *told)
+
+        def monotonic():
+            return time.monotonic() + 2 * TIMEOUT * (is_caller() and len(refused) > 2)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SlotOwner, "again_after", counted)
+            patch.setattr(clock, "monotonic", monotonic)
+            yield
+
+    return ends
 
 
 @pytest.fixture(scope="package")

@@ -1,11 +1,15 @@
 """The node to connect to, from the URL, the nodes' announcements, and the mapping setting."""
 
+import time
+
 import pytest
 
+from celery_delayq import clock
 from celery_delayq.cluster import nodes_of
 from celery_delayq.cluster.slots import SlotQuery, Told
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.endpoint import Endpoint
+from tests.cluster.conftest import TIMEOUT
 from tests.support.certificates import make_certificates
 from tests.support.clusters import ClusterServers
 from tests.support.missing import missing
@@ -98,11 +102,16 @@ def test_an_address_is_mapped_whether_it_is_asked_for_or_moved_to(cluster, make_
     assert after == ("localhost", links[new.port].port)
 
 
-def test_an_address_that_cannot_be_reached_is_named_with_the_setting(cluster, make_house):
+def test_an_address_that_cannot_be_reached_is_named_with_the_setting(
+    cluster, make_house, monkeypatch
+):
+    # The call's time is over when it pauses for the first time.
+    pauses = []
+    monkeypatch.setattr(clock, "sleep", pauses.append)
+    monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() + 2 * TIMEOUT * len(pauses))
     nobody = f"localhost:{free_port()}"
     house = make_house(
         cluster.url(),
-        delayq_timeout=1.0,
         delayq_transport_options={
             "address_map": {f"127.0.0.1:{node.port}": nobody for node in cluster.masters}
         },
@@ -127,8 +136,7 @@ def tls_cluster(tmp_path_factory):
         missing("a Redis server with TLS")
 
 
-def test_over_tls_the_name_that_a_node_announces_is_checked(tls_cluster, make_house, monkeypatch):
-    monkeypatch.setattr("celery_delayq.cluster.slots.TRY", PATIENCE)  # a busy machine is slow
+def test_over_tls_the_name_that_a_node_announces_is_checked(tls_cluster, make_house):
     cluster, authority = tls_cluster
     url = cluster.url().replace("redis+", "rediss+")
     said = {"ssl": {"ssl_ca_certs": authority}}

@@ -1,6 +1,5 @@
 """The slot moves, or its owner fails: a call succeeds elsewhere, or raises the true reason."""
 
-import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,17 +8,16 @@ from types import SimpleNamespace
 import pytest
 from redis.exceptions import ClusterDownError, MovedError
 
-from celery_delayq import clock
 from celery_delayq.cluster import SlotOwner
 from celery_delayq.cluster.slots import SlotQuery
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers.endpoint import Endpoint
-from tests.cluster.conftest import TIMEOUT
+from tests.cluster.conftest import calm, let_a_replica_take_over
 from tests.support.clusters import STORE, ClusterServers
 from tests.support.missing import missing
 from tests.support.ports import free_port
 from tests.support.redis_programs import redis_binaries
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
 
@@ -127,29 +125,6 @@ def _refusals(node) -> int:
     return sum(one["count"] for one in node.client().info("errorstats").values())
 
 
-@pytest.fixture
-def ends_when_refused(monkeypatch):
-    """A block in which the time of a call is over once it was refused a few times."""
-
-    @contextlib.contextmanager
-    def ends():
-        refused, again_after = [], SlotOwner.again_after
-
-        def counted(self, *told):
-            refused.append(told)
-            return again_after(self, *told)
-
-        def monotonic():
-            return time.monotonic() + 2 * TIMEOUT * (len(refused) > 2)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(SlotOwner, "again_after", counted)
-            patch.setattr(clock, "monotonic", monotonic)
-            yield
-
-    return ends
-
-
 def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(
     cluster, house, ends_when_refused
 ):
@@ -204,7 +179,7 @@ def test_then_another_node_is_asked_who_serves_it(cluster, house):
     server.moved(cluster.others()[0].address)
 
     server.refused(None, ClusterDownError("The cluster is down"))
-    server.find_master(time.monotonic() + 10)
+    server.find_master(time.monotonic() + PATIENCE)
 
     assert server._found.address == owner.address
 
@@ -224,7 +199,7 @@ def test_a_node_that_refuses_ends_no_call_that_is_under_way(redis_server):
     owner = SlotOwner(STORE, (("127.0.0.1", redis_server.port),), Endpoint())
     owner.doubt()
 
-    owner.find_master(time.monotonic() + 10)  # it belongs to no Cluster
+    owner.find_master(time.monotonic() + PATIENCE)  # it belongs to no Cluster
 
     assert owner._found.address is None
 
@@ -236,19 +211,21 @@ def test_a_node_that_refuses_ends_no_call_that_is_under_way(redis_server):
 def fragile():
     """A Cluster for this test alone, with a replica of the store's owner."""
     with ClusterServers(replica=True) as cluster:
-        yield cluster
+        yield calm(cluster)
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
-def test_a_replica_takes_over_and_a_call_succeeds(fragile, make_house, fault):
+def test_a_replica_takes_over_and_a_call_succeeds(fragile, make_house, fault, hurried):
     owner, replica = fragile.owner, fragile.nodes[-1]
     # The URL names the owner alone: the process has learned the others from it.
     house = make_house(fragile.url(fragile.nodes.index(owner)), delayq_timeout=20)
     house.start().wait_for_first_scan(20)
     put(house, "before")
-    assert owner.client().wait(1, 10_000) == 1
+    assert owner.client().wait(1, 1000 * PATIENCE) == 1
 
+    hurried()
     getattr(owner, fault)()
+    let_a_replica_take_over(fragile, owner)
     put(house, "after")
     house.due_now(task_id="due")
 

@@ -11,6 +11,7 @@ client ---> proxy ---> server
               +-- lose()     the same with every n-th piece that contains these bytes, until 0
               +-- delay()    every n-th piece arrives later; its sender may be gone by then
               +-- forget()   ends connections that are idle for too long: by FIN, RST, or silently
+              +-- end()      ends those that are open, in the same ways
 """
 
 import contextlib
@@ -22,8 +23,10 @@ import threading
 from collections.abc import Iterable
 
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 CHUNK = 65536
+_RST = struct.pack("ii", 1, 0)  # a linger time of 0: closing sends a RST
 
 
 class Proxy:
@@ -94,6 +97,21 @@ class Proxy:
     def forget(self, idle: float, ending: str) -> None:
         """End new connections after *idle* seconds without data: "fin", "rst" or "silence"."""
         self._idle, self._ending = idle, ending
+
+    def end(self, ending: str) -> None:
+        """End open connections, as if they had been idle for too long; see `forget`."""
+        if ending == "silence":
+            self.deaden()
+        elif ending == "fin":
+            self.cut()
+        else:
+            with self._lock:
+                ended, self._sockets = self._sockets, set()
+            for one in ended:
+                with contextlib.suppress(OSError):  # closed already
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
+                    one.shutdown(socket.SHUT_RD)  # its thread closes it
+            eventually(lambda: all(one.fileno() < 0 for one in ended))
 
     def deaden(self) -> None:
         with self._lock:
@@ -178,9 +196,8 @@ class Proxy:
         self.forgotten += 1  # last: a test that waits for it uses the link at once
 
     def _reset(self, sockets: Iterable[socket.socket]) -> None:
-        # With a linger time of 0, closing sends a RST.
         for one in sockets:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
             one.close()
 
     def _is_cut(self, data: bytes) -> bool:

@@ -76,7 +76,7 @@ def delayq(make_delayq, server, provider):
         delayq_url=server.url(),
         delayq_transport_options={"credential_provider": provider},
         delayq_safety_interval=0.2,
-        delayq_timeout=2,
+        delayq_timeout=PATIENCE,
         task_publish_retry=False,
     )
 

@@ -1,10 +1,14 @@
 """Proxies that end idle links: no call fails, and due tasks leave in time.
 
-Here 60 s of a proxy take a hundredth of that; times that have to be shorter are scaled as well.
+A minute is over when a test says so: it sets the package's clock forward, and the proxy ends the
+links. Where links have to be kept alive, a minute takes a second, and other times are scaled too.
 """
+
+import time
 
 import pytest
 
+from celery_delayq import clock
 from celery_delayq.handover import link
 from celery_delayq.sentinel import failover_listener
 from celery_delayq.servers import pool
@@ -12,13 +16,14 @@ from celery_delayq.store import wakeup
 from tests.faults.conftest import make_delayq
 from tests.faults.proxy import Proxy
 from tests.hosted.scaled_times import MOMENT, PROXY, SCALE
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
 
 __all__ = ["make_delayq"]
 
 LONG_AGO = 1_000_000_000
+PATIENT = {"task_publish_retry": False, "delayq_timeout": PATIENCE}
 
 each_ending = pytest.mark.parametrize("ending", ["fin", "rst", "silence"])
 
@@ -50,6 +55,19 @@ def proxy_of(scaled):
         proxy.__exit__()
 
 
+@pytest.fixture
+def a_minute_later(monkeypatch):
+    """Let a minute pass in which a proxy ends the links: ``a_minute_later(proxy, "fin")``."""
+    passed = []
+    monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() + PROXY * len(passed))
+
+    def end(proxy, ending):
+        passed.append(proxy)
+        proxy.end(ending)
+
+    return end
+
+
 def wait_idle(proxy):
     """Wait until another link was ended."""
     before = proxy.forgotten
@@ -65,14 +83,16 @@ CALLS = (
 
 
 @each_ending
-def test_no_call_notices_that_its_link_was_ended(make_delayq, redis_server, proxy_of, ending):
+def test_no_call_notices_that_its_link_was_ended(make_delayq, redis_server, a_minute_later, ending):
     redis_server.empty()
-    proxy = proxy_of(redis_server, ending)
-    delayq = make_delayq(proxy.url, task_publish_retry=False)
-    delayq.note.apply_async(task_id="a", delayq_after=3600)
-    for call in CALLS:
-        wait_idle(proxy)
-        assert call(delayq)
+    with Proxy(redis_server.port) as proxy:
+        delayq = make_delayq(f"redis://127.0.0.1:{proxy.port}/0", **PATIENT)
+        delayq.note.apply_async(task_id="a", delayq_after=3600)
+        for call in CALLS:
+            links = proxy.accepted
+            a_minute_later(proxy, ending)
+            assert call(delayq)
+            assert proxy.accepted == links + 1  # it did not try the old one first
 
 
 @pytest.fixture
@@ -95,38 +115,54 @@ def test_a_scanner_still_hears_when_the_proxy_forgot_its_other_links(
 ):
     redis_server.empty()
     proxy, client = proxy_of(redis_server, "silence"), redis_server.client()
-    scanning(make_delayq(proxy.url, delayq_safety_interval=300.0))
+    scanning(make_delayq(proxy.url, delayq_safety_interval=300.0, **PATIENT))
     caller = make_delayq(redis_server.url())
     for number in range(1, 4):
         wait_idle(proxy)
         caller.note.apply_async(delayq_at=LONG_AGO)
-        eventually(lambda: client.llen("celery") == number, 20)  # noqa: B023
+        eventually(lambda: client.llen("celery") == number)  # noqa: B023
 
 
 @each_ending
-def test_what_is_relayed_meets_no_dead_link(make_delayq, redis_server, proxy_of, scanning, ending):
+def test_what_is_relayed_meets_no_dead_link(
+    make_delayq, redis_server, scanning, a_minute_later, ending
+):
     redis_server.empty()
-    proxy, client = proxy_of(redis_server, ending), redis_server.client()
-    store = redis_server.url(1)
-    delayq = make_delayq(proxy.url, delayq_url=store, delayq_safety_interval=0.5)
-    scanning(delayq)
-    for number in range(1, 4):
-        delayq.note.apply_async(delayq_at=LONG_AGO)
-        eventually(lambda: client.llen("celery") == number, 20)  # noqa: B023
-        eventually(lambda: proxy.forgotten >= number, 20)  # noqa: B023
+    with Proxy(redis_server.port) as proxy:
+        broker, store = f"redis://127.0.0.1:{proxy.port}/0", redis_server.url(1)
+        delayq = make_delayq(broker, delayq_url=store, delayq_safety_interval=0.5, **PATIENT)
+        scanning(delayq)
+        client = redis_server.client()
+        for number in range(1, 4):
+            delayq.note.apply_async(delayq_at=LONG_AGO)
+            eventually(lambda: client.llen("celery") == number)  # noqa: B023
+            eventually(lambda: delayq.counts().in_flight == 0)
+            a_minute_later(proxy, ending)
     messages = client.lrange("celery", 0, -1)
     assert not any(b"delayq_redelivered" in one for one in messages)
     assert all(b'"delayq_attempt": 1' in one for one in messages)
 
 
+@pytest.fixture
+def new_links(scaled, monkeypatch):
+    """Let this process keep no links: it may be held up until one of them is dead."""
+    monkeypatch.setattr(pool, "IDLE", 0.0)
+
+
+@pytest.mark.usefixtures("new_links")
 @pytest.mark.parametrize("ending", ["rst", "silence"])
 def test_a_worker_whose_store_is_behind_such_a_proxy(
     make_project, start_worker, server, proxy_of, ending
 ):
     proxy = proxy_of(server, ending)
-    project = make_project(delayq_url=proxy.url, delayq_safety_interval=2.0, delayq_adopt_after=60)
+    project = make_project(
+        delayq_url=proxy.url,
+        delayq_safety_interval=2.0,
+        delayq_adopt_after=60,
+        delayq_timeout=PATIENCE,
+    )
     worker = start_worker(
-        "tests.hosted.scaled", "-P", "solo", env=project.env | {MOMENT: str(pool.IDLE)}
+        "tests.hosted.scaled", "-P", "solo", env=project.env | {MOMENT: str(wakeup.PING_AFTER)}
     )
     delayq, note = project.delayq, project.tasks["note"]
     project.wait_runs(note.delay_for(0.1))
@@ -141,7 +177,7 @@ def test_a_worker_whose_store_is_behind_such_a_proxy(
     assert delayq.select(tag="t").cancel() == 1
     eventually(lambda: tagged.state == "REVOKED")
     wait_idle(proxy)
-    assert project.app.control.inspect(timeout=10, limit=1).delayq()
+    assert project.app.control.inspect(timeout=PATIENCE, limit=1).delayq()
     eventually(lambda: delayq.health() == [])
     assert worker.stop() == 0
     assert not any("ERROR" in line for line in worker.lines), worker.tail()
@@ -153,9 +189,8 @@ def test_a_proxy_that_is_quicker_and_says_so_is_noticed_before_use(
 ):
     redis_server.empty()
     with Proxy(redis_server.port) as proxy:
-        proxy.forget(1.0, ending)
-        delayq = make_delayq(f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry=False)
+        delayq = make_delayq(f"redis://127.0.0.1:{proxy.port}/0", **PATIENT)
         delayq.note.apply_async(task_id="a", delayq_after=3600)
         for call in CALLS:
-            wait_idle(proxy)
+            proxy.end(ending)
             assert call(delayq)

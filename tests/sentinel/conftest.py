@@ -8,19 +8,27 @@ import contextlib
 import pytest
 
 from celery_delayq import DelayQ
+from tests.sentinel.faults import CALM
 from tests.sentinel.work import note, settings
 from tests.support.certificates import make_certificates
 from tests.support.missing import missing
 from tests.support.process import ProcessEndedError
 from tests.support.redis_programs import on_path
 from tests.support.sentinels import SentinelGroup
+from tests.support.waiting import PATIENCE
+
+
+def calm(group):
+    """Let its sentinels elect no other master before a test breaks something."""
+    group.wait_with(CALM)
+    return group
 
 
 @pytest.fixture(scope="package")
 def package_group():
     """Start a group for all of these tests; no test breaks it."""
     with contextlib.ExitStack() as stack:
-        yield lambda **options: stack.enter_context(SentinelGroup(replicas=1, **options))
+        yield lambda **options: calm(stack.enter_context(SentinelGroup(replicas=1, **options)))
 
 
 @pytest.fixture(scope="package")
@@ -41,7 +49,7 @@ def start_group():
     with contextlib.ExitStack() as stack:
 
         def start(*config, replicas=1, **options):
-            return stack.enter_context(SentinelGroup(*config, replicas=replicas, **options))
+            return calm(stack.enter_context(SentinelGroup(*config, replicas=replicas, **options)))
 
         yield start
 
@@ -71,7 +79,7 @@ def make_delayq(make_app):
     made = []
 
     def make(group=None, **conf):
-        conf = {**settings(group), **conf}
+        conf = {**settings(group), "delayq_timeout": PATIENCE, **conf}
         made.append(DelayQ(make_app(conf.pop("broker_url"), **conf)))
         made[-1].note = made[-1].app.task(name="note", shared=False)(note)
         return made[-1]
@@ -90,7 +98,7 @@ def start_scanner():
         scanner = delayq.scanner()
         started.append(scanner)
         scanner.start()
-        scanner.wait_for_first_scan(20)
+        scanner.wait_for_first_scan(PATIENCE)
         return scanner
 
     yield start

@@ -2,8 +2,8 @@
 
 from celery_delayq.errors import StoreUnavailable
 from tests.sentinel.faults import demote, kill, silence
-from tests.sentinel.work import FAR
-from tests.support.waiting import eventually
+from tests.sentinel.work import FAR, TIMEOUT
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_an_old_master_that_is_started_again_is_no_master_to_anybody(start_group, make_delayq):
@@ -49,6 +49,7 @@ def test_what_a_silent_master_does_when_it_is_let_go_on_counts_for_nothing(
     group = start_group()
     delayq = make_delayq(group)
     delayq.note.apply_async(task_id="before", delayq_at=FAR)
+    delayq.app.conf.delayq_timeout = TIMEOUT
     course = silence(group)
     eventually(lambda: _scheduled(delayq, "after"))
 
@@ -56,6 +57,7 @@ def test_what_a_silent_master_does_when_it_is_let_go_on_counts_for_nothing(
     group.heal()
 
     assert group.master is course.new
+    delayq.app.conf.delayq_timeout = PATIENCE
     assert {task.id for task in delayq.tasks()} == {"before", "after"}
 
 

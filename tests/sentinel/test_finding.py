@@ -5,7 +5,8 @@ import time
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from tests.sentinel.work import FAR, arrived
+from tests.sentinel.faults import await_election
+from tests.sentinel.work import FAR, SILENT, arrived
 from tests.support.sentinels import NAME
 from tests.support.waiting import PATIENCE
 
@@ -84,7 +85,7 @@ def test_the_third_sentinel_answers_when_two_are_silent(start_group, make_delayq
     for one in group.sentinels[:2]:
         group.silence(one)
 
-    through(make_delayq(group))
+    through(make_delayq(group, broker_transport_options=group.asking_for(SILENT)))
 
 
 def test_a_process_that_knows_the_master_works_on_without_any_sentinel(start_group, make_delayq):
@@ -213,7 +214,7 @@ def test_a_master_that_speaks_tls_is_found_anew(start_tls_group, make_delayq):
     delayq.note.apply_async(task_id="before", delayq_at=FAR)
     group.catch_up()
 
-    group.elected(group.kill_master())
+    await_election(group, group.kill_master())
 
     delayq.note.apply_async(task_id="after", delayq_at=FAR)
     assert {task.id for task in delayq.tasks()} == {"before", "after"}

@@ -7,9 +7,9 @@ import pytest
 
 from celery_delayq.errors import StoreUnavailable
 from tests.sentinel.work import FAR, QUEUE, arrived, schedule_row
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
-SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
+SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", str(PATIENCE))
 TRIES = 3  # of a scanner, while its writes are refused
 
 

@@ -8,10 +8,10 @@ from collections import Counter
 
 from tests.sentinel.faults import hide, kept
 from tests.sentinel.work import FAR, Caller, all_due_has_left, arrived, schedule_row
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 MORE = 50
-SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
+SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", str(PATIENCE))
 
 
 def test_what_the_lost_side_hands_over_goes_once_more_and_is_in_one_place_there(

@@ -6,8 +6,8 @@ import time
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.handover import backoff
 from tests.sentinel.faults import kill, move, silence
-from tests.sentinel.work import FAR, arrived
-from tests.support.waiting import eventually
+from tests.sentinel.work import FAR, SILENT, arrived
+from tests.support.waiting import PATIENCE, eventually
 
 SLEEPS = 60.0  # seconds: a scanner's safety interval, longer than these tests
 
@@ -38,7 +38,8 @@ def test_whichever_sentinel_is_silent_a_sleeping_scanner_goes_on_at_the_new_mast
     start_group, make_delayq, start_scanner
 ):
     group = start_group()
-    delayq = make_delayq(group, delayq_safety_interval=1.0)
+    options = group.asking_for(SILENT)
+    delayq = make_delayq(group, broker_transport_options=options, delayq_safety_interval=1.0)
     start_scanner(delayq)
     group.silence(group.sentinels[0])
     delayq.note.apply_async(task_id="soon", delayq_at=time.time() + 2)
@@ -84,7 +85,7 @@ def test_reads_go_to_the_new_master_once_a_call_has_heard_of_it(start_group, mak
     group = start_group()
     delayq = make_delayq(group)
     connection = delayq.services.scripts[0].connection
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     links = [connection.pool.take(until) for _ in range(3)]
     for link in links:
         connection.pool.give(link)

@@ -40,12 +40,12 @@ class Calls(threading.Thread):
 def test_what_the_replica_was_said_to_have_outlives_the_master(start_group, make_delayq):
     group = start_group(replicas=1)
     with Calls(make_delayq(group, delayq_wait_replicas=(1, 0.1))) as calls:
-        eventually(lambda: len(calls.said) >= BEFORE)
-        before = list(calls.said.values())
+        # On a busy machine, the replica misses some of them.
+        eventually(lambda: list(calls.said.values()).count(1) >= BEFORE)
+        before = len(calls.said)
         course = kill(group)
         # The new master has no replica.
-        eventually(lambda: list(calls.said.values()).count(0) >= AFTER, 30)
-    assert before.count(1) > BEFORE / 2
+        eventually(lambda: list(calls.said.values())[before:].count(0) >= AFTER)
     kept = {task.id for task in make_delayq(group).tasks()}
     # Each sentinel learns of it at its own time.
     eventually(lambda: group.master is course.new, 30)

@@ -14,7 +14,7 @@ from tests.support.ports import free_port
 from tests.support.redis_programs import default_binary, on_path, version_of
 from tests.support.redis_server import RedisServer
 from tests.support.sentinels import tls_config
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 SLOTS = 16384
 MASTERS = 3
@@ -218,5 +218,6 @@ class ClusterServers:
     def _move_keys(self, owner: Node, to: Node, most: int, slot: int) -> int:
         keys = owner.ask("GETKEYSINSLOT", slot, most)
         if keys:
-            owner.client().execute_command("MIGRATE", *to.address, "", 0, 5000, "KEYS", *keys)
+            within = PATIENCE * 1000  # ms
+            owner.client().execute_command("MIGRATE", *to.address, "", 0, within, "KEYS", *keys)
         return len(keys)

@@ -195,7 +195,7 @@ class SentinelServer(Server):
             unix_socket_path=self.socket,
             password=self._password or None,
             decode_responses=True,
-            socket_timeout=5,
+            socket_timeout=PATIENCE,
             protocol=2,
         ) as client:
             # Without redis-py's parsing, which differs between versions.
@@ -339,8 +339,11 @@ class SentinelGroup:
     @property
     def options(self) -> dict:
         """Transport options."""
-        # Tests never silence a sentinel with TLS, and on a busy machine a handshake takes long.
-        asked: dict = {"socket_timeout": PATIENCE if self.tls else 1.0}
+        return self.asking_for(PATIENCE)
+
+    def asking_for(self, seconds: float) -> dict:
+        """The same, with so many seconds for a sentinel's answer: few, if one of them is silent."""
+        asked: dict = {"socket_timeout": seconds}
         if self.sentinel_password:
             asked["password"] = self.sentinel_password
         if self.tls:
