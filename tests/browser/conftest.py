@@ -12,9 +12,18 @@ import pytest
 from celery_delayq.web import wsgi
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
 from tests.browser import support
-from tests.web.conftest import app, scheduled
+from tests.web.conftest import app, scheduled, unhurried
 
-__all__ = ["app", "delayq", "delayq_app", "redis", "redis_client", "scheduled", "url"]
+__all__ = [
+    "app",
+    "delayq",
+    "delayq_app",
+    "redis",
+    "redis_client",
+    "scheduled",
+    "unhurried",
+    "url",
+]
 
 if find_spec("playwright") is None:  # it has no wheel for this machine
     collect_ignore_glob = ["test_*.py"]

@@ -10,12 +10,13 @@ from werkzeug.serving import make_server
 
 from tests.support.missing import missing
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE
 
 # The first takes half the CPU of the others, as it cannot show a window.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Names of machines that this browser finds on loopback, like the pages.
 OTHER_NAMES = ("evil.example", "site.example")
-PATIENCE_MS = 20_000  # for a page, on a busy machine
+PATIENCE_MS = 1000 * PATIENCE
 
 either_way = pytest.mark.parametrize("javascript", [True, False], ids=["script", "no script"])
 

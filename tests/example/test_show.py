@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 SHOW = ROOT / "example_project" / "show.py"
 
-UP = 60  # seconds; it starts a Redis and a worker first
+UP = 60  # seconds; it starts a Redis and a worker first, and ends both
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_whatever_was_started(show, temporary):
     processes = started_by(show.pid)
     assert len(processes) >= 3  # a Redis, a worker, and the worker's own
 
-    assert show.stop(signal.SIGINT) == 128 + signal.SIGINT
+    assert show.stop(signal.SIGINT, UP) == 128 + signal.SIGINT
 
     assert show.lines[-1] == "interrupted; all started processes have ended"
     eventually(lambda: not alive(processes))
@@ -80,6 +80,6 @@ def test_a_worker_that_dies_is_told_and_ends_the_show(show):
 
     os.kill(worker, signal.SIGKILL)
 
-    assert show.wait() == 1
+    assert show.wait(UP) == 1
     assert show.lines[-1] == "the worker ended with status -9"
     eventually(lambda: not alive(processes))

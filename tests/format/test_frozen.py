@@ -14,7 +14,7 @@ from celery_delayq.store.keys import SCHEMA
 from tests.app.support import FAR, lists
 from tests.format import keys
 from tests.format.filling import DUE, WAITING, app_of
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 HERE = Path(__file__).parent
 STORES = sorted(HERE.glob("v*.json"))
@@ -224,7 +224,7 @@ def test_what_left_and_what_happened_is_known(delayq):
     (engine,) = delayq.services.engines(owes=True)
     with contextlib.closing(engine):
         assert "owed" in {one.task_id for one in engine.owed()}
-    assert delayq.services.copies.first(("arrived", "1.1"), 2, monotonic() + 5) == 1
+    assert delayq.services.copies.first(("arrived", "1.1"), 2, monotonic() + PATIENCE) == 1
 
 
 def test_new_ones_are_scheduled_beside_them_and_share_their_templates(delayq, redis):

@@ -7,6 +7,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from celery_delayq.metrics.names import PREFIX
+from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Scrape:
         return cls.parse(generate_latest(registry).decode())
 
     @classmethod
-    def from_port(cls, port, timeout=20):
+    def from_port(cls, port, timeout=PATIENCE):
         url = f"http://127.0.0.1:{port}/metrics"
         with urllib.request.urlopen(url, timeout=timeout) as answer:
             return cls.parse(answer.read().decode())

@@ -15,7 +15,7 @@ from tests.metrics.support import Scrape
 from tests.relay.conftest import make_house
 from tests.support.ports import free_port
 from tests.support.shards import with_one_shard
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 __all__ = ["make_house"]
 
@@ -154,7 +154,7 @@ def test_a_lease_that_is_taken_back_is_counted(make_house, registry, scrape):
     engine._lease_ms = 1
     engine.claim(1)
 
-    eventually(lambda: house.delayq.hand_over() == 1, 20, "its lease ran out")
+    eventually(lambda: house.delayq.hand_over() == 1, message="its lease ran out")
 
     assert scrape()["lease_recoveries_total"] == 1
 
@@ -166,7 +166,7 @@ def test_a_broker_that_is_down_is_counted(make_house, registry, scrape):
 
     house.start()
 
-    eventually(lambda: scrape()["broker_failures_total"], 20, "the broker was found down")
+    eventually(lambda: scrape()["broker_failures_total"], message="the broker was found down")
     house.close()
 
 
@@ -219,7 +219,7 @@ def test_a_scanner_that_runs_already_is_counted(delayq_app, url, registry, scrap
     scanner = app.delayq.scanner()
     scanner.start()
     try:
-        scanner.wait_for_first_scan(20)
+        scanner.wait_for_first_scan(PATIENCE)
         watch(app.delayq, registry)
         app.send_task("t", delayq_at=LONG_AGO)
         eventually(lambda: scrape().by_label("handed_over_total") == {"direct": 1})

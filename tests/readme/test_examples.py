@@ -8,7 +8,7 @@ import pytest
 from tests.readme.conftest import first_example
 from tests.readme.document import page, written_in
 from tests.readme.runner import run
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 EXAMPLES = written_in("python")
 # Files of a project, or of a test run: tests/django and test_own_tests.py run these.
@@ -100,7 +100,7 @@ def test_the_example_with_rabbitmq_hands_its_task_over(module, redis_url, rabbit
         scanner.stop()
     with made.app.connection_for_read() as connection:
         message = connection.SimpleQueue(made.app.conf.task_default_queue, no_ack=True).get(
-            timeout=10
+            timeout=PATIENCE
         )
     assert message.headers["id"] == task.id
     assert message.payload[0] == [42]

@@ -5,7 +5,7 @@ import redis
 from celery import current_app, shared_task
 from kombu import Queue
 
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_each_test_gets_an_empty_redis(redis_server, redis_url):
@@ -58,7 +58,7 @@ def test_rabbitmq_delivers_what_it_was_given(rabbitmq_server, make_app):
     with make_app(rabbitmq_server.url).connection_for_write() as connection:
         channel = connection.default_channel
         Queue(name, auto_delete=True)(channel).declare()
-        connection.Producer().publish("hello", routing_key=name, confirm_timeout=10)
+        connection.Producer().publish("hello", routing_key=name, confirm_timeout=PATIENCE)
         assert Queue(name)(channel).get(no_ack=True).payload == "hello"
 
 

@@ -6,12 +6,20 @@ import re
 import pytest
 from werkzeug.test import Client
 
-from celery_delayq.web import page_changed, wsgi
+from celery_delayq.web import bulk, looking, others, page_changed, wsgi
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
+from tests.support.waiting import PATIENCE
 
 __all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """Let no step be cut because a busy machine takes a second for it."""
+    for module in (bulk, looking, others):
+        monkeypatch.setattr(module, "SECOND", PATIENCE)
 
 
 @pytest.fixture
