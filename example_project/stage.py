@@ -13,7 +13,7 @@ from stories import STORIES
 from story import LATEST, span
 
 AFTERWARDS = 0.7  # seconds to wait at the end for tasks that should not run
-PATIENCE = 20.0  # seconds that a story waits for an event
+PATIENCE = 60.0  # seconds that a story waits for an event
 MOST_TOLD = 4  # errors reported of one story
 
 
@@ -47,8 +47,11 @@ class Stage:
     def tell(self, scene, text):
         self.events.append((self.now, scene, text))
 
+    def cancel_all(self):
+        delayq.select(all=True).cancel()
+
     def begin(self, story):
-        self._story, self._script = story, story.play()
+        self._story, self._script = story, story.tries()
         self._awaited, self._since = 0.0, self.now
 
     def step(self):
@@ -71,6 +74,7 @@ class Stage:
     def _has_come(self, story, awaited, since):
         waited = self.now - since
         if not callable(awaited):
+            awaited *= story.longer
             self.lag = max(self.lag, waited - awaited)
             return waited >= awaited
         if waited >= PATIENCE:

@@ -10,6 +10,9 @@ from datetime import datetime, timedelta, timezone
 from celery.signals import task_postrun, task_prerun
 from scenes.app import app, delayq
 
+# A busy machine may let Redis wait for its processor.
+app.conf.delayq_timeout = 30
+
 NOTES = "runs"  # a list in the result backend's Redis
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

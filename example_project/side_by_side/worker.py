@@ -45,6 +45,11 @@ class Worker:
         process.wait()
 
     @property
+    def up(self):
+        """Return whether it was started, and not stopped or killed since."""
+        return self._process is not None
+
+    @property
     def status(self):
         """Return its exit status if it ended by itself, else None."""
         return self._process and self._process.poll()

@@ -5,12 +5,13 @@ from story import MILLISECOND, Story
 
 from celery_delayq import Outcome
 
-WAIT = 5  # seconds
+WAIT = 60  # seconds, as no edit may come too late
+SOONER = 55
 
 
 class Form(Story):
     name, title = "form", "A form that submits itself"
-    scale = f"a minute is {WAIT} s"
+    scale = "a minute is a minute"
 
     def play(self):
         one = self.writes(1, "helo")
@@ -28,7 +29,11 @@ class Form(Story):
             due == moved,
             f"form 1 is due at {self.second(due)}, and was moved to {self.second(moved)}",
         )
-        self.will_run("form 2", two.id, two.due, "form 2 says 'goodbye'")
+        self.does(
+            f"form 2: {SOONER} s earlier", lambda: put_off(2, by=-SOONER), answers=Outcome.DONE
+        )
+        sooner = two.due - timedelta(seconds=SOONER)
+        self.will_run("form 2", two.id, sooner, "form 2 says 'goodbye'")
         yield 1.5
         now = self.stage.redis_now()
         self.does("ida submits form 1", lambda: submit(1), answers=Outcome.DONE)

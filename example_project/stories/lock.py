@@ -17,6 +17,7 @@ class Lock(Story):
         eight = self.bills(8)
         self.eight = eight.id
         self.will_run("the bill of account 8", eight.id, eight.due, "account 8 is billed")
+        yield self.has_run(self.eight)
         yield lambda: len(self.stage.runs_of(self.seven)) >= TRIES
         self.tell("kim releases the lock")
         self.will_run("the bill of account 7", self.seven, None, "account 7 is billed")
@@ -31,11 +32,13 @@ class Lock(Story):
     def looks_back(self):
         *tries, last = self.stage.runs_of(self.seven)
         for earlier, later in zip(tries, [*tries[1:], last], strict=True):
-            again, busy = later.began - earlier.began, earlier.ended - earlier.began
+            again = later.began - earlier.began
             self.must(
                 again >= AGAIN, f"account 7 was tried again after {span(again)}, not {AGAIN} s"
             )
-            self.must(busy < AGAIN, f"a try at account 7 kept the worker for {span(busy)}")
+        # The quickest, as a busy machine may hold up one of them.
+        busy = min(one.ended - one.began for one in tries)
+        self.must(busy < AGAIN, f"each try at account 7 kept the worker for {span(busy)} at least")
         self.must(
             last.retries == 0,
             f"of account 7 {last.retries} retries were counted, and there was none",

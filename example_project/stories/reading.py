@@ -11,17 +11,22 @@ class Reading(Story):
     scale = f"two hours are {QUIET} s, a day is {CAP} s"
 
     def play(self):
-        first = self.reads("cleo", 1)
+        self.quiet, self.cap = QUIET * self.longer, CAP * self.longer
+        first = self.reads("cleo", 1, due_in=self.quiet)
+        capped = first.due + timedelta(seconds=self.cap - self.quiet)
         yield 1.5
-        self.reads("cleo", 2)
+        two = self.reads("cleo", 2, before=first.due)
         yield 0.5
-        dave = self.reads("dave", 1)
+        dave = self.reads("dave", 1, due_in=self.quiet)
         yield 0.5
-        self.reads("cleo", 3, due_in=None)  # on a busy machine the cap may hold already
+        three = self.reads("cleo", 3, before=two.due)
+        self.must(
+            first.due < two.due <= three.due <= capped,
+            "a page that cleo read did not put her reminder off",
+        )
         yield 1
-        last = self.reads("cleo", 4, due_in=None)
-        capped = first.due + timedelta(seconds=CAP - QUIET)
-        self.tell(f"that is {CAP} s after page 1: the cap")
+        last = self.reads("cleo", 4, before=three.due)
+        self.tell(f"that is {self.cap} s after page 1: the cap")
         self.must(
             last.due == capped,
             f"page 4 put it off to {self.second(last.due)}; the cap is at {self.second(capped)}",
@@ -29,9 +34,9 @@ class Reading(Story):
         self.will_run("the reminder of cleo", last.id, capped, "cleo, go on after page 4")
         self.will_run("the reminder of dave", dave.id, dave.due, "dave, go on after page 1")
 
-    def reads(self, user, page, due_in=QUIET):
+    def reads(self, user, page, **due):
         what = f"{user} reads page {page}"
-        return self.does(what, lambda: read(user, page, quiet=QUIET, cap=CAP), due_in=due_in)
+        return self.does(what, lambda: read(user, page, quiet=self.quiet, cap=self.cap), **due)
 
     def summary(self):
         return (

@@ -12,13 +12,15 @@ class Welcome(Story):
     scale = "20, 30 and 40 minutes are 3, 4 and 5 s"
 
     def play(self):
-        new = {user: self.comes(user, wait) for user, wait in WAITS.items()}
-        hal = self.does("hal leaves", lambda: left("hal", 4), due_in=4)
+        new = {user: self.comes(user, wait * self.longer) for user, wait in WAITS.items()}
+        wait = 4 * self.longer
+        hal = self.does("hal leaves", lambda: left("hal", wait), due_in=wait)
         self.will_run("the news for hal", hal.id, hal.due, "hal, have a look at the news")
         yield 1.5
         more = timedelta(seconds=MORE)
         what = f"all who registered: {MORE} s later"
-        self.does(what, lambda: move_all("registered", by=more), answers=len(WAITS))
+        first = new["emil"].due
+        self.does(what, lambda: move_all("registered", by=more), answers=len(WAITS), before=first)
         for user, result in new.items():
             answer = f"{user}, have a look at the tour"
             self.will_run(f"the tour for {user}", result.id, result.due + more, answer)
