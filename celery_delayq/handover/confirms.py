@@ -33,7 +33,7 @@ class Confirming(OneByOne):
         channel.events["basic_ack"].add(self._on_ack)
         channel.events["basic_nack"].add(self._on_nack)
         channel.events["basic_return"].add(self._on_return)
-        self._producer = Producer(channel, auto_declare=False)
+        self._producer = Producer(channel)
         self._sent = 0
         self._waiting: dict[int, int] = {}  # delivery tag -> place in the window
         self._window: Sequence[LeasedEntry] = ()

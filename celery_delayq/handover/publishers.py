@@ -68,7 +68,7 @@ class OneByOne:
         self._open()
 
     def _open(self) -> None:
-        self._producer = Producer(self._connection.channel(), auto_declare=False)
+        self._producer = Producer(self._connection.channel())
 
     def probe(self) -> None:
         """Raise if the broker takes no messages, as far as the transport can find out."""

@@ -4,10 +4,19 @@ from datetime import timedelta
 
 import pytest
 
+from celery_delayq import clock
 from celery_delayq.clock import MAX_DUE_MS, When, after, due_in_ms
-from celery_delayq.errors import AlreadyScheduled, InvalidDueTime
-from celery_delayq.store import Outcome, State
-from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME
+from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreUnavailable
+from celery_delayq.store import NewEntry, Outcome, State
+from celery_delayq.store.record import destination_for
+from tests.store.support import (
+    DUE_AT_ONCE,
+    FAR_MS,
+    HALF_PAST_US,
+    NOW_MS,
+    STILL_TO_COME,
+    new_record,
+)
 
 pytestmark = pytest.mark.kernel
 
@@ -222,3 +231,10 @@ def test_nothing_of_a_dead_ghost_clings_to_a_new_entry_of_its_id(store):
     entry = store.entries.find("a")
     assert (entry.due_ms, entry.state, entry.reason) == (FAR_MS, State.SCHEDULED, "")
     assert store.reschedule("a", When("by", 1)) == (Outcome.DONE, FAR_MS + 1)
+
+
+def test_a_call_whose_time_is_over_schedules_nothing(store):
+    new = NewEntry("a", When("at", FAR_MS), new_record("a", destination_for("L", "celery")))
+    with pytest.raises(StoreUnavailable):
+        store.entries.schedule([new], until=clock.monotonic())
+    assert store.entries.find("a") is None

@@ -442,6 +442,20 @@ def test_all_tell_the_same_of_what_is_paused(store, relayed, lane, is_met):
     assert store.entries.counts().next_due_ms == NOW_MS + 1
 
 
+@each_way
+def test_what_comes_back_from_one_pause_and_is_in_another_is_paused(store, relayed):
+    store.entries.pause(MAIL, "mail")
+    for task_id in "ab":
+        put(store, task_id, relayed=relayed)
+    look(store.engine())
+    store.entries.pause(TASK, "t")
+    assert told_in(store) == (State.PAUSED, (0, 0, 2))
+    store.entries.resume(MAIL)
+    assert told_in(store) == (State.PAUSED, (0, 0, 2))
+    store.entries.resume(TASK)
+    assert told_in(store) == (State.SCHEDULED, (2, 2, 0))
+
+
 def test_what_is_refused_is_paused_when_its_queue_is(store):
     store.raw.set("mail", "no list")
     put(store, "a")
