@@ -29,7 +29,10 @@ from tests.mutants.sites import Site, sites
 
 PACKAGE = Path("celery_delayq")
 ROOMS = ("store", "handover", "scheduling")  # whose Python is sampled; and all Lua
-FOLDERS = ("unit", "operations", "store", "protocol", "simulator", "scanner", "relay", "app")
+FOLDERS = (
+    *("unit", "operations", "store", "protocol", "simulator", "scanner", "relay", "reshard"),
+    "app",
+)
 # These compare the text of the package with their own, so they notice every change of it.
 LEFT_OUT = "not test_a_safeguard_that_is_taken_out_is_missed"
 CACHE = Path(".pytest_cache").absolute()

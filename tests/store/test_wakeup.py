@@ -2,9 +2,12 @@
 
 import os
 import resource
+import socket
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -384,3 +387,29 @@ def test_a_rest_ends_when_its_time_is_over_or_it_is_interrupted(wakeup):
     wakeup.rest(60)
 
     assert time.monotonic() - began < PATIENCE
+
+
+class Announced:
+    """Listens to sentinels, the first of which announces another master at once."""
+
+    def __init__(self):
+        self._ear, self._sentinel = socket.socketpair()
+        self.sockets = []
+
+    def listen(self):
+        self.sockets = [self._ear]
+        self._sentinel.send(b"x")
+
+    def hear(self):
+        return bool(self._ear.recv(1))
+
+    def close(self):
+        self._ear.close()
+        self._sentinel.close()
+
+
+def test_a_rest_begins_to_listen_and_ends_when_another_master_is_announced():
+    with closing(Wakeup(mock.Mock(herald=Announced), KEYS, "me")) as wakeup:
+        began = time.monotonic()
+        wakeup.rest(60)
+        assert time.monotonic() - began < PATIENCE
