@@ -5,11 +5,9 @@ import json
 import pytest
 
 from tests.support.waiting import PATIENCE
-from tests.worker.test_revoke import celery
+from tests.worker.test_revoke import WITHIN, celery
 
 pytestmark = pytest.mark.libraries
-
-WITHIN = ("-t", str(PATIENCE))  # it ends when the worker has replied
 
 
 def test_every_worker_that_is_asked_shows_what_waits(crew):

@@ -6,11 +6,9 @@ import pytest
 
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
-from tests.worker.test_revoke import celery
+from tests.worker.test_revoke import WITHIN, celery
 
 pytestmark = pytest.mark.libraries
-
-WITHIN = ("-t", str(PATIENCE))
 
 
 @pytest.fixture(scope="module")
