@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from unittest import mock
 
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 COUNT = 20_000
 SLICE = 200  # entries per call
@@ -19,6 +19,7 @@ def fill(delayq):
         for number in range(2):  # the second one of a kind shares its template with the first
             delayq.note.apply_async(task_id=f"{number:05}", delayq_at=LONG_AGO)
         (new,), options = schedule.call_args
+    options["until"] = None  # each call has its own
     ids = [f"{number:05}" for number in range(COUNT)]
     for first in range(2, COUNT, SLICE):
         some = ids[first : first + SLICE]
@@ -30,7 +31,7 @@ def test_scanners_killed_at_any_moment_lose_and_repeat_nothing(
     client, redis_url, make_delayq, start_scanner
 ):
     conf = {"broker_url": redis_url, "delayq_batch_size": 5}
-    delayq = make_delayq(redis_url)
+    delayq = make_delayq(redis_url, delayq_timeout=PATIENCE)
     ids = fill(delayq)
 
     # Several at once: each is killed at a different moment of the hand-over.
