@@ -84,7 +84,7 @@ def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinf
     now = from_ms(counts.now_ms)
     if task.state not in _WAITS:
         return
-    if task.due < now:
+    if task.due <= now:
         yield f"it is overdue by {lasting((now - task.due).total_seconds())}"
     lanes = {lane_in_words(*lane) for lane in ((None, None), (task.queue, None), (None, task.task))}
     for pause in pauses:

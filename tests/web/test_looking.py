@@ -1,10 +1,12 @@
 """The views: what they show, in which order, and what their filters do."""
 
 import re
+from datetime import timedelta
 from itertools import chain
 
 import pytest
 
+from celery_delayq.web import words
 from tests.app.support import FAR, LONG_AGO
 
 
@@ -93,6 +95,13 @@ def test_one_task_has_its_facts_and_headers(browser, scheduled):
     assert f"revision {task.revision}" in page.text
     assert "key k tags blue" in page.text
     assert f"root_id {task.id}" in page.text
+
+
+def test_a_task_is_overdue_from_its_due_time_on_as_the_counts_have_it(scheduled):
+    task = scheduled("a", at=FAR)
+
+    assert words.state(task, task.due - timedelta(milliseconds=1)) == "scheduled"
+    assert words.state(task, task.due) == "overdue"
 
 
 def test_a_task_that_left_is_said_to_have_left(app, browser, scheduled):
