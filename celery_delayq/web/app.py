@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import cast
@@ -86,11 +87,6 @@ class Pages:
         self._hides = hides
         self._trusted, self._hosts = tuple(trusted), tuple(hosts)
         self._rules = Map([rule.empty() for rule in _RULES], merge_slashes=False)
-        static = files(__package__) / "static"
-        self._static = {name: (static / name).read_bytes() for name in _KINDS}
-        self._templates = _templates(
-            {name: sha256(one).hexdigest()[:12] for name, one in self._static.items()}
-        )
 
     def respond(
         self, request: Request, allow: Callable[[], object], user: Callable[[], str]
@@ -110,7 +106,7 @@ class Pages:
             paths=self._rules.bind(
                 "", request.root_path, path_info=request.path, default_method=request.method
             ),
-            templates=self._templates,
+            templates=_templates(),
             hides=self._hides,
         )
         try:
@@ -146,10 +142,11 @@ class Pages:
             asked.must_write()
         return VIEWS[endpoint](asked)
 
-    def _file(self, name: str) -> Response:
-        if name not in self._static:
+    @staticmethod
+    def _file(name: str) -> Response:
+        if name not in _KINDS:
             raise NotFound
-        response = Response(self._static[name], mimetype=_KINDS[name])
+        response = Response(_static()[name], mimetype=_KINDS[name])
         # Its URL has a hash of its content.
         response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
         return response
@@ -166,7 +163,14 @@ def _refused(visit: Visit, error: HTTPException) -> Response:
     return page
 
 
-def _templates(hashes: dict[str, str]) -> Environment:
+@cache
+def _static() -> dict[str, bytes]:
+    folder = files(__package__) / "static"
+    return {name: (folder / name).read_bytes() for name in _KINDS}
+
+
+@cache
+def _templates() -> Environment:
     made = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
@@ -177,5 +181,6 @@ def _templates(hashes: dict[str, str]) -> Environment:
         finalize=lambda one: one if isinstance(one, Markup) else plain(one),
     )
     made.filters.update(counted=counted, lasting=lasting, time=words.time)
+    hashes = {name: sha256(one).hexdigest()[:12] for name, one in _static().items()}
     made.globals.update(hashes=hashes, again=AGAIN)
     return made

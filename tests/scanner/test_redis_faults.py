@@ -84,7 +84,11 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
     caplog.set_level(logging.INFO)
     url = f"redis://127.0.0.1:{proxy.port}/0"
     made = house(url, delayq_safety_interval=0.5)
-    result = made.asleep()
+    made.start_asleep()
+    for _ in range(2):  # a scanner that delivers the second task has read the reply to the first
+        made.task.delay_for(0.05)
+        made.next_arrival()
+    result = made.task.delay_for(3600)
     proxy.refuse()
     eventually(lambda: caplog.text.count("retrying in") >= 4)
     assert caplog.text.count(f"lost the store {url} of broker_url (") == 1
