@@ -63,7 +63,7 @@ def test_beside_others_at_work_each_task_ends_once_and_new_ones_stay(delayq, add
     thread = threading.Thread(target=others)
     thread.start()
     count = selection.cancel(progress=lambda _: begun.set())
-    thread.join(30)
+    thread.join()
 
     left = sum(map(len, lists(redis).values()))
     assert count + sum(cancelled) + left == 400
@@ -89,4 +89,4 @@ def test_beside_others_at_work_what_stays_is_read_once(delayq, add):
             assert met == [f"{number:03}" for number in range(300)]
     finally:
         done.set()
-        thread.join(30)
+        thread.join()

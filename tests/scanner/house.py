@@ -41,14 +41,14 @@ class House:
         eventually(lambda: self.looked() >= before + count)
         return self.scanners[-1]
 
-    def asleep_towards(self, *delays, then):
+    def asleep_towards(self, *delays, then, by=None):
         """Schedule tasks, and start a scanner that sleeps until the first is due; return the tasks.
 
         *then* changes the first, and says whether that came in time. On a busy machine it may be
-        too late: it begins again.
+        too late: it begins again. *by* is another house, whose links schedule.
         """
         while True:
-            results = [self.task.delay_for(delay) for delay in delays]
+            results = [(by or self).task.delay_for(delay) for delay in delays]
             scanner = self.start_asleep()
             if then(results[0]):
                 return results

@@ -138,9 +138,10 @@ def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
         proxy.deaden()
         return made.seconds() < first.due.timestamp()
 
-    [result] = made.asleep_towards(0.5, then=deaden)
+    caller = house()  # its links stay alive
+    [result] = made.asleep_towards(0.5, then=deaden, by=caller)
     assert made.next_arrival()[0] == result.id
-    soon = house().task.delay_for(0.1)  # by a link of its own
+    soon = caller.task.delay_for(0.1)
     assert made.next_arrival()[0] == soon.id
 
 
