@@ -103,7 +103,7 @@ def test_a_scanner_delivers_from_each_shard(cluster, make_house):
 
     # Each was woken for, whichever node it listens at.
     assert {one.headers["id"] for one in house.take(count=SHARDS)} == set(ids())
-    eventually(lambda: house.counts() == (0, 0, 0))  # a relayed one leaves after its broker has it
+    eventually(lambda: house.counts() == (0, 0, 0))  # each leaves once the broker has it
 
 
 def test_a_process_has_one_link_to_each_node_and_asks_once(cluster, make_house):

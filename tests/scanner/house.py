@@ -45,7 +45,7 @@ class House:
         """Schedule tasks, and start a scanner that sleeps until the first is due; return the tasks.
 
         *then* changes the first, and says whether that came in time. On a busy machine it may be
-        too late: it begins again. *by* is another house, whose links schedule.
+        too late: it begins again. The house *by* schedules them, by its own links.
         """
         while True:
             results = [(by or self).task.delay_for(delay) for delay in delays]
