@@ -25,8 +25,8 @@ def ids(lines):
 
 
 def without_in(line):
-    """A line without the time that is left until it is due."""
-    line = re.sub(r"  [\d,]+ d( \d+ h)? {2,}", "  --  ", line)
+    """A line without the time left until it is due, which is narrower when no hour is left."""
+    line = re.sub(r" {2,}[\d,]+ d( \d+ h)? {2,}", "  --  ", line)
     return re.sub(r" +IN  ", " IN  ", line)
 
 
