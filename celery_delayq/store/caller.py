@@ -186,7 +186,9 @@ class Attempts:
         pause = AGAIN if verdict == self._verdict else 0.0
         self._verdict = verdict
         left = self._until - clock.monotonic()
-        if left <= pause:
+        # Redis's clock went ahead of time: the answer to an earlier request may be forgotten.
+        is_lost = verdict == b"late" and self._may_have_run
+        if left <= pause or is_lost:
             clock.sleep(max(0.0, left))
             raise StoreUnavailable(name, _WHY[verdict], self._may_have_run)
         clock.sleep(pause)

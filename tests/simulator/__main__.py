@@ -32,6 +32,7 @@ def main() -> int:
 
 def _go_on(lab: Lab, minutes: float, shards: int) -> int:
     first = seed = int.from_bytes(os.urandom(4), "big")
+    _say(f"from seed {first} on, with {shards} shards" if shards > 1 else f"from seed {first} on")
     until, requests = time.monotonic() + 60 * minutes, 0
     while time.monotonic() < until:
         result = simulate(lab, seed, shards=shards)
@@ -57,6 +58,7 @@ def _show(lab: Lab, result: Result) -> int:
 
 def _say(*lines: str) -> None:
     sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
 
 
 sys.exit(main())

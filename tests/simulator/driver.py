@@ -60,6 +60,7 @@ from celery_delayq.store import (
     placement,
     selection_scan,
 )
+from celery_delayq.store.caller import Attempts
 from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import HELD, Extras
 from celery_delayq.store.filter import Filter
@@ -265,6 +266,7 @@ class Taker:
         self._copies = Copies(shards, visibility, (3600, 1_000_000))
         self._asking = StoreQuery("simulated")
         self._timeout = timeout
+        self._sharded = len(shards) > 1
 
     def adopt(
         self,
@@ -279,7 +281,7 @@ class Taker:
             write: Returns the same as :meth:`write`.
             sleep: Waits a number of seconds.
         """
-        found = Batches(write, lambda: None)
+        found = Batches(write, lambda: None, sharded=self._sharded)
         # This is the work of its thread, which is another process here.
         found._under_way = given
         while len(found):
@@ -1037,6 +1039,12 @@ CUTS = {
     "after the clock was set back, a change has a time to come": Cut(
         "before > now_us + AHEAD and now_us or math.max(now_us, before + 1)",
         "math.max(now_us, before + 1)",
+    ),
+    "what is moved behind another one takes its key": Cut(
+        "if index ~= keys.behind then take_key", "if true then take_key"
+    ),
+    "a call asks again for an answer that may be forgotten": Cut(
+        'verdict == b"late" and self._may_have_run', "False", (Attempts, "repeat_after")
     ),
     "what takes the id of an uncertain entry is sure": Cut(
         "own.lasts = not superseded and own.claim and own.claim.uncertain",

@@ -31,6 +31,8 @@ class Judge:
         self._find = find
         self._patience_ms = patience_ms
         self.prompt_from_ms: float = math.inf  # the due time from which on nothing waits longer
+        # Whether Redis's clock does not show that a time has passed, as it was set back since.
+        self.is_behind_since: Callable[[int], bool] = lambda _: False
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
         self.skipped: set[str] = set()  # ids of entries that were too late to leave
@@ -142,7 +144,7 @@ class Judge:
             self.found("twice", f"{call.name}, {kind} {task_id}, takes effect again")
         elif call.told.get(task_id) is life:
             self.found("twice", f"{call.name}, {kind} {task_id}, which was told to be done")
-        elif call.how in ("answered", "unavailable"):
+        elif self.is_over(call):
             self.found("late", f"{call.name}, {kind} {task_id}, takes effect; it is {call.how}")
         elif call.how == "interrupted":
             about = {task_id, *([key_of(call.key)] if call.key else [])}
@@ -150,6 +152,14 @@ class Judge:
         self._keys.took_effect(call, task_id, life.view)
         if call is not None:
             call.effects[task_id] = Effect(life, life.view, len(life.copies))
+
+    def is_over(self, call: Call) -> bool:
+        """Whether its caller was told how it ended, so that it takes no effect any more.
+
+        If Redis's clock was set back by less than a call's time, a request may be late by so much.
+        """
+        is_unknown = call.how == "unavailable" and self.is_behind_since(call.ended_us)
+        return call.how in ("answered", "unavailable") and not is_unknown
 
     def in_order(self, call: Call, about: set[str], kind: str) -> None:
         """No call that began after this one's end has changed these, or found nothing there."""

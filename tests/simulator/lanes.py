@@ -74,7 +74,7 @@ class Lanes:
         if call is None or (call.kind, call.lane) != (kind, lane):
             self._judge.found("unasked", f"{request.where} {request.step}: {kind} of {lane}")
             return
-        if call.how in ("answered", "unavailable"):
+        if self._judge.is_over(call):
             self._judge.found("late", f"{call.name}, {kind} {lane}; it is {call.how}")
         elif call.how == "interrupted":
             self._judge.in_order(call, {lane_of(lane)}, kind)

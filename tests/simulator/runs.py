@@ -72,11 +72,12 @@ class Runs:
     def began(self, run: Run) -> None:
         """No two tasks run at once under a key, until the time of the first one is over.
 
-        If a message was published twice, the run that ends first frees the key. One that begins
-        when its own time is over holds none.
+        If a message was published twice, the run that ends first frees the key: the first copy may
+        come after that. One that begins when its own time is over holds none, either.
         """
         run.is_active = True
-        if self._latest_ms >= self._ends.get(run.delivery, math.inf):
+        is_over = self._latest_ms >= self._ends.get(run.delivery, math.inf)
+        if is_over or run.delivery in self._freed:
             return
         for other in self.all.values():
             both = run.counts and other.counts and other.is_active and other.hold.id != run.hold.id

@@ -81,7 +81,13 @@ def _held(name: str, *rules: str, **options: float) -> Sabotage:
 DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}
 DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
 # Seeds that found something once.
-CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = FOUND = 3428598312, 349079172
+CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = 3428598312, 349079172
+MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
+FOUND = (
+    *(CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN, MOVED_BEHIND, FORGOTTEN),
+    *(3277323117, 1147968336, 542272715),
+)
+FOUND_OVER_THREE = 843688820, 1435788035, 3394121035, 497196611
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
 HELD = {**LATE, "keys": "held"}
 BACK = {"keys": "one", "dead": 0.5}
@@ -296,6 +302,16 @@ SABOTAGES = (
         "what takes the id of an uncertain entry is sure",
         frozenset({"answer"}),
         seed=REPLACED_AND_UNCERTAIN,
+    ),
+    Sabotage(
+        "what is moved behind another one takes its key",
+        frozenset({"behind"}),
+        seed=MOVED_BEHIND,
+    ),
+    Sabotage(
+        "a call asks again for an answer that may be forgotten",
+        frozenset({"answer"}),
+        seed=FORGOTTEN,
     ),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),

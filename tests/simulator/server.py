@@ -69,6 +69,7 @@ class Server:
         self._lab = lab
         self._world = world
         self._ahead_us = START_US
+        self._steps = [(0, START_US)]  # when its clock was set, in true time, and how far ahead
         self._rate = 1 + world.decisions.dice("redis").uniform(-drift, drift)
         self._queued = 0
         self.sight = Sight()
@@ -84,7 +85,16 @@ class Server:
 
     def step_clock(self, us: int) -> None:
         self._ahead_us += us
+        self._steps.append((self._world.now_us, self._ahead_us))
         self._world.say("redis", f"its clock is set {us / SECOND:+.6f} s")
+
+    def is_behind_since(self, us: int) -> bool:
+        """Whether its clock is not beyond a time that has passed, as it was set back meanwhile.
+
+        So it looks to a request that was made before. A caller may know the time from long ago.
+        """
+        furthest_us = max(ahead_us for at_us, ahead_us in self._steps if at_us <= us)
+        return self._world.now_us - us <= furthest_us - self._ahead_us
 
     def forget_scripts(self) -> None:
         self._world.say("redis", "forgets its scripts")

@@ -26,7 +26,8 @@ WORKERS, MESSAGES = 2, 5
 TIMEOUTS = (0.5, 2.0, 5.0)  # seconds
 DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
 # How far Redis's clock is set back: further than anything is late. By less, a call that was made
-# before can take effect so much later than its caller could know.
+# before can take effect so much later than its caller could know; so it is here only if the clock
+# is set forward again.
 SET_BACK_S = (60, 120)
 # Whether messages have names of their own. Without names, the time of receipt tells them apart, by
 # Redis's clock; so that clock is not set then.
@@ -74,6 +75,7 @@ class Simulation:
             self._ids, self._keys, self._pauses = IDS, OF_ITS_OWN, False
         self._server = Server(self.world, lab, drift=DRIFT, shards=shards)
         self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
+        self._judge.is_behind_since = self._server.is_behind_since
         self._network = Network(self.world, self._serve)
         self._broker = Broker(self.world, self._judge)
         self._words = Words(self.world, lab)

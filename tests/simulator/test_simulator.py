@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from tests.simulator.sabotage import FOUND, SABOTAGES
+from tests.simulator.sabotage import FOUND, FOUND_OVER_THREE, SABOTAGES
 from tests.simulator.server import Lab
 from tests.simulator.shorten import shortened
 from tests.simulator.simulation import report, simulate
@@ -31,7 +31,7 @@ def test_no_history_breaks_a_promise(lab, seeds):
 
 
 def test_no_history_of_three_shards_does(lab):
-    for seed in range(20):
+    for seed in (*range(20), *FOUND_OVER_THREE):
         result = simulate(lab, seed, shards=3)
         if result.finding:
             again = partial(simulate, lab, seed, shards=3)

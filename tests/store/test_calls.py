@@ -207,6 +207,14 @@ def test_what_is_late_for_a_clock_that_was_set_forward_is_asked_at_that_time(cal
     assert second["deadline"] - first["deadline"] == 3_600_000_000
 
 
+def test_a_clock_that_is_set_forward_may_make_redis_forget_the_answer_so_it_is_unknown(call):
+    world = World(lost(), [b"late"], [b"answer", b"not_found"])
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world)
+    assert caught.value.may_have_run
+    assert world.now == TIMEOUT
+
+
 def test_a_store_that_does_not_know_it_is_joined_and_asked_again(call):
     world = World([b"join"], DONE)
     assert call(world) == [b"done"]
