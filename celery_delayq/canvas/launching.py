@@ -11,7 +11,7 @@ The entry has the id of the canvas's result, so ``result.id`` cancels and resche
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from celery import signature
@@ -20,6 +20,7 @@ from celery.result import GroupResult, ResultBase
 from kombu.serialization import dumps, loads
 
 from ..clock import When
+from ..errors import InvalidOption
 from ..integration.apply_async import result_of, schedule_call
 from ..integration.results import ScheduledResult
 from ..message.headers import LAUNCH, ONCE_HEADER
@@ -28,6 +29,8 @@ from ..services import Services
 if TYPE_CHECKING:
     from celery import Celery
 
+_WAYS = ("connection", "producer", "publisher")
+_NO_WAY = "none: a worker of the app sends the parts of a canvas when it is due"
 _MAPS = {"celery.map": "map", "celery.starmap": "starmap"}  # their signatures carry no type
 
 
@@ -57,6 +60,7 @@ def schedule(
         of_entry: See :func:`freeze`.
         **options: See :mod:`celery_delayq.scheduling.options`.
     """
+    _refuse_connections(sig)
     result, launch = freeze(sig, services.app, of_entry)
     # With the ids of its parts: a caller may know the ids of a signature that was frozen before.
     kept, receipt = schedule_call(
@@ -144,12 +148,33 @@ def _routing(sig: Signature) -> dict[str, Any]:
 
 def has_ids(sig: Any) -> bool:
     """Whether a signature, or a part of it, has a task id already."""
-    if not isinstance(sig, dict):
-        return isinstance(sig, (list, tuple)) and any(map(has_ids, sig))
-    if (sig.get("options") or {}).get("task_id"):
-        return True
-    parts = sig["kwargs"] if sig.get("subtask_type") else {}
-    return any(has_ids(parts.get(name)) for name in ("tasks", "header", "body"))
+    return any(options.get("task_id") for options in _options_of(sig))
+
+
+def _options_of(sig: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the options of a signature, and of each of its parts."""
+    if isinstance(sig, (list, tuple)):
+        parts = list(sig)
+    elif isinstance(sig, dict):
+        yield sig.get("options") or {}
+        inside = sig["kwargs"] if sig.get("subtask_type") else {}
+        parts = [inside.get(name) for name in ("tasks", "header", "body")]
+    else:
+        return
+    for part in parts:
+        yield from _options_of(part)
+
+
+def _refuse_connections(sig: Any) -> None:
+    """Refuse a canvas that brings its own way to a broker.
+
+    Raises:
+        InvalidOption: it, or a part of it, has a connection or a producer.
+    """
+    for options in _options_of(sig):
+        for name in _WAYS:
+            if options.get(name) is not None:
+                raise InvalidOption(name, options[name], _NO_WAY)
 
 
 def task_ids(body: Any) -> list[str]:

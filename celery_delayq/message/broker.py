@@ -73,6 +73,16 @@ class Broker:
         """Seconds after which kombu redelivers a message that was not acknowledged (on Redis)."""
         return float(self.options.get("visibility_timeout", VISIBILITY_TIMEOUT))
 
+    def is_at(self, connection: Connection) -> bool:
+        """Return whether a kombu connection, which is not opened, leads to this broker."""
+        try:
+            other = Broker.of(lambda: connection, connection.hostname)
+        except InvalidSetting:
+            return False
+        # Of several brokers, it may have turned to one in another database.
+        same = other.url == self.url if self.failover else other.kind == self.kind
+        return same and other.hosts == self.hosts
+
     @classmethod
     def of(cls, connect: Callable[[], Connection], url: Any) -> Broker:
         """Return the broker of a kombu connection.

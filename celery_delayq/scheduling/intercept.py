@@ -83,6 +83,10 @@ _PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES
 
 _PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
 _NO_SECOND = "none beside the time that the task is scheduled for"
+_OWN_BROKER = (
+    "none, or one that publishes as the app's own do: a scheduled task goes to the app's broker;"
+    " for another broker, use an app of that broker"
+)
 
 # Undocumented. If it is gone, `libraries` says so; an import of it would say less.
 _TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
@@ -351,7 +355,10 @@ class Sender:
         hold = self._hold_of(message.properties["correlation_id"], theirs.get("headers") or {})
         if words or theirs.get("headers"):
             theirs["headers"] = {**foreign(theirs.get("headers") or {}), **words}
-        if request is not None and request.captured and self._is_left(message, theirs):
+        if request is not None and (
+            self._goes_elsewhere(request, producer)
+            or (request.captured and self._is_left(message, theirs))
+        ):
             _count_expiry_from_now(message)
             request = None
         if request is not None:
@@ -366,6 +373,25 @@ class Sender:
         if self._is_for_amqp:
             give_identity(message.properties)
         return self._send(producer, name, message, *where, **theirs)
+
+    def _goes_elsewhere(self, request: Request, producer: Any) -> bool:
+        """Return whether a captured message must be left to its producer, which is not the app's.
+
+        A canvas and beat hand on producers that lead to the app's broker, so it counts where one
+        leads, and not whether one was passed.
+
+        Raises:
+            InvalidOption: likewise, but the call asks for a time by an option of this package.
+        """
+        connection = producer.connection
+        # One with an exchange or a compression of its own publishes other messages.
+        if isinstance(producer, Producer) and not (producer.exchange.name or producer.compression):
+            own = self.services.app.amqp.producer_pool.connections
+            if getattr(connection, "_pool", None) is own or self.services.broker.is_at(connection):
+                return False
+        if not request.captured:
+            raise InvalidOption("connection or producer", connection.as_uri(), _OWN_BROKER)
+        return True
 
     def _hold_of(self, task_id: str, headers: Mapping[str, Any]) -> Hold | None:
         """Return the hold of a task that sends itself again: by a retry, Defer, or replacement."""
