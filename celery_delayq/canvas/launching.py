@@ -25,6 +25,7 @@ from ..integration.apply_async import result_of, schedule_call
 from ..integration.results import ScheduledResult
 from ..message.headers import LAUNCH, ONCE_HEADER
 from ..services import Services
+from ..store import id_text
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -79,7 +80,7 @@ def freeze(
     fresh = _copy(sig.group() if isinstance(sig, chunks) else sig, app)
     for name in of_entry:
         fresh.options.pop(name, None)
-    result = _bound_to(app, fresh.freeze(sig.options.get("task_id")))
+    result = _bound_to(app, fresh.freeze(id_text(sig.options.get("task_id"))))
     launch = app.signature(LAUNCH, args=(_plain(fresh), ids_of(result)))
     # It carries the arguments of all parts, and argsrepr may hide some of them from logs and lists.
     launch.set(task_id=result.id, argsrepr=shown(fresh), kwargsrepr="{}")

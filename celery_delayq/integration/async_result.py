@@ -18,6 +18,7 @@ from celery.result import AsyncResult
 from ..errors import DelayQError
 from ..logs import logger_of
 from ..operations.targets import target_of
+from ..scheduling.intercept import TextIds
 from ..services import find
 from ..store import State
 
@@ -29,7 +30,7 @@ def word_of(state: State) -> str:
     return State.SCHEDULED.value if state is State.IN_FLIGHT else state.value
 
 
-class KnowsScheduled:
+class KnowsScheduled(TextIds):
     """A mixin in front of the app's original result class."""
 
     id: str

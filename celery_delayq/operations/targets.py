@@ -91,7 +91,7 @@ def id_of(given: Any) -> str:
     """
     if isinstance(given, (AsyncResult, GroupResult, ScheduledTask)):
         given = given.id
-    elif isinstance(given, UUID):
+    if isinstance(given, UUID):
         given = str(given)
     if not isinstance(given, str):
         raise InvalidOption("task_id", given, _EXPECTED + _hint(given))

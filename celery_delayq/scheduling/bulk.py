@@ -25,7 +25,7 @@ from ..errors import (
 from ..logs import logger_of
 from ..message.signatures import is_canvas
 from ..services import Services
-from ..store import NewEntry, Receipt, checked_id
+from ..store import NewEntry, Receipt, checked_id, id_text
 from .intercept import Request
 from .items import Item, item_of
 from .options import NAMES, EntryOptions, entry_options_of, options_of_entry
@@ -243,7 +243,7 @@ class Loader:
         if item.task_id is None:
             return item, when, new_id(self._services, self._terms_of(item).extras.key)
         self._has_own_ids = True
-        return item, when, checked_id(item.task_id)
+        return item, when, checked_id(id_text(item.task_id))
 
     def _new(self, item: Item, when: When, task_id: str) -> NewEntry | Receipt | str:
         return self._filled_in(item, when, task_id) or self._by_celery(item, when, task_id)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 import celery.app.amqp
 from celery.app.amqp import AMQP
@@ -80,6 +81,9 @@ _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max
 # Places among the arguments of AMQP.as_task_v2. Celery fills them; a program may name them.
 EXPIRES_AT = 8
 _PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES_AT}
+
+# Headers with ids. A UUID in them becomes text; Celery alone cannot send one by RabbitMQ.
+_IDS = ("id", "root_id", "parent_id", "group")
 
 _PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
 _NO_SECOND = "none beside the time that the task is scheduled for"
@@ -206,6 +210,17 @@ def scheduling_amqp(base: Any) -> Any:
     return type(base.__name__, (SchedulingMixin, base), {})
 
 
+class TextIds:
+    """Gives a result the id of its message: a ``UUID`` becomes text.
+
+    Celery's backends tell a result that its task has ended only if both are the same.
+    """
+
+    def __init__(self, id: Any, *args: Any, **kwargs: Any) -> None:
+        text = str(id) if isinstance(id, UUID) else id
+        super().__init__(text, *args, **kwargs)  # type: ignore[call-arg]
+
+
 class _DecidedMessage(_TaskMessage):
     """Celery's task message with the request that schedules it, or ``None``."""
 
@@ -225,12 +240,16 @@ def _decided(
         InvalidOption, InvalidDueTime: an option is invalid.
     """
     headers = message.headers
+    for name in _IDS:
+        if isinstance(headers.get(name), UUID):
+            headers[name] = str(headers[name])
+    message.properties["correlation_id"] = headers["id"]
     given = {**options, **{name: args[at] for name, at in _PLACES.items() if at < len(args)}}
     # A retry always has a time: its task's default delay.
     beside = {} if headers.get("retries") else given
     request = requested(services, options, headers.get("eta"), given["name"], beside)
     if request is not None:
-        checked_id(given["task_id"])
+        checked_id(headers["id"])
         expires = given.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
             headers["expires"] = _expiry_after(request.expected_due(), expires).isoformat()

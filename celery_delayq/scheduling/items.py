@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Union
+from uuid import UUID
 
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
@@ -23,7 +24,7 @@ class Item(NamedTuple):
         args: Its positional arguments.
         kwargs: Its keyword arguments.
         time: Its own due time: a timedelta from now, or a time as for ``at``.
-        task_id: Its own id.
+        task_id: Its own id: text, or a ``UUID``.
         key: Its unique key. This and the next fields are as for ``delayq.schedule``; ``None`` takes
             the signature's value.
         conflict: One of the policies.
@@ -38,7 +39,7 @@ class Item(NamedTuple):
     args: Sequence[Any]
     kwargs: Mapping[str, Any] = {}
     time: Union[TimeInput, timedelta] | None = None
-    task_id: str | None = None
+    task_id: Union[str, UUID] | None = None
     key: str | None = None
     conflict: Conflict | None = None
     max_wait: DelayInput | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Any, Union
+from uuid import UUID
 
 from ..errors import InvalidOption
 
@@ -11,6 +12,11 @@ LONGEST_NAME = 255  # bytes of a unique key, or a tag
 
 _EXPECTED = f"text of 1 to {LONGEST_ID} bytes"
 _NAME_EXPECTED = f"text of 1 to {LONGEST_NAME} bytes, without NUL"
+
+
+def id_text(task_id: Any) -> Any:
+    """Return the text of a ``UUID``, and anything else as it is."""
+    return str(task_id) if isinstance(task_id, UUID) else task_id
 
 
 def checked_id(task_id: str) -> str:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
+from celery import group
 from celery.result import AsyncResult
 
 from celery_delayq import Outcome, State
@@ -21,6 +22,9 @@ class Job(str, Enum):  # StrEnum is its own value in every respect
     """``str`` turns its members into their names."""
 
     NIGHTLY = "nightly-report"
+
+
+NUMBER = UUID("0d5bd3c7-6d6c-4c3b-8d2a-5a52b0d0a3f1")
 
 
 @pytest.fixture(params=["apply_async", "signature", "send_task", "bulk"])
@@ -52,6 +56,41 @@ def test_an_enum_cancels_what_its_value_scheduled(schedule, delayq):
     schedule("nightly-report", FAR)
 
     assert delayq.cancel(Job.NIGHTLY)
+
+
+def test_a_uuid_is_its_text_in_the_store_in_the_queue_and_as_a_name(schedule, delayq, redis):
+    schedule(NUMBER, FAR)
+    assert [task.id for task in delayq.tasks()] == [str(NUMBER)]
+    assert delayq.reschedule(NUMBER, LONG_AGO)
+
+    delayq.hand_over()
+
+    message = json.loads(only_message(redis)[1])
+    assert message["headers"]["id"] == message["properties"]["correlation_id"] == str(NUMBER)
+    assert message["headers"]["root_id"] == str(NUMBER)
+
+
+# Celery's backends wake a result only if its id is its message's.
+@pytest.mark.parametrize("time", [{}, {"delayq_at": LONG_AGO}, {"countdown": 3000}])
+def test_a_uuid_is_text_in_a_call_s_message_and_in_its_result(delayq_app, url, redis, time):
+    app = delayq_app(url, delayq_capture_eta=True)
+    more = {"root_id": NUMBER, "parent_id": NUMBER, "group_id": NUMBER}
+
+    result = app.send_task("t", task_id=NUMBER, **more, **time)
+    app.delayq.run_now(NUMBER)
+    app.delayq.hand_over()
+
+    headers = json.loads(only_message(redis)[1])["headers"]
+    ids = [headers[name] for name in ("id", "root_id", "parent_id", "group")]
+    assert ids == 4 * [str(NUMBER)]
+    assert result.id == app.AsyncResult(NUMBER).id == str(NUMBER)
+
+
+def test_a_canvas_s_uuid_is_its_entry_s_id(add, delayq):
+    result = delayq.schedule(group(add.s(1), add.s(2)).set(task_id=NUMBER), at=FAR)
+
+    assert result.id == delayq.get(NUMBER).id == str(NUMBER)
+    assert result.cancel()
 
 
 NAMES = {

@@ -1,6 +1,7 @@
 """Messages on RabbitMQ are those of a plain `apply_async`, plus this package's headers."""
 
 from datetime import datetime, timedelta, timezone
+from uuid import uuid4
 
 import pytest
 from celery.utils import uuid
@@ -81,6 +82,17 @@ def test_a_body_of_megabytes_arrives_whole(rabbit):
 
 def test_bytes_that_are_no_text_arrive_whole(rabbit):
     both(rabbit, args=(bytes(range(256)),), serializer="pickle")
+
+
+def test_a_uuid_arrives_as_text(rabbit):
+    task_id = uuid4()
+    rabbit.task.apply_async(task_id=task_id, root_id=task_id, delayq_at=LONG_AGO)
+
+    rabbit.relay_once()
+
+    [message] = rabbit.take()
+    assert message.headers["id"] == message.headers["root_id"] == str(task_id)
+    assert message.properties["correlation_id"] == str(task_id)
 
 
 def test_the_headers_tell_the_due_time_and_the_attempt(rabbit):
