@@ -120,9 +120,6 @@ class SlotOwner(MovingMaster):
     def close(self) -> None:
         """Do nothing: no link stays open."""
 
-    def forget(self) -> None:
-        """Do nothing: no socket is shared with a parent process."""
-
     def _named_first(self, until: float) -> Address | None:
         try:
             return super()._named_first(until)

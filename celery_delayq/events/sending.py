@@ -11,7 +11,6 @@ five seconds take no longer.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +28,7 @@ from ..handover.link import IDLE, bounded, connect
 from ..logs import logger_of
 from ..message.body import body_of
 from ..message.route import Route
+from ..servers.pool import PerProcess
 from ..services import services_of
 from ..store import NewEntry
 
@@ -49,9 +49,8 @@ class Events:
 
     def __init__(self, app: Celery) -> None:
         self._app = app
-        # One for each process, as a forked one may inherit a lock that is held.
-        self._locks: dict[int, threading.Lock] = {}
-        self._kept: dict[str, tuple[int, float, Any]] = {}  # kind -> pid, last use, dispatcher
+        self._lock = PerProcess(threading.Lock)
+        self._kept = PerProcess(dict[str, tuple[float, Any]])  # kind -> last use, dispatcher
         self._again = 0.0  # when to try the broker again, by the monotonic clock
 
     def sent(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
@@ -66,7 +65,7 @@ class Events:
     def _send(self, kind: str, events: Sequence[Fields]) -> None:
         if not events or clock.monotonic() < self._again:
             return
-        lock = self._locks.setdefault(os.getpid(), threading.Lock())
+        lock = self._lock.get()
         if not lock.acquire(timeout=TIMEOUT):
             return  # the broker hangs, and another thread waits for it
         try:
@@ -86,18 +85,17 @@ class Events:
 
     def _dispatcher(self, kind: str) -> Any:
         """Return Celery's dispatcher, on a connection that is kept until it idles too long."""
-        pid, used, dispatcher = self._kept.get(kind, (0, 0.0, None))
+        used, dispatcher = self._kept.get().get(kind, (0.0, None))
         now = clock.monotonic()
-        if pid != os.getpid() or now - used > IDLE:
+        if dispatcher is None or now - used > IDLE:
             self._let_go(kind)
             dispatcher = self._connected(kind)
-        self._kept[kind] = os.getpid(), now, dispatcher
+        self._kept.get()[kind] = now, dispatcher
         return dispatcher
 
     def _let_go(self, kind: str) -> None:
-        pid, _, dispatcher = self._kept.pop(kind, (0, 0.0, None))
-        # A forked child leaves its parent's connection alone.
-        if dispatcher is not None and pid == os.getpid():
+        _, dispatcher = self._kept.get().pop(kind, (0.0, None))
+        if dispatcher is not None:
             with suppress(Exception):  # one that hangs cannot close properly
                 dispatcher.connection.collect()
 

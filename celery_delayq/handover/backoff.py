@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import random
+from random import SystemRandom
 
 LONGEST_BACKOFF = 3.0  # seconds between attempts to reach a Redis or a broker that is down
 ELECTION = 1.0  # the same, if another server may take over at any moment
 QUIET = 15.0  # seconds between two log lines about the same outage
+
+random = SystemRandom()  # processes that C forked would have the same numbers from Python's own
 
 
 class Backoff:

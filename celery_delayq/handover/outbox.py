@@ -9,7 +9,6 @@ It runs in a thread of its own, as a result backend that is down may take minute
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable, Sequence
 
@@ -17,6 +16,7 @@ from ..errors import StoreError
 from ..logs import logger_of
 from ..store.scanner_steps import ScannerSteps
 from ..store.values import Cancelled
+from .backoff import random
 
 logger = logger_of(__name__)
 

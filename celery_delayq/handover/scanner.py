@@ -13,7 +13,6 @@ nor kombu: its caller passes the shards' engines and relays, and the wake-up.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Iterable, Sequence
 
@@ -25,7 +24,7 @@ from ..store.scanner_steps import ScannerSteps
 from ..store.values import Seen
 from ..store.wakeup import Wakeup
 from .away import Away
-from .backoff import ELECTION, Backoff
+from .backoff import ELECTION, Backoff, random
 from .contact import Contact
 from .dead import report
 from .outbox import Outbox

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence, Sized
 from datetime import timedelta, tzinfo
 from itertools import repeat
+from random import SystemRandom
 from typing import Any, Union
 
 from .. import clock
 from ..clock import DelayInput, TimeInput, When
 from ..errors import InvalidOption
 
+# Python's own numbers go on alike in all processes that were forked in C.
+_CHANCE = SystemRandom()
 _SPREAD = "two times, or two timedeltas, the earlier one first"
 
 Spread = tuple[Union[TimeInput, timedelta], Union[TimeInput, timedelta]]
@@ -72,5 +74,5 @@ def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
     first, last = own_time(earliest, zone), own_time(latest, zone)
     if first.mode != last.mode or first.ms > last.ms:
         raise InvalidOption("spread", spread, _SPREAD)
-    drawn = (random.randint(first.ms, last.ms) for _ in repeat(None))
+    drawn = (_CHANCE.randint(first.ms, last.ms) for _ in repeat(None))
     return (When(first.mode, ms, spread, first.rounded_us) for ms in drawn)

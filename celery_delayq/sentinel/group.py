@@ -20,6 +20,7 @@ from .. import clock
 from ..servers.endpoint import Address, Endpoint, shown
 from ..servers.known_master import MasterCache
 from ..servers.moving import ASK, MovingMaster
+from ..servers.pool import PerProcess
 from .failover_listener import FailoverListener
 from .query import MasterQuery
 
@@ -28,14 +29,26 @@ from .query import MasterQuery
 ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
 
 
+class Ears:
+    """How a process hears of a new master.
+
+    Attributes:
+        idle: The listener, unless a thread is using it; empty at first. Two threads may make one
+            each.
+        busy_until: By then a thread has given it back, or was interrupted.
+    """
+
+    def __init__(self) -> None:
+        self.idle: deque[FailoverListener] = deque(maxlen=1)
+        self.busy_until = 0.0
+
+
 class HeardMaster(MasterCache):
-    """The master of a group, as a process knows it, and the listener that hears of a new one."""
+    """The master of a group, as a process knows it, and what it hears of a new one by."""
 
     def __init__(self) -> None:
         super().__init__()
-        # The listener, unless a thread is using it; empty at first. Two threads may make one each.
-        self.ears: deque[FailoverListener] = deque(maxlen=1)
-        self.busy_until = 0.0  # by then a thread has given it back, or was interrupted
+        self.ears = PerProcess(Ears)
 
 
 @dataclass(frozen=True)
@@ -84,36 +97,32 @@ class SentinelGroup(MovingMaster):
             until: When the caller's time is over, by the monotonic clock.
         """
         super().find_master(until)
-        found = self._found
+        ears = self._found.ears.get()
         try:
-            herald = found.ears.pop()
+            herald = ears.idle.pop()
         except IndexError:
             # Another thread has the listener; or, if its time is over, was interrupted and lost it.
-            if clock.monotonic() < found.busy_until:
+            if clock.monotonic() < ears.busy_until:
                 return
             herald = self.herald()
-        found.busy_until = until
+        ears.busy_until = until
         try:
             herald.hear()
             herald.listen(clock.seconds_left(until) / 4)
         finally:
-            found.ears.append(herald)
+            ears.idle.append(herald)
 
     def close(self) -> None:
         """Stop listening, until the next :meth:`find_master`."""
+        ears = self._found.ears.get()
         try:
-            herald = self._found.ears.pop()
+            herald = ears.idle.pop()
         except IndexError:
             return  # there is none, or another thread is using it
         try:
             herald.close()
         finally:
-            self._found.busy_until = 0.0
-
-    def forget(self) -> None:
-        """In a forked child: drop the parent's listener without touching its socket."""
-        self._found.ears.clear()
-        self._found.busy_until = 0.0
+            ears.busy_until = 0.0
 
     def herald(self) -> FailoverListener:
         """Make a listener that hears at once of a new master."""

@@ -1,6 +1,6 @@
 """Sends commands to Redis: one at a time, each once, with translated errors.
 
-Scripts ---> Connection.execute ---> a pooled one, never shared with a forked child
+Scripts ---> Connection.execute ---> one from this process's pool
 Wakeup ----> Connection.dedicated -> one to block on, outside the pool
 
 A connection returns to the pool only after its answer was read. So even if a call is interrupted,
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
-import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -23,7 +21,7 @@ from .. import clock
 from ..errors import StoreDiffers, StoreError, StoreFull, StoreUnavailable
 from . import endpoint as defaults
 from .endpoint import Address, Listener, Server
-from .pool import Pool
+from .pool import PerProcess, Pool
 from .refusals import Refusal, refusal_of, said_of, why_of
 
 _AWAY = (
@@ -96,7 +94,7 @@ class Connection(Protocol):
 
 
 class PooledConnection:
-    """One Redis, through a pool that is never shared with a forked child.
+    """One Redis, through a pool for each process.
 
     Args:
         server: The Redis.
@@ -111,11 +109,12 @@ class PooledConnection:
         self._server = server
         self._timeout = timeout
         self._reach = reach
-        self.pool = Pool(server, reach=reach)
-        # Those to other nodes. Each keeps the first one, which forgets for all in a forked child.
-        self._parts: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
-        self._first: PooledConnection | None = None
-        _OPEN.add(self)
+        self._pool = PerProcess(lambda: Pool(server, reach=reach))
+
+    @property
+    def pool(self) -> Pool:
+        """The pool of this process: with its parent's, a forked child would read its answers."""
+        return self._pool.get()
 
     @property
     def node(self) -> Address | None:
@@ -126,8 +125,7 @@ class PooledConnection:
         if server is self._server:
             return self
         part = copy.copy(self)
-        part._server, part.pool, part._first = server, self.pool.at(server), self
-        self._parts.add(part)
+        part._server, part._pool = server, PerProcess(lambda: self.pool.at(server))
         return part
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
@@ -157,7 +155,7 @@ class PooledConnection:
             turn += 1
 
     def _exchange(self, step: str, commands: list[list[bytes]], until: float) -> list[Any]:
-        pool = self.pool
+        pool = self._pool.get()
         if self._server.may_move:
             self._server.find_master(until)
         with translated(step, may_have_run=False):
@@ -216,26 +214,6 @@ class PooledConnection:
     def close(self) -> None:
         self.pool.close()
         self._server.close()
-
-    def forget(self) -> None:
-        """Drop the pool without touching its sockets, which belong to the parent."""
-        self.pool = Pool(self._server, reach=self._reach)
-        for part in self._parts:
-            part.pool = self.pool.at(part._server)
-        self._server.forget()
-
-
-_OPEN: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for connection in list(_OPEN):
-        connection.forget()
-
-
-# Otherwise a forked child would read its parent's answers.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
 
 
 @contextmanager

@@ -83,9 +83,6 @@ class Server(Protocol):
     def close(self) -> None:
         """Close the connections of :meth:`find_master`; the next call opens new ones."""
 
-    def forget(self) -> None:
-        """Forget the parent's sockets, in a forked child."""
-
     def is_current(self, connection: Any) -> bool:
         """Whether a connection is known to lead to the server still."""
 
@@ -220,9 +217,6 @@ class Endpoint:
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
-
-    def forget(self) -> None:
-        """Do nothing: no sockets are kept."""
 
     def is_current(self, connection: Any) -> bool:  # noqa: ARG002
         """Return true: the address is fixed."""

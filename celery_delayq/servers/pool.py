@@ -10,6 +10,7 @@ a queue, which nothing interrupts. If an interrupted caller loses a connection, 
 The number of connections is the number of live objects.
 
 The shards of a store in a Cluster share one pool. Each takes only connections to its own node.
+Each process has a pool of its own; see ``PerProcess``.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from __future__ import annotations
 import copy
 import gc
 import math
+import os
 import queue
 import weakref
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import redis
 
@@ -34,6 +37,40 @@ MOST = 100  # connections of one process to one Redis
 IDLE = 30.0
 LOOK_AGAIN = 0.1  # seconds after which a waiting caller checks whether a connection was lost
 COLLECT_AGAIN = 10.0  # seconds between two searches for lost ones in Python's garbage
+
+
+Made = TypeVar("Made")
+
+
+class PerProcess(Generic[Made]):
+    """An object for each process, made when the process needs it for the first time.
+
+    uWSGI forks in C, and Python runs no hooks of ``os.register_at_fork`` then. So the process is
+    compared each time the object is needed.
+
+    Args:
+        make: Makes the object.
+    """
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make = make
+        self._made: dict[int, Made] = {}
+
+    def get(self) -> Made:
+        """Return this process's object, the same to all its threads."""
+        try:
+            return self._made[os.getpid()]
+        except KeyError:
+            return self._first()
+
+    def _first(self) -> Made:
+        own = os.getpid()
+        made = self._made.setdefault(own, self._make())
+        # The parent's is dropped here. redis-py closes such a connection without a shutdown, which
+        # would end it in the parent as well.
+        for other in set(self._made) - {own}:
+            self._made.pop(other, None)
+        return made
 
 
 class Pool:

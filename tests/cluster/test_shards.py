@@ -8,10 +8,11 @@ import pytest
 from celery_delayq import Outcome
 from celery_delayq.care.doctor import examine
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers.connection import _forget_all, packed
+from celery_delayq.servers.connection import packed
 from celery_delayq.servers.endpoint import NAME
 from celery_delayq.store.keys import shard_of
 from tests.cluster.conftest import calm, let_a_replica_take_over
+from tests.support.children import in_child
 from tests.support.clusters import ClusterServers
 from tests.support.waiting import PATIENCE, eventually
 
@@ -127,13 +128,13 @@ def test_a_process_has_one_link_to_each_node_and_asks_once(cluster, make_house):
 def test_a_forked_child_has_one_pool_of_its_own(house):
     put_each(house)
     connections = [one.connection for one in house.delayq.services.scripts]
-    before = [one.pool for one in connections]
+    before = {id(one.pool._idle) for one in connections}
 
-    _forget_all()
+    def own():
+        pools = {id(one.pool._idle) for one in connections}
+        return b"%d %d %d" % (len(pools), len(pools & before), listed(house) == set(ids()))
 
-    idle = {id(one.pool._idle) for one in connections}
-    assert len(idle) == 1
-    assert idle.isdisjoint(id(one._idle) for one in before)
+    assert in_child(own) == b"1 0 1"
     assert listed(house) == set(ids())
 
 

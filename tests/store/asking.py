@@ -10,7 +10,7 @@ from contextlib import suppress
 from celery_delayq.errors import StoreError
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.servers.pool import Pool
+from celery_delayq.servers.pool import PerProcess, Pool
 from tests.support.waiting import PATIENCE
 
 MOST = 3  # connections
@@ -22,7 +22,7 @@ class Asking:
     def __init__(self, port, most=MOST):
         self.client = PooledConnection(Endpoint("127.0.0.1", port))
         self.most, self.number = most, 0
-        self.client.pool = Pool(self.client._server, most)
+        self.client._pool = PerProcess(lambda: Pool(self.client._server, most))
 
     @property
     def pool(self):

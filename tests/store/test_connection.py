@@ -1,7 +1,5 @@
 """Connections: their own settings, each command sent once, none shared with a forked child."""
 
-import os
-import signal
 import socketserver
 import threading
 import time
@@ -13,8 +11,9 @@ from celery_delayq.servers import connection as module
 from celery_delayq.servers import endpoint as endpoints
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.servers.pool import MOST, Pool
+from celery_delayq.servers.pool import MOST, PerProcess, Pool
 from tests.store.support import FAR_MS, endpoint
+from tests.support.children import in_child
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
@@ -170,7 +169,7 @@ def few(connect):
 
     def make(most):
         client = connect()
-        client.pool = Pool(client._server, most)
+        client._pool = PerProcess(lambda: Pool(client._server, most))
         return client
 
     return make
@@ -285,27 +284,6 @@ def test_a_connection_that_the_server_closed_is_replaced_unseen(connect, raw):
     number = client.execute("id", packed(["CLIENT", "ID"]))
     raw.client_kill_filter(_id=number)
     assert client.execute("ping", PING) == b"PONG"
-
-
-def in_child(action) -> bytes:
-    """The result of *action* in a forked child, or its error."""
-    receive, send = os.pipe()
-    child = os.fork()
-    if child == 0:
-        # If it waited for a lock, it would outlive the suite.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(PATIENCE)
-        try:
-            answer = action()
-        except BaseException as error:
-            answer = repr(error).encode()
-        os.write(send, answer)
-        os._exit(0)
-    os.close(send)
-    with os.fdopen(receive, "rb") as pipe:
-        answer = pipe.read()
-    os.waitpid(child, 0)
-    return answer
 
 
 def test_a_forked_child_uses_no_connection_of_its_parent(connect):

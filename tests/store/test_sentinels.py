@@ -19,6 +19,7 @@ from celery_delayq.sentinel import group as sentinels
 from celery_delayq.servers import known_master, moving
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
+from tests.support.children import in_child
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
 from tests.support.slow_link import SlowLink
@@ -558,7 +559,7 @@ def test_a_caller_goes_to_the_new_master_while_the_old_one_still_answers():
         client = PooledConnection(SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE), LONG)
         for _ in range(2):
             client.execute("write", SET)
-        (herald,) = client._server._found.ears
+        (herald,) = client._server._found.ears.get().idle
         old = real.failover()
         real.elected(old)
         assert eventually(lambda: _is_readable(herald), 60)
@@ -572,41 +573,42 @@ def test_a_caller_goes_to_the_new_master_while_the_old_one_still_answers():
 def test_a_forked_child_listens_for_itself(naming):
     client = naming.client()
     client.execute("write", SET)
-    (herald,) = client._server._found.ears
+    (herald,) = client._server._found.ears.get().idle
 
-    client.forget()
-    client.execute("write", SET)
+    def listens():
+        client.execute("write", SET)
+        (another,) = client._server._found.ears.get().idle
+        return b"%d %d" % (another is herald, len(another.sockets))
 
-    (another,) = client._server._found.ears
-    assert another is not herald
+    assert in_child(listens) == b"0 1"
     assert len(herald.sockets) == 1
-    herald.close()
+    assert client._server._found.ears.get().idle[0] is herald
 
 
 def test_closing_ends_the_listening_until_the_next_call(naming):
     client = naming.client()
     client.execute("write", SET)
-    (herald,) = client._server._found.ears
+    (herald,) = client._server._found.ears.get().idle
     assert herald.sockets
 
     client.close()
     client.close()
 
     assert herald.sockets == []
-    assert not client._server._found.ears
+    assert not client._server._found.ears.get().idle
     client.execute("write", SET)
-    (another,) = client._server._found.ears
+    (another,) = client._server._found.ears.get().idle
     assert another.sockets
 
 
 def test_one_thread_looks_while_another_calls(naming):
     client = naming.client()
     client.execute("write", SET)
-    busy = client._server._found.ears.pop()
+    busy = client._server._found.ears.get().idle.pop()
 
     client.execute("write", SET)
 
-    assert not client._server._found.ears
+    assert not client._server._found.ears.get().idle
     busy.close()
 
 
@@ -614,20 +616,20 @@ def test_what_an_interrupted_thread_lost_is_made_anew_when_its_time_is_over(nami
     client = naming.client()
     client.execute("write", SET)
     found = client._server._found
-    found.ears.pop()  # like an interruption right after this
+    found.ears.get().idle.pop()  # like an interruption right after this
 
     def listens():
         client.execute("read", packed(["PING"]))
-        return any(one.sockets for one in found.ears)
+        return any(one.sockets for one in found.ears.get().idle)
 
     assert not listens()
-    found.busy_until = clock.monotonic()
+    found.ears.get().busy_until = clock.monotonic()
     assert listens()
 
 
 def test_threads_that_begin_to_listen_at_once_leave_one_that_does(naming):
     client = naming.client()
-    ears = client._server._found.ears
+    ears = client._server._found.ears.get().idle
     ears.extend([client._server.herald(), client._server.herald()])
 
     client.execute("write", SET)

@@ -12,6 +12,7 @@ from kombu.transport import memory
 from celery_delayq import DelayQ, clock
 from celery_delayq.contrib.testing import isolated, isolation, stores
 from celery_delayq.errors import CannotIsolate, LibraryChanged, NoDelayQ, StoreUnavailable
+from celery_delayq.servers.pool import PerProcess
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.libraries
@@ -231,7 +232,7 @@ def test_one_app_is_one_test_s(shop, delayq):
 @pytest.mark.parametrize("missing", ["fakeredis", "lupa"])
 def test_without_fakeredis_one_is_told_what_to_install(shop, monkeypatch, missing):
     before = everything(shop.app)
-    monkeypatch.setattr(stores, "_served", {})
+    monkeypatch.setattr(stores, "_served", PerProcess(stores._serve))
     monkeypatch.delenv(stores.VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
 

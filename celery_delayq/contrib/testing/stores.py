@@ -16,6 +16,7 @@ from typing import Any
 
 from ...errors import CannotIsolate
 from ...servers.connection import packed
+from ...servers.pool import PerProcess
 from ...store.keys import KEYS
 from ...store.scripts import Scripts
 from .moved import clock_key
@@ -28,8 +29,6 @@ _NEEDS = (
     f"Redis by the environment's {VARIABLE}, pytest's --delayq-redis, or redis="
 )
 
-_served: dict[int, str] = {}  # by process id, as a forked child has the server's sockets only
-
 
 def url_of(redis: str | None) -> str:
     """Return the URL of the Redis for a test.
@@ -40,7 +39,7 @@ def url_of(redis: str | None) -> str:
     Raises:
         CannotIsolate: fakeredis is missing.
     """
-    return redis or os.environ.get(VARIABLE) or _fake()
+    return redis or os.environ.get(VARIABLE) or _served.get()
 
 
 def new_prefix() -> str:
@@ -53,13 +52,6 @@ def delete_all(key_sets: Sequence[Scripts]) -> None:
     for one in key_sets:
         names = [*(one.keys[name] for name in KEYS), clock_key(one)]
         one.connection.execute("delete", packed(["UNLINK", *names]))
-
-
-def _fake() -> str:
-    pid = os.getpid()
-    if pid not in _served:
-        _served[pid] = _serve()
-    return _served[pid]
 
 
 def _serve() -> str:
@@ -81,3 +73,6 @@ def _end(server: Any, pid: int) -> None:
     if os.getpid() == pid:
         server.shutdown()
         server.server_close()
+
+
+_served = PerProcess(_serve)  # a forked child has the server's sockets only
