@@ -20,7 +20,7 @@ from celery import Celery
 from celery.backends.base import DisabledBackend
 from celery.utils import time
 
-from .errors import NoDelayQ, StoreError, SwitchedOff
+from .errors import InvalidSetting, NoDelayQ, StoreError, SwitchedOff
 from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
@@ -45,6 +45,10 @@ GONE_AFTER = 3  # safety intervals without a heartbeat before a scanner counts a
 # Seconds that the store's Redis has to answer each step of connecting. After a network failure that
 # drops packets, a scanner reconnects at most this long after its pause.
 REACH = 2.0
+_NO_STORE = (
+    "there is no store, so workers deliver no scheduled tasks, and Celery keeps the tasks with an "
+    "eta: %s"
+)
 _KEYS = [setting.key for setting in SETTINGS]
 
 ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
@@ -93,6 +97,11 @@ class Services:
             InvalidSetting: no Redis is configured to hold tasks.
         """
         return self.configured.endpoint
+
+    @property
+    def has_store(self) -> bool:
+        """Whether a Redis is configured to hold tasks; if not, a warning says so once."""
+        return self.configured.has_store
 
     @property
     def named_store(self) -> tuple[str, str]:
@@ -307,6 +316,17 @@ class Configured:
         names = written(self.conf, "delayq_url"), written(self.conf, "delayq_transport_options")
         options, slot = settings.transport_options, Keys(settings.prefix).slot
         return store_endpoint(settings.url, options, self._broker(), names, slot)
+
+    @cached_property
+    def has_store(self) -> bool:
+        broker = self._broker()
+        if self.settings.url is not None or (broker.endpoint and not broker.failover):
+            return True
+        try:
+            _ = self.endpoint
+        except InvalidSetting as error:
+            logger.warning(_NO_STORE, error)
+        return False
 
     @cached_property
     def store_is_broker(self) -> bool:

@@ -14,7 +14,7 @@ from kombu import Message
 
 from ..errors import InvalidOption
 from ..message.body import serializer_of
-from ..message.headers import foreign
+from ..message.headers import REDELIVERED_HEADER, foreign
 from ..message.outgoing import recorded
 from ..scheduling.intercept import ONCE, Request, Sender, requested
 from ..scheduling.options import AFTER, AT, LASTING, PREFIX
@@ -73,6 +73,8 @@ def entry_of(
     }
     body, content = _without_eta(message)
     all_headers = {**foreign(message.headers), **(headers or {})}
+    if message.headers.get(REDELIVERED_HEADER):
+        all_headers[REDELIVERED_HEADER] = True
     if "task" in all_headers:
         all_headers["eta"] = None
     exchange = "" if queue else message.delivery_info.get("exchange") or ""

@@ -28,21 +28,37 @@ delivery, as its task put itself off:
     message --> delivered before? --yes--> became an entry? --yes--> dropped
                       | no                     | no, or the store is down
                       +--- runs ---------------+
+
+A captured call whose request got no answer is sent with an eta and a mark; it may be an entry, too:
+
+    message --> marked, with an eta? --yes--> an entry with its id, due then? --yes--> dropped
+                      | no                     | no, or the store is down
+                      +--- runs ---------------+
 """
 
 from __future__ import annotations
 
+from datetime import timezone
 from typing import Any, NamedTuple
 
 from celery import bootsteps
 
+from ..clock import at
+from ..errors import DelayQError
 from ..integration.store_query import ASK_AGAIN, StoreQuery
 from ..integration.strategies import Strategy, wrap_strategies
 from ..libraries import Feature, works
 from ..logs import logger_of
-from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, ONCE_HEADER
+from ..message.headers import (
+    ATTEMPT_HEADER,
+    DUE_HEADER,
+    HAND_OVER_HEADER,
+    ONCE_HEADER,
+    REDELIVERED_HEADER,
+)
 from ..message.identity import identity_of, may_come_again
 from ..services import Services, find
+from ..store import target_of
 
 logger = logger_of(__name__)
 
@@ -51,6 +67,7 @@ MOST_ATTEMPTS = 2**31  # a relay never reaches this number
 _DROPPED = "task %s: attempt %d is dropped, as attempt %d reached a worker first"
 _UNKNOWN = f"runs, like all for the next {ASK_AGAIN:.0f} s, even if it is a duplicate"
 _TAKEN = "task %s: dropped, as it was put off at an earlier delivery"
+_WAITS = "task %s: dropped, as it waits in the store as well"
 
 
 class _Copy(NamedTuple):
@@ -84,7 +101,7 @@ class Guard:
         """*strategy*, for all messages but those that are dropped."""
 
         def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
-            if self._is_second(message) or self._is_taken(message):
+            if self._is_second(message) or self._is_taken(message) or self._waits(message):
                 return ack(logger, self._consumer.connection_errors)
             return strategy(message, body, ack, *rest)
 
@@ -117,6 +134,21 @@ class Guard:
             logger.info(_TAKEN, task_id)
         return is_taken
 
+    def _waits(self, message: Any) -> bool:
+        headers, task_id = message.headers, message.properties.get("correlation_id")
+        due_ms = _eta_ms(headers) if headers.get(REDELIVERED_HEADER) else None
+        if due_ms is None or DUE_HEADER in headers:
+            return False
+
+        def waits(until: float) -> bool:
+            one = self._services.entries.find(target_of(task_id), until)
+            return one is not None and (one.due_ms, one.attempts) == (due_ms, 0)
+
+        is_entry = self._asking.ask(task_id, waits, False)
+        if is_entry:
+            logger.info(_WAITS, task_id)
+        return is_entry
+
     def _is_on(self, headers: Any) -> bool:
         once = headers.get(ONCE_HEADER)
         return once if isinstance(once, bool) else self._services.settings.once
@@ -140,3 +172,10 @@ class Guard:
         tag = info.get("consumer_tag")
         tags = getattr(self._consumer.task_consumer, "_active_tags", {})
         return next((queue for queue, its_tag in tags.items() if its_tag == tag), None)
+
+
+def _eta_ms(headers: Any) -> int | None:
+    try:
+        return at(headers.get("eta"), timezone.utc).ms
+    except DelayQError:  # any program may have written it
+        return None

@@ -28,6 +28,7 @@ def schedule_call(
     *args: Any,
     given_out: bool = False,
     delivery: Delivery | None = None,
+    captured: bool = False,
     **options: Any,
 ) -> tuple[Any, Receipt | None]:
     """Call ``apply_async(*args, **options)`` so that its message is due at *when*.
@@ -39,24 +40,26 @@ def schedule_call(
         *args: Its arguments.
         given_out: Whether a caller already knows the task's id.
         delivery: The delivered message that is being scheduled again.
+        captured: Whether Celery sends the message, with an eta, if the store does not take it.
         **options: See :mod:`celery_delayq.scheduling.options`.
 
     Returns:
         The result of ``apply_async``, and the store's receipt. If an earlier task was kept, its
-        result and receipt. With ``task_always_eager``, the task has run and there is no receipt. If
-        a custom ``apply_async`` sends nothing and returns an earlier call's result: that result,
-        and a receipt if its task waits.
+        result and receipt. With ``task_always_eager``, the task has run and there is no receipt;
+        nor is there one if the message was left to Celery. If a custom ``apply_async`` sends
+        nothing and returns an earlier call's result: that result, and a receipt if its task waits.
 
     Raises:
         DelayQError: the task was not scheduled.
         NotScheduled: the task was sent at once, because a custom ``apply_async`` drops options.
     """
-    request = Request(when, delivery, given_out=given_out)
+    request = Request(when, delivery, given_out=given_out, captured=captured)
     result = request.sent_by(apply_async, *args, **options)
     receipt = request.receipt
     if receipt is not None:
         return _kept(services, result, receipt) if receipt.existed else result, receipt
-    if isinstance(result, EagerResult) or services.app.conf.task_always_eager:
+    is_eager = isinstance(result, EagerResult) or services.app.conf.task_always_eager
+    if is_eager or request.left:
         return result, None
     request.refuse_sent(result)
     return result, _receipt_of(services, result)

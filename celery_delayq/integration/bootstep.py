@@ -46,7 +46,9 @@ class ScannerStep(bootsteps.StartStopStep):
             return
         # A worker that does not scan needs no store; a worker inside a test may have none.
         if self.enabled or services.settings.url is not None:
-            services.check()
+            self.enabled = services.has_store and self.enabled
+            if services.has_store:
+                services.check()
         if services.settings.capture_eta:
             give_eta()
         call(WORKER, app)  # before the pool forks

@@ -59,8 +59,9 @@ def _check(sender: Any, **_: Any) -> None:
     # Beat inside a worker: the worker has checked them, and may need no store.
     if services is not None and command is not None and command.info_name == "beat":
         with ends_with_a_sentence():
-            services.check()
-            _agree(services)
+            if services.has_store:
+                services.check()
+                _agree(services)
 
 
 def _agree(services: Services) -> None:

@@ -13,13 +13,15 @@ The routing key alone is not enough: queues of several exchanges may be bound wi
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
 EXCHANGE = "celery_delayed_27"
 _PREFIXED = re.compile(rf"(.+_)?{EXCHANGE}")
 _DIGITS = re.compile(r"(?:[01]\.){28}")
-_WHERE = ("queue", "exchange", "routing_key")
+ROUTE = ("exchange", "routing_key")
+_WHERE = ("queue", *ROUTE)
 
 # The router's last answer, and a copy of its route from before any change.
 _noted: ContextVar[tuple[dict[str, Any], dict[str, Any]] | None] = ContextVar(
@@ -40,12 +42,16 @@ def noting(router: Any) -> Any:
     return router
 
 
+def is_delayed(options: Mapping[str, Any]) -> bool:
+    """Whether exchange and routing key are those of the cascade."""
+    exchange, routing_key = (options.get(name) for name in ROUTE)
+    is_key = isinstance(routing_key, str) and _DIGITS.match(routing_key)
+    return bool(is_key and _PREFIXED.fullmatch(getattr(exchange, "name", exchange) or ""))
+
+
 def undo(options: dict[str, Any], amqp: Any) -> None:
     """Restore the exchange and routing key of *options*; leave all else as it is."""
-    exchange = options.get("exchange")
-    routing_key: Any = options.get("routing_key")
-    digits = _DIGITS.match(routing_key) if isinstance(routing_key, str) else None
-    if not digits or not _PREFIXED.fullmatch(getattr(exchange, "name", exchange) or ""):
+    if not is_delayed(options):
         return
     routed, where = _noted.get() or ({}, {})
     # The key is made for this call only, so the same object means the same answer.
@@ -55,7 +61,7 @@ def undo(options: dict[str, Any], amqp: Any) -> None:
         options.update(where)
         return
     # Another router's answer. A queue bound with this key leads to the same exchange or a like one.
-    routing_key = routing_key[digits.end() :]
+    routing_key = _DIGITS.sub("", options["routing_key"], count=1)
     options["routing_key"] = routing_key
     options["exchange"] = None
     matching = [queue for queue in amqp.queues.values() if queue.routing_key == routing_key]

@@ -1,8 +1,8 @@
 """Catches ``Defer``: the same task runs again, with the same id, at a later time.
 
     raise Defer(after=5) --> caught around the task's code --> its next run is an entry --> Ignore
-                                 |                                  | the store is down
-                                 +-- eager: runs again at once      +--> that error, and it fails
+                                 |                                  | the store does not take it
+                                 +-- eager: runs again at once      +--> a message with an eta
 
 It is caught innermost, before ``autoretry_for`` or a tracer could take it for a failure. On
 ``Ignore``, Celery acknowledges the message and notifies neither callbacks, chord nor result
@@ -130,6 +130,7 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     """
     when = defer.when(services.timezone)
     own = identity_of(request.id, request, request.properties or {})
+    own = own if services.has_store else None
     delivery = services.copies.delivery(own, again=True) if own else None
     _take_back_state(task, request)
     signature = task.signature_from_request(request, **_also_kept(request))
@@ -137,12 +138,17 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     signature.options["headers"] = {**headers, PUT_OFFS_HEADER: put_offs_in(request) + 1}
     try:
         _, receipt = schedule_call(
-            services, signature.apply_async, when, given_out=True, delivery=delivery
+            services,
+            signature.apply_async,
+            when,
+            given_out=True,
+            delivery=delivery,
+            captured=True,
         )
     except AlreadyTaken:
         logger.info("task %s: was put off at an earlier delivery of its message", request.id)
     else:
-        due = from_ms(receipt.due_ms) if receipt else "at once"
+        due = from_ms(receipt.due_ms) if receipt else "the eta of its message"
         logger.info("task %s: put off, until %s", request.id, due)
 
 

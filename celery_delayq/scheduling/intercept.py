@@ -40,6 +40,7 @@ from ..errors import (
     InvalidSetting,
     MessageTooLarge,
     NotScheduled,
+    StoreError,
 )
 from ..logs import logger_of
 from ..message import native_delay
@@ -57,7 +58,8 @@ from ..message.outgoing import (
 )
 from ..services import Services, find
 from ..store import Delivery, NewEntry, Receipt, checked_id
-from ..store.record import LAST_MS, NewRecord
+from ..store.record import NewRecord
+from .left import Broker, Refusals, celerys, expiry_after, leave, may_be_stored
 from .options import (
     AFTER,
     AT,
@@ -85,6 +87,9 @@ _PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES
 # Headers with ids. A UUID in them becomes text; Celery alone cannot send one by RabbitMQ.
 _IDS = ("id", "root_id", "parent_id", "group")
 
+_LEFT = "task %s is left to Celery%s, as are all captured calls of the next %.0f s: %s"
+_MARKED = " as well, marked as a possible duplicate"
+_REFUSED_LATELY = "task %s is left to Celery: the store refused a captured call a moment ago"
 _PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
 _NO_SECOND = "none beside the time that the task is scheduled for"
 _OWN_BROKER = (
@@ -110,10 +115,13 @@ class Request:
         delivery: The message that a broker delivered, if the call is about one.
         given_out: Whether a caller may know the task's id already.
         writes: False: the entry is only made, and the caller writes it.
-        captured: The call has an eta, and no option of this package.
+        captured: The call has an eta, or is put off, and has no option of this package. If the
+            store does not take the message, it is left to Celery.
         terms: The options of the entry.
         ready: The entry for the caller to write.
         receipt: The store's.
+        broker: Publishes a captured message that the store does not take.
+        left: Whether a captured message was left to Celery.
         sent: The ids of the messages that the call sent instead of scheduling them.
     """
 
@@ -125,6 +133,8 @@ class Request:
     terms: EntryOptions = PLAIN
     ready: Ready | None = None
     receipt: Receipt | None = None
+    broker: Broker | None = None
+    left: bool = False
     sent: list[str] = field(default_factory=list)
 
     # A task's own `apply_async` may copy its options; the caller reads the answer from this one.
@@ -252,7 +262,7 @@ def _decided(
         checked_id(headers["id"])
         expires = given.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
-            headers["expires"] = _expiry_after(request.expected_due(), expires).isoformat()
+            headers["expires"] = expiry_after(request.expected_due(), expires).isoformat()
             headers[EXPIRES_HEADER] = round(expires * 1000)
     if type(message) is not _TaskMessage:
         return message  # an AMQP class with messages of its own: the sender decides
@@ -337,6 +347,8 @@ def _captured(services: Services, eta: str, *, is_asked: bool) -> Request | None
     when = at(isoparse(eta), services.timezone)
     if is_asked:  # it has options that only an entry can have, so Celery must not send it
         return Request(when)
+    if not services.has_store:
+        return None
     ahead = when.ms / 1000 - clock.utc_now().timestamp()
     return Request(when, captured=True) if ahead >= settings.min_delay else None
 
@@ -351,6 +363,7 @@ class Sender:
         self.services = services
         self._send = send
         self._seen: set[bytes] = set()
+        self.refusals = Refusals()
 
     @cached_property
     def producer(self) -> Producer:
@@ -374,13 +387,7 @@ class Sender:
         hold = self._hold_of(message.properties["correlation_id"], theirs.get("headers") or {})
         if words or theirs.get("headers"):
             theirs["headers"] = {**foreign(theirs.get("headers") or {}), **words}
-        if request is not None and (
-            self._goes_elsewhere(request, producer)
-            or (request.captured and self._is_left(message, theirs))
-        ):
-            _count_expiry_from_now(message)
-            request = None
-        if request is not None:
+        if request is not None and not self._leaves(request, producer, message, theirs, hold):
             request.terms = request.terms.holding(hold)
             return self._schedule(request, name, message, where, theirs)
         if hold is not None:
@@ -392,6 +399,24 @@ class Sender:
         if self._is_for_amqp:
             give_identity(message.properties)
         return self._send(producer, name, message, *where, **theirs)
+
+    def _leaves(
+        self, request: Request, producer: Any, message: Any, options: dict[str, Any], hold: Any
+    ) -> bool:
+        """Return whether Celery sends a captured message; else note how it would publish it."""
+        is_elsewhere = self._goes_elsewhere(request, producer)
+        if not request.captured:
+            return False
+        # A task that puts itself off has no eta yet.
+        eta = message.headers.get("eta") or request.expected_due().isoformat()
+        request.left = is_elsewhere or self._is_left(message, options)
+        if request.left:
+            leave(message.headers, eta)
+            return True
+        given = celerys(options, self.services.app.conf)
+        name = request.delivery.name if request.delivery else ""
+        request.broker = Broker(producer, given, eta, hold, name, names=self._is_for_amqp)
+        return False
 
     def _goes_elsewhere(self, request: Request, producer: Any) -> bool:
         """Return whether a captured message must be left to its producer, which is not the app's.
@@ -427,10 +452,15 @@ class Sender:
         return request
 
     def _is_left(self, message: Any, options: dict[str, Any]) -> bool:
-        """Return whether a captured message is too large, so that Celery sends it.
+        """Return whether the store cannot take a captured message, so that Celery sends it.
 
         Called before Celery's signals of publishing, which come in pairs.
         """
+        if not self.services.has_store:
+            return True
+        if self.refusals.is_recent:
+            logger.info(_REFUSED_LATELY, message.properties["correlation_id"])
+            return True
         conf, most = self.services.app.conf, self.services.settings.max_message
         serializer = options.get("serializer") or conf.task_serializer
         compression = options.get("compression") or conf.task_compression
@@ -465,7 +495,8 @@ class Sender:
         task_id = checked_id(message.properties["correlation_id"])
         entrance = _Entrance(self, request, task_id, policy if retries else ONCE)
         # The store retries: there is no broker connection here that Celery could revive.
-        message = message._replace(sent_event=None)
+        if request.broker is None:
+            message = message._replace(sent_event=None)
         self._send(entrance, name, message, *where, retry=False, **options)
 
     def entry(
@@ -510,7 +541,7 @@ class Sender:
         return record_of(message.message, destination, message.labels, share=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Entrance:
     """A producer for Celery's sender that writes into the store instead."""
 
@@ -518,8 +549,14 @@ class _Entrance:
     request: Request
     task_id: str
     policy: Mapping[str, Any]
+    is_over: bool = False
 
     def publish(self, body: Any, **options: Any) -> None:
+        if self.is_over:  # Celery's event that it sent the message
+            if self.request.broker is not None and self.request.left:
+                self.request.broker.publish_event(body, options)
+            return
+        self.is_over = True
         sender, request = self.sender, self.request
         message = recorded(sender.producer, body, **options)
         # A captured message's size was checked before: its call must not fail.
@@ -532,22 +569,19 @@ class _Entrance:
         if request.ready and request.ready.new.task_id == self.task_id:
             # Otherwise this entry would exist, although its caller gets an error.
             raise AlreadyScheduled(self.task_id)
-        receipt = write_one(sender.services, ready, given_out=request.given_out)
-        request.receipt = request.receipt or receipt
+        began = clock.monotonic()
+        try:
+            receipt = write_one(sender.services, ready, given_out=request.given_out)
+        except StoreError as error:
+            if request.broker is None:
+                raise
+            self._note(error, began)
+            request.broker.publish(body, options, uncertain=may_be_stored(error))
+        else:
+            request.receipt = request.receipt or receipt
 
-
-def _expiry_after(due: datetime, seconds: float) -> datetime:
-    """Return *due* plus some seconds, or the last possible time if that is too late."""
-    last = from_ms(LAST_MS)
-    try:
-        return min(due + timedelta(seconds=seconds), last)
-    except OverflowError:  # Celery could add it to now, but the due time may be centuries later
-        return last
-
-
-def _count_expiry_from_now(message: Any) -> None:
-    """Let a relative ``expires`` start now again."""
-    expires_ms = message.headers.get(EXPIRES_HEADER)
-    if expires_ms is not None:
-        expiry = _expiry_after(clock.utc_now(), expires_ms / 1000)
-        message.headers["expires"] = expiry.isoformat()
+    def _note(self, error: StoreError, began: float) -> None:
+        """Note that the store did not take a captured message."""
+        self.request.left = True
+        seconds, mark = self.sender.refusals.note(began), _MARKED if may_be_stored(error) else ""
+        logger.warning(_LEFT, self.task_id, mark, seconds, error)

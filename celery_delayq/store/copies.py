@@ -73,7 +73,8 @@ class Copies:
         """
         if received is None and not again:
             received = clock.monotonic()
-        return Delivery(_mark(("taken", *message)), again, received, self._keep_ms, self._most)
+        mark = _mark(("taken", *message))
+        return Delivery(mark, again, received, self._keep_ms, self._most, message[1])
 
     def is_taken(self, message: tuple[str, ...], until: float) -> bool:
         """Return whether a redelivered message became an entry before; if not, it may run.

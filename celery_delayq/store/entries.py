@@ -249,9 +249,9 @@ class Entries:
         answers = [link.calls.call("resume", lane=lane, rate=part) for link in links]
         return [b"done"] in answers
 
-    def find(self, who: Target) -> Entry | None:
+    def find(self, who: Target, until: float | None = None) -> Entry | None:
         """Return the entry, or ``None``; see :func:`lookup.find`."""
-        found = (lookup.find(link, who) for link in placement.to_ask(self.links, who))
+        found = (lookup.find(link, who, until) for link in placement.to_ask(self.links, who))
         return next(filter(None, found), None)
 
     def state(self, who: Target) -> State | None:

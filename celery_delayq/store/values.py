@@ -97,6 +97,7 @@ class Delivery:
     ``received``: when it arrived, by the monotonic clock; ``None``: it is running, and makes this
     call now. If it was allowed to run since then, it does not become an entry.
     ``keep_ms``, ``most``: how long its mark is kept, and among how many.
+    ``name``: its own name, for a message that stands for it.
     """
 
     mark: bytes
@@ -104,6 +105,7 @@ class Delivery:
     received: float | None
     keep_ms: int
     most: int
+    name: str = ""
 
 
 @dataclass(frozen=True)

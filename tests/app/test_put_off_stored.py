@@ -5,9 +5,10 @@ import json
 import celery.app.task
 import pytest
 from celery.exceptions import Ignore
+from kombu.exceptions import OperationalError
 
 from celery_delayq import Defer
-from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
+from celery_delayq.errors import AlreadyScheduled
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.libraries
@@ -90,14 +91,14 @@ def test_where_another_task_of_its_id_waits_it_fails_and_that_one_stays(app, lat
     assert app.delayq.get("a").task == "other"
 
 
-def test_where_the_store_is_away_that_error_leaves_the_task(delayq_app):
+def test_where_the_broker_is_away_too_its_error_leaves_the_task(delayq_app):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0", delayq_timeout=0.2)
 
     @app.task(name="later", shared=False)
     def later(_x):
         raise Defer(after=LATER)
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(OperationalError):
         run(later)
 
 

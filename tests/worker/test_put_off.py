@@ -6,7 +6,6 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from celery import chain, chord, group
 
-from tests.faults.proxy import Proxy
 from tests.support.visibility import end_visibility
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
@@ -259,29 +258,6 @@ def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(a
 
     assert eventually(lambda: ends_of_holds(3)) == [False, False, True]
     assert second.running
-
-
-def test_with_the_store_away_it_fails_and_an_automatic_retry_tries_again(
-    make_project, start_worker, server, rabbitmq_server
-):
-    with Proxy(server.port) as proxy:
-        project = make_project(
-            broker_url=rabbitmq_server.url,
-            delayq_url=f"redis://127.0.0.1:{proxy.port}/0",
-            delayq_timeout=0.5,
-        )
-        start_worker(TASKS, "-P", "solo", env=project.env)
-        warm = project.tasks["note"].delay()
-        project.wait_runs(warm)
-        proxy.refuse()
-        failing = project.tasks["later"].delay()
-        with pytest.raises(Exception, match="schedule failed"):
-            failing.get(timeout=30)
-        eventually(lambda: told(project, failing) == ["on_failure", "task_failure"])
-        retried = project.tasks["later_hungry"].delay()
-        runs = project.wait_runs(retried, 2)  # or more, on a busy machine
-        proxy.accept()
-        assert [run["retries"] for run in runs[:2]] == [0, 1]
 
 
 @pytest.mark.skipif(not HAS_SOFT_SHUTDOWN, reason="Celery 5.5 brought it")

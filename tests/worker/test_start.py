@@ -16,7 +16,10 @@ from tests.worker.test_revoke import celery
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
 
 STARTED = r"scanner \S+ started: (.*)"
-NO_REDIS = "delayq_url is None; expected a redis:// URL, because the broker is not a Redis"
+NO_DATABASE = (
+    "delayq_url is 'redis://h/x'; expected a URL that names its database by a number, such as "
+    "redis://host:6379/0"
+)
 BATCH = "delayq_batch_size is 1.5; expected a whole number of tasks from 1 to 1000"
 UNKNOWN = "there is no setting delayq_batchsize; did you mean delayq_batch_size?"
 DIFFERS = (
@@ -90,7 +93,7 @@ def test_a_store_that_is_silent_does_not_keep_a_worker_from_starting(make_projec
     ("pool", "conf", "sentence"),
     [
         ("gevent", {"delayq_batch_size": 1.5}, BATCH),
-        ("threads", {"broker_url": "memory://"}, NO_REDIS),
+        ("threads", {"delayq_url": "redis://h/x"}, NO_DATABASE),
         ("prefork", {"delayq_batchsize": 5}, UNKNOWN),
     ],
 )

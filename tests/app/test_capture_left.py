@@ -1,0 +1,410 @@
+"""What `delayq_capture_eta` captures and the store does not take, Celery sends as it would have."""
+
+import base64
+import json
+import logging
+import re
+import uuid
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import Celery, signals
+from celery._state import _task_stack
+from celery.exceptions import Ignore, Retry
+from kombu import Connection, Exchange, Queue
+
+from celery_delayq import clock
+from celery_delayq.errors import StoreDiffers, StoreFull, StoreUnavailable
+from celery_delayq.message.identity import identity_of
+from celery_delayq.scheduling import left
+from tests.app.network import QUICK
+from tests.app.support import lists, only_message
+from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE, eventually
+
+pytestmark = pytest.mark.libraries
+
+DUE = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(days=30)
+CALLS = {
+    "eta": {"eta": DUE},
+    "countdown": {"countdown": 3600},
+    "expires": {"eta": DUE, "expires": DUE + timedelta(hours=1)},
+    "seconds": {"eta": DUE, "expires": 600},
+    "priority": {"eta": DUE, "priority": 7},
+    "headers": {"eta": DUE, "headers": {"tenant": "t1"}, "shadow": "other"},
+    "serializer": {"eta": DUE, "serializer": "pickle", "compression": "zlib"},
+    "queue": {"eta": DUE, "queue": "mail"},
+    "exchange": {"eta": DUE, "exchange": "shop", "routing_key": "order.new"},
+    "properties": {"eta": DUE, "delivery_mode": 1, "app_id": "shop", "user": "u"},
+    "links": {"eta": DUE, "link": {"task": "next", "args": [], "kwargs": {}, "options": {}}},
+}
+
+
+def send(app, **options):
+    fixed = {"task_id": "a", "reply_to": "r", "root_id": "root", "parent_id": "parent"}
+    return app.send_task("t", (1, ["x"]), {"y": 2}, **fixed, **options)
+
+
+def away():
+    """The URL of a Redis that is not there."""
+    return f"redis://127.0.0.1:{free_port()}/0"
+
+
+@pytest.fixture
+def refused(delayq_app, url):
+    """An app that captures, whose store is not there."""
+    return delayq_app(
+        url, delayq_url=away(), delayq_capture_eta=True, task_publish_retry_policy=QUICK
+    )
+
+
+def agree(headers, plain, properties, plain_properties):
+    """Compare headers and properties; times that count from the call differ a little."""
+    for name in ("eta", "expires"):
+        ours, theirs = headers.pop(name), plain.pop(name)
+        if ours != theirs:
+            apart = datetime.fromisoformat(ours) - datetime.fromisoformat(theirs)
+            assert abs(apart) < timedelta(minutes=5)
+    ours, theirs = (int(one.pop("expiration", 0)) for one in (properties, plain_properties))
+    assert abs(ours - theirs) < 300_000
+    assert (headers, properties) == (plain, plain_properties)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_on_redis_it_is_byte_for_byte_the_message_that_plain_celery_sends(
+    refused, redis, stranger, call
+):
+    queues = [Queue("orders", Exchange("shop"), routing_key="order.new"), Queue("mail")]
+    made = []
+    with stranger.connection() as connection:
+        queues[0](connection).declare()
+    for app in (stranger, refused):
+        app.conf.update(task_queues=[*queues, Queue("celery")], task_default_queue="celery")
+        send(app, **CALLS[call])
+        key, raw = only_message(redis)
+        message = json.loads(raw)
+        message["properties"].pop("delivery_tag")
+        names = list(message["headers"]), list(message["properties"])
+        parts = message.pop("headers"), message.pop("properties")
+        made.append((parts, (key, names, message)))
+        redis.delete(key)
+
+    ((plain, plain_properties), whole), ((headers, properties), ours) = made
+    agree(headers, plain, properties, plain_properties)
+    assert ours == whole
+
+
+class Rabbit:
+    """A queue of RabbitMQ: a classic one, or a quorum queue, for which Celery uses other queues."""
+
+    def __init__(self, url, kind):
+        self.url, self.name = url, f"left-{uuid.uuid4()}"
+        self.conf = {"task_default_queue": self.name}
+        self.read_from = self.name
+        if kind == "quorum":
+            delays = pytest.importorskip("kombu.transport.native_delayed_delivery")
+            self.read_from = "celery_delayed_16"  # at least 65,536 s, and less than twice that
+            self._use_quorum()
+            with Connection(url) as connection:
+                delays.declare_native_delayed_delivery_exchanges_and_queues(connection, "quorum")
+
+    def _use_quorum(self):
+        exchange, key = Exchange(self.name, type="topic"), f"{self.name}.new"
+        arguments = {"x-queue-type": "quorum"}
+        queue = Queue(self.name, exchange, routing_key=key, queue_arguments=arguments)
+        self.conf.update(
+            task_queues=[queue],
+            task_default_exchange=self.name,
+            task_default_exchange_type="topic",
+            task_default_routing_key=key,
+        )
+
+    def only_message(self):
+        """Its way, its properties and its body; the time of its delay as a number."""
+        with Connection(self.url) as connection:
+            message = eventually(
+                lambda: connection.default_channel.basic_get(self.read_from, no_ack=True)
+            )
+        digits, _, key = message.delivery_info["routing_key"].rpartition("left-")
+        delay = int(digits.replace(".", "") or "0", 2)
+        return (message.delivery_info["exchange"], key), delay, message.properties, message.body
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("call", ["eta", "expires", "seconds", "priority", "serializer"])
+def test_on_rabbitmq_it_is_the_message_that_plain_celery_sends(
+    delayq_app, rabbitmq_server, call, kind
+):
+    rabbit = Rabbit(rabbitmq_server.url, kind)
+    app = delayq_app(
+        rabbit.url,
+        delayq_url=away(),
+        delayq_capture_eta=True,
+        task_publish_retry_policy=QUICK,
+        **rabbit.conf,
+    )
+    tomorrow = clock.utc_now() + timedelta(days=1)
+    options = {**CALLS[call], "eta": tomorrow}
+    with Celery("stranger", broker=rabbit.url, set_as_current=False) as stranger:
+        stranger.conf.update(rabbit.conf)
+        send(stranger, **options)
+        way, delay, plain, body = rabbit.only_message()
+        send(app, **options)
+    our_way, our_delay, ours, our_body = rabbit.only_message()
+
+    assert ours.pop("message_id")
+    agree(ours.pop("application_headers"), plain.pop("application_headers"), ours, plain)
+    assert abs(our_delay - delay) < 300
+    assert (our_way, our_body) == (way, body)
+
+
+def test_celery_s_signals_come_once_and_its_event_is_sent(refused, redis):
+    refused.conf.task_send_sent_event = True
+    heard = []
+
+    def before(headers, **_):
+        headers["traced"] = 1
+        heard.append("before")
+
+    def after(headers, **_):
+        heard.append(("after", headers["eta"]))
+
+    signals.before_task_publish.connect(before)
+    signals.after_task_publish.connect(after)
+    with redis.pubsub() as events:
+        events.psubscribe("*celeryev*")
+        eventually(events.get_message)
+        send(refused, eta=DUE)
+        event = eventually(events.get_message)
+
+    assert heard == ["before", ("after", DUE.isoformat())]
+    assert json.loads(only_message(redis)[1])["headers"]["traced"] == 1
+    assert b"task-sent" in base64.b64decode(json.loads(event["data"])["body"])
+
+
+def full(redis):
+    redis.config_set("maxmemory-policy", "noeviction")
+    redis.config_set("maxmemory", 1)
+
+
+def resharding(redis):
+    redis.hset("{delayq:0}:meta", mapping={"closed": "1 1 3 run", "schema": "1", "shards": "1"})
+
+
+def of_another_layout(redis):
+    redis.hset("{delayq:0}:meta", mapping={"schema": "99", "shards": "1"})
+
+
+STORES = {
+    "full": (full, StoreFull, "used memory"),
+    "resharding": (resharding, StoreUnavailable, "it can only be read"),
+    "another layout": (of_another_layout, StoreDiffers, "the store has layout '99'"),
+}
+
+
+@pytest.fixture(params=STORES)
+def spoilt(request, delayq_app, url, start_redis):
+    """An app that captures, whose store, a Redis of its own, refuses; the error and its reason."""
+    spoil, error, why = STORES[request.param]
+    store = start_redis()
+    with store.client() as client:
+        spoil(client)
+    policy = {"delayq_capture_eta": True, "task_publish_retry_policy": QUICK}
+    return delayq_app(url, delayq_url=store.url(), **policy), error, why
+
+
+def test_whatever_the_store_s_reason_is_the_message_is_sent_unmarked(spoilt, redis, caplog):
+    app, error, why = spoilt
+
+    with caplog.at_level(logging.WARNING, "celery_delayq"):
+        send(app, eta=DUE)
+
+    headers = json.loads(only_message(redis)[1])["headers"]
+    assert headers["eta"] == DUE.isoformat()
+    assert not [name for name in headers if name.startswith("delayq_")]
+    [told] = [one for one in caplog.messages if "left to Celery" in one]
+    assert re.match(
+        r"task a is left to Celery, as are all captured calls of the next \d+ s: ", told
+    )
+    assert why in told
+    with pytest.raises(error):
+        app.send_task("t", delayq_after=60)
+
+
+@pytest.mark.parametrize("option", [{"delayq_key": "k"}, {"delayq_tags": ["x"]}])
+def test_a_call_with_an_option_of_ours_is_refused(refused, redis, option):
+    with pytest.raises(StoreUnavailable):
+        send(refused, eta=DUE, **option)
+
+    assert lists(redis) == {}
+
+
+def test_a_default_of_its_task_is_no_option_of_the_call(refused, redis):
+    @refused.task(name="tagged", delayq_tags=["x"])
+    def tagged():
+        pass
+
+    tagged.apply_async(eta=DUE)
+
+    assert len(lists(redis)) == 1
+
+
+def test_after_a_refusal_the_store_is_left_alone_for_a_while_and_then_asked_again(
+    delayq_app, url, redis, hanging_up, monkeypatch
+):
+    app = delayq_app(
+        url,
+        delayq_url=f"redis://127.0.0.1:{hanging_up.port}/0",
+        delayq_capture_eta=True,
+        task_publish_retry=False,
+    )
+    app.send_task("t", eta=DUE)
+    asked = hanging_up.connections
+    for _ in range(3):
+        app.send_task("t", eta=DUE)
+    assert (hanging_up.connections, redis.llen("celery")) == (asked, 4)
+    with pytest.raises(StoreUnavailable):
+        app.send_task("t", delayq_after=60)
+    assert hanging_up.connections > asked
+
+    asked, now = hanging_up.connections, clock.monotonic
+    monkeypatch.setattr(clock, "monotonic", lambda: now() + 10 * PATIENCE)
+    app.send_task("t", eta=DUE)
+
+    assert hanging_up.connections > asked
+
+
+def test_it_is_left_alone_for_nine_times_as_long_as_it_took_to_refuse(monkeypatch):
+    times = iter([100.0, 144.9, 145.1])
+    monkeypatch.setattr(clock, "monotonic", lambda: next(times))
+    refusals = left.Refusals()
+
+    assert refusals.note(95.0) == 45.0
+    assert [refusals.is_recent, refusals.is_recent] == [True, False]
+
+
+def test_a_store_that_is_back_takes_captured_calls_again(delayq_app, url, redis, start_redis):
+    store = start_redis("--appendonly", "yes")
+    app = delayq_app(url, delayq_url=store.url(), delayq_capture_eta=True, task_publish_retry=False)
+    store.kill()
+    app.send_task("t", task_id="a", eta=DUE)
+    store.start()
+    app.amqp.send_task_message.refusals = left.Refusals()  # as after these seconds
+
+    app.send_task("t", task_id="b", eta=DUE)
+
+    assert (redis.llen("celery"), [one.id for one in app.delayq.tasks()]) == (1, ["b"])
+
+
+def run(task, task_id="a", **said):
+    """Run a task as a worker does that received it with these headers."""
+    headers = task.app.amqp.as_task_v2(task_id, task.name, (1,)).headers
+    info = {"exchange": "", "routing_key": "mail", "priority": 3, "redelivered": False}
+    given = {"args": (1,), "kwargs": {}, "properties": {"delivery_tag": "t1"}}
+    _task_stack.push(task)
+    task.push_request(
+        **{**headers, "called_directly": False, "delivery_info": info, **given, **said}
+    )
+    try:
+        return task.run(1)
+    finally:
+        task.pop_request()
+        _task_stack.pop()
+
+
+HOLD = {"id": "a", "key": "k", "delivery": "d", "ms": 5000}
+
+
+@pytest.mark.parametrize("is_recent", [False, True], ids=["refused", "refused before"])
+def test_a_task_that_puts_itself_off_goes_to_its_queue_with_an_eta_its_count_and_its_hold(
+    refused, redis, is_recent
+):
+    @refused.task(name="later", bind=True, shared=False)
+    def later(self, _x):
+        raise self.defer(after=3600)
+
+    if is_recent:
+        refused.send_task("t", eta=DUE, queue="others")
+        redis.delete("others")
+    before = clock.utc_now()
+
+    with pytest.raises(Ignore):
+        run(later, delayq_hold=HOLD, delayq_put_offs=2, headers={"delayq_put_offs": 2})
+
+    key, raw = only_message(redis)
+    headers = json.loads(raw)["headers"]
+    assert key == b"mail\x06\x163"
+    assert (
+        timedelta(0)
+        <= datetime.fromisoformat(headers["eta"]) - before - timedelta(hours=1)
+        < timedelta(minutes=5)
+    )
+    assert (headers["id"], headers["delayq_put_offs"], headers["delayq_hold"]) == ("a", 3, HOLD)
+
+
+def test_a_retry_takes_its_hold_along(refused, redis):
+    @refused.task(name="again", bind=True, shared=False, max_retries=3)
+    def again(self, _x):
+        raise self.retry(countdown=3600)
+
+    with pytest.raises(Retry):
+        run(again, delayq_hold=HOLD)
+
+    headers = json.loads(only_message(redis)[1])["headers"]
+    assert (headers["retries"], headers["delayq_hold"]) == (1, HOLD)
+
+
+@pytest.fixture
+def unanswered(delayq_app, url, swallowing, passing):
+    """An app whose store does all requests with `the-id` in them, and whose calls get no answer."""
+    proxy = swallowing(b"the-id", times=99)
+    with passing(proxy):
+        yield delayq_app(
+            url,
+            delayq_url=f"redis://127.0.0.1:{proxy.port}/0",
+            delayq_capture_eta=True,
+            task_publish_retry_policy=QUICK,
+        )
+
+
+@pytest.fixture
+def answered(delayq_app, url):
+    """An app with the same store, which answers."""
+    return delayq_app(url)
+
+
+def test_a_call_that_gets_no_answer_is_sent_too_with_its_id_and_a_mark(
+    unanswered, answered, redis, caplog
+):
+    with caplog.at_level(logging.WARNING, "celery_delayq"):
+        began = clock.monotonic()
+        unanswered.send_task("t", task_id="the-id", eta=DUE)
+        assert clock.monotonic() - began >= PATIENCE  # asked until the call's end
+
+    headers = json.loads(only_message(redis)[1])["headers"]
+    assert (headers["id"], headers["delayq_redelivered"]) == ("the-id", True)
+    assert answered.delayq.get("the-id").due == DUE
+    assert (
+        "task the-id is left to Celery as well, marked as a possible duplicate, as" in caplog.text
+    )
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_task_that_puts_itself_off_without_an_answer_has_its_message_s_name_in_the_copy(
+    unanswered, answered, redis, done
+):
+    """By that name a worker asks whether the message became an entry, and drops the copy then."""
+
+    @unanswered.task(name="later", bind=True, shared=False)
+    def later(self, _x):
+        raise self.defer(after=3600)
+
+    with pytest.raises(Ignore):
+        run(later, task_id="the-id")
+
+    headers = json.loads(only_message(redis)[1])["headers"]
+    assert (headers["delayq_redelivered"], headers["delayq_hand_over"]) == (True, "t1")
+    if not done:  # as if no request had arrived
+        redis.flushall()
+    name, until = identity_of("the-id", headers, {}), clock.monotonic() + PATIENCE
+    assert answered.delayq.services.copies.is_taken(name, until) is done

@@ -1,0 +1,70 @@
+"""A broker that is no Redis, and no `delayq_url`: plain calls stay Celery's, others are refused."""
+
+import logging
+
+import pytest
+from celery.exceptions import Ignore
+from kombu import Connection
+
+from celery_delayq.errors import InvalidSetting
+from tests.app.test_capture_left import run
+
+pytestmark = pytest.mark.libraries
+
+NO_STORE = (
+    "there is no store, so workers deliver no scheduled tasks, and Celery keeps the tasks with an "
+    "eta: "
+)
+WHY = "delayq_url is None; expected a redis:// URL, because the broker is not a Redis"
+
+
+@pytest.fixture
+def app(delayq_app):
+    return delayq_app("memory://", delayq_capture_eta=True)
+
+
+def messages(app, queue="celery"):
+    """The messages in a queue of the memory transport."""
+    with Connection(app.conf.broker_url) as connection:
+        simple = connection.SimpleQueue(queue, no_ack=True, accept=["json"])
+        return [simple.get_nowait() for _ in range(simple.qsize())]
+
+
+def test_a_countdown_is_left_to_celery_with_one_warning(app, add, caplog):
+    with caplog.at_level(logging.WARNING, "celery_delayq"):
+        add.apply_async((1,), countdown=5)
+        add.apply_async((2,), countdown=5, expires=60)
+
+    assert [one.payload[0] for one in messages(app)] == [[1], [2]]
+    [told] = [one for one in caplog.messages if "store" in one]
+    assert told == f"{NO_STORE}{WHY}"
+
+
+def test_a_task_puts_itself_off_by_an_eta(app):
+    @app.task(name="later", bind=True, shared=False)
+    def later(self, _x):
+        raise self.defer(after=3600)
+
+    with pytest.raises(Ignore):
+        run(later)
+
+    [message] = messages(app, "mail")
+    assert message.headers["eta"]
+    assert message.headers["delayq_put_offs"] == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda app: app.send_task("t", delayq_after=5),
+        lambda app: app.send_task("t", countdown=5, delayq_key="k"),
+        lambda app: app.delayq.get("a"),
+        lambda app: app.delayq.scanner(),
+    ],
+    ids=["after", "an eta and a key", "get", "scanner"],
+)
+def test_what_asks_for_the_store_is_refused(app, ask):
+    with pytest.raises(InvalidSetting) as caught:
+        ask(app)
+
+    assert str(caught.value) == WHY
