@@ -80,7 +80,10 @@ def freeze(
     fresh = _copy(sig.group() if isinstance(sig, chunks) else sig, app)
     for name in of_entry:
         fresh.options.pop(name, None)
-    result = _bound_to(app, fresh.freeze(id_text(sig.options.get("task_id"))))
+    given = id_text(sig.options.get("task_id"))
+    if given:
+        fresh.set(task_id=given)
+    result = _bound_to(app, fresh.freeze(given))
     launch = app.signature(LAUNCH, args=(_plain(fresh), ids_of(result)))
     # It carries the arguments of all parts, and argsrepr may hide some of them from logs and lists.
     launch.set(task_id=result.id, argsrepr=shown(fresh), kwargsrepr="{}")
