@@ -63,13 +63,18 @@ class Calls:
 
     Args:
         scripts: The shard's scripts.
-        join: Registers this process with the store and returns Redis's time; :meth:`Member.join`.
+        join: Registers this process with the store and returns Redis's time, and the store's name;
+            :meth:`Member.join`.
         timeout: The longest that a call may take, in seconds.
+
+    Attributes:
+        store: The store's random name, as of this process's join.
     """
 
     def __init__(
-        self, scripts: Scripts, join: Callable[[float | None, str], int], timeout: float
+        self, scripts: Scripts, join: Callable[[float | None, str], tuple[int, str]], timeout: float
     ) -> None:
+        self.store = ""
         self._scripts = scripts
         self._join = join
         self._timeout = timeout
@@ -77,7 +82,8 @@ class Calls:
 
     def join(self, until: float | None = None, step: str = "join") -> None:
         """Register with the store, and learn its time; see :meth:`Member.join`."""
-        self._time.learn(self._join(until, step))
+        now_us, self.store = self._join(until, step)
+        self._time.learn(now_us)
 
     def call(
         self,
@@ -98,7 +104,7 @@ class Calls:
             pauses: Seconds before each repetition of a request that did not reach Redis. A request
                 that may have reached it is repeated until the answer, or the end of the call.
             whole: Makes the arguments that differ in a request with all templates.
-            arguments: The script's arguments, without the four common to all calls.
+            arguments: The script's arguments, without those common to all calls.
 
         Returns:
             The script's reply after its verdict; its first word is the answer.
@@ -122,6 +128,7 @@ class Calls:
                     name,
                     until=until,
                     operation=operation,
+                    store=self.store,
                     issued=issued,
                     deadline=time.at(until),
                     began=began,

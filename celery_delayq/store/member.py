@@ -88,18 +88,16 @@ class Member:
         scanner: Whether it delivers tasks; the scanners decide which broker is the store's.
 
     Attributes:
-        store: The store's random name, as of this process's join.
         warned: The warnings that were logged, each once.
     """
 
     def __init__(self, scripts: Scripts, membership: Membership, *, scanner: bool = False) -> None:
-        self.store = ""
         self._scripts = scripts
         self._ours = membership
         self._scanner = scanner
         self.warned: set[str] = set()
 
-    def join(self, until: float | None = None, step: str = "join") -> int:
+    def join(self, until: float | None = None, step: str = "join") -> tuple[int, str]:
         """Register with the store.
 
         Args:
@@ -107,7 +105,7 @@ class Member:
             step: The step to name in errors.
 
         Returns:
-            Redis's time, in us.
+            Redis's time, in us, and the store's random name.
 
         Raises:
             StoreDiffers: other processes use it with different settings.
@@ -139,7 +137,7 @@ class Member:
             raise StoreUnavailable(step, error.why, False) from error.__cause__
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
-        schema, shards, broker, hosts, self.store, app = (
+        schema, shards, broker, hosts, store, app = (
             word.decode(errors="replace") for word in known
         )
         _agree("layout", schema, SCHEMA)
@@ -154,8 +152,7 @@ class Member:
             silent = math.inf if silent_ms < 0 else silent_ms
             if step == "schedule" and silent > SILENT_MS:
                 self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
-        told_us: int = now_us
-        return told_us
+        return now_us, store
 
     def check_membership(self) -> str:
         """Check, without changing anything, that this process reads what the others write.

@@ -121,6 +121,7 @@ class ScannerSteps:
         reply = self._scripts.call(
             "hand_over",
             scanner=self.name,
+            store=self._link.calls.store,
             alive_ms=round(self._alive * 1000) if beats else 0,
             limit=self._batch_size,
             max_bytes=MAX_BYTES,
@@ -134,7 +135,8 @@ class ScannerSteps:
             last_ms=self._handed_over_ms,
         )
         if reply.handed_over is None:
-            # The store was emptied, or another Redis took over.
+            # The store was emptied, and other processes may have joined it since; or another Redis
+            # took over.
             self._joined = False
             return self.hand_over(asleep=asleep, relay_in=relay_in, tells=tells)
         self._handed_over_ms = reply.now // 1000

@@ -31,7 +31,13 @@ _ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.M
 _FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
 # The first arguments of each call, if the header has a line `change`: see lua/prelude/call.lua.
 _CHANGE = re.compile(r"^change ", re.MULTILINE)
-_REQUEST = {"operation": "text", "issued": "number", "deadline": "number", "began": "number"}
+_REQUEST = {
+    "operation": "text",
+    "store": "text",
+    "issued": "number",
+    "deadline": "number",
+    "began": "number",
+}
 # How a script reads an argument of each type.
 _READ_AS = {
     "text": "ARGV[%d]",

@@ -61,7 +61,7 @@ class Shard:
         """Register at the meeting place; without that, nothing may be written to any shard."""
         (self._meeting_place or self.member).join()
 
-    def _join(self, until: float | None, step: str) -> int:
+    def _join(self, until: float | None, step: str) -> tuple[int, str]:
         # The meeting place first: a process that is refused there has written nothing here.
         if self._meeting_place is not None:
             self._meeting_place.join(until, step)

@@ -227,7 +227,7 @@ OPERATIONS = (
     Operation(
         "join",
         "caller",
-        lambda ready: Member(ready.store.scripts, Membership(60.0)).join(),
+        lambda ready: Member(ready.store.scripts, Membership(60.0)).join()[0],
         (NOW_MS + 2000) * 1000,
     ),
     Operation(

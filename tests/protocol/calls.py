@@ -69,9 +69,11 @@ class Ordered:
     no request is that old.)
 
     A caller's clock that runs ahead of Redis's, or Redis's clock that is set back, by less than a
-    time-out: calls take effect once, but one whose caller was interrupted may do so that much too
-    late, after a newer one. By a whole time-out or more, set forward or back: answers may be
-    forgotten too early for a call that is being repeated at that moment.
+    time-out: calls take effect once, but one whose caller has given up or was interrupted may do so
+    that much too late, also after a newer one. No note of the time can prevent that: the deadline
+    was never past by Redis's clock, and Redis has no other clock. By a whole time-out or more, set
+    forward or back: answers may be forgotten too early for a call that is being repeated at that
+    moment. (Its caller notices a clock that was set forward: `store/caller.py`.)
     """
 
     leases = Fenced()

@@ -26,6 +26,8 @@ from tests.protocol.model import GONE
 from tests.protocol.search import way_to
 from tests.protocol.world import MANY, OVER, Client, Scenario, Step, World, beginnings
 
+GIVEN_UP = "took effect after its caller had given up"
+
 
 def steps(world: World, scenario: Scenario, protocol: Ordered) -> Iterator[Step]:
     """The possible next steps."""
@@ -113,6 +115,8 @@ def _written(world: World, store: Store, request: Request, answer: str) -> World
         return after
     if call.first and call.first not in EFFECTS:
         after = after._replace(wrong="took effect after an answer that said that it had not")
+    if call.told == "given up":
+        after = after._replace(wrong=GIVEN_UP)
     if call.overtaken:
         after = after._replace(wrong=f"an older {request.kind} after a newer {call.overtaken}")
     if answer == "done" and request.kind == "cancel":
@@ -207,7 +211,11 @@ class Found(NamedTuple):
 
 
 def search(
-    scenario: Scenario, protocol: Ordered, *, until: str = "", ignoring: str = "nothing"
+    scenario: Scenario,
+    protocol: Ordered,
+    *,
+    until: str = "",
+    ignoring: str | tuple[str, ...] = "nothing",
 ) -> Found:
     """Visit every reachable world, or stop at the first error.
 

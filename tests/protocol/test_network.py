@@ -11,7 +11,7 @@ import pytest
 
 from tests.protocol import calls, network
 from tests.protocol.calls import EFFECTS, NOTHING_THERE, REFUSALS, TIMEOUT, Ordered
-from tests.protocol.network import search
+from tests.protocol.network import GIVEN_UP, search
 from tests.protocol.world import Scenario
 
 # Clients A and B, and their calls in turn. An interrupted client goes on with its next call.
@@ -194,15 +194,16 @@ def test_a_clock_that_is_set_forward_by_less_than_a_time_out_breaks_nothing(kind
 
 
 @pytest.mark.parametrize("kinds", CLOCK)
-def test_a_clock_that_is_set_back_by_less_lets_only_interrupted_calls_come_too_late(kinds):
+def test_a_clock_that_is_set_back_by_less_lets_only_ended_calls_come_too_late(kinds):
     back = Scenario(**CLOCK[kinds], jumps=(1 - TIMEOUT,))
-    assert search(back, Ordered()).wrong.startswith("an older ")
-    assert search(back, Ordered(), ignoring="an older ").way == []
+    assert search(back, Ordered(), until=GIVEN_UP).wrong == GIVEN_UP
+    assert search(back, Ordered(), until="an older ").wrong.startswith("an older ")
+    assert search(back, Ordered(), ignoring=("an older ", GIVEN_UP)).way == []
 
 
 def test_otherwise_a_clock_that_is_set_back_by_less_breaks_nothing_and_a_refusal_tells_it():
     uninterrupted = Scenario(**CLOCK["schedule", "cancel"], jumps=(1 - TIMEOUT,), interrupted=())
-    found = search(uninterrupted, Ordered())
+    found = search(uninterrupted, Ordered(), ignoring=GIVEN_UP)
     assert found.way == []
     assert "join" in found.answers
 
@@ -213,8 +214,9 @@ def test_a_clock_that_is_set_by_a_whole_time_out_may_double_a_call_that_is_repea
     assert search(jumping, Ordered(), until=COPIES).wrong == COPIES
 
 
-def test_a_caller_whose_clock_runs_ahead_lets_only_interrupted_calls_come_too_late():
+def test_a_caller_whose_clock_runs_ahead_lets_only_ended_calls_come_too_late():
     ahead = Scenario((("reschedule", "reschedule"),), held=True, lags=((-1,),))
-    assert search(replace(ahead, interrupted=()), Ordered()).way == []
-    assert search(ahead, Ordered()).wrong.startswith("an older ")
-    assert search(ahead, Ordered(), ignoring="an older ").way == []
+    assert search(replace(ahead, interrupted=()), Ordered(), ignoring=GIVEN_UP).way == []
+    assert search(ahead, Ordered(), until=GIVEN_UP).wrong == GIVEN_UP
+    assert search(ahead, Ordered(), until="an older ").wrong.startswith("an older ")
+    assert search(ahead, Ordered(), ignoring=("an older ", GIVEN_UP)).way == []

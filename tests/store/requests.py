@@ -26,6 +26,7 @@ class Request:
     store: Store
     script: str
     operation: bytes
+    store_name: str
     issued: int
     deadline: int
     began: int
@@ -36,6 +37,7 @@ class Request:
         _, *reply = self.store.scripts.call(
             self.script,
             operation=self.operation,
+            store=self.store_name,
             issued=self.issued,
             deadline=self.deadline,
             began=self.began,
@@ -67,9 +69,10 @@ def join(store: Store, membership=None, *, scanner=False) -> Member:
 def request(store: Store, script: str, **arguments: Any) -> Request:
     """A request of a call, both made now."""
     join(store)
+    name = store.raw.hget(store.keys["meta"], "store").decode()
     now, operation = now_us(store), os.urandom(OPERATION_BYTES)
     deadline = now + round(store.membership.timeout * 1_000_000)
-    return Request(store, script, operation, now, deadline, now, arguments)
+    return Request(store, script, operation, name, now, deadline, now, arguments)
 
 
 def schedule(

@@ -75,12 +75,20 @@ def test_in_a_store_that_knows_nobody_it_is_refused(store, kind):
     assert store.contents(all_keys=True) == before
 
 
+@pytest.mark.parametrize(("back_s", "verdict"), [(1, b"late"), (4, b"answer")])
+def test_a_clock_that_is_set_back_makes_a_late_request_that_much_younger(store, back_s, verdict):
+    call = schedule(store, "a")
+    store.set_us(call.deadline + 2_000_000 - back_s * 1_000_000)
+    assert call.send()[0] == verdict
+
+
 def test_the_reply_tells_the_time_whatever_the_verdict(store):
     call = schedule(store, "a")
     for us in (call.deadline + 1, call.deadline - TIMEOUT_US - 1, call.deadline):
         store.set_us(us)
         arguments = {"operation": b"o", "issued": us, "deadline": call.deadline, "began": us}
-        assert store.scripts.call("schedule", **arguments, **call.arguments)[0] == us
+        arguments |= {"store": call.store_name, **call.arguments}
+        assert store.scripts.call("schedule", **arguments)[0] == us
 
 
 # Order.

@@ -10,6 +10,7 @@ def request(store, *, issued_ms, entry):
     deadline = (NOW_MS + 4000) * 1000
     issued = issued_ms * 1000
     words = {"operation": b"one", "issued": issued, "deadline": deadline, "began": issued}
+    words["store"] = store.raw.hget(store.keys["meta"], "store") or b""
     return store.scripts.call("load", **words, entries=list(_arguments([entry])))
 
 

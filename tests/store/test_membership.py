@@ -12,6 +12,7 @@ from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import Entries, Membership, Shard, caller, member
 from celery_delayq.store.keys import Keys
 from celery_delayq.store.member import Member
+from celery_delayq.store.record import EVERYTHING
 from celery_delayq.store.scripts import Scripts
 from tests.store import requests
 from tests.store.support import (
@@ -58,9 +59,11 @@ def test_the_longest_time_out_of_all_counts(store):
         assert int(meta(store, "timeout")) == greatest
 
 
-def test_joining_tells_the_time(store):
+def test_joining_tells_the_time_and_the_name_that_the_store_keeps(store):
     store.set_us(NOW_MS * 1000 + 7)
-    assert Member(store.scripts, OURS).join() == NOW_MS * 1000 + 7
+    told = Member(store.scripts, OURS).join()
+    assert told == (NOW_MS * 1000 + 7, meta(store, "store").decode())
+    assert Member(store.scripts, OURS).join() == told
 
 
 # Differences.
@@ -269,6 +272,47 @@ def test_after_flushall_a_scanner_joins_with_its_next_heartbeat(store, monkeypat
     now = 2.6
     engine.hand_over()
     assert int(meta(store, "timeout")) == TIMEOUT_MS
+
+
+# An emptied store, which a process with another number of shards joins first.
+
+
+def joined_first(store):
+    """The store is emptied, and a process with three shards joins it."""
+    store.raw.flushall()
+    store.set_ms(NOW_MS)
+    joined(store, replace(store.membership, shards=3))
+
+
+CHANGES = {
+    "schedule": lambda store: store.schedule("b", FAR_MS),
+    "cancel": lambda store: store.entries.cancel("a"),
+    "pause": lambda store: store.entries.pause(EVERYTHING, ""),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_running_process_with_one_shard_changes_nothing_there(store, change):
+    store.schedule("a", FAR_MS)
+    joined_first(store)
+    before = store.snapshot()
+    with pytest.raises(StoreDiffers, match="delayq_shards '3', this process '1'"):
+        CHANGES[change](store)
+    assert store.snapshot() == before
+
+
+def test_a_running_scanner_with_one_shard_is_refused_at_its_next_heartbeat(store, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    engine = store.engine(alive=15.0)
+    engine.hand_over()
+    joined_first(store)
+    before = store.snapshot()
+    now = 2.6
+    for _ in range(2):
+        with pytest.raises(StoreDiffers, match="delayq_shards"):
+            engine.hand_over()
+    assert store.snapshot() == before
 
 
 @pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])

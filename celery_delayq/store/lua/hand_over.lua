@@ -1,6 +1,7 @@
 --[[ hand_over: deliver due entries to lists in this Redis, at most one batch.
 
 text     scanner       the caller's name
+text     store         the store's name, as the caller has joined it
 number   alive_ms      how long this heartbeat counts; 0: no heartbeat is needed yet
 number   limit         most entries to deliver, 1..1000
 number   max_bytes     stop after the entry that reaches so many bytes, > 0
@@ -21,19 +22,17 @@ Returns  now, us; how many were delivered; the heads of due, relay, leased and o
          caller must wake for the earliest of them, else 0; the dead entries; reasons of lists that refused entries,
          each with how many will be tried again; those skipped as too late; for each list that was pushed to, the ids,
          and in one text the times of each record, both empty unless requested. Or, at a heartbeat, now alone: nothing
-         was done, as no process has joined the store; the caller must join
+         was done, as the caller has not joined this store, which may be new; it must join
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
-local tells_ids, tells_times = tells % 2 == 1, tells >= 2
-
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 
 allow_when_full(keys.records)
 if alive_ms > 0 then
-  local known = redis.call('HMGET', keys.meta, 'timeout', 'tidy')
-  if not known[1] then return {now_us} end
+  local known = redis.call('HMGET', keys.meta, 'timeout', 'tidy', 'store')
+  if not known[1] or known[3] ~= store then return {now_us} end
   local note = tidiness()
   if note ~= '' then
     redis.call('HSET', keys.meta, 'tidy', note)
@@ -139,7 +138,7 @@ local function take(member, id, record)
   local at = list.size + 1
   list.size = at
   messages[at], ids[at], its_members[at] = message, id, member
-  if tells_times then list.times[at] = times_of(record, header_end) end
+  if tells >= 2 then list.times[at] = times_of(record, header_end) end
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
   if has_extras or past.kept then note_extras(list.leaving, id, member, record, header_end) end
@@ -222,8 +221,8 @@ for _, full in ipairs(lists) do
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    if tells_ids then pushed_ids[#pushed_ids + 1] = full.ids end
-    if tells_times then pushed_times[#pushed_times + 1] = table.concat(full.times) end
+    if tells % 2 == 1 then pushed_ids[#pushed_ids + 1] = full.ids end
+    if tells >= 2 then pushed_times[#pushed_times + 1] = table.concat(full.times) end
     local leaving = full.leaving
     leaving.ids, leaving.claimed, leaving.failed, leaving.shared = full.ids, known, failed, full.shared
     depart(leaving, 'h', now)

@@ -3,7 +3,8 @@
 Each call is an operation. All of its requests have its name, the end of the call (`deadline`) and the time of the
 request (`issued`), both in us by Redis's clock as the caller knows it: perhaps behind, never ahead.
 
-1. A request that comes after its deadline is refused: its caller has moved on.
+1. A request that comes after its deadline is refused: its caller has moved on. If Redis's clock was set back by less
+   than the request is late, it is in time by that clock: a script cannot tell, as Redis has no other clock.
 2. The answer to a call is kept by operation; a repetition gets the same one.
 3. A request made before the last change of its subject is refused as stale. If its caller still waits, it makes a new
    request; if it was interrupted, it has moved on, and must not undo later changes. The record has the time of the last
@@ -20,6 +21,7 @@ operation  the call's name
 issued     when this request was made, us by Redis's clock
 deadline   when the call ends, us by Redis's clock
 began      when the call's first request was made; repetitions keep it, even if Redis's clock was set meanwhile
+store      the store's name, as the caller has joined it: if that was emptied, processes may have agreed on other settings
 
 The script replies {now in us, verdict, ...}. The verdict is
 
@@ -104,12 +106,12 @@ end
 -- `told_again`: makes the rest of the reply to a repetition, if there is one.
 local function change(call, steps, names, told_again)
   local now_us = clock_us()
-  local meta = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy', 'closed')
+  local meta = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy', 'closed', 'store')
   local refusal = refusal_of(1, meta[7])
   if refusal then return refusal end
   local timeout, turned, began = timeout_of(meta[1]), tonumber(meta[2] or ''), call.began
   -- Unknown to this store, or from before its clock was set back.
-  if not timeout or call.deadline > now_us + timeout * 1000 or call.issued > now_us + AHEAD then
+  if not timeout or meta[8] ~= call.store or call.deadline > now_us + timeout * 1000 or call.issued > now_us + AHEAD then
     return {now_us, 'join'}
   end
   if call.deadline < now_us then return {now_us, 'late'} end
