@@ -21,6 +21,7 @@ _SOCKET = "socket://"
 _CLUSTER = re.compile(r"\s*rediss?\+cluster://")
 VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's default
 SENTINEL = "sentinel"
+DEFAULT_HOST = "localhost"
 _WANTED = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
 _TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
 _DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"
@@ -199,7 +200,7 @@ def _kind(connection: Connection, endpoint: Server | None, options: Mapping[str,
 
 def _hosts(connection: Connection) -> str:
     # Without the logins in their URLs.
-    urls = urls_of(connection) or [connection.as_uri()]
+    urls = urls_of(connection) or [_uri(connection)]
     port = connection.get_transport_cls().default_port
     parts = [url_to_parts(url) for url in urls]
     return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
@@ -208,8 +209,19 @@ def _hosts(connection: Connection) -> str:
 def _url(connection: Connection, endpoint: Server | None) -> str:
     if endpoint is not None and not _has_others(connection):
         return endpoint.url
-    urls = urls_of(connection) or [connection.as_uri()]
+    urls = urls_of(connection) or [_uri(connection)]
     return ";".join(str(without_secrets(url.strip())) for url in urls)
+
+
+def _uri(connection: Connection) -> str:
+    """Return the URL of a connection, with kombu's default host and without kombu's warning."""
+    host = connection.hostname
+    connection.hostname = host or DEFAULT_HOST
+    try:
+        url: str = connection.as_uri()
+    finally:
+        connection.hostname = host
+    return url
 
 
 def urls_of(connection: Connection) -> list[str]:
@@ -255,7 +267,7 @@ def _server(
 
 
 def _endpoint(connection: Connection, options: Mapping[str, Any], names: Names) -> Endpoint:
-    host = connection.hostname or "localhost"
+    host = connection.hostname or DEFAULT_HOST
     if host.startswith(_SOCKET):
         parts = url_to_parts(host)
         database = parts.query.get("virtual_host", "0")

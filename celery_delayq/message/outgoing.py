@@ -162,7 +162,7 @@ def recording_producer(options: Mapping[str, Any], transport: str) -> Producer:
 
     It keeps no state between messages, so any number of threads may share it.
     """
-    nowhere = Connection("memory://").transport
+    nowhere = Connection("memory://localhost").transport
     # Tracers read the transport's name from the producer.
     nowhere.driver_type = transport
     channel = _Channel(nowhere)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from celery import Celery
+from celery import Celery, group
 from celery.app.amqp import AMQP, task_message
 from celery.app.control import Control
 
@@ -25,7 +25,7 @@ def refuse(*_, **__): raise AssertionError("a connection")
 socket.socket.connect = socket.create_connection = refuse
 open_before = __builtins__.open
 import celery_delayq, celery_delayq.cli
-from celery import Celery
+from celery import Celery, group
 from celery.app.task import Task
 from celery.canvas import Signature
 assert not hasattr(Task, "delay_until") and not hasattr(Signature, "delay_until")
@@ -301,3 +301,38 @@ def test_a_message_of_an_app_s_own_type_stays_what_it_is(make_app, url, redis):
     assert [task.task for task in delayq.tasks()] == ["scheduled"]
     assert redis.llen("celery") == 1
     delayq.close()
+
+
+def logged(caplog, app, *calls):
+    """What the root logger hears of some calls, each made twice."""
+    caplog.clear()
+
+    @app.task(name="quiet", shared=False)
+    def quiet(x=0):
+        return x
+
+    for call in calls * 2:
+        call(quiet)
+    return caplog.messages
+
+
+# kombu warns of a URL without a host whenever something asks for the connection's description.
+@pytest.mark.parametrize("host", ["memory://", "the store's"])
+def test_a_process_that_schedules_logs_no_more_than_celery(delayq_app, make_app, url, caplog, host):
+    broker = url if host == "the store's" else host
+    caplog.set_level("INFO")
+    logged(caplog, make_app(broker), lambda quiet: quiet.delay(1))  # fills the pool that both use
+    held = delayq_app(broker, delayq_url=url, delayq_capture_eta=True)
+
+    said = logged(
+        caplog,
+        held,
+        lambda quiet: quiet.delay(1),
+        lambda quiet: quiet.apply_async((1,), countdown=3000),
+        lambda quiet: quiet.delay_for(3000, 1).cancel(),
+        lambda quiet: group(quiet.s(1), quiet.s(2)).delay_for(3000),
+        lambda quiet: held.delayq.schedule_many(quiet, [((1,), {}), ((2,), {})], after=3000),
+        lambda quiet: held.delayq.get(quiet.delay_for(3000, 1).id),
+    )
+
+    assert said == []
