@@ -4,6 +4,7 @@ import json
 import logging
 from datetime import datetime, timezone
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -103,6 +104,14 @@ def test_the_log_says_who_sent_it_and_what_to_do(stranger, consumer, delayq, red
         f"task a: scheduled on arrival; {origin} sent it at once, as its app has no DelayQ; "
         "create DelayQ(app) there"
     )
+
+
+def test_a_message_without_properties_is_celery_s(consumer):
+    message = Mock(headers={"id": "a", "task": "t"})  # as in the tests of Celery's worker
+
+    consumer.strategies["t"](message, None, None, None, [])
+
+    assert consumer.ran == [message.properties]
 
 
 def test_what_is_delivered_again_is_dropped_while_it_waits(stranger, consumer, delayq, caplog):
