@@ -1,12 +1,17 @@
-"""Schedules canvases: a workflow waits as one entry, whose task applies it at its due time.
+"""Schedules canvases: a workflow waits as one entry, whose task launches it at its due time.
 
-    schedule(chain) --> freeze its ids now --> an entry: celery_delayq.launch(chain, ids)
-                                                   | due, in a worker
-                                                   '--> chain.apply_async()
+    schedule(chain) --> first parts --> Celery applies it; its messages are kept, not sent
+                                          |
+                                          v
+                        an entry: celery_delayq.launch(messages, ids)
+                                          | due, in a worker
+                                          +--> they are published
+                                          '--> broker or result backend away: the rest waits
 
 The entry has the id of the canvas's result, so ``result.id`` cancels and reschedules it.
 """
 
-from .launching import configured, schedule, task_ids
+from .launching import configured
+from .scheduling import schedule, task_ids
 
 __all__ = ["configured", "schedule", "task_ids"]

@@ -1,38 +1,49 @@
-"""Schedules a canvas as one entry, whose task applies it at its due time.
+"""The task that launches a canvas at its due time: it publishes the kept messages, in order.
 
-A chord's counter in the result backend expires a day after the chord was applied, so a chord that
-is applied now and due later would never fire. Instead its ids are frozen now, which makes the
-caller's result work. The signature and the ids of its parts travel in the arguments of a task of
-this package: new results made from the signature would register with the backend again, and a
-caller that waits for the first ones with ``rpc://`` would wait forever.
+    launch(steps) --each--> broker, result backend, or the store if the part waits by itself
+        | one fails
+        +--> that step and the rest wait, and are tried again: see :mod:`.waiting`
 
-The entry has the id of the canvas's result, so ``result.id`` cancels and reschedules it.
+The launch is acknowledged when it ends. If its worker dies, the broker delivers it again, and parts
+that were sent before are sent again, with the same ids and marked as such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
 
-from celery import signature
-from celery.canvas import Signature, chunks
-from celery.result import GroupResult, ResultBase
-from kombu.serialization import dumps, loads
+from celery import Celery
+from celery.canvas import maybe_signature
+from celery.exceptions import Ignore
+from celery.result import result_from_tuple
+from dateutil.parser import isoparse
+from kombu.serialization import loads as decoded
+from kombu.utils.json import loads
 
-from ..clock import When
-from ..errors import InvalidOption
-from ..integration.apply_async import result_of, schedule_call
-from ..integration.results import ScheduledResult
-from ..message.headers import LAUNCH, ONCE_HEADER
-from ..services import Services
-from ..store import id_text
-
-if TYPE_CHECKING:
-    from celery import Celery
-
-_WAYS = ("connection", "producer", "publisher")
-_NO_WAY = "none: a worker of the app sends the parts of a canvas when it is due"
-_MAPS = {"celery.map": "map", "celery.starmap": "starmap"}  # their signatures carry no type
+from ..clock import When, from_ms, utc_now
+from ..errors import AlreadyScheduled, DelayQError, StoreError
+from ..message.destination import destination_of
+from ..message.headers import (
+    ATTEMPT_HEADER,
+    DUE_HEADER,
+    EXPIRES_HEADER,
+    HAND_OVER_HEADER,
+    LAUNCH,
+    REDELIVERED_HEADER,
+    put_offs_in,
+)
+from ..message.outgoing import OutgoingMessage, dumps, record_of
+from ..message.route import Relayed
+from ..scheduling.options import EntryOptions
+from ..scheduling.writing import write
+from ..services import Services, services_of
+from ..store import NewEntry, State
+from ..store.extras import Extras
+from .keeping import Step
+from .waiting import Failed, wait
 
 
 def configured(app: Celery) -> None:
@@ -44,151 +55,167 @@ def configured(app: Celery) -> None:
 
 
 def _register(app: Celery) -> None:
-    @app.task(name=LAUNCH, shared=False, ignore_result=True)
-    def launch(described: dict[str, Any], _ids: list[str] | None = None) -> None:
-        signature(described, app=app).apply_async(add_to_parent=False)
+    @app.task(
+        name=LAUNCH,
+        bind=True,
+        shared=False,
+        ignore_result=True,
+        acks_late=True,
+        reject_on_worker_lost=True,
+    )
+    def launch(self: Any, steps: list[Step], ids: list[str]) -> None:
+        services = services_of(app)
+        request = self.request
+        if _waits_already(services, request):
+            raise Ignore("it waits already")
+        try:
+            Launch(services, request).run(steps)
+        except Failed as failed:
+            if request.called_directly:
+                raise failed.why from None
+            sent = {step.get("id") for step in steps[: failed.place]}
+            left = [one for one in ids if one not in sent]
+            wait(services, self, failed, steps[failed.place :], left)
 
 
-def schedule(
-    services: Services, sig: Signature, when: When, of_entry: Mapping[str, Any], **options: Any
-) -> ScheduledResult[Any]:
-    """Schedule a canvas as one entry, and return the result of the canvas.
+def _waits_already(services: Services, request: Any) -> bool:
+    """Whether an earlier delivery of this launch ended with the launch in the store."""
+    if not _comes_again(request):
+        return False
+    try:
+        entry = services.entries.find(request.id)
+    except StoreError:
+        return False  # rather twice than never
+    # One in flight is the entry of this delivery: its scanner has not acknowledged it yet.
+    return entry is not None and entry.state is not State.IN_FLIGHT
+
+
+def _comes_again(request: Any) -> bool:
+    """Whether this launch may have been delivered before."""
+    info = request.delivery_info or {}
+    return bool(info.get("redelivered") or request.get(REDELIVERED_HEADER))
+
+
+class Launch:
+    """One run of a launch.
 
     Args:
-        services: The services of the app that sends it.
-        sig: The canvas.
-        when: The due time.
-        of_entry: See :func:`freeze`.
-        **options: See :mod:`celery_delayq.scheduling.options`.
+        services: The services of its app.
+        request: Its request.
     """
-    _refuse_connections(sig)
-    result, launch = freeze(sig, services.app, of_entry)
-    # With the ids of its parts: a caller may know the ids of a signature that was frozen before.
-    kept, receipt = schedule_call(
-        services, launch.apply_async, when, given_out=has_ids(sig), **options
-    )
-    return result_of(services, when, kept if receipt and receipt.existed else result, receipt)
+
+    def __init__(self, services: Services, request: Any) -> None:
+        self._services = services
+        self._app = services.app
+        due_ms, attempt = request.get(DUE_HEADER), request.get(ATTEMPT_HEADER)
+        self._due = from_ms(due_ms) if type(due_ms) is int else utc_now()
+        self._put_offs = put_offs_in(request)
+        self._comes_again = _comes_again(request)
+        # Copies of a part differ in it, so a worker with `delayq_once` drops the second.
+        of_launch = attempt if type(attempt) is int else 1
+        self._attempt = 1000 * self._put_offs + 2 * of_launch + self._comes_again - 1
+
+    def run(self, steps: list[Step]) -> None:
+        """Do all steps.
+
+        Raises:
+            Failed: one failed; those before it are done.
+        """
+        for place, step in enumerate(steps):
+            try:
+                self._do(step, maybe_second=self._comes_again or (place == 0 and self._put_offs))
+            except Exception as error:
+                raise Failed(place, error, _where(step)) from error
+
+    def _do(self, step: Step, *, maybe_second: Any) -> None:
+        if "backend" in step:
+            self._tell_backend(step)
+            return
+        when = When(*step["time"]) if step.get("time") else None
+        message = self._message(step, when)
+        if "terms" in step:
+            self._schedule(step, message, when or When("after", 0))
+            return
+        own = {HAND_OVER_HEADER: message["properties"]["delivery_tag"]}
+        own[ATTEMPT_HEADER] = self._attempt
+        message["headers"].update(own, **({REDELIVERED_HEADER: True} if maybe_second else {}))
+        self._publish(step, message)
+
+    def _message(self, step: Step, when: When | None) -> dict[str, Any]:
+        """Return a step's message, with the times that count from the launch."""
+        message: dict[str, Any] = loads(step["message"])
+        headers, begin = message["headers"], self._due
+        if when is not None:
+            is_at = when.mode == "at"
+            begin = from_ms(when.ms) if is_at else utc_now() + timedelta(milliseconds=when.ms)
+        if "terms" not in step:  # a worker waits for its eta; it expires as without one
+            headers["eta"], begin = begin.isoformat() if when else None, self._due
+        expires_ms = headers.get(EXPIRES_HEADER)
+        if expires_ms is not None:
+            headers["expires"] = (begin + timedelta(milliseconds=expires_ms)).isoformat()
+        return message
+
+    def _tell_backend(self, step: Step) -> None:
+        app, args = self._app, step["args"]
+        if step["backend"] != "apply_chord":
+            app.backend.set_chord_size(*args)
+            return
+        group_id, tuples = args
+        results = [result_from_tuple(one, app=app) for one in tuples]
+        content_type, encoding, data = step["body"]
+        body = decoded(b64decode(data), content_type, encoding, accept=[content_type])
+        app.backend.apply_chord((group_id, results), maybe_signature(body, app=app), **step["more"])
+
+    def _publish(self, step: Step, message: Mapping[str, Any]) -> None:
+        message["headers"].pop(EXPIRES_HEADER, None)
+        relayed = Relayed.parse(step["route"], dumps(message).encode())
+        route, options, conf = relayed.route, relayed.options, self._app.conf
+        expires = options["headers"].get("expires")
+        if expires and isoparse(expires).tzinfo:
+            left = isoparse(expires) - utc_now()
+            options["expiration"] = max(0.0, left.total_seconds())
+        policy = {"retry": conf.task_publish_retry, "retry_policy": conf.task_publish_retry_policy}
+        with self._app.producer_or_acquire() as producer:
+            producer.publish(
+                relayed.body,
+                exchange=route.exchange,
+                routing_key=route.routing_key,
+                declare=list(route.declare),
+                **policy,
+                **options,
+            )
+            if step["sent"]:
+                dispatcher = self._app.amqp._event_dispatcher
+                dispatcher.publish("task-sent", step["sent"], producer, **policy)
+
+    def _schedule(self, step: Step, message: dict[str, Any], when: When) -> None:
+        """Store a part that waits by itself."""
+        services, store = self._services, self._services.configured
+        route = Relayed.parse(step["route"], step["message"].encode()).route
+        made = OutgoingMessage(message, route.exchange, route.routing_key, route.declare, {}, dumps)
+        destination = destination_of(
+            made,
+            services.broker,
+            self._app.amqp.queues,
+            direct=store.store_is_broker,
+            prefix=store.settings.prefix,
+        )
+        share = EXPIRES_HEADER in message["headers"]
+        record = record_of(message, destination, made.labels, share=share)
+        terms = EntryOptions(_extras(step["terms"]["extras"]), step["terms"]["conflict"])
+        (answer,) = write(services, [terms.of(NewEntry(step["id"], when, record))], {})
+        is_own = isinstance(answer, AlreadyScheduled) and answer.task_id == step["id"]
+        if isinstance(answer, DelayQError) and not (
+            is_own and (self._put_offs or self._comes_again)
+        ):
+            raise answer
 
 
-def freeze(
-    sig: Signature, app: Celery, of_entry: Mapping[str, Any]
-) -> tuple[ResultBase, Signature]:
-    """Return *sig*'s result, and a signature, with the result's id, of the task that applies it.
-
-    *of_entry* has the options that are for the entry, and not for the canvas.
-    """
-    fresh = _copy(sig.group() if isinstance(sig, chunks) else sig, app)
-    for name in of_entry:
-        fresh.options.pop(name, None)
-    given = id_text(sig.options.get("task_id"))
-    if given:
-        fresh.set(task_id=given)
-    result = _bound_to(app, fresh.freeze(given))
-    launch = app.signature(LAUNCH, args=(_plain(fresh), ids_of(result)))
-    # It carries the arguments of all parts, and argsrepr may hide some of them from logs and lists.
-    launch.set(task_id=result.id, argsrepr=shown(fresh), kwargsrepr="{}")
-    return result, launch.set(**_routing(sig), **of_entry)
+def _where(step: Step) -> str:
+    if "backend" in step:
+        return "result backend"
+    return "store" if "terms" in step else "broker"
 
 
-def shown(sig: Mapping[str, Any]) -> str:
-    """The kind of a signature and its first task: ``chain(shop.add, ...)``."""
-    name = str(sig.get("task"))
-    kind = sig.get("subtask_type") or _MAPS.get(name)
-    if not kind:
-        return name
-    kwargs = sig["kwargs"]
-    inside = kwargs.get("tasks") or kwargs.get("header") or kwargs.get("task")
-    if kind == "chord" and isinstance(inside, Mapping):
-        inside = inside["kwargs"]["tasks"]  # the group that it begins with
-    parts = [inside] if isinstance(inside, Mapping) else list(inside or ())
-    more = ", ..." if len(parts) > 1 or kind == "chord" else ""
-    return f"{kind}({shown(parts[0]) if parts else ''}{more})"
-
-
-def _copy(sig: Signature, app: Celery) -> Signature:
-    # Freezing writes ids into all parts, and the caller may schedule its own again, with new ids.
-    content_type, encoding, data = dumps(_plain(sig), serializer=app.conf.task_serializer)
-    return signature(loads(data, content_type, encoding, accept=[content_type]), app=app)
-
-
-def _plain(value: Any) -> Any:
-    """*value* with dicts in place of signatures.
-
-    A serializer may misread a signature: a group has a signature's keys, but the length of its
-    tasks.
-    """
-    if isinstance(value, Signature) or type(value) is dict:
-        return {key: _plain(one) for key, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_plain(one) for one in value)
-    return value
-
-
-def _bound_to(app: Celery, result: Any) -> Any:
-    """*result*, its parents and members, bound to this app's backend.
-
-    Freezing binds some of them to the current app, which may be another one.
-    """
-    one = result
-    while one is not None:
-        one.app = app
-        if isinstance(one, GroupResult):
-            for member in one.results:
-                _bound_to(app, member)
-        else:
-            one.backend = app.backend
-        one = one.parent
-    return result
-
-
-def _routing(sig: Signature) -> dict[str, Any]:
-    # The task that applies the canvas goes to the canvas's own queue, so that a worker of this app
-    # picks it up.
-    options = {name: sig.options[name] for name in ("queue", "priority") if sig.options.get(name)}
-    # A duplicate of it would apply the whole canvas again.
-    once = sig.options.get(ONCE_HEADER)
-    return options if once is None else {**options, ONCE_HEADER: once}
-
-
-def has_ids(sig: Any) -> bool:
-    """Whether a signature, or a part of it, has a task id already."""
-    return any(options.get("task_id") for options in _options_of(sig))
-
-
-def _options_of(sig: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the options of a signature, and of each of its parts."""
-    if isinstance(sig, (list, tuple)):
-        parts = list(sig)
-    elif isinstance(sig, dict):
-        yield sig.get("options") or {}
-        inside = sig["kwargs"] if sig.get("subtask_type") else {}
-        parts = [inside.get(name) for name in ("tasks", "header", "body")]
-    else:
-        return
-    for part in parts:
-        yield from _options_of(part)
-
-
-def _refuse_connections(sig: Any) -> None:
-    """Refuse a canvas that brings its own way to a broker.
-
-    Raises:
-        InvalidOption: it, or a part of it, has a connection or a producer.
-    """
-    for options in _options_of(sig):
-        for name in _WAYS:
-            if options.get(name) is not None:
-                raise InvalidOption(name, options[name], _NO_WAY)
-
-
-def task_ids(body: Any) -> list[str]:
-    """Return the ids that a caller may be waiting for, from a launching task's arguments."""
-    (_, ids), *_ = body
-    return [one for one in ids if isinstance(one, str)]
-
-
-def ids_of(result: ResultBase) -> list[str]:
-    """Return the ids of the tasks that a caller may be waiting for."""
-    if isinstance(result, GroupResult):
-        return [task_id for child in result.results for task_id in ids_of(child)]
-    return [result.id]
+def _extras(given: Mapping[str, Any]) -> Extras:
+    return Extras(**{**given, "tags": tuple(given["tags"])})

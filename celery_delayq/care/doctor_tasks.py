@@ -17,7 +17,7 @@ _ADVICE = {
     "store": "check the rights of its Redis user, and Redis's log",
     "overdue": "celery -A proj delayq list --overdue shows them; check a worker's log",
     "refused": "celery -A proj delayq list --overdue says why; check whether their queues exist, "
-    "are full, or refuse this user",
+    "are full, or refuse this user; for a canvas, whether its result backend answers",
     "dead": "celery -A proj delayq list --dead says why; retry or remove them",
 }
 # The doctor has questions of its own about these.

@@ -33,11 +33,12 @@ from ..message.outgoing import OutgoingMessage, record_of
 from ..message.route import Route
 from ..operations.pausing import is_all_paused
 from ..services import Services
-from ..store import label_of, lane_for
+from ..store import label_of, lane_for, loads
+from ..store.extras import Extras, hold_of
+from ..store.loads import OldEntry
 from ..store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_of
-from . import dumps, loads
+from . import dumps
 from .lines import DUMP, PAUSE, TASK, UNREADABLE, GivenTime, Line, bounded, read
-from .loads import OldEntry, extras_of
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
 SLICE_BYTES = 500_000  # about as many bytes of lines in one call
@@ -272,7 +273,7 @@ def _record_of(services: Services, line: Line) -> NewRecord:
         raise NotLoaded(line["id"], why) from error
     if line["expires_after_ms"] is not None:
         message["headers"][EXPIRES_HEADER] = line["expires_after_ms"]
-    extras = extras_of(line)
+    extras = _extras_of(line)
     flags = extras.flags + RUN_NOW * line["run_now"] + RELEASED * line["released"]
     record = record_of(message, destination, _labels(line, flags), share=_is_shareable(line))
     return replace(record, body=record.body + extras.text())
@@ -328,3 +329,9 @@ def _is_shareable(line: Line) -> bool:
         return False
     tag = message["properties"].get("delivery_tag")
     return bool(tag == f"{task_id}{line['scheduled_us']:016d}")
+
+
+def _extras_of(line: Line) -> Extras:
+    """Return the extras of a task's line."""
+    hold = hold_of(line["unique_ms"], until_finished=line["until_finished"])
+    return Extras(line["key"], tuple(line["tags"]), line["grace_ms"], line["excused_ms"], hold=hold)

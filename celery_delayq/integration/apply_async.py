@@ -92,7 +92,7 @@ def call(
 def call_signature(
     services: Services, signature: Signature, when: When, **options: Any
 ) -> ScheduledResult[Any]:
-    """Like :func:`call`, for a signature; a canvas becomes one entry, applied when it is due."""
+    """Like :func:`call`, for a signature; a canvas becomes one entry, launched when it is due."""
     of_entry = options_of_entry(signature.options)
     is_eager = services.app.conf.task_always_eager
     if is_eager:

@@ -31,7 +31,7 @@ EXPIRES_HEADER = "delayq_expires_ms"
 #: How often the task has put itself off.
 PUT_OFFS_HEADER = "delayq_put_offs"
 
-#: The task that applies a scheduled canvas.
+#: The task that launches a scheduled canvas.
 LAUNCH = "celery_delayq.launch"
 
 #: Headers about one message only, which a retry must not copy.

@@ -18,11 +18,12 @@ stays Celery's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -66,6 +67,7 @@ from .options import (
     LASTING,
     NAMES,
     OPTION,
+    PART,
     PLAIN,
     PREFIX,
     EntryOptions,
@@ -146,9 +148,15 @@ class Request:
 
     def sent_by(self, apply_async: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call ``apply_async(*args, **options)`` with this request among its options."""
+        with self.under_way():
+            return apply_async(*args, **{OPTION: self, **options})
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Note what is sent meanwhile without being scheduled."""
         token = _under_way.set(self)
         try:
-            return apply_async(*args, **{OPTION: self, **options})
+            yield
         finally:
             _under_way.reset(token)
 
@@ -255,6 +263,9 @@ def _decided(
             headers[name] = str(headers[name])
     message.properties["correlation_id"] = headers["id"]
     given = {**options, **{name: args[at] for name, at in _PLACES.items() if at < len(args)}}
+    part = options.get(PART)
+    if part is not None:
+        part.note(headers, given)
     # A retry always has a time: its task's default delay.
     beside = {} if headers.get("retries") else given
     request = requested(services, options, headers.get("eta"), given["name"], beside)
@@ -372,7 +383,7 @@ class Sender:
         return recording_producer(broker.options, broker.transport)
 
     @cached_property
-    def _is_for_amqp(self) -> bool:
+    def is_for_amqp(self) -> bool:
         return _is_for_amqp(self.services)
 
     def __call__(self, producer: Any, name: str, message: Any, *where: Any, **options: Any) -> Any:
@@ -381,12 +392,11 @@ class Sender:
         except AttributeError:
             # Not made by the app's AMQP, or copied since, or of protocol 1.
             request = self._requested(name, message, options)
-        theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
-        # Options of a call that outlive a retry travel as headers.
-        words = {key: options[key] for key in LASTING if isinstance(options.get(key), bool)}
-        hold = self._hold_of(message.properties["correlation_id"], theirs.get("headers") or {})
-        if words or theirs.get("headers"):
-            theirs["headers"] = {**foreign(theirs.get("headers") or {}), **words}
+        hold = self._hold_of(message.properties["correlation_id"], options.get("headers") or {})
+        theirs = _celery_s(options)
+        part = options.get(PART)
+        if part is not None:
+            return self._keep(partial(part.keeper, self, request), name, message, where, theirs)
         if request is not None and not self._leaves(request, producer, message, theirs, hold):
             request.terms = request.terms.holding(hold)
             return self._schedule(request, name, message, where, theirs)
@@ -396,7 +406,7 @@ class Sender:
         call = _under_way.get()
         if call is not None:
             call.sent.append(message.properties["correlation_id"])
-        if self._is_for_amqp:
+        if self.is_for_amqp:
             give_identity(message.properties)
         return self._send(producer, name, message, *where, **theirs)
 
@@ -415,7 +425,7 @@ class Sender:
             return True
         given = celerys(options, self.services.app.conf)
         name = request.delivery.name if request.delivery else ""
-        request.broker = Broker(producer, given, eta, hold, name, names=self._is_for_amqp)
+        request.broker = Broker(producer, given, eta, hold, name, names=self.is_for_amqp)
         return False
 
     def _goes_elsewhere(self, request: Request, producer: Any) -> bool:
@@ -436,6 +446,17 @@ class Sender:
         if not request.captured:
             raise InvalidOption("connection or producer", connection.as_uri(), _OWN_BROKER)
         return True
+
+    def _keep(
+        self, keeper: Callable[..., Any], name: str, message: Any, where: Any, options: Any
+    ) -> None:
+        """Let a canvas keep the message of one of its parts."""
+        if message.headers.get("eta"):
+            native_delay.undo(options, self.services.app.amqp)
+        options.pop("expiration", None)
+        producer = keeper(message, options)
+        message = message._replace(sent_event=None)
+        self._send(producer, name, message, *where, **{**options, "retry": False})
 
     def _hold_of(self, task_id: str, headers: Mapping[str, Any]) -> Hold | None:
         """Return the hold of a task that sends itself again: by a retry, Defer, or replacement."""
@@ -539,6 +560,16 @@ class Sender:
             self._seen.clear()
         self._seen.add(name)
         return record_of(message.message, destination, message.labels, share=False)
+
+
+def _celery_s(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a call for Celery's sender."""
+    theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
+    # Options of a call that outlive a retry travel as headers.
+    words = {key: options[key] for key in LASTING if isinstance(options.get(key), bool)}
+    if words or theirs.get("headers"):
+        theirs["headers"] = {**foreign(theirs.get("headers") or {}), **words}
+    return theirs
 
 
 @dataclass

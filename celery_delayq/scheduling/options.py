@@ -22,6 +22,7 @@ from ..store.extras import MOST_TAGS, Extras, hold_of
 PREFIX = "delayq_"
 _NEAR = "delay"  # an unknown option that begins like this is a mistyped one of this package
 OPTION = "delayq_request"
+PART = "delayq_part"  # of a part of a canvas: what keeps its message instead of sending it
 AT, AFTER = "delayq_at", "delayq_after"
 LASTING = (ONCE_HEADER, CAPTURE_HEADER)  # options that travel on, as headers
 KEY, CONFLICT, MAX_WAIT = "delayq_key", "delayq_conflict", "delayq_max_wait"
@@ -84,7 +85,7 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     given = {
         name: value
         for name, value in options.items()
-        if name.startswith(_NEAR) and value is not None and name not in stamps
+        if name.startswith(_NEAR) and name != PART and value is not None and name not in stamps
     }
     for name, value in given.items():
         if name != OPTION and name not in _ALL:

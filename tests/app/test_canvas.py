@@ -88,9 +88,9 @@ def number_of(*numbers):
     return len(numbers)
 
 
-def received(app, serializer="json"):
+def received(app, serializer="json", queue="celery"):
     with app.connection_for_read() as connection:
-        simple = connection.SimpleQueue("celery", no_ack=True, accept=[serializer])
+        simple = connection.SimpleQueue(queue, no_ack=True, accept=[serializer])
         bodies = [simple.get_nowait().payload for _ in range(simple.qsize())]
         simple.close()
     return bodies
@@ -183,7 +183,7 @@ def test_parts_keep_their_own_options(app, add, delayq, redis):
     parts = [add.s(1).set(queue="one", priority=6), add.s(2).set(queue="two", time_limit=5)]
     group(parts).delay_until(LONG_AGO)
     delayq.hand_over()
-    [body] = received(app)
+    [body] = received(app, queue="one")
     redis.flushall()
 
     app.tasks[LAUNCH](*body[0])

@@ -8,9 +8,9 @@ import pytest
 from celery.bin.celery import celery
 from click.testing import CliRunner
 
-from celery_delayq.care import loads
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.operations import reading
+from celery_delayq.store import loads
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable

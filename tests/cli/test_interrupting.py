@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from celery_delayq.care import loading, loads
+from celery_delayq.care import loading
 from celery_delayq.operations import selection
 from celery_delayq.operations.releasing import Release
-from celery_delayq.store import Entries, changes
+from celery_delayq.store import Entries, changes, loads
 from tests.app.support import FAR, hand_over_until_dead
 from tests.support.waiting import eventually
 

@@ -14,10 +14,9 @@ from types import MappingProxyType
 import pytest
 
 from celery_delayq import DelayQ, Outcome
-from celery_delayq.care import dumps, loads
+from celery_delayq.care import dumps
 from celery_delayq.care.checking import check
 from celery_delayq.care.inconsistencies import Finding
-from celery_delayq.care.loads import OldEntry
 from celery_delayq.clock import When
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
 from celery_delayq.store import (
@@ -27,11 +26,13 @@ from celery_delayq.store import (
     LeasedEntry,
     ScannerSteps,
     changes,
+    loads,
     overview,
     selection_scan,
 )
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of
+from celery_delayq.store.loads import OldEntry
 from celery_delayq.store.member import Member, Membership
 from celery_delayq.store.record import destination_for, label_of, lane_for
 from celery_delayq.store.scripts import load

@@ -17,9 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from celery_delayq import clock
-from celery_delayq.care import loads
 from celery_delayq.care.checking import check, number
-from celery_delayq.care.loads import OldEntry
 from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
 from celery_delayq.errors import (
@@ -30,9 +28,10 @@ from celery_delayq.errors import (
     StoreUnavailable,
 )
 from celery_delayq.servers.connection import packed
-from celery_delayq.store import NewEntry, changes, scanner_steps
+from celery_delayq.store import NewEntry, changes, loads, scanner_steps
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_key, target_of_member
+from celery_delayq.store.loads import OldEntry
 from celery_delayq.store.record import NewRecord, Template, destination_for, lane_for
 from celery_delayq.store.scripts import load
 from tests.operations.table import MAIL, OPERATIONS, fitting

@@ -2,11 +2,10 @@
 
 import pytest
 
-from celery_delayq.care import loads
 from celery_delayq.care.checking import check
 from celery_delayq.care.repairing import repair
 from celery_delayq.clock import When
-from celery_delayq.store import Filter, Outcome, State
+from celery_delayq.store import Filter, Outcome, State, loads
 from celery_delayq.store.changes import release
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.lookup import find

@@ -4,7 +4,7 @@ change   a call: see prelude/call.lua
 rows...    entries    of each entry, one after the other:
          id           the task's id
          due          its due time, unix ms
-         created      when it was scheduled, us, 16 digits
+         created      when it was scheduled, us, 16 digits; empty: now, even if its id has left the store
          destination  the record's header, from its second byte
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this one
@@ -44,6 +44,7 @@ return change(request, function(call)
     local own = redis.call('HGET', keys.records, id)
     local header_end = header_end_of(own)
     if header_end and created_of(own, header_end) == created then return 'here' end
+    if created == '' then return own and 'taken' or nil end
     local stone = find_tombstone(id)
     -- A time in the future comes from a clock ahead of this one, and shows no order.
     local created_ms = math.floor(tonumber(created) / 1000)
@@ -68,6 +69,7 @@ return change(request, function(call)
     local id, created, destination, body = entry.id, entry.created, entry.destination, entry.body
     local place, claim, error = entry.place, entry.claim, entry.error
     local why = met(id, created)
+    if created == '' then created = string.format('%016.0f', call.now_us) end
     local extras = extras_of_body(body)
     local key = extras and extras.key
     local is_behind = place == 'behind' and key

@@ -1,4 +1,4 @@
-"""The step that restores dumped entries as they were."""
+"""The step that restores entries as they were: of a dump, or of a canvas that waits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from ..errors import AlreadyScheduled, DelayQError
-from ..store.entries import Entries
-from ..store.extras import Extras, hold_of
-from ..store.record import NewRecord
-from ..store.shard import Shard
-from .lines import Line
+from .entries import Entries
+from .record import NewRecord
+from .shard import Shard
 
 WAITING, REFUSED, DEAD = "waiting", "refused", "dead"
 
@@ -23,7 +21,7 @@ class OldEntry:
     Attributes:
         task_id: The task's id.
         due_ms: Its due time.
-        created_us: When it was scheduled.
+        created_us: When it was scheduled; ``None``: now, even if its id has left the store.
         record: The record to write.
         place: ``waiting``, ``refused``, ``behind`` or ``dead``.
         when_ms: The next attempt of a refused entry; the time of death of a dead one; the due time
@@ -33,7 +31,7 @@ class OldEntry:
 
     task_id: str
     due_ms: int
-    created_us: int
+    created_us: int | None
     record: NewRecord
     place: str = WAITING
     when_ms: int = 0
@@ -78,7 +76,8 @@ def _arguments(entries: Sequence[OldEntry]) -> Iterator[object]:
         template = b"" if name in sent else record.template
         if name is not None:
             sent.add(name)
-        yield from (one.task_id, one.due_ms, b"%016d" % one.created_us, record.destination)
+        created = b"" if one.created_us is None else b"%016d" % one.created_us
+        yield from (one.task_id, one.due_ms, created, record.destination)
         yield from (record.labels + record.body, template, one.place, one.when_ms)
         yield from (one.claim, one.error, int(one.is_named))
 
@@ -88,9 +87,3 @@ def _read(word: str, one: OldEntry) -> str | DelayQError:
     if status not in ("taken", "held"):
         return status
     return AlreadyScheduled(one.task_id, unquote_to_bytes(holder).decode(errors="replace"))
-
-
-def extras_of(line: Line) -> Extras:
-    """Return the extras of a task's line."""
-    hold = hold_of(line["unique_ms"], until_finished=line["until_finished"])
-    return Extras(line["key"], tuple(line["tags"]), line["grace_ms"], line["excused_ms"], hold=hold)

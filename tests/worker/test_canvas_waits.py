@@ -1,0 +1,50 @@
+"""A canvas whose launch fails waits until it can be launched, and operators see that it does."""
+
+import pytest
+from celery import chord
+
+from tests.support.redis_server import RedisServer
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker.project import TASKS
+
+pytestmark = pytest.mark.libraries
+
+QUICKLY = {"retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0}}
+
+
+@pytest.fixture
+def results():
+    with RedisServer() as one:
+        yield one
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def project(request, make_project, server, results):
+    conf = {"result_backend": results.url(), "result_backend_transport_options": QUICKLY}
+    if request.param == "rabbitmq":
+        conf["broker_url"] = request.getfixturevalue("rabbitmq_server").url
+        conf["delayq_url"] = server.url()
+    return make_project(**conf)
+
+
+def test_a_chord_whose_result_backend_is_away_when_it_is_due_runs_when_that_is_back(
+    project, results, start_worker
+):
+    add, total = project.tasks["add"], project.tasks["total"]
+    result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0)
+    results.kill()
+    start_worker(TASKS, "-P", "threads", "-c", "2", env=project.env)
+
+    task = eventually(lambda: refused(project, result))
+    assert task.error.startswith("cannot launch, result backend: ")
+    assert any("refused" in one for one in project.delayq.health())
+    assert [project.runs(one) for one in result.parent.results] == [[], []]
+
+    results.start()
+    assert result.get(timeout=PATIENCE) == 6
+    assert [len(project.runs(one)) for one in (*result.parent.results, result)] == [1, 1, 1]
+
+
+def refused(project, result):
+    task = project.delayq.get(result.id)
+    return task if task and task.next_try else None
