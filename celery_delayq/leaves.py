@@ -66,7 +66,7 @@ LEAVES = {
     "copies": Leaf("copies", consumer_step="guard:GuardingStep"),
     "django": Leaf("contrib.django", at=(DJANGO,)),
     "events": Leaf("events", at=(HOOKS, SET_UP)),
-    "held": Leaf("held", at=(WORKER,)),
+    "held": Leaf("held", consumer_step="watching:HoldingStep"),
     "history": Leaf("history", commands={"history": "command_history"}),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER)),

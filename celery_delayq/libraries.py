@@ -79,7 +79,11 @@ LEANS_ON: Mapping[Feature, tuple[str, ...]] = {
     ),
     Feature.DJANGO: ("celery.app.base:Celery._fixups", "celery.fixups.django:DjangoFixup"),
     Feature.HOLDING: (
+        "celery.worker.consumer.consumer:Consumer.on_decode_error",
+        "celery.worker.consumer.consumer:Consumer.on_invalid_task",
+        "celery.worker.consumer.consumer:Consumer.on_unknown_task",
         "celery.worker.request:Request._already_cancelled",
+        "celery.worker.request:Request.execute_using_pool",
         "celery.worker.request:Request.on_accepted",
         "celery.worker.request:Request.on_failure",
         "celery.worker.request:Request.on_success",

@@ -4,7 +4,3 @@
 
 ``watching`` sees in the worker's main process how each run goes; ``reporting`` sends the words.
 """
-
-from .watching import in_worker
-
-__all__ = ["in_worker"]

@@ -2,24 +2,26 @@
 
     received --> accepted --> success ------------------------------------> free
         |           |    +--> failure, Ignore, Reject, ------------------> free
-        |           |    |    hard time limit, lost child
-        |           |    '--> Retry, replaced, requeued -------------------> held
+        |           |    |    time limit, lost child, no word at all
+        |           |    '--> Retry, replaced, requeued, not acknowledged -> held
         |           '-------> held for `ms` from now
-        '--> revoked, expired ---------------------------------------------> free
+        |--> revoked, expired --------------------------------------------> free
+        '--> refused: unknown task, body that cannot be read --------------> free
 
 All of this shows in the worker's main process, whatever its pool; a child that dies is seen there
 as well. A key is freed only after its message was acknowledged, so that no redelivery finds it
-free.
+free. It is freed even if Celery raises on the way there, as it does without its result backend.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
-from celery import Celery
-from celery.exceptions import Retry, WorkerLostError
+from celery import Celery, bootsteps
+from celery.exceptions import Retry
 from celery.signals import task_received, task_revoked, worker_shutdown
 
 from ..libraries import Feature, works
@@ -28,16 +30,27 @@ from ..message.hold import Hold, is_replaced
 from ..services import find
 from .reporting import Reporter
 
-_LOST = (WorkerLostError, SystemExit, KeyboardInterrupt)
+_RETRY = f"{Retry.__module__}.{Retry.__name__}: "  # in a child's traceback
+
+# What a consumer does with a message that becomes no task; each ends with ack or reject.
+_REFUSALS = ("on_decode_error", "on_invalid_task", "on_unknown_task")
 
 
-def in_worker(app: Celery) -> None:
-    """Watch the runs of this app's tasks; a second call changes nothing."""
-    services = find(app)
-    if services is None or not works(Feature.HOLDING):
-        return
-    reporter = Reporter(services)
+class HoldingStep(bootsteps.StartStopStep):
+    """Lets a worker report how its app's runs go."""
 
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        services = find(consumer.app)
+        self.enabled = services is not None and works(Feature.HOLDING)
+        if services is None or not self.enabled:
+            return
+        reporter = Reporter(services)
+        _watch_requests(consumer.app, reporter)
+        for name in _REFUSALS:
+            setattr(consumer, name, _then_free(getattr(consumer, name), reporter))
+
+
+def _watch_requests(app: Celery, reporter: Reporter) -> None:
     def received(request: Any, **_: Any) -> None:
         hold = request.app is app and Hold.of(request.request_dict.get(HOLD_HEADER), request.id)
         if hold:
@@ -51,9 +64,26 @@ def in_worker(app: Celery) -> None:
             reporter.has_ended(hold)
 
     uid = f"{__name__}:{id(app)}"
-    task_received.connect(received, weak=False, dispatch_uid=uid)
-    task_revoked.connect(revoked, weak=False, dispatch_uid=uid)
-    worker_shutdown.connect(reporter.stop, weak=False, dispatch_uid=uid)
+    heard = ((task_received, received), (task_revoked, revoked), (worker_shutdown, reporter.stop))
+    for signal, receiver in heard:
+        signal.disconnect(dispatch_uid=uid)  # of an earlier worker in this process
+        signal.connect(receiver, weak=False, dispatch_uid=uid)
+
+
+def _then_free(refuse: Callable[..., Any], reporter: Reporter) -> Callable[..., Any]:
+    """Return a consumer's method that refuses a message, and then frees the key it holds."""
+
+    def refuse_and_free(*args: Any, **options: Any) -> Any:
+        try:
+            return refuse(*args, **options)
+        finally:
+            message = next(one for one in (*args, *options.values()) if hasattr(one, "headers"))
+            headers = message.headers or {}
+            hold = Hold.of(headers.get(HOLD_HEADER), headers.get("id"))
+            if hold and message.acknowledged:
+                reporter.has_ended(hold)
+
+    return refuse_and_free
 
 
 class _Watched:
@@ -61,46 +91,81 @@ class _Watched:
 
     delayq_hold: Hold
     delayq_reporter: Reporter
-    _delayq_requeued = False
+    _delayq_requeued = _delayq_sent_again = False
+    _delayq_told = False  # whether the pool has said how the run ended
+
+    def execute_using_pool(self, *args: Any, **options: Any) -> Any:
+        try:
+            result = super().execute_using_pool(*args, **options)  # type: ignore[misc]
+        except BaseException as error:  # the solo pool has run it
+            self._delayq_left(error)
+            raise
+        # Threads and greenlets can end without a word: a Future, or a Greenlet, knows it.
+        future = getattr(result, "f", None)
+        if future is not None:
+            future.add_done_callback(lambda done: self._delayq_left(done.exception()))
+        elif hasattr(result, "link"):
+            result.link(lambda _: self._delayq_left(getattr(result, "exception", None)))
+        return result
 
     def on_accepted(self, *args: Any, **options: Any) -> None:
         self.delayq_reporter.goes_on(self.delayq_hold)
         super().on_accepted(*args, **options)  # type: ignore[misc]
 
     def on_success(self, told: Any, **options: Any) -> Any:
-        answer = super().on_success(told, **options)  # type: ignore[misc]
-        if not told[0]:  # else it has called on_failure
-            self.delayq_reporter.has_ended(self.delayq_hold)
-        return answer
+        try:
+            return super().on_success(told, **options)  # type: ignore[misc]
+        finally:
+            self._delayq_left(None)  # unless it has called on_failure
 
     def on_failure(self, exc_info: Any, *args: Any, **options: Any) -> Any:
-        answer = super().on_failure(exc_info, *args, **options)  # type: ignore[misc]
-        error = exc_info.exception
-        if isinstance(error, ExceptionWithTraceback):
-            error = error.exc
-        if isinstance(error, Retry):
-            self.delayq_reporter.goes_on(self.delayq_hold, error.when)
-        elif not self._is_kept(error):
-            self.delayq_reporter.has_ended(self.delayq_hold)
-        return answer
+        try:
+            return super().on_failure(exc_info, *args, **options)  # type: ignore[misc]
+        finally:
+            error = exc_info.exception
+            if isinstance(error, ExceptionWithTraceback):
+                error = error.exc
+            self._delayq_left(error, str(exc_info.traceback))
 
     def reject(self, requeue: bool = False) -> None:
         # A message that was acknowledged does not come again.
         self._delayq_requeued |= requeue and not self.acknowledged  # type: ignore[attr-defined]
         super().reject(requeue)  # type: ignore[misc]
+        self._delayq_left(None)
 
-    def _is_kept(self, error: BaseException) -> bool:
+    def _retry_worker_lost(self, *args: Any) -> bool:
+        """Celery (5.7) sends a task again whose child was lost, if so set."""
+        self._delayq_sent_again = True  # if it raises, that was after it was sent
+        self._delayq_sent_again = bool(super()._retry_worker_lost(*args))  # type: ignore[misc]
+        return self._delayq_sent_again
+
+    def _delayq_left(self, error: BaseException | None, traceback: str = "") -> None:
+        """Report the end of a run, once Celery has done all that it does about it."""
+        if self._delayq_told:
+            return
+        self._delayq_told = True
+        retry = _retry_before(error)
+        if retry is not None or _RETRY in traceback:
+            self.delayq_reporter.goes_on(self.delayq_hold, retry and retry.when)
+        elif not self._is_kept(error):
+            self.delayq_reporter.has_ended(self.delayq_hold)
+
+    def _is_kept(self, error: BaseException | None) -> bool:
         """Whether its task runs again, by this message or another one."""
-        if self._delayq_requeued or self._already_cancelled:  # type: ignore[attr-defined]
+        comes_again = self._delayq_requeued or not self.acknowledged  # type: ignore[attr-defined]
+        if comes_again or self._already_cancelled:  # type: ignore[attr-defined]
             return True
-        return is_replaced(error) or (isinstance(error, _LOST) and self._is_retried())
+        return self._delayq_sent_again or is_replaced(error)
 
-    def _is_retried(self) -> bool:
-        """Whether Celery (5.7) has sent a task again whose child was lost."""
-        task, request = self.task, self.request_dict  # type: ignore[attr-defined]
-        most = task.max_retries
-        is_left = most is None or request.get("retries", 0) < most
-        return bool(getattr(task, "retry_on_worker_lost", None)) and is_left
+
+def _retry_before(error: BaseException | None) -> Retry | None:
+    """Return the retry that was sent before a run ended with *error*, if any.
+
+    Without its result backend, Celery raises that backend's error while it handles the ``Retry``.
+    """
+    while error is not None and not isinstance(error, Retry):
+        error = error.__context__
+    return error
 
 
 @lru_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from celery.exceptions import Ignore
 from .. import clock
 from ..errors import InvalidDueTime, InvalidOption
 from ..store import checked_id, checked_name
+from .headers import PUT_OFFS_HEADER
 
 _REPLACED = "Replaced by new task"  # the words of Celery's Task.replace
 
@@ -42,6 +44,27 @@ class Hold(NamedTuple):
             return None
         is_span = type(hold.ms) is int and 0 < hold.ms <= clock.MAX_DUE_MS
         return hold if is_span and hold.id == task_id else None
+
+
+def continues(headers: Mapping[str, Any], sender: Mapping[str, Any]) -> bool:
+    """Whether a message continues the run that sends it: by a retry, a Defer, or a replacement.
+
+    Each of them counts one more. Any other message with the run's id is a task like any other, and
+    meets the key's holder.
+
+    Args:
+        headers: The message's.
+        sender: The request of the run; empty in a worker's main process, which sends tasks again
+            whose child was lost.
+    """
+    return any(
+        _count(headers.get(name)) > _count(sender.get(name))
+        for name in ("retries", "replaced_task_nesting", PUT_OFFS_HEADER)
+    )
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int else 0
 
 
 def ms_until(when: datetime | float | None, zone: tzinfo) -> int:

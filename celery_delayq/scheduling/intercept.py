@@ -47,7 +47,7 @@ from ..logs import logger_of
 from ..message import native_delay
 from ..message.destination import destination_of
 from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, HOLD_HEADER, foreign
-from ..message.hold import Hold
+from ..message.hold import Hold, continues
 from ..message.identity import give_identity
 from ..message.outgoing import (
     OutgoingMessage,
@@ -392,7 +392,7 @@ class Sender:
         except AttributeError:
             # Not made by the app's AMQP, or copied since, or of protocol 1.
             request = self._requested(name, message, options)
-        hold = self._hold_of(message.properties["correlation_id"], options.get("headers") or {})
+        hold = self._hold_of(message, options.get("headers") or {})
         theirs = _celery_s(options)
         part = options.get(PART)
         if part is not None:
@@ -458,11 +458,16 @@ class Sender:
         message = message._replace(sent_event=None)
         self._send(producer, name, message, *where, **{**options, "retry": False})
 
-    def _hold_of(self, task_id: str, headers: Mapping[str, Any]) -> Hold | None:
-        """Return the hold of a task that sends itself again: by a retry, Defer, or replacement."""
+    def _hold_of(self, message: Any, headers: Mapping[str, Any]) -> Hold | None:
+        """Return the hold that a message takes along, as it continues the run that sends it."""
         running = self.services.app.current_worker_task
-        told = running.request.get(HOLD_HEADER) if running is not None else None
-        return Hold.of(headers.get(HOLD_HEADER, told), task_id)
+        sender = {} if running is None else running.request
+        told = headers.get(HOLD_HEADER, sender.get(HOLD_HEADER))
+        hold = Hold.of(told, message.properties["correlation_id"])
+        if hold is None:
+            return None
+        made = message.body if isinstance(message.body, dict) else message.headers
+        return hold if continues({**made, **headers}, sender) else None
 
     def _requested(self, name: str, message: Any, options: Mapping[str, Any]) -> Request | None:
         is_v1 = isinstance(message.body, dict)

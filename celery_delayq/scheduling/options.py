@@ -65,7 +65,7 @@ class EntryOptions:
         return replace(new, record=new.record.with_extras(self.extras), conflict=self.conflict)
 
     def holding(self, hold: Hold | None) -> EntryOptions:
-        """Return the options of a running task that schedules itself, and takes its key along."""
+        """Return the options of an entry that continues a run, and takes its key along."""
         if hold is None or self.extras.key not in ("", hold.key):
             return self
         goes_on = f"{hold_of(hold.ms, until_finished=True)} {hold.delivery}"

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from celery.signals import task_received, task_revoked, worker_shutdown
 
-from celery_delayq import held
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.held import reporting, watching
 from celery_delayq.held.reporting import AT_A_TIME, Reporter
+from celery_delayq.held.watching import _REFUSALS, HoldingStep
 from celery_delayq.message.hold import Hold, ms_until
 from celery_delayq.store.keys import shard_of
 from tests.support.waiting import eventually
@@ -145,8 +145,8 @@ def test_a_worker_that_stops_stops_its_reporter(app, monkeypatch):
 
     monkeypatch.setattr(watching, "Reporter", Noted)
     uid = f"{watching.__name__}:{id(app)}"
-    held.in_worker(app)
-    held.in_worker(app)
+    for _ in range(2):
+        HoldingStep(SimpleNamespace(app=app, **dict.fromkeys(_REFUSALS, print)))
     try:
         worker_shutdown.send(sender=None)
     finally:

@@ -334,6 +334,34 @@ def test_the_relay_s_message_says_the_same_and_the_ack_holds_it(store, engine, c
     store.check()
 
 
+@pytest.mark.usefixtures("claimed")
+def test_a_run_that_schedules_its_own_id_before_the_ack_holds_it_against_that(store):
+    [error] = schedule_many(store, "", task_id="a", supersede=True)
+    assert (type(error), error.holder) == (KeyHeld, "a")
+    [receipt] = schedule_many(store, "keep", task_id="a", supersede=True, owes=2)
+    assert (receipt.task_id, receipt.existed, receipt.cancelled) == ("a", True, ())
+    store.check()
+
+
+@pytest.mark.parametrize("extras", [FINISHED, WINDOW, Extras("l"), Extras()])
+def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
+    store, engine, claimed, extras
+):
+    [entry] = claimed
+    [receipt] = schedule_many(store, "replace", extras, task_id="a", supersede=True)
+    assert receipt.task_id == "a"
+    store.check()
+    engine.ack(claimed)
+    assert ends(store) == END_MS
+    assert not is_free(store)
+    assert store.entries.find("a").behind == ("a" if extras.key == "k" else "")
+
+    say(store, entry.hold)
+    store.check()
+    assert store.entries.find("a").behind == ""
+    assert is_free(store) is (extras.key != "k")
+
+
 def test_a_run_that_ends_before_the_ack_frees_it_for_good(store, engine, claimed):
     [entry] = claimed
     say(store, entry.hold)

@@ -2,47 +2,57 @@
 
 import os
 import signal
+import sys
 from datetime import datetime, timedelta, timezone
 
 from celery.exceptions import Ignore, Reject
 
+from celery_delayq.errors import AlreadyScheduled
 from tests.worker import jobs
 
 
+def lose(_task):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail(_task):
+    raise KeyError("x")
+
+
+def ignore(_task):
+    raise Ignore
+
+
+def reject(_task):
+    raise Reject("no", requeue=False)
+
+
+def requeue(_task):
+    raise Reject("later", requeue=True)
+
+
+def hang(_task):
+    jobs.evidence().blpop("never", 600)
+
+
+WAYS = {
+    "succeed": lambda _: 1,
+    "fail": fail,
+    "ignore": ignore,
+    "reject": reject,
+    "requeue": requeue,
+    "hang": hang,
+    "lose": lose,
+    "exit": lambda _: sys.exit(1),
+}
+
+
 def define(app, task):
-    def lose(_task):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def fail(_task):
-        raise KeyError("x")
-
-    def ignore(_task):
-        raise Ignore
-
-    def reject(_task):
-        raise Reject("no", requeue=False)
-
-    def requeue(_task):
-        raise Reject("later", requeue=True)
-
-    def hang(_task):
-        jobs.evidence().blpop("never", 600)
-
-    ways = {
-        "succeed": lambda _: 1,
-        "fail": fail,
-        "ignore": ignore,
-        "reject": reject,
-        "requeue": requeue,
-        "hang": hang,
-        "lose": lose,
-    }
-
     def run(self, how):
         """Say that it runs, wait for the test's word, and end."""
         jobs.record(app.delayq, self.request, hold=self.request.get("delayq_hold"))
         jobs.evidence().blpop(jobs.GATE.format(self.request.id), 60)
-        return ways[how](self)
+        return WAYS[how](self)
 
     again = {
         "retry": lambda one: one.retry(countdown=0.1),
@@ -57,12 +67,18 @@ def define(app, task):
         return run(self, how)
 
     @task("follow")
-    def follow(self, key):
-        """Schedules its successor under its own key."""
-        terms = {"unique_until": "finished", "conflict": "replace"}
-        successor = app.delayq.schedule(app.tasks["end"].si("succeed"), after=0, key=key, **terms)
-        jobs.record(app.delayq, self.request, successor=successor.id)
+    def follow(self, key, how, own, conflict):
+        """Schedules its successor under its own key, and its own id if so asked; then ends."""
+        successor = app.tasks["end"].si("succeed").set(task_id=self.request.id if own else None)
+        terms = {"unique_until": "finished", "conflict": conflict}
+        try:
+            result = app.delayq.schedule(successor, after=0, key=key, **terms)
+            told = {"successor": result.id, "existed": result.existed}
+        except AlreadyScheduled as error:
+            told = {"error": type(error).__name__, "holder": error.holder}
+        jobs.record(app.delayq, self.request, **told)
         jobs.evidence().blpop(jobs.GATE.format(self.request.id), 60)
+        return WAYS[how](self)
 
     @task("end_late", acks_late=True)
     def end_late(self, how):
@@ -90,7 +106,7 @@ def define(app, task):
         if not self.request.retries:
             run(self, "succeed")
             raise self.retry(countdown=0, time_limit=1)
-        return ways[how](self)
+        return WAYS[how](self)
 
     @task("go_on", acks_late=True, max_retries=None)
     def go_on(self, how):

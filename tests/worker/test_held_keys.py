@@ -41,10 +41,10 @@ def key():
     return f"held {next(_numbers)}"
 
 
-def start(project, task, how, key, **options):
+def start(project, task, how, key, *args, **options):
     """Schedule a task that holds the key, and return its result once it runs."""
     terms = {"unique_until": "finished", **options}
-    result = project.delayq.schedule(project.tasks[task].s(how), after=0, key=key, **terms)
+    result = project.delayq.schedule(project.tasks[task].s(how, *args), after=0, key=key, **terms)
     project.wait_runs(result)
     return result
 
@@ -103,14 +103,34 @@ def test_a_task_behind_it_runs_once_it_has_ended(project, key):
     wait_free(project, key)
 
 
-def test_its_successor_under_the_same_key_runs_once_it_has_ended(project, key):
-    first = start(project, "follow", key, key)
+@pytest.mark.parametrize("own", [True, False], ids=["own id", "new id"])
+@pytest.mark.parametrize("conflict", ["reject", "keep", "replace"])
+def test_a_task_s_successor_under_its_key_meets_it_like_any_other(project, key, conflict, own):
+    first = start(project, "follow", key, key, "succeed", own, conflict)
     [run] = project.runs(first)
-    assert project.delayq.get(run["successor"]).behind == first.id
+    if conflict == "reject":
+        assert (run["error"], run["holder"]) == ("KeyHeld", first.id)
+    elif conflict == "keep":
+        assert (run["successor"], run["existed"]) == (first.id, True)
+    else:
+        assert (run["successor"] == first.id) is own
+        assert project.delayq.get(run["successor"]).behind == first.id
     end(project, first)
-    project.wait_runs(run["successor"])
-    project.evidence.rpush(f"gate:{run['successor']}", "1")
+    if conflict == "replace":
+        project.wait_runs(run["successor"], 1 + own)
+        project.evidence.rpush(f"gate:{run['successor']}", "1")
     wait_free(project, key)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own id", "new id"])
+@pytest.mark.parametrize("how", ["succeed", "fail", "ignore", "reject", "lose"])
+def test_its_successor_runs_once_it_has_ended_in_any_way(crew, key, how, own):
+    first = start(crew, "follow", key, key, how, own, "replace")
+    [run] = crew.runs(first)
+    end(crew, first)
+    crew.wait_runs(run["successor"], 1 + own)
+    crew.evidence.rpush(f"gate:{run['successor']}", "1")
+    wait_free(crew, key)
 
 
 @pytest.mark.parametrize("how", ["retry", "defer", "replace"])

@@ -126,8 +126,13 @@ return change(request, function(call)
     local goes_on = key and string.find(extras.hold or '', ' ', 1, true)
     local before = goes_on and other_holder(key, id)
     if before and before ~= id then extras.key = nil end
+    if own and own.header_end then
+      local its = extras_of(own.record, own.header_end)
+      own.hold = its and its.key == key and its.hold
+      own.runs = superseded and not goes_on and own.state ~= 'dead'
+    end
     local named, second = nil, nil
-    if key and not goes_on then named, second = named_by(step, key, id) end
+    if key and not goes_on then named, second = named_by(step, key, id, own and own.runs and own) end
     local waits = named and named.state == 'waiting' and named.place ~= keys.leased
     local holder = named and (named.busy or waits) and named or nil
     if holder and holder.member == second then second = nil end -- it came forward, in a script that Redis stopped
@@ -139,11 +144,7 @@ return change(request, function(call)
     if key and is_late_under(step, key, named, second) then return AGAIN end
 
     local ways, answer, created = {holder}, nil, created_now
-    if own and not superseded then
-      local its = extras_of(own.record, own.header_end)
-      own.hold = its and its.key == key and its.hold
-      ways[#ways + 1] = own
-    end
+    if own and not superseded then ways[#ways + 1] = own end
     if #ways > 0 then
       answer, when, created = resolve(step, ways, not superseded and own, new, when, conflict)
       if answer then return answer end

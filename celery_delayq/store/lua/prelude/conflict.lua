@@ -34,10 +34,14 @@ local function is_newer(step, entry)
 end
 
 -- Return the entry, in any place, that has a key, if its id is another one; or nil. One that still holds it, and runs or
--- may run, is `busy`; if it has left, it is nothing else. And return the member of the one behind it.
-local function named_by(step, key, id)
+-- may run, is `busy`; if it has left, it is nothing else. And return the member of the one behind it. `running`: the
+-- entry with this id that may be running, and schedules this one; it holds its key like another one.
+local function named_by(step, key, id, running)
   local holder, delivery, behind = holder_of(key)
-  if holder == id and not delivery then return nil end
+  if holder == id and not delivery then
+    if not running or not running.hold then return nil end
+    return {id = id, busy = true}, behind
+  end
   local entry = holder and not delivery and holder ~= id and present(step, holder)
   local extras = entry and entry.header_end and extras_of(entry.record, entry.header_end)
   if extras and extras.key == key then
@@ -127,7 +131,10 @@ local function displace(step, entry, new)
   -- It may be the last to share its template, which another entry of this call may need.
   if name and name ~= name_in(new.body) then step.here[name] = nil end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
-  if entry.id == new.id then return depart(leaving, nil, step.call.now) end
+  if entry.id == new.id then
+    if entry.runs and leaving.keyed then hold_on(leaving.keyed, 'h', step.call.now) end
+    return depart(leaving, nil, step.call.now)
+  end
   local how = entry.claim and entry.claim.uncertain and 'u' or 'c'
   local line = lines_for(entry.record, entry.header_end, step.cache)
   local message = line ~= nil and message_of(entry.record, entry.header_end, entry.id, line) or ''

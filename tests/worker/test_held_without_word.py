@@ -1,0 +1,105 @@
+"""A key that is held until its run has finished, where Celery raises, or says nothing."""
+
+import json
+
+import pytest
+
+from tests.support.redis_server import RedisServer
+from tests.support.shards import with_one_shard
+from tests.worker.project import TASKS
+from tests.worker.test_held_keys import behind, end, is_held, start, wait_free
+
+pytestmark = [pytest.mark.libraries, with_one_shard]
+
+
+@pytest.fixture
+def backend():
+    """A result backend of its own, to be killed."""
+    with RedisServer() as one:
+        yield one
+
+
+@pytest.fixture
+def without_backend(make_project, start_worker, backend):
+    """Make a project, and its worker, whose result backend a test kills."""
+
+    def make(*options, **conf):
+        project = make_project(**conf)
+        once = {"retry_policy": {"max_retries": 0}}
+        # The worker's alone: this process asks it for nothing.
+        its = {"result_backend": backend.url(), "result_backend_transport_options": once}
+        env = {**project.env, "DELAYQ_TEST_CONF": json.dumps({**project.conf, **its})}
+        project.worker = start_worker(TASKS, *options, env=env)
+        return project
+
+    return make
+
+
+ENDS = {
+    "prefork": {("end", "succeed"), ("end", "fail"), ("end", "lose"), ("end_late", "succeed")},
+    # An error of the backend leaves a thread without a word.
+    "threads": {("end", "succeed"), ("end", "fail")},
+    "solo": {("end", "succeed")},
+}
+
+
+@pytest.mark.parametrize("pool", ENDS)
+def test_a_run_that_ends_while_its_result_backend_is_down_frees_it(without_backend, backend, pool):
+    project = without_backend("-P", pool, "-c", "4")
+    runs = {way: start(project, *way, f"{way}") for way in ENDS[pool]}
+    backend.kill()
+    for way, result in runs.items():
+        end(project, result)
+        wait_free(project, f"{way}")
+
+
+def test_without_the_backend_a_message_that_was_not_acknowledged_keeps_it(without_backend, backend):
+    project = without_backend("-P", "threads")
+    first = start(project, "end_late", "succeed", "k")
+    backend.kill()
+    end(project, first)
+    project.worker.wait_log("Exception raised outside body")
+    other = start(project, "end", "succeed", "other")
+    end(project, other)
+    wait_free(project, "other")
+    assert is_held(project, "k")
+
+
+def test_a_retry_that_was_sent_without_the_backend_keeps_it(without_backend, backend):
+    project = without_backend("-P", "prefork", "-c", "2")
+    first = start(project, "go_on_late", "retry", "k")
+    second = behind(project, "k")
+    backend.kill()
+    end(project, first)
+    project.wait_runs(first, 2)
+    project.worker.wait_log("Exception raised outside body")
+    other = start(project, "end", "succeed", "other")
+    end(project, other)
+    wait_free(project, "other")
+    assert project.delayq.get(second).behind == first.id
+    end(project, first)
+    project.wait_runs(second)
+
+
+UNSAID = {"exit": ("threads", "end"), "hang": ("gevent", "end_limited")}
+
+
+@pytest.mark.parametrize("how", UNSAID)
+def test_a_run_of_which_its_pool_says_nothing_frees_it(make_project, start_worker, how):
+    """A thread that ends itself, and a greenlet that its time limit ends."""
+    project, (pool, task) = make_project(), UNSAID[how]
+    start_worker(TASKS, "-P", pool, env=project.env)
+    first = start(project, task, how, "k")
+    end(project, first)
+    wait_free(project, "k")
+
+
+@pytest.mark.parametrize("refused", ["unknown", "pickled"])
+def test_a_message_that_its_worker_refuses_frees_it(crew, refused):
+    """Its task is not known there, or its body is of a kind that the worker does not take."""
+    signature = {
+        "unknown": crew.app.signature("nobody.knows"),
+        "pickled": crew.tasks["end"].s("succeed").set(serializer="pickle"),
+    }[refused]
+    crew.delayq.schedule(signature, after=0, key=refused, unique_until="finished")
+    wait_free(crew, refused)
