@@ -5,7 +5,8 @@ keeps whole milliseconds since 1970 in UTC. A future time is rounded **up**: a t
 fraction of a millisecond late, never early. A time in the past, by Redis's clock, is due in the
 current millisecond; see ``due_in_ms`` in the scripts, which get microseconds.
 
-A naive datetime is wall time in the app's time zone, with its ``fold`` as given.
+A naive datetime is wall time in the app's time zone; see ``zones.py``. In a message, where Celery's
+workers read it, it is UTC: :func:`celery_time`. The guide has a table of who reads which.
 
 This module is also the only one that reads this process's clocks; a test sets them here.
 """
@@ -22,6 +23,7 @@ from typing import Any, Literal, Union
 from dateutil.parser import isoparse
 
 from .errors import InvalidDueTime, InvalidOption, NotADueTime
+from .zones import instant
 
 __all__ = [
     "MAX_DUE_MS",
@@ -31,10 +33,12 @@ __all__ = [
     "after",
     "at",
     "by",
+    "celery_time",
     "due_in_ms",
     "from_ms",
     "monotonic",
     "one_of",
+    "read",
     "sleep",
     "to_ms",
     "utc_now",
@@ -56,6 +60,12 @@ _NOT_A_DELAY = "; a time goes to delay_until, or at="
 _MILLISECONDS = "; milliseconds are divided by 1000"
 _A_DAY = "; a date has no time of day: make it a datetime"
 _ARGUMENTS = "; the time comes first, then the task's arguments"
+_A_DATE = "; text begins with a whole date, such as 2030-01-31T09:00"
+_CELERYS = "an ISO 8601 text that Celery can read"
+
+# ISO 8601 also has 1530 (a year), 2030-01 and 2030123; dateutil takes any letter for the T, so that
+# 20300131123000 is 23:00. Nobody means that.
+_DATED = re.compile(r"\d{4}-\d\d-\d\d([Tt ]|$)|\d{8}[Tt ]")
 
 # Text that was probably meant as a delay: 60, 5m, +5 min.
 _SPAN = re.compile(r"\+?\d{1,8}(\.\d+)?\s?([smhdw]|$)")
@@ -88,7 +98,7 @@ def at(value: TimeInput, zone: tzinfo) -> When:
 
     Args:
         value: Aware datetime; naive datetime, read as wall time in *zone*; Unix time in
-            seconds; or ISO 8601 text. A time in the past means "at once".
+            seconds; or text, see :func:`read`. A time in the past means "at once".
         zone: Time zone of naive values.
 
     Raises:
@@ -169,6 +179,43 @@ def from_ms(ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=ms)
 
 
+def read(text: str) -> datetime:
+    """Return the time that ISO 8601 text gives, aware if it has an offset.
+
+    It begins with a whole date: ``YYYY-MM-DD``, alone or with a time of day after ``T`` or a space;
+    or ``YYYYMMDD`` with such a time of day.
+
+    Raises:
+        InvalidDueTime: it is another text.
+    """
+    hint = _NOT_A_TIME if _SPAN.match(text) else ""
+    try:
+        parsed: datetime = isoparse(text)
+    except (ValueError, OverflowError):
+        raise InvalidDueTime(text, _TIME + hint) from None
+    if not _DATED.match(text):
+        raise InvalidDueTime(text, _TIME + _A_DATE)
+    return parsed
+
+
+def celery_time(value: Any) -> datetime:
+    """Return the time, in UTC, of a message's ``eta`` or ``expires``, or of a retry.
+
+    Celery's workers read any text of ISO 8601, and a naive time as UTC, whatever ``timezone`` and
+    ``enable_utc`` are (``celery.worker.request.Request``, in 5.4 as in 5.7).
+
+    Raises:
+        InvalidDueTime: they could not read it.
+    """
+    try:
+        moment: datetime = value if isinstance(value, datetime) else isoparse(value)
+        if moment.utcoffset() is None:
+            return moment.replace(tzinfo=timezone.utc)
+        return moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError, TypeError, AttributeError):
+        raise InvalidDueTime(value, _CELERYS) from None
+
+
 def due_in_ms(us: int, now_us: int) -> int:
     """The millisecond in which that time is due, the same as ``due_in_ms`` of the scripts."""
     return _ceil_ms(us) if us > now_us else min(_ceil_ms(us), now_us // 1000)
@@ -176,7 +223,7 @@ def due_in_ms(us: int, now_us: int) -> int:
 
 def _to_us(value: TimeInput, zone: tzinfo) -> int:
     if isinstance(value, str):
-        value = _parsed(value)
+        value = read(value)
     if isinstance(value, datetime):
         return _whole_us(_since_epoch(value, zone))
     if isinstance(value, timedelta):
@@ -186,25 +233,19 @@ def _to_us(value: TimeInput, zone: tzinfo) -> int:
     return _seconds_to_us(value, _TIME)
 
 
-def _parsed(text: str) -> datetime:
-    try:
-        parsed: datetime = isoparse(text)
-    except (ValueError, OverflowError):
-        hint = _NOT_A_TIME if _SPAN.match(text) else ""
-        raise InvalidDueTime(text, _TIME + hint) from None
-    return parsed
-
-
 def _since_epoch(value: datetime, zone: tzinfo) -> timedelta:
     # Another library's class may calculate in its own way (pendulum), or be no time at all
     # (pandas.NaT), so only its fields and its offset are read.
     try:
         offset = value.utcoffset()
-        moment = datetime(
+        wall = datetime(
             value.year, value.month, value.day, value.hour, value.minute, value.second,
-            value.microsecond, timezone.utc if offset is not None else zone, fold=value.fold,
+            value.microsecond, timezone.utc, fold=value.fold,
         )  # fmt: skip
-        span = moment - EPOCH if offset is None else moment - EPOCH - offset
+        if offset is None:
+            span = instant(wall.replace(tzinfo=None), zone) - EPOCH
+        else:
+            span = wall - EPOCH - offset
         return span + _MICROSECOND if getattr(value, "nanosecond", 0) else span
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidDueTime(value, _TIME) from error

@@ -38,6 +38,7 @@ from .store.scanner_steps import ScannerSteps, new_name
 from .store.scripts import Scripts
 from .store.values import Cancelled
 from .store.wakeup import Wakeup
+from .zones import local
 
 logger = logger_of(__name__)
 
@@ -127,7 +128,7 @@ class Services:
         if conf.timezone:
             zone: tzinfo = time.timezone.get_timezone(conf.timezone)
             return zone
-        return timezone.utc if conf.enable_utc else time.timezone.local
+        return timezone.utc if conf.enable_utc else local()
 
     def connect(self) -> Connection:
         """Return a private connection to the store's Redis; it opens on first use."""

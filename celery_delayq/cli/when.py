@@ -16,11 +16,11 @@ from itertools import pairwise
 from typing import Any
 
 import click
-from dateutil.parser import isoparse
 
 from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidDueTime
+from ..zones import instant
 from .common import ErrorSentences, delayq_of
 from .zones import zone_of
 
@@ -57,9 +57,9 @@ class GivenTime:
             soon: datetime = now_of(ctx) + self.value
             return soon
         if isinstance(self.value, datetime) and self.value.tzinfo is None:
-            return datetime.combine(self.value, self.value.time(), zone_of(ctx))
-        instant: datetime | float = self.value
-        return instant
+            return instant(self.value, zone_of(ctx))
+        moment: datetime | float = self.value
+        return moment
 
     def move(self, ctx: click.Context) -> dict[str, Any]:
         """Return the argument for ``reschedule``: ``at``, ``after`` or ``by``."""
@@ -102,7 +102,7 @@ class When(click.ParamType):  # type: ignore[type-arg]
             return GivenTime("by", _checked(clock.by, span))
         if text.startswith("+") or (self._ago and text.startswith("-")):
             return GivenTime("after", _checked(clock.after, _signed(text)))
-        value = float(text) if _NUMBER.fullmatch(text) else isoparse(text)
+        value = float(text) if _NUMBER.fullmatch(text) else clock.read(text)
         # Check it in any zone: the store refuses a time that the real zone moves out of range.
         clock.at(value, timezone.utc)
         return GivenTime("at", value)

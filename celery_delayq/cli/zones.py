@@ -11,10 +11,9 @@ from datetime import datetime, timezone, tzinfo
 from typing import Any
 
 import click
-from celery.utils.time import LocalTimezone
-from celery.utils.time import timezone as zones
 
 from ..logs import lasting
+from ..zones import local
 from .common import delayq_of
 from .looks import CeleryOption
 
@@ -39,7 +38,7 @@ def _choose(ctx: click.Context, option: click.Parameter, is_given: bool) -> None
     if is_given:
         if _CHOSEN in ctx.meta:
             raise click.UsageError("--utc and --local exclude each other.", ctx)
-        ctx.meta[_CHOSEN] = timezone.utc if option.name == "utc" else zones.local
+        ctx.meta[_CHOSEN] = timezone.utc if option.name == "utc" else local()
 
 
 def zone_of(ctx: click.Context) -> tzinfo:
@@ -50,8 +49,6 @@ def zone_of(ctx: click.Context) -> tzinfo:
 
 def name_of(zone: tzinfo) -> str:
     """Return a zone's name for a heading."""
-    if isinstance(zone, LocalTimezone):
-        return "local"
     # zoneinfo has `key`, pytz has `zone`.
     name = getattr(zone, "key", None) or getattr(zone, "zone", None)
     return name if isinstance(name, str) else str(zone)

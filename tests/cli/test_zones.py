@@ -6,9 +6,11 @@ from datetime import timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from celery.utils.time import LocalTimezone
+import pytz
+from celery.utils.time import timezone as celerys
 
 from celery_delayq.cli import zones
+from celery_delayq.zones import LocalTime
 from tests.app.support import FAR
 
 NINE = "2100-01-01 09:00:00"  # FAR in Tokyo
@@ -24,7 +26,7 @@ def tokyo(delayq_app, url):
 @pytest.fixture
 def in_delhi(monkeypatch):
     """This machine's zone."""
-    monkeypatch.setattr(zones.zones, "local", ZoneInfo("Asia/Kolkata"))
+    monkeypatch.setattr(celerys, "local", ZoneInfo("Asia/Kolkata"))
 
 
 def due_in(lines):
@@ -114,8 +116,17 @@ def test_there_is_one_zone(tokyo, misused, line):
         (timezone.utc, "UTC"),
         (ZoneInfo("Europe/Berlin"), "Europe/Berlin"),
         (timezone(timedelta(hours=2)), "UTC+02:00"),
-        (LocalTimezone(), "local"),
+        (LocalTime(), "local"),
+        (pytz.timezone("Europe/Berlin"), "Europe/Berlin"),
     ],
 )
 def test_a_zone_has_a_name(zone, name):
     assert zones.name_of(zone) == name
+
+
+def test_what_is_typed_in_a_zone_of_pytz_is_its_wall_time(delayq_app, url, run):
+    app = delayq_app(url, timezone=pytz.timezone("Europe/Berlin"))
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+    assert run("reschedule", "a", "2030-10-27T02:30", app=app).exit_code == 0
+    assert app.delayq.get("a").due.isoformat() == "2030-10-27T00:30:00+00:00"

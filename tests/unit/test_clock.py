@@ -33,6 +33,8 @@ DELAY = "a timedelta or a number of seconds that ends before 2255-06-05"
         "2027-01-01T01:00",
         "20270101T010000",
         "2027-01-01T01",
+        "2027-01-01 01:00",
+        "20270101 0100",
     ],
     ids=repr,
 )
@@ -221,6 +223,12 @@ def test_what_is_no_delay_is_refused_by_type(relative, value):
 IS_A_DELAY = "a delay goes to delay_for, or after="
 MILLISECONDS = "milliseconds are divided by 1000"
 ARGUMENTS = "the time comes first, then the task's arguments"
+A_DATE = "text begins with a whole date, such as 2030-01-31T09:00"
+# dateutil reads them all: as years, months, days of a year, weeks, dates, and as 23:00.
+NO_DATES = [
+    *("1530", "0930", "2030", "2030-01", "2030123", "2030-123", "2030-W05-2", "2030W052"),
+    *("20300101", "203001011230", "20300101123000", "2030-01-01x09:00"),
+]
 
 
 @pytest.mark.parametrize(
@@ -237,6 +245,7 @@ ARGUMENTS = "the time comes first, then the task's arguments"
             "a date has no time of day: make it a datetime",
         ),
         ((1, 2), NotADueTime, ARGUMENTS),
+        *((text, InvalidDueTime, A_DATE) for text in NO_DATES),
     ],
     ids=str,
 )

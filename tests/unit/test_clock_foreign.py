@@ -1,11 +1,20 @@
-"""Times of other libraries' classes: pendulum's and pandas' have their own arithmetic."""
+"""Times of other libraries' classes: pendulum's and pandas' have their own arithmetic.
 
+Zones of other libraries: pytz, dateutil and Celery have their own rules for a wall time.
+"""
+
+import time
 from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
+import pytz
+from celery.utils import time as celerys
+from dateutil import tz
 
 from celery_delayq.clock import When, after, at, by
 from celery_delayq.errors import InvalidDueTime, NotADueTime
+from celery_delayq.zones import instant, local
 
 UTC = timezone.utc
 NEW_YEAR_MS = 1_798_761_600_000  # 2027-01-01T00:00:00Z
@@ -72,3 +81,52 @@ def test_a_datetime_that_is_not_a_time_is_refused(kind):
         at(kind(1, 1, 1), UTC)
     with pytest.raises(NotADueTime):
         after(kind(1, 1, 1))
+
+
+# The hours that they leave out, those that come twice, and a day that Samoa left out.
+CHANGES = [
+    ("Europe/Berlin", "2030-03-31T02:30"),
+    ("Europe/Berlin", "2030-10-27T02:30"),
+    ("America/New_York", "2030-03-10T02:30"),
+    ("America/New_York", "2030-11-03T01:30"),
+    ("Europe/Dublin", "2030-10-27T01:30"),
+    ("Pacific/Apia", "2011-12-30T12:00"),
+]
+
+
+@pytest.fixture
+def this_machine_in(monkeypatch):
+    """Put this machine into a zone, of which Celery knows no name, as in 5.4."""
+
+    def put(name):
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+        monkeypatch.setitem(vars(celerys.timezone), "local", celerys.LocalTimezone())
+        return local()
+
+    yield put
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("kind", ["pytz", "dateutil", "local"])
+@pytest.mark.parametrize(("name", "text"), CHANGES)
+def test_a_wall_time_around_a_change_of_clocks_is_what_zoneinfo_says(
+    this_machine_in, kind, name, text
+):
+    made = {"pytz": pytz.timezone, "dateutil": tz.gettz, "local": this_machine_in}
+    zone, own = made[kind](name), ZoneInfo(name)
+    middle = datetime.fromisoformat(text)
+
+    for hours in (-24, -1, 0, 1, 24):
+        for fold in (0, 1):
+            wall = (middle + timedelta(hours=hours)).replace(fold=fold)
+            assert at(wall, zone) == at(wall.replace(tzinfo=own), UTC)
+
+
+def test_this_machine_s_clock_shows_what_it_shows_west_of_greenwich(this_machine_in):
+    zone = this_machine_in("America/New_York")
+    noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+    assert noon.astimezone(zone).isoformat() == "2030-01-01T07:00:00-05:00"
+    assert instant(datetime(2030, 1, 1, 7), zone) == noon  # noqa: DTZ001
