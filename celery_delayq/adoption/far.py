@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import timezone
 from typing import Any
-
-from dateutil.parser import isoparse
 
 from .. import clock
 from ..clock import When
@@ -74,10 +72,10 @@ def far_of(
     task_id = message.properties.get("correlation_id")
     if queue is None or DUE_HEADER in message.headers or task_id != envelope.get("id"):
         return None
-    due = _moment(envelope.get("eta"))
-    if due is None or _may_expire(envelope) or not _is_taken_in(services, message, envelope):
-        return None
     try:
+        due = clock.celery_time(envelope.get("eta"))
+        if _has_expired(envelope) or not _is_taken_in(services, message, envelope):
+            return None
         checked_id(task_id)
         when = clock.at(due, timezone.utc)
     except (InvalidOption, InvalidDueTime):
@@ -95,22 +93,9 @@ def _envelope(headers: Mapping[str, Any], body: Any) -> Mapping[str, Any]:
     return headers if "task" in headers or not isinstance(body, Mapping) else body
 
 
-def _moment(text: Any) -> datetime | None:
-    """The time that *text* gives with its UTC offset; ``None`` if it gives none."""
-    try:
-        moment = isoparse(text) if isinstance(text, str) else None
-    except (ValueError, OverflowError):
-        return None
-    return moment if moment is not None and moment.utcoffset() is not None else None
-
-
-def _may_expire(envelope: Mapping[str, Any]) -> bool:
-    """Whether it has expired, or its expiry cannot be read."""
+def _has_expired(envelope: Mapping[str, Any]) -> bool:
     expires = envelope.get("expires")
-    if expires is None:
-        return False
-    moment = _moment(expires)
-    return moment is None or moment <= clock.utc_now()
+    return expires is not None and clock.celery_time(expires) <= clock.utc_now()
 
 
 def _is_taken_in(services: Services, message: Any, envelope: Mapping[str, Any]) -> bool:

@@ -25,10 +25,9 @@ from datetime import timezone
 from typing import Any
 
 from celery.canvas import Signature
-from dateutil.parser import isoparse
 from kombu.serialization import dumps as serialize
 
-from ..clock import at
+from ..clock import at, celery_time
 from ..message.headers import EXPIRES_HEADER
 from ..message.identity import give_identity
 from ..message.outgoing import dumps, recorded
@@ -98,7 +97,7 @@ class Kept:
         when = (
             request.when
             if request is not None
-            else at(isoparse(eta), timezone.utc)
+            else at(celery_time(eta), timezone.utc)
             if eta
             else None
         )

@@ -19,11 +19,10 @@ from celery import Celery
 from celery.canvas import maybe_signature
 from celery.exceptions import Ignore
 from celery.result import result_from_tuple
-from dateutil.parser import isoparse
 from kombu.serialization import loads as decoded
 from kombu.utils.json import loads
 
-from ..clock import When, from_ms, utc_now
+from ..clock import When, celery_time, from_ms, utc_now
 from ..errors import AlreadyScheduled, DelayQError, StoreError
 from ..message.destination import destination_of
 from ..message.headers import (
@@ -171,8 +170,8 @@ class Launch:
         relayed = Relayed.parse(step["route"], dumps(message).encode())
         route, options, conf = relayed.route, relayed.options, self._app.conf
         expires = options["headers"].get("expires")
-        if expires and isoparse(expires).tzinfo:
-            left = isoparse(expires) - utc_now()
+        if expires:
+            left = celery_time(expires) - utc_now()
             options["expiration"] = max(0.0, left.total_seconds())
         policy = {"retry": conf.task_publish_retry, "retry_policy": conf.task_publish_retry_policy}
         with self._app.producer_or_acquire() as producer:

@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 
 from celery import bootsteps
 
-from ..clock import at
+from ..clock import at, celery_time
 from ..errors import DelayQError
 from ..integration.store_query import ASK_AGAIN, StoreQuery
 from ..integration.strategies import Strategy, wrap_strategies
@@ -176,6 +176,6 @@ class Guard:
 
 def _eta_ms(headers: Any) -> int | None:
     try:
-        return at(headers.get("eta"), timezone.utc).ms
+        return at(celery_time(headers.get("eta")), timezone.utc).ms
     except DelayQError:  # any program may have written it
         return None

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from amqp.exceptions import MessageNacked
-from dateutil.parser import isoparse
 from kombu import Producer
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
 
+from ..clock import celery_time
 from ..libraries import Feature, works
 from ..message.headers import (
     ATTEMPT_HEADER,
@@ -125,7 +125,7 @@ class OneByOne:
         options.pop("expiration", None)
         expires = options["headers"].get("expires")
         if expires:
-            options["expiration"] = max(0.0, entry.seconds_until(isoparse(expires)))
+            options["expiration"] = max(0.0, entry.seconds_until(celery_time(expires)))
         if _CONFIRM_TIMEOUT:
             options["confirm_timeout"] = self._timeout
         self._producer.publish(

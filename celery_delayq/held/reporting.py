@@ -42,9 +42,9 @@ class Reporter:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def goes_on(self, hold: Hold, when: datetime | float | None = None) -> None:
+    def goes_on(self, hold: Hold, when: datetime | str | float | None = None) -> None:
         """A run has begun; or it begins again at a time, or in so many seconds."""
-        self._report(hold, hold.ms + ms_until(when, self._services.timezone))
+        self._report(hold, hold.ms + ms_until(when))
 
     def has_ended(self, hold: Hold) -> None:
         """A run has ended for good."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context, Task
@@ -91,7 +91,7 @@ class Operations:
         if due_ms is None:
             return None
         # A released task was sent before it was due, with its due time as the eta.
-        return from_ms(clock.to_ms(request.eta, timezone.utc) if request.eta else due_ms)
+        return clock.celery_time(request.eta) if request.eta else from_ms(due_ms)
 
     # Operations that leaves of this package add.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, tzinfo
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from celery.exceptions import Ignore
@@ -67,14 +67,15 @@ def _count(value: object) -> int:
     return value if type(value) is int else 0
 
 
-def ms_until(when: datetime | float | None, zone: tzinfo) -> int:
+def ms_until(when: datetime | str | float | None) -> int:
     """Return ms until a retry's time, as Celery's ``Retry`` has it: a time, or seconds.
 
     A task can raise a ``Retry`` of its own with anything in it; that counts as now.
     """
     try:
-        if isinstance(when, datetime):
-            return max(0, clock.to_ms(when, zone) - clock.to_ms(clock.utc_now(), zone))
+        if isinstance(when, (datetime, str)):
+            ahead = clock.celery_time(when) - clock.utc_now()
+            return max(0, clock.by(ahead).ms)
         return max(0, clock.by(when or 0).ms)
     except InvalidDueTime:
         return 0

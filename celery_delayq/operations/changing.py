@@ -185,7 +185,7 @@ def move(
     outcome, change = services.entries.move(target_of(task_id, key), when, **how)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)
-        warn_of_expiry(services.timezone, [(change.task_id, change.due_ms, change.expires)])
+        warn_of_expiry([(change.task_id, change.due_ms, change.expires)])
     else:
         services.hooks.missed("reschedule", outcome)
     return outcome, change.due_ms

@@ -50,7 +50,7 @@ def edit(
         kwargs: All keyword arguments.
         priority: 0 to 255, as the broker defines it; ``None``: the broker's default.
         expires: Seconds after the due time, or a timedelta; a time, as a datetime or ISO 8601
-            text; ``None``: never.
+            text, if naive in the app's time zone; ``None``: never.
         queue: The name of the queue to send it to, as for ``apply_async``; your ``task_routes``
             apply.
         add_tags: Tags that it gets; it then has up to 16.
@@ -94,7 +94,7 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
             outcome = services.entries.edit(who, entry.record, new)
         if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
-            warn_of_expiry(services.timezone, [(entry.task_id, entry.due_ms, expires)])
+            warn_of_expiry([(entry.task_id, entry.due_ms, expires)])
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:

@@ -47,7 +47,7 @@ class EditMany(Rewriting[Tally]):
     def step(self, link: Shard, members: Sequence[bytes], tally: Tally) -> None:
         self._made.clear()
         super().step(link, members, tally)
-        warn_of_expiry(self._services.timezone, self._edited)
+        warn_of_expiry(self._edited)
         self._edited.clear()
 
     def new_record(self, met: Match, tally: Tally) -> NewRecord | None:  # noqa: ARG002

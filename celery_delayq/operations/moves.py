@@ -60,24 +60,23 @@ def would_move(met: Match, when: When, asked: dict[str, Any]) -> bool:
     return asked["only"] != "later" or new_ms > met.due_ms
 
 
-def warn_of_expiry(zone: tzinfo, tasks: Iterable[tuple[str, int, str]]) -> None:
+def warn_of_expiry(tasks: Iterable[tuple[str, int, str]]) -> None:
     """Warn about tasks that expire before they are due: workers will drop them.
 
     Args:
-        zone: The time zone of naive times.
         tasks: For each task its id, its due time in ms, and the ``expires`` of its message.
     """
-    lapsed = [one for one in tasks if _expires_first(zone, *one[1:])]
+    lapsed = [one for one in tasks if _expires_first(*one[1:])]
     if lapsed:
         (task_id, due_ms, expires), more = lapsed[0], len(lapsed) - 1
-        expiry = from_ms(clock.to_ms(expires, zone)).isoformat()
+        expiry = clock.celery_time(expires).isoformat()
         rest = f"; the same applies to {more} more" if more else ""
         logger.warning(_LAPSED, task_id, from_ms(due_ms).isoformat(), expiry, rest)
 
 
-def _expires_first(zone: tzinfo, due_ms: int, expires: str) -> bool:
+def _expires_first(due_ms: int, expires: str) -> bool:
     try:
-        return bool(expires) and clock.to_ms(expires, zone) <= due_ms
+        return bool(expires) and clock.celery_time(expires) <= from_ms(due_ms)
     except InvalidDueTime:
         return False  # workers cannot read this time either
 
@@ -94,7 +93,7 @@ def note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
         if change.due_ms is not None:
             hooks.rescheduled(change.task_id, change.due_ms)
     moved = [(one.task_id, one.due_ms, one.expires) for one in made if one.due_ms is not None]
-    warn_of_expiry(services.timezone, moved)
+    warn_of_expiry(moved)
     removed = [one.cancelled for one in made if one.cancelled is not None]
     if removed:
         hooks.cancelled(removed)

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import clock
-from ..clock import from_ms
+from ..clock import celery_time, from_ms
 from ..errors import InvalidOption
 from ..message.draft import Draft
 from ..message.headers import LAUNCH
@@ -111,10 +110,10 @@ class Release(Rewriting[ReleaseTally]):
         grace_ms = entry.extras.grace_ms
         if grace_ms is not None:
             # Celery has no grace period, but it does not run expired tasks either.
-            last_ms = max(entry.due_ms, met.late_from_ms or 0) + grace_ms
+            last = from_ms(max(entry.due_ms, met.late_from_ms or 0) + grace_ms)
             said = draft.expires
-            if said is None or clock.at(said, self._services.timezone).ms > last_ms:
-                draft.set_expiry(from_ms(last_ms))
+            if said is None or celery_time(said) > last:
+                draft.set_expiry(last)
         return draft.released()
 
     def _note(self, met: Match, record: Record, tally: ReleaseTally) -> None:

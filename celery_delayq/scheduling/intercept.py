@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
@@ -30,13 +30,13 @@ from uuid import UUID
 import celery.app.amqp
 from celery.app.amqp import AMQP
 from celery.utils.imports import symbol_by_name
-from dateutil.parser import isoparse
 from kombu import Producer
 
 from .. import clock
 from ..clock import When, after, at, from_ms
 from ..errors import (
     AlreadyScheduled,
+    InvalidDueTime,
     InvalidOption,
     InvalidSetting,
     MessageTooLarge,
@@ -251,8 +251,9 @@ def _decided(
     """Decide whether to schedule a message; *args* and *options* made it.
 
     A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
-    so a task may expire before it is due.) This happens here and not in the sender, because Celery
-    calls the result backend in between.
+    so a task may expire before it is due.) A naive one is UTC, as Celery's workers read it, and is
+    made aware. This happens here and not in the sender, because Celery calls the result backend in
+    between.
 
     Raises:
         InvalidOption, InvalidDueTime: an option is invalid.
@@ -275,6 +276,8 @@ def _decided(
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
             headers["expires"] = expiry_after(request.expected_due(), expires).isoformat()
             headers[EXPIRES_HEADER] = round(expires * 1000)
+        elif expires:
+            headers["expires"] = clock.celery_time(headers["expires"]).isoformat()
     if type(message) is not _TaskMessage:
         return message  # an AMQP class with messages of its own: the sender decides
     made: _DecidedMessage = _DecidedMessage._make(message)
@@ -316,7 +319,7 @@ def requested(
         request = _asked_for(services, times, beside or {})
     # A retry has the options of its call among its headers.
     elif eta and wants_capture(known, {**(options.get("headers") or {}), **lasting}):
-        request = _captured(services, eta, is_asked=bool(said))
+        request = _captured(services, eta, task, is_asked=bool(said))
     if request is not None:
         request.terms = entry_options_of(said, known)
     elif said:
@@ -351,11 +354,17 @@ def wants_capture(task: Any, said: Mapping[str, Any]) -> bool:
     return said.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
 
 
-def _captured(services: Services, eta: str, *, is_asked: bool) -> Request | None:
+def _captured(services: Services, eta: str, task: str, *, is_asked: bool) -> Request | None:
     settings = services.settings
     if not settings.capture_eta:
         return None
-    when = at(isoparse(eta), services.timezone)
+    try:
+        when = at(clock.celery_time(eta), timezone.utc)
+    except InvalidDueTime as error:
+        if is_asked:
+            raise
+        logger.warning("a call of %s is left to Celery: its eta %s", task, error)
+        return None
     if is_asked:  # it has options that only an entry can have, so Celery must not send it
         return Request(when)
     if not services.has_store:

@@ -170,11 +170,14 @@ def test_parts_of_a_launch_that_is_delivered_again_are_marked_so_that_workers_ca
 
 
 def test_a_part_with_a_delay_of_its_own_waits_from_the_launch_on(add, delayq, launch, redis):
+    add.app.conf.timezone = "Asia/Tokyo"
+    far = datetime.fromtimestamp(FAR, timezone.utc)
     parts = [
         add.s(1).set(countdown=60),
         add.s(2).set(delayq_after=60, delayq_tags=["x"]),
         add.s(3).set(expires=60),
-        add.s(4).set(eta=datetime.fromtimestamp(FAR, timezone.utc)),
+        add.s(4).set(eta=far, expires=far),
+        add.s(5).set(eta=far.replace(tzinfo=None), expires=far.replace(tzinfo=None)),
     ]
     result = group(parts).delay_until(FAR)
     result.reschedule(LONG_AGO)
@@ -183,10 +186,11 @@ def test_a_part_with_a_delay_of_its_own_waits_from_the_launch_on(add, delayq, la
     found = launch()["celery"]
 
     by_id = {one["id"]: one for one in found}
-    counted, _, expiring, absolute = (by_id.get(part.id) for part in result.results)
+    counted, _, expiring, *absolute = (by_id.get(part.id) for part in result.results)
     assert before <= datetime.fromisoformat(counted["eta"]) - timedelta(seconds=60)
     assert datetime.fromisoformat(expiring["expires"]).timestamp() == LONG_AGO + 60
-    assert datetime.fromisoformat(absolute["eta"]).timestamp() == FAR
+    assert [clock.celery_time(one["eta"]) for one in absolute] == [far, far]
+    assert [clock.celery_time(one["expires"]) for one in absolute] == [far, far]
     [waiting] = delayq.tasks()
     assert (waiting.id, waiting.tags) == (result.results[1].id, ("x",))
     assert before <= waiting.due - timedelta(seconds=60)

@@ -60,14 +60,6 @@ def test_a_countdown_is_scheduled(task, capturing, redis, countdown):
     assert 0 <= due - before - countdown * 1000 < 60_000
 
 
-def test_a_naive_eta_is_wall_time_in_the_app_s_zone(delayq_app, url):
-    app = delayq_app(url, delayq_capture_eta=True, timezone="Asia/Tokyo")
-
-    result = app.send_task("t", eta=datetime.fromisoformat("2100-01-01T09:00"))
-
-    assert app.delayq.get(result.id).due == DUE
-
-
 def test_what_has_no_eta_is_sent(task, redis):
     task.delay(1)
     task.apply_async((2,), countdown=0)
@@ -151,10 +143,19 @@ def test_two_captured_calls_with_one_id_are_a_conflict(task, capturing):
     assert capturing.delayq.get("a").args == (1,)
 
 
-def test_an_eta_that_no_store_can_keep_is_refused(task, redis):
+@pytest.mark.parametrize("eta", [datetime(3000, 1, 1, tzinfo=UTC), "tomorrow"], ids=str)
+def test_an_eta_that_no_store_can_keep_is_left_to_celery_unless_the_call_is_ours(
+    task, redis, caplog, eta
+):
     with pytest.raises(InvalidDueTime):
-        task.apply_async((1,), eta=datetime(3000, 1, 1, tzinfo=UTC))
+        task.apply_async((1,), eta=eta, delayq_key="k")
     assert redis.keys() == []
+
+    task.apply_async((1,), eta=eta)
+
+    assert json.loads(only_message(redis)[1])["headers"]["eta"] in (eta, str(eta).replace(" ", "T"))
+    [said] = caplog.messages
+    assert said.startswith("a call of t is left to Celery: its eta ")
 
 
 def test_parts_of_a_group_are_scheduled_one_by_one(task, capturing):

@@ -85,11 +85,14 @@ def test_a_captured_countdown_expires_after_it_is_due(delayq_app, url):
     assert close(envelope(app.delayq, result.id).headers["expires"], due + timedelta(seconds=60))
 
 
-def test_the_broker_s_time_to_live_counts_from_the_hand_over(delayq_app, url, redis):
+@pytest.mark.parametrize("is_naive", [False, True], ids=["as Celery has it", "naive"])
+def test_the_broker_s_time_to_live_counts_from_the_hand_over(delayq_app, url, redis, is_naive):
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
-    app = delayq_app(url, task_queues=[topic])
+    app = delayq_app(url, task_queues=[topic], timezone="Asia/Tokyo")
     soon = datetime.now(timezone.utc) + timedelta(seconds=90)
-    app.send_task("t", queue=topic, delayq_at=0, expires=soon)
+    # As an adopted message may have it, or a program's own headers.
+    headers = {"expires": soon.replace(tzinfo=None).isoformat()} if is_naive else {}
+    app.send_task("t", queue=topic, delayq_at=0, expires=soon, headers=headers)
 
     app.delayq.hand_over()
 

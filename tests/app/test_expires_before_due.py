@@ -120,9 +120,9 @@ def test_an_edit_of_something_else_says_nothing_of_the_expiry(app, caplog):
     assert caplog.messages == []
 
 
-def test_an_expiry_without_a_zone_is_one_of_the_app_as_for_a_worker(app, caplog):
+def test_an_expiry_without_a_zone_is_utc_as_for_a_worker(app, caplog):
     app.conf.timezone = "Asia/Tokyo"
-    put(app, expires="2100-01-02T09:00:00")
+    put(app, expires=EXPIRES.replace(tzinfo=None))
 
     app.delayq.reschedule("a", EXPIRES - DAY / 24)
     assert caplog.messages == []

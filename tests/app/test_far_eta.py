@@ -131,12 +131,25 @@ def test_it_waits_and_then_is_the_message_of_a_plain_call(
     assert (body["eta"], body["id"], message.properties["priority"]) == (None, "a", 3)
 
 
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_a_naive_eta_or_expiry_is_utc_as_for_celery_s_own_worker(
+    stranger, consumer, adopting, protocol
+):
+    adopting.conf.timezone, stranger.conf.task_protocol = "Asia/Tokyo", protocol
+    naive = FAR.replace(tzinfo=None)
+    hour = timedelta(hours=1)
+    stranger.send_task("t", task_id="a", eta=naive, expires=NOW.replace(tzinfo=None) + hour)
+
+    consumer.receive()
+
+    assert is_adopted(consumer).due == FAR
+
+
 NEAR = NOW + timedelta(seconds=30)
 LEFT = {
     "near": {"eta": NEAR},
     "past": {"eta": NOW - timedelta(days=1)},
     "none": {},
-    "naive": {"eta": (NOW + timedelta(days=1)).replace(tzinfo=None).isoformat()},
     "no such zone": {"eta": "2090-01-01T00:00:00+99:99"},
     "no time": {"eta": "tomorrow"},
     "too far": {"eta": "2400-01-01T00:00:00+00:00"},

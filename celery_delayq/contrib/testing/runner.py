@@ -179,7 +179,7 @@ class Runner:
             return
         services = services_of(self._app)
         goes_on = state == states.RETRY
-        ms = hold.ms + ms_until(value.when, services.timezone) if goes_on else 0
+        ms = hold.ms + ms_until(value.when) if goes_on else 0
         until = clock.monotonic() + services.settings.timeout
         services.entries.hold([(*hold[:3], ms)], until)
 
