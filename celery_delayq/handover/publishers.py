@@ -36,6 +36,7 @@ from ..store.values import LeasedEntry
 SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
 
 # kombu 5.5 gave the wait for a confirm a time-out of its own.
+LONGEST_TTL = (2**32 - 1) / 1000  # seconds that RabbitMQ can count a message's expiration
 _CONFIRM_TIMEOUT = "confirm_timeout" in inspect.signature(Producer.publish).parameters
 
 
@@ -122,10 +123,13 @@ class OneByOne:
 
     def _send(self, entry: LeasedEntry, relayed: Relayed) -> None:
         options = dict(relayed.options)
-        options.pop("expiration", None)
+        ttl_ms = options.pop("expiration", None)
         expires = options["headers"].get("expires")
-        if expires:
-            options["expiration"] = max(0.0, entry.seconds_until(celery_time(expires)))
+        until = entry.seconds_until(celery_time(expires)) if expires else None
+        ttl = ttl_ms and int(ttl_ms) / 1000 if until is None else until
+        # RabbitMQ refuses a longer one. A worker drops what has expired in any case.
+        if ttl is not None and ttl <= LONGEST_TTL:
+            options["expiration"] = max(0.0, ttl)
         if _CONFIRM_TIMEOUT:
             options["confirm_timeout"] = self._timeout
         self._producer.publish(

@@ -52,12 +52,15 @@ def destination_of(
 
 
 def _needs_relay(message: OutgoingMessage) -> bool:
-    """Whether only kombu can deliver it: it names an exchange, or its queue has an expiry."""
+    """Whether only kombu can deliver it.
+
+    It names an exchange, its queue has an expiry, or it wants more declared than its own queue.
+    """
     for entity in message.declare:
-        if isinstance(entity, Queue):
-            expires = "x-expires" in (entity.queue_arguments or {}) or entity.expires
-            if expires:
-                return True
+        if not isinstance(entity, Queue) or entity.name != message.routing_key:
+            return True
+        if "x-expires" in (entity.queue_arguments or {}) or entity.expires:
+            return True
     return bool(message.exchange)
 
 

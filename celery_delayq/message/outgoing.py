@@ -117,8 +117,6 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     own_id, root, parent, expires, args, kwargs = map(headers.pop, DIFFERING)
     headers.pop(DUE_HEADER, None)
     expires_ms = headers.pop(EXPIRES_HEADER, None)
-    # Computed again for brokers that use it; Redis does not.
-    properties.pop("expiration", None)
     if own_id != task_id or not isinstance(task_id, str) or not PLAIN_ID.fullmatch(task_id):
         return [], []
     alike = {name: one for name, one in headers.items() if one is None or name in ALIKE}

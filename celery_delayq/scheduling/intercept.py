@@ -45,6 +45,7 @@ from ..errors import (
 )
 from ..logs import logger_of
 from ..message import native_delay
+from ..message.amqp import check_encodable
 from ..message.destination import destination_of
 from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, HOLD_HEADER, foreign
 from ..message.hold import Hold, continues
@@ -94,6 +95,9 @@ _MARKED = " as well, marked as a possible duplicate"
 _REFUSED_LATELY = "task %s is left to Celery: the store refused a captured call a moment ago"
 _PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
 _NO_SECOND = "none beside the time that the task is scheduled for"
+# Options of a call that publishes at once.
+_OF_PUBLISHING = ("immediate", "event_dispatcher")
+_NOT_PUBLISHED = "none: the call publishes nothing, and a scanner does later"
 _OWN_BROKER = (
     "none, or one that publishes as the app's own do: a scheduled task goes to the app's broker;"
     " for another broker, use an app of that broker"
@@ -424,6 +428,11 @@ class Sender:
     ) -> bool:
         """Return whether Celery sends a captured message; else note how it would publish it."""
         is_elsewhere = self._goes_elsewhere(request, producer)
+        for name in _OF_PUBLISHING:
+            if options.get(name):
+                is_elsewhere = True
+                if not request.captured:
+                    raise InvalidOption(name, options[name], _NOT_PUBLISHED)
         if not request.captured:
             return False
         # A task that puts itself off has no eta yet.
@@ -520,8 +529,10 @@ class Sender:
             native_delay.undo(options, self.services.app.amqp)
         # A worker would hold a message with an eta in its memory.
         message.headers["eta"] = None
-        # Celery counted it from now; the hand-over counts it from the delivery.
-        options.pop("expiration", None)
+        if message.headers.get("expires"):
+            # Celery counted it from now; the hand-over counts it from the delivery.
+            options.pop("expiration", None)
+        options.pop("timezone", None)  # of a countdown; a message cannot have it
         conf = self.services.app.conf
         retry, own = options.pop("retry", None), options.pop("retry_policy", None)
         said = {**conf.task_publish_retry_policy, **(own or {})}
@@ -547,9 +558,12 @@ class Sender:
 
         Raises:
             MessageTooLarge: it is *limited*, and has more than ``delayq_max_message`` bytes.
-            InvalidOption: its queue's list would be a key of the store.
+            InvalidOption: its queue's list would be a key of the store, or its broker speaks AMQP
+                and that cannot carry it.
         """
         services, store = self.services, self.services.configured
+        if self.is_for_amqp:
+            check_encodable(message.message)
         destination = destination_of(
             message,
             services.broker,

@@ -9,6 +9,7 @@ import json
 from datetime import datetime, timezone
 
 import pytest
+from kombu import Exchange, Queue
 from kombu.compression import _aliases, encoders
 
 from tests.app.support import LONG_AGO, comparable, lists
@@ -153,6 +154,9 @@ def test_ids_of_any_kind_are_where_kombu_would_have_put_them(both):
         assert by_store.keys() == set(ids)
 
 
+LINK = {"task": "next", "args": [], "kwargs": {}, "options": {}}
+
+# Each option of the table in reference/options.md that is in the message; see test_every_option.py.
 OPTIONS = {
     "priority": {"priority": 7},
     "headers": {"headers": {"trace": "ü", "n": 2**60, "deep": {"list": [1.5, None]}}},
@@ -170,12 +174,23 @@ OPTIONS = {
     "own ids": {"root_id": "a-1", "parent_id": ""},
     "large headers": {"headers": {"x": "y" * 3000}},
     "hostile headers": {"headers": {"expires": "+5", "argsrepr": None, "a\nb": "\\u0000", "": ""}},
+    "links": {"link": LINK, "link_error": [LINK]},
+    "chord": {"chord": {**LINK, "chord_size": 1}},
+    "replaced": {"replaced_task_nesting": 2},
+    "number": {"timestamp": 1893456000, "cluster_id": "c"},
+    "own ttl": {"expiration": 60},
+    "route": {"route_name": "other", "exchange_type": "direct"},
+    "queue": {"queue": "mail"},
+    "declared": {"declare": [Queue("audit", Exchange("of-audits"))]},
+    "caller": {"origin": "me", "now": datetime(2030, 1, 1, tzinfo=timezone.utc), "reply_to": "me"},
+    "of the call": {"retry": False, "retry_policy": {"max_retries": 1}, "add_to_parent": False},
+    "of the publisher": {"timeout": 5, "mandatory": True, "content_encoding": "utf-8"},
     "utf-8": {"headers": {"delayq_like": "x", "körper": "}}"}},
 }
 
 
 # A scanner that publishes a message reads none of these headers.
-PROPERTIES = ["priority", "headers", "transient", "properties", "expires", "utf-8"]
+PROPERTIES = ["priority", "headers", "transient", "properties", "number", "expires", "utf-8"]
 
 
 @pytest.mark.parametrize(("name", "store"), here_and_there(OPTIONS, PROPERTIES), indirect=["store"])

@@ -8,6 +8,7 @@ from celery.utils import uuid
 from kombu import Exchange, Queue
 
 from celery_delayq import clock
+from celery_delayq.errors import InvalidOption
 from tests.relay.house import LONG_AGO, new_name
 
 pytestmark = pytest.mark.libraries
@@ -67,6 +68,8 @@ def both(house, args=(), kwargs=None, queue=None, **options):
         {"stamped_headers": ["wave"], "wave": "3"},
         {"delivery_mode": 1},
         {"reply_to": "answers", "group_id": "g"},
+        {"timestamp": 1893456000, "type": "t", "app_id": "a", "correlation_id": "own"},
+        {"timeout": 60, "mandatory": True, "timezone": timezone.utc},
     ],
     ids=lambda options: ",".join(options) or "plain",
 )
@@ -113,6 +116,48 @@ def test_expiration_counts_from_the_hand_over(rabbit):
     left = (expires - datetime.now(timezone.utc)).total_seconds()
     assert left * 1000 <= int(message.properties["expiration"]) <= 600_000
     assert message.headers["expires"] == expires.isoformat()
+
+
+def test_an_expiration_of_the_call_s_own_counts_from_the_delivery(rabbit):
+    rabbit.due_now(expiration=600)
+    rabbit.relay_once()
+    [message] = rabbit.take()
+    assert message.properties["expiration"] == "600000"
+
+
+def test_an_expiry_beyond_what_rabbitmq_can_count_is_the_worker_s_alone(rabbit):
+    expires = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    rabbit.due_now(expires=expires)
+    rabbit.relay_once()
+    [message] = rabbit.take()
+    assert "expiration" not in message.properties
+    assert message.headers["expires"] == expires.isoformat()
+
+
+def test_what_a_call_declares_exists_when_it_is_delivered(rabbit):
+    audit = new_name()
+    rabbit.due_now(declare=[Queue(audit, durable=False, auto_delete=False)])
+    rabbit.relay_once()
+    rabbit.take()
+    assert rabbit.left(audit) == 0
+
+
+UNKNOWN_TO_AMQP = {
+    "headers": {"tenant": uuid4()},
+    "app_id": 7,
+    "timestamp": datetime(2030, 1, 1, tzinfo=timezone.utc),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_TO_AMQP)
+def test_what_amqp_cannot_carry_is_refused_at_the_call_as_celery_does(rabbit, name):
+    given = {name: UNKNOWN_TO_AMQP[name]}
+    with pytest.raises(Exception, match=r"not handled|no len|not an integer"):
+        rabbit.task.apply_async(**given)
+
+    with pytest.raises(InvalidOption, match=f"^{name} is .* what AMQP can carry"):
+        rabbit.due_now(**given)
+    assert rabbit.counts() == (0, 0, 0)
 
 
 @pytest.mark.parametrize("hours", [1, -1])
