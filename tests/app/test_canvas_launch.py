@@ -31,19 +31,23 @@ def launch(app, delayq, redis):
         delayq.hand_over()
         [(key, [raw])] = lists(redis).items()
         redis.delete(key)
-        message = json.loads(raw)
-        with app.connection_for_read() as connection:
-            received = connection.default_channel.Message(
-                {**message, "properties": {**message["properties"], "delivery_tag": "t"}},
-                channel=connection.default_channel,
-            )
-            args, _, _ = received.decode()
-        info = {**message["properties"]["delivery_info"], "redelivered": redelivered}
-        request = {**message["headers"], "delivery_info": info, "reply_to": ""}
-        build_tracer(LAUNCH, app.tasks[LAUNCH], app=app)(request["id"], args, {}, request)
+        run_message(app, raw, redelivered)
         return sent(redis)
 
     return run
+
+
+def run_message(app, raw, redelivered=False):
+    message = json.loads(raw)
+    with app.connection_for_read() as connection:
+        received = connection.default_channel.Message(
+            {**message, "properties": {**message["properties"], "delivery_tag": "t"}},
+            channel=connection.default_channel,
+        )
+        args, _, _ = received.decode()
+    info = {**message["properties"]["delivery_info"], "redelivered": redelivered}
+    request = {**message["headers"], "delivery_info": info, "reply_to": ""}
+    build_tracer(LAUNCH, app.tasks[LAUNCH], app=app)(request["id"], args, {}, request)
 
 
 def sent(redis):
@@ -144,6 +148,31 @@ def test_a_launch_that_waits_already_is_not_run_when_its_message_comes_again(
 
     assert launch(redelivered=True) == {}
     assert delayq.get(result.id).next_try
+
+
+def test_a_launch_that_fails_before_its_scanner_has_acknowledged_it_waits_for_that(
+    delayq_app, redis, redis_server, monkeypatch
+):
+    app = delayq_app(redis_server.url(2), redis_server.url(1), delayq_url=redis_server.url())
+    add = app.signature("add")
+    result = group(add.clone().set(queue="blocked"), add).delay_until(LONG_AGO)
+    with redis_server.client(db=2) as broker, claimed(app.delayq) as (engine, [entry]):
+        broker.set("blocked", "no list")
+        monkeypatch.setattr(clock, "sleep", lambda _: engine.ack([entry]))
+
+        run_message(app, entry.message, redelivered=True)
+
+    assert app.delayq.get(result.id).next_try
+    assert app.delayq.counts().in_flight == 0
+
+
+@contextlib.contextmanager
+def claimed(delayq):
+    for engine in delayq.services.engines():
+        with contextlib.closing(engine):
+            entries = engine.claim(10).entries
+            if entries:
+                yield engine, entries
 
 
 def test_parts_of_a_launch_that_is_delivered_again_are_marked_so_that_workers_can_drop_them(
