@@ -31,7 +31,8 @@ def marked(sig: Any, part: object, app: Celery) -> Signature | None:
     if isinstance(sig, chunks):
         sig = sig.group()  # as Celery applies them
     copy = _plain_map(sig) if sig["task"] in _MAPS else sig.clone()
-    if copy._app is not app:  # only this app keeps messages
+    if copy._app is not app or getattr(copy._type, "app", app) is not app:
+        # Only this app keeps messages.
         copy._app, copy._type = app, None
     kind = copy.get("subtask_type")
     if kind == "group":

@@ -406,7 +406,7 @@ class Sender:
             # Not made by the app's AMQP, or copied since, or of protocol 1.
             request = self._requested(name, message, options)
         hold = self._hold_of(message, options.get("headers") or {})
-        theirs = _celery_s(options)
+        theirs = _for_celery(options)
         part = options.get(PART)
         if part is not None:
             return self._keep(partial(part.keeper, self, request), name, message, where, theirs)
@@ -590,7 +590,7 @@ class Sender:
         return record_of(message.message, destination, message.labels, share=False)
 
 
-def _celery_s(options: Mapping[str, Any]) -> dict[str, Any]:
+def _for_celery(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a call for Celery's sender."""
     theirs = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
     # Options of a call that outlive a retry travel as headers.

@@ -9,6 +9,7 @@ import pytest
 from celery import chain, chord, group
 from celery.app.trace import build_tracer
 from celery.signals import before_task_publish
+from kombu import Exchange, Queue
 
 from celery_delayq import State, clock
 from celery_delayq.errors import AlreadyScheduled, NotScheduled
@@ -175,17 +176,19 @@ def claimed(delayq):
                 yield engine, entries
 
 
+@pytest.mark.parametrize("by", ["its broker", "a relay"])
 def test_parts_of_a_launch_that_is_delivered_again_are_marked_so_that_workers_can_drop_them(
-    add, delayq, redis, launch
+    add, delayq, redis, launch, by
 ):
     group(add.s(1), add.s(2)).delay_until(LONG_AGO)
     delayq.hand_over()
     [raw] = redis.lrange("celery", 0, -1)
     first = launch()["celery"]
     redis.delete("celery")
-    redis.lpush("celery", raw)
+    marked = raw.replace(b'"delayq_due"', b'"delayq_redelivered": true, "delayq_due"')
+    redis.lpush("celery", marked if by == "a relay" else raw)
 
-    second = launch(redelivered=True)["celery"]
+    second = launch(redelivered=by == "its broker")["celery"]
 
     names = ("id", "delayq_hand_over")
     assert [[one[name] for name in names] for one in first] == [
@@ -218,11 +221,36 @@ def test_a_part_with_a_delay_of_its_own_waits_from_the_launch_on(add, delayq, la
     counted, _, expiring, *absolute = (by_id.get(part.id) for part in result.results)
     assert before <= datetime.fromisoformat(counted["eta"]) - timedelta(seconds=60)
     assert datetime.fromisoformat(expiring["expires"]).timestamp() == LONG_AGO + 60
+    # The time that a broker has for it, as Celery says it: here it is over.
+    assert expirations(redis)[expiring["id"]] == "0"
     assert [clock.celery_time(one["eta"]) for one in absolute] == [far, far]
     assert [clock.celery_time(one["expires"]) for one in absolute] == [far, far]
     [waiting] = delayq.tasks()
     assert (waiting.id, waiting.tags) == (result.results[1].id, ("x",))
     assert before <= waiting.due - timedelta(seconds=60)
+
+
+def expirations(redis):
+    sent = [json.loads(one)["properties"] for one in lists(redis)[b"celery"]]
+    return {one["correlation_id"]: one["expiration"] for one in sent if "expiration" in one}
+
+
+def test_a_canvas_that_begins_with_a_broadcast_is_launched_by_one_worker(add, delayq):
+    everywhere = Queue("everywhere", Exchange("everywhere", type="fanout"))
+
+    result = chain(add.s(1).set(queue=everywhere), add.s(2)).delay_until(FAR)
+
+    assert delayq.get(result.id).queue == "celery"
+
+
+def test_parts_of_another_app_are_sent_by_the_app_that_schedules_the_canvas(make_app, add, launch):
+    other = make_app("memory://").task(name="other")(nothing)
+    canvas = group(add.s(1), other.s())
+    canvas._app = add.app
+
+    canvas.delay_until(LONG_AGO)
+
+    assert [one["task"] for one in launch()["celery"]] == ["add", "other"]
 
 
 def test_signals_of_publishing_are_sent_by_the_caller_once_for_each_message(add, launch):
