@@ -64,8 +64,8 @@ class Kept:
     def __deepcopy__(self, _: object) -> Kept:
         return self
 
-    def of(self, apply_async: Callable[[], Any]) -> Any:
-        """Call ``apply_async()``, keep what it does, and return its result."""
+    def of(self, apply_async: Callable[[], Any], **_: Any) -> Any:
+        """Call ``apply_async()``, without options, keep what it does, and return its result."""
         _wrap(self.services.app.backend)
         token = _under_way.set(self)
         try:

@@ -75,8 +75,7 @@ def _applied(canvas: Signature, kept: Kept, when: When) -> Any:
         NotScheduled: a part was sent at once, because its task's ``apply_async`` drops options.
     """
     request = Request(when)
-    with request.under_way():
-        result = kept.of(canvas.apply_async)
+    result = request.sent_by(kept.of, canvas.apply_async)
     for one in request.sent and _all_ids(result).intersection(request.sent):
         raise NotScheduled(one)
     return result

@@ -18,8 +18,7 @@ stays Celery's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -152,15 +151,9 @@ class Request:
 
     def sent_by(self, apply_async: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call ``apply_async(*args, **options)`` with this request among its options."""
-        with self.under_way():
-            return apply_async(*args, **{OPTION: self, **options})
-
-    @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """Note what is sent meanwhile without being scheduled."""
         token = _under_way.set(self)
         try:
-            yield
+            return apply_async(*args, **{OPTION: self, **options})
         finally:
             _under_way.reset(token)
 
