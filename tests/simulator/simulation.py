@@ -25,10 +25,9 @@ CLIENTS, CALLS, SCANNERS = 2, 6, 2
 WORKERS, MESSAGES = 2, 5
 TIMEOUTS = (0.5, 2.0, 5.0)  # seconds
 DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
-# How far Redis's clock is set back: further than anything is late. By less, a call that was made
-# before can take effect so much later than its caller could know; so it is here only if the clock
-# is set forward again.
-SET_BACK_S = (60, 120)
+# How far Redis's clock is set back: further than anything is late, or by less. Then a request can
+# take effect after its caller has given up, which the judge knows.
+SET_BACK_S, BY_LESS_S = (60, 120), (0.05, 12)
 # Whether messages have names of their own. Without names, the time of receipt tells them apart, by
 # Redis's clock; so that clock is not set then.
 NAMES, NO_NAMES = MESSAGES_HAVE = "names", "no names"
@@ -70,6 +69,8 @@ class Simulation:
         self._holds = sabotage.holds or self.world.decisions.dice("holds").random() < 0.3
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
+        by_less = self.world.decisions.dice("how far back").random() < 0.25
+        self._set_back_s = BY_LESS_S if by_less else SET_BACK_S
         if shards > 1:
             # A pause reaches the shards one after the other, which the judge does not know.
             self._ids, self._keys, self._pauses = IDS, OF_ITS_OWN, False
@@ -227,7 +228,7 @@ class Simulation:
         if self.world.decisions.fault("scripts forgotten", where):
             self._server.forget_scripts()
         if self._clock_is_set and (dice := self.world.decisions.fault("clock back", where)):
-            self._server.step_clock(-round(dice.uniform(*SET_BACK_S) * SECOND))
+            self._server.step_clock(-round(dice.uniform(*self._set_back_s) * SECOND))
 
     def _found(self, finding: Finding) -> None:
         if self.world.finding is None:

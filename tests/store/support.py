@@ -236,9 +236,9 @@ class Store:
         until = clock.monotonic() + self.link.timeout
         return self.copies(lease).first((*hand_over,), attempt, until)
 
-    def delivery(self, *texts, again=True) -> Delivery:
+    def delivery(self, task_id, *, again=True) -> Delivery:
         """A message that a broker delivered."""
-        return self.copies().delivery(texts, again=again)
+        return self.copies().delivery((task_id, "its name"), again=again)
 
     def copies(self, lease=30.0) -> Copies:
         return Copies([self.scripts], lease, self.membership.remember)

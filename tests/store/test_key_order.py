@@ -119,6 +119,14 @@ def test_so_does_one_where_a_call_by_key_found_nothing(store, newer):
     assert store.record("late") is None
 
 
+def test_nor_does_one_where_a_newer_task_gave_its_id_to_one_with_another_key(store):
+    before = late(store)
+    first(store)
+    first(store, key="l")
+    assert is_refused(before)
+    assert store.record("late") is None
+
+
 def test_what_is_handed_over_does_not_lower_what_was_kept(store, engine):
     first(store, to="celery")
     before = late(store)

@@ -132,6 +132,10 @@ local function displace(step, entry, new)
   if name and name ~= name_in(new.body) then step.here[name] = nil end
   note_extras(leaving, entry.id, entry.member, entry.record, entry.header_end)
   if entry.id == new.id then
+    -- No record has this change of a key that it gives up: an older request under that key must not follow.
+    for _, one in ipairs(leaving.keyed or {}) do
+      if one.key ~= new.key then fence(step.call, name_of_key(one.key)) end
+    end
     if entry.runs and leaving.keyed then hold_on(leaving.keyed, 'h', step.call.now) end
     return depart(leaving, nil, step.call.now)
   end
