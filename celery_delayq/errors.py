@@ -13,8 +13,9 @@ DelayQError
 │   └── InvalidSetting
 │       └── UnknownSetting
 ├── AlreadyScheduled          (ValueError)
-│   ├── InFlight
 │   ├── KeyHeld
+│   ├── AlreadyDead
+│   ├── InFlight
 │   └── AlreadyTaken
 ├── ItemsRefused
 ├── MessageTooLarge           (ValueError)
@@ -196,6 +197,17 @@ class KeyHeld(AlreadyScheduled):
         return (
             f"task {self.holder!r} no longer waits, but still holds this key; pass "
             "conflict='replace' to wait behind it, or another key"
+        )
+
+
+class AlreadyDead(AlreadyScheduled):
+    """A task with this id is dead: it could not be delivered, and is kept until someone looks."""
+
+    def sentence(self) -> str:
+        return (
+            f"task {self.task_id!r} is dead, as it could not be delivered; retry it with "
+            f"delayq.retry({self.task_id!r}), remove it with delayq.remove({self.task_id!r}), or "
+            "pass another task_id"
         )
 
 

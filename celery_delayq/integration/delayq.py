@@ -130,7 +130,7 @@ class DelayQ(Operations):
             AlreadyScheduled: a task with the same key, or the signature's id, is already scheduled.
                 Subclasses: ``InFlight``, that task is being published right now; ``KeyHeld``, it
                 has left, and still holds the key; with a policy other than ``reject`` and ``keep``,
-                the new task waits behind it.
+                the new task waits behind it; ``AlreadyDead``, it could not be delivered.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         signature = _signature(signature)

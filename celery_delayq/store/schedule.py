@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 from .. import clock
 from ..clock import MAX_DUE_MS
 from ..errors import (
+    AlreadyDead,
     AlreadyScheduled,
     AlreadyTaken,
     DelayQError,
@@ -25,10 +26,11 @@ MAX_BYTES = 1_000_000  # of existing entries in conflict with those of one step
 
 # Answers of ``schedule.lua`` if it wrote nothing.
 _CONFLICT, _LATE, _IN_FLIGHT, _AGAIN, _TAKEN = b"-1", b"-2", b"-3", b"-4", b"-5"
-_HOLDS = b"-6"
+_HOLDS, _DEAD = b"-6", b"-7"
 _IN_THE_WAY = {
     _CONFLICT: AlreadyScheduled,
     _HOLDS: KeyHeld,
+    _DEAD: AlreadyDead,
     _IN_FLIGHT: InFlight,
     _TAKEN: AlreadyTaken,
 }

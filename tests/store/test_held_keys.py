@@ -1,6 +1,7 @@
 """A key may be held longer than its entry waits: until its run has finished, or for a while."""
 
 import json
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -278,7 +279,7 @@ def test_a_running_task_that_lost_its_key_goes_on_without_it(store, engine):
     store.check()
     store.reschedule("a", When("at", NOW_MS))
     engine.hand_over()
-    say(store, header(store))
+    assert header(store) is None
     assert store.raw.hget(store.keys["holders"], "k") == b"b"
 
 
@@ -403,11 +404,28 @@ def test_a_dead_one_gives_way(store, engine, claimed):
     store.check()
 
 
-def test_what_comes_back_does_without_it_while_another_holds_it(store, engine, claimed):
-    engine.nack("dead", claimed, reason="no")
-    deliver(store, engine, "b")
-    store.reschedule("a", When("at", FAR_MS), mode="retry")
+@pytest.mark.parametrize("extras", [FINISHED, Extras("k"), Extras("k", ("tag",), 5)])
+@pytest.mark.parametrize("back", ["retry", "reclaim"])
+def test_what_comes_back_has_no_key_if_another_task_holds_it(store, engine, extras, back):
+    store.schedule_relayed("a", extras=extras, share=True)
+    claimed = engine.claim(1).entries
+    if back == "retry":
+        engine.nack("dead", claimed, reason="no")
+    elif extras.hold:
+        return  # the other one would wait behind it
+    hold = deliver(store, engine, "b")
+    if back == "retry":
+        store.reschedule("a", When("at", FAR_MS), mode="retry")
+    else:
+        store.set_ms(NOW_MS + 6 * SECOND)
+        engine.reclaim()
+    assert store.entries.find("a").extras == replace(extras, key="", hold="")
     assert ends(store) == END_MS
+    store.check()
+
+    say(store, hold)
+    store.check()
+    assert is_free(store)
     store.check()
 
 

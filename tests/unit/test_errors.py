@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 import celery_delayq
 from celery_delayq import errors
 from celery_delayq.errors import (
+    AlreadyDead,
     AlreadyScheduled,
     AlreadyTaken,
     BrokerDown,
@@ -125,6 +126,14 @@ SENTENCES = [
         (
             "task 'b' no longer waits, but still holds this key; pass conflict='replace' to wait "
             "behind it, or another key"
+        ),
+        (AlreadyScheduled,),
+    ),
+    (
+        AlreadyDead("a"),
+        (
+            "task 'a' is dead, as it could not be delivered; retry it with delayq.retry('a'), "
+            "remove it with delayq.remove('a'), or pass another task_id"
         ),
         (AlreadyScheduled,),
     ),

@@ -106,7 +106,8 @@ return change(request, function(call)
       created_of(record, header_end), changed_next(record, header_end, call.now_us), body)
     -- The pauses of its old queue excuse it still.
     local from = other_queue and counted_from(new_lanes(call.now_us), record, header_end, true)
-    redis.call('HSET', keys.records, id, from and with_excuse(text, #destination + 1, from) or text)
+    text = from and with_excuse(text, #destination + 1, from) or text
+    redis.call('HSET', keys.records, id, text)
     if lapsed and not old_key then take_key(text, #destination + 1, id) end
     if changes_kind then
       redis.call('ZADD', index, score, member)

@@ -79,6 +79,8 @@ return change(request, function(call)
     if is_behind then holder = second and id_of(second) ~= id and id_of(second) end
     if holder and place ~= 'dead' then why = 'held' .. quoted(holder) end
     if why then return why end
+    -- It had lost its key under a lease.
+    if key and entry.named ~= '1' and place ~= 'dead' and not is_behind then body = without_key(body, 1 - FLAGS) end
 
     -- The first write is one that a full Redis refuses. After one that frees memory it would let all others pass.
     local size = #destination + #body + 50

@@ -22,7 +22,7 @@ return change(request, function(call)
   if not looked then return nil, 'stale' end
 
   -- Return the outcome for a target, in a word.
-  local function outcome_of(one)
+  local function outcome_of(one, body)
     local entry = one.entry
     if not entry then
       if one.member and is_gone(one.answer) then return SKIPPED end
@@ -30,6 +30,9 @@ return change(request, function(call)
       return why and 'unreadable' .. quoted(why) or one.answer
     end
     if entry.place == keys.dead then return 'unchanged' end
+    local before, after = extras_of(entry.record, entry.header_end), extras_of_body(body)
+    -- It lost its key since the caller read it.
+    if (before and before.key or nil) ~= (after and after.key or nil) then return 'unchanged' end
     return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
   end
 
@@ -44,10 +47,11 @@ return change(request, function(call)
     local member, index = order .. id, index_of(record)
     local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
 
-    redis.call('HSET', keys.records, id, record_of(destination, order, whole(now),
-      created_of(record, header_end), changed_next(record, header_end, call.now_us), body))
+    local changed = changed_next(record, header_end, call.now_us)
+    local released = record_of(destination, order, whole(now), created_of(record, header_end), changed, body)
+    redis.call('HSET', keys.records, id, released)
     for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
-    if place == keys.leased then take_key(record, header_end, id) end
+    if place == keys.leased then take_key(released, header_end, id) end
     put_back(index, whole(now), place, entry.member, entry.claim, there)
     if behind and behind.key then leave_behind(behind.key, entry.member) end
     if grows then
@@ -64,7 +68,7 @@ return change(request, function(call)
   redis.call('ZADD', keys.due, 'XX', 0, '')
   local words, goes = {}, false
   for at, one in ipairs(looked) do
-    words[at] = outcome_of(one)
+    words[at] = outcome_of(one, bodies[at])
     if words[at] == 'done' or words[at] == 'uncertain' then
       release(one.entry, bodies[at])
       goes = true

@@ -58,7 +58,7 @@ local function give_place(id, record, header_end, member)
   redis.call('ZADD', place, whole(score), member)
   earliest = math.min(earliest, score)
   if place == keys.leased then return 'done' end
-  take_key(record, header_end, id)
+  record = take_key(record, header_end, id)
   if past.kept then
     local extras = extras_of(record, header_end)
     past.note('b', now, past.told_by(record, header_end, id, extras and extras.key))
@@ -137,11 +137,15 @@ function mends.wrong_key(part, field)
   local record = redis.call('HGET', keys.records, field)
   local header_end = header_end_of(record)
   local member = member_of(record, header_end, field)
-  if not redis.call('ZSCORE', keys.behind, member) then return take_key(record, header_end, field) end
+  if not redis.call('ZSCORE', keys.behind, member) then
+    take_key(record, header_end, field)
+    return
+  end
   local key = (extras_of(record, header_end) or {}).key
   local second = key and select(3, holder_of(key))
   if not key or second and second ~= member and redis.call('ZSCORE', keys.behind, second) then
     -- There is no room behind that key: it waits without it.
+    if key then redis.call('HSET', keys.records, field, without_key(record, header_end)) end
     redis.call('ZADD', index_of(record), due_text(record, header_end), member)
     redis.call('ZREM', keys.behind, member)
     earliest = now

@@ -72,9 +72,10 @@ return change(request, function(call)
     if when then
       local entry, text = one.entry, whole(when)
       local index = entry.place == keys.behind and keys.behind or index_of(entry.record)
-      redis.call('HSET', keys.records, entry.id, moved(entry, text))
+      local record = moved(entry, text)
+      redis.call('HSET', keys.records, entry.id, record)
       -- An entry of `behind` gets its key from the step that frees it, even if the holder's time is over by now.
-      if index ~= keys.behind then take_key(entry.record, entry.header_end, entry.id) end
+      if index ~= keys.behind then take_key(record, entry.header_end, entry.id) end
       put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
       if entry.failed then redis.call('HDEL', keys.errors, entry.id) end
       earliest = math.min(earliest, when)

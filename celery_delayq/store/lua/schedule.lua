@@ -31,14 +31,14 @@ Returns  the answer, a text; and, to the first request, rows of those whose REVO
          The text has a word for each entry: its due time; or why it was not written: -1, the id is already scheduled,
          or its message was allowed to run at another worker since; -2, due past `latest`; -3, an entry with its id is
          leased; -4, ask again; -5, its message became an entry before; -6, the key is held by an entry that has left,
-         or is leaving; k and a due time, that existing entry stays. After it, each with a colon before it, the ids of
-         the entry that has the key (-1, -6), was replaced, or stays (k).
+         or is leaving; -7, the id is a dead letter's; k and a due time, that existing entry stays. After it, each with
+         a colon before it, the ids of the entry that has the key (-1, -6), was replaced, or stays (k).
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place, a key has one waiting entry, and one behind it; a repeated operation
          changes nothing
 ]]
 local keep_ms, most_marks, messages = string.match(deliveries, '^(%d+) (%d+) (.*)$')
-local CONFLICT, LATE, AGAIN, TAKEN, HOLDS = '-1', '-2', '-4', '-5', '-6'
+local CONFLICT, LATE, AGAIN, TAKEN, HOLDS, DEAD = '-1', '-2', '-4', '-5', '-6', '-7'
 
 local names = {} -- ids, and the names of keys
 for _, entry in ipairs(entries) do
@@ -118,14 +118,19 @@ return change(request, function(call)
 
     local extras = extras_of_body(body)
     local key = extras and extras.key
+    -- A run that goes on takes its key along, or goes on without it if that was lost.
+    local goes_on = key and string.find(extras.hold or '', ' ', 1, true)
+    local before = goes_on and other_holder(key, id)
+    if before and before ~= id then
+      body = without_key(body, 1 - FLAGS)
+      extras, key = extras_of_body(body), nil
+    end
     local new = {id = id, key = key, destination = destination, body = body}
     local own = redis.call('HEXISTS', keys.records, id) == 1 and present(step, id)
     local superseded = own and supersede and may_be_delivered(own)
-    if own and not superseded and (conflict == '' or not own.header_end) then return CONFLICT end
-    -- A running task takes its key along, and goes on without it if that was lost.
-    local goes_on = key and string.find(extras.hold or '', ' ', 1, true)
-    local before = goes_on and other_holder(key, id)
-    if before and before ~= id then extras.key = nil end
+    if own and not superseded and (conflict == '' or not own.header_end) then
+      return own.state == 'dead' and DEAD or CONFLICT
+    end
     if own and own.header_end then
       local its = extras_of(own.record, own.header_end)
       own.hold = its and its.key == key and its.hold

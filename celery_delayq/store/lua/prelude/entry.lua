@@ -127,16 +127,22 @@ local function next_look()
   return redis.call('EXISTS', keys.behind) == 1 and head_of(keys.held) or -1
 end
 
--- An entry comes back to wait: give it its key again, if that is free.
+-- An entry comes back to wait: give it its key again. If another one holds that, its record loses the key: it would wait
+-- without it even once that is free. It is no change of its owner's. Return the record.
 local function take_key(record, header_end, id)
-  if not has_flag(record, header_end, KEYED) then return end
-  local key = extras_of(record, header_end).key
-  if not key then return end -- another program changed it
-  if not other_holder(key, id) then redis.call('HSET', keys.holders, key, id) end
+  local key = has_flag(record, header_end, KEYED) and extras_of(record, header_end).key
+  if not key then return record end
+  if not other_holder(key, id) then
+    redis.call('HSET', keys.holders, key, id)
+    return record
+  end
+  local keyless = without_key(record, header_end)
+  redis.call('HSET', keys.records, id, keyless)
+  return keyless
 end
 
--- An entry comes back to wait: give it its key again, if that is free. Return the index of its kind, the text of its due
--- time (now, if its record cannot be read), and the bytes read for that.
+-- An entry comes back to wait, with its key or without it: see take_key. Return the index of its kind, the text of its
+-- due time (now, if its record cannot be read), and the bytes read for that.
 local function welcome(member, now)
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)

@@ -9,7 +9,8 @@ extras  at the end of a record with one of the flags 1, 2 and 4:
         the length of all that, in 4 digits
 
 `holders` names the entry that has a key. It holds it while it waits. A leased or dead one gives way to the next, and
-gets the key again if it comes back and the key is free. `tags` has `tag NUL member` of each.
+gets the key again if it comes back and the key is free; else its record loses the key. `tags` has `tag NUL member` of
+each.
 
 A key holds longer if its part says so (a dead entry's does not); each is a letter and ms:
         f  until the run has finished; but after the hand-over, or a worker's last word, no longer than so many ms.
@@ -41,6 +42,14 @@ end
 -- The same for a new record's part from the flags on.
 local function extras_of_body(body)
   return extras_in(body, flags_of(body, 1 - FLAGS), 1 - FLAGS)
+end
+
+-- A record, or a part with the same end, without its key.
+local function without_key(text, from)
+  local start, flags = extras_start(text, from), flags_of(text, from) - KEYED
+  local rest = sub(text, string.find(text, '\0', start, true), -5) -- with an empty key
+  local extras = flags % EXTRAS > 0 and rest .. string.format('%04d', #rest) or ''
+  return with_flags(sub(text, 1, start - 1) .. extras, from, flags)
 end
 
 -- The last byte of a record's message.

@@ -101,11 +101,9 @@ function inconsistencies.record(id, record, look)
   if place == keys.behind and not (key and select(3, holder_of(key)) == member and redis.call('ZSCORE', keys.held, key)) then
     look.report('wrong_key', id)
   end
-  -- A leased or dead entry holds no key; one without a place gets it along with a place. A running task that scheduled
-  -- itself may have lost it before.
+  -- A leased or dead entry holds no key; one without a place gets it along with a place.
   local waits = place and place ~= keys.leased and place ~= keys.behind and place ~= keys.dead
-  if waits and key and not string.find(extras.hold or '', ' ', 1, true) and redis.call('HGET', keys.holders, key) ~= id
-    and not other_holder(key, id) then
+  if waits and key and redis.call('HGET', keys.holders, key) ~= id and not other_holder(key, id) then
     look.report('wrong_key', id)
   end
   local name = template_of(record, header_end)
