@@ -52,6 +52,17 @@ def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bo
     return True
 
 
+def take_back(app: Celery, cancelled: Cancelled) -> None:
+    """Reset ``REVOKED``, stored after the task's id had been scheduled anew; never raises."""
+    try:
+        for one, request in _waited_for(app, cancelled.task_id, cancelled.message):
+            # A state that the new task has stored since stays.
+            if app.backend.get_task_meta(one, cache=False)["status"] == states.REVOKED:
+                app.backend.store_result(one, None, states.PENDING, request=request)
+    except Exception:
+        logger.warning("task %s: it waits, and is REVOKED", cancelled.task_id, exc_info=True)
+
+
 def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, Any]]:
     headers, properties, body = message_body(message, app.conf.accept_content)
     # The rpc:// backend sends a result to this address, which a worker takes from the message's

@@ -26,7 +26,7 @@ from .libraries import Feature, works
 from .logs import logger_of
 from .message.broker import Broker, store_endpoint
 from .message.direct import beside, is_direct, is_tagged
-from .revoked import mark_revoked
+from .revoked import mark_revoked, take_back
 from .servers.connection import Connection, PooledConnection
 from .servers.endpoint import Server
 from .settings import SETTINGS, Settings, written
@@ -68,6 +68,7 @@ class Services:
         self.hooks = hooks or Hooks()
         self._made: Configured | None = None
         self._scripts_of: ScriptsOf = Scripts
+        self.backend_rests_until = 0.0  # by the monotonic clock, after the result backend failed
         self.is_off = False  # whether the app's configuration switches DelayQ off
 
     @property
@@ -224,11 +225,16 @@ class Services:
             if owed and one.message and mark_revoked(self.app, one, late=late):
                 # The task will not run in any case. If this fails, a scanner repeats the work.
                 with suppress(StoreError):
-                    self.entries.mark_stored(one)
+                    if self.entries.mark_stored(one):
+                        self.take_back(one)
         if gave_way:
             self.hooks.gave_way(list(cancelled))
         elif any(hears() for hears in self.hooks.hears_cancelled):
             self.hooks.cancelled(list(cancelled))
+
+    def take_back(self, cancelled: Cancelled) -> None:
+        """Reset ``REVOKED``, which was stored after the task's id had been scheduled anew."""
+        take_back(self.app, cancelled)
 
     def import_tasks(self) -> None:
         """Import the app's task modules as a worker does; log a warning if that fails."""

@@ -44,7 +44,7 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
         safety_interval=settings.safety_interval,
         lease=settings.lease,
         hooks=services.hooks,
-        outbox=None if mark is None else Outbox(services.engines(), mark),
+        outbox=None if mark is None else Outbox(services.engines(), mark, services.take_back),
         start=Start.of(services, [relay.engine for relay in relays]),
         contacts=_contacts(services),
     )

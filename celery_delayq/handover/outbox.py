@@ -31,11 +31,18 @@ class Outbox:
     Args:
         engines: The steps of each shard, over a connection of their own.
         mark: Stores ``REVOKED`` for a task; returns whether that is done.
+        take_back: Resets it for a task whose id was scheduled anew meanwhile.
     """
 
-    def __init__(self, engines: Sequence[ScannerSteps], mark: Mark) -> None:
+    def __init__(
+        self,
+        engines: Sequence[ScannerSteps],
+        mark: Mark,
+        take_back: Callable[[Cancelled], object] = lambda _: None,
+    ) -> None:
         self._engines = engines
         self._mark = mark
+        self._take_back = take_back
         self._stopping = threading.Event()
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self.run, name="delayq-outbox", daemon=True)
@@ -86,5 +93,8 @@ class Outbox:
             if self._mark(cancelled):
                 done.append(cancelled)
         if done:
-            engine.mark_stored(done)
+            anew = engine.mark_stored(done)
+            for one in done:
+                if one.task_id in anew:
+                    self._take_back(one)
         return bool(owed) and len(done) == len(owed)

@@ -53,7 +53,7 @@ def schedule_call(
         DelayQError: the task was not scheduled.
         NotScheduled: the task was sent at once, because a custom ``apply_async`` drops options.
     """
-    request = Request(when, delivery, given_out=given_out, captured=captured)
+    request = Request(when, delivery, given_out=given_out, frozen=given_out, captured=captured)
     result = request.sent_by(apply_async, *args, **options)
     receipt = request.receipt
     if receipt is not None:

@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError, SerializerNotInstalled
 
 from ..clock import DelayInput, TimeInput, When
 from ..errors import (
+    AlreadyScheduled,
     CallRejected,
     DelayQError,
     InvalidOption,
@@ -26,6 +27,7 @@ from ..logs import logger_of
 from ..message.signatures import is_canvas
 from ..services import Services
 from ..store import NewEntry, Receipt, checked_id, id_text
+from . import past
 from .intercept import Request
 from .items import Item, item_of
 from .options import NAMES, EntryOptions, entry_options_of, options_of_entry
@@ -131,6 +133,7 @@ class Loader:
         self._options = options_of_entry(signature.options)
         self._terms = entry_options_of(self._options, self._task)
         self._has_own_ids = False
+        self._own_ids: set[str] = set()  # that items of the slice bring
 
     def load(self, items: Iterable[tuple[Any, ...]], times: Iterator[When | None]) -> Bulk:
         """Schedule all items; *times* has one for each, ``None`` if the item brings its own."""
@@ -204,7 +207,18 @@ class Loader:
 
     def _write(self, new: list[NewEntry]) -> list[Receipt | DelayQError]:
         # A caller knows the ids that its items bring.
-        return write(self._services, new, self._policy, given_out=self._has_own_ids)
+        had = self._forget([one.task_id for one in new if one.task_id in self._own_ids])
+        answers = write(self._services, new, self._policy, given_out=self._has_own_ids)
+        self._own_ids.clear()
+        if had:
+            refused = {one.task_id for one in answers if isinstance(one, AlreadyScheduled)}
+            past.remember(self._services, {one: had[one] for one in had.keys() & refused})
+        return answers
+
+    def _forget(self, ids: list[str]) -> past.Past:
+        default = getattr(self._task, "ignore_result", False)
+        ignores = self._signature.options.get("ignore_result", default)
+        return past.forget(self._services, ids) if ids and not ignores else {}
 
     def _look_around(self) -> None:
         """Check, before each slice, whether its messages may be made from others."""
@@ -243,7 +257,9 @@ class Loader:
         if item.task_id is None:
             return item, when, new_id(self._services, self._terms_of(item).extras.key)
         self._has_own_ids = True
-        return item, when, checked_id(id_text(item.task_id))
+        task_id = checked_id(id_text(item.task_id))
+        self._own_ids.add(task_id)
+        return item, when, task_id
 
     def _new(self, item: Item, when: When, task_id: str) -> NewEntry | Receipt | str:
         return self._filled_in(item, when, task_id) or self._by_celery(item, when, task_id)

@@ -119,6 +119,7 @@ class Request:
         when: The due time.
         delivery: The message that a broker delivered, if the call is about one.
         given_out: Whether a caller may know the task's id already.
+        frozen: Whether a signature had the task's id already.
         writes: False: the entry is only made, and the caller writes it.
         captured: The call has an eta, or is put off, and has no option of this package. If the
             store does not take the message, it is left to Celery.
@@ -133,6 +134,7 @@ class Request:
     when: When
     delivery: Delivery | None = None
     given_out: bool = True
+    frozen: bool = False
     writes: bool = True
     captured: bool = False
     terms: EntryOptions = PLAIN
@@ -623,7 +625,8 @@ class _Entrance:
             raise AlreadyScheduled(self.task_id)
         began = clock.monotonic()
         try:
-            receipt = write_one(sender.services, ready, given_out=request.given_out)
+            known = {"given_out": request.given_out, "frozen": request.frozen}
+            receipt = write_one(sender.services, ready, **known)
         except StoreError as error:
             if request.broker is None:
                 raise

@@ -14,6 +14,7 @@ from ..errors import DelayQError, StoreError
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted, id_beside
+from . import past
 
 
 @dataclass(frozen=True)
@@ -131,16 +132,28 @@ def _pauses(
     return islice(growing, max_retries)
 
 
-def write_one(services: Services, ready: Ready, *, given_out: bool = True) -> Receipt:
+def write_one(
+    services: Services, ready: Ready, *, given_out: bool = True, frozen: bool = False
+) -> Receipt:
     """Schedule one entry; see :func:`write`.
+
+    Args:
+        services: The services of its app.
+        ready: The entry.
+        given_out: As for :func:`write`.
+        frozen: Whether its signature had its id already, which a task may have had before.
 
     Raises:
         DelayQError: the reason why it was not scheduled.
     """
+    task_id, had = ready.new.task_id, past.Past()
     running = services.app.current_worker_task
     # The running task schedules itself anew: the entry that may have delivered it gives way.
-    supersede = running is not None and running.request.id == ready.new.task_id
+    supersede = running is not None and running.request.id == task_id
+    if given_out and not supersede and (frozen or past.is_chosen(task_id)):
+        had = past.of_message(services, task_id, ready.message)
     (answer,) = write(services, [ready.new], ready.policy, supersede=supersede, given_out=given_out)
     if isinstance(answer, DelayQError):
+        past.remember(services, had)
         raise answer
     return answer

@@ -193,10 +193,11 @@ def edit(
     return [_edited(who, word) for (who, *_), word in zip(parts, words, strict=True)]
 
 
-def mark_stored(link: Shard, cancelled: Iterable[Cancelled]) -> None:
-    """Note that ``REVOKED`` was stored for tasks."""
+def mark_stored(link: Shard, cancelled: Iterable[Cancelled]) -> set[str]:
+    """Note that ``REVOKED`` was stored for tasks; return the ids that were scheduled anew since."""
     stored = [word for one in cancelled for word in (one.task_id, one.when)]
-    link.scripts.call("mark_stored", stored=stored)
+    anew = link.scripts.call("mark_stored", stored=stored)
+    return {one.decode(errors="replace") for one in anew}
 
 
 def revision(changed_us: int | None) -> bytes:

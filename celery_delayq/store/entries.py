@@ -199,9 +199,9 @@ class Entries:
 
         return placement.change(self.unasked_links, who, cancel)
 
-    def mark_stored(self, cancelled: Cancelled) -> None:
-        """Note that ``REVOKED`` was stored for a task."""
-        changes.mark_stored(self.unasked_links[cancelled.shard], [cancelled])
+    def mark_stored(self, cancelled: Cancelled) -> bool:
+        """Note that ``REVOKED`` was stored for a task; return whether its id was scheduled anew."""
+        return bool(changes.mark_stored(self.unasked_links[cancelled.shard], [cancelled]))
 
     def move(self, who: Target, when: When, **asked: Any) -> tuple[Outcome, Change]:
         """Give an entry another due time; see :func:`changes.reschedule`."""

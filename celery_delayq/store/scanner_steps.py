@@ -235,9 +235,9 @@ class ScannerSteps:
         )
         return [Cancelled.of(one, self._link.number) for one in owed]
 
-    def mark_stored(self, cancelled: Iterable[Cancelled]) -> None:
-        """Note that ``REVOKED`` was stored for tasks."""
-        mark_stored(self._link, cancelled)
+    def mark_stored(self, cancelled: Iterable[Cancelled]) -> set[str]:
+        """As :func:`changes.mark_stored`."""
+        return mark_stored(self._link, cancelled)
 
     def leave(self) -> None:
         """Stop counting as a live scanner."""

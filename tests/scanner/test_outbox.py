@@ -29,6 +29,7 @@ class Owing:
 
     def mark_stored(self, cancelled):
         self.settled += [one.task_id for one in cancelled]
+        return {"anew"}
 
     def close(self):
         self.closed.set()

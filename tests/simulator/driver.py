@@ -927,12 +927,16 @@ CUTS = {
         "local holder",
     ),
     "what comes back takes the key from what waits": Cut(
-        "if not other_holder(key, id) then redis",
-        "if true then redis",
+        "if not other_holder(key, id) then\n",
+        "if true then\n",
     ),
     "what comes back leaves the key to what is leased": Cut(
-        "if not other_holder(key, id) then redis",
-        "if not redis.call('HGET', keys.holders, key) then redis",
+        "if not other_holder(key, id) then\n",
+        "if not redis.call('HGET', keys.holders, key) then\n",
+    ),
+    "what comes back without its key has none": Cut(
+        "redis.call('HSET', keys.records, id, keyless)",
+        "",
     ),
     "what leaves frees its key, whoever has it": Cut(
         "if one.key ~= leaving.kept_key and not one.ends and is_its",

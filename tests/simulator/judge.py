@@ -205,7 +205,7 @@ class Judge:
         if life.sure and (life.is_cancelled or copy.version != life.view.version):
             self.found("undone", f"{life} is delivered for {copy.version}, after {life.changed_by}")
         life.copies.append((copy.is_marked, copy.version))
-        self.runs.delivered(copy, counts=not self._keys.is_back(life.task_id))
+        self.runs.delivered(copy)
 
     # Answers to callers.
 

@@ -19,14 +19,13 @@ class Keys:
 
     def __init__(self, judge: Any):
         self._judge = judge
-        self._back: set[str] = set()  # ids that came back while another one waited under their key
         self._revoked: set[str] = set()  # ids that were replaced, or gave way
 
     # Changes in Redis.
 
     def ran(self, request: Request, before: Sight, after: Sight) -> None:
-        self._came_back(before, after)
         self._one_has_it(after)
+        self._none_loses_it(request.call, before, after)
         self._one_is_behind(after)
         self._no_ghosts(after)
         self._revokes(request.call, before, after)
@@ -45,32 +44,24 @@ class Keys:
                 if one in sight.views and (of is sight.behind or sight.waits(one)):
                     call.held.add((one, sight.views[one].due_ms))
 
-    def _came_back(self, before: Sight, after: Sight) -> None:
-        waiting = {one: its for one, its in after.views.items() if its.key and after.waits(one)}
-        held = {one for one, its in waiting.items() if after.holders.get(its.key) == one}
-        self._back = (self._back & after.views.keys()) - held
-        for task_id, view in waiting.items():
-            if before.place(task_id) == "behind" and view.is_released and task_id not in held:
-                self._back.add(task_id)  # it does not wait for its key
-            if task_id in held or before.place(task_id) not in ("leased", "dead"):
-                continue
-            others = {one for one, its in waiting.items() if its.key == view.key}
-            others |= {view.key} & after.left.keys()
-            holder = after.holders.get(view.key)
-            others |= {holder} if holder and after.views[holder].holds else set()
-            if others - self._back - {task_id}:
-                self._back.add(task_id)
-
-    def is_back(self, task_id: str) -> bool:
-        """Whether it came back while another one had its key, and goes without it."""
-        return task_id in self._back
-
     def _one_has_it(self, sight: Sight) -> None:
         for task_id, view in sight.views.items():
-            if not view.key or not sight.waits(task_id) or task_id in self._back:
+            if not view.key or not sight.waits(task_id):
                 continue
             if (holder := sight.holders.get(view.key)) != task_id:
                 self._judge.found("unique", f"{task_id} waits; {holder} has {key_of(view.key)}")
+
+    def _none_loses_it(self, call: Call | None, before: Sight, after: Sight) -> None:
+        """One that comes back goes without its key only if another one holds that."""
+        if call is not None and call.kind in ("schedule", "edit", "release"):
+            return
+        for task_id, view in after.views.items():
+            key = before.views[task_id].key if task_id in before.views else ""
+            if not key or view.key or key in after.left:
+                continue
+            holder = after.holders.get(key)
+            if holder is None or not (after.waits(holder) or after.views[holder].holds):
+                self._judge.found("unique", f"{task_id} lost {key_of(key)}, which {holder} has")
 
     def _one_is_behind(self, sight: Sight) -> None:
         """One waits behind another one that has its key, and it alone."""
@@ -137,8 +128,7 @@ class Keys:
         if call is None:
             return
         call.about |= {task_id, *call.displaced}
-        # An entry that is changed by its id, and did not have its key, does not concern the key.
-        if view.key and task_id not in self._back:
+        if view.key:
             call.about.add(key_of(view.key))
 
     def settled_by(self, call: Call) -> set[str]:

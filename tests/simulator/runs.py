@@ -26,7 +26,7 @@ class Run:
     """One copy of a task that holds a key.
 
     Attributes:
-        counts: Whether its entry had the key, and no other copy was there.
+        counts: Whether no other copy was there.
         is_active: Whether it has begun, and not ended.
         has_ended: Whether Redis has answered to its word of that.
     """
@@ -62,10 +62,10 @@ class Runs:
             set()
         )  # deliveries of which a run has said that it ended
 
-    def delivered(self, copy: Copy, *, counts: bool) -> None:
+    def delivered(self, copy: Copy) -> None:
         if copy.hold is None or len(self.all) >= MOST:
             return
-        run = Run(f"r{len(self.all) + 1}", copy.hold, counts and not copy.is_marked)
+        run = Run(f"r{len(self.all) + 1}", copy.hold, not copy.is_marked)
         self.all[run.name] = run
         self.start(run)
 

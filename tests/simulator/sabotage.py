@@ -158,6 +158,11 @@ SABOTAGES = (
         **BACK,
     ),
     _keyed(
+        "what comes back without its key has none",
+        "unique",
+        **BACK,
+    ),
+    _keyed(
         "what comes back leaves the key to what is leased",
         "unique",
         **BACK,

@@ -49,6 +49,8 @@ return change(request, function(call)
 
     local changed = changed_next(record, header_end, call.now_us)
     local released = record_of(destination, order, whole(now), created_of(record, header_end), changed, body)
+    -- It does not wait for its key.
+    if behind and behind.key then released = without_key(released, header_end) end
     redis.call('HSET', keys.records, id, released)
     for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
     if place == keys.leased then take_key(released, header_end, id) end
