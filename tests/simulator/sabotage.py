@@ -164,7 +164,7 @@ SABOTAGES = (
     ),
     _keyed(
         "what comes back leaves the key to what is leased",
-        "unique",
+        *("unique", "ghost"),
         **BACK,
     ),
     _keyed(
