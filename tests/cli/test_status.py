@@ -7,8 +7,8 @@ from contextlib import closing
 from zoneinfo import ZoneInfo
 
 import pytest
+from celery.utils.time import timezone as celerys
 
-from celery_delayq.cli import zones
 from celery_delayq.cli.command_status import SHOWN
 from celery_delayq.logs import lasting
 from celery_delayq.operations import queues
@@ -77,7 +77,7 @@ def test_it_names_the_scanners_broker_where_it_is_another_one(engine, delayq_app
 
 @pytest.fixture
 def tokyo(delayq_app, url, monkeypatch):
-    monkeypatch.setattr(zones.zones, "local", ZoneInfo("Asia/Kolkata"))
+    monkeypatch.setattr(celerys, "local", ZoneInfo("Asia/Kolkata"))
     return delayq_app(url, timezone="Asia/Tokyo")
 
 
