@@ -280,7 +280,7 @@ def test_after_flushall_a_scanner_joins_with_its_next_heartbeat(store, monkeypat
 def joined_first(store):
     """The store is emptied, and a process with three shards joins it."""
     store.raw.flushall()
-    store.set_ms(NOW_MS)
+    store.set_ms(NOW_MS + 1000)  # not behind what its callers believe, or they would join for that
     joined(store, replace(store.membership, shards=3))
 
 
@@ -294,6 +294,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_running_process_with_one_shard_changes_nothing_there(store, change):
     store.schedule("a", FAR_MS)
+    assert store.entries.counts().scheduled == 1  # reading, it has checked once
     joined_first(store)
     before = store.snapshot()
     with pytest.raises(StoreDiffers, match="delayq_shards '3', this process '1'"):
