@@ -7,13 +7,14 @@ import threading
 from unittest import mock
 
 import pytest
-from celery import chain
+from celery import chain, group
 from celery.app.trace import build_tracer
 from kombu import Exchange, Queue
 from redis import Redis
 
 from celery_delayq import clock
 from celery_delayq.events import sending
+from celery_delayq.message.headers import LAUNCH
 from tests.app.support import FAR, LONG_AGO
 from tests.faults.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
@@ -196,6 +197,22 @@ def test_a_canvas_is_sent_as_the_task_that_applies_it(app, add, watching):
 
     assert (event["uuid"], event["name"]) == (result.id, "celery_delayq.launch")
     assert event["args"] == "chain(add, ...)"
+
+
+def test_each_part_of_a_canvas_is_sent_when_it_is_launched(app, add, watching, redis):
+    group(add.s(1).set(queue="mail"), add.s(2)).delay_until(LONG_AGO)
+    app.delayq.hand_over()
+    with app.connection_for_read() as connection:
+        steps, ids = connection.SimpleQueue("mail", no_ack=True).get_nowait().payload[0]
+
+    with watching(app) as wait_for:
+        app.tasks[LAUNCH](steps, ids)
+        seen = wait_for(2)
+
+    assert [(one["type"], one["uuid"], one["queue"]) for one in seen] == [
+        ("task-sent", ids[0], "mail"),
+        ("task-sent", ids[1], "celery"),
+    ]
 
 
 def test_what_celery_sends_itself_has_one_event_still(app, watching):

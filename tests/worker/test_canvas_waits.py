@@ -45,6 +45,24 @@ def test_a_chord_whose_result_backend_is_away_when_it_is_due_runs_when_that_is_b
     assert [len(project.runs(one)) for one in (*result.parent.results, result)] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("project", ["rabbitmq"], indirect=True)
+def test_a_canvas_whose_worker_is_killed_while_it_launches_is_launched_by_another(
+    project, results, start_worker
+):
+    add, total = project.tasks["add"], project.tasks["total"]
+    result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0)
+    results.pause()
+    first = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
+    first.wait_log(rf"Task celery_delayq.launch\[{result.id}\] received")
+    eventually(lambda: project.delayq.get(result.id) is None)  # the scanner has acknowledged it
+    first.kill()
+    results.resume()
+
+    start_worker(TASKS, "-P", "threads", "-c", "2", env=project.env)
+
+    assert result.get(timeout=PATIENCE) == 6
+
+
 def refused(project, result):
     task = project.delayq.get(result.id)
     return task if task and task.next_try else None
