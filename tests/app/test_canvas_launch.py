@@ -280,6 +280,16 @@ def listening(heard):
         before_task_publish.disconnect(hear)
 
 
+def test_the_result_backend_hears_of_a_chord_when_it_is_launched(add, redis_server, launch):
+    chord([add.s(1), add.s(2)], add.si(3)).delay_until(LONG_AGO)
+
+    with redis_server.client(db=1) as results:
+        assert results.keys() == []
+        launch()
+        [size] = results.keys()
+        assert results.get(size) == b"2"
+
+
 def test_without_a_result_backend_a_chord_is_refused_as_celery_refuses_it(delayq_app, url, redis):
     add = delayq_app(url).signature("add")
     canvas = chord([add, add], add)
