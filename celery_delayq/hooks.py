@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .logs import logger_of
+from .threads import survive
 
 logger = logger_of(__name__)
 
@@ -45,6 +46,8 @@ def _guarded(hook: Hook) -> Hook:
             hook(*facts)
         except Exception:
             logger.exception("a hook failed; the step before it is done")
+        except BaseException as error:
+            survive(hook, error)
 
     return hook if hook is _nobody else told
 
@@ -76,6 +79,7 @@ class Hooks:
         reclaimed: A list of the ids whose lease ran out.
         broker_down: No arguments: the broker took nothing, or nothing more.
         dead: The task id and the reason.
+        restarted: The new name of a scanner whose thread had ended.
         called: The name of a script and the seconds that its call took, failed or not.
         hears_scheduled: ``scheduled`` is called only while one of these is true. Without any, it is
             always called.
@@ -102,6 +106,7 @@ class Hooks:
     reclaimed: Hook = _nobody
     broker_down: Hook = _nobody
     dead: Hook = _nobody
+    restarted: Hook = _nobody
     called: Hook = _nobody
     hears_scheduled: Ears = ()
     hears_cancelled: Ears = ()

@@ -5,8 +5,8 @@
 
 The sender is the app. The process that took a step sends the signal once it has the answer, in the
 same thread: the first four come from the caller, the others from a scanner. A receiver's exceptions
-are logged and change nothing. A process that dies between a step and its signal sends none, so do
-not use signals for accounting.
+are logged and change nothing; in a scanner even ``SystemExit``. A process that dies between a step
+and its signal sends none, so do not use signals for accounting.
 
 ==================== =========================================================================
 ``task_scheduled``   ``task_id``; ``due``: aware datetime, UTC
@@ -23,7 +23,11 @@ not use signals for accounting.
 
 from __future__ import annotations
 
-from celery.utils.dispatch import Signal
+from typing import Any
+
+from celery.utils import dispatch
+
+from .threads import spared
 
 __all__ = [
     "task_cancelled",
@@ -34,6 +38,17 @@ __all__ = [
     "task_scheduled",
     "task_skipped",
 ]
+
+
+class Signal(dispatch.Signal):
+    """Celery's; a receiver that raises ``SystemExit`` keeps it neither from others nor a scanner.
+
+    Celery logs the exceptions of receivers, and lets through what is none.
+    """
+
+    def _live_receivers(self, sender: Any) -> list[Any]:
+        return [spared(one) for one in super()._live_receivers(sender)]
+
 
 task_scheduled = Signal(name="delayq_task_scheduled", providing_args={"task_id", "due"})
 task_rescheduled = Signal(name="delayq_task_rescheduled", providing_args={"task_id", "due"})

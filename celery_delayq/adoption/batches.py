@@ -19,6 +19,7 @@ from .. import clock
 from ..errors import AlreadyTaken, DelayQError, StoreUnavailable
 from ..logs import logger_of
 from ..store import Receipt
+from ..threads import OwnThread
 from .far import Far
 
 logger = logger_of(__name__)
@@ -65,7 +66,8 @@ class Batches:
         self._take_from = 0.0
         self._is_doubtful = False
         self._is_closed = False
-        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+        self._thread: OwnThread | None = None
 
     def __len__(self) -> int:
         """Return how many messages are not settled."""
@@ -78,9 +80,7 @@ class Batches:
                 return False
             self._waiting.append(one)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="delayq-adopting", daemon=True
-                )
+                self._thread = OwnThread("delayq-adopting", self._run, self._over)
                 self._thread.start()
             self._changed.notify_all()
             return True
@@ -112,6 +112,7 @@ class Batches:
         """Take and settle nothing more; the broker has the unacknowledged messages."""
         with self._changed:
             self._is_closed = True
+            self._over.set()
             self._waiting.clear()
             self._settled.clear()
             self._changed.notify_all()
@@ -164,6 +165,9 @@ class Batches:
         except Exception:
             logger.exception("messages with an eta could not be stored; trying again")
             self._keep_away("see above", doubtful=True)
+        except BaseException:
+            self._is_doubtful = True  # for the thread that takes over from this one
+            raise
         with self._changed:
             if stored is not None:
                 self._is_doubtful, self._under_way = False, []

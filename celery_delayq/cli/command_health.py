@@ -9,14 +9,15 @@ import click
 
 from ..errors import StoreError
 from ..integration.workers import answers, unheard_queues
-from ..logs import plain
-from ..operations.health import MAX_DEAD, MAX_OVERDUE
+from ..logs import counted, plain
+from ..operations.health import MAX_DEAD, MAX_OVERDUE, restarts_here
 from ..operations.health import health as health_now
 from ..operations.reading import counts
 from ..services import HasServices
 from .common import ErrorSentences, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
 
+_RESTARTED = "scanner {} was restarted {}, as its thread ended; the log of its process says why"
 _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
 
 
@@ -33,7 +34,7 @@ _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
 )  # fmt: skip
 @click.option(
     "--here", is_flag=True, cls=CeleryOption, help_group="Bounds",
-    help="Only check that a scanner on this host is alive.",
+    help="Only check that a scanner on this host is alive, and tell how often it was restarted.",
 )  # fmt: skip
 @json_option
 @click.pass_context
@@ -52,12 +53,15 @@ def health(
     delayq = delayq_of(ctx)
     with ErrorSentences():
         problems = health_now(delayq, max_overdue=max_overdue, max_dead=max_dead, here=here)
+        restarts = restarts_here(delayq) if here and not problems else {}
         if not here:
             problems += _unheard(delayq)
     if as_json:
-        ctx.obj.echo(json.dumps({"healthy": not problems, "problems": problems}))
+        told = {"healthy": not problems, "problems": problems}
+        ctx.obj.echo(json.dumps({**told, "restarts": restarts} if here else told))
     else:
-        for line in problems or ["healthy"]:
+        again = [_RESTARTED.format(one, counted(n, "time")) for one, n in restarts.items()]
+        for line in problems or ["healthy", *again]:
             ctx.obj.echo(plain(line))
     if problems:
         ctx.exit(1)

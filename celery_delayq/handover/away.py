@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ..errors import StoreUnavailable
 from ..logs import logger_of
 from ..store.scanner_steps import ScannerSteps
+from ..threads import OwnThread
 from .backoff import Backoff
 
 logger = logger_of(__name__)
@@ -52,23 +54,22 @@ class Away:
         self.shards.update(new)
         for shard in new:
             shard.up_at = math.inf
-        watch = threading.Thread(target=self._watch, args=(new,), daemon=True)
-        watch.name = "delayq-away"
-        watch.start()
+        OwnThread("delayq-away", partial(self._watch, new), self._stopping).start()
 
     def _watch(self, shards: list[HasTurn]) -> None:
         pause = max(shard.pauses.next() for shard in shards)
         while shards and not self._stopping.wait(pause):
-            shard = shards.pop(0)
+            shard = shards[0]
             try:
                 shard.engine.counts()
             except StoreUnavailable as error:
                 logger.debug("a shard's node is still away: %s", error.why)
-                shards.append(shard)  # the next one may have another node by now
+                shards.append(shards.pop(0))  # the next one may have another node by now
                 pause = shard.pauses.next()
                 continue
             except Exception as error:
                 logger.debug("the next step will say it: %r", error)
             pause = 0.0
+            shards.remove(shard)
             shard.up_at = 0.0
             self._interrupt()

@@ -19,7 +19,7 @@ from ..message.broker import SENTINEL
 from ..message.connection_options import credentials_of
 from ..store.values import LeasedEntry
 from .confirms import publisher_for
-from .publishers import DEAD, SENT, UNSENT, OneByOne, Verdict
+from .publishers import DEAD, SENT, UNKNOWN, UNSENT, OneByOne, Verdict
 
 logger = logger_of(__name__)
 
@@ -113,16 +113,19 @@ class Link:
 
         Raises:
             BrokerDown: at the end, if the broker was lost on the way.
+            BaseException: at the end, if the thread was interrupted on the way.
         """
-        broken: BrokerDown | None = None
+        broken: BaseException | None = None
         for window in self._windows(entries):
             verdicts = [Verdict(UNSENT)] * len(window)
             if not broken:
                 try:
                     self.prepare()
+                    verdicts = [Verdict(UNKNOWN, "publishing was interrupted")] * len(window)
                     verdicts, lost = self._publish(window, out_of_time)
                     broken = BrokerDown(lost) if lost else None
-                except BrokerDown as error:
+                except BaseException as error:
+                    # Even if it ends this thread, each entry gets its verdict first.
                     broken = error
             yield from zip(window, verdicts, strict=True)
         if broken:

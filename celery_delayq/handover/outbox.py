@@ -16,6 +16,7 @@ from ..errors import StoreError
 from ..logs import logger_of
 from ..store.scanner_steps import ScannerSteps
 from ..store.values import Cancelled
+from ..threads import OwnThread
 from .backoff import random
 
 logger = logger_of(__name__)
@@ -45,7 +46,7 @@ class Outbox:
         self._take_back = take_back
         self._stopping = threading.Event()
         self._wanted = threading.Event()
-        self._thread = threading.Thread(target=self.run, name="delayq-outbox", daemon=True)
+        self._thread = OwnThread("delayq-outbox", self.run, self._stopping)
 
     def start(self) -> None:
         self._thread.start()

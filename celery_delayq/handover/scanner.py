@@ -20,9 +20,10 @@ from .. import clock
 from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..store.scanner_steps import ScannerSteps
+from ..store.scanner_steps import ScannerSteps, restarted
 from ..store.values import Seen
 from ..store.wakeup import Wakeup
+from ..threads import OwnThread
 from .away import Away
 from .backoff import ELECTION, Backoff, random
 from .contact import Contact
@@ -74,7 +75,7 @@ class Scanner:
     ) -> None:
         self._shards = [_Shard(relay) for relay in relays]
         self._turns = list(self._shards)
-        self._name = self._shards[0].engine.name
+        self._name = self._first_name = self._shards[0].engine.name
         self._wakeup = wakeup
         self._start = start
         self._safety_interval = safety_interval
@@ -83,7 +84,7 @@ class Scanner:
         self._outbox = outbox
         self._stopping = threading.Event()
         self._away = Away(self._stopping, wakeup.interrupt)
-        self._thread: threading.Thread | None = None
+        self._thread = OwnThread("delayq-scanner", self.run, self._stopping, self._take_over)
         self._store, self._broker = contacts or (
             Contact("store", "delayq_url"),
             Contact("broker", "broker_url"),
@@ -95,7 +96,6 @@ class Scanner:
 
     def start(self) -> None:
         """Run in a thread; return at once, whether or not Redis can be reached."""
-        self._thread = threading.Thread(target=self.run, name="delayq-scanner", daemon=True)
         self._thread.start()
         if self._outbox is not None:
             self._outbox.start()
@@ -115,8 +115,7 @@ class Scanner:
         self._stopping.set()
         self._wakeup.interrupt()
         until = clock.monotonic() + timeout
-        if self._thread is not None:
-            self._thread.join(timeout)
+        self._thread.join(timeout)
         if self._outbox is not None:
             self._outbox.stop(max(0.0, until - clock.monotonic()))
 
@@ -139,6 +138,15 @@ class Scanner:
                 self._looked.set()
                 self._rest(seconds)
         self._end()
+
+    def _take_over(self, restarts: int) -> None:
+        """Follow a thread that has ended: drop its connections, and take a name of its own."""
+        self._let_go()
+        self._name = restarted(self._first_name, restarts)
+        self._hooks.restarted(self._name)
+        for shard in self._shards:
+            shard.engine.go_on_as(self._name)
+        self._wakeup.name_is(self._name)
 
     def _rest(self, seconds: float) -> None:
         try:
@@ -281,7 +289,7 @@ class Scanner:
         wanted = [max(0.0, wait) + grace for wait in waits if wait is not None]
         return min([asleep - (clock.monotonic() - seen.read_at), *wanted])
 
-    def _end(self) -> None:
+    def _let_go(self) -> None:
         for shard in self._shards:
             shard.relay.close()
         try:
@@ -292,6 +300,9 @@ class Scanner:
                     shard.engine.leave()
         except Exception as error:
             logger.debug("leaving: %r", error)
+
+    def _end(self) -> None:
+        self._let_go()
         for shard in self._shards:
             shard.engine.close()
         self._wakeup.close()

@@ -16,6 +16,7 @@ from ..logs import logger_of
 from ..message.hold import Hold, ms_until
 from ..services import Services
 from ..store.keys import shard_of
+from ..threads import OwnThread
 
 Word = tuple[str, str, str, int]  # id, key, delivery, ms; see hold.lua
 
@@ -40,7 +41,8 @@ class Reporter:
         self._there = threading.Event()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: OwnThread | None = None
+        self._left: list[Word] = []  # those that the store could not take
 
     def goes_on(self, hold: Hold, when: datetime | str | float | None = None) -> None:
         """A run has begun; or it begins again at a time, or in so many seconds."""
@@ -55,7 +57,7 @@ class Reporter:
         with self._lock:
             # Not before: the pool has forked by now.
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=__name__, daemon=True)
+                self._thread = OwnThread("delayq-held", self._run, self._stopping)
                 self._thread.start()
         self._there.set()
 
@@ -69,20 +71,19 @@ class Reporter:
         self._stopping.clear()
 
     def _run(self) -> None:
-        left: list[Word] = []
         is_last = False
         while not is_last:
-            if left:
+            if self._left:
                 self._stopping.wait(AGAIN)
             else:
                 self._there.wait()
             self._there.clear()
             # Before the words are read: those that came before the stop are sent.
             is_last = self._stopping.is_set()
-            is_again = bool(left)
+            is_again = bool(self._left)
             while self._words:
-                left.append(self._words.popleft())
-            left = self._unsent(left[-MOST_KEPT:], say=not is_again)
+                self._left.append(self._words.popleft())
+            self._left = self._unsent(self._left[-MOST_KEPT:], say=not is_again)
 
     def _unsent(self, words: list[Word], *, say: bool) -> list[Word]:
         """Send words; return those of shards that are away, which hold up no others."""

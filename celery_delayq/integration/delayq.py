@@ -214,7 +214,10 @@ class DelayQ(Operations):
         return handover.hand_over(self.services, owes=self.services.has_backend)
 
     def scanner(self) -> Scanner:
-        """A scanner for you to start and stop; it also stores ``REVOKED`` for cancelled tasks."""
+        """A scanner for you to start and stop; it also stores ``REVOKED`` for cancelled tasks.
+
+        Make it in the process that runs it: its name and its connections are of that process.
+        """
         owes = self.services.has_backend
         mark = partial(mark_revoked, self.app, late=True) if owes else None
         return handover.new_scanner(self.services, mark)

@@ -145,6 +145,7 @@ COUNTED = (
     Metric("uncertain", "counter", "tasks that were published without an answer"),
     Metric("lease_recoveries", "counter", "leases that ran out and were taken back"),
     Metric("broker_failures", "counter", "attempts to relay while the broker was down"),
+    Metric("scanner_restarts", "counter", "ended scanner threads that were started again"),
     Metric("dead", "counter", "tasks that became dead"),
     Metric(
         "handover_lateness_seconds",

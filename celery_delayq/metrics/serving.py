@@ -15,6 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from ..errors import InvalidSetting
 from ..logs import logger_of
 from ..services import HasServices
+from ..threads import OwnThread
 from .collector import Collector
 from .totals import watch
 
@@ -46,7 +47,7 @@ class Serving:
         self._server: tuple[WSGIServer, Thread] | None = None
         self._again = min(AGAIN, delayq.services.settings.safety_interval)
         self._is_over = Event()
-        self._trying = Thread(target=self._try_on, name="delayq-metrics", daemon=True)
+        self._trying = OwnThread("delayq-metrics", self._try_on, self._is_over)
         if SHARED in os.environ:
             if not Path(os.environ[SHARED]).is_dir():
                 raise InvalidSetting(SHARED, os.environ[SHARED], "the path of a folder")

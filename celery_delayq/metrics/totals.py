@@ -52,6 +52,7 @@ class Totals:
             reclaimed=lambda ids: of["lease_recoveries"].inc(len(ids)),
             broker_down=of["broker_failures"].inc,
             dead=lambda *_: of["dead"].inc(),
+            restarted=lambda _: of["scanner_restarts"].inc(),
             called=lambda name, took: of["script_duration_seconds"].labels(name).observe(took),
             hears_left=lambda: True,
         )

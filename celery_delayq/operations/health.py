@@ -96,6 +96,12 @@ def health(
     return [one.wrong for one in all_of_it if one.wrong]
 
 
+def restarts_here(delayq: HasServices) -> dict[str, int]:
+    """How often the thread of each scanner on this host was started again, if ever."""
+    scanners, host = delayq.services.entries.scanners(), socket.gethostname()
+    return {one.name: one.restarts for one in scanners if one.host == host and one.restarts}
+
+
 def judged(
     services: Services,
     max_overdue: float = MAX_OVERDUE,

@@ -9,6 +9,8 @@ from typing import Any
 
 import redis
 
+from ..threads import spared
+
 
 class Credentials(redis.CredentialProvider):
     """Calls a credential provider, as redis-py has it, and names it if it fails.
@@ -36,7 +38,7 @@ class Credentials(redis.CredentialProvider):
         told: Any = None
         why = ""
         try:
-            told = self._provider.get_credentials()
+            told = spared(self._provider.get_credentials)()
         except Exception as error:
             why = f"failed: {type(error).__name__}"
         if not why and not _is_login(told):

@@ -57,6 +57,12 @@ class Scanner:
         """The host that it runs on; see :func:`new_name`."""
         return self.name.rsplit(":", 2)[0]
 
+    @property
+    def restarts(self) -> int:
+        """How often its thread was started again; see :func:`restarted`."""
+        last = self.name.rsplit(":", 1)[-1].partition("-")[2]
+        return int(last) if last.isdecimal() else 0
+
 
 @dataclass(frozen=True)
 class Pause:

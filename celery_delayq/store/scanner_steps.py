@@ -239,6 +239,11 @@ class ScannerSteps:
         """As :func:`changes.mark_stored`."""
         return mark_stored(self._link, cancelled)
 
+    def go_on_as(self, name: str) -> None:
+        """Take another name; the next step brings its first heartbeat."""
+        self.name = name
+        self._beat_again = 0.0
+
     def leave(self) -> None:
         """Stop counting as a live scanner."""
         self._scripts.call("leave", scanner=self.name)
@@ -251,6 +256,11 @@ class ScannerSteps:
 def new_name() -> str:
     """Return a unique name for a scanner, which starts with its host and process id."""
     return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+
+
+def restarted(name: str, times: int) -> str:
+    """Return the name of a scanner whose thread was started again so many times."""
+    return f"{name}-{times}"
 
 
 def _seen(reply: Any, *, read_at: float) -> Seen:

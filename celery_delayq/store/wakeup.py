@@ -42,17 +42,23 @@ class Wakeup:
 
     def __init__(self, connection: Connection, shards: Iterable[Keys], scanner: str) -> None:
         self._source = connection
-        self._shards = {
-            channel.encode(): number
-            for number, keys in enumerate(shards)
-            for channel in keys.channels(scanner)
-        }
+        self._keys = list(shards)
         self._herald = connection.herald()
         self._connection: Any = None
         self._ping_at = 0.0
         self._answer_by = 0.0
         self._deaf_until = 0.0
         self._inner, self._outer = socket.socketpair()
+        self.name_is(scanner)
+
+    def name_is(self, scanner: str) -> None:
+        """Listen, from the next :meth:`listen` on, to the channels of a scanner of this name."""
+        self._disconnect()
+        self._shards = {
+            channel.encode(): number
+            for number, keys in enumerate(self._keys)
+            for channel in keys.channels(scanner)
+        }
 
     def listen(self) -> bool:
         """Subscribe, unless that is done; return whether it was done now.

@@ -138,12 +138,12 @@ def _messages() -> tuple[Row, ...]:
 def _messages_of(path: Path) -> Iterator[Row]:
     logger = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
     text = path.read_text("utf-8")
-    if ".error(" not in text:
+    if not re.search(r"\.(error|critical)\(", text):
         return
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Call(
-                func=ast.Attribute(attr="error"),
+                func=ast.Attribute(attr="error" | "critical"),
                 args=[ast.Constant(value=str(message)), *_],
             ) if re.search(r"\w{3}", message):
                 yield f"`{message}`", f"`{logger}`"

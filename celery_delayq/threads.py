@@ -1,0 +1,148 @@
+"""Threads of this package that run until they are stopped.
+
+    start --> run --returns--> over
+       ^       |
+       |       +--raises--> a critical line with the reason
+       +---------pause--------+
+
+Programs end threads by what ``except Exception`` lets through: ``sys.exit``, a cancelled coroutine,
+a killed greenlet. If a signal's receiver does that, the thread goes on. If anything else does,
+another thread takes its place.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from functools import wraps
+from random import SystemRandom
+from typing import Any, TypeVar
+
+from . import clock
+from .logs import logger_of
+
+FIRST, LONGEST = 1.0, 30.0  # seconds before another thread takes over: the first time, at most
+CALM = 60.0  # seconds that a thread has to run before the pauses begin anew
+
+logger = logger_of(__name__)
+random = SystemRandom()
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+class _Thread(threading.Thread):
+    """A thread of this package."""
+
+
+class OwnThread:
+    """A thread that is started again if anything but its own shutdown ends it.
+
+    Args:
+        name: Its name, in the log too.
+        run: Its work; it returns when that is done, or *stopping* is set.
+        stopping: Set when the work has to end.
+        clean_up: Called in the next thread, before its pause, with how often one has ended.
+
+    Attributes:
+        restarts: How often one has ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[], None],
+        stopping: threading.Event,
+        clean_up: Callable[[int], None] | None = None,
+    ) -> None:
+        self.restarts = 0
+        self._name = name
+        self._run = run
+        self._stopping = stopping
+        self._clean_up = clean_up
+        self._pause = 0.0
+        self._process = 0
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start; return at once."""
+        self._process = os.getpid()
+        self._begin(0.0)
+
+    def is_alive(self) -> bool:
+        """Whether it was started in this process, and is not over."""
+        return self._process == os.getpid() and not self._over.is_set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it is over, at most *timeout* seconds."""
+        # A forked child has none of its parent's threads.
+        if self._process == os.getpid() and self._over.wait(timeout) and self._thread is not None:
+            self._thread.join(timeout)
+
+    def _begin(self, pause: float) -> None:
+        _Thread(target=self._body, args=(pause,), name=self._name, daemon=True).start()
+
+    def _body(self, pause: float) -> None:
+        self._thread = threading.current_thread()
+        began = clock.monotonic()
+        try:
+            if self.restarts and self._clean_up is not None:
+                self._clean_up(self.restarts)
+            self._stopping.wait(pause)
+            began = clock.monotonic()
+            self._run()
+        except BaseException as error:
+            if not self._stopping.is_set():
+                self._go_on_after(error, clock.monotonic() - began)
+                return
+        self._over.set()
+
+    def _go_on_after(self, error: BaseException, lasted: float) -> None:
+        self.restarts += 1
+        self._pause = FIRST if lasted > CALM else min(LONGEST, max(FIRST, self._pause * 2))
+        pause = self._pause * random.uniform(0.5, 1.0)
+        logger.critical(
+            "the thread %s has ended: %s; another one starts in %.1f s",
+            *(self._name, repr(error), pause),
+            exc_info=error,
+        )
+        try:
+            self._begin(pause)
+        except RuntimeError:  # this process can have no more threads
+            self._body(pause)
+
+
+def survive(call: Callable[..., Any], error: BaseException) -> None:
+    """Log what a user's function raised to end its thread, if that is one of this package.
+
+    Raises:
+        BaseException: it is another thread; or gevent ends this one.
+    """
+    thread = threading.current_thread()
+    if not isinstance(thread, _Thread) or _is_killed(error):
+        raise error
+    facts = repr(call), repr(error), thread.name
+    logger.critical("%s raised %s in the thread %s, which goes on", *facts, exc_info=error)
+
+
+def spared(call: Call) -> Call:
+    """Return a user's function, made to end no thread of this package; its errors pass."""
+
+    @wraps(call)
+    def told(*args: Any, **options: Any) -> Any:
+        try:
+            return call(*args, **options)
+        except Exception:
+            raise
+        except BaseException as error:
+            survive(call, error)
+
+    return told  # type: ignore[return-value]
+
+
+def _is_killed(error: BaseException) -> bool:
+    """Whether gevent or eventlet ends the thread, and waits for its end."""
+    greenlet: Any = sys.modules.get("greenlet")
+    return greenlet is not None and isinstance(error, greenlet.GreenletExit)
