@@ -117,7 +117,10 @@ def two_behind(ready):
     raw.hset(keys["holders"], b"\xffheld key", member)
     extras = Extras("held key")
     ready.store.schedule("third", NOW_MS - 9, extras=extras, share=True, conflict="replace")
-    ready.store.schedule("second", NOW_MS - 9, share=True)
+    names = {one: raw.hget(keys["holders"], one) for one in (b"held key", b"\xffheld key")}
+    raw.hdel(keys["holders"], *names)
+    ready.store.schedule("second", NOW_MS - 9, extras=extras, share=True)
+    raw.hset(keys["holders"], mapping=names)
     (other,) = [one for one in raw.zrange(keys["due"], 0, -1) if one.endswith(b"second")]
     raw.zadd(keys["behind"], {other: NOW_MS})
     raw.zrem(keys["due"], other)

@@ -732,12 +732,25 @@ def no_number(ready):
 # Writes that no case reaches: `depart` makes them only for other scripts. (`reclaim` ends
 # only claims with an attempt, so it never removes one.)
 NEVER = {
-    "hand_over": ["ZREM", "HDEL", "HSET"],
+    "hand_over": ["ZREM", "HDEL", "HSET", "HSET"],
     "claim": ["ZREM"],
     "cancel": ["ZADD", "HSET"],
     "schedule": ["ZADD", "HSET", "HDEL"],
     "reclaim": ["HDEL"],
 }
+
+
+def robbed(task_id, lost=""):
+    """Another one has its key; before that, an index is lost, if so named."""
+
+    def change(ready):
+        if lost:
+            ready.store.raw.delete(ready.store.keys[lost])
+        extras = Extras(f"key of {task_id}")
+        ready.store.schedule("robber", FAR_MS, extras=extras, share=True)
+
+    return change
+
 
 CASES = [
     *(Case(one.script, "plain", one.take, ends=one.ends) for one in OPERATIONS if one.changes),
@@ -934,6 +947,12 @@ CASES = [
     Case("repair", "orphans", _repair, orphans),
     Case("repair", "two places", _repair, two_places),
     Case("repair", "wrong number", _repair, wrong_number),
+    Case("repair", "robbed", _repair, robbed("list", "due")),
+    Case("reschedule", "robbed", _reschedule("claimed"), robbed("claimed")),
+    Case("edit", "robbed", _edit("claimed"), robbed("claimed")),
+    Case("release", "robbed", _release("claimed"), robbed("claimed")),
+    Case("nack", "robbed", _nack("refused"), robbed("claimed")),
+    Case("reclaim", "robbed", lambda ready: ready.engine.reclaim(), robbed("claimed")),
     Case("repair", "spoilt number", _repair, spoilt_number),
     Case("repair", "parked for ever", _repair, parked_for_ever),
     Case("recount", "miscounted", _repair, miscounted),
