@@ -69,7 +69,7 @@ LEAVES = {
     "held": Leaf("held", consumer_step="watching:HoldingStep"),
     "history": Leaf("history", commands={"history": "command_history"}),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
-    "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER)),
+    "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step="receiving:NotingStep"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("contrib.testing"),
     "web": Leaf("web", commands={"web": "command_web"}),

@@ -28,6 +28,9 @@ HOLD_HEADER = "delayq_hold"
 #: How many ms after the due time the task expires. (Only until it is stored.)
 EXPIRES_HEADER = "delayq_expires_ms"
 
+#: The serializer of a message, if it is not the app's usual one. (Only within a worker.)
+SERIALIZER_HEADER = "delayq_serializer"
+
 #: How often the task has put itself off.
 PUT_OFFS_HEADER = "delayq_put_offs"
 
@@ -41,6 +44,7 @@ OWN_HEADERS = (
     REDELIVERED_HEADER,
     HAND_OVER_HEADER,
     HOLD_HEADER,
+    SERIALIZER_HEADER,
 )
 
 

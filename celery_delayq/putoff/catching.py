@@ -22,14 +22,16 @@ import celery.app.task
 from celery import Celery, states
 from celery.app.task import Context, Task
 from celery.exceptions import Ignore
+from kombu.serialization import registry
 
 from ..clock import from_ms
 from ..errors import AlreadyTaken, PutOffTooOften
 from ..integration.apply_async import schedule_call
 from ..libraries import Feature, works
 from ..logs import logger_of
-from ..message.headers import PUT_OFFS_HEADER, put_offs_in
+from ..message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, put_offs_in
 from ..message.identity import identity_of
+from ..operations.moves import warn_of_expiry
 from ..services import Services, find
 from .defer import Defer
 
@@ -136,6 +138,9 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     signature = task.signature_from_request(request, **_also_kept(request))
     headers = signature.options["headers"] or {}
     signature.options["headers"] = {**headers, PUT_OFFS_HEADER: put_offs_in(request) + 1}
+    serializer = request.get(SERIALIZER_HEADER)
+    if serializer in registry.name_to_type:  # of the message, or any program's header
+        signature.options["serializer"] = serializer
     try:
         _, receipt = schedule_call(
             services,
@@ -150,6 +155,8 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     else:
         due = from_ms(receipt.due_ms) if receipt else "the eta of its message"
         logger.info("task %s: put off, until %s", request.id, due)
+        if receipt and isinstance(request.expires, str):
+            warn_of_expiry([(request.id, receipt.due_ms, request.expires)])
 
 
 def _also_kept(request: Context) -> dict[str, Any]:

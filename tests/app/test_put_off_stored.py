@@ -1,6 +1,7 @@
 """How `Defer` changes the store, in a process that runs tasks as a worker does."""
 
 import json
+from datetime import datetime, timedelta, timezone
 
 import celery.app.task
 import pytest
@@ -193,3 +194,26 @@ def test_a_mark_outlives_what_may_bring_its_message_again(
     app.conf.delayq_remember = (60, 10_000)
     made = app.delayq.services.copies.delivery(("a", "b"), again=True)
     assert (made.keep_ms, made.most) == ((60 + seconds) * 1000, 10_000)
+
+
+@pytest.mark.parametrize(("hours", "warned"), [(2, False), (0.5, True)])
+def test_past_its_own_expiry_it_is_put_off_with_a_warning(app, later, caplog, hours, warned):
+    expires = (datetime.now(timezone.utc) + timedelta(hours=hours)).isoformat()
+
+    with caplog.at_level("WARNING"), pytest.raises(Ignore):
+        run(later, expires=expires)
+
+    assert app.delayq.get("a")
+    assert bool([one for one in caplog.messages if "expires at" in one]) is warned
+
+
+def test_its_next_run_has_the_serializer_of_its_message(app, later, redis):
+    app.conf.accept_content = ["json", "pickle"]
+    with pytest.raises(Ignore):
+        run(later, args=((1, 2),), delayq_serializer="pickle")
+
+    assert app.delayq.run_now("a")
+    app.delayq.hand_over()
+    [message] = map(json.loads, redis.lrange("mail\x06\x163", 0, -1))
+    assert message["content-type"] == "application/x-python-serialize"
+    assert "delayq_serializer" not in message["headers"]

@@ -260,6 +260,15 @@ def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(a
     assert second.running
 
 
+def test_its_next_run_has_the_serializer_of_its_call(make_project, start_worker):
+    project = make_project(accept_content=["json", "pickle"])
+    start_worker(TASKS, "-P", "prefork", "-c", "1", env={**project.env, "C_FORCE_ROOT": "1"})
+
+    result = project.tasks["later"].apply_async((0.1,), {"more": {1, 2}}, serializer="pickle")
+
+    assert result.get(timeout=30) == 2
+
+
 @pytest.mark.skipif(not HAS_SOFT_SHUTDOWN, reason="Celery 5.5 brought it")
 def test_a_soft_shutdown_meanwhile_loses_nothing(make_project, start_worker):
     project = make_project(worker_soft_shutdown_timeout=10.0)

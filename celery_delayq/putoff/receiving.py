@@ -1,0 +1,39 @@
+"""Notes the serializer of a received message, which its task's request lacks.
+
+    message --> its content type is not the app's? --> header --> request --> its next run
+
+Celery's own retry takes the task's serializer, and so fails, or turns tuples into lists.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import bootsteps
+from kombu.serialization import registry
+
+from ..integration.strategies import Strategy, wrap_strategies
+from ..libraries import Feature, works
+from ..message.headers import SERIALIZER_HEADER
+from ..services import find
+
+
+class NotingStep(bootsteps.Step):
+    """Lets a worker's consumer note the serializers of messages."""
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        if find(consumer.app) is None or not works(Feature.PUTTING_OFF):
+            return
+        usual = registry.name_to_type.get(consumer.app.conf.task_serializer)
+
+        def noting(strategy: Strategy) -> Strategy:
+            def received(message: Any, *rest: Any) -> Any:
+                message.headers.pop(SERIALIZER_HEADER, None)  # any program may have written it
+                if message.content_type != usual:
+                    name = registry.type_to_name.get(message.content_type)
+                    message.headers[SERIALIZER_HEADER] = name
+                return strategy(message, *rest)
+
+            return received
+
+        wrap_strategies(consumer, noting)
