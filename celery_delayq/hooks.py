@@ -81,6 +81,7 @@ class Hooks:
         dead: The task id and the reason.
         restarted: The new name of a scanner whose thread had ended.
         called: The name of a script and the seconds that its call took, failed or not.
+        differs: The ``StoreDiffers`` with which the store refused this process.
         hears_scheduled: ``scheduled`` is called only while one of these is true. Without any, it is
             always called.
         hears_cancelled: The same for ``cancelled``, after a call for one task.
@@ -108,6 +109,7 @@ class Hooks:
     dead: Hook = _nobody
     restarted: Hook = _nobody
     called: Hook = _nobody
+    differs: Hook = _nobody
     hears_scheduled: Ears = ()
     hears_cancelled: Ears = ()
     hears_messages: Callable[[], object] = _never

@@ -10,8 +10,10 @@ The lower layers receive this object instead of the app's ``DelayQ``.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timezone, tzinfo
 from functools import cached_property
 from typing import Any, Protocol
@@ -20,7 +22,7 @@ from celery import Celery
 from celery.backends.base import DisabledBackend
 from celery.utils import time
 
-from .errors import InvalidSetting, NoDelayQ, StoreError, SwitchedOff
+from .errors import InvalidSetting, NoDelayQ, StoreDiffers, StoreError, SwitchedOff
 from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
@@ -29,7 +31,7 @@ from .message.direct import beside, is_direct, is_tagged
 from .revoked import mark_revoked, take_back
 from .servers.connection import Connection, PooledConnection
 from .servers.endpoint import Server
-from .settings import SETTINGS, Settings, written
+from .settings import MOST_SHARDS, SETTINGS, Settings, written
 from .store.copies import Copies
 from .store.entries import Entries
 from .store.keys import Keys
@@ -50,6 +52,10 @@ _NO_STORE = (
     "there is no store, so workers deliver no scheduled tasks, and Celery keeps the tasks with an "
     "eta: %s"
 )
+_SHARDS = (
+    "the store has %d shards, so this process uses %d from now on, instead of %d; set "
+    "delayq_shards to %d"
+)
 _KEYS = [setting.key for setting in SETTINGS]
 
 ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
@@ -66,6 +72,8 @@ class Services:
     def __init__(self, app: Celery, hooks: Hooks | None = None) -> None:
         self.app = app
         self.hooks = hooks or Hooks()
+        self.hooks.add(Hooks(differs=self._meet))
+        self._met: int | None = None  # the store's number of shards, if it said one
         self._made: Configured | None = None
         self._scripts_of: ScriptsOf = Scripts
         self.backend_rests_until = 0.0  # by the monotonic clock, after the result backend failed
@@ -263,7 +271,7 @@ class Services:
             scripts_of: Binds the scripts to a Redis and its keys; tests bind them to a fake clock.
         """
         self.close()
-        self._made = None
+        self._made = self._met = None
         vars(self).pop("broker", None)
         self._scripts_of = scripts_of
 
@@ -272,8 +280,14 @@ class Services:
         """The objects built from the settings; rebuilt if a setting has changed."""
         made = self._made
         # This runs on every call, so it compares only the changes that Celery records.
-        if made is None or self.app.conf is not made.conf or made.changed() != made.changes:
+        is_new = made is None or self.app.conf is not made.conf or made.changed() != made.changes
+        if is_new:
+            self._met = None  # of another store, perhaps
+        if made is None or is_new or self._met not in (None, made.settings.shards):
             fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
+            fresh.now = lambda: self.entries
+            if self._met is not None:
+                fresh.settings = replace(fresh.settings, shards=self._met)
             if not fresh.settings.enabled:
                 raise SwitchedOff(self.app.main)
             # Rebuild everything: a list of which object depends on which setting could be
@@ -282,6 +296,16 @@ class Services:
                 made.close()
             self._made = made = fresh
         return made
+
+    def _meet(self, error: StoreDiffers) -> None:
+        """Use the number of shards that the store has, from the next step on."""
+        made, told = self._made, error.theirs
+        if made is None or error.name != "delayq_shards" or not re.fullmatch(r"\d{1,2}", told):
+            return
+        ours = self._met or made.settings.shards
+        if 0 < int(told) <= MOST_SHARDS and int(told) != ours:
+            self._met = int(told)
+            logger.warning(_SHARDS, self._met, self._met, ours, self._met)
 
 
 class HasServices(Protocol):
@@ -298,6 +322,7 @@ class Configured:
         settings: The validated settings.
         conf: The configuration they come from.
         changes: The values set for this package's settings when this was built.
+        now: Returns the entries over the shards that the store is known to have.
     """
 
     def __init__(
@@ -312,6 +337,7 @@ class Configured:
         self._hooks = hooks
         self._scripts_of = scripts_of
         self.changes = self.changed()
+        self.now: Callable[[], Entries] | None = None
 
     def changed(self) -> list[Any]:
         """Return the values currently set for this package's settings."""
@@ -382,7 +408,7 @@ class Configured:
 
     @cached_property
     def entries(self) -> Entries:
-        return Entries(self.scripts, self.membership, self.meeting_place)
+        return Entries(self.scripts, self.membership, self.meeting_place, self.now)
 
     @cached_property
     def copies(self) -> Copies:

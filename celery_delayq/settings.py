@@ -248,8 +248,8 @@ SETTINGS: tuple[Setting, ...] = (
         1,
         "shards",
         f"a whole number of shards from 1 to {MOST_SHARDS}",
-        "Over how many sets of keys tasks are spread, for the nodes of a Redis Cluster; fixed when "
-        "the store is made, see `reshard`.",
+        "Over how many sets of keys a new store spreads tasks, for the nodes of a Redis Cluster; "
+        "an existing store has its own number, see `reshard`.",
         _number(1, MOST_SHARDS, whole=True),
     ),
 )

@@ -89,7 +89,10 @@ class Worker:
         """Start on a new connection, before its first message."""
         self._raised = 0
         self._batches = Batches(
-            self._write, self._wake, self._batches, sharded=self._services.settings.shards > 1
+            self._write,
+            self._wake,
+            self._batches,
+            sharded=lambda: self._services.settings.shards > 1,
         )
 
     def disconnected(self) -> None:

@@ -43,7 +43,7 @@ class Batches:
         write: Writes entries, and reports those that exist already. Raises the store's errors.
         wake: The thread calls it when a message is settled.
         before: The batches of the previous connection; their call under way ends first.
-        sharded: Whether a batch takes several calls, so that an error leaves it in doubt.
+        sharded: Whether a batch takes several calls now, so that an error leaves it in doubt.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Batches:
         wake: Callable[[], None],
         before: Batches | None = None,
         *,
-        sharded: bool = False,
+        sharded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._write = write
         self._wake = wake
@@ -159,7 +159,7 @@ class Batches:
             stored = [is_stored(one) for one in self._write(batch)]
         except DelayQError as error:
             may_have_run = isinstance(error, StoreUnavailable) and error.may_have_run
-            if not (may_have_run or self._sharded or self._is_doubtful):
+            if not (may_have_run or self._sharded() or self._is_doubtful):
                 stored = [False] * len(batch)
             self._keep_away(str(error), doubtful=stored is None)
         except Exception:

@@ -39,8 +39,8 @@ def reshard(
 
     Meanwhile nothing is scheduled, changed or delivered: such calls raise StoreUnavailable, and
     scanners wait. Reading goes on. It copies everything in the store; then the number changes,
-    and it deletes the old keys. After that, set delayq_shards to the new number,
-    and restart every process: one with the old number is refused.
+    and it deletes the old keys. Running processes use the new number from then on, with a warning;
+    set delayq_shards to it.
 
     If the command is interrupted, run it again to finish, or with --abort to give up. Until the
     number changes, the store is as before. It needs memory for a second copy of all tasks.
@@ -67,7 +67,7 @@ def reshard(
         if phase is None and not yes:
             confirm("continue?")
         resharding.run(shards)
-        say(f"{_HAS % shards}; set delayq_shards to {shards}, and restart every process")
+        say(f"{_HAS % shards}; set delayq_shards to {shards}")
 
 
 _HAS = "the store's number of shards is %d"

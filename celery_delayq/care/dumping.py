@@ -86,6 +86,7 @@ def wait_for_leases(services: Services, seconds: float) -> int:
 
 
 def _first(services: Services) -> Line:
+    services.entries.check_membership()  # afterwards, the number of shards is the store's
     entries, settings = services.entries, services.settings
     return line_of(
         DUMP,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ..errors import BrokerDown, StoreError, StoreUnavailable
+from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..servers.endpoint import Address, Server
 from ..services import Services
@@ -26,7 +26,7 @@ from .dead import report
 from .link import Link
 from .outbox import Mark, Outbox
 from .relay import Relay
-from .scanner import Scanner
+from .scanner import Parts, Scanner
 from .start import Start
 
 __all__ = ["Scanner", "hand_over", "new_relays", "new_scanner"]
@@ -36,18 +36,29 @@ PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a le
 
 def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
     """Make a scanner with its own connections; *mark* stores ``REVOKED`` for a cancelled task."""
-    relays = new_relays(services, owes=mark is not None)
-    settings = services.settings
+    settings, (relays, wakeup, outbox, start) = services.settings, _parts(services, mark)
+
+    def anew(shards: int) -> Parts | None:
+        return None if services.settings.shards == shards else _parts(services, mark)
+
     return Scanner(
         relays,
-        services.wakeup(relays[0].engine.name),
+        wakeup,
         safety_interval=settings.safety_interval,
         lease=settings.lease,
         hooks=services.hooks,
-        outbox=None if mark is None else Outbox(services.engines(), mark, services.take_back),
-        start=Start.of(services, [relay.engine for relay in relays]),
+        outbox=outbox,
+        start=start,
         contacts=_contacts(services),
+        anew=anew,
     )
+
+
+def _parts(services: Services, mark: Mark | None) -> Parts:
+    relays = new_relays(services, owes=mark is not None)
+    engines = [relay.engine for relay in relays]
+    outbox = None if mark is None else Outbox(services.engines(), mark, services.take_back)
+    return Parts(relays, services.wakeup(engines[0].name), outbox, Start.of(services, engines))
 
 
 def _contacts(services: Services) -> tuple[Contact, Contact]:
@@ -80,6 +91,16 @@ def hand_over(services: Services, *, owes: bool = False) -> int:
         BrokerDown: the broker cannot be reached; its tasks keep waiting.
         StoreError: a step failed.
     """
+    shards = services.settings.shards
+    try:
+        return _hand_over_each(services, owes=owes)
+    except StoreDiffers:
+        if services.settings.shards == shards:
+            raise
+    return _hand_over_each(services, owes=owes)
+
+
+def _hand_over_each(services: Services, *, owes: bool) -> int:
     away = set[Address | None]()
     went, failed = 0, None
     for relay in new_relays(services, owes=owes):

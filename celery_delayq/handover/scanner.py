@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from .. import clock
 from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
@@ -47,6 +48,15 @@ class _Shard:
         self.pauses = Backoff(longest=ELECTION)
 
 
+class Parts(NamedTuple):
+    """The parts of a scanner that depend on the store's number of shards; see :class:`Scanner`."""
+
+    relays: Sequence[Relay]
+    wakeup: Wakeup
+    outbox: Outbox | None = None
+    start: Start | None = None
+
+
 class Scanner:
     """One scanner, to be run in a thread of its own.
 
@@ -59,6 +69,7 @@ class Scanner:
         outbox: Stores ``REVOKED`` beside it.
         start: Logs what it found after the first scan.
         contacts: The contact with the store, and with the broker.
+        anew: Returns other parts if the store has another number of shards than the given one.
     """
 
     def __init__(
@@ -72,18 +83,14 @@ class Scanner:
         outbox: Outbox | None = None,
         start: Start | None = None,
         contacts: tuple[Contact, Contact] | None = None,
+        anew: Callable[[int], Parts | None] = lambda _: None,
     ) -> None:
-        self._shards = [_Shard(relay) for relay in relays]
-        self._turns = list(self._shards)
-        self._name = self._first_name = self._shards[0].engine.name
-        self._wakeup = wakeup
-        self._start = start
+        self._stopping = threading.Event()
+        self._use(Parts(relays, wakeup, outbox, start))
+        self._anew = anew
         self._safety_interval = safety_interval
         self._lease = lease
         self._hooks = hooks
-        self._outbox = outbox
-        self._stopping = threading.Event()
-        self._away = Away(self._stopping, wakeup.interrupt)
         self._thread = OwnThread("delayq-scanner", self.run, self._stopping, self._take_over)
         self._store, self._broker = contacts or (
             Contact("store", "delayq_url"),
@@ -93,6 +100,13 @@ class Scanner:
         self._reachable = True
         self._looked = threading.Event()
         self._differs: StoreDiffers | None = None
+
+    def _use(self, parts: Parts) -> None:
+        relays, self._wakeup, self._outbox, self._start = parts
+        self._shards = [_Shard(relay) for relay in relays]
+        self._turns = list(self._shards)
+        self._name = self._first_name = self._shards[0].engine.name
+        self._away = Away(self._stopping, self._wakeup.interrupt)
 
     def start(self) -> None:
         """Run in a thread; return at once, whether or not Redis can be reached."""
@@ -160,6 +174,9 @@ class Scanner:
         if isinstance(error, StoreUnavailable):
             self._reachable = False
             return self._store.lost(error.why)
+        if isinstance(error, StoreDiffers) and self._is_renewed():
+            # Two numbers of shards may refuse for a moment: those before, and those after.
+            return self._store.backoff.next()
         if isinstance(error, StoreDiffers) and not self._looked.is_set():
             self._differs = error
         backoff = self._store.backoff
@@ -173,6 +190,19 @@ class Scanner:
         else:
             logger.log(level, "a pass failed; the scanner goes on", exc_info=error)
         return seconds
+
+    def _is_renewed(self) -> bool:
+        """Go on with the shards that the store has, if they are others; return whether they are."""
+        parts = self._anew(len(self._shards))
+        if parts is None:
+            return False
+        self._close()
+        if self._outbox is not None:
+            self._outbox.stop(0.0)
+        self._use(parts)
+        if self._outbox is not None:
+            self._outbox.start()
+        return True
 
     def _look_first(self) -> None:
         if self._start is not None and not self._away.shards:
@@ -302,8 +332,11 @@ class Scanner:
             logger.debug("leaving: %r", error)
 
     def _end(self) -> None:
+        self._close()
+        logger.info("scanner %s stopped", self._name)
+
+    def _close(self) -> None:
         self._let_go()
         for shard in self._shards:
             shard.engine.close()
         self._wakeup.close()
-        logger.info("scanner %s stopped", self._name)

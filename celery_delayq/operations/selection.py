@@ -62,7 +62,7 @@ class Selection:
     ) -> None:
         self._services = services
         self._chosen, self._limit = chosen, limit
-        started = [selection_scan.start(one) for one in services.entries.links]
+        started = services.entries.each(selection_scan.start)
         begun = Cursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
         self._begun = begun if cursor is None else Cursor.read(cursor, begun)
         self._names = [name for name, _ in started]

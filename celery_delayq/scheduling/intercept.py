@@ -623,7 +623,7 @@ class _Entrance:
         if request.ready and request.ready.new.task_id == self.task_id:
             # Otherwise this entry would exist, although its caller gets an error.
             raise AlreadyScheduled(self.task_id)
-        began = clock.monotonic()
+        began = 0.0 if request.broker is None else clock.monotonic()
         try:
             known = {"given_out": request.given_out, "frozen": request.frozen}
             receipt = write_one(sender.services, ready, **known)

@@ -239,5 +239,5 @@ def translated(step: str, *, may_have_run: bool = True) -> Iterator[None]:
             raise StoreUnavailable(step, why, False) from error
         if refusal is Refusal.RESHARDED:
             _, ours, theirs = why.split()
-            raise StoreDiffers("number of shards", theirs, ours) from error
+            raise StoreDiffers("delayq_shards", theirs, ours) from error
         raise StoreError(step, why) from error

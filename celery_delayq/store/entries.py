@@ -13,14 +13,14 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from .. import clock
 from ..clock import When
-from ..errors import DelayQError, UnreadableRecord
+from ..errors import DelayQError, StoreDiffers, UnreadableRecord
 from . import (
     changes,
     listing,
@@ -48,6 +48,23 @@ from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
 
 Part = TypeVar("Part", bound=placement.Placed)
 Answer = TypeVar("Answer")
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+
+def _over_its_shards(step: Step) -> Step:
+    """Repeat a step over the shards that the store has, if it refused this process's number."""
+
+    @wraps(step)
+    def taken(entries: Entries, *given: Any, **asked: Any) -> Any:
+        try:
+            return step(entries, *given, **asked)
+        except StoreDiffers:
+            now = entries.now()
+            if now is entries:
+                raise
+            return step(now, *given, **asked)
+
+    return cast("Step", taken)
 
 
 class Entries:
@@ -58,6 +75,7 @@ class Entries:
         membership: This process's version of the settings on which all processes agree.
         meeting_place: The scripts of the keys common to all numbers of shards; ``None`` if they are
             those of the only shard.
+        now: Returns the entries over the shards that the store is known to have; by default, these.
 
     Attributes:
         key_sets: The scripts of each set of keys: the meeting place, if it has its own; the shards.
@@ -69,7 +87,9 @@ class Entries:
         shards: Sequence[Scripts],
         membership: Membership,
         meeting_place: Scripts | None = None,
+        now: Callable[[], Entries] | None = None,
     ) -> None:
+        self.now = now or (lambda: self)
         apart = [] if meeting_place is None else [meeting_place]
         self.key_sets = [*apart, *shards]
         meeting = next((Member(one, membership) for one in apart), None)
@@ -80,6 +100,7 @@ class Entries:
         self._has_looked = False
         self._shortfalls = Shortfalls()
 
+    @_over_its_shards
     def join(self, until: float | None = None) -> None:
         """Check that this process may use the store; each shard's first call does so by itself.
 
@@ -91,6 +112,7 @@ class Entries:
         """
         self.unasked_links[0].calls.join(until)
 
+    @_over_its_shards
     def check_membership(self) -> str:
         """Check that this process may read the store, without changing anything.
 
@@ -107,9 +129,15 @@ class Entries:
     @property
     def links(self) -> Sequence[Shard]:
         """Each shard, to read. Checks first: with another layout all would look empty."""
-        if not self._has_looked:
-            self.check_membership()
-        return self.unasked_links
+        if self._has_looked:
+            return self.unasked_links
+        self.check_membership()
+        return self.now().unasked_links
+
+    @_over_its_shards
+    def each(self, step: Callable[[Shard], Answer]) -> list[Answer]:
+        """Take a step that reads in every shard."""
+        return [step(link) for link in self.links]
 
     def in_parts(
         self, given: Sequence[Part], step: Callable[[Shard, list[Part]], Iterable[Answer]]
@@ -131,6 +159,7 @@ class Entries:
             answers.update(zip(places, told, strict=True))
         return [answers[place] for place in range(len(given))]
 
+    @_over_its_shards
     def schedule(
         self,
         new: Sequence[NewEntry],
@@ -166,6 +195,7 @@ class Entries:
             for shard, some in parts.items()
         )
 
+    @_over_its_shards
     def cancel(
         self,
         who: Target,
@@ -203,6 +233,7 @@ class Entries:
         """Note that ``REVOKED`` was stored for a task; return whether its id was scheduled anew."""
         return bool(changes.mark_stored(self.unasked_links[cancelled.shard], [cancelled]))
 
+    @_over_its_shards
     def move(self, who: Target, when: When, **asked: Any) -> tuple[Outcome, Change]:
         """Give an entry another due time; see :func:`changes.reschedule`."""
 
@@ -211,6 +242,7 @@ class Entries:
 
         return placement.change(self.unasked_links, who, move)
 
+    @_over_its_shards
     def hold(self, words: Sequence[tuple[str, str, str, int]], until: float) -> None:
         """Report of runs that hold keys: id, key, delivery, and ms, as ``hold.lua`` has them."""
         parts: defaultdict[int, list[str | int]] = defaultdict(list)
@@ -219,6 +251,7 @@ class Entries:
         for shard, some in parts.items():
             self.unasked_links[shard].scripts.call("hold", until=until, words=some)
 
+    @_over_its_shards
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message, queue, key or tags; see :func:`changes.edit`."""
 
@@ -227,6 +260,7 @@ class Entries:
 
         return placement.change(self.unasked_links, who, edit)[0]
 
+    @_over_its_shards
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
         """Park the tasks of a lane as they fall due, from when this returns.
 
@@ -238,6 +272,7 @@ class Entries:
         for link in self.unasked_links:
             link.calls.call("pause", lane=lane, called=name, late=int(late))
 
+    @_over_its_shards
     def resume(self, lane: bytes, rate: float | None = None) -> bool:
         """Let parked entries of a lane come back, *rate* a second; return whether it was paused.
 
@@ -249,16 +284,19 @@ class Entries:
         answers = [link.calls.call("resume", lane=lane, rate=part) for link in links]
         return [b"done"] in answers
 
+    @_over_its_shards
     def find(self, who: Target, until: float | None = None) -> Entry | None:
         """Return the entry, or ``None``; see :func:`lookup.find`."""
         found = (lookup.find(link, who, until) for link in placement.to_ask(self.links, who))
         return next(filter(None, found), None)
 
+    @_over_its_shards
     def state(self, who: Target) -> State | None:
         """Return the state of an entry, or ``None``; see :func:`lookup.state`."""
         found = (lookup.state(link, who) for link in placement.to_ask(self.links, who))
         return next(filter(None, found), None)
 
+    @_over_its_shards
     def departure(self, who: Target) -> Departure | None:
         """Return how and when an entry left; see :func:`lookup.departure`."""
         return lookup.departure(placement.to_ask(self.links, who), who)
@@ -275,22 +313,40 @@ class Entries:
 
     def waiting(self, earliest_ms: int, end_ms: int, **asked: Any) -> Iterator[Entry]:
         """Yield waiting entries in due order; see :func:`listing.waiting`."""
-        return listing.waiting(self.links, earliest_ms, end_ms, **asked)
+        return self._waiting(self.links, earliest_ms, end_ms, **asked)
 
+    def _waiting(self, links: Sequence[Shard], *span: int, **asked: Any) -> Iterator[Entry]:
+        found = listing.waiting(links, *span, **asked)
+        try:
+            first = next(found, None)
+        except StoreDiffers:
+            now = self.now()
+            if now is self:
+                raise
+            found = listing.waiting(now.links, *span, **asked)
+            first = next(found, None)
+        if first is not None:
+            yield first
+            yield from found
+
+    @_over_its_shards
     def history(self, limit: int) -> list[HistoryEntry]:
         """Return the latest events, newest first."""
         events = (lookup.history(link, limit) for link in self.links)
         newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
         return list(islice(newest_first, limit))
 
+    @_over_its_shards
     def pauses(self) -> list[Pause]:
         """Return the lanes that are paused or coming back."""
         return overview.union_of(overview.pauses_in(link) for link in self.links)
 
+    @_over_its_shards
     def counts(self) -> Counts:
         """Return all counts; those of one shard are of one instant."""
         return overview.sum_of([overview.counts_in(link) for link in self.links])
 
+    @_over_its_shards
     def scanners(self) -> list[Scanner]:
         """Return the live scanners by name; each serves every shard."""
         found: dict[str, Scanner] = {}
@@ -300,6 +356,7 @@ class Entries:
                 found[one.name] = max(before, one, key=attrgetter("seen_ms"))
         return sorted(found.values(), key=attrgetter("name"))
 
+    @_over_its_shards
     def tallies(self, most: int) -> tuple[list[Tally], bool]:
         """Count each shard's waiting entries by queue; see :func:`queue_counts.tallies_in`."""
         part = max(1, most // len(self.unasked_links))

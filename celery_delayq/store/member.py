@@ -140,10 +140,10 @@ class Member:
         schema, shards, broker, hosts, store, app = (
             word.decode(errors="replace") for word in known
         )
-        _agree("layout", schema, SCHEMA)
-        _agree("delayq_shards", shards, str(ours.shards))
+        self._agree("layout", schema, SCHEMA)
+        self._agree("delayq_shards", shards, str(ours.shards))
         if self._scanner and is_shard:
-            _agree("broker", broker, ours.broker)
+            self._agree("broker", broker, ours.broker)
         if self._scanner:
             self._check_broker()
         if is_shard:
@@ -168,8 +168,8 @@ class Member:
             word.decode(errors="replace") for word in self._scripts.call("agreed")
         )
         if schema:
-            _agree("layout", schema, SCHEMA)
-            _agree("delayq_shards", shards, str(self._ours.shards))
+            self._agree("layout", schema, SCHEMA)
+            self._agree("delayq_shards", shards, str(self._ours.shards))
         is_other = theirs[0] and theirs != [self._ours.broker, self._ours.hosts]
         return " on ".join(theirs) if is_other else ""
 
@@ -208,7 +208,8 @@ class Member:
             self.warned.add(text)
             logger.warning(text, *facts)
 
-
-def _agree(name: str, theirs: str, ours: str) -> None:
-    if theirs != ours:
-        raise StoreDiffers(name, theirs, ours)
+    def _agree(self, name: str, theirs: str, ours: str) -> None:
+        if theirs != ours:
+            error = StoreDiffers(name, theirs, ours)
+            self._scripts.hooks.differs(error)
+            raise error

@@ -20,6 +20,7 @@ from typing import Any
 import redis
 
 from .. import clock
+from ..errors import StoreDiffers
 from ..hooks import Hooks
 from ..servers.connection import Connection, packed
 from .keys import KEYS, Keys
@@ -213,7 +214,7 @@ class Scripts:
     def __init__(self, connection: Connection, keys: Keys, hooks: Hooks | None = None) -> None:
         self.connection = connection
         self.keys = keys
-        self._hooks = hooks or Hooks()
+        self.hooks = hooks or Hooks()
         self._calls: dict[str, _Call] = {}
         self._sent: set[str] = set()
 
@@ -232,13 +233,16 @@ class Scripts:
             TypeError: *arguments* do not fit the header.
             StoreError: as :meth:`Connection.execute`.
         """
-        if not self._hooks.hears_calls:
-            return self._call(name, until, arguments)
-        began = clock.monotonic()
+        hears_calls = self.hooks.hears_calls
+        began = clock.monotonic() if hears_calls else 0.0
         try:
             return self._call(name, until, arguments)
+        except StoreDiffers as error:
+            self.hooks.differs(error)
+            raise
         finally:
-            self._hooks.called(name, clock.monotonic() - began)
+            if hears_calls:
+                self.hooks.called(name, clock.monotonic() - began)
 
     def _call(self, name: str, until: float | None, arguments: dict[str, Any]) -> Any:
         call = self._calls.get(name) or self._prepare(name)

@@ -5,7 +5,7 @@ from celery import states
 from celery.result import AsyncResult
 
 from celery_delayq import Item, Outcome, State
-from celery_delayq.errors import AlreadyScheduled, InFlight, InvalidSetting, StoreDiffers
+from celery_delayq.errors import AlreadyScheduled, InFlight, InvalidSetting
 from celery_delayq.store.keys import KEYS, Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, redis_ms
 from tests.support.waiting import eventually
@@ -327,24 +327,22 @@ def test_status_and_history_are_of_all_of_them(app, delayq, add):
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 3), (3, 1), (3, 2)])
-def test_another_number_is_refused_with_the_setting_and_the_remedy(delayq_app, url, first, then):
-    delayq_app(url, delayq_shards=first).send_task("t", delayq_at=FAR)
+def test_the_store_s_number_decides_and_a_setting_counts_for_a_new_store(
+    delayq_app, url, redis, first, then
+):
+    one = delayq_app(url, delayq_shards=first)
+    one.send_task("t", task_id="a", delayq_at=FAR)
     other = delayq_app(url, delayq_shards=then)
-    says = (
-        f"the store has delayq_shards '{first}', this process '{then}'; set it to {first}, or run: "
-        f"celery -A proj delayq reshard {then}"
-    )
-    for call in (
-        lambda: other.send_task("t", delayq_at=FAR),
-        lambda: other.send_task("t", delayq_at=FAR, delayq_key="k"),
-        other.delayq.counts,
-        lambda: other.delayq.cancel("a"),
-        lambda: other.delayq.select(all=True).cancel(),
-        other.delayq.hand_over,
-    ):
-        with pytest.raises(StoreDiffers) as caught:
-            call()
-        assert str(caught.value) == says
+
+    other.send_task("t", task_id="b", delayq_at=FAR, delayq_key="k")
+
+    assert {task.id for task in one.delayq.tasks()} == {"a", "b"}
+    assert one.delayq.get(key="k").id == "b"
+    assert other.delayq.services.settings.shards == first
+    redis.flushall()
+    other.conf.delayq_prefix = "another"
+    other.send_task("t", task_id="c", delayq_at=FAR)
+    assert redis.hget("{another:0}:meta", "shards") == str(then).encode()
 
 
 @pytest.mark.parametrize("number", [0, 65, "3", 1.5, True, None])

@@ -12,7 +12,7 @@ from tests.support.shards import with_one_shard
 pytestmark = with_one_shard
 
 META = Keys("delayq")["meta"]
-DONE = "the store's number of shards is 3; set delayq_shards to 3, and restart every process"
+DONE = "the store's number of shards is 3; set delayq_shards to 3"
 TAKES = (
     r"from 1 to 3 shards: 2 tasks; about \d+ s in which the store can only be read; "
     r"\d+\.\d MB more memory"

@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.care import resharding
 from celery_delayq.care.resharding import Resharding
-from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
+from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO
 from tests.format.filling import NEWS
 from tests.format.keys import read, write
@@ -99,36 +99,73 @@ def test_the_outcome_of_a_publication_is_taken_until_leases_are_over(app, before
     assert app(3).handed_over("a")
 
 
-def test_a_process_with_the_old_number_is_refused_from_then_on(app, reshard):
-    old = app(1)
-    old.app.send_task("t", task_id="far", delayq_at=FAR)
-    assert old.counts().scheduled == 1
-    engine = old.services.engine(old.services.scripts[0])
-    engine.hand_over()
-    reshard(old, 3)
-    for step in (
-        old.counts,
-        lambda: old.get("far"),
-        lambda: list(old.tasks()),
-        lambda: old.cancel("far"),
-        lambda: old.app.send_task("t", task_id="new", delayq_at=FAR),
-        engine.hand_over,
-        lambda: app(1).counts(),
-        lambda: app(1).app.send_task("t", task_id="new", delayq_at=FAR),
-        lambda: app(2).counts(),
-    ):
-        with pytest.raises(StoreDiffers) as error:
-            step()
-        assert error.value.theirs == "3"
-    now = app(3)
-    now.app.send_task("t", task_id="new", delayq_at=FAR)
-    assert {one.id for one in now.tasks()} == {"far", "new"}
-    assert now.cancel("far")
-    # Also when the old number is the number again.
-    reshard(old, 1)
-    with pytest.raises(StoreDiffers):
-        now.counts()
-    assert [one.id for one in old.tasks()] == ["new"]
+STEPS = {
+    "counts": lambda delayq: delayq.counts().scheduled == 1,
+    "get": lambda delayq: delayq.get("far") is not None,
+    "tasks": lambda delayq: [one.id for one in delayq.tasks()] == ["far"],
+    "select": lambda delayq: [one.id for one in delayq.select(all=True)] == ["far"],
+    "cancel": lambda delayq: delayq.cancel("far"),
+    "send": lambda delayq: delayq.app.send_task("t", task_id="new", delayq_at=FAR),
+    "status": lambda delayq: delayq.status().counts.scheduled == 1,
+    "health": lambda delayq: not [one for one in delayq.health() if "shards" in one],
+    "check": lambda delayq: list(delayq.check()) == [],
+    "dump": lambda delayq: any("far" in str(line) for line in delayq.dump()),
+    "hand over": lambda delayq: delayq.hand_over() == 0,
+    "pause": lambda delayq: delayq.pause(queue="news") is None,
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_process_with_the_old_number_meets_the_new_one_and_says_so(app, reshard, caplog, step):
+    delayq, now = app(1), app(3)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    assert list(delayq.tasks())
+    reshard(now, 3)
+
+    with caplog.at_level("WARNING"):
+        assert STEPS[step](delayq)
+
+    told = "the store has 3 shards, so this process uses 3 from now on, instead of 1; set "
+    assert [one for one in caplog.messages if "shards" in one] == [f"{told}delayq_shards to 3"]
+    assert {one.id for one in delayq.tasks()} == {one.id for one in now.tasks()}
+
+
+def test_nor_is_one_refused_when_the_old_number_is_the_number_again(app, reshard):
+    delayq = app(1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    for number in (3, 1, 2):
+        reshard(app(number), number)
+        assert [one.id for one in delayq.tasks()] == ["far"]
+        assert delayq.reschedule("far", by=1)
+
+
+def test_a_scanner_with_the_old_number_goes_on_over_the_new_shards(app, reshard, raw, caplog):
+    delayq = app(1, delayq_safety_interval=1)
+    delayq.app.send_task("t", task_id="far", delayq_at=FAR)
+    scanner = delayq.scanner()
+    scanner.start()
+    try:
+        scanner.wait_for_first_scan(PATIENCE)
+        with caplog.at_level("INFO"):
+            reshard(app(3), 3)
+            for number in range(9):  # in each shard some
+                app(3).app.send_task("t", task_id=f"due{number}", delayq_at=LONG_AGO)
+            eventually(lambda: raw.llen("celery") == 9)
+    finally:
+        scanner.stop()
+    assert "3 shards, so this process uses 3 from now on" in caplog.text
+    assert app(3).counts().scanners == 0  # it has left
+
+
+def test_a_worker_that_is_configured_otherwise_starts_with_the_store_s_number(app, raw):
+    app(3).app.send_task("t", task_id="due", delayq_at=LONG_AGO)
+    scanner = app(2).scanner()
+    scanner.start()
+    try:
+        scanner.wait_for_first_scan(PATIENCE)
+        eventually(lambda: raw.llen("celery") == 1)
+    finally:
+        scanner.stop()
 
 
 @pytest.mark.usefixtures("filled")

@@ -281,7 +281,7 @@ class Taker:
             write: Returns the same as :meth:`write`.
             sleep: Waits a number of seconds.
         """
-        found = Batches(write, lambda: None, sharded=self._sharded)
+        found = Batches(write, lambda: None, sharded=lambda: self._sharded)
         # This is the work of its thread, which is another process here.
         found._under_way = given
         while len(found):
