@@ -270,7 +270,7 @@ def _decided(
     beside = {} if headers.get("retries") else given
     request = requested(services, options, headers.get("eta"), given["name"], beside)
     if request is not None:
-        checked_id(headers["id"])
+        message.properties["correlation_id"] = checked_id(headers["id"])
         expires = given.get("expires")
         if isinstance(expires, (int, float)) and not isinstance(expires, bool):
             headers["expires"] = expiry_after(request.expected_due(), expires).isoformat()
@@ -406,7 +406,8 @@ class Sender:
         if part is not None:
             return self._keep(partial(part.keeper, self, request), name, message, where, theirs)
         if request is not None and not self._leaves(request, producer, message, theirs, hold):
-            request.terms = request.terms.holding(hold)
+            if hold is not None:
+                request.terms = request.terms.holding(hold)
             return self._schedule(request, name, message, where, theirs)
         if hold is not None:
             theirs["headers"] = {**(theirs.get("headers") or {}), HOLD_HEADER: hold._asdict()}
@@ -486,8 +487,10 @@ class Sender:
         is_v1 = isinstance(message.body, dict)
         eta = (message.body if is_v1 else message.headers).get("eta")
         request = requested(self.services, options, eta, name)
-        if request is not None and is_v1:
-            raise InvalidSetting("task_protocol", 1, _PROTOCOL)
+        if request is not None:
+            if is_v1:
+                raise InvalidSetting("task_protocol", 1, _PROTOCOL)
+            message.properties["correlation_id"] = checked_id(message.properties["correlation_id"])
         return request
 
     def _is_left(self, message: Any, options: dict[str, Any]) -> bool:
@@ -533,7 +536,7 @@ class Sender:
         said = {**conf.task_publish_retry_policy, **(own or {})}
         policy = {each: said[each] for each in _RETRY_POLICY if each in said}
         retries = conf.task_publish_retry if retry is None else retry
-        task_id = checked_id(message.properties["correlation_id"])
+        task_id = message.properties["correlation_id"]
         entrance = _Entrance(self, request, task_id, policy if retries else ONCE)
         # The store retries: there is no broker connection here that Celery could revive.
         if request.broker is None:
