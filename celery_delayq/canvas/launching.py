@@ -20,6 +20,7 @@ from celery.canvas import maybe_signature
 from celery.exceptions import Ignore
 from celery.result import result_from_tuple
 from kombu.serialization import loads as decoded
+from kombu.serialization import prepare_accept_content
 from kombu.utils.json import loads
 
 from ..clock import When, celery_time, from_ms, utc_now
@@ -162,7 +163,9 @@ class Launch:
         group_id, tuples = args
         results = [result_from_tuple(one, app=app) for one in tuples]
         content_type, encoding, data = step["body"]
-        body = decoded(b64decode(data), content_type, encoding, accept=[content_type])
+        # As a worker reads a message: only the app says which serializers may be read.
+        accept = prepare_accept_content(app.conf.accept_content)
+        body = decoded(b64decode(data), content_type, encoding, accept=accept)
         app.backend.apply_chord((group_id, results), maybe_signature(body, app=app), **step["more"])
 
     def _publish(self, step: Step, message: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from celery.app.task import Context
 from celery.exceptions import BackendStoreError, Ignore, Reject
-from kombu.exceptions import SerializationError
+from kombu.exceptions import ContentDisallowed, SerializationError
 
 from .. import clock
 from ..clock import When
@@ -38,6 +38,7 @@ SINCE = "delayq_fails_since"  # a header of a launch: when its tries began to fa
 _HOPELESS = (
     NotImplementedError,
     SerializationError,
+    ContentDisallowed,
     BackendStoreError,
     LookupError,
     TypeError,

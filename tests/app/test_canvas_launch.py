@@ -290,6 +290,21 @@ def test_the_result_backend_hears_of_a_chord_when_it_is_launched(add, redis_serv
         assert results.get(size) == b"2"
 
 
+def test_the_body_of_a_chord_is_read_only_by_a_serializer_that_the_app_accepts(
+    app, add, delayq, launch
+):
+    """Or whoever may write to the broker could have a worker read a pickle."""
+    header = [add.s(one).set(serializer="pickle") for one in (1, 2)]
+    result = chord(header, add.si(3)).delay_until(LONG_AGO)
+    app.conf.accept_content = ["json"]
+
+    launch()
+
+    task = delayq.get(result.id)
+    assert task.state is State.DEAD
+    assert "ContentDisallowed" in task.reason
+
+
 def test_without_a_result_backend_a_chord_is_refused_as_celery_refuses_it(delayq_app, url, redis):
     add = delayq_app(url).signature("add")
     canvas = chord([add, add], add)
