@@ -6,10 +6,11 @@ from typing import Any
 
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidOption
+from ..message.expiry import warn_of_expiry
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
 from ..store.changes import revision
-from .moves import Direction, conditions, warn_of_expiry
+from .moves import Direction, conditions
 from .targets import Named, checked_revision, id_of, of_one_task, target_of
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from .. import clock
 from ..errors import StoreUnavailable
+from ..message.expiry import warn_of_expiry
 from ..services import HasServices, Services
 from ..store import Outcome
 from ..store.record import NewRecord
 from .edits import KEPT, Edit, Tags, edited
-from .moves import warn_of_expiry
 from .targets import Named, checked_revision, of_one_task, target_of
 
 

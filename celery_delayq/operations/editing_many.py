@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import NotATask, UnreadableRecord
+from ..message.expiry import warn_of_expiry
 from ..message.headers import LAUNCH
 from ..services import Services
 from ..store import Filter, Match, Shard, State
@@ -15,7 +16,6 @@ from ..store.selection_scan import peek
 from ..store.values import entry_of
 from .count import Tally
 from .edits import CANVAS, Edit, edited
-from .moves import warn_of_expiry
 from .rewriting import Rewriting
 
 

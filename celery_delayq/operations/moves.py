@@ -1,22 +1,18 @@
-"""Shared by changes of one task and of many: conditions, notes, a warning about expired tasks."""
+"""Shared by changes of one task and of many: conditions, and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import tzinfo
 from typing import Any, Literal
 
 from .. import clock
-from ..clock import TimeInput, When, due_in_ms, from_ms
+from ..clock import TimeInput, When, due_in_ms
 from ..errors import InvalidDueTime, InvalidOption
-from ..logs import logger_of
+from ..message.expiry import warn_of_expiry
 from ..services import Services
 from ..store import Change, Filter, Match, Shard, changes
 from .count import Tally
-
-logger = logger_of(__name__)
-
-_LAPSED = "task %s: due at %s, but expires at %s: no worker will run it%s"
 
 #: The ``only=`` of a reschedule: the direction in which a task may move.
 Direction = Literal["earlier", "later"]
@@ -58,27 +54,6 @@ def would_move(met: Match, when: When, asked: dict[str, Any]) -> bool:
     if asked["only"] == "earlier":
         return new_ms < met.due_ms
     return asked["only"] != "later" or new_ms > met.due_ms
-
-
-def warn_of_expiry(tasks: Iterable[tuple[str, int, str]]) -> None:
-    """Warn about tasks that expire before they are due: workers will drop them.
-
-    Args:
-        tasks: For each task its id, its due time in ms, and the ``expires`` of its message.
-    """
-    lapsed = [one for one in tasks if _expires_first(*one[1:])]
-    if lapsed:
-        (task_id, due_ms, expires), more = lapsed[0], len(lapsed) - 1
-        expiry = clock.celery_time(expires).isoformat()
-        rest = f"; the same applies to {more} more" if more else ""
-        logger.warning(_LAPSED, task_id, from_ms(due_ms).isoformat(), expiry, rest)
-
-
-def _expires_first(due_ms: int, expires: str) -> bool:
-    try:
-        return bool(expires) and clock.celery_time(expires) <= from_ms(due_ms)
-    except InvalidDueTime:
-        return False  # workers cannot read this time either
 
 
 def note(services: Services, tally: Tally, made: Sequence[Change]) -> None:

@@ -31,7 +31,6 @@ from ..libraries import Feature, works
 from ..logs import logger_of
 from ..message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, put_offs_in
 from ..message.identity import identity_of
-from ..operations.moves import warn_of_expiry
 from ..services import Services, find
 from .defer import Defer
 
@@ -155,8 +154,6 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     else:
         due = from_ms(receipt.due_ms) if receipt else "the eta of its message"
         logger.info("task %s: put off, until %s", request.id, due)
-        if receipt and isinstance(request.expires, str):
-            warn_of_expiry([(request.id, receipt.due_ms, request.expires)])
 
 
 def _also_kept(request: Context) -> dict[str, Any]:

@@ -46,6 +46,7 @@ from ..logs import logger_of
 from ..message import native_delay
 from ..message.amqp import check_encodable
 from ..message.destination import destination_of
+from ..message.expiry import expiry_after, warn_of_expiry
 from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, HOLD_HEADER, foreign
 from ..message.hold import Hold, continues
 from ..message.identity import give_identity
@@ -60,7 +61,7 @@ from ..message.outgoing import (
 from ..services import Services, find
 from ..store import Delivery, NewEntry, Receipt, checked_id
 from ..store.record import NewRecord
-from .left import Broker, Refusals, celerys, expiry_after, leave, may_be_stored
+from .left import Broker, Refusals, celerys, leave, may_be_stored
 from .options import (
     AFTER,
     AT,
@@ -383,6 +384,7 @@ class Sender:
         self._send = send
         self._seen: set[bytes] = set()
         self.refusals = Refusals()
+        self._has_warned = False
 
     @cached_property
     def producer(self) -> Producer:
@@ -487,10 +489,18 @@ class Sender:
         is_v1 = isinstance(message.body, dict)
         eta = (message.body if is_v1 else message.headers).get("eta")
         request = requested(self.services, options, eta, name)
-        if request is not None:
-            if is_v1:
-                raise InvalidSetting("task_protocol", 1, _PROTOCOL)
-            message.properties["correlation_id"] = checked_id(message.properties["correlation_id"])
+        if request is None:
+            return None
+        if is_v1:
+            error = InvalidSetting("task_protocol", 1, _PROTOCOL)
+            # A task that puts itself off has no eta for which a worker would wait.
+            if not (request.captured and eta):
+                raise error
+            if not self._has_warned:
+                logger.warning("tasks with an eta are left to Celery: %s", error)
+                self._has_warned = True
+            return None
+        message.properties["correlation_id"] = checked_id(message.properties["correlation_id"])
         return request
 
     def _is_left(self, message: Any, options: dict[str, Any]) -> bool:
@@ -609,9 +619,8 @@ class _Entrance:
     is_over: bool = False
 
     def publish(self, body: Any, **options: Any) -> None:
-        if self.is_over:  # Celery's event that it sent the message
-            if self.request.broker is not None and self.request.left:
-                self.request.broker.publish_event(body, options)
+        if self.is_over:
+            self._publish_event(body, options)
             return
         self.is_over = True
         sender, request = self.sender, self.request
@@ -637,6 +646,18 @@ class _Entrance:
             request.broker.publish(body, options, uncertain=may_be_stored(error))
         else:
             request.receipt = request.receipt or receipt
+            if request.captured:
+                self._warn_of_expiry(options["headers"], receipt)
+
+    def _publish_event(self, event: Any, options: dict[str, Any]) -> None:
+        """Publish Celery's event that it sent the message, if it did."""
+        if self.request.broker is not None and self.request.left:
+            self.request.broker.publish_event(event, options)
+
+    def _warn_of_expiry(self, headers: Mapping[str, Any], receipt: Receipt) -> None:
+        """Warn of a retry, or of a task that puts itself off, beyond its expiry."""
+        if headers.get("expires") and EXPIRES_HEADER not in headers and not receipt.existed:
+            warn_of_expiry([(self.task_id, receipt.due_ms, headers["expires"])])
 
     def _note(self, error: StoreError, began: float) -> None:
         """Note that the store did not take a captured message."""

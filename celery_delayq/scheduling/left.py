@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 from .. import clock
-from ..clock import from_ms
 from ..errors import StoreDiffers, StoreError, StoreFull, StoreUnavailable
 from ..logs import logger_of
 from ..message import native_delay
+from ..message.expiry import expiry_after
 from ..message.headers import EXPIRES_HEADER, HAND_OVER_HEADER, HOLD_HEADER, REDELIVERED_HEADER
 from ..message.hold import Hold
 from ..message.identity import give_identity
-from ..store.record import LAST_MS
 
 logger = logger_of(__name__)
 
@@ -120,15 +118,6 @@ def leave(headers: dict[str, Any], eta: str) -> None:
     expires_ms = headers.pop(EXPIRES_HEADER, None)
     if expires_ms is not None:
         headers["expires"] = expiry_after(clock.utc_now(), expires_ms / 1000).isoformat()
-
-
-def expiry_after(due: datetime, seconds: float) -> datetime:
-    """Return *due* plus some seconds, or the last possible time if that is too late."""
-    last = from_ms(LAST_MS)
-    try:
-        return min(due + timedelta(seconds=seconds), last)
-    except OverflowError:  # Celery could add it to now, but the due time may be centuries later
-        return last
 
 
 def may_be_stored(error: StoreError) -> bool:

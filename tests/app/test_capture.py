@@ -108,9 +108,9 @@ def test_an_explicit_due_time_beside_the_eta_is_refused(task, capturing):
     assert not capturing.delayq.counts().scheduled
 
 
-def retry(task, **options):
+def retry(task, task_id="r", **options):
     """Retry as a worker does: inside the task, with the request of its message."""
-    task.push_request(id="r", args=(1,), kwargs={}, retries=1, called_directly=False, **options)
+    task.push_request(id=task_id, args=(1,), kwargs={}, retries=1, called_directly=False, **options)
     try:
         with pytest.raises(Retry):
             task.retry(countdown=3600)
@@ -125,6 +125,18 @@ def test_a_retry_is_scheduled_under_the_same_id(task, capturing, redis):
     assert held.args == (1,)
     assert envelope(capturing.delayq, "r").headers["retries"] == 2
     assert 3540_000 < to_ms(held.due) - redis_ms(redis) <= 3600_001
+
+
+def test_a_retry_beyond_the_expiry_of_its_task_is_scheduled_with_a_warning(task, capturing, caplog):
+    hours = {"a": 2, "b": 0.5}
+    with caplog.at_level("WARNING"):
+        for task_id, left in hours.items():
+            expires = datetime.now(UTC) + timedelta(hours=left)
+            retry(task, task_id, expires=expires.isoformat())
+
+    assert [capturing.delayq.get(task_id).id for task_id in hours] == [*hours]
+    [warned] = [one for one in caplog.messages if "expires at" in one]
+    assert warned.startswith("task b: due at ")
 
 
 def test_a_retry_does_not_pass_on_the_due_time_of_the_first_run(task, capturing):

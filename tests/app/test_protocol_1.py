@@ -1,4 +1,7 @@
-"""`task_protocol = 1`: no call schedules; a worker adopts such messages of other processes."""
+"""`task_protocol = 1`: no call schedules, and captured ones are left to Celery.
+
+A worker adopts such messages of other processes.
+"""
 
 import base64
 import json
@@ -34,7 +37,6 @@ CALLS = {
     "delay_for": lambda task: task.delay_for(60),
     "apply_async": lambda task: task.apply_async(delayq_at=FAR),
     "send_task": lambda task: task.app.send_task("t", delayq_after=60),
-    "a captured eta": lambda task: task.apply_async(eta=DUE),
     "a canvas": lambda task: (task.si() | task.si()).delay_for(60),
     "schedule_many": lambda task: task.app.delayq.schedule_many(task, [((), {})] * 3, at=FAR),
 }
@@ -51,6 +53,18 @@ def test_a_call_that_schedules_is_refused_and_nothing_is_written(task, redis, ca
     )
     assert redis.keys("*delayq*") == []
     assert lists(redis) == {}
+
+
+def test_a_captured_call_is_left_to_celery_and_the_first_one_is_warned_of(task, redis, caplog):
+    with caplog.at_level("WARNING"):
+        for _ in range(2):
+            task.apply_async(eta=DUE)
+
+    assert redis.keys("*delayq*") == []
+    [(_, messages)] = lists(redis).items()
+    bodies = [base64.b64decode(json.loads(one)["body"]) for one in messages]
+    assert [datetime.fromisoformat(json.loads(one)["eta"]) for one in bodies] == [DUE, DUE]
+    assert len([one for one in caplog.messages if "left to Celery" in one]) == 1
 
 
 def test_a_plain_call_is_celery_s(task, redis):
