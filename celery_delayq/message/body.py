@@ -53,6 +53,11 @@ def serializer_of(content_type: str) -> str:
     return name
 
 
+def is_serializer(name: object) -> bool:
+    """Return whether a serializer has this name."""
+    return name in serialization.registry.name_to_type
+
+
 def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
     """Headers, properties and decoded body of a waiting message."""
     envelope = loads(message)

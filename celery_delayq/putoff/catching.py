@@ -22,13 +22,13 @@ import celery.app.task
 from celery import Celery, states
 from celery.app.task import Context, Task
 from celery.exceptions import Ignore
-from kombu.serialization import registry
 
 from ..clock import from_ms
 from ..errors import AlreadyTaken, PutOffTooOften
 from ..integration.apply_async import schedule_call
 from ..libraries import Feature, works
 from ..logs import logger_of
+from ..message.body import is_serializer
 from ..message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, put_offs_in
 from ..message.identity import identity_of
 from ..services import Services, find
@@ -138,7 +138,7 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     headers = signature.options["headers"] or {}
     signature.options["headers"] = {**headers, PUT_OFFS_HEADER: put_offs_in(request) + 1}
     serializer = request.get(SERIALIZER_HEADER)
-    if serializer in registry.name_to_type:  # of the message, or any program's header
+    if is_serializer(serializer):  # of the message, or any program's header
         signature.options["serializer"] = serializer
     try:
         _, receipt = schedule_call(

@@ -7,13 +7,14 @@ Celery's own retry takes the task's serializer, and so fails, or turns tuples in
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from celery import bootsteps
-from kombu.serialization import registry
 
 from ..integration.strategies import Strategy, wrap_strategies
 from ..libraries import Feature, works
+from ..message.body import serializer_of
 from ..message.headers import SERIALIZER_HEADER
 from ..services import find
 
@@ -24,14 +25,15 @@ class NotingStep(bootsteps.Step):
     def __init__(self, consumer: Any, **_: Any) -> None:
         if find(consumer.app) is None or not works(Feature.PUTTING_OFF):
             return
-        usual = registry.name_to_type.get(consumer.app.conf.task_serializer)
+        usual = consumer.app.conf.task_serializer
 
         def noting(strategy: Strategy) -> Strategy:
             def received(message: Any, *rest: Any) -> Any:
                 message.headers.pop(SERIALIZER_HEADER, None)  # any program may have written it
-                if message.content_type != usual:
-                    name = registry.type_to_name.get(message.content_type)
-                    message.headers[SERIALIZER_HEADER] = name
+                with suppress(KeyError):  # the worker will refuse the message
+                    name = serializer_of(message.content_type)
+                    if name != usual:
+                        message.headers[SERIALIZER_HEADER] = name
                 return strategy(message, *rest)
 
             return received

@@ -473,7 +473,7 @@ OPERATIONS = (
         "owed", "scanner", lambda ready: [one.task_id for one in ready.engine.owed()], ["revoked"]
     ),
     Operation(
-        "mark_stored", "scanner", lambda ready: ready.engine.mark_stored([ready.cancelled]), None
+        "mark_stored", "scanner", lambda ready: ready.engine.mark_stored([ready.cancelled]), set()
     ),
     Operation("reclaim", "scanner", lambda ready: ready.engine.reclaim(), ["claimed"]),
     Operation(
