@@ -58,7 +58,7 @@ from ..message.headers import (
 )
 from ..message.identity import identity_of, may_come_again
 from ..services import Services, find
-from ..store import target_of
+from ..store import checked_id, target_of
 
 logger = logger_of(__name__)
 
@@ -136,12 +136,15 @@ class Guard:
 
     def _waits(self, message: Any) -> bool:
         headers, task_id = message.headers, message.properties.get("correlation_id")
-        due_ms = _eta_ms(headers) if headers.get(REDELIVERED_HEADER) else None
-        if due_ms is None or DUE_HEADER in headers:
+        if not headers.get(REDELIVERED_HEADER) or DUE_HEADER in headers:
+            return False
+        try:
+            who, due_ms = target_of(checked_id(task_id)), _eta_ms(headers)
+        except DelayQError:  # any program may have written them
             return False
 
         def waits(until: float) -> bool:
-            one = self._services.entries.find(target_of(task_id), until)
+            one = self._services.entries.find(who, until)
             return one is not None and (one.due_ms, one.attempts) == (due_ms, 0)
 
         is_entry = self._asking.ask(task_id, waits, False)
@@ -174,8 +177,5 @@ class Guard:
         return next((queue for queue, its_tag in tags.items() if its_tag == tag), None)
 
 
-def _eta_ms(headers: Any) -> int | None:
-    try:
-        return at(celery_time(headers.get("eta")), timezone.utc).ms
-    except DelayQError:  # any program may have written it
-        return None
+def _eta_ms(headers: Any) -> int:
+    return at(celery_time(headers.get("eta")), timezone.utc).ms

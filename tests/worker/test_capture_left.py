@@ -123,6 +123,16 @@ def test_a_copy_of_another_time_than_the_entry_s_runs(capturing):
     assert capturing.delayq.get(result.id)
 
 
+def test_a_marked_message_without_an_id_that_can_wait_runs(capturing):
+    """Any program may have written it; the worker must not stop."""
+    told = {"task": "note", "id": "strange", "delayq_redelivered": True}
+    told["eta"] = datetime.now(timezone.utc).isoformat()
+    with capturing.app.producer_pool.acquire(block=True) as producer:
+        producer.publish([[1], {}, {}], routing_key=capturing.queue, headers=told)
+
+    capturing.wait_runs("strange")
+
+
 def test_without_a_store_a_worker_says_so_and_all_is_celery_s(
     make_project, start_worker, rabbitmq_server
 ):
