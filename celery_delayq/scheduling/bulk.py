@@ -30,6 +30,7 @@ from ..store import NewEntry, Receipt, checked_id, id_text
 from . import past
 from .intercept import Request
 from .items import Item, item_of
+from .left import may_be_stored
 from .options import NAMES, EntryOptions, entry_options_of, options_of_entry
 from .patches import touched
 from .prepared import Preparation
@@ -208,7 +209,13 @@ class Loader:
     def _write(self, new: list[NewEntry]) -> list[Receipt | DelayQError]:
         # A caller knows the ids that its items bring.
         had = self._forget([one.task_id for one in new if one.task_id in self._own_ids])
-        answers = write(self._services, new, self._policy, given_out=self._has_own_ids)
+        try:
+            answers = write(self._services, new, self._policy, given_out=self._has_own_ids)
+        except StoreError as error:
+            # Of several shards, one may have taken its part.
+            if had and self._services.settings.shards == 1 and not may_be_stored(error):
+                past.remember(self._services, had)
+            raise
         self._own_ids.clear()
         if had:
             refused = {one.task_id for one in answers if isinstance(one, AlreadyScheduled)}

@@ -15,6 +15,7 @@ from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted, id_beside
 from . import past
+from .left import may_be_stored
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,14 @@ def write_one(
     supersede = running is not None and running.request.id == task_id
     if given_out and not supersede and (frozen or past.is_chosen(task_id)):
         had = past.of_message(services, task_id, ready.message)
-    (answer,) = write(services, [ready.new], ready.policy, supersede=supersede, given_out=given_out)
+    try:
+        (answer,) = write(
+            services, [ready.new], ready.policy, supersede=supersede, given_out=given_out
+        )
+    except StoreError as error:
+        if had and not may_be_stored(error):
+            past.remember(services, had)
+        raise
     if isinstance(answer, DelayQError):
         past.remember(services, had)
         raise answer

@@ -7,9 +7,10 @@ from celery import group, states
 from celery.exceptions import TimeoutError as NoResultYet
 
 from celery_delayq import Item
-from celery_delayq.errors import AlreadyScheduled
+from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
 from celery_delayq.scheduling import past
 from tests.app.support import FAR
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.libraries
 
@@ -100,6 +101,16 @@ def test_a_call_that_is_refused_leaves_the_old_result(app, delayq, add, task_id,
     else:
         with pytest.raises(AlreadyScheduled):
             add.apply_async((1,), delayq_at=FAR, task_id=task_id, delayq_key="k")
+    assert app.AsyncResult(task_id).get(timeout=30) == "old"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_that_the_store_does_not_take_leaves_the_old_result(app, add, task_id, way):
+    app.backend.mark_as_done(task_id, "old")
+    app.conf.delayq_url = f"redis://127.0.0.1:{free_port()}/0"
+    app.conf.task_publish_retry = False
+    with pytest.raises(StoreUnavailable):
+        WAYS[way](add, task_id)
     assert app.AsyncResult(task_id).get(timeout=30) == "old"
 
 
