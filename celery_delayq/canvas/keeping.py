@@ -169,6 +169,23 @@ class _Watched:
         return kept.ask_backend(self.name, self.method, *args, **options)
 
 
+class Aside:
+    """The task of a part: what its ``apply_async`` applies beside the part is not kept."""
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+    def apply_async(self, *args: Any, **options: Any) -> Any:
+        token = _under_way.set(None)
+        try:
+            return self._task.apply_async(*args, **options)
+        finally:
+            _under_way.reset(token)
+
+
 def _route_of(options: Mapping[str, Any]) -> dict[str, Any]:
     queue, exchange = options.get("queue"), options.get("exchange")
     kinds = {getattr(one, "type", None) for one in (exchange, getattr(queue, "exchange", None))}

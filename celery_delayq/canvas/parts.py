@@ -15,6 +15,7 @@ from celery.canvas import Signature, chunks, group, maybe_signature
 
 from ..errors import InvalidOption
 from ..scheduling.options import PART
+from .keeping import Aside
 
 _WAYS = ("connection", "producer", "publisher")
 _NO_WAY = "none: a worker of the app sends the parts of a canvas when it is due"
@@ -42,6 +43,8 @@ def marked(sig: Any, part: object, app: Celery) -> Signature | None:
     if kind == "chord":
         return copy if _mark_chord(copy, part, app) else None
     copy.options[PART] = part
+    task = copy._type or app.tasks.get(copy["task"])
+    copy._type = task and Aside(task)
     return copy
 
 

@@ -330,6 +330,20 @@ def test_what_a_task_s_own_apply_async_sends_beside_a_part_is_sent_at_once(app, 
     assert delayq.counts().scheduled == 1
 
 
+def test_a_chord_that_a_part_s_apply_async_applies_is_registered_at_once(app, add, redis_server):
+    class Auditing(app.Task):
+        def apply_async(self, *args, **options):
+            chord([add.s(1), add.s(2), add.s(3)], add.si(0)).apply_async()
+            return super().apply_async(*args, **options)
+
+    task = app.task(name="t", base=Auditing)(nothing)
+    chord([task.s(), add.s(4)], add.si(5)).delay_until(FAR)
+
+    with redis_server.client(db=1) as results:
+        [size] = results.keys()
+        assert results.get(size) == b"3"
+
+
 def test_a_part_whose_apply_async_drops_options_is_reported_as_sent(app, delayq):
     class Dropping(app.Task):
         def apply_async(self, args=None, kwargs=None, task_id=None, **_):
