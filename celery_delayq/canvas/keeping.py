@@ -1,12 +1,13 @@
 """Keeps what Celery does to apply a canvas: the messages it sends, what it tells the backend.
 
-    canvas.apply_async() --> a message of a first part --+--> kept, in this order, as JSON
+    canvas.apply_async() --> a message of a first part --+--> kept as JSON
                          --> a call of the backend ------+
 
 So route, headers, serializers, lineage and ids are Celery's own, made where the caller is: task
 classes with an ``apply_async`` of their own, routers, signals and tracers meet each message there.
 The calls of the backend are about chords. They are made when the canvas is due, as a chord's
-counter expires a day after that.
+counter expires a day after that. Calls of the backend and parts for the store come first: if one of
+the two is away, the launch has sent nothing, and sends no part again when it is tried again.
 
 A step is one of these:
 
@@ -47,7 +48,7 @@ class Kept:
     """What Celery did to apply one canvas.
 
     Attributes:
-        steps: In the order in which it did it.
+        steps: What it did, messages to the broker last.
         route: Options that send a task to where the first message goes.
         serializer: The first message's.
     """
@@ -72,6 +73,7 @@ class Kept:
             result = apply_async()
         finally:
             _under_way.reset(token)
+        self.steps.sort(key=_is_for_broker)
         for step in self.steps:
             body = step.get("body")
             if isinstance(body, Signature):  # in the messages it has the same serializer
@@ -145,6 +147,10 @@ class _Keeper:
 
 
 _under_way: ContextVar[Kept | None] = ContextVar("celery_delayq_canvas", default=None)
+
+
+def _is_for_broker(step: Step) -> bool:
+    return "message" in step and "terms" not in step
 
 
 def _wrap(backend: Any) -> None:

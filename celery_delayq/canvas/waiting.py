@@ -32,6 +32,7 @@ logger = logger_of(__name__)
 AT_MOST = 24 * 3600  # seconds that a launch is tried
 LONGEST = 300  # seconds between two tries
 IN_THE_WAY = 10.0  # seconds that an entry with its id may be in its way
+BETWEEN = 1.0  # seconds until the broker delivers one that cannot be stored again
 SINCE = "delayq_fails_since"  # a header of a launch: when its tries began to fail, unix ms
 
 # Another try would end in the same way. An error of a connection is none of these.
@@ -102,6 +103,7 @@ def wait(
         )
         _store(services, entry)
     except DelayQError as error:
+        clock.sleep(BETWEEN)
         raise Reject(error, requeue=True) from failed.why
     if is_dead:
         tell(services.hooks, [(request.id, str(failed))])
