@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from random import SystemRandom
 from typing import Any, TypeVar
@@ -103,11 +104,12 @@ class OwnThread:
         self.restarts += 1
         self._pause = FIRST if lasted > CALM else min(LONGEST, max(FIRST, self._pause * 2))
         pause = self._pause * random.uniform(0.5, 1.0)
-        logger.critical(
-            "the thread %s has ended: %s; another one starts in %.1f s",
-            *(self._name, repr(error), pause),
-            exc_info=error,
-        )
+        with suppress(BaseException):  # a handler of the log may be what ends threads
+            logger.critical(
+                "the thread %s has ended: %s; another one starts in %.1f s",
+                *(self._name, repr(error), pause),
+                exc_info=error,
+            )
         try:
             self._begin(pause)
         except RuntimeError:  # this process can have no more threads

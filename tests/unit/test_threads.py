@@ -69,6 +69,20 @@ def test_each_end_is_in_the_log_and_the_pauses_grow_to_half_a_minute(monkeypatch
     assert all(record.exc_info[1].code == 3 for record in caplog.records)
 
 
+def test_a_handler_of_the_log_that_ends_threads_does_not_keep_the_next_one_from_starting(at_once):
+    handler = logging.Handler()
+    handler.emit = ending(2)
+    threads.logger.addHandler(handler)
+    try:
+        thread = OwnThread("one", ending(2), threading.Event())
+        thread.start()
+        thread.join(PATIENCE)
+    finally:
+        threads.logger.removeHandler(handler)
+
+    assert (thread.restarts, thread.is_alive()) == (2, False)
+
+
 def test_a_stop_ends_the_pause_before_the_next_thread_at_once(monkeypatch):
     monkeypatch.setattr(threads, "FIRST", 3600.0)
     monkeypatch.setattr(threads, "LONGEST", 3600.0)
