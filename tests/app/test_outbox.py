@@ -89,6 +89,24 @@ def test_a_retry_that_was_stored_since_is_revoked(app, add, away, drain):
     assert result.state == states.REVOKED
 
 
+def test_a_revoked_that_lands_after_the_id_was_scheduled_anew_is_taken_back(
+    app, delayq, add, away, drain, monkeypatch
+):
+    result = add.delay_until(FAR, 1)
+    assert result.cancel()
+    away()
+    plain = app.backend.mark_as_revoked
+
+    def late(*args, **options):
+        delayq.schedule(add.s(2).set(task_id=result.id), at=FAR)
+        plain(*args, **options)
+
+    monkeypatch.setattr(app.backend, "mark_as_revoked", late)
+    drain()
+    assert app.backend.get_state(result.id) == states.PENDING
+    assert delayq.get(result.id).args == (2,)
+
+
 def test_a_message_that_cannot_be_read_is_owed_once(add, redis, away, drain):
     result = add.delay_until(FAR, 1)
     assert result.cancel()

@@ -1,10 +1,13 @@
 """A running task may schedule itself again under its own id; no other task may take it."""
 
+import json
+
 import pytest
 from celery._state import _task_stack
 from celery.exceptions import Reject, Retry
 
 from celery_delayq import AlreadyScheduled
+from celery_delayq.errors import KeyHeld
 from tests.app.support import FAR, LONG_AGO, claim
 
 pytestmark = pytest.mark.libraries
@@ -28,9 +31,9 @@ def task(app):
 def running(task):
     """Be a worker that runs a task: ``running("its-id")``."""
 
-    def be(task_id):
+    def be(task_id, **more):
         _task_stack.push(task)
-        task.push_request(id=task_id, args=(5,), kwargs={}, called_directly=False)
+        task.push_request(id=task_id, args=(5,), kwargs={}, called_directly=False, **more)
 
     yield be
     task.pop_request()
@@ -78,3 +81,34 @@ def test_a_running_task_cannot_take_another_one_s_id(app, task, running):
     with pytest.raises(AlreadyScheduled):
         task.s(2).set(task_id="other").delay_until(FAR)
     assert app.delayq.get("other").args == (1,)
+
+
+# With a key that is held until the run has finished.
+
+
+@pytest.fixture
+def holding(app, task, running, redis):
+    """Be a worker that runs the task `a`, which holds the key `k`."""
+    sync(app, task, 1)
+    app.delayq.hand_over()
+    message = json.loads(redis.lindex("celery", 0))
+    running("a", delayq_hold=message["headers"]["delayq_hold"])
+
+
+def sync(app, task, x):
+    signature = task.s(x).set(task_id="a")
+    return app.delayq.schedule(signature, after=0, key="k", unique_until="finished")
+
+
+@pytest.mark.usefixtures("holding")
+def test_its_next_run_under_its_own_id_and_key_meets_it_like_any_other(app, task):
+    with pytest.raises(KeyHeld) as refused:
+        sync(app, task, 2)
+    assert refused.value.holder == "a"
+
+
+@pytest.mark.usefixtures("holding")
+def test_its_retry_takes_the_key_along(app, task):
+    with pytest.raises(Retry):
+        task.retry(countdown=3600)
+    assert app.delayq.get(key="k").id == "a"

@@ -102,6 +102,8 @@ class Call:
     taken: set[str] = field(default_factory=set)  # the ids that were entries before
     revoked: set[str] = field(default_factory=set)  # those of its ids revoked after a request
     told: dict[str, "Life"] = field(default_factory=dict)  # ids reported by progress, or before it
+    run_of: str = ""  # the id of the run that makes it, for that id
+    goes_on: bool = False  # as a retry of that run
     to_be_interrupted: bool = False
     unchanged: int = 0
 

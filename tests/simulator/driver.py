@@ -44,10 +44,12 @@ from celery_delayq.handover.relay import Relay
 from celery_delayq.handover.scanner import Scanner
 from celery_delayq.hooks import Hooks
 from celery_delayq.integration.store_query import StoreQuery
+from celery_delayq.message import hold as holds
 from celery_delayq.message.headers import DUE_HEADER, HOLD_HEADER, REDELIVERED_HEADER
 from celery_delayq.message.hold import Hold
 from celery_delayq.operations import selection
 from celery_delayq.operations.selection import Selection
+from celery_delayq.scheduling.options import PLAIN
 from celery_delayq.servers.connection import packed, translated
 from celery_delayq.store import (
     Entries,
@@ -155,6 +157,26 @@ class Caller:
         until = clock.monotonic() + self._timeout
         new, pauses = [_new_entry(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
         return [*map(_answer_of, entries.schedule(new, owes=2, until=until, pauses=pauses))]
+
+    def follow(self, one: Any, hold: Hold, *, goes_on: bool) -> list[Answer]:
+        """Make a planned call of a run that holds a key, for its own id.
+
+        Args:
+            one: The planned call.
+            hold: How the run holds its key.
+            goes_on: The call is the run's retry, which has no key of its own; else it is for
+                another task.
+
+        Raises:
+            Unavailable: it is not known what became of it.
+        """
+        new = _new_entry(replace(one, key="") if goes_on else one, hold.id)
+        if holds.continues({"retries": int(goes_on)}, {}):
+            extras = PLAIN.holding(hold).extras
+            new = replace(new, record=new.record.with_extras(extras))
+        until, owes = clock.monotonic() + self._timeout, 2 * bool(one.conflict)
+        given = self._entries.schedule([new], supersede=True, owes=owes, until=until)
+        return [*map(_answer_of, given)]
 
     def sweep(self, one: Any, cursor: str | None, told: Callable[[int, str], None]) -> int:
         """Move every entry that a selection matches, from a cursor on; return how many.
@@ -809,6 +831,16 @@ class _Cut(ClockedScripts):
 
 
 CUTS = {
+    "what is being published does not hold its key against its own run": Cut(
+        "if not running or not running.hold then return nil end",
+        "if true then return nil end",
+    ),
+    "what has the id of its run goes on as a retry does": Cut(
+        "return any(", "return True or any(", (holds, "continues")
+    ),
+    "a retry does not take its key along": Cut(
+        "return any(", "return False and any(", (holds, "continues")
+    ),
     "a key is free once its task was delivered": Cut(
         "if how and leaving.keyed then hold_on(leaving.keyed, how, now) end",
         "",

@@ -87,7 +87,7 @@ class Judge:
             return
         if old is None or old.name != new.name:
             self._came(request, task_id, new)
-            self.runs.came(task_id, before, after, now_ms)
+            self.runs.came(request.call, task_id, before, after, now_ms)
         elif before.place(task_id) == "behind" != after.place(task_id) and old.edited == new.edited:
             self.lives[new.name, task_id].view = new  # overdue, it is due when it comes forward
         elif old.version != new.version:
@@ -121,7 +121,13 @@ class Judge:
         old = before.views[task_id]
         life = self.lives[old.name, task_id]
         self._remembered.revoked(task_id)
-        if self._keys.displaces(request.call, task_id, before, after):
+        if request.call and request.call.run_of == task_id and before.place(task_id) != "behind":
+            # Its run takes the place of an entry that may have been delivered, even if another
+            # task has the id by now.
+            life.changed_by, life.sure = request.call.name, False
+            life.is_cancelled = not life.copies
+            self.runs.left(task_id, before, after, request.call)
+        elif self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))
         elif request.call is None and self._lanes.is_late(old, now_ms) and task_id in after.owed:

@@ -3,6 +3,7 @@
 delivered --in a queue--> begins --goes on--> ends
               |             |                   |
               |             +-- word: held on   +-- word: free, perhaps twice, or late
+              |             +-- schedules its own id: a task that waits behind it, or its retry
               +-- its worker dies at any time, and sends no more
 """
 
@@ -11,14 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulator.driver import Copy, Hold, Unavailable, said_in, say
+from tests.simulator.books import Call
+from tests.simulator.driver import Copy, Hold, said_in
 from tests.simulator.network import Request
 from tests.simulator.sight import Sight
-from tests.simulator.world import Actor
 
 MOST = 20  # runs in a world
 TIDY_MS = 15_000  # after its end, a key is forgotten within a safety interval
-AGAIN = 1.0  # seconds after which a worker repeats a word
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class Runs:
     """
 
     def __init__(self, judge: Any):
-        self._judge = judge
+        self.judge = judge
         self.start: Callable[[Run], None] = lambda _: None
         self.all: dict[str, Run] = {}
         self._ends: dict[tuple[str, str], int] = {}  # when each delivery's key is free at last
@@ -80,11 +80,12 @@ class Runs:
         if is_over or run.delivery in self._freed:
             return
         for other in self.all.values():
-            both = run.counts and other.counts and other.is_active and other.hold.id != run.hold.id
+            both = run.counts and other.counts and other.is_active
+            both = both and other.delivery != run.delivery
             until_ms = self._ends.get(other.delivery, 0)
             both = both and other.delivery not in self._freed
             if both and other.hold.key == run.hold.key and self._latest_ms < until_ms:
-                self._judge.found("exclusive", f"{run} begins while {other} runs")
+                self.judge.found("exclusive", f"{run} begins while {other} runs")
 
     # Changes in Redis.
 
@@ -97,13 +98,16 @@ class Runs:
         for key, was in before.left.items():
             now = after.left.get(key)
             is_its_own = run is not None and was[:2] == run.delivery and ms == 0
+            if request.call and request.call.goes_on and after.holders.get(key) == was[0]:
+                self._freed.add(was[:2])
+                continue
             if (now is None or now[:2] != was[:2]) and was[2] > now_ms and not is_its_own:
-                self._judge.found("freed", f"{key}, held by {was}, by {request.where}")
+                self.judge.found("freed", f"{key}, held by {was}, by {request.where}")
         for task_id, delivery, end_ms in after.left.values():
             self._ends[task_id, delivery] = max(end_ms, self._ends.get((task_id, delivery), 0))
             copies = [one for one in self.all.values() if one.delivery == (task_id, delivery)]
             if copies and all(one.has_ended for one in copies) and end_ms > now_ms:
-                self._judge.found("stuck", f"{task_id} holds its key, and has said that it ended")
+                self.judge.found("stuck", f"{task_id} holds its key, and has said that it ended")
 
     def _heard(self, run: Run, ms: int, before: Sight, after: Sight, now_ms: int) -> None:
         key = run.hold.key
@@ -112,74 +116,53 @@ class Runs:
         was, now = before.left.get(key), after.left.get(key)
         holders = after.holders.get(key), run.hold.id, None
         if before.holders.get(key) not in holders:
-            self._judge.found("freed", f"{key}, which {before.holders[key]} waits for, by {run}")
+            self.judge.found("freed", f"{key}, which {before.holders[key]} waits for, by {run}")
         goes_on = ms and was and was[:2] == run.delivery and was[2] > now_ms
         if goes_on and (now is None or now[2] < now_ms + ms):
-            self._judge.found("end", f"{run} goes on, and its key is held until {now}")
+            self.judge.found("end", f"{run} goes on, and its key is held until {now}")
 
-    def left(self, task_id: str, before: Sight, after: Sight) -> None:
-        """An entry was delivered that held its key until then: it holds on, unless it has run."""
+    def left(self, task_id: str, before: Sight, after: Sight, by: Call | None = None) -> None:
+        """An entry was delivered that held its key until then: it holds on, unless it has run.
+
+        Args:
+            task_id: The entry's.
+            before, after: The step that removed it.
+            by: The call of its own run that did so, if any.
+        """
         view = before.views[task_id]
+        if by and (view.key != by.key or before.place(task_id) == "dead"):
+            return
         is_held = view.key in after.left and after.left[view.key][0] == task_id
+        is_held = is_held or bool(by and by.goes_on and after.holders.get(view.key) == task_id)
         if view.holds and before.holders.get(view.key) == task_id and not is_held:
-            self._judge.found("held", f"{task_id} was delivered, and its key is free")
+            self.judge.found("held", f"{task_id} was delivered, and its key is free")
 
-    def came(self, task_id: str, before: Sight, after: Sight, now_ms: int) -> None:
-        """An entry comes under a key, which nobody else holds then."""
+    def came(
+        self, call: Call | None, task_id: str, before: Sight, after: Sight, now_ms: int
+    ) -> None:
+        """An entry comes under a key, which nobody else holds then, nor a run that does not end."""
         key = after.views[task_id].key
         if after.place(task_id) == "behind":
             return
+        if call and call.goes_on:
+            was = before.left.get(call.key, ("", "", 0))
+            is_its_own = was[0] == task_id and was[2] > now_ms
+            if is_its_own and not key:
+                self.judge.found("held", f"{task_id} goes on without its key")
+            if is_its_own:
+                return
         holder = before.holders.get(key, task_id)
-        if holder != task_id and before.place(holder) == "leased" and before.views[holder].holds:
-            self._judge.found("held", f"{task_id} comes under {key}; {holder} is being published")
+        is_running = call and call.run_of == holder and not call.goes_on
+        if (
+            (holder != task_id or is_running)
+            and before.place(holder) == "leased"
+            and before.views[holder].holds
+        ):
+            self.judge.found("held", f"{task_id} comes under {key}; {holder} is being published")
         if key in before.left and before.left[key][2] > now_ms:
-            self._judge.found("held", f"{task_id} comes under {key}; {before.left[key]} holds it")
+            self.judge.found("held", f"{task_id} comes under {key}; {before.left[key]} holds it")
 
     def drained(self, sight: Sight, now_ms: int) -> None:
         for key, (task_id, _, end_ms) in sight.left.items():
             if end_ms < now_ms - TIDY_MS:
-                self._judge.found("stuck", f"{key} is held by {task_id}, and was till {end_ms}")
-
-
-class Runner:
-    """A worker with one run: it says how it goes, as the package's own does."""
-
-    def __init__(self, runs: Runs, run: Run, scripts: Callable[[Actor], Any], timeout: float):
-        self._runs = runs
-        self._run = run
-        self._scripts = scripts
-        self._timeout = timeout
-
-    def run(self, actor: Actor) -> None:
-        world, dice, run = actor.world, actor.dice, self._run
-        self._actor, self._mine = actor, self._scripts(actor)
-        actor.sleep(dice.choice((0, 0, 0.2, 5)))
-        self._may_die()
-        world.say(actor.name, f"runs {run.hold.id}")
-        self._runs.began(run)
-        self._say(run.hold.ms)
-        actor.sleep(dice.choice((0.05, 1, 4, 25)))
-        self._may_die()
-        run.is_active = False
-        world.say(actor.name, f"has run {run.hold.id}")
-        self._say(0)
-        if dice.random() < 0.3:
-            actor.sleep(dice.choice((1, 10, 30)))
-            self._say(0)
-
-    def _say(self, ms: int) -> None:
-        while True:
-            try:
-                say(self._mine, self._run.hold, ms, self._timeout)
-            except Unavailable:
-                self._actor.sleep(AGAIN)
-                self._may_die()
-            else:
-                self._run.has_ended = not ms
-                return
-
-    def _may_die(self) -> None:
-        if self._actor.world.decisions.fault("dead", self._actor.step()):
-            self._actor.world.say(self._actor.name, "dies")
-            self._run.is_active = False
-            self._actor.die()
+                self.judge.found("stuck", f"{key} is held by {task_id}, and was till {end_ms}")

@@ -214,6 +214,14 @@ SABOTAGES = (
     _held("what is behind another one leaves", *("behind", "held", "exclusive", "unique")),
     _held("what is behind stays there when the key is free", "behind"),
     _held("two are behind one", "behind", seed=28),
+    _held(
+        "what is being published does not hold its key against its own run",
+        *("held", "unique"),
+        keys="one",
+        confirm_lost=0.7,
+    ),
+    _held("what has the id of its run goes on as a retry does", "held"),
+    _held("a retry does not take its key along", "held"),
     _held("what goes leaves its name behind the holder", "behind"),
     _held("what is moved goes before the holder", *("behind", "unique"), seed=69),
     replace(

@@ -12,7 +12,8 @@ from tests.simulator.inbox import Inbox
 from tests.simulator.judge import Judge
 from tests.simulator.network import TIMEOUT, Network, Request
 from tests.simulator.patches import owned
-from tests.simulator.runs import Run, Runner
+from tests.simulator.runners import Runner
+from tests.simulator.runs import Run
 from tests.simulator.sabotage import NONE, Sabotage
 from tests.simulator.scanners import SAFETY_INTERVAL, run_scanner
 from tests.simulator.server import Lab, Server
@@ -67,6 +68,7 @@ class Simulation:
         # Some worlds lack each of these, as do the seeds that found something before these existed.
         self._sweeps = sabotage.sweeps or self.world.decisions.dice("sweeps").random() < 0.3
         self._holds = sabotage.holds or self.world.decisions.dice("holds").random() < 0.3
+        self._follows = self.world.decisions.dice("follows").random() < 0.5
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
         by_less = self.world.decisions.dice("how far back").random() < 0.25
@@ -182,7 +184,9 @@ class Simulation:
 
     def _start_run(self, run: Run) -> None:
         dice = self.world.decisions.dice(f"{run.name} timeout")
-        runner = Runner(self._judge.runs, run, self._scripts, dice.choice(TIMEOUTS))
+        runner = Runner(
+            *(self._judge.runs, run, self._scripts, dice.choice(TIMEOUTS)), follows=self._follows
+        )
         Actor(self.world, run.name, DRIFT, runner.run)
 
     def _start_scanner(self) -> None:

@@ -163,6 +163,7 @@ def test_released_it_goes(store, engine, size):
     [change] = release(store.link, [("b", entry.record, new)])
     assert change.outcome is Outcome.DONE
     assert store.places("b") == ["due"]
+    assert find(store.link, "b").extras.key == ""
     assert engine.hand_over().handed_over == 1
     assert ends(store) == END_MS
     store.check()
@@ -171,9 +172,9 @@ def test_released_it_goes(store, engine, size):
 # Loading.
 
 
-def load(store, task_id="b", place="behind"):
+def load(store, task_id="b", place="behind", **more):
     record = new_record(task_id, destination_for("L", "celery"), share=True).with_extras(FINISHED)
-    old = loads.OldEntry(task_id, NOW_MS, NOW_MS * 1000, record, place, NOW_MS)
+    old = loads.OldEntry(task_id, NOW_MS, NOW_MS * 1000, record, place, NOW_MS, **more)
     return loads.load(store.entries, [old])
 
 
@@ -200,6 +201,13 @@ def test_loaded_without_a_holder_it_comes_forward_in_a_minute(store, engine):
     assert delivered(store, engine) == []
     store.set_ms(NOW_MS + LOOK_MS)
     assert delivered(store, engine) == ["b"]
+
+
+def test_one_without_its_key_is_loaded_without_it(store):
+    assert load(store, "b", "waiting", is_named=False) == ["loaded"]
+    assert find(store.link, "b").extras.key == ""
+    assert load(store, "a", "waiting") == ["loaded"]
+    store.check()
 
 
 # Check and repair.
