@@ -11,7 +11,7 @@ from celery.exceptions import Ignore
 from .. import clock
 from ..errors import InvalidDueTime, InvalidOption
 from ..store import checked_id, checked_name
-from .headers import PUT_OFFS_HEADER
+from .headers import HOLD_HEADER, PUT_OFFS_HEADER
 
 _REPLACED = "Replaced by new task"  # the words of Celery's Task.replace
 
@@ -61,6 +61,25 @@ def continues(headers: Mapping[str, Any], sender: Mapping[str, Any]) -> bool:
         _count(headers.get(name)) > _count(sender.get(name))
         for name in ("retries", "replaced_task_nesting", PUT_OFFS_HEADER)
     )
+
+
+def hand_on(told: Any, run_id: Any, body: Any) -> None:
+    """Give the hold of a run to the part of a canvas that gets its id, as it replaces the run.
+
+    Celery's ``Task.replace`` sends the canvas's first parts, whose ids are new; in their messages
+    are the rest of a chain and the body of a chord. The part sends the hold as its header.
+
+    Args:
+        told: The hold, as the run's message has it.
+        run_id: The run's.
+        body: Of a message: arguments, and what goes with them: the rest of its chain, its chord.
+    """
+    embed = body if isinstance(body, dict) else body[2]
+    for part in filter(None, [*(embed.get("chain") or ()), embed.get("chord")]):
+        last = part["kwargs"]["body"] if part["task"] == "celery.chord" else part
+        options = last["options"]
+        if options.get("task_id") == run_id:
+            options["headers"] = {**(options.get("headers") or {}), HOLD_HEADER: told}
 
 
 def _count(value: object) -> int:

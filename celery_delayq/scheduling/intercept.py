@@ -48,7 +48,7 @@ from ..message.amqp import check_encodable
 from ..message.destination import destination_of
 from ..message.expiry import expiry_after, warn_of_expiry
 from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, HOLD_HEADER, foreign
-from ..message.hold import Hold, continues
+from ..message.hold import Hold, continues, hand_on
 from ..message.identity import give_identity
 from ..message.outgoing import (
     OutgoingMessage,
@@ -481,7 +481,11 @@ class Sender:
         told = headers.get(HOLD_HEADER, sender.get(HOLD_HEADER))
         hold = Hold.of(told, message.properties["correlation_id"])
         if hold is None:
+            if held := sender.get(HOLD_HEADER):
+                hand_on(held, sender.get("id"), message.body)
             return None
+        if HOLD_HEADER in headers and sender.get("id") not in (None, hold.id):
+            return hold  # the last part of a canvas that replaced the run
         made = message.body if isinstance(message.body, dict) else message.headers
         return hold if continues({**made, **headers}, sender) else None
 

@@ -835,6 +835,10 @@ CUTS = {
         "if not running or not running.hold then return nil end",
         "if true then return nil end",
     ),
+    "what a run's other copy has freed is held by its entry": Cut(
+        "if own and own.hold and not is_behind then own.runs = false end",
+        "",
+    ),
     "what has the id of its run goes on as a retry does": Cut(
         "return any(", "return True or any(", (holds, "continues")
     ),

@@ -83,9 +83,10 @@ DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
 # Seeds that found something once.
 CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = 3428598312, 349079172
 MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
+FREED_BY_A_COPY = 3277323117
 FOUND = (
     *(CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN, MOVED_BEHIND, FORGOTTEN),
-    *(3277323117, 1147968336, 542272715, 2788837063),
+    *(FREED_BY_A_COPY, 1147968336, 542272715, 2788837063),
 )
 FOUND_OVER_THREE = 843688820, 1435788035, 3394121035, 497196611
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
@@ -320,6 +321,11 @@ SABOTAGES = (
         "what is moved behind another one takes its key",
         frozenset({"behind"}),
         seed=MOVED_BEHIND,
+    ),
+    Sabotage(
+        "what a run's other copy has freed is held by its entry",
+        frozenset({"unique"}),
+        seed=FREED_BY_A_COPY,
     ),
     Sabotage(
         "a call asks again for an answer that may be forgotten",

@@ -363,6 +363,26 @@ def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
     assert is_free(store) is (extras.key != "k")
 
 
+def test_its_retry_before_the_ack_takes_it_along(store, engine, claimed):
+    [entry] = claimed
+    schedule(store, "a", extras=going_on(entry.hold), supersede=True)
+    engine.ack(claimed)
+    assert ends(store) is None
+    assert store.raw.hget(store.keys["holders"], "k") == b"a"
+    store.check()
+
+
+def test_its_successor_has_it_if_the_run_s_other_copy_has_freed_it(store, engine, claimed):
+    [entry] = claimed
+    say(store, entry.hold)
+    schedule_many(store, "replace", task_id="a", supersede=True)
+    assert store.raw.hget(store.keys["holders"], "k") == b"a"
+    say(store, entry.hold)
+    engine.ack(claimed)
+    assert store.raw.hget(store.keys["holders"], "k") == b"a"
+    store.check()
+
+
 def test_a_run_that_ends_before_the_ack_frees_it_for_good(store, engine, claimed):
     [entry] = claimed
     say(store, entry.hold)

@@ -5,6 +5,7 @@ import signal
 import sys
 from datetime import datetime, timedelta, timezone
 
+from celery import chain, chord
 from celery.exceptions import Ignore, Reject
 
 from celery_delayq.errors import AlreadyScheduled
@@ -47,6 +48,10 @@ WAYS = {
 }
 
 
+def _parts(app):
+    return [app.tasks["note"].si(), app.tasks["note"].si(), app.tasks["end"].si("succeed")]
+
+
 def define(app, task):
     def run(self, how):
         """Say that it runs, wait for the test's word, and end."""
@@ -59,6 +64,11 @@ def define(app, task):
         "retry at": lambda one: one.retry(eta=datetime.now(timezone.utc) + timedelta(seconds=0.1)),
         "defer": lambda one: one.defer(after=0.1),
         "replace": lambda one: one.replace(app.tasks["end"].si("succeed")),
+        "chain": lambda one: one.replace(chain(_parts(app))),
+        "chord": lambda one: one.replace(chord(_parts(app)[:2], _parts(app)[2])),
+        "ends in a chord": lambda one: one.replace(
+            chain(_parts(app)[0], chord(_parts(app)[:2], _parts(app)[2]))
+        ),
         "requeue": lambda _: Reject("later", requeue=True),
     }
 

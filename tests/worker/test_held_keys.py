@@ -178,6 +178,15 @@ def test_it_is_held_as_long_as_its_task_runs_again(project, key, how):
     wait_free(project, key)
 
 
+@pytest.mark.parametrize("how", ["chain", "chord", "ends in a chord"])
+def test_a_canvas_that_replaces_its_task_keeps_it_until_its_last_part_has_ended(crew, key, how):
+    result = start(crew, "go_on", how, key)
+    crew.wait_runs(result, 2)
+    assert is_held(crew, key)
+    end(crew, result)
+    wait_free(crew, key)
+
+
 @pytest.mark.parametrize(("task", "how"), [("end", "lose"), ("end_limited", "hang")])
 def test_a_child_that_is_lost_or_killed_frees_it(crew, key, task, how):
     result = start(crew, task, how, key)

@@ -142,6 +142,8 @@ return change(request, function(call)
     local holder = named and (named.busy or waits) and named or nil
     if holder and holder.member == second then second = nil end -- it came forward, in a script that Redis stopped
     local is_behind = holder and (holder.busy or second) and conflict ~= '' and conflict ~= 'keep'
+    -- Another copy of the running task has freed the key.
+    if own and own.hold and not is_behind then own.runs = false end
     second = second and behind_another(step, second, id)
     if is_behind or not holder then holder = second end
     if holder and conflict == '' then return (holder.busy and HOLDS or CONFLICT) .. quoted(holder.id) end
