@@ -126,7 +126,8 @@ class Judge:
             # task has the id by now.
             life.changed_by, life.sure = request.call.name, False
             life.is_cancelled = not life.copies
-            self.runs.left(task_id, before, after, request.call)
+            if life.copies:
+                self.runs.left(task_id, before, after, request.call)
         elif self._keys.displaces(request.call, task_id, before, after):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             request.call.displaced[task_id] = Effect(life, old, len(life.copies))

@@ -36,7 +36,10 @@ def without_backend(make_project, start_worker, backend):
 
 
 ENDS = {
-    "prefork": {("end", "succeed"), ("end", "fail"), ("end", "lose"), ("end_late", "succeed")},
+    "prefork": {
+        *(("end", how) for how in ("succeed", "fail", "ignore", "reject", "lose")),
+        ("end_late", "succeed"),
+    },
     # An error of the backend leaves a thread without a word.
     "threads": {("end", "succeed"), ("end", "fail")},
     "solo": {("end", "succeed")},
@@ -45,12 +48,30 @@ ENDS = {
 
 @pytest.mark.parametrize("pool", ENDS)
 def test_a_run_that_ends_while_its_result_backend_is_down_frees_it(without_backend, backend, pool):
-    project = without_backend("-P", pool, "-c", "4")
+    project = without_backend("-P", pool, "-c", "6")
     runs = {way: start(project, *way, f"{way}") for way in ENDS[pool]}
     backend.kill()
     for way, result in runs.items():
         end(project, result)
         wait_free(project, f"{way}")
+    unknown = project.app.signature("nobody.knows")
+    project.delayq.schedule(unknown, after=0, key="unknown", unique_until="finished")
+    wait_free(project, "unknown")
+
+
+def test_its_successor_runs_although_the_result_backend_is_down(without_backend, backend):
+    project = without_backend("-P", "threads", "-c", "2")
+    runs = {
+        own: start(project, "follow", str(own), str(own), "succeed", own, "replace")
+        for own in (True, False)
+    }
+    backend.kill()
+    for own, first in runs.items():
+        [run] = project.runs(first)
+        end(project, first)
+        project.wait_runs(run["successor"], 1 + own)
+        project.evidence.rpush(f"gate:{run['successor']}", "1")
+        wait_free(project, str(own))
 
 
 def test_without_the_backend_a_message_that_was_not_acknowledged_keeps_it(without_backend, backend):
