@@ -6,9 +6,10 @@ from collections import Counter
 import pytest
 
 from celery_delayq.errors import StoreError, StoreUnavailable
+from celery_delayq.store import scripts
 from celery_delayq.store.keys import KEYS
 from celery_delayq.store.reply import reader_of
-from celery_delayq.store.scripts import arguments_of, load, prelude
+from celery_delayq.store.scripts import Scripts, arguments_of, load, prelude
 
 COUNTS = (0, 0, 0, 0)
 DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
@@ -17,6 +18,19 @@ DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 def counted(store):
     counts = store.entries.counts()
     return (counts.scheduled, counts.in_flight, counts.dead, counts.scanners)
+
+
+def test_a_call_reads_only_the_files_that_it_needs(store, monkeypatch):
+    """In a process with fifty threads, fifty first calls come at once."""
+    read, plain = [], scripts.loaded
+
+    def noting(file):
+        read.append(file)
+        return plain(file)
+
+    monkeypatch.setattr(scripts, "loaded", noting)
+    Scripts(store.scripts.connection, store.scripts.keys).call("find", target="ia")
+    assert read == ["find.lua"]
 
 
 def test_the_order_of_names_is_the_headers():

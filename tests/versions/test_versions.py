@@ -8,6 +8,7 @@ import pytest
 
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.errors import StoreDiffers, UnreadableRecord
+from celery_delayq.store import scripts
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR, LONG_AGO
 from tests.support.process import ChildProcess
@@ -81,7 +82,9 @@ def pushed(redis):
 def test_a_copy_with_other_scripts_is_one(versions, monkeypatch):
     ours = load()
     folder = versions["scripts"] / "celery_delayq" / "store" / "lua"
-    monkeypatch.setattr("celery_delayq.store.scripts._FOLDER", folder)
+    monkeypatch.setattr(scripts, "_FOLDER", folder)
+    for cached in ("prelude", "loaded"):
+        monkeypatch.setattr(scripts, cached, getattr(scripts, cached).__wrapped__)
     theirs = load.__wrapped__()
 
     # Except for the few that need neither the time nor the form of a record.
