@@ -52,7 +52,8 @@ def foreign(headers: Any) -> Any:
     """Return *headers* without this package's, which are about one message: a retry copies all."""
     if not headers:
         return headers
-    return {name: value for name, value in headers.items() if name not in OWN_HEADERS}
+    # Celery takes pairs, too.
+    return {name: one for name, one in dict(headers).items() if name not in OWN_HEADERS}
 
 
 def put_offs_in(headers: Any) -> int:

@@ -402,7 +402,7 @@ class Sender:
         except AttributeError:
             # Not made by the app's AMQP, or copied since, or of protocol 1.
             request = self._requested(name, message, options)
-        hold = self._hold_of(message, options.get("headers") or {})
+        hold = self._hold_of(message, dict(options.get("headers") or {}))
         theirs = _for_celery(options)
         part = options.get(PART)
         if part is not None:

@@ -41,6 +41,12 @@ WAYS = {
 }
 
 
+@pytest.fixture
+def app(app_with_results):
+    """A chord needs results."""
+    return app_with_results
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_they_are_the_entry_s_and_not_the_message_s_whatever_the_way(app, add, delayq, way):
     app.conf.delayq_capture_eta = True
