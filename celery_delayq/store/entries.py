@@ -313,17 +313,22 @@ class Entries:
 
     def waiting(self, earliest_ms: int, end_ms: int, **asked: Any) -> Iterator[Entry]:
         """Yield waiting entries in due order; see :func:`listing.waiting`."""
-        return self._waiting(self.links, earliest_ms, end_ms, **asked)
 
-    def _waiting(self, links: Sequence[Shard], *span: int, **asked: Any) -> Iterator[Entry]:
-        found = listing.waiting(links, *span, **asked)
+        def step(links: Sequence[Shard]) -> Iterator[Entry]:
+            return listing.waiting(links, earliest_ms, end_ms, **asked)
+
+        return self._through(step, step(self.links))
+
+    def _through(
+        self, step: Callable[[Sequence[Shard]], Iterator[Entry]], found: Iterator[Entry]
+    ) -> Iterator[Entry]:
         try:
             first = next(found, None)
         except StoreDiffers:
             now = self.now()
             if now is self:
                 raise
-            found = listing.waiting(now.links, *span, **asked)
+            found = step(now.links)
             first = next(found, None)
         if first is not None:
             yield first

@@ -12,6 +12,12 @@ from tests.app.test_adoption import Consumer
 pytestmark = pytest.mark.libraries
 
 
+@pytest.fixture
+def app(app_with_results):
+    """A chord needs results."""
+    return app_with_results
+
+
 def sent(redis):
     return json.loads(only_message(redis)[1])["headers"]
 

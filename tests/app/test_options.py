@@ -231,12 +231,3 @@ def test_a_callback_may_wait_as_well(app, add, delayq):
 
     held = delayq.get(result.id)
     assert (held.args, held.due.timestamp()) == ((5, 7), LONG_AGO * 4)
-
-
-def test_a_producer_or_connection_of_the_caller_s_is_not_used(app, add, delayq, make_app):
-    nowhere = make_app("redis://127.0.0.1:1/0")
-    with nowhere.connection_for_write() as connection:
-        first = add.apply_async((1,), delayq_after=60, connection=connection)
-        second = add.apply_async((2,), delayq_after=60, producer=nowhere.amqp.Producer(connection))
-
-    assert [delayq.get(result.id).args for result in (first, second)] == [(1,), (2,)]

@@ -13,7 +13,6 @@ WAYS = {
     "queue of a topic exchange": ({"queue": "video"}, "video"),
     "and a key of the call": ({"queue": "video", "routing_key": "media.video.hd"}, "video"),
     "exchange and key": ({"exchange": "none of the app's", "routing_key": "x"}, "celery"),
-    # The destination does not reveal the queue it was sent with.
     "queue, and another list": ({"queue": "video", "exchange": "", "routing_key": "x"}, "video"),
 }
 
@@ -54,25 +53,29 @@ def test_history_names_the_same_queue(delayq_app, url):
     assert {event.queue} == queues(app.delayq)
 
 
+def by_other_lists(delayq_app, url, times):
+    """Schedule tasks for ``mail``, whose list has another app's separator of priorities."""
+    app = delayq_app(url, broker_transport_options={"sep": ":"})
+    for number in range(times):
+        app.send_task("t", queue="mail", priority=9, delayq_at=FAR + number)
+    return app
+
+
 def test_of_a_name_that_nobody_knows_it_is_where_the_task_goes_as_status_says(delayq_app, url):
-    app = delayq_app(url, task_queues=[VIDEO])
-    app.send_task("t", queue="video", exchange="", routing_key="x", delayq_at=FAR)
+    by_other_lists(delayq_app, url, 1)
     [task] = (other := delayq_app(url).delayq).tasks()
 
-    assert [one.queue for one in other.status().queues] == [task.queue] == ["x"]
+    assert [one.queue for one in other.status().queues] == [task.queue] == ["mail:9"]
 
 
 def test_the_name_of_what_is_paused_is_known_and_asked_for_once(delayq_app, url):
-    app = delayq_app(url, task_queues=[VIDEO])
-    for number in range(50):
-        app.send_task("t", queue="video", exchange="", routing_key="x", delayq_at=FAR + number)
-    app.delayq.pause(queue="video")
+    by_other_lists(delayq_app, url, 50).delayq.pause(queue="mail")
     other = delayq_app(url).delayq
     asked = []
     pauses = other.services.entries.pauses
     other.services.entries.pauses = lambda: asked.append(1) or pauses()
 
-    assert {task.queue for task in other.tasks()} == {"video"}
+    assert {task.queue for task in other.tasks()} == {"mail"}
     assert asked == [1]
 
 

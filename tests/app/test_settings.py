@@ -62,11 +62,9 @@ def test_without_a_redis_a_worker_starts_that_does_not_scan(make_app):
     app = make_app("memory://")
     DelayQ(app)
 
-    worker = app.WorkController(pool="solo", no_delayq=True)
-
-    assert not any(isinstance(one, ScannerStep) for one in worker.steps)
-    with pytest.raises(InvalidSetting, match="delayq_url is None"):
-        app.WorkController(pool="solo")
+    for no_delayq in (True, False):
+        worker = app.WorkController(pool="solo", no_delayq=no_delayq)
+        assert not any(isinstance(one, ScannerStep) for one in worker.steps)
     app.conf.delayq_url = "memory://"
     with pytest.raises(InvalidSetting, match="delayq_url is 'memory://'"):
         app.WorkController(pool="solo", no_delayq=True)
