@@ -1,6 +1,7 @@
 """Run seeds until the time is over, or until one of them finds something."""
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this one, and show its whole history")
     parser.add_argument("--shards", type=int, default=1, help="with this number of shards")
     options = parser.parse_args()
+    logging.getLogger("celery_delayq").setLevel(logging.CRITICAL)  # it warns of each fault
     with RedisServer() as redis_server:
         lab = Lab(redis_server)
         try:
