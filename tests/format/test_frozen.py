@@ -266,6 +266,8 @@ def test_a_frozen_dump_is_loaded(redis_server, redis, path):
     for line in tasks:
         if line["state"] == "in_flight":
             line["state"] = "paused"  # it is due, and its queue is
+            if not line.get("holds_key"):
+                line.pop("key", None)  # another one has it
     assert [line for line in made if line["kind"] == "task"] == tasks
     paused = [line for line in frozen if line["kind"] == "pause" and not line.get("resumed")]
     assert [line["queue"] for line in made if line["kind"] == "pause"] == [
