@@ -148,6 +148,7 @@ def named(part, seen, caller):
     told = {name: value for name, value in part.items() if name != "id"}
     told.update(root=who(part["root"]), parent=who(part["parent"]), group=all_of(part["group"]))
     if isinstance(told["parent"], list):
-        before = {one["task"] for one in seen if one["name"] in told["parent"]}
-        told["sender"] = part["sender"] in before or part["sender"]
+        before = [one for one in seen if one["name"] in told["parent"]]
+        told["sender"] = part["sender"] in {one["task"] for one in before} or part["sender"]
+        told["root"] = part["root"] in {one["root"] for one in before} or told["root"]
     return told
