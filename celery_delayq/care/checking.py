@@ -42,10 +42,10 @@ def check(entries: Entries) -> Iterator[Finding]:
         StoreError: a key belongs to another program; it names the key.
     """
     # First, as an error of the check itself could not name the key.
-    entries.check_membership()
-    entries = entries.now()
     for one in entries.key_sets:
         check_types(one.connection, one.keys, "check", None)
+    entries.check_membership()
+    entries = entries.now()  # over the shards that the store has
     for number, link in enumerate(entries.links):
         for finding in _check(link):
             yield replace(finding, shard=number)
