@@ -104,6 +104,7 @@ class Call:
     told: dict[str, "Life"] = field(default_factory=dict)  # ids reported by progress, or before it
     run_of: str = ""  # the id of the run that makes it, for that id
     goes_on: bool = False  # as a retry of that run
+    delivery: str = ""  # that run's
     to_be_interrupted: bool = False
     unchanged: int = 0
 

@@ -839,6 +839,9 @@ CUTS = {
         "if own and own.hold and not is_behind then own.runs = false end",
         "",
     ),
+    "what goes on takes the key of another run of its id": Cut(
+        "select(2, holder_of(key)) ~= sub(extras.hold, goes_on + 1)", "false"
+    ),
     "what has the id of its run goes on as a retry does": Cut(
         "return any(", "return True or any(", (holds, "continues")
     ),

@@ -77,6 +77,7 @@ class Runner:
             *(round(self._timeout * SECOND), world.now_us, actor.slept_us),
             run_of=run.hold.id,
             goes_on=goes_on,
+            delivery=run.hold.delivery,
         )
         answers = self._made(call, plan)
         return goes_on and [one.word for one in answers] == ["SCHEDULED"]

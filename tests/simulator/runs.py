@@ -146,7 +146,7 @@ class Runs:
             return
         if call and call.goes_on:
             was = before.left.get(call.key, ("", "", 0))
-            is_its_own = was[0] == task_id and was[2] > now_ms
+            is_its_own = was[:2] == (task_id, call.delivery) and was[2] > now_ms
             if is_its_own and not key:
                 self.judge.found("held", f"{task_id} goes on without its key")
             if is_its_own:

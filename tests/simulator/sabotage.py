@@ -83,10 +83,10 @@ DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
 # Seeds that found something once.
 CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = 3428598312, 349079172
 MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
-FREED_BY_A_COPY = 3277323117
+FREED_BY_A_COPY, LOST_TO_ITS_ID = 3277323117, 4275186970
 FOUND = (
     *(CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN, MOVED_BEHIND, FORGOTTEN),
-    *(FREED_BY_A_COPY, 1147968336, 542272715, 2788837063),
+    *(FREED_BY_A_COPY, 1147968336, 542272715, 2788837063, LOST_TO_ITS_ID),
 )
 FOUND_OVER_THREE = 843688820, 1435788035, 3394121035, 497196611
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
@@ -326,6 +326,11 @@ SABOTAGES = (
         "what a run's other copy has freed is held by its entry",
         frozenset({"unique"}),
         seed=FREED_BY_A_COPY,
+    ),
+    Sabotage(
+        "what goes on takes the key of another run of its id",
+        frozenset({"exclusive", "held"}),
+        seed=LOST_TO_ITS_ID,
     ),
     Sabotage(
         "a call asks again for an answer that may be forgotten",

@@ -283,6 +283,20 @@ def test_a_running_task_that_lost_its_key_goes_on_without_it(store, engine):
     assert store.raw.hget(store.keys["holders"], "k") == b"b"
 
 
+def test_so_does_one_whose_second_copy_was_followed_by_another_run_of_its_id(store, engine):
+    deliver(store, engine)
+    first = header(store)
+    say(store, first)
+    deliver(store, engine)
+    second = ends(store)
+
+    schedule(store, "a", extras=going_on(first), supersede=True)
+
+    assert ends(store) == second
+    assert store.record("a") is not None
+    store.check()
+
+
 def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, engine):
     schedule(store, "a", extras=going_on(deliver(store, engine)))
     assert store.entries.cancel("a")[0] is Outcome.DONE

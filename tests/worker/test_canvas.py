@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import celery
 import pytest
 from celery import chain, chord, group
 from celery.exceptions import TaskRevokedError
@@ -38,6 +39,7 @@ def test_a_chord(crew, add, total):
     assert result.get(timeout=TIMEOUT) == 6
 
 
+@pytest.mark.skipif(celery.VERSION < (5, 5), reason="Celery 5.4's own apply_async never ends it")
 def test_a_chord_in_a_chain_in_a_group(crew, add, total):
     nested = group(
         chain(add.s(1, 1), add.s(1)),

@@ -118,10 +118,11 @@ return change(request, function(call)
 
     local extras = extras_of_body(body)
     local key = extras and extras.key
-    -- A run that goes on takes its key along, or goes on without it if that was lost.
+    -- A run that goes on takes its key along, or goes on without it if that was lost: to another task, or to another
+    -- delivery of its own id, as its second copy has ended and was followed by that.
     local goes_on = key and string.find(extras.hold or '', ' ', 1, true)
     local before = goes_on and other_holder(key, id)
-    if before and before ~= id then
+    if before and (before ~= id or select(2, holder_of(key)) ~= sub(extras.hold, goes_on + 1)) then
       body = without_key(body, 1 - FLAGS)
       extras, key = extras_of_body(body), nil
     end
