@@ -456,8 +456,9 @@ class Sender:
         connection = producer.connection
         # One with an exchange or a compression of its own publishes other messages.
         if isinstance(producer, Producer) and not (producer.exchange.name or producer.compression):
+            # kombu shares a pool between apps whose first broker is the same.
             own = self.services.app.amqp.producer_pool.connections
-            if getattr(connection, "_pool", None) is own or self.services.broker.is_at(connection):
+            if connection in own._dirty or self.services.broker.is_at(connection):
                 return False
         if not request.captured:
             raise InvalidOption("connection or producer", connection.as_uri(), _OWN_BROKER)

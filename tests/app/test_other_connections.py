@@ -161,3 +161,13 @@ def test_a_producer_that_changes_messages_is_another_though_its_broker_is_the_ap
             add.apply_async((1,), producer=producer, delayq_after=3000)
 
     assert delayq.counts().scheduled == 0
+
+
+def test_a_pool_that_kombu_shares_with_an_app_of_one_broker_is_its_own(
+    make_app, delayq_app, redis_server, redis
+):
+    url = redis_server.url()
+    make_app(url).send_task("t")
+    app = delayq_app(f"{url};redis://127.0.0.1:1/0", delayq_url=url)
+
+    assert app.delayq.get(app.send_task("t", delayq_after=60).id)
