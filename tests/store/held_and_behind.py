@@ -4,7 +4,7 @@ Each function takes a prepared store; see ``tests/operations/table.py``.
 """
 
 from celery_delayq.clock import When
-from celery_delayq.store.extras import Extras
+from celery_delayq.store.extras import HELD, Extras
 from tests.store.support import FAR_MS, NOW_MS
 
 HELD_TOO = Extras("held key", ("all",), hold="f1000")
@@ -40,6 +40,13 @@ def go_behind(task_id, key="held key"):
     return take
 
 
+def put_off(ready, due_ms):
+    """The task that runs schedules itself again, and takes its key along."""
+    holder = ready.store.raw.hget(ready.store.keys["holders"], "held key")
+    delivery = holder.split(HELD)[1].decode()
+    ready.store.schedule("held", due_ms, extras=Extras("held key", hold=f"f1000 {delivery}"))
+
+
 def second_ended(ready):
     """The same, and the key is held no longer."""
     second(ready)
@@ -49,14 +56,14 @@ def second_ended(ready):
 def behind_one_that_waits(ready):
     """The task that runs has put itself off, and another one is behind it."""
     second(ready)
-    ready.store.schedule("held", NOW_MS - 9, extras=Extras("held key", hold="f1000 1.1"))
+    put_off(ready, NOW_MS - 9)
     fall_asleep(ready)
 
 
 def waits_again(ready):
     """The task that runs has put itself off; the end in time is over."""
     held(ready)
-    ready.store.schedule("held", FAR_MS, extras=Extras("held key", hold="f1000 1.1"))
+    put_off(ready, FAR_MS)
     ready.store.set_ms(NOW_MS + 4000)
 
 
