@@ -19,7 +19,7 @@ def evidence():
 
 @functools.cache
 def _client(_pid):
-    return redis.Redis.from_url(os.environ[EVIDENCE])
+    return redis.Redis.from_url(os.environ[EVIDENCE], socket_timeout=None)
 
 
 def record(delayq, request, **facts):
