@@ -111,11 +111,11 @@ def define(app, task):
         return run(self, how)
 
     @task("end_limited")
-    def end_limited(self, how):
+    def end_limited(self, how, limit="time_limit"):
         """Goes on when the test says so, in a run that its time limit ends."""
         if not self.request.retries:
             run(self, "succeed")
-            raise self.retry(countdown=0, time_limit=1)
+            raise self.retry(countdown=0, **{limit: 1})
         return WAYS[how](self)
 
     @task("go_on", acks_late=True, max_retries=None)
@@ -127,10 +127,16 @@ def define(app, task):
         jobs.record(app.delayq, self.request, hold=self.request.get("delayq_hold"))
         raise again[how](self)
 
-    @task("go_on_late", acks_late=True, max_retries=None)
-    def go_on_late(self, how):
-        """The same, when the test says so."""
+    def go_on_when_told(self, how):
         number = jobs.evidence().llen(jobs.RUNS.format(self.request.id))
         run(self, "succeed")
         if not number:
             raise again[how](self)
+
+    @task("go_on_early", max_retries=None)
+    def go_on_early(self, how):
+        return go_on_when_told(self, how)
+
+    @task("go_on_late", acks_late=True, max_retries=None)
+    def go_on_late(self, how):
+        return go_on_when_told(self, how)

@@ -6,8 +6,9 @@ import pytest
 
 from tests.support.redis_server import RedisServer
 from tests.support.shards import with_one_shard
+from tests.support.waiting import eventually
 from tests.worker.project import TASKS
-from tests.worker.test_held_keys import behind, end, is_held, start, wait_free
+from tests.worker.test_held_keys import behind, end, holder, is_held, start, wait_free
 
 pytestmark = [pytest.mark.libraries, with_one_shard]
 
@@ -39,6 +40,8 @@ ENDS = {
     "prefork": {
         *(("end", how) for how in ("succeed", "fail", "ignore", "reject", "lose")),
         ("end_late", "succeed"),
+        ("end_limited", "hang", "time_limit"),
+        ("end_limited", "hang", "soft_time_limit"),
     },
     # An error of the backend leaves a thread without a word.
     "threads": {("end", "succeed"), ("end", "fail")},
@@ -48,8 +51,8 @@ ENDS = {
 
 @pytest.mark.parametrize("pool", ENDS)
 def test_a_run_that_ends_while_its_result_backend_is_down_frees_it(without_backend, backend, pool):
-    project = without_backend("-P", pool, "-c", "6")
-    runs = {way: start(project, *way, f"{way}") for way in ENDS[pool]}
+    project = without_backend("-P", pool, "-c", "8")
+    runs = {way: start(project, *way[:2], f"{way}", *way[2:]) for way in ENDS[pool]}
     backend.kill()
     for way, result in runs.items():
         end(project, result)
@@ -86,20 +89,70 @@ def test_without_the_backend_a_message_that_was_not_acknowledged_keeps_it(withou
     assert is_held(project, "k")
 
 
-def test_a_retry_that_was_sent_without_the_backend_keeps_it(without_backend, backend):
-    project = without_backend("-P", "prefork", "-c", "2")
-    first = start(project, "go_on_late", "retry", "k")
-    second = behind(project, "k")
+GOING_ON = [(f"go_on_{acks}", how) for acks in ("early", "late") for how in ("retry", "defer")]
+
+
+@pytest.mark.parametrize("captured", [True, False], ids=["captured", "left to Celery"])
+def test_a_run_that_goes_on_without_the_backend_keeps_it(without_backend, backend, captured):
+    project = without_backend("-P", "prefork", "-c", "9", delayq_capture_eta=captured)
+    firsts = {way: start(project, *way, f"{way}") for way in GOING_ON}
+    seconds = {way: behind(project, f"{way}") for way in GOING_ON}
     backend.kill()
-    end(project, first)
-    project.wait_runs(first, 2)
-    project.worker.wait_log("Exception raised outside body")
+    for first in firsts.values():
+        end(project, first)
+    for first in firsts.values():
+        project.wait_runs(first, 2)
+    # The worker sends its words in order, so those about these runs come before that about another.
     other = start(project, "end", "succeed", "other")
     end(project, other)
     wait_free(project, "other")
-    assert project.delayq.get(second).behind == first.id
-    end(project, first)
-    project.wait_runs(second)
+    assert {way: project.delayq.get(second).behind for way, second in seconds.items()} == {
+        way: first.id for way, first in firsts.items()
+    }
+    for way, first in firsts.items():
+        end(project, first)
+        project.wait_runs(seconds[way])
+        end(project, seconds[way])
+
+
+def test_a_task_that_is_terminated_without_the_backend_frees_it_if_acknowledged(
+    without_backend, backend
+):
+    project = without_backend("-P", "prefork", "-c", "2")
+    late, early = (start(project, task, "hang", task) for task in ("end_late", "end"))
+    backend.kill()
+    for one in (late, early):
+        seen = len(project.worker.lines)
+        project.app.control.revoke(one.id, terminate=True, signal="SIGKILL")
+        project.worker.wait_log("Pool callback raised exception", since=seen)
+    wait_free(project, "end")
+    assert is_held(project, "end_late")
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+def test_a_task_that_is_refused_before_it_runs_keeps_it_until_the_backend_is_back(
+    without_backend, backend, how
+):
+    """Its message is not acknowledged, and comes again."""
+    project = without_backend("-P", "prefork", "-c", "1")
+    busy = start(project, "end", "succeed", "busy")
+    task, expires = project.tasks["end"].s("succeed"), 0.001 if how == "expired" else None
+    backend.kill()
+    refused = project.delayq.schedule(
+        task.set(expires=expires), after=0, key="k", unique_until="finished"
+    )
+    eventually(lambda: len(holder(project, "k") or ()) == 2)
+    if how == "revoked":
+        its_own = {"destination": [project.worker.name], "timeout": 30, "limit": 1}
+        assert project.app.control.revoke(refused.id, reply=True, **its_own)
+    end(project, busy)
+
+    for _ in range(2):
+        seen = len(project.worker.lines)
+        project.worker.wait_log(f"Discarding revoked task: .*{refused.id}", since=seen)
+    assert is_held(project, "k")
+    backend.start()
+    wait_free(project, "k")
 
 
 UNSAID = {"exit": ("threads", "end"), "hang": ("gevent", "end_limited")}
