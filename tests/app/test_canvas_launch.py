@@ -312,7 +312,7 @@ def test_the_result_backend_hears_of_a_chord_when_it_is_launched(add, redis_serv
 def test_the_body_of_a_chord_is_read_only_by_a_serializer_that_the_app_accepts(
     app, add, delayq, launch
 ):
-    """Or whoever may write to the broker could have a worker read a pickle."""
+    """Otherwise, a program that can write to the broker could make a worker load a pickle."""
     header = [add.s(one).set(serializer="pickle") for one in (1, 2)]
     result = chord(header, add.si(3)).delay_until(LONG_AGO)
     app.conf.accept_content = ["json"]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.libraries
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
 # The hours that the clocks of New York and Berlin leave out, and those that come twice.
 WALLS = ("2099-03-08T02:30", "2099-03-29T02:30", "2099-10-25T02:30", "2099-11-01T01:30")
-# RabbitMQ takes no expiry beyond ten years, whoever sends it.
+# RabbitMQ refuses any message that expires in more than ten years.
 SOON = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None) + timedelta(days=2)
 
 
