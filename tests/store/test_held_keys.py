@@ -438,6 +438,15 @@ def test_a_dead_one_gives_way(store, engine, claimed):
     store.check()
 
 
+@pytest.mark.parametrize("task_id", ["new", "a"])
+def test_a_dead_one_that_may_run_gives_way_to_its_successor_too(store, engine, claimed, task_id):
+    engine.nack("dead", claimed, reason="no", uncertain=True)
+    schedule_many(store, "", task_id=task_id, supersede=task_id == "a")
+    assert store.places(task_id) == ["due"]
+    assert store.raw.hget(store.keys["holders"], "k") == task_id.encode()
+    store.check()
+
+
 @pytest.mark.parametrize("extras", [FINISHED, Extras("k"), Extras("k", ("tag",), 5)])
 @pytest.mark.parametrize("back", ["retry", "reclaim"])
 def test_what_comes_back_has_no_key_if_another_task_holds_it(store, engine, extras, back):
