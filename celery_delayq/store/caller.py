@@ -135,6 +135,7 @@ class Calls:
                     **arguments,
                 )
                 time.learn(now_us)
+                attempt.has_run = True
                 if verdict == b"join":
                     self.join(until, name)
             except StoreError as error:
@@ -159,9 +160,15 @@ class Calls:
 
 
 class Attempts:
-    """The failed requests of one call."""
+    """The failed requests of one call.
+
+    Attributes:
+        has_run: Whether a request got a verdict. The network may have doubled it, and its copy may
+            take effect until the call ends.
+    """
 
     def __init__(self, until: float, pauses: Iterator[float]) -> None:
+        self.has_run = False
         self._until = until
         self._pauses = pauses
         self._may_have_run = False
@@ -171,16 +178,17 @@ class Attempts:
         """Wait before the next request, or raise the error once no request can run any more."""
         away = isinstance(error, StoreUnavailable)
         self._may_have_run |= isinstance(error, StoreUnavailable) and error.may_have_run
+        may_run = self._may_have_run or (away and self.has_run)
         pause = next(self._pauses, None) if away else None
         if pause is None:
-            if not self._may_have_run:
+            if not may_run:
                 raise error
             pause = AGAIN
         left = self._until - clock.monotonic()
         if pause < left:
             clock.sleep(pause)
             return
-        if self._may_have_run:
+        if may_run:
             clock.sleep(max(0.0, left))
             raise StoreUnavailable(error.step, error.why) from error
         raise error

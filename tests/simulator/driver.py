@@ -1089,6 +1089,9 @@ CUTS = {
     "a call asks again for an answer that may be forgotten": Cut(
         'verdict == b"late" and self._may_have_run', "False", (Attempts, "repeat_after")
     ),
+    "a call that got a verdict ends before a copy of its request": Cut(
+        "away and self.has_run", "False", (Attempts, "wait_after")
+    ),
     "what takes the id of an uncertain entry is sure": Cut(
         "own.lasts = not superseded and own.claim and own.claim.uncertain",
         "own.lasts = false",

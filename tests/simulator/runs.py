@@ -153,6 +153,8 @@ class Runs:
                 return
         holder = before.holders.get(key, task_id)
         is_running = call and call.run_of == holder and not call.goes_on
+        if is_running and key not in before.holders:  # freed by the end of its other copy
+            is_running = (holder, call.delivery) not in self._freed
         if (
             (holder != task_id or is_running)
             and before.place(holder) == "leased"

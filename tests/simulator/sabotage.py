@@ -84,9 +84,11 @@ DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
 CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = 3428598312, 349079172
 MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
 FREED_BY_A_COPY, LOST_TO_ITS_ID = 3277323117, 4275186970
+ENDED_TOO_SOON = 4209289643
 FOUND = (
     *(CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN, MOVED_BEHIND, FORGOTTEN),
-    *(FREED_BY_A_COPY, 1147968336, 542272715, 2788837063, LOST_TO_ITS_ID),
+    *(FREED_BY_A_COPY, 1147968336, 542272715, 2788837063, LOST_TO_ITS_ID, ENDED_TOO_SOON),
+    *(2388756741, 678713434),
 )
 FOUND_OVER_THREE = 843688820, 1435788035, 3394121035, 497196611
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
@@ -336,6 +338,11 @@ SABOTAGES = (
         "a call asks again for an answer that may be forgotten",
         frozenset({"answer"}),
         seed=FORGOTTEN,
+    ),
+    Sabotage(
+        "a call that got a verdict ends before a copy of its request",
+        frozenset({"late"}),
+        seed=ENDED_TOO_SOON,
     ),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),

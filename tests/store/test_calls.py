@@ -121,6 +121,14 @@ def test_after_what_may_have_run_it_returns_when_that_can_run_no_more(call):
     assert world.now == pytest.approx(TIMEOUT)
 
 
+def test_a_call_that_got_a_verdict_returns_when_no_copy_of_its_request_can_run_any_more(call):
+    world = World([b"stale"], *(refused() for _ in range(100)))
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world)
+    assert caught.value.may_have_run
+    assert world.redis_us() >= max(values(world, "deadline"))
+
+
 @pytest.mark.parametrize("slow", [0.0, 0.3, 2.0])
 def test_no_deadline_is_later_than_the_end_of_the_call(call, slow):
     replies = [[b"late"], lost(), [b"stale"], refused(), *(lost() for _ in range(100))]
