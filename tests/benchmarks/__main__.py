@@ -32,6 +32,7 @@ ORDER = (
     "put_off",
     "many_tasks",
     "by_id",
+    "script_parts",
     "selections",
     "lateness",
     "execution",

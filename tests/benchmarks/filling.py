@@ -7,6 +7,7 @@ every hundred thousand.
 
 import itertools
 import random
+import re
 import socket
 import time
 import uuid
@@ -14,9 +15,12 @@ from collections.abc import Iterable, Iterator
 
 from celery import Celery
 
+from celery_delayq.store.scripts import loaded
+
 CHUNK = 500
 SENTINEL_DUE_MS = 8_888_888_888_888
 _MARKER = b"delayq-benchmark"
+_REFUSED = re.compile(rb"^(-|join|late|stale|.*conflict)", re.MULTILINE)
 _ECHO = b"*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n" % (len(_MARKER), _MARKER)
 
 
@@ -63,7 +67,7 @@ def _watched(app: Celery, signature) -> tuple[bytes, uuid.UUID]:
 
 
 def _call_of(command: bytes) -> tuple[bytes, bytes]:
-    """A changing call's operation, and its deadline."""
+    """The operation and the deadline of a call of the script ``schedule``."""
     words, at = [], command.index(b"\n") + 1
     while at < len(command):
         start = command.index(b"\n", at) + 1
@@ -71,8 +75,8 @@ def _call_of(command: bytes) -> tuple[bytes, bytes]:
         words.append(command[start : start + size])
         at = start + size + 2
     _, _, keys, *rest = words
-    operation, _, deadline = rest[int(keys) :][:3]
-    return operation, deadline
+    given = dict(zip(loaded("schedule.lua").arguments, rest[int(keys) :], strict=False))
+    return given["operation"], given["deadline"]
 
 
 def fill(path: str, template: Template, due_ms: Iterable[int]) -> list[str]:
@@ -112,8 +116,9 @@ class Wire:
         while not received.count(_MARKER):
             received += self._socket.recv(1 << 20)
         self._under_way -= received.count(_MARKER)
-        if received.startswith(b"-") or b"\r\n-" in received or b"conflict" in received:
-            raise RuntimeError(f"Redis refused a command: {received[:500]!r}")
+        refused = _REFUSED.search(received)
+        if refused:
+            raise RuntimeError(f"Redis refused a command: {received[refused.start() :][:500]!r}")
 
     def __enter__(self):
         return self

@@ -103,6 +103,14 @@ def _of_redis(name: str) -> Line:
     return Line(f"by_id.{name}_redis_us", says, "us", "bare_redis_us", "bare script")
 
 
+def _script(name: str, says: str, times: float = 0, commands: int = 0) -> tuple[Line, ...]:
+    figure = f"script_parts.{name}"
+    beside = ("us", "bare_us", "bare script", (times_at_most(times),) if times else ())
+    whole = Line(f"{figure}_whole_us", f"Redis's time, warm: {says}", *beside)
+    goals = (at_most(commands),) if commands else ()
+    return (whole, Line(f"{figure}_commands", "the commands that it runs", "", goals=goals))
+
+
 def _arrival(scanners: int) -> tuple[Line, ...]:
     words = f"arrival, idle system, {scanners} scanner{'s' * (scanners > 1)}"
     figure = f"lateness.scanners_{scanners}"
@@ -223,6 +231,13 @@ LINES: tuple[Line, ...] = (
     Line("many_tasks.spread_rate", "schedule_many, spread", "tasks/s", goals=(at_least(25_000),)),
     *map(_operation, ("cancel", "reschedule", "get")),
     *map(_of_redis, ("cancel", "reschedule", "get")),
+    *_script("schedule", "delay_until", 32, 11),
+    *_script("replace", "the same, in place of another under its key", 70, 25),
+    *_script("reschedule", "reschedule by id", 28, 11),
+    *_script("cancel", "cancel by id", 32, 14),
+    *_script("get", "get by id", 10, 6),
+    *_script("hand_over", "hand over one that is due"),
+    *_script("claim", "claim one that is due"),
     Line(
         "selections.cancel_rate",
         "cancel 100,000 by tag",
@@ -300,7 +315,7 @@ LINES: tuple[Line, ...] = (
 )
 
 
-# The table of peers: a row for each, and the names of its figures.
+# Further tables: a row for each of something, and the names of its figures.
 PEERS = {
     "delayq": "celery_delayq",
     "celery_eta": "Celery eta (executed; start)",
@@ -320,3 +335,47 @@ PEER_FIGURES = {
     "idle_per_s": "idle commands/s",
     "bytes_per_task": "B/task",
 }
+
+SCRIPTS = {
+    "schedule": "delay_until",
+    "replace": "in place of another",
+    "reschedule": "reschedule",
+    "cancel": "cancel",
+    "get": "get",
+    "hand_over": "hand over one",
+    "claim": "claim one",
+}
+SCRIPT_FIGURES = {
+    "whole_us": "whole",
+    "passed_us": "passing",
+    "made_us": "making",
+    "commands_us": "commands",
+    "rest_us": "rest",
+    "times": "whole / bare",
+    "first_functions": "functions: at first",
+    "functions": "in all",
+    "commands": "commands run",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of its own, of one measurement.
+
+    Attributes:
+        measure: The measurement.
+        says: The heading of the first column.
+        rows: By the first part of a figure's name, the description.
+        figures: By the second part of a figure's name, the heading.
+    """
+
+    measure: str
+    says: str
+    rows: dict[str, str]
+    figures: dict[str, str]
+
+
+TABLES = (
+    Table("script_parts", "us of Redis for one", SCRIPTS, SCRIPT_FIGURES),
+    Table("peers", "in the same run", PEERS, PEER_FIGURES),
+)

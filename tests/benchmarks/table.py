@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 
-from tests.benchmarks.goals import LINES, PEER_FIGURES, PEERS, Line
+from tests.benchmarks.goals import LINES, TABLES, Line, Table
 from tests.benchmarks.stats import Figures, medians, ratio
 
 HEADINGS = ("what", "median", "range", "unit", "beside it", "ratio", "goal", "")
@@ -46,24 +46,25 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def peer_rows(rounds: Rounds) -> Iterator[Row]:
-    """A row for each peer; a dash if the peer lacks a feature."""
-    measured = medians(rounds.get("peers", []))
-    for peer, says in PEERS.items():
-        figures = [measured.get(f"{peer}_{figure}") for figure in PEER_FIGURES]
+def table_rows(table: Table, rounds: Rounds) -> Iterator[Row]:
+    """The rows of which something was measured; a dash for what was not."""
+    measured = medians(rounds.get(table.measure, []))
+    for row, says in table.rows.items():
+        figures = [measured.get(f"{row}_{figure}") for figure in table.figures]
         if any(figure is not None for figure in figures):
             cells = ("-" if figure is None else number(figure) for figure in figures)
             yield (says, *cells)
 
 
 def show(rounds: Rounds) -> None:
-    """Print both tables."""
+    """Print all tables."""
     _print(HEADINGS, list(rows(rounds)), right=RIGHT)
-    beside = list(peer_rows(rounds))
-    if beside:
-        print()
-        headings = ("in the same run", *PEER_FIGURES.values())
-        _print(headings, beside, right=set(range(1, len(headings))))
+    for table in TABLES:
+        beside = list(table_rows(table, rounds))
+        if beside:
+            print()
+            headings = (table.says, *table.figures.values())
+            _print(headings, beside, right=set(range(1, len(headings))))
 
 
 def _print(headings: Row, lines: list[Row], *, right: set[int]) -> None:
