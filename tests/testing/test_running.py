@@ -64,7 +64,7 @@ def test_a_task_knows_what_it_knows_in_a_worker(shop, delayq):
 
 def test_tasks_run_in_the_order_of_their_times_whatever_their_queues(shop, delayq):
     for number, queue in enumerate(["b", "a", "c", "a"]):
-        shop.number.s(number).set(queue=queue).delay_for(60 - number)
+        shop.number.s(number).set(queue=queue).delay_for(60 - 15 * number)
     shop.number.delay("sent at once")
 
     delayq.advance(minutes=1)
