@@ -204,7 +204,7 @@ class Launch:
         )
         share = EXPIRES_HEADER in message["headers"]
         record = record_of(message, destination, made.labels, share=share)
-        terms = EntryOptions(_extras(step["terms"]["extras"]), step["terms"]["conflict"])
+        terms = EntryOptions(**step["terms"] | {"extras": _extras(step["terms"]["extras"])})
         (answer,) = write(services, [terms.of(NewEntry(step["id"], when, record))], {})
         is_own = isinstance(answer, AlreadyScheduled) and answer.task_id == step["id"]
         if isinstance(answer, DelayQError) and not (

@@ -114,9 +114,7 @@ class Edit:
             )
         if self.key is KEPT or self.key == old.key:
             return replace(old, tags=tags)
-        # It is no longer the key that a running task has taken along.
-        hold = old.hold.partition(" ")[0] if self.key else ""
-        return replace(old, tags=tags, key=self.key or "", hold=hold)
+        return replace(old, tags=tags, key=self.key or "", hold=old.hold if self.key else "")
 
 
 def edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, str]:

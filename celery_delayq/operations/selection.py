@@ -230,7 +230,12 @@ class Selection:
         def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
             tells = bool(self._services.hooks.hears_messages())
             return changes.cancel(
-                link, targets, owes=2 * owes, tells=tells, remove=remove, chosen=self._chosen.text
+                link,
+                targets,
+                revoker="scanner" if owes else "none",
+                tells=tells,
+                remove=remove,
+                chosen=self._chosen.text,
             )
 
         return self._change(steps, progress, owes=owes)

@@ -53,23 +53,27 @@ class EntryOptions:
     """The extras of an entry, and the policy if another entry has its id or key.
 
     ``conflict``: as the store takes it; empty: the new entry is refused.
+    ``run``: the delivery whose run it goes on with; see :class:`NewEntry`.
     """
 
     extras: Extras = field(default_factory=Extras)
     conflict: str = ""
+    run: str = ""
 
     def of(self, new: NewEntry) -> NewEntry:
         """Return *new* with these options."""
         if self is PLAIN:
             return new
-        return replace(new, record=new.record.with_extras(self.extras), conflict=self.conflict)
+        record = new.record.with_extras(self.extras)
+        return replace(new, record=record, conflict=self.conflict, run=self.run)
 
     def holding(self, hold: Hold | None) -> EntryOptions:
         """Return the options of an entry that continues a run, and takes its key along."""
         if hold is None or self.extras.key not in ("", hold.key):
             return self
-        goes_on = f"{hold_of(hold.ms, until_finished=True)} {hold.delivery}"
-        return replace(self, extras=replace(self.extras, key=hold.key, hold=goes_on))
+        held = hold_of(hold.ms, until_finished=True)
+        extras = replace(self.extras, key=hold.key, hold=held)
+        return replace(self, extras=extras, run=hold.delivery)
 
 
 PLAIN = EntryOptions()

@@ -65,12 +65,14 @@ def write(
     settings = store.settings
     until = clock.monotonic() + settings.timeout
     pauses = _pauses(**policy)
-    # No conflict policy, so no task can be replaced, and no backend is needed.
-    owed = any(one.conflict for one in new) and services.has_backend
-    owes = 1 + given_out if owed else 0
+    # Without a conflict policy no task can be replaced, and no backend is needed.
+    can_replace = any(one.conflict for one in new)
+    owed = can_replace and services.has_backend
+    tells = can_replace and bool(services.hooks.hears_messages())
+    revokes = ("all" if given_out else "replaced") if owed else "none"
     try:
         answers = store.entries.schedule(
-            new, supersede=supersede, owes=owes, until=until, pauses=pauses
+            new, supersede=supersede, revokes=revokes, tells=tells, until=until, pauses=pauses
         )
     except StoreError as error:
         services.hooks.unscheduled(len(new), type(error).__name__)

@@ -37,7 +37,7 @@ def cancel(
     link: Shard,
     targets: Sequence[Target],
     *,
-    owes: int = 0,
+    revoker: str = "none",
     tells: bool = True,
     remove: bool = False,
     chosen: str = "",
@@ -49,8 +49,8 @@ def cancel(
     Args:
         link: Their shard.
         targets: The entries.
-        owes: Whether ``REVOKED`` must be stored for them. 1: the caller stores it and calls
-            :func:`mark_stored`; if it does not, a scanner stores it. 2: a scanner stores it.
+        revoker: Who must store ``REVOKED`` for them. ``none``; ``caller``, who then calls
+            :func:`mark_stored`, and if it does not, a scanner stores it; or ``scanner``.
         tells: Whether to return their messages.
         remove: Whether to remove only dead letters.
         chosen: The filter of the selection; entries that no longer match it are skipped.
@@ -59,7 +59,7 @@ def cancel(
     """
     asked: dict[str, Any] = {"mode": "remove" if remove else "cancel", "filter": chosen}
     asked["seen"] = seen
-    asked |= {"owes": owes, "tells": int(tells), "until": until}
+    asked |= {"revoker": revoker, "tells": int(tells), "until": until}
     for some, words, (rows,) in _ask(link, "cancel", targets, asked):
         told = {one.place: (one.when, one.message) for one in rows}
         yield [
@@ -154,7 +154,7 @@ def cancel_one(
             the insertion number in *who*.
     """
     how: dict[str, Any] = {"tells": tells, "remove": remove, "seen": seen, "until": until}
-    outcome, change = only(cancel(link, [who], owes=int(owes), **how))
+    outcome, change = only(cancel(link, [who], revoker="caller" if owes else "none", **how))
     return outcome, change.cancelled
 
 

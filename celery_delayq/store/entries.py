@@ -165,14 +165,17 @@ class Entries:
         new: Sequence[NewEntry],
         *,
         supersede: bool = False,
-        owes: int = 0,
+        revokes: str = "none",
+        tells: bool = True,
         until: float | None = None,
         pauses: Iterable[float] = (),
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
         links = self.unasked_links
         until = clock.monotonic() + links[0].timeout if until is None else until
-        step = partial(schedule, supersede=supersede, owes=owes, until=until, pauses=pauses)
+        step = partial(
+            schedule, supersede=supersede, revokes=revokes, tells=tells, until=until, pauses=pauses
+        )
         if len(links) == 1:
             return step(links[0], new)
         refused = placement.refused(links, new, supersede=supersede, until=until, pauses=pauses)

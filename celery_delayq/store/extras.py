@@ -31,8 +31,8 @@ class Extras:
         tags: Its tags, at most 16, each within the same limits.
         grace_ms: How late it may leave; ``None``: however late.
         excused_ms: Since when that counts, if that is later than its due time: unix ms.
-        hold: How the key holds, if longer than the entry waits: a letter and ms, as ``extras.lua``
-            has them; and, of a running task that schedules itself, a blank and its delivery.
+        hold: How the key holds, if longer than the entry waits: a letter and ms; see
+            ``extras.lua``.
     """
 
     key: str = ""
@@ -49,7 +49,7 @@ class Extras:
     @property
     def unique_ms(self) -> int:
         """How long the key holds, at most or at least; 0: while the entry waits."""
-        return int(self.hold[1:].partition(" ")[0] or 0)
+        return int(self.hold[1:] or 0)
 
     @property
     def flags(self) -> int:

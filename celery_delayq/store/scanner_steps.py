@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import clock
 from ..errors import StoreUnavailable
+from ..hooks import IDS, LATENESS
 from ..servers.endpoint import Address
 from ..servers.risks import Line, risks
 from .changes import mark_stored
@@ -131,7 +132,8 @@ class ScannerSteps:
             relay_ms=math.ceil(relay_in * 1000),
             catch_up=self._catch_up,
             owes=self._owes,
-            tells=int(tells),
+            tells_ids=int(bool(tells & IDS)),
+            tells_times=int(bool(tells & LATENESS)),
             last_ms=self._handed_over_ms,
         )
         if reply.handed_over is None:

@@ -19,20 +19,18 @@ from ..errors import (
 )
 from .caller import new_operation
 from .shard import Shard
-from .values import Cancelled, NewEntry, Receipt, too_late
+from .values import Cancelled, Delivery, NewEntry, Receipt, too_late
 
 SENT_AT_MOST = 1000  # names of sent templates that a process remembers
 MAX_BYTES = 1_000_000  # of existing entries in conflict with those of one step
 
-# Answers of ``schedule.lua`` if it wrote nothing.
-_CONFLICT, _LATE, _IN_FLIGHT, _AGAIN, _TAKEN = b"-1", b"-2", b"-3", b"-4", b"-5"
-_HOLDS, _DEAD = b"-6", b"-7"
+# Answers of ``schedule.lua`` if something is in the way.
 _IN_THE_WAY = {
-    _CONFLICT: AlreadyScheduled,
-    _HOLDS: KeyHeld,
-    _DEAD: AlreadyDead,
-    _IN_FLIGHT: InFlight,
-    _TAKEN: AlreadyTaken,
+    b"scheduled": AlreadyScheduled,
+    b"held": KeyHeld,
+    b"dead": AlreadyDead,
+    b"leased": InFlight,
+    b"taken": AlreadyTaken,
 }
 
 Answer = Union[Receipt, DelayQError]
@@ -43,7 +41,8 @@ def schedule(
     new: Sequence[NewEntry],
     *,
     supersede: bool = False,
-    owes: int = 0,
+    revokes: str = "none",
+    tells: bool = True,
     until: float | None = None,
     pauses: Iterable[float] = (),
 ) -> list[Answer]:
@@ -54,8 +53,10 @@ def schedule(
         new: The entries.
         supersede: The caller is this very task, running. An entry with its id is replaced if it may
             have been delivered; one still in the store is another task, and stays.
-        owes: Whether to note that ``REVOKED`` must be stored. 1: for replaced tasks; 2: also for
-            a new entry that gives way to another, if its id was already given out.
+        revokes: For which tasks to note that ``REVOKED`` must be stored: ``none``; ``replaced``
+            ones; or ``all``: also for a new entry that gives way to another, if its id was already
+            given out.
+        tells: Whether to return the messages of tasks that give way, also with ``none``.
         until: When to give up, by the monotonic clock.
         pauses: Seconds before each repetition while Redis cannot be reached.
 
@@ -64,7 +65,12 @@ def schedule(
         with its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past 2255-06-05).
     """
     until = clock.monotonic() + link.timeout if until is None else until
-    asked: dict[str, Any] = {"supersede": int(supersede), "owes": owes, "pauses": pauses}
+    asked: dict[str, Any] = {
+        "supersede": int(supersede),
+        "revokes": revokes,
+        "tells": int(tells),
+        "pauses": pauses,
+    }
     answers: list[Answer | None] = [None] * len(new)
     left = list(range(len(new)))
     while left:
@@ -86,16 +92,21 @@ def _ask(
     # A template that this process has sent before is usually in the store. Leave it out, unless
     # there are many entries.
     known: Container[bytes] = link.templates if len(new) == 1 else ()
-    operation = new_operation()
+    operation, first = new_operation(), new[0].delivery
+
+    def arguments(known: Container[bytes]) -> list[Any]:
+        return _arguments(new, known, lambda moment: link.calls.time_of(moment, until))
+
     text, *more = link.calls.call(
         "schedule",
         operation=operation,
         until=until,
-        whole=lambda: {"entries": _arguments(new, ())},
+        whole=lambda: {"entries": arguments(())},
         latest=MAX_DUE_MS,
         max_bytes=MAX_BYTES,
-        deliveries=_deliveries(new, lambda moment: link.calls.time_of(moment, until)),
-        entries=_arguments(new, known),
+        keep_ms=first.keep_ms if first else 0,
+        most_marks=first.most if first else 0,
+        entries=arguments(known),
         **asked,
     )
     if len(link.templates) < SENT_AT_MOST:
@@ -106,7 +117,9 @@ def _ask(
     return [_read(word, one, owed, operation, link.number) for word, one in words]
 
 
-def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
+def _arguments(
+    new: Sequence[NewEntry], known: Container[bytes], time_of: Callable[[float], int]
+) -> list[Any]:
     """Return entries' fields in ``schedule.lua``'s order; each template once, or not if *known*."""
     flat: list[Any] = []
     sent: set[bytes] = set()
@@ -116,21 +129,16 @@ def _arguments(new: Sequence[NewEntry], known: Container[bytes]) -> list[Any]:
         if name is not None:
             sent.add(name)
         when, body = one.when, record.labels + record.body
-        flat += (one.task_id, when.mode, when.us, record.destination, body, template, one.conflict)
+        conflict, _, max_wait = one.conflict.partition(" ")
+        flat += (one.task_id, when.mode, when.us, record.destination, body, template)
+        flat += (conflict or "reject", max_wait, one.run)
+        flat += _marked(one.delivery, time_of) if one.delivery else ("", "", "")
     return flat
 
 
-def _deliveries(new: Sequence[NewEntry], time_of: Callable[[float], int]) -> bytes:
-    """Return the messages that the entries were; either all entries have one, or none."""
-    if new[0].delivery is None:
-        return b""
-    found = [one.delivery for one in new if one.delivery is not None]
-    times = (0 if one.received is None else time_of(one.received) for one in found)
-    marks = (
-        b"%s%d%s" % (one.mark, one.again, time.to_bytes(7, "big"))
-        for one, time in zip(found, times, strict=True)
-    )
-    return b"%d %d " % (found[0].keep_ms, found[0].most) + b"".join(marks)
+def _marked(delivery: Delivery, time_of: Callable[[float], int]) -> tuple[bytes, int, int]:
+    received = 0 if delivery.received is None else time_of(delivery.received)
+    return delivery.mark, int(delivery.again), received
 
 
 def _read(
@@ -139,14 +147,14 @@ def _read(
     """Return the answer for one entry; ``None`` if you must ask again."""
     status, *others = word.split(b":")
     ids = [unquote_to_bytes(one).decode(errors="replace") for one in others]
-    if status == _AGAIN:
+    if status == b"again":
         return None
     if status in _IN_THE_WAY:
         return _IN_THE_WAY[status](new.task_id, *ids)
-    if status == _LATE:
+    if status == b"late":
         return too_late(new.when)
-    if status.startswith(b"k"):
-        mine = owed.get(new.task_id)
-        return Receipt(ids[0], int(status[1:]), True, (mine,) if mine else (), operation, shard)
+    if status == b"kept":
+        (due_ms, stays), mine = ids, owed.get(new.task_id)
+        return Receipt(stays, int(due_ms), True, (mine,) if mine else (), operation, shard)
     replaced = tuple(owed[one] for one in ids if one in owed)
     return Receipt(new.task_id, int(status), False, replaced, operation, shard)

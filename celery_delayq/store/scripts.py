@@ -23,11 +23,11 @@ from .. import clock
 from ..errors import StoreDiffers
 from ..hooks import Hooks
 from ..servers.connection import Connection, packed
+from .assembly import Prelude
 from .keys import KEYS, Keys
 from .reply import reader_of
 
 _FOLDER = resources.files("celery_delayq.store") / "lua"
-_KEY = re.compile(r"\bkeys\.(\w+)")
 _ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.MULTILINE)
 _FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
 # The first arguments of each call, if the header has a line `change`: see lua/prelude/call.lua.
@@ -41,23 +41,21 @@ _REQUEST = {
 }
 # How a script reads an argument of each type.
 _READ_AS = {
-    "text": "ARGV[%d]",
-    "number": "tonumber(ARGV[%d])",
-    "flag": "ARGV[%d] == '1'",
-    "filter": "filter_of(ARGV[%d])",
+    "text": "{0}",
+    "number": "tonumber({0})",
+    "flag": "{0} == '1'",
+    "filter": "{0} ~= '' and filter_of({0}) or nil",
 }
-# The parts of the prelude, each after those that it uses.
+# The files of the prelude, those that others use first.
 _PRELUDE = (
     "closed", "record", "history", "extras", "message", "writing", "marks", "due", "held", "call",
-    "left", "claims", "entry", "lanes", "late", "back", "pace", "conflict", "targets",
-    "inconsistencies",
+    "left", "claims", "entry", "lanes", "late", "back", "pace", "batch", "new_entry", "conflict",
+    "targets", "inconsistencies",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
 _CLOSED = re.compile(r"^closed +(\d)", re.MULTILINE)  # see lua/prelude/closed.lua
 ALWAYS = "9"
 READ = "read"  # the name of these scripts in errors: their own mean nothing to users
-_DEFINITION = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
-_COMMENT = re.compile(r"--(\[\[.*?\]\]|[^\n]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -78,24 +76,17 @@ class Script:
     read: Callable[[Any], Any]
 
     @classmethod
-    def parse(cls, name: str, prelude: str, source: str) -> Script:
+    def parse(cls, name: str, prelude: Prelude, source: str) -> Script:
         header = source.partition("]]\n")[0]
         arguments = [(word, False) for word in _REQUEST if _CHANGE.search(header)]
         arguments += [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
-        gate, source = _gate_of(header), arguments_of(header) + source
-        # In a function, because Lua has room for 200 locals in each, and for 60 of outer functions.
-        body = f"{gate}local function main()\n{source}\nend\nreturn main()\n"
-        text = used_of(prelude, gate + source) + body
-        named = set(_KEY.findall(_COMMENT.sub("", text)))
-        keys = tuple(key for key in KEYS if key in named)
-        pairs = ", ".join(f"{key} = KEYS[{place}]" for place, key in enumerate(keys, 1))
-        text = f"local keys = {{{pairs}}}\n{text}"
+        text, keys = prelude.assembled(_gate_of(header) + arguments_of(header) + source, KEYS)
         return cls(
             name=name,
             step=READ if _READS in header else name,
             text=text,
             sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
-            keys=keys,
+            keys=tuple(keys),
             arguments=tuple(word for word, dots in arguments if not dots),
             rest=next((word for word, dots in arguments if dots), None),
             read=_reader_of_call(header) if _CHANGE.search(header) else reader_of(header),
@@ -131,8 +122,15 @@ def _gate_of(header: str) -> str:
     level = found[1] if found else "3" if _READS in header else "1"
     if level == ALWAYS or _CHANGE.search(header):
         return ""
-    asked = f"local refusal = refusal_of({level}, redis.pcall('HGET', keys.meta, 'closed'))\n"
+    asked = (
+        "local closed = redis.pcall('HGET', keys.meta, 'closed')\n"
+        f"local refusal = closed and refusal_of({level}, closed)\n"
+    )
     return f"{asked}if refusal then return refusal end\n"
+
+
+def _read_as(kind: str, at: int) -> str:
+    return _READ_AS[kind].format(f"ARGV[{at}]")
 
 
 def arguments_of(header: str) -> str:
@@ -140,14 +138,14 @@ def arguments_of(header: str) -> str:
     lines, first = [], 1
     if _CHANGE.search(header):
         request = (
-            f"{name} = {_READ_AS[kind] % at}" for at, (name, kind) in enumerate(_REQUEST.items(), 1)
+            f"{name} = {_read_as(kind, at)}" for at, (name, kind) in enumerate(_REQUEST.items(), 1)
         )
         lines.append(f"local request = {{{', '.join(request)}}}\n")
         first += len(_REQUEST)
     for at, found in enumerate(_ARGUMENT.finditer(header), first):
         kind, dots, name = found.groups()
         if not dots:
-            lines.append(f"local {name} = {_READ_AS[kind] % at}\n")
+            lines.append(f"local {name} = {_read_as(kind, at)}\n")
             continue
         rows = header[found.end() :].partition("\n\n")[0]
         fields = _FIELD.findall(rows) if kind == "rows" else []
@@ -160,30 +158,6 @@ def arguments_of(header: str) -> str:
     return "".join(lines)
 
 
-def used_of(prelude: str, source: str) -> str:
-    """Return the parts of the prelude that *source* uses; making them all takes 7 us a call."""
-    wanted, used = _words(source), []
-    for name, words, block in reversed(_blocks(prelude)):
-        if name in wanted:
-            wanted |= words
-            used.append(block)
-    return "".join(reversed(used))
-
-
-@lru_cache(maxsize=1)
-def _blocks(prelude: str) -> list[tuple[str, set[str], str]]:
-    """Return each definition: its name, the words that it uses, and its text."""
-    # It reaches to the next one, and includes the comment above that.
-    found = [*_DEFINITION.finditer(prelude)]
-    ends = [*(one.start() for one in found[1:]), len(prelude)]
-    texts = [prelude[one.start() : end] for one, end in zip(found, ends, strict=True)]
-    return [(one[1], _words(text), text) for one, text in zip(found, texts, strict=True)]
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", _COMMENT.sub("", text)))
-
-
 @lru_cache(maxsize=1)
 def load() -> dict[str, Script]:
     """Return every script by name."""
@@ -191,7 +165,7 @@ def load() -> dict[str, Script]:
     return {name[: -len(".lua")]: loaded(name) for name in names if name.endswith(".lua")}
 
 
-# Each when it is first called: all take 0.1 s, and threads that begin together all do that work.
+# Each when it is first called: all take 0.2 s, and threads that begin together all do that work.
 @cache
 def loaded(file: str) -> Script:
     """Return the script of a file, read once."""
@@ -200,10 +174,10 @@ def loaded(file: str) -> Script:
 
 
 @lru_cache(maxsize=1)
-def prelude() -> str:
+def prelude() -> Prelude:
     """Return the code that scripts share; each script gets the part that it uses."""
-    parts = (_FOLDER / "prelude" / f"{name}.lua" for name in _PRELUDE)
-    return "\n".join(part.read_text("utf-8") for part in parts)
+    files = (_FOLDER / "prelude" / f"{name}.lua" for name in _PRELUDE)
+    return Prelude(file.read_text("utf-8") for file in files)
 
 
 class Scripts:

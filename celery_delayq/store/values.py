@@ -115,6 +115,7 @@ class NewEntry:
     ``conflict``: how to resolve it if an entry has its id, or waits under its key; empty: refuse
     the new one. See ``schedule.lua``.
     ``delivery``: the message that it was, if a broker has delivered it.
+    ``run``: the delivery whose run goes on with it, and takes its key along; or empty.
     """
 
     task_id: str
@@ -122,6 +123,7 @@ class NewEntry:
     record: NewRecord
     conflict: str = ""
     delivery: Delivery | None = None
+    run: str = ""
 
 
 def too_late(when: When) -> InvalidDueTime:

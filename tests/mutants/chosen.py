@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from celery_delayq.store.scripts import prelude, used_of
 from tests.mutants.reached import PROCESSES
 from tests.mutants.sites import Site
+from tests.support.lua_files import altered
 
 LUA = Path("celery_delayq/store/lua")
 # Fewer tests that enter a function may be no more than those that filled a cache: then all that
@@ -90,12 +90,9 @@ def _scripts(site: Site) -> list[str]:
     path = Path(site.path)
     if path.parent == LUA:
         return [path.name]
-    text, shared = path.read_text(encoding="utf-8"), prelude()
-    changed = shared.replace(text, site.apply(text))
-    assert changed != shared
-    sources = {each.name: each.read_text(encoding="utf-8") for each in LUA.glob("*.lua")}
-    before = {name: used_of(shared, source) for name, source in sources.items()}
-    return [name for name, source in sources.items() if used_of(changed, source) != before[name]]
+    own = path.read_text(encoding="utf-8")
+    found = altered(lambda text: site.apply(text) if text == own else text)
+    return [f"{name}.lua" for name in found]
 
 
 def read(path: Path) -> Chosen:

@@ -77,7 +77,7 @@ class Call:
         if verdict != b"answer":
             return verdict.decode()
         if self.step == "schedule":
-            return None if answer[0] == b"-1" else int(answer[0])
+            return None if answer[0] == b"scheduled" else int(answer[0])
         outcome, *rest = answer[0].split(b":")
         is_moved = rest and self.step == "reschedule"
         return Outcome(outcome.decode()), int(rest[0]) if is_moved else None

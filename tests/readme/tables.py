@@ -20,8 +20,9 @@ from celery_delayq.metrics.names import METRICS, Metric
 from celery_delayq.operations.selection import Selection
 from celery_delayq.settings import SETTINGS, Setting
 from celery_delayq.store.keys import KEYS
-from celery_delayq.store.scripts import load
 from tests.readme.document import ROOT, Document, page
+from tests.store import who_stays
+from tests.support.lua_files import SCRIPTS
 
 Row = tuple[str, ...]
 PACKAGE = ROOT / "celery_delayq"
@@ -59,6 +60,7 @@ def tables() -> tuple[Table, ...]:
         ),
         Table(stored, ("key", "type", "content"), _keys()),
         Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
+        Table(page("guide/keys-and-tags"), who_stays.HEAD, (*who_stays.table(),)),
         Table(page("reference/errors"), ("error", "is also", "what it means"), _errors()),
         Table(page("reference/metrics"), ("metric", "type", "label", "what it says"), _metrics()),
         Table(
@@ -102,8 +104,8 @@ def _keys() -> tuple[Row, ...]:
 
 
 def _scripts() -> tuple[Row, ...]:
-    headers = {name: re.search(rf"--\[\[ {name}: (.*)", one.text) for name, one in load().items()}
-    return tuple((f"`{name}`", headers[name][1]) for name in sorted(headers))
+    headers = {name: re.match(rf"--\[\[ {name}: (.*)", text) for name, text in SCRIPTS.items()}
+    return tuple((f"`{name}`", found[1]) for name, found in headers.items())
 
 
 def _errors() -> tuple[Row, ...]:

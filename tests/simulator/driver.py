@@ -7,7 +7,6 @@ patches ---> seams: where it asks for time and chance
 sabotage --> CUTS: its safeguards, one by one
 """
 
-import hashlib
 import inspect
 import json
 import math
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
+from functools import cached_property
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -79,12 +79,13 @@ from celery_delayq.store.record import (
     destination_for,
     whole,
 )
-from celery_delayq.store.scripts import load
+from celery_delayq.store.scripts import Script
 from celery_delayq.store.selection_scan import Position
 from tests.simulator.books import Answer
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support
 from tests.store.support import CLOCK, INDEXES, LABELS, LANE, ClockedScripts, Store
+from tests.support.lua_files import altered
 
 KEYLESS = ("wrong_key", "records")  # a finding's kind and part
 
@@ -156,7 +157,7 @@ class Caller:
             return [Answer(outcome.name, change.due_ms)]
         until = clock.monotonic() + self._timeout
         new, pauses = [_new_entry(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
-        return [*map(_answer_of, entries.schedule(new, owes=2, until=until, pauses=pauses))]
+        return [*map(_answer_of, entries.schedule(new, revokes="all", until=until, pauses=pauses))]
 
     def follow(self, one: Any, hold: Hold, *, goes_on: bool) -> list[Answer]:
         """Make a planned call of a run that holds a key, for its own id.
@@ -172,10 +173,9 @@ class Caller:
         """
         new = _new_entry(replace(one, key="") if goes_on else one, hold.id)
         if holds.continues({"retries": int(goes_on)}, {}):
-            extras = PLAIN.holding(hold).extras
-            new = replace(new, record=new.record.with_extras(extras))
-        until, owes = clock.monotonic() + self._timeout, 2 * bool(one.conflict)
-        given = self._entries.schedule([new], supersede=True, owes=owes, until=until)
+            new = PLAIN.holding(hold).of(new)
+        until, revokes = clock.monotonic() + self._timeout, "all" if one.conflict else "none"
+        given = self._entries.schedule([new], supersede=True, revokes=revokes, until=until)
         return [*map(_answer_of, given)]
 
     def sweep(self, one: Any, cursor: str | None, told: Callable[[int, str], None]) -> int:
@@ -796,8 +796,12 @@ class Cut:
     @property
     def is_there(self) -> bool:
         """Whether there is such a safeguard."""
-        texts = [self._source()] if self.method else [one.text for one in load().values()]
-        return any(self.old in text for text in texts)
+        return self.old in self._source() if self.method else bool(self.scripts)
+
+    @cached_property
+    def scripts(self) -> Mapping[str, Script]:
+        """The scripts without it, by their names, if they had it."""
+        return {} if self.method else altered(lambda text: text.replace(self.old, self.new))
 
     def applied(self) -> AbstractContextManager[Any]:
         """Within this block, it is taken out of the method, if it is about one."""
@@ -819,28 +823,23 @@ class _Cut(ClockedScripts):
         super().__init__(connection, keys)
         self._cut = cut
 
-    def _prepare(self, name: str) -> Any:
-        call, cut = super()._prepare(name), self._cut
-        if cut is not None and not cut.method and cut.old in call.script.text:
-            text = call.script.text.replace(cut.old, cut.new)
-            sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-            script = replace(call.script, text=text, sha=sha)
-            call = replace(call, script=script, by_sha=packed(["EVALSHA", sha]))
-            self._calls[name] = call
-        return call
+    def script(self, name: str) -> Script:
+        changed = self._cut.scripts if self._cut else {}
+        return changed.get(name) or super().script(name)
 
 
 CUTS = {
     "what is being published does not hold its key against its own run": Cut(
-        "if not running or not running.hold then return nil end",
-        "if true then return nil end",
+        "if caller and caller.key == key and caller.hold then",
+        "if false then",
     ),
     "what a run's other copy has freed is held by its entry": Cut(
-        "if own and own.hold and not is_behind then own.runs = false end",
-        "",
+        "runs and not (own.hold and outcome ~= 'behind')",
+        "runs",
     ),
     "what goes on takes the key of another run of its id": Cut(
-        "select(2, holder_of(key)) ~= sub(extras.hold, goes_on + 1)", "false"
+        "select(2, holder_of(new.key)) ~= run",
+        "false",
     ),
     "what has the id of its run goes on as a retry does": Cut(
         "return any(", "return True or any(", (holds, "continues")
@@ -853,12 +852,12 @@ CUTS = {
         "",
     ),
     "what has left and holds its key is not looked for": Cut(
-        "return delivery and is_key_held(key, step.call.now) and",
-        "return nil and",
+        "found = is_key_held(key, step.call.now) and",
+        "found = nil and",
     ),
     "what is being published holds no key": Cut(
-        "entry.busy = entry.hold and",
-        "entry.busy = nil and",
+        "elseif entry.hold and entry.state ~= 'dead' and may_run then",
+        "elseif false then",
     ),
     "a word is about any delivery": Cut(
         "elseif delivery == word.delivery and is_key_held(word.key, now) then",
@@ -901,8 +900,8 @@ CUTS = {
         "if false then redis.call('HSET', keys.records",
     ),
     "two are behind one": Cut(
-        "second = second and behind_another(step, second, id)",
-        "second = nil",
+        "local behind = member and id_of(member) ~= id and find_entry(step, id_of(member)) or nil",
+        "local behind",
     ),
     "what goes leaves its name behind the holder": Cut(
         "if behind == one.member then",
@@ -958,12 +957,12 @@ CUTS = {
         "for _, generation in ipairs({}) do",
     ),
     "what has the key is not looked at": Cut(
-        "step.asked[key] = not (named and is_newer(step, named) or",
-        "step.asked[key] = not (nil or",
+        "not (is_newer(step, step.met[key]) or",
+        "not (nil or",
     ),
     "what waits under a key is not looked for": Cut(
-        "local holder = named and (named.busy or waits) and named or nil",
-        "local holder",
+        "return found, behind, member ~= nil",
+        "return nil, behind, member ~= nil",
     ),
     "what comes back takes the key from what waits": Cut(
         "if not other_holder(key, id) then\n",
@@ -990,15 +989,15 @@ CUTS = {
         "local tagged = {}\n  for",
     ),
     "nobody revokes what was replaced": Cut(
-        "if step.owes > 0 then owe(",
-        "if step.owes > 2 then owe(",
+        "if step.revokes ~= 'none' then owe(",
+        "if false then owe(",
     ),
     "a replacement forgets when the first was scheduled": Cut(
-        "if since < created then created = since end",
-        "",
+        "return is_as_old and one.created < created and one.created or created",
+        "return created",
     ),
     "no bound is kept of how long a task is put off": Cut(
-        "if policy == 'debounce' and max_wait ~= '' then",
+        "if policy == 'debounce' and entry.max_wait ~= '' and (other or rival) then",
         "if false then",
     ),
     "a release is sure of what may have been delivered": Cut(
@@ -1036,12 +1035,12 @@ CUTS = {
         "if false then set_marks(",
     ),
     "a message is marked before it is an entry": Cut(
-        "if refused_as then return refused_as end",
-        "if refused_as then return refused_as end\n"
-        "  if mark then marks[#marks + 1], marks[#marks + 2] = mark, whole(-call.now_us) end",
+        "if answer then return answer end",
+        "if answer then return answer end\n"
+        "set_marks(call.now, keep_ms, most_marks, {entry.mark, whole(-call.now_us)})",
     ),
     "marks are not looked at by who writes": Cut(
-        "if us and us < 0 and -us >= (again and 0 or received) then return mark, TAKEN end",
+        "if us < 0 and -us >= (entry.again == '1' and 0 or received) then return 'taken' end",
         "",
     ),
     "marks are not looked at by who runs": Cut(
@@ -1049,15 +1048,15 @@ CUTS = {
         "",
     ),
     "a message that came for the first time is taken for new": Cut(
-        "-us >= (again and 0 or received)",
-        "-us >= (again and 0 or math.huge)",
+        "-us >= (entry.again == '1' and 0 or received)",
+        "-us >= (entry.again == '1' and 0 or math.huge)",
     ),
     "who lets a message through does not mark it": Cut(
         "set_marks(now, keep_ms, most, {mark, number})\n",
         "",
     ),
     "who writes does not look whether it was let through": Cut(
-        "if us and us > (received > 0 and received or call.issued) then",
+        "if us > (received > 0 and received or call.issued) then",
         "if false then",
     ),
     "in progress a cursor is one step behind": Cut(
@@ -1093,7 +1092,7 @@ CUTS = {
         "away and self.has_run", "False", (Attempts, "wait_after")
     ),
     "what takes the id of an uncertain entry is sure": Cut(
-        "own.lasts = not superseded and own.claim and own.claim.uncertain",
-        "own.lasts = false",
+        "local lasts = own and not own.is_caller and own.claim and own.claim.uncertain",
+        "local lasts = false",
     ),
 }

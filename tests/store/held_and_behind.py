@@ -34,7 +34,7 @@ def go_behind(task_id, key="held key"):
     def take(ready):
         extras = Extras(key, ("all",), FAR_MS, hold="w1000")
         ready.store.schedule(
-            task_id, NOW_MS - 9, extras=extras, share=True, conflict="replace", owes=2
+            task_id, NOW_MS - 9, extras=extras, share=True, conflict="replace", revokes="all"
         )
 
     return take
@@ -44,7 +44,7 @@ def put_off(ready, due_ms):
     """The task that runs schedules itself again, and takes its key along."""
     holder = ready.store.raw.hget(ready.store.keys["holders"], "held key")
     delivery = holder.split(HELD)[1].decode()
-    ready.store.schedule("held", due_ms, extras=Extras("held key", hold=f"f1000 {delivery}"))
+    ready.store.schedule("held", due_ms, extras=Extras("held key", hold="f1000"), run=delivery)
 
 
 def second_ended(ready):

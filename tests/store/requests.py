@@ -87,17 +87,19 @@ def schedule(
         "schedule",
         latest=MAX_DUE_MS,
         supersede=int(supersede),
-        owes=0,
+        revokes="none",
+        tells=1,
         max_bytes=MAX_BYTES,
-        deliveries="",
-        entries=_arguments(new, ()),
+        keep_ms=0,
+        most_marks=0,
+        entries=_arguments(new, (), int),
     )
 
 
 def cancel(store: Store, task_id: str) -> Request:
     asked = {
         "mode": "cancel",
-        "owes": 0,
+        "revoker": "none",
         "tells": 1,
         "seen": "",
         "filter": "",

@@ -207,9 +207,9 @@ class Store:
         return self.put(task_id, record, due_ms, **options)
 
     def put(
-        self, task_id, record, due_ms, *, when=None, conflict="", delivery=None, **options
+        self, task_id, record, due_ms, *, when=None, conflict="", delivery=None, run="", **options
     ) -> int:
-        new = NewEntry(task_id, when or When("at", due_ms), record, conflict, delivery)
+        new = NewEntry(task_id, when or When("at", due_ms), record, conflict, delivery, run)
         (answer,) = self.entries.schedule([new], **options)
         if isinstance(answer, DelayQError):
             raise answer

@@ -69,7 +69,7 @@ REKEYED = Extras("other key", ("all", "more"))
 LARGE = "x" * 5000  # more than counts as small
 OTHER_LINES = [line.replace("remind", "other") for line in LINES]
 TRACE = "test:trace"
-WRITES_HISTORY = re.compile(r"(?<!function )past\.(note|leaves)\(")
+WRITES_HISTORY = re.compile(r"(?<!function )note_(event|leaving)\(")
 CALL = re.compile(r"redis\.(p?call)\('(\w+)'")
 STOP = "test:stop"
 FILL = """
@@ -357,7 +357,7 @@ def _schedule_keyed(ready):
 def _replace(ready):
     """The new entry replaces the holder of its key; another entry has its id."""
     extras = Extras("key of list", ("all",))
-    ready.store.schedule("waiting", share=True, extras=extras, conflict="replace", owes=2)
+    ready.store.schedule("waiting", share=True, extras=extras, conflict="replace", revokes="all")
 
 
 def _keep(ready):
@@ -365,7 +365,7 @@ def _keep(ready):
     record = new_record("new", destination_for("L", "celery"), "", share=True)
     record = record.with_extras(Extras("key of list"))
     new = NewEntry("new", When("at", NOW_MS), record, "keep")
-    assert ready.store.entries.schedule([new], owes=2)[0].task_id == "list"
+    assert ready.store.entries.schedule([new], revokes="all")[0].task_id == "list"
 
 
 def _replace_leased(ready):
@@ -448,7 +448,7 @@ def extras(ready):
 
 def _cancel_many(ready):
     targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
-    list(changes.cancel(ready.store.link, targets, owes=1))
+    list(changes.cancel(ready.store.link, targets, revoker="caller"))
 
 
 def _reschedule_many(ready):

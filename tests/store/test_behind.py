@@ -202,7 +202,7 @@ def test_the_latest_one_wins_and_the_other_is_revoked(store, engine, conflict):
 def schedule_many(store, task_id, conflict, due_ms=NOW_MS, **options):
     record = new_record(task_id, destination_for("L", "celery"), share=True)
     new = NewEntry(task_id, When("at", due_ms), record.with_extras(FINISHED), conflict)
-    return store.entries.schedule([new], owes=2, **options)
+    return store.entries.schedule([new], revokes="all", **options)
 
 
 @pytest.mark.usefixtures("hold")
@@ -286,7 +286,7 @@ def test_behind_a_window_the_next_one_begins_with_its_own_delivery(store, engine
 
 def test_a_holder_that_puts_itself_off_still_comes_first(store, engine, hold):
     behind(store)
-    schedule(store, "a", NOW_MS + 5, going_on(hold), supersede=True)
+    schedule(store, "a", NOW_MS + 5, **going_on(hold), supersede=True)
     store.check()
     say(store, hold)
     store.set_ms(END_MS + LOOK_MS)
@@ -298,7 +298,7 @@ def test_a_holder_that_puts_itself_off_still_comes_first(store, engine, hold):
 
 def test_it_looks_again_at_a_holder_that_waits(store, engine, hold):
     behind(store)
-    schedule(store, "a", FAR_MS, going_on(hold), supersede=True)
+    schedule(store, "a", FAR_MS, **going_on(hold), supersede=True)
     store.set_ms(END_MS)
     assert engine.hand_over().back == END_MS + LOOK_MS
     assert find(store.link, KEY).behind == "a"
@@ -306,7 +306,7 @@ def test_it_looks_again_at_a_holder_that_waits(store, engine, hold):
 
 def test_while_the_holder_waits_policies_are_about_the_one_behind(store, hold):
     behind(store)
-    schedule(store, "a", FAR_MS, going_on(hold), supersede=True)
+    schedule(store, "a", FAR_MS, **going_on(hold), supersede=True)
     behind(store, "c")
     assert store.places("a") == ["due"]
     assert store.places("b") == []
@@ -318,7 +318,7 @@ def test_while_the_holder_waits_policies_are_about_the_one_behind(store, hold):
 @pytest.mark.parametrize("way", ["cancel", "edit", "replace"])
 def test_it_comes_forward_when_a_waiting_holder_goes(store, engine, hold, way):
     behind(store)
-    schedule(store, "a", FAR_MS, going_on(hold), supersede=True)
+    schedule(store, "a", FAR_MS, **going_on(hold), supersede=True)
     if way == "cancel":
         store.entries.cancel("a")
     elif way == "edit":
@@ -331,7 +331,7 @@ def test_it_comes_forward_when_a_waiting_holder_goes(store, engine, hold, way):
 
 def test_a_waiting_holder_may_be_replaced_under_its_own_id(store, engine, hold):
     behind(store)
-    schedule(store, "a", FAR_MS, going_on(hold), supersede=True)
+    schedule(store, "a", FAR_MS, **going_on(hold), supersede=True)
     schedule(store, "a", NOW_MS, conflict="replace")
     store.check()
     assert delivered(store, engine) == ["a"]

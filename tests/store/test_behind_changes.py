@@ -279,6 +279,6 @@ def test_an_unreadable_one_becomes_a_dead_letter(store, engine):
 def test_a_task_that_lost_its_key_and_goes_on_is_no_finding(store, hold):
     store.set_ms(END_MS)
     schedule(store, "b")
-    schedule(store, "a", extras=going_on(hold))
+    schedule(store, "a", **going_on(hold))
     store.entries.cancel("b")
     assert [*check(store.entries)] == []

@@ -43,7 +43,7 @@ def test_a_step_is_kept_out_and_nothing_is_written(store, operation, level):
 
 def test_each_script_has_a_level():
     for name, script in load().items():
-        has_gate = "if refusal then return refusal end\nlocal function main()" in script.text
+        has_gate = "\nlocal refusal = closed and rare().refusal_of(" in script.text
         is_call = "return change(request" in script.text
         assert (has_gate or is_call) == (name not in ALWAYS), name
 

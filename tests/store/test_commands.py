@@ -23,7 +23,7 @@ CALLS = {
     "keyed replace": (
         25,
         lambda store: store.schedule(
-            "new", FAR_MS, share=True, extras=Extras("key"), conflict="replace", owes=1
+            "new", FAR_MS, share=True, extras=Extras("key"), conflict="replace", revokes="replaced"
         ),
     ),
 }

@@ -109,7 +109,7 @@ def test_who_stays(store, place, same_id):
             record.with_extras(Extras() if same_id else KEY),
             policy,
         )
-        (answer,) = store.entries.schedule([new], owes=1)
+        (answer,) = store.entries.schedule([new], revokes="replaced")
 
         wanted = expected(place, policy, shift, same_id=same_id)
         got = became(store, answer, same_id=same_id)
@@ -143,7 +143,7 @@ def test_the_holder_of_a_key_is_the_one_that_waits(store):
 def test_what_is_replaced_is_told_with_its_message_and_leaves_as_if_cancelled(store):
     store.schedule("a", FAR_MS, payload="of a", extras=KEY, share=True)
 
-    answer = schedule(store, "b", owes=1)
+    answer = schedule(store, "b", revokes="replaced")
 
     (cancelled,) = answer.cancelled
     assert (cancelled.task_id, cancelled.reason) == ("a", "replaced by b")
@@ -152,11 +152,11 @@ def test_what_is_replaced_is_told_with_its_message_and_leaves_as_if_cancelled(st
     assert store.raw.zrange(store.keys["outbox"], 0, -1) == [b"a"]
 
 
-@pytest.mark.parametrize(("owes", "owed"), [(0, []), (1, []), (2, [b"b"])])
-def test_what_gives_way_is_owed_for_where_its_id_was_given_out(store, owes, owed):
+@pytest.mark.parametrize(("revokes", "owed"), [("none", []), ("replaced", []), ("all", [b"b"])])
+def test_what_gives_way_is_owed_for_where_its_id_was_given_out(store, revokes, owed):
     schedule(store, "a")
 
-    answer = schedule(store, "b", conflict="keep", owes=owes)
+    answer = schedule(store, "b", conflict="keep", revokes=revokes)
 
     assert answer.existed
     assert store.raw.zrange(store.keys["outbox"], 0, -1) == owed
@@ -168,7 +168,7 @@ def test_what_gives_way_is_owed_for_where_its_id_was_given_out(store, owes, owed
 def test_an_id_is_never_owed_for_that_waits(store):
     schedule(store, "a")
 
-    answer = schedule(store, "a", conflict="keep", owes=2)
+    answer = schedule(store, "a", conflict="keep", revokes="all")
 
     assert (answer.task_id, answer.existed, answer.cancelled) == ("a", True, ())
     assert not store.raw.exists(store.keys["outbox"])
@@ -176,7 +176,7 @@ def test_an_id_is_never_owed_for_that_waits(store):
 
 def test_an_id_that_was_owed_for_is_not_once_it_is_scheduled(store):
     schedule(store, "a")
-    schedule(store, "b", conflict="keep", owes=2)
+    schedule(store, "b", conflict="keep", revokes="all")
 
     schedule(store, "b", extras=Extras())
 
@@ -229,7 +229,7 @@ def test_both_are_replaced_that_are_in_the_way(store):
     store.schedule("a", FAR_MS, extras=Extras("other", ("t",)), share=True)
     schedule(store, "b")
 
-    answer = schedule(store, "a", owes=1)
+    answer = schedule(store, "a", revokes="replaced")
 
     assert [one.task_id for one in answer.cancelled] == ["b"]
     assert store.raw.hgetall(store.keys["holders"]) == {b"k": b"a"}
@@ -296,7 +296,7 @@ def test_one_that_gives_way_after_its_id_was_replaced_is_uncertain(store):
     other = new_record("b", destination_for("L", "celery")).with_extras(KEY)
     first = NewEntry("b", When("at", FAR_MS), other, "replace")
 
-    _, answer = store.entries.schedule([first, new_of_old("L", "keep")], owes=2)
+    _, answer = store.entries.schedule([first, new_of_old("L", "keep")], revokes="all")
 
     assert (answer.task_id, answer.existed) == ("b", True)
     assert [(one.task_id, one.outcome) for one in answer.cancelled] == [("old", Outcome.UNCERTAIN)]
@@ -363,9 +363,9 @@ def of_template(lines):
 @pytest.mark.parametrize("task_id", ["a:b", "a b", "a%3Ab", "ü\n", "k", "-1"])
 def test_ids_of_any_text_are_told_as_they_are(store, task_id):
     schedule(store, task_id)
-    kept = schedule(store, "new", conflict="keep", owes=2)
+    kept = schedule(store, "new", conflict="keep", revokes="all")
     refused_one = schedule(store, "other", conflict="")
-    replaced = schedule(store, "last", conflict="replace", owes=1)
+    replaced = schedule(store, "last", conflict="replace", revokes="replaced")
 
     assert kept.task_id == task_id
     assert kept.cancelled[0].reason == f"kept {task_id}"
@@ -390,7 +390,7 @@ def test_more_than_fits_one_step_is_asked_for_again(store, monkeypatch):
     ]
 
     operations = len(store.known_calls()[0])
-    answers = store.entries.schedule(new, owes=1)
+    answers = store.entries.schedule(new, revokes="replaced")
 
     assert len(store.known_calls()[0]) - operations > 2
     assert [answer.cancelled[0].task_id for answer in answers] == [

@@ -7,7 +7,7 @@ from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
 from celery_delayq.store import Membership, NewEntry
 from celery_delayq.store.record import destination_for
-from celery_delayq.store.schedule import MAX_BYTES, _arguments, _deliveries
+from celery_delayq.store.schedule import MAX_BYTES, _arguments
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
 from tests.support.waiting import PATIENCE
@@ -165,10 +165,12 @@ def test_a_repeated_request_is_told_the_first_one_s_answer(store, marks):
         "schedule",
         latest=MAX_DUE_MS,
         supersede=0,
-        owes=0,
+        revokes="none",
+        tells=1,
         max_bytes=MAX_BYTES,
-        deliveries=_deliveries(new, int),
-        entries=_arguments(new, ()),
+        keep_ms=new[0].delivery.keep_ms,
+        most_marks=new[0].delivery.most,
+        entries=_arguments(new, (), int),
     )
 
     assert request.answer() == request.answer() == b"%d" % FAR_MS
@@ -189,10 +191,12 @@ def asked_of(store, new):
         "schedule",
         latest=MAX_DUE_MS,
         supersede=0,
-        owes=0,
+        revokes="none",
+        tells=1,
         max_bytes=MAX_BYTES,
-        deliveries=_deliveries(new, lambda _: requests.now_us(store)),
-        entries=_arguments(new, ()),
+        keep_ms=new[0].delivery.keep_ms,
+        most_marks=new[0].delivery.most,
+        entries=_arguments(new, (), lambda _: requests.now_us(store)),
     )
     store.set_us(requests.now_us(store) + 1)
     return request
@@ -204,7 +208,7 @@ def test_what_a_dead_worker_asked_for_is_not_stored_once_another_let_the_message
     late = adoption(store, marks, "a", clock.monotonic())
     assert not is_taken(marks, "a")
 
-    assert late.answer() == b"-1"
+    assert late.answer() == b"scheduled"
 
     assert store.places("a") == []
     assert not is_taken(marks, "a")
@@ -217,7 +221,7 @@ def test_nor_if_it_is_alive_and_asks_anew(store, marks):
     assert not is_taken(marks, "a")
     store.set_us(requests.now_us(store) + 1)
 
-    assert late.anew().answer() == b"-1"
+    assert late.anew().answer() == b"scheduled"
 
     assert store.places("a") == []
 
@@ -226,7 +230,7 @@ def test_nor_is_what_its_task_put_off(store, marks):
     late = putting_off(store, marks, "a")
     assert not is_taken(marks, "a")
 
-    assert late.answer() == b"-4"
+    assert late.answer() == b"again"
 
     assert store.places("a") == []
 
@@ -237,7 +241,7 @@ def test_each_that_lets_it_through_ends_what_was_asked_before(store, marks):
     late = putting_off(store, marks, "a")
     assert not is_taken(marks, "a")
 
-    assert late.answer() == b"-4"
+    assert late.answer() == b"again"
 
 
 def test_the_task_that_was_let_through_can_put_itself_off(store, marks):

@@ -197,7 +197,7 @@ def test_what_is_forgotten_is_not_what_waits_meanwhile(store, engine):
 
 def test_one_that_keeps_is_given_the_holder_that_has_left(store, engine):
     deliver(store, engine)
-    [receipt] = schedule_many(store, "keep", owes=2)
+    [receipt] = schedule_many(store, "keep", revokes="all")
     assert (receipt.task_id, receipt.existed) == ("a", True)
     [mine] = receipt.cancelled
     assert (mine.task_id, mine.reason) == ("new", "kept a")
@@ -213,7 +213,7 @@ def schedule_many(store, conflict, extras=FINISHED, task_id="new", **options):
 def test_one_without_a_policy_is_refused(store, engine):
     deliver(store, engine)
     before = store.snapshot()
-    [error] = schedule_many(store, "", owes=2)
+    [error] = schedule_many(store, "", revokes="all")
     assert type(error) is KeyHeld
     assert (error.task_id, error.holder) == ("new", "a")
     assert store.snapshot() == before
@@ -223,7 +223,7 @@ def test_the_id_that_runs_is_refused_as_well_and_not_revoked(store, engine):
     deliver(store, engine)
     [error] = schedule_many(store, "", task_id="a")
     assert type(error) is KeyHeld
-    [receipt] = schedule_many(store, "keep", task_id="a", owes=2)
+    [receipt] = schedule_many(store, "keep", task_id="a", revokes="all")
     assert (receipt.task_id, receipt.existed, receipt.cancelled) == ("a", True, ())
 
 
@@ -251,12 +251,12 @@ def test_the_key_of_what_has_left_does_not_name_a_later_entry_of_its_id(store, e
 
 
 def going_on(hold):
-    return Extras("k", hold=f"f{hold['ms']} {hold['delivery']}")
+    return {"extras": Extras("k", hold=f"f{hold['ms']}"), "run": hold["delivery"]}
 
 
 def test_a_running_task_takes_its_key_along(store, engine):
     hold = deliver(store, engine)
-    schedule(store, "a", extras=going_on(hold), supersede=True)
+    schedule(store, "a", **going_on(hold), supersede=True)
     assert say(store, hold) is None, "the run that ends says so; but the key is no longer its"
 
     assert not is_free(store)
@@ -273,7 +273,7 @@ def test_a_running_task_that_lost_its_key_goes_on_without_it(store, engine):
     store.set_ms(END_MS)
     schedule(store, "b")
 
-    schedule(store, "a", extras=going_on(hold))
+    schedule(store, "a", **going_on(hold))
 
     assert store.raw.hget(store.keys["holders"], "k") == b"b"
     store.check()
@@ -290,7 +290,7 @@ def test_so_does_one_whose_second_copy_was_followed_by_another_run_of_its_id(sto
     deliver(store, engine)
     second = ends(store)
 
-    schedule(store, "a", extras=going_on(first), supersede=True)
+    schedule(store, "a", **going_on(first), supersede=True)
 
     assert ends(store) == second
     assert store.record("a") is not None
@@ -298,7 +298,7 @@ def test_so_does_one_whose_second_copy_was_followed_by_another_run_of_its_id(sto
 
 
 def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, engine):
-    schedule(store, "a", extras=going_on(deliver(store, engine)))
+    schedule(store, "a", **going_on(deliver(store, engine)))
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert is_free(store)
 
@@ -353,7 +353,7 @@ def test_the_relay_s_message_says_the_same_and_the_ack_holds_it(store, engine, c
 def test_a_run_that_schedules_its_own_id_before_the_ack_holds_it_against_that(store):
     [error] = schedule_many(store, "", task_id="a", supersede=True)
     assert (type(error), error.holder) == (KeyHeld, "a")
-    [receipt] = schedule_many(store, "keep", task_id="a", supersede=True, owes=2)
+    [receipt] = schedule_many(store, "keep", task_id="a", supersede=True, revokes="all")
     assert (receipt.task_id, receipt.existed, receipt.cancelled) == ("a", True, ())
     store.check()
 
@@ -379,7 +379,7 @@ def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
 
 def test_its_retry_before_the_ack_takes_it_along(store, engine, claimed):
     [entry] = claimed
-    schedule(store, "a", extras=going_on(entry.hold), supersede=True)
+    schedule(store, "a", **going_on(entry.hold), supersede=True)
     engine.ack(claimed)
     assert ends(store) is None
     assert store.raw.hget(store.keys["holders"], "k") == b"a"

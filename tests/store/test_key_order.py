@@ -22,7 +22,7 @@ def engine(store):
 
 
 def scheduled(
-    store: Store, *ids: str, conflict="replace", key="k", to=None, owes=0, ms=NOW_MS
+    store: Store, *ids: str, conflict="replace", key="k", to=None, revokes="none", ms=NOW_MS
 ) -> Request:
     """Schedule one entry per id; *to* is a list, or ``None`` for a relay."""
     destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
@@ -40,10 +40,12 @@ def scheduled(
         "schedule",
         latest=MAX_DUE_MS,
         supersede=0,
-        owes=owes,
+        revokes=revokes,
+        tells=1,
         max_bytes=MAX_BYTES,
-        deliveries="",
-        entries=_arguments(new, ()),
+        keep_ms=0,
+        most_marks=0,
+        entries=_arguments(new, (), int),
     )
 
 
@@ -80,7 +82,7 @@ def holder(store: Store) -> bytes | None:
 def is_refused(made: Request) -> bool:
     """Whether it wrote nothing, so that its caller, if still there, has to repeat the call."""
     reply = made.send()
-    return reply == [b"stale"] or reply[1].startswith(b"-4")
+    return reply == [b"stale"] or reply[1].startswith(b"again")
 
 
 # Fences.
@@ -130,7 +132,7 @@ def test_nor_does_one_where_a_newer_task_gave_its_id_to_one_with_another_key(sto
 def test_what_is_handed_over_does_not_lower_what_was_kept(store, engine):
     first(store, to="celery")
     before = late(store)
-    assert scheduled(store, "kept", conflict="keep").answer().startswith(b"k")
+    assert scheduled(store, "kept", conflict="keep").answer().startswith(b"kept:")
     engine.hand_over()
     assert store.arrived() == ["first"]
     assert is_refused(before)
@@ -205,7 +207,7 @@ def test_entries_of_one_call_are_not_newer_than_each_other(store):
     assert made.answer() == b"%d %d:one %d:two" % (NOW_MS, NOW_MS, NOW_MS)
     made = scheduled(store, "four", "five", conflict="keep")
     later(store)
-    assert made.answer() == b"k%d:three k%d:three" % (NOW_MS, NOW_MS)
+    assert made.answer() == b"kept:%d:three kept:%d:three" % (NOW_MS, NOW_MS)
 
 
 @pytest.mark.parametrize("key", ["", "k"])
@@ -238,7 +240,7 @@ def test_what_comes_back_takes_the_key_from_what_does_not_wait(store, engine, ho
     else:
         engine.nack(how, claimed, wait=1)
     assert holder(store) == b"first"
-    assert scheduled(store, "third", conflict="").answer() == b"-1:first"
+    assert scheduled(store, "third", conflict="").answer() == b"scheduled:first"
 
 
 @pytest.mark.parametrize("how", ["unsent", "unknown", "refused", "reclaim"])
@@ -277,7 +279,7 @@ def owed(store) -> set[bytes]:
 
 def test_one_that_is_scheduled_again_by_the_same_call_is_not(store):
     first(store)
-    made = scheduled(store, "second", "first", owes=1)
+    made = scheduled(store, "second", "first", revokes="replaced")
     assert made.answer() == b"%d:first %d:second" % (NOW_MS, NOW_MS)
     assert owed(store) == {b"second"}
     assert store.places("first") == ["relay"]
@@ -285,7 +287,10 @@ def test_one_that_is_scheduled_again_by_the_same_call_is_not(store):
 
 def test_an_id_that_gives_way_is_revoked(store):
     first(store)
-    assert scheduled(store, "second", conflict="keep", owes=2).answer() == b"k%d:first" % NOW_MS
+    assert (
+        scheduled(store, "second", conflict="keep", revokes="all").answer()
+        == b"kept:%d:first" % NOW_MS
+    )
     assert owed(store) == {b"second"}
 
 
@@ -298,5 +303,5 @@ def test_it_is_not_where_an_entry_of_that_id_is_there(store, engine, is_leased, 
     if other_holds:
         scheduled(store, "other").answer()
         later(store)
-    assert scheduled(store, "first", conflict="keep", owes=2).answer().startswith(b"k")
+    assert scheduled(store, "first", conflict="keep", revokes="all").answer().startswith(b"kept:")
     assert owed(store) == set()

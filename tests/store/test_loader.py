@@ -1,18 +1,14 @@
 """Calls of scripts by name, with named arguments, on a server that may have lost the scripts."""
 
-import re
-from collections import Counter
-
 import pytest
 
 from celery_delayq.errors import StoreError, StoreUnavailable
 from celery_delayq.store import scripts
 from celery_delayq.store.keys import KEYS
 from celery_delayq.store.reply import reader_of
-from celery_delayq.store.scripts import Scripts, arguments_of, load, prelude
+from celery_delayq.store.scripts import Scripts, arguments_of, load
 
 COUNTS = (0, 0, 0, 0)
-DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 
 
 def counted(store):
@@ -150,12 +146,3 @@ def test_no_server_at_all_is_store_unavailable(start_redis, store_on):
     server.kill()
     with pytest.raises(StoreUnavailable, match=r"^read failed: "):
         store.entries.counts()
-
-
-@pytest.mark.parametrize("name", sorted(load()))
-def test_a_script_has_of_the_prelude_what_it_uses_and_no_more(name):
-    text = re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", load()[name].text, flags=re.DOTALL)
-    words, defined = Counter(re.findall(r"\w+", text)), Counter(DEFINED.findall(text))
-    for word in DEFINED.findall(prelude()):
-        assert defined[word] == (words[word] > 0), word
-        assert words[word] != 1, f"{word} is not used"

@@ -14,6 +14,11 @@ from tests.store.support import FAR_MS, NOW_MS, new_record
 DONE, GONE = Outcome.DONE, Outcome.NOT_FOUND
 
 
+def asked_of(revoker, *, tells):
+    asked = {"mode": "cancel", "revoker": revoker, "tells": tells}
+    return asked | {"seen": "", "filter": "", "max_bytes": 10**6}
+
+
 def put(store, task_id, *, key="", tags=(), due_ms=FAR_MS, payload=""):
     record = new_record(task_id, destination_for("L", "celery"), payload, share=True)
     store.put(task_id, record.with_extras(Extras(key, tags)), due_ms)
@@ -77,7 +82,14 @@ def test_all_leave_from_wherever_they_are_and_each_has_its_own_answer(store):
 def test_each_is_told_its_own_message_also_when_asked_again(store):
     for task_id in "abc":
         store.schedule(task_id, FAR_MS, payload=task_id * 5)
-    asked = {"mode": "cancel", "owes": 1, "tells": 1, "seen": "", "filter": "", "max_bytes": 10**6}
+    asked = {
+        "mode": "cancel",
+        "revoker": "caller",
+        "tells": 1,
+        "seen": "",
+        "filter": "",
+        "max_bytes": 10**6,
+    }
     call = request(store, "cancel", **asked, targets=[b"ia", b"inobody", b"ic"])
     first = call.send()
     assert first[1] == b"done not_found done"
@@ -88,7 +100,14 @@ def test_each_is_told_its_own_message_also_when_asked_again(store):
 
 def test_the_message_of_what_a_key_named_is_told_again(store):
     put(store, "a b%:", key="k")
-    asked = {"mode": "cancel", "owes": 1, "tells": 1, "seen": "", "filter": "", "max_bytes": 10**6}
+    asked = {
+        "mode": "cancel",
+        "revoker": "caller",
+        "tells": 1,
+        "seen": "",
+        "filter": "",
+        "max_bytes": 10**6,
+    }
     call = request(store, "cancel", **asked, targets=[target_of_key("k")])
     first = call.send()
     assert first[2][0].place == 1
@@ -108,7 +127,14 @@ def test_who_is_meant_twice_leaves_once(store):
 def test_one_that_was_changed_since_leaves_all_as_they_are(store):
     for task_id in "ab":
         store.schedule(task_id, FAR_MS)
-    asked = {"mode": "cancel", "owes": 0, "tells": 0, "seen": "", "filter": "", "max_bytes": 10**6}
+    asked = {
+        "mode": "cancel",
+        "revoker": "none",
+        "tells": 0,
+        "seen": "",
+        "filter": "",
+        "max_bytes": 10**6,
+    }
     call = request(store, "cancel", **asked, targets=[b"ia", b"ib"])
     store.set_ms(NOW_MS + 1)
     store.reschedule("b", When("at", FAR_MS + 1))
@@ -146,8 +172,8 @@ def test_what_a_scanner_is_to_store_it_is_given_at_once(store):
     engine = store.engine()
     for task_id in "ab":
         store.schedule(task_id, FAR_MS)
-    cancel(store, "a", owes=1)
-    assert cancel(store, "b", owes=2, tells=False)[0].cancelled.message == b""
+    cancel(store, "a", revoker="caller")
+    assert cancel(store, "b", revoker="scanner", tells=False)[0].cancelled.message == b""
     assert [one.task_id for one in engine.owed()] == ["b"]
 
 

@@ -483,7 +483,7 @@ def test_a_selection_of_the_paused_cancels_what_no_scanner_has_met(store, relaye
     targets = [target_of_member(member) for page in store.pages(chosen) for member in page]
     outcomes = [
         change.outcome
-        for changes in changes.cancel(store.link, targets, owes=0, chosen=chosen.text)
+        for changes in changes.cancel(store.link, targets, revoker="none", chosen=chosen.text)
         for change in changes
     ]
     assert outcomes.count(Outcome.DONE) == 1

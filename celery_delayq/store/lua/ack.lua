@@ -22,7 +22,7 @@ local function forget(member, claim, record)
   local header_end = header_end_of(record)
   if not header_end then return end
   note_young(young, recent, id, record, header_end)
-  note_extras(leaving, id, member, record, header_end)
+  if past.kept or ends_in_extras(record, header_end) then note_extras(leaving, id, member, record, header_end) end
   local name = template_of(record, header_end)
   if name then shared[name] = (shared[name] or 0) + 1 end
 end
@@ -36,7 +36,7 @@ allow_when_full(keys.claims)
 if #ids > 0 then
   fence_young(young, now_us)
   depart(leaving, 'h', now)
-  past.write()
+  if past.kept then write_history() end
   turn_tombstones(now)
 end
 return #ids

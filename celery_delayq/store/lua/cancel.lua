@@ -2,7 +2,7 @@
 
 change   a call: see prelude/call.lua
 text     mode       cancel; or remove: only dead letters, readable or not
-number   owes       who stores REVOKED: 0, no process; 1, the caller, or else a scanner; 2, a scanner
+text     revoker    who stores REVOKED: none; caller, or else a scanner; scanner
 flag     tells      1: return the messages; or 0
 text     seen       the last change that the only target must have, 7 bytes; or empty
 filter   filter     the selection's filter, or empty: see prelude/targets.lua
@@ -72,14 +72,15 @@ return change(request, function(call)
     leaving.claimed, leaving.failed = leaving.claimed or entry.claim, leaving.failed or entry.failed
     local name = template_of(record, header_end)
     if name then leaving.shared[name] = (leaving.shared[name] or 0) + 1 end
-    note_extras(leaving, id, entry.member, record, header_end)
+    if past.kept or ends_in_extras(record, header_end) then
+      note_extras(leaving, id, entry.member, record, header_end)
+    end
     note_fence(id)
     words[at] = (is_uncertain and 'uncertain' or 'done') .. named_in(targets[at], id)
-    if owes == 0 and not tells then return end
-    local line = lines_for(record, header_end, cache)
-    local message = line ~= nil and message_of(record, header_end, id, line)
+    if revoker == 'none' and not tells then return end
+    local message = whole_message(record, header_end, id, cache)
     if not message then return end
-    if owes > 0 then owed[#owed + 1] = {id = id, how = leaving.how, message = message} end
+    if revoker ~= 'none' then owed[#owed + 1] = {id = id, how = leaving.how, message = message} end
     if tells then told[#told + 1], told[#told + 2], told[#told + 3] = at, whole(call.now_us), message end
   end
 
@@ -105,7 +106,7 @@ return change(request, function(call)
         local claim = parse_claim(redis.call('HGET', keys.claims, one.id))
         local leaving = join_group(keys.dead, claim.uncertain, one.id, one.member)
         leaving.claimed, leaving.failed = true, true
-        if past.kept then past.leaves(leaving, past.told_of(nil, one.id)) end
+        if past.kept then note_leaving(leaving, told_of(nil, one.id)) end
         note_fence(one.id)
         words[at] = claim.uncertain and 'uncertain' or 'done'
       else
@@ -136,7 +137,7 @@ return change(request, function(call)
       redis.call('HDEL', keys.errors, id_of(member))
     end
     for _, one in ipairs(owed) do
-      owe(call, one.id, one.how, one.message, 'cancelled', owes == 2)
+      owe(call, one.id, one.how, one.message, 'cancelled', revoker == 'scanner')
     end
     for _, leaving in ipairs(groups) do depart(leaving, leaving.how, call.now) end
     -- Not with each call for one entry: such calls are many. The call is done, and its caller gets the answer, even if

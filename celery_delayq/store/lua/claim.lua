@@ -18,61 +18,34 @@ Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]
 local now_us = clock_us()
-local now = math.floor(now_us / 1000)
 local token = asker .. ':' .. whole(now_us)
 
-local pace = pace_of(catch_up, now_us)
-local members, fresh = paced_members(keys.relay, now, limit, pace, last_ms)
-if #members > 0 then make_untidy() end
 local lanes = new_lanes(now_us)
-local claimed, known, brought, killed = {}, {}, {}, {}
-local parking, skips = {}, new_skips()
+local batch = new_batch(keys.relay, lanes, limit, max_bytes, catch_up, last_ms)
+local members = batch.members
+if #members > 0 then make_untidy() end
+local claimed, known, brought = {}, {}, {}
 local ids, leases, attempts = {}, {}, {} -- arguments of HMGET, ZADD and HSET, one call each
-local taken, bytes, spent = 0, 0, 0
-local until_ms = whole(now + lease_ms)
+local until_ms = whole(lanes.now + lease_ms)
 local first = format_claim({attempts = 0, refusals = 0, lease_ms = lease_ms, token = token})
-
-local function die(member, id, reason)
-  bury(now, member, reason)
-  killed[#killed + 1], killed[#killed + 2] = id, reason
-end
-
-local function park(lane, member, record, header_end)
-  parking[#parking + 1], parking[#parking + 2] = 0, parked_as(lane, record, header_end, member)
-  excuse_before(lane, lanes, id_of(member), record, header_end)
-end
-
--- Skip an entry if it is too late; return whether it was.
-local function is_skipped(member, id, record, header_end, pauses)
-  local ms, from = too_late_by(lanes, record, header_end)
-  if not ms then
-    -- It may come back after the pause is forgotten.
-    if #pauses > 0 then excuse(id, record, header_end, from) end
-    return false
-  end
-  local line = lines_for(record, header_end, {})
-  local message = line ~= nil and message_of(record, header_end, id, line) or ''
-  local how = parse_claim(redis.call('HGET', keys.claims, id)).uncertain and 'u' or 'c'
-  note_skip(skips, member, record, header_end, message, ms, how, now_us)
-  return true
-end
+local unpaused = {}
 
 -- Deal with an entry; return whether it is claimed.
 local function take(member)
   local id = id_of(member)
   local record = redis.call('HGET', keys.records, id)
   local header_end, defect = header_end_of(record)
-  bytes = bytes + #(record or '')
+  batch.bytes = batch.bytes + #(record or '')
   if is_leftover(member, record, header_end) then return end
-  if not header_end then return die(member, id, defect) end
-  local pauses = pauses_of(lanes, record, header_end)
-  local lane = paused_lane(pauses) or full_lane(pauses, record, header_end)
-  if lane then return park(lane, member, record, header_end) end
-  if is_skipped(member, id, record, header_end, pauses) then return end
+  if not header_end then return die(batch, member, defect) end
+  local pauses = lanes.any and pauses_of(lanes, record, header_end) or unpaused
+  local lane = #pauses > 0 and (paused_lane(pauses) or full_lane(pauses, record, header_end))
+  if lane then return park(batch, lane, member, record, header_end) end
+  if has_flag(record, header_end, LATE_POLICY) and is_skipped(batch, member, record, header_end, pauses) then return end
   local shared = bring(template_of(record, header_end), brought)
-  if not shared then return die(member, id, 'template is gone') end
-  take_turns(pauses, record, header_end)
-  bytes = bytes + shared
+  if not shared then return die(batch, member, 'template is gone') end
+  if #pauses > 0 then take_turns(pauses, record, header_end) end
+  batch.bytes = batch.bytes + shared
   local at = #claimed
   claimed[at + 1], claimed[at + 2] = member, record
   leases[at + 1], leases[at + 2] = until_ms, member
@@ -94,20 +67,20 @@ local function lease(at, text)
   attempts[at * 2 - 1], attempts[at * 2] = ids[at], text or first
 end
 
-while taken < #members and bytes < max_bytes and not (pace and taken >= fresh and spent >= pace.left) do
-  taken = taken + 1
-  if take(members[taken]) and taken > fresh then spent = spent + 1 end
+while batch.taken < #members and not is_full(batch) do
+  local taken = batch.taken + 1
+  batch.taken = taken
+  if take(members[taken]) and taken > batch.fresh then batch.spent = batch.spent + 1 end
 end
-if pace then spend(pace, spent) end
+if batch.pace then spend(batch.pace, batch.spent) end
 if #ids > 0 then
   for at, text in ipairs(redis.call('HMGET', keys.claims, unpack(ids))) do lease(at, text) end
   redis.call('ZADD', keys.leased, unpack(leases))
   redis.call('HSET', keys.claims, unpack(attempts))
 end
-leave_skipped(skips, owes, now_us)
-if #parking > 0 then redis.call('ZADD', keys.parked, unpack(parking)) end
-save_lanes(lanes)
-remove_taken(keys.relay, members, fresh, taken)
-past.write()
-if #skips.ids > 0 then turn_tombstones(now) end
-return {now_us, claimed, table.concat(known, ' '), brought, killed, skips.told, #parking / 2}
+if lanes.any then save_lanes(lanes) end
+end_batch(batch, owes)
+if #batch.skips.ids > 0 then turn_tombstones(lanes.now) end
+return {
+  now_us, claimed, table.concat(known, ' '), brought, batch.killed, batch.skips.told, #batch.parking / 2,
+}

@@ -60,7 +60,7 @@ local function word_of(member)
   give(id, record)
   bytes = bytes + (bring(template_of(record, header_end), brought) or 0)
   -- Without a place, because Redis stopped a script half-way, it counts as dead.
-  local place, score = place_of(PLACES, own, record, header_end)
+  local place, score = place_of(own, record, header_end)
   local when = (place == keys.dead or place == keys.refused) and score or -1
   local is_met = place == keys.due or place == keys.relay or place == keys.refused
   if is_met and tonumber(score) <= lanes.now and lane_for(pauses_of(lanes, record, header_end), record, header_end) then

@@ -16,7 +16,7 @@ local record = id and redis.call('HGET', keys.records, id)
 if not record then
   local tombstone = find_tombstone(name)
   if not tombstone then return {} end
-  local how, when = string.match(tombstone, '^(.)(' .. string.rep('%d', 13) .. ')')
+  local how, when = string.match(tombstone, '^(.)(%d%d%d%d%d%d%d%d%d%d%d%d%d)')
   when = tonumber(when or 0)
   local left = ({h = 'handed_over', s = 'skipped', c = 'cancelled', u = 'uncertain'})[how]
   return left and {left, when, math.floor(clock_us() / 1000)} or {}
@@ -35,8 +35,8 @@ end
 
 local place, score, there = index_of(record), nil, nil
 if not all_wait then
-  local places = {place, keys.leased, keys.dead, keys.refused, keys.behind, parked = keys.parked}
-  place, score, there = place_of(places, member_of(record, header_end, id), record, header_end)
+  local places = {place, keys.leased, keys.dead, keys.refused, keys.behind}
+  place, score, there = place_of(member_of(record, header_end, id), record, header_end, places)
 end
 local lanes = is_unpaused and {now = 0, known = {}, any = false} or lanes_about(record, header_end)
 local state = state_of({place = place, there = there, record = record, header_end = header_end}, lanes)
@@ -47,5 +47,6 @@ local failed = is_failed and redis.call('HGET', keys.errors, id) or ''
 return {
   state, id, record, header_end, template or '', failed, claim and parse_claim(claim).attempts or 0,
   place == keys.refused and tonumber(score) or -1, place == keys.dead and tonumber(score) or -1,
-  paused_by(lanes, record, header_end), place == keys.behind and holder_before(record, header_end) or '',
+  lanes.any and paused_by(lanes, record, header_end) or '-',
+  place == keys.behind and holder_before(record, header_end) or '',
 }

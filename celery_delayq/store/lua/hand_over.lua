@@ -11,7 +11,8 @@ number   asleep_ms     longest sleep of the caller before its next call; 0: ther
 number   relay_ms      how long the caller will not look at `relay`, >= 0
 number   catch_up      how many overdue entries may leave a second; 0: no limit
 flag     owes          1: REVOKED must be stored for entries that are too late; or 0
-number   tells         details of delivered entries: 1 ids, 2 times, 3 both; or 0
+flag     tells_ids     1: return the ids of delivered entries; or 0
+flag     tells_times   1: return their times; or 0
 number   last_ms       when the caller took its last step, ms; 0: never
 
 reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
@@ -49,16 +50,10 @@ local lanes = new_lanes(now_us)
 if lanes.any then bytes = bytes + come_back(lanes, max_bytes - bytes) end
 if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes) end
 
-local pace = pace_of(catch_up, now_us)
-local members, fresh = paced_members(keys.due, now, limit, pace, last_ms)
-local lists, cache, killed, turned_down, parking, skips = {}, {}, {}, {}, {}, new_skips()
-local taken, spent = 0, 0
-
-local function die(member, reason)
-  bury(now, member, reason)
-  killed[#killed + 1] = id_of(member)
-  killed[#killed + 1] = reason
-end
+local batch = new_batch(keys.due, lanes, limit, max_bytes, catch_up, last_ms)
+batch.bytes = bytes
+local members = batch.members
+local lists, cache, turned_down = {}, {}, {}
 
 local function list_for(key)
   for _, list in ipairs(lists) do
@@ -74,7 +69,7 @@ end
 
 -- A record mostly resembles the one before in its header and likeness_of: compare these instead of parsing them again.
 local prefix, likeness, header_end = false, false, 0
-local list, line, name, has_extras
+local list, line, name, has_extras, has_policy
 local lane, pauses = false, {} -- the paused one that holds such entries back; all that may
 local messages, ids, its_members -- of that list
 local recent = {}
@@ -86,35 +81,18 @@ local function look_at(member, record)
   local lines
   if found then lines, defect = lines_for(record, found, cache) end
   if lines == nil then
-    bytes = bytes + #(record or '')
-    die(member, defect)
+    batch.bytes = batch.bytes + #(record or '')
+    die(batch, member, defect)
     return false
   end
   prefix, header_end = sub(record, 1, found), found
   likeness = likeness_of(record, found)
   has_extras = ends_in_extras(record, found)
-  pauses = pauses_of(lanes, record, found)
-  lane = paused_lane(pauses)
+  has_policy = has_flag(record, found, LATE_POLICY)
+  pauses = lanes.any and pauses_of(lanes, record, found) or {}
+  lane = #pauses > 0 and paused_lane(pauses)
   list, line, name = list_for(destination_of(record, found)), lines, template_of(record, found)
   messages, ids, its_members = list.messages, list.ids, list.members
-  return true
-end
-
-local function park(where, member, record)
-  parking[#parking + 1], parking[#parking + 2] = 0, parked_as(where, record, header_end, member)
-  excuse_before(where, lanes, id_of(member), record, header_end)
-  bytes = bytes + #record
-end
-
--- Skip an entry if it is too late; return whether it was.
-local function is_skipped(member, id, record, message)
-  local ms, from = too_late_by(lanes, record, header_end)
-  if not ms then
-    if #pauses > 0 then excuse(id, record, header_end, from) end
-    return false
-  end
-  local how = parse_claim(redis.call('HGET', keys.claims, id)).uncertain and 'u' or 'c'
-  note_skip(skips, member, record, header_end, message, ms, how, now_us)
   return true
 end
 
@@ -129,16 +107,24 @@ local function take(member, id, record)
     return
   end
   local where = lane or #pauses > 0 and full_lane(pauses, record, header_end)
-  if where then return park(where, member, record) end
-  local message, defect = delivered_message(record, header_end, id, line)
-  if not message then return die(member, defect) end
-  bytes = bytes + #message
-  if has_extras and is_skipped(member, id, record, message) then return end
+  if where then
+    batch.bytes = batch.bytes + #record
+    return park(batch, where, member, record, header_end)
+  end
+  local message, defect
+  if has_extras then
+    message, defect = delivered_message(record, header_end, id, line)
+  else
+    message, defect = message_of(record, header_end, id, line, -1)
+  end
+  if not message then return die(batch, member, defect) end
+  batch.bytes = batch.bytes + #message
+  if has_policy and is_skipped(batch, member, record, header_end, pauses) then return end
   if #pauses > 0 then take_turns(pauses, record, header_end) end
   local at = list.size + 1
   list.size = at
   messages[at], ids[at], its_members[at] = message, id, member
-  if tells >= 2 then list.times[at] = times_of(record, header_end) end
+  if tells_times then list.times[at] = times_of(record, header_end) end
   if name then list.shared[name] = (list.shared[name] or 0) + 1 end
   note_young(list.young, recent, id, record, header_end)
   if has_extras or past.kept then note_extras(list.leaving, id, member, record, header_end) end
@@ -148,8 +134,8 @@ end
 -- Read many records at a time, which is less work than one by one, but no more than fit: the rest would be read again.
 -- Small ones count as SMALL.
 local function read_ahead()
-  local ids, size, count = {}, bytes, 0
-  for at = taken + 1, #members do
+  local ids, size, count = {}, batch.bytes, 0
+  for at = batch.taken + 1, #members do
     local id = id_of(members[at])
     count = count + 1
     ids[count] = id
@@ -169,7 +155,7 @@ local function put_off(list, reason)
     claim.attempts, claim.refusals = claim.attempts + 1, claim.refusals + 1
     counted[#counted + 1], counted[#counted + 2] = list.ids[at], format_claim(claim)
     if claim.refusals >= max_refusals then
-      die(member, reason)
+      die(batch, member, reason)
     else
       again[#again + 1] = whole(now + math.min(longest_ms, 1000 * 2 ^ claim.refusals))
       again[#again + 1] = member
@@ -198,18 +184,19 @@ if #members > 0 then
   redis.call('HDEL', keys.holders, '')
 end
 
-local is_over = false -- the batch: by its bytes, or because the next entry is overdue and no more of those may leave
-while taken < #members and not is_over do
+local is_over = #members == 0
+while not is_over do
   local ids, found = read_ahead()
   for at = 1, #ids do
-    is_over = bytes >= max_bytes or pace and taken >= fresh and spent >= pace.left
+    is_over = is_full(batch)
     if is_over then break end
-    taken = taken + 1
-    if take(members[taken], ids[at], found[at]) and taken > fresh then spent = spent + 1 end
+    local taken = batch.taken + 1
+    batch.taken = taken
+    if take(members[taken], ids[at], found[at]) and taken > batch.fresh then batch.spent = batch.spent + 1 end
   end
-  is_over = is_over or bytes >= max_bytes
+  is_over = is_over or batch.taken == #members or batch.bytes >= max_bytes
 end
-if pace then spend(pace, spent) end
+if batch.pace then spend(batch.pace, batch.spent) end
 
 -- The new place is written before the old one is cleared: if Redis stops the script half-way, nothing is rolled back,
 -- and a pushed entry must not be lost.
@@ -221,32 +208,26 @@ for _, full in ipairs(lists) do
     put_off(full, full.key .. ': ' .. pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
-    if tells % 2 == 1 then pushed_ids[#pushed_ids + 1] = full.ids end
-    if tells >= 2 then pushed_times[#pushed_times + 1] = table.concat(full.times) end
+    if tells_ids then pushed_ids[#pushed_ids + 1] = full.ids end
+    if tells_times then pushed_times[#pushed_times + 1] = table.concat(full.times) end
     local leaving = full.leaving
     leaving.ids, leaving.claimed, leaving.failed, leaving.shared = full.ids, known, failed, full.shared
     depart(leaving, 'h', now)
   end
 end
-leave_skipped(skips, owes, now_us)
-if #parking > 0 then
-  make_untidy()
-  redis.call('ZADD', keys.parked, unpack(parking))
-end
-remove_taken(keys.due, members, fresh, taken)
-past.write()
+end_batch(batch, owes)
 -- At a heartbeat as well: an age passes even if nothing leaves.
 if #members > 0 or alive_ms > 0 then turn_tombstones(now) end
 
 if lanes.any then returning = look_back(lanes) end
 if tried >= 0 or #turned_down > 0 then tried = head_of(keys.refused) end
 local heads = {
-  paced_head(keys.due, now, pace), paced_head(keys.relay, now, pace), head_of(keys.leased),
+  next_head(keys.due, now, batch.pace), next_head(keys.relay, now, batch.pace), head_of(keys.leased),
   earlier_head(earlier_head(tried, returning), next_look()),
 }
 
 local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now) or 0
 return {
-  now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, killed, turned_down, skips.told, pushed_ids,
-  pushed_times,
+  now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, batch.killed, turned_down, batch.skips.told,
+  pushed_ids, pushed_times,
 }

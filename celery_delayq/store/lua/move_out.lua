@@ -43,7 +43,7 @@ local function read(there, score)
   end
   -- A script that Redis stopped half-way leaves a second place, which a later step would drop.
   if member_of(record, header_end, id) ~= member then return end
-  local place, _, as = place_of(PLACES, member, record, header_end)
+  local place, _, as = place_of(member, record, header_end)
   if place ~= PLACE[part] or as ~= there then return end
   local extras = extras_of(record, header_end)
   local key = extras and extras.key or ''

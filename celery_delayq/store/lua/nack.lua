@@ -44,5 +44,5 @@ local function give_back(member)
 end
 
 for _, member in ipairs(members) do give_back(member) end
-past.write()
+if past.kept then write_history() end
 return returned

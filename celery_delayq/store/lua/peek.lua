@@ -49,7 +49,7 @@ local function word_of(member)
     return 'UNREADABLE'
   end
   local entry = {record = record, header_end = header_end, member = member_of(record, header_end, id)}
-  entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
+  entry.place, entry.score, entry.there = place_of(entry.member, record, header_end)
   if not is_meant(entry, member, filter, lanes) then return SKIPPED end
   read(id, record, entry.place, entry.score, header_end)
   if reads then bytes = bytes + (bring(template_of(record, header_end), brought) or 0) end

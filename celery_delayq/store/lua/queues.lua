@@ -22,7 +22,7 @@ local tallies, place_of_label, bytes = {}, {}, 0
 -- Mostly a record resembles the one before: compare their common part instead of parsing it again.
 local header, header_end = false, 0
 local lanes = new_lanes(now * 1000)
-local function note(record, is_overdue)
+local function note(record, is_due)
   if not header or not record or sub(record, 1, header_end) ~= header then
     header_end = header_end_of(record)
     header = header_end and sub(record, 1, header_end)
@@ -30,7 +30,7 @@ local function note(record, is_overdue)
     header = false
   end
   bytes = bytes + #(record or '')
-  if is_overdue and lanes.any and header and is_held(lanes, record, header_end) then return end
+  if is_due and lanes.any and header and is_held(lanes, record, header_end) then return end
   local label = header and queue_of(record, header_end) or ''
   local at = place_of_label[label]
   if not at then
@@ -40,7 +40,7 @@ local function note(record, is_overdue)
     tallies[at + 3] = header and sub(record, 2, 2) .. destination_of(record, header_end) or ''
   end
   tallies[at + 1] = tallies[at + 1] + 1
-  if is_overdue then tallies[at + 2] = tallies[at + 2] + 1 end
+  if is_due then tallies[at + 2] = tallies[at + 2] + 1 end
 end
 
 -- Read many records at a time, which is less work than one by one, but no more than fit.

@@ -12,19 +12,18 @@ Cost     O(log N) a finding
 Keeps    consistent data, and changes by other steps: this one step looks at everything again, as `check` does
 ]]
 local LEFT = 'it had lost its place, and may have left'
-local NUMBER = string.rep('%d', 13)
 local kinds = {} -- inconsistencies of the field being looked at: kind -> true
 local look = inconsistencies.look(function(kind) kinds[kind] = true end, function() end)
 local now, earliest = look.now, math.huge
 
 local promise = promise_of()
-past.begin(redis.call('HGET', keys.meta, 'history'))
+begin_history(redis.call('HGET', keys.meta, 'history'))
 make_untidy()
 
 -- Whether an existing entry has left as well: its tombstone is as young as its last change.
 local function has_left(id, record, header_end)
   local stone = find_tombstone(id)
-  local left = stone and tonumber(string.match(stone, '^.(' .. NUMBER .. ')'))
+  local left = stone and tonumber(string.match(stone, '^.(%d%d%d%d%d%d%d%d%d%d%d%d%d)'))
   return left and left >= math.floor(changed_of(record, header_end) / 1000)
 end
 
@@ -61,7 +60,7 @@ local function give_place(id, record, header_end, member)
   record = take_key(record, header_end, id)
   if past.kept then
     local extras = extras_of(record, header_end)
-    past.note('b', now, past.told_by(record, header_end, id, extras and extras.key))
+    note_event('b', now, told_by(record, header_end, id, extras and extras.key))
   end
   -- Earlier pauses that held it back are not known here, and excuse nothing.
   local lanes = new_lanes(clock_us())
@@ -76,9 +75,9 @@ local function places_of(id, record, header_end, member)
   local function add(place, there)
     if redis.call('ZSCORE', place, there) then found[#found + 1] = {place, there} end
   end
-  local is_claimed = parse_claim(redis.call('HGET', keys.claims, id)).token ~= ''
+  local has_claim = parse_claim(redis.call('HGET', keys.claims, id)).token ~= ''
   local is_relayed = sub(record, 2, 2) == 'R'
-  if is_claimed then add(keys.leased, member) end
+  if has_claim then add(keys.leased, member) end
   add(is_relayed and keys.relay or keys.due, member)
   add(is_relayed and keys.due or keys.relay, member)
   add(keys.refused, member)
@@ -86,7 +85,7 @@ local function places_of(id, record, header_end, member)
   for _, lane in ipairs(lanes_of(record, header_end)) do
     add(keys.parked, parked_as(lane, record, header_end, member))
   end
-  if not is_claimed then add(keys.leased, member) end
+  if not has_claim then add(keys.leased, member) end
   add(keys.dead, member)
   return found
 end
@@ -195,5 +194,5 @@ for _, one in ipairs(findings) do
   words[#words + 1] = kinds[kind] and (mends[kind](part, field) or 'done') or 'gone'
 end
 if earliest < math.huge then wake_for(earliest, now, promise) end
-past.write()
+if past.kept then write_history() end
 return words

@@ -9,6 +9,8 @@ local STEPS_A_SECOND = 10 -- steps of a rate, at least
 local MOST_AT_ONCE = 100 -- entries in one of these, so that a step of a high rate is small as well
 local STEPS_BEHIND = 10 -- steps to catch up on after a time without a look
 
+-- Rare: most stores have no resumed lane.
+
 -- Return how many may come back by now at a lane's rate, at most `left`; note when the next ones may.
 local function admitted(pause, now_us, left)
   if pause.rate == 0 then return left end
@@ -72,7 +74,7 @@ end
 -- Let entries come back that may. Return how many bytes of records were read.
 local function come_back(lanes, max_bytes)
   local left, bytes = BACK, 0
-  for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
+  for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', EACH_LANE) do
     local pause = pause_of(lanes, lane) or unknown_pause(lanes.now_us)
     lanes.known[lane] = pause
     -- A lane that was paused again is listed only because Redis stopped a script half-way.
@@ -119,7 +121,7 @@ end
 -- Forget the lanes whose entries have all come back. Return when the others continue, ms, or -1.
 local function look_back(lanes)
   local text, more, others = redis.call('HGET', keys.paused, RETURNING) or '', -1, {}
-  for lane in string.gmatch(text, string.rep('.', 7)) do
+  for lane in string.gmatch(text, EACH_LANE) do
     local pause = pause_of(lanes, lane)
     local is_back = pause and pause.state == 'b'
     if is_back and not is_awaited(lane, pause, lanes) then

@@ -60,34 +60,10 @@ local function is_fenced(call, id)
   return since and is_overtaken(call, number_in(since, 1, 7))
 end
 
--- The same for a key, by its name_of_key. The later of its two fences may be in the older generation: an entry that left
--- may have been changed before another change under its key.
-local function is_key_fenced(call, name)
-  for _, since in ipairs({fences_of(call, name)}) do
-    if since and is_overtaken(call, number_in(since, 1, 7)) then return true end
-  end
-  return false
-end
-
--- Refuse requests for this id that were made before now.
-local function fence(call, id)
-  redis.call('HSET', keys.calls, id, seven_bytes(call.now_us))
-end
-
 -- Whether a call begins another generation.
 local function turns(call)
   local age = call.turned and call.now - call.turned
   return not age or age < 0 or age > call.timeout
-end
-
--- Forget the older generation, and begin another. The time comes first: if Redis stops the script here, they are kept
--- longer.
-local function turn(call)
-  if not turns(call) then return end
-  redis.call('HSET', keys.meta, 'turned', whole(call.now))
-  -- If the clock was set back, or there is no time, keep both until the next turn. Without the right to do this the
-  -- caller still gets its answer; another caller will turn the generation.
-  if call.turned and call.turned <= call.now then pcall(make_older, keys.calls, keys.calls_old) end
 end
 
 -- Return the answer that the call already got, if any; read the fences of `names` along with it.
@@ -107,7 +83,7 @@ end
 local function change(call, steps, names, told_again)
   local now_us = clock_us()
   local meta = redis.call('HMGET', keys.meta, 'timeout', 'turned', 'history', 'seq', 'timer', 'tidy', 'closed', 'store')
-  local refusal = refusal_of(1, meta[7])
+  local refusal = meta[7] and refusal_of(1, meta[7])
   if refusal then return refusal end
   local timeout, turned, began = timeout_of(meta[1]), tonumber(meta[2] or ''), call.began
   -- Unknown to this store, or from before its clock was set back.
@@ -124,14 +100,39 @@ local function change(call, steps, names, told_again)
   local known = answer_of(call, names or {})
   if known then return {now_us, 'answer', known, told_again and told_again(known)} end
 
-  past.begin(meta[3])
+  begin_history(meta[3])
   local answer, told, finish = steps(call)
   if not answer then return {now_us, told} end
-  turn(call)
+  if turns(call) then turn(call) end
   redis.call('HSET', keys.calls, ANSWER .. call.operation, answer, unpack(call.fenced))
   if finish then finish() end
-  past.write()
+  if past.kept then write_history() end
   return {now_us, 'answer', answer, told}
+end
+
+-- Rare: turns of a generation, keys, and what is not there.
+
+-- The same for a key, by its name_of_key. The later of its two fences may be in the older generation: an entry that left
+-- may have been changed before another change under its key.
+local function is_key_fenced(call, name)
+  for _, since in ipairs({fences_of(call, name)}) do
+    if since and is_overtaken(call, number_in(since, 1, 7)) then return true end
+  end
+  return false
+end
+
+-- Refuse requests for this id that were made before now.
+local function fence(call, id)
+  redis.call('HSET', keys.calls, id, seven_bytes(call.now_us))
+end
+
+-- Begin another generation, and forget the older one. The time comes first: if Redis stops the script here, they are kept
+-- longer.
+local function turn(call)
+  redis.call('HSET', keys.meta, 'turned', whole(call.now))
+  -- If the clock was set back, or there is no time, keep both until the next turn. Without the right to do this the
+  -- caller still gets its answer; another caller will turn the generation.
+  if call.turned and call.turned <= call.now then pcall(make_older, keys.calls, keys.calls_old) end
 end
 
 -- A further part of a word in an answer: answers about many have a word for each, with blanks between.

@@ -1,4 +1,15 @@
 --[[ Claims: facts about an entry, kept from one attempt to deliver it to the next. ]]
+-- Whether an entry is under the claim with this token, which ends the text.
+local function is_claimed(text, token)
+  return text and sub(text, -#token - 1) == ':' .. token
+end
+
+local function format_claim(claim)
+  return string.format('%d:%d:%d:%d:%s',
+    claim.attempts, claim.refusals, claim.uncertain and 1 or 0, claim.lease_ms, claim.token)
+end
+
+-- Rare: most entries are tried once, and have no claim before.
 
 -- Parse the claims field of an entry.
 -- attempts: how often it was sent, or may have been; refusals: how often the broker declined it;
@@ -13,16 +24,6 @@ local function parse_claim(claim)
     attempts = tonumber(attempts), refusals = tonumber(refusals), uncertain = uncertain == '1',
     lease_ms = tonumber(lease_ms), token = token,
   }
-end
-
-local function format_claim(claim)
-  return string.format('%d:%d:%d:%d:%s',
-    claim.attempts, claim.refusals, claim.uncertain and 1 or 0, claim.lease_ms, claim.token)
-end
-
--- Whether an entry is under the claim with this token, which ends the text.
-local function is_claimed(text, token)
-  return text and sub(text, -#token - 1) == ':' .. token
 end
 
 -- End an entry's claim: keep its counts, or nothing if there was no attempt.

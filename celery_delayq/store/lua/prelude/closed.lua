@@ -12,13 +12,16 @@ level  1  refuses changes, but takes what became of tasks in flight
 ]]
 local CLOSED = '^(%d) (%d+) (%d+) (%S+)$'
 
+-- Rare: a shard is closed only while it is resharded.
+
 -- Parse `closed`: level, this number of shards, the other one, resharding; or nil.
 local function parse_closed(text)
-  local level, ours, theirs, run = string.match(type(text) == 'string' and text or '', CLOSED)
+  if type(text) ~= 'string' then return nil end
+  local level, ours, theirs, run = string.match(text, CLOSED)
   return tonumber(level), ours, theirs, run
 end
 
--- The refusal of a script of this level; or nil.
+-- The refusal of a script of this level, by `closed`; or nil.
 local function refusal_of(level, closed)
   local now, ours, theirs = parse_closed(closed)
   if not now or now < level then return nil end

@@ -14,20 +14,6 @@ local function head_of(index)
   return head[2] and math.max(0, tonumber(head[2])) or -1
 end
 
--- The rank in an index after a due time, as Redis prints it, and an insertion number. Members with the same due time are
--- in insertion order, so a binary search finds the place. (It compares numbers, as Lua's comparison of strings depends on
--- the locale.)
-local function rank_behind(index, after, order)
-  local low = redis.call('ZCOUNT', index, '-inf', '(' .. after)
-  local high = redis.call('ZCOUNT', index, '-inf', after)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local number = number_of(redis.call('ZRANGE', index, middle, middle)[1])
-    if number <= order then low = middle + 1 else high = middle end
-  end
-  return low
-end
-
 -- The earlier of two heads, or the only one.
 local function earlier_head(one, other)
   if one < 0 or other < 0 then return math.max(one, other) end
@@ -59,7 +45,8 @@ end
 -- A scanner's promise: to wake at `at`, and when a message comes. `by` is its name, or empty if all scanners were woken
 -- and none has looked since. Or nil: there is no promise.
 local function promise_in(text)
-  local at, by = string.match(text or '', '^(%d+):(.*)$')
+  local at, by = nil, nil
+  if text then at, by = string.match(text, '^(%d+):(.*)$') end
   return at and {at = tonumber(at), by = by}
 end
 
@@ -70,16 +57,6 @@ end
 -- Whether the scanner that promised is taken for dead: it should have woken, but did not.
 local function is_overdue(promise, now)
   return promise.at < now - OVERDUE
-end
-
--- Wake one scanner; return whether it listens. Without the right to publish, scanners find new entries at the next look.
-local function tell(scanner)
-  local heard = redis.pcall('PUBLISH', keys.wake .. ':' .. scanner, '')
-  return type(heard) == 'number' and heard > 0
-end
-
-local function tell_all()
-  redis.pcall('PUBLISH', keys.wake, '')
 end
 
 -- Make sure that a scanner wakes at `due`. One that has promised it gets no message; one that gets a message has thereby
@@ -94,6 +71,53 @@ local function wake_for(due, now, promise)
     by = ''
   end
   redis.pcall('HSET', keys.meta, 'timer', whole(due) .. ':' .. by)
+end
+
+-- One scanner wakes for the next entry; if all did, a hundred scanners would make a hundred calls for each due time.
+-- Another one takes over if that one would wake later, or is overdue. `heads`: of due, relay, leased, and of coming-back
+-- entries. Return 1 if the caller wakes for it, which sleeps for asleep_ms at most, and will not look at `relay` for
+-- relay_ms; or 0.
+local function promise_next(heads, relay_ms, asleep_ms, scanner, now)
+  local waits, next_up = {0, relay_ms, 0, 0}, math.huge
+  for at, head in ipairs(heads) do
+    if head >= 0 then next_up = math.min(next_up, math.max(head, now + waits[at])) end
+  end
+  local promise = promise_of()
+  local mine = not promise or promise.by == scanner or promise.by == ''
+  if not mine and promise.at <= next_up and not is_overdue(promise, now) then return 0 end
+  local by, at = scanner, math.min(next_up, now + asleep_ms)
+  if heads[2] >= 0 and heads[2] <= now and relay_ms == 0 then
+    -- It publishes now, for an unknown time; meanwhile another scanner gets the messages.
+    by, at = stand_in(scanner, now) or scanner, LATER
+  end
+  redis.call('HSET', keys.meta, 'timer', whole(at) .. ':' .. by)
+  return at < LATER and 1 or 0
+end
+
+-- Rare: a scanner is told, or tells, at times only.
+
+-- The rank in an index after a due time, as Redis prints it, and an insertion number. Members with the same due time are
+-- in insertion order, so a binary search finds the place. (It compares numbers, as Lua's comparison of strings depends on
+-- the locale.)
+local function rank_behind(index, after, order)
+  local low = redis.call('ZCOUNT', index, '-inf', '(' .. after)
+  local high = redis.call('ZCOUNT', index, '-inf', after)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local number = number_of(redis.call('ZRANGE', index, middle, middle)[1])
+    if number <= order then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+-- Wake one scanner; return whether it listens. Without the right to publish, scanners find new entries at the next look.
+local function tell(scanner)
+  local heard = redis.pcall('PUBLISH', keys.wake .. ':' .. scanner, '')
+  return type(heard) == 'number' and heard > 0
+end
+
+local function tell_all()
+  redis.pcall('PUBLISH', keys.wake, '')
 end
 
 -- Note a scanner's heartbeat, and forget scanners that were silent for an hour. No delivery depends on it.
@@ -126,25 +150,4 @@ local function stand_in(scanner, now)
   for at = 1, #rows, 2 do
     if rows[at] ~= scanner and tonumber(rows[at + 1]) > now then return rows[at] end
   end
-end
-
--- One scanner wakes for the next entry; if all did, a hundred scanners would make a hundred calls for each due time.
--- Another one takes over if that one would wake later, or is overdue. `heads`: of due, relay, leased, and of coming-back
--- entries. Return 1 if the caller wakes for it, which sleeps for asleep_ms at most, and will not look at `relay` for
--- relay_ms; or 0.
-local function promise_next(heads, relay_ms, asleep_ms, scanner, now)
-  local waits, next_up = {0, relay_ms, 0, 0}, math.huge
-  for at, head in ipairs(heads) do
-    if head >= 0 then next_up = math.min(next_up, math.max(head, now + waits[at])) end
-  end
-  local promise = promise_of()
-  local mine = not promise or promise.by == scanner or promise.by == ''
-  if not mine and promise.at <= next_up and not is_overdue(promise, now) then return 0 end
-  local by, at = scanner, math.min(next_up, now + asleep_ms)
-  if heads[2] >= 0 and heads[2] <= now and relay_ms == 0 then
-    -- It publishes now, for an unknown time; meanwhile another scanner gets the messages.
-    by, at = stand_in(scanner, now) or scanner, LATER
-  end
-  redis.call('HSET', keys.meta, 'timer', whole(at) .. ':' .. by)
-  return at < LATER and 1 or 0
 end

@@ -10,9 +10,125 @@ lane    a scope of pauses, 7 bytes: '*' and six more; 'q' or 't' and the label o
 kind    L or R, as in the record; in lower case if it has a late policy
 ]]
 local EVERYTHING = '*******' -- the lane of all entries
-local PLACES = {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, keys.behind, parked = keys.parked}
 local LATE_POLICY = 4 -- flag
 local RUN_NOW = 8 -- flag: ignores pauses
+
+-- The first place, of all or of some, that has an entry; the text of its score, and its member there; or nil. In
+-- `parked` is looked last.
+local function place_of(member, record, header_end, places)
+  places = places or {keys.due, keys.relay, keys.leased, keys.dead, keys.refused, keys.behind}
+  for _, index in ipairs(places) do
+    local score = redis.call('ZSCORE', index, member)
+    if score then return index, score, member end
+  end
+  if not header_end or redis.call('ZCARD', keys.parked) == 0 then return end
+  for _, lane in ipairs(lanes_of(record, header_end)) do
+    local there = parked_as(lane, record, header_end, member)
+    local score = redis.call('ZSCORE', keys.parked, there)
+    if score then return keys.parked, score, there end
+  end
+end
+
+-- Put an entry back to wait in `index` until `due`, out of its place. The new place comes before the old one goes: if
+-- Redis stops the script half-way, the entry must not be lost.
+local function put_back(index, due, place, member, claim, there)
+  if claim then end_claim(id_of(member), claim) end
+  redis.call('ZADD', index, due, member)
+  if place and place ~= index then redis.call('ZREM', place, there or member) end
+end
+
+-- Free keys that are held no more, at most `limit`. Look again later at those of entries that have not left, if one waits
+-- behind these. Return the bytes read.
+local function free_ended(now, limit, max_bytes)
+  local bytes = 0
+  for _, key in ipairs(redis.call('ZRANGEBYSCORE', keys.held, '-inf', whole(now), 'LIMIT', 0, limit)) do
+    if bytes >= max_bytes then break end
+    local _, delivery, behind = holder_of(key)
+    if behind and other_holder(key, id_of(behind)) then
+      redis.call('ZADD', keys.held, whole(now + LOOK), key)
+    elseif behind or delivery then
+      bytes = bytes + free_key(key, behind)
+    else
+      redis.call('ZREM', keys.held, key)
+    end
+  end
+  return bytes
+end
+
+-- An entry comes back to wait: give it its key again. If another one holds that, its record loses the key: it would wait
+-- without it even once that is free. It is no change of its owner's. Return the record.
+local function take_key(record, header_end, id)
+  local key = has_flag(record, header_end, KEYED) and extras_of(record, header_end).key
+  if not key then return record end
+  if not other_holder(key, id) then
+    redis.call('HSET', keys.holders, key, id)
+    return record
+  end
+  local keyless = without_key(record, header_end)
+  redis.call('HSET', keys.records, id, keyless)
+  return keyless
+end
+
+-- Parse a target: 'i' and an id, 'k' and a key, or 'm' and a member. Return the id, if there is one, the name for its
+-- fence and tombstone, and the required member, if any.
+local function meant_by(target)
+  local kind, text = sub(target, 1, 1), sub(target, 2)
+  if kind == 'k' then
+    local id, delivery, behind = holder_of(text)
+    -- If it has left, its id may have another entry by now.
+    return behind and id_of(behind) or not delivery and id or nil, name_of_key(text)
+  end
+  if kind == 'm' then return id_of(text), id_of(text), text end
+  return text, text
+end
+
+-- Return an entry that can still be changed; or nil, the answer that says why not, and an entry in flight. Any step that
+-- can fail here comes before the first write: nothing is rolled back. The entry has
+--   id, record, header_end, member
+--   place, score, there   its place, and its score and member there
+--   claim                 the part that outlives a change: uncertain attempts
+--   failed                whether an error of an earlier attempt is known
+local function entry_of(id, name, call)
+  local record = id and redis.call('HGET', keys.records, id)
+  if not record then
+    return nil, was_handed_over(name) and 'handed_over' or 'not_found'
+  end
+  local header_end, defect = header_end_of(record)
+  if not header_end then return nil, 'unreadable ' .. defect end
+  local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
+  if call.all_wait then
+    entry.place, entry.score, entry.there = index_of(record), whole(due_of(record, header_end)), entry.member
+    return entry
+  end
+  entry.place, entry.score, entry.there = place_of(entry.member, record, header_end)
+  entry.failed = redis.call('HEXISTS', keys.errors, id) == 1
+  if entry.place == keys.leased and tonumber(entry.score) > call.now then
+    return nil, 'in_flight', entry
+  end
+  local text = redis.call('HGET', keys.claims, id)
+  local claim = (text or entry.place == keys.leased) and parse_claim(text)
+  if entry.place == keys.leased or not entry.place and claim and claim.token ~= '' then
+    -- A lease that ran out, or was lost, is an attempt with an unknown outcome.
+    claim.attempts, claim.uncertain = claim.attempts + 1, true
+  elseif claim and not claim.uncertain then
+    claim.attempts = 0
+  end
+  if claim then claim.refusals = 0 end
+  entry.claim = claim
+  return entry
+end
+
+-- Whether a request was made before the last change of its entry, or, by key, before the last change under that: an
+-- entry that comes back gets the key, and may have been changed before.
+local function is_late_for(call, entry, name)
+  if is_overtaken(call, changed_of(entry.record, entry.header_end)) then return true end
+  return name ~= entry.id and is_key_fenced(call, name)
+end
+
+-- To be called before an entry leaves the index of its kind, is paused, or is tried.
+local function make_untidy()
+  redis.call('HDEL', keys.meta, 'tidy')
+end
 
 -- The lanes that an entry may be in.
 local function lanes_of(record, header_end)
@@ -20,6 +136,21 @@ local function lanes_of(record, header_end)
     EVERYTHING, 'q' .. queue_of(record, header_end), 't' .. task_of(record, header_end),
   }
 end
+
+-- Whether a due member is the remains of a script that Redis stopped half-way: its entry has left, or is elsewhere. With
+-- neither record nor tombstone, the record was lost instead.
+local function is_leftover(member, record, header_end)
+  if not record then return find_tombstone(id_of(member)) end
+  local own = header_end and member_of(record, header_end, id_of(member)) or member
+  return own ~= member and place_of(own, record, header_end)
+end
+
+-- When to look at the keys of entries in `behind`, ms, or -1.
+local function next_look()
+  return redis.call('EXISTS', keys.behind) == 1 and head_of(keys.held) or -1
+end
+
+-- Rare: most entries just wait in the index of their kind.
 
 -- An entry's member of `parked` in a lane.
 local function parked_as(lane, record, header_end, member)
@@ -46,47 +177,12 @@ local function parked_member(there)
   return sub(there, 16)
 end
 
--- The first of some places that has an entry, the text of its score, and its member there; or nil.
-local function place_of(places, member, record, header_end)
-  for _, index in ipairs(places) do
-    local score = redis.call('ZSCORE', index, member)
-    if score then return index, score, member end
-  end
-  if not places.parked or not header_end or redis.call('ZCARD', places.parked) == 0 then return end
-  for _, lane in ipairs(lanes_of(record, header_end)) do
-    local there = parked_as(lane, record, header_end, member)
-    local score = redis.call('ZSCORE', places.parked, there)
-    if score then return places.parked, score, there end
-  end
-end
-
--- Whether a due member is the remains of a script that Redis stopped half-way: its entry has left, or is elsewhere. With
--- neither record nor tombstone, the record was lost instead.
-local function is_leftover(member, record, header_end)
-  if not record then return find_tombstone(id_of(member)) end
-  local own = header_end and member_of(record, header_end, id_of(member)) or member
-  return own ~= member and place_of(PLACES, own, record, header_end)
-end
-
--- To be called before an entry leaves the index of its kind, is paused, or is tried.
-local function make_untidy()
-  redis.call('HDEL', keys.meta, 'tidy')
-end
-
 -- The note `tidy`, as the store is now.
 local function tidiness()
   local others = redis.call('EXISTS', keys.parked, keys.leased, keys.refused, keys.dead, keys.claims, keys.errors)
   local waiting = redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay)
   local all_wait = others == 0 and waiting == redis.call('HLEN', keys.records)
   return (all_wait and 'w' or '') .. (redis.call('EXISTS', keys.paused) == 0 and 'u' or '')
-end
-
--- Put an entry back to wait in `index` until `due`, out of its place. The new place comes before the old one goes: if
--- Redis stops the script half-way, the entry must not be lost.
-local function put_back(index, due, place, member, claim, there)
-  if claim then end_claim(id_of(member), claim) end
-  redis.call('ZADD', index, due, member)
-  if place and place ~= index then redis.call('ZREM', place, there or member) end
 end
 
 -- The id of another entry that holds a key: it waits, or has left and holds on; or nil. A leased or dead one may be named
@@ -99,46 +195,9 @@ local function other_holder(key, id)
   local its_end = header_end_of(other)
   local extras = its_end and extras_of(other, its_end)
   if extras and extras.key == key then
-    local place = place_of(PLACES, member_of(other, its_end, holder), other, its_end)
+    local place = place_of(member_of(other, its_end, holder), other, its_end)
     return place and place ~= keys.dead and (extras.hold or place ~= keys.leased) and holder
   end
-end
-
--- Free keys that are held no more, at most `limit`. Look again later at those of entries that have not left, if one waits
--- behind these. Return the bytes read.
-local function free_ended(now, limit, max_bytes)
-  local bytes = 0
-  for _, key in ipairs(redis.call('ZRANGEBYSCORE', keys.held, '-inf', whole(now), 'LIMIT', 0, limit)) do
-    if bytes >= max_bytes then break end
-    local _, delivery, behind = holder_of(key)
-    if behind and other_holder(key, id_of(behind)) then
-      redis.call('ZADD', keys.held, whole(now + LOOK), key)
-    elseif behind or delivery then
-      bytes = bytes + free_key(key, behind)
-    else
-      redis.call('ZREM', keys.held, key)
-    end
-  end
-  return bytes
-end
-
--- When to look at the keys of entries in `behind`, ms, or -1.
-local function next_look()
-  return redis.call('EXISTS', keys.behind) == 1 and head_of(keys.held) or -1
-end
-
--- An entry comes back to wait: give it its key again. If another one holds that, its record loses the key: it would wait
--- without it even once that is free. It is no change of its owner's. Return the record.
-local function take_key(record, header_end, id)
-  local key = has_flag(record, header_end, KEYED) and extras_of(record, header_end).key
-  if not key then return record end
-  if not other_holder(key, id) then
-    redis.call('HSET', keys.holders, key, id)
-    return record
-  end
-  local keyless = without_key(record, header_end)
-  redis.call('HSET', keys.records, id, keyless)
-  return keyless
 end
 
 -- An entry comes back to wait, with its key or without it: see take_key. Return the index of its kind, the text of its
@@ -173,62 +232,6 @@ local function retry_refused(now, limit, max_bytes)
   return bytes
 end
 
--- Parse a target: 'i' and an id, 'k' and a key, or 'm' and a member. Return the id, if there is one, the name for its
--- fence and tombstone, and the required member, if any.
-local function meant_by(target)
-  local kind, text = sub(target, 1, 1), sub(target, 2)
-  if kind == 'k' then
-    local id, delivery, behind = holder_of(text)
-    -- If it has left, its id may have another entry by now.
-    return behind and id_of(behind) or not delivery and id or nil, name_of_key(text)
-  end
-  if kind == 'm' then return id_of(text), id_of(text), text end
-  return text, text
-end
-
--- Return an entry that can still be changed; or nil, the answer that says why not, and an entry in flight. Any step that
--- can fail here comes before the first write: nothing is rolled back. The entry has
---   id, record, header_end, member
---   place, score, there   its place, and its score and member there
---   claim                 the part that outlives a change: uncertain attempts
---   failed                whether an error of an earlier attempt is known
-local function entry_of(id, name, call)
-  local record = id and redis.call('HGET', keys.records, id)
-  if not record then
-    return nil, was_handed_over(name) and 'handed_over' or 'not_found'
-  end
-  local header_end, defect = header_end_of(record)
-  if not header_end then return nil, 'unreadable ' .. defect end
-  local entry = {id = id, record = record, header_end = header_end, member = member_of(record, header_end, id)}
-  if call.all_wait then
-    entry.place, entry.score, entry.there = index_of(record), whole(due_of(record, header_end)), entry.member
-    return entry
-  end
-  entry.place, entry.score, entry.there = place_of(PLACES, entry.member, record, header_end)
-  entry.failed = redis.call('HEXISTS', keys.errors, id) == 1
-  if entry.place == keys.leased and tonumber(entry.score) > call.now then
-    return nil, 'in_flight', entry
-  end
-  local text = redis.call('HGET', keys.claims, id)
-  local claim = (text or entry.place == keys.leased) and parse_claim(text)
-  if entry.place == keys.leased or not entry.place and claim and claim.token ~= '' then
-    -- A lease that ran out, or was lost, is an attempt with an unknown outcome.
-    claim.attempts, claim.uncertain = claim.attempts + 1, true
-  elseif claim and not claim.uncertain then
-    claim.attempts = 0
-  end
-  if claim then claim.refusals = 0 end
-  entry.claim = claim
-  return entry
-end
-
--- Whether a request was made before the last change of its entry, or, by key, before the last change under that: an
--- entry that comes back gets the key, and may have been changed before.
-local function is_late_for(call, entry, name)
-  if is_overtaken(call, changed_of(entry.record, entry.header_end)) then return true end
-  return name ~= entry.id and is_key_fenced(call, name)
-end
-
 -- An entry cannot be delivered, so it becomes a dead letter; its record and its claim stay.
 local function bury(now, member, reason)
   if reason == NO_RECORD then member = RECORDLESS .. id_of(member) end
@@ -236,10 +239,10 @@ local function bury(now, member, reason)
   make_untidy()
   redis.call('HSET', keys.errors, id, reason)
   redis.call('ZADD', keys.dead, whole(now), member)
-  if past.kept == nil then past.begin(redis.pcall('HGET', keys.meta, 'history')) end
+  if past.kept == nil then begin_history(redis.pcall('HGET', keys.meta, 'history')) end
   if not past.kept then return end
   local record = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(record)
   local extras = header_end and extras_of(record, header_end)
-  past.note('d', now, header_end and past.told_by(record, header_end, id, extras and extras.key) or past.told_of(nil, id))
+  note_event('d', now, header_end and told_by(record, header_end, id, extras and extras.key) or told_of(nil, id))
 end

@@ -13,8 +13,7 @@ gets the key again if it comes back and the key is free; else its record loses t
 each.
 
 A key holds longer if its part says so (a dead entry's does not); each is a letter and ms:
-        f  until the run has finished; but after the hand-over, or a worker's last word, no longer than so many ms.
-           A running task that schedules itself adds a blank, and the delivery that holds the key
+        f  until the run has finished; but after the hand-over, or a worker's last word, no longer than so many ms
         w  at least so long after it was scheduled
         d  at least so long after it was delivered: a `w` that waited behind another holder; see held.lua
 ]]
@@ -22,6 +21,14 @@ local HELD = '\255' -- a byte that no key and no id has: those are UTF-8
 local CHUNK = 1000 -- arguments of one command
 local KEYED = 1 -- flag
 local TAGGED = 2 -- flag
+
+-- The last byte of a record's message.
+local function message_end(record, header_end)
+  if not ends_in_extras(record, header_end) then return -1 end
+  return extras_start(record, header_end) - 1
+end
+
+-- Rare: most entries have none.
 
 -- The extras of a record, or of a part with the same end; or nil.
 local function extras_in(text, flags, from)
@@ -50,12 +57,6 @@ local function without_key(text, from)
   local rest = sub(text, string.find(text, '\0', start, true), -5) -- with an empty key
   local extras = flags % EXTRAS > 0 and rest .. string.format('%04d', #rest) or ''
   return with_flags(sub(text, 1, start - 1) .. extras, from, flags)
-end
-
--- The last byte of a record's message.
-local function message_end(record, header_end)
-  if not ends_in_extras(record, header_end) then return -1 end
-  return extras_start(record, header_end) - 1
 end
 
 -- The name for a key's fence and tombstone, among ids: those are UTF-8, which has no such byte.
@@ -89,9 +90,10 @@ local function index_extras(extras, id, member)
 end
 
 -- Note the index entries and the history event of a leaving entry. Those of many entries are removed together.
-local function note_extras(leaving, id, member, record, header_end)
-  local extras = extras_of(record, header_end)
-  if past.kept then past.leaves(leaving, past.told_by(record, header_end, id, extras and extras.key)) end
+-- `extras`: its extras, if they are known.
+local function note_extras(leaving, id, member, record, header_end, extras)
+  extras = extras or extras_of(record, header_end)
+  if past.kept then note_leaving(leaving, told_by(record, header_end, id, extras and extras.key)) end
   if not extras then return end
   leaving.keyed, leaving.tagged = leaving.keyed or {}, leaving.tagged or {}
   local keyed, tagged = leaving.keyed, leaving.tagged

@@ -8,6 +8,8 @@ the key lets it come forward: it gets the key, and waits for its due time.
 ]]
 local LOOK = 60000 -- ms after which to look again at a holder that has not left
 
+-- Rare: most entries have no key.
+
 -- Until when a key is held although its entry leaves, ms; nil: it is free.
 local function held_until(one, how, now)
   local kind, ms = string.match(one.hold or '', '^(%l)(%d+)')

@@ -9,55 +9,60 @@ event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipp
        28..39  task and queue, labels as in a record, or blanks
        40..42  length of the id, 3 digits; the id; and the unique key, if it has one
 
-A step notes events, and writes them at its end. All functions are in one table, as a script may have no more than 200
-locals.
+A step notes events, and writes them at its end.
 ]]
 -- kept: whether there is a history; nil: not read yet
--- events: noted by this step; length, repeats: from `meta`
-local past = {events = {}, REPLACED = 'r'}
--- The events of entries that leave with a tombstone.
-past.LEFT = {h = 'h', c = 'c', u = 'c', s = 'k'}
+-- setting: from `meta`; events: noted by this step
+local past = {events = {}}
 
--- Read the setting from `meta`; once a step.
-function past.begin(setting)
+-- Read the setting, once a step.
+local function begin_history(setting)
   if past.kept ~= nil then return end
-  local length, repeats = string.match(type(setting) == 'string' and setting or '', '^(%d+) ([01])$')
-  past.kept, past.length, past.repeats = length ~= nil, tonumber(length or 0), repeats == '1'
+  past.kept = type(setting) == 'string' and string.find(setting, '^%d+ [01]$') ~= nil
+  past.setting = setting
 end
 
+-- Rare: a store has a history only if a setting says so.
+
 -- The part of an event about an entry; without due time and labels if the record cannot be read.
-function past.told_of(due_and_labels, id, key)
+local function told_of(due_and_labels, id, key)
   return (due_and_labels or string.rep(' ', 25)) .. string.format('%03d', #id) .. id .. (key or '')
 end
 
 -- The same, from the entry's record.
-function past.told_by(record, header_end, id, key)
+local function told_by(record, header_end, id, key)
   local told = due_text(record, header_end) .. part_of(record, header_end, TASK, FORM)
-  return past.told_of(told, id, key)
+  return told_of(told, id, key)
 end
 
-function past.note(what, now, told)
+local function note_event(what, now, told)
   past.events[#past.events + 1] = what .. string.format('%013.0f', now) .. told
 end
 
 -- Let `depart` note an event for an entry among those that leave.
-function past.leaves(leaving, told)
+local function note_leaving(leaving, told)
   leaving.events = leaving.events or {}
   leaving.events[#leaving.events + 1] = told
 end
 
+-- Note the events of entries that have left; `how`: as their tombstones say, or nil: they were replaced.
+local function note_left(leaving, how, now)
+  local kind = leaving.is_replaced and 'r' or how == 'u' and 'c' or how == 's' and 'k' or how or 'r'
+  for _, told in ipairs(leaving.events or {}) do note_event(kind, now, told) end
+end
+
 -- The part in which successive events must differ: the kind, the task, and the key, or else the id.
-function past.subject_of(event)
+local function subject_of(event)
   local id_end = 42 + (tonumber(sub(event, 40, 42)) or 0)
   local key = sub(event, id_end + 1)
   return sub(event, 1, 1) .. sub(event, 28, 33) .. (key == '' and 'i' .. sub(event, 43, id_end) or 'k' .. key)
 end
 
 -- The events, without those that equal the one before; `last` is the last one written.
-function past.without_repeats(last)
-  local rest, before = {}, last and past.subject_of(last)
+local function without_repeats(last)
+  local rest, before = {}, last and subject_of(last)
   for _, event in ipairs(past.events) do
-    local subject = past.subject_of(event)
+    local subject = subject_of(event)
     if subject ~= before then rest[#rest + 1] = event end
     before = subject
   end
@@ -66,10 +71,12 @@ end
 
 -- Write the events, newest first. Room is made first, so the list never exceeds its length. If that is not allowed, or
 -- the key is another program's, nothing is written; the step itself is done.
-function past.write()
-  local events, length, most = past.events, past.length, 1000
+local function write_history()
+  local events, most = past.events, 1000
   if #events == 0 then return end
-  if not past.repeats then events = past.without_repeats(redis.pcall('LRANGE', keys.history, 0, 0)[1]) end
+  local text, repeats = string.match(past.setting, '^(%d+) ([01])$')
+  local length = tonumber(text)
+  if repeats == '0' then events = without_repeats(redis.pcall('LRANGE', keys.history, 0, 0)[1]) end
   local first = math.max(1, #events - length + 1)
   local left = length - (#events - first + 1) -- of the existing ones
   if first > #events or redis.pcall('LTRIM', keys.history, left > 0 and 0 or 1, math.max(0, left - 1)).err then return end

@@ -22,7 +22,7 @@ end
 function inconsistencies.is_lane(lane)
   local pause = parse_pause(redis.call('HGET', keys.paused, lane))
   if pause and pause.state == 'p' then return true end
-  for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
+  for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', EACH_LANE) do
     if other == lane then return true end
   end
   return false
@@ -37,7 +37,7 @@ function inconsistencies.place(part, there, look)
   local header_end = header_end_of(record)
   if not header_end then return end -- reported as a record
   if member_of(record, header_end, id) ~= member then return look.report('second_place', id) end
-  local place, _, as = place_of(PLACES, member, record, header_end)
+  local place, _, as = place_of(member, record, header_end)
   if place ~= keys[part] or as ~= there then return look.report('second_place', id) end
   if part == 'parked' and not inconsistencies.is_lane(parked_lane(there)) then
     look.report('record_without_place', id)
@@ -91,7 +91,7 @@ function inconsistencies.record(id, record, look)
   -- a damaged record; numbers could not continue above it for long.
   local number = serial_of(member)
   if look.seq and number > look.seq and number < inconsistencies.LAST then look.report('number_too_low', 'seq') end
-  local place = place_of(PLACES, member, record, header_end)
+  local place = place_of(member, record, header_end)
   if not place then look.report('record_without_place', id) end
   local extras = extras_of(record, header_end)
   for _, tag in ipairs(extras and extras.tags or {}) do

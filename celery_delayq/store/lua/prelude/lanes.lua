@@ -12,10 +12,49 @@ A lane comes back until no entry is parked there, and no due entry fell due befo
 number identify such entries that no scanner has met: they wait for their turn like parked ones.
 ]]
 local RETURNING = '<' -- no lane is as short
+local EACH_LANE = '.......' -- the pattern of one
 local MOST_SPANS = 8 -- earlier pauses that a lane keeps
 local FIELD = '^([pb]):([01]):(%d+):([%d.]+):(%d+):(%d+):(%d+):(%d+):(%d+):([-%d,]*):(.*)$'
 local SPAN = '(%d+)%-(%d+)%-(%d+),'
-local NUMBERS = 2^47 -- insertion numbers are below this
+local NUMBERS = 140737488355328 -- 2^47: insertion numbers are below this
+
+-- The lanes, as a step sees them: those it has read, with changes not written yet.
+local function new_lanes(now_us)
+  return {
+    now_us = now_us, now = math.floor(now_us / 1000), known = {}, any = redis.call('HLEN', keys.paused) > 0,
+  }
+end
+
+-- The same for one entry's lanes, which are read at once. The time is read only if one of them is paused or coming back.
+local function lanes_about(record, header_end)
+  local names, lanes = lanes_of(record, header_end), {now_us = 0, now = 0, known = {}, any = false}
+  for at, text in ipairs(redis.call('HMGET', keys.paused, unpack(names))) do
+    local pause = text and parse_pause(text) or false
+    lanes.known[names[at]] = pause
+    lanes.any = lanes.any or pause ~= false
+  end
+  if lanes.any then
+    lanes.now_us = clock_us()
+    lanes.now = math.floor(lanes.now_us / 1000)
+  end
+  return lanes
+end
+
+-- The pauses that may hold an entry back; none if it is to run now.
+local function pauses_of(lanes, record, header_end)
+  local found = {}
+  if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end
+  for _, lane in ipairs(lanes_of(record, header_end)) do
+    local pause = pause_of(lanes, lane)
+    if pause then
+      pause.lane = lane
+      found[#found + 1] = pause
+    end
+  end
+  return found
+end
+
+-- Rare: most stores have no pause.
 
 -- Parse a lane's field in `paused`; or nil.
 local function parse_pause(text)
@@ -81,33 +120,11 @@ end
 -- Add a lane to those that come back, or remove it.
 local function note_returning(lane, comes_back)
   local others = {}
-  for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
+  for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', EACH_LANE) do
     if other ~= lane then others[#others + 1] = other end
   end
   if comes_back then others[#others + 1] = lane end
   write_returning(others)
-end
-
--- The lanes, as a step sees them: those it has read, with changes not written yet.
-local function new_lanes(now_us)
-  return {
-    now_us = now_us, now = math.floor(now_us / 1000), known = {}, any = redis.call('HLEN', keys.paused) > 0,
-  }
-end
-
--- The same for one entry's lanes, which are read at once. The time is read only if one of them is paused or coming back.
-local function lanes_about(record, header_end)
-  local names, lanes = lanes_of(record, header_end), {now_us = 0, now = 0, known = {}, any = false}
-  for at, text in ipairs(redis.call('HMGET', keys.paused, unpack(names))) do
-    local pause = text and parse_pause(text) or false
-    lanes.known[names[at]] = pause
-    lanes.any = lanes.any or pause ~= false
-  end
-  if lanes.any then
-    lanes.now_us = clock_us()
-    lanes.now = math.floor(lanes.now_us / 1000)
-  end
-  return lanes
 end
 
 -- The pause of a lane; or false: it is neither paused nor coming back.
@@ -123,20 +140,6 @@ local function save_lanes(lanes)
   for lane, pause in pairs(lanes.known) do
     if pause and pause.is_changed then redis.call('HSET', keys.paused, lane, format_pause(pause)) end
   end
-end
-
--- The pauses that may hold an entry back; none if it is to run now.
-local function pauses_of(lanes, record, header_end)
-  local found = {}
-  if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end
-  for _, lane in ipairs(lanes_of(record, header_end)) do
-    local pause = pause_of(lanes, lane)
-    if pause then
-      pause.lane = lane
-      found[#found + 1] = pause
-    end
-  end
-  return found
 end
 
 -- The first paused lane of some pauses; or nil.
@@ -220,7 +223,7 @@ end
 -- most `most`, and none after so many bytes of records; and how many come after those.
 local function parked_freely(lanes, most, max_bytes)
   local found, rest, bytes = {}, 0, 0
-  for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', string.rep('.', 7)) do
+  for lane in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', EACH_LANE) do
     local pause = pause_of(lanes, lane)
     if pause and pause.state == 'b' and pause.rate == 0 then
       rest = rest + count_parked(lane)

@@ -2,6 +2,12 @@
 
 policy  the grace period, ms, ':', and its start, if that is after the due time: unix ms, 13 digits
 ]]
+-- The entries that a step skips; an argument for `depart`.
+local function new_skips()
+  return {ids = {}, shared = {}, claimed = true, failed = true, young = {}, owed = {}, told = {}}
+end
+
+-- Rare: most entries are never too late.
 
 -- The grace period of an entry, ms, and its start in the record; or nil: it has no readable policy.
 local function policy_of(record, header_end)
@@ -50,7 +56,7 @@ local function with_excuse(record, header_end, from)
   local _, since = policy_of(record, header_end)
   if not from or not since or from <= since then return nil end
   local policy = string.find(record, '\0', extras_start(record, header_end), true)
-  local at = string.match(record, '^%z%d+():' .. string.rep('%d', 13) .. '%z', policy)
+  local at = string.match(record, '^%z%d+():%d%d%d%d%d%d%d%d%d%d%d%d%d%z', policy)
   return at and sub(record, 1, at) .. string.format('%013.0f', from) .. sub(record, at + 14)
 end
 
@@ -67,11 +73,6 @@ local function excuse_before(lane, lanes, id, record, header_end)
   if pause.state == 'p' or pause.late == '1' then
     excuse(id, record, header_end, (counted_from(lanes, record, header_end)))
   end
-end
-
--- The entries that a step skips; an argument for `depart`.
-local function new_skips()
-  return {ids = {}, shared = {}, claimed = true, failed = true, young = {}, owed = {}, told = {}}
 end
 
 -- Note that an entry, due for `ms`, is skipped; how: c, or u if a copy may have been delivered.
@@ -92,7 +93,6 @@ end
 -- Remove skipped entries; the caller clears their places. If `owes`, scanners may store REVOKED at once, as no caller
 -- will do it.
 local function leave_skipped(skips, owes, now_us)
-  if #skips.ids == 0 then return end
   local now = math.floor(now_us / 1000)
   local from_now_on = {now_us = now_us, now = now, timeout = 0}
   fence_young(skips.young, now_us)

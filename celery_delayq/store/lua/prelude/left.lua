@@ -10,7 +10,6 @@ that time, or until at least so many are newer. In `meta` are
 remember        this age, ms, a blank, and this number
 remember_since  when the generation began, ms
 ]]
-
 -- Remove entries: the one way out, for any reason, for one or a batch. Everything stored of an entry goes here. `how`
 -- begins their tombstone; nil: they are replaced, and their ids keep a record.
 -- `leaving` has their ids, and, if any:
@@ -18,7 +17,8 @@ remember_since  when the generation began, ms
 --   claimed, failed  whether there may be a claim, or an error of an earlier attempt
 --   shared           name of a template -> how many of them share it
 --   keyed, tagged    their keys and tags, see note_extras; kept_key: the key that stays
---   events, what     their history events, see note_extras; and the kind, if `how` does not imply it
+--   events           their history events, see note_extras
+--   is_replaced      whether others took their place, although they leave a tombstone
 -- The record goes before its place: if Redis stops the script half-way, a place without a record is left, which the next
 -- delivery clears.
 local function depart(leaving, how, now)
@@ -34,9 +34,7 @@ local function depart(leaving, how, now)
   if leaving.claimed then redis.call('HDEL', keys.claims, unpack(ids)) end
   if leaving.failed then redis.call('HDEL', keys.errors, unpack(ids)) end
   if leaving.keyed then drop_extras(leaving, stamp) end
-  for _, told in ipairs(leaving.events or {}) do
-    past.note(leaving.what or past.LEFT[how] or past.REPLACED, now, told)
-  end
+  if leaving.events then note_left(leaving, how, now) end
   for name, count in pairs(leaving.shared) do
     drop_template(name, count)
   end
@@ -47,7 +45,7 @@ end
 -- read.) The setting of the history is read along with it.
 local function recent_of(now_us)
   local known = redis.call('HMGET', keys.meta, 'timeout', 'history')
-  past.begin(known[2])
+  begin_history(known[2])
   local longest = timeout_of(known[1]) or 60000
   local recent, step = {}, 2^24
   for us = now_us - longest * 1000, now_us + step, step do recent[sub(seven_bytes(us), 1, 4)] = true end
@@ -59,7 +57,7 @@ local function note_young(young, recent, id, record, header_end)
   if recent[sub(record, header_end + CHANGED, header_end + CHANGED + 3)] then
     local changed = changed_bytes(record, header_end)
     young[#young + 1], young[#young + 2] = id, changed
-    local extras = extras_of(record, header_end)
+    local extras = ends_in_extras(record, header_end) and extras_of(record, header_end)
     if extras and extras.key then
       local keyed, name = young.keyed or {}, name_of_key(extras.key)
       if not keyed[name] or keyed[name] < changed then keyed[name] = changed end
@@ -90,6 +88,8 @@ local function turn_tombstones(now)
   -- If the clock was set back, or there is no time, keep both until the next turn.
   if age >= 0 then make_older(keys.tombstones, keys.tombstones_old) end
 end
+
+-- Rare: a turn of a generation, and what has left.
 
 local function find_tombstone(id)
   return redis.call('HGET', keys.tombstones, id) or redis.call('HGET', keys.tombstones_old, id)

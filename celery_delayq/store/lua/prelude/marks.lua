@@ -8,9 +8,20 @@ arrived  HASH  mark -> of a delivery: its first attempt at a worker; of a messag
 ]]
 local PAUSE = 60000 -- ms: a longer time without a mark does not make a generation older
 
+-- Rare: only messages that came to a worker have marks.
+
 -- The number of a mark; nil if there is none.
 local function marked(mark)
   return tonumber(redis.call('HGET', keys.arrived, mark) or redis.call('HGET', keys.arrived_old, mark) or '')
+end
+
+-- Why a message that a broker delivered may not become an entry, as its mark says; or nil. See schedule.lua.
+local function refused_by_mark(call, entry)
+  local us, received = marked(entry.mark), tonumber(entry.received)
+  if not us then return nil end
+  if us < 0 and -us >= (entry.again == '1' and 0 or received) then return 'taken' end
+  -- It runs elsewhere. A worker that died before that does not repeat its request; a worker that runs it does.
+  if us > (received > 0 and received or call.issued) then return received > 0 and 'scheduled' or 'again' end
 end
 
 -- Set marks, `pairs` of mark and number. A generation ends at the age `keep_ms`, without pauses, or at `most` marks.

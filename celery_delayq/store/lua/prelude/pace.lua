@@ -5,9 +5,16 @@ meta  caught_up -> when the next overdue entry may leave, us; there only while t
 local OVERDUE_BY = 1000 -- ms after its due time from which an entry counts as overdue
 local SAVED_US = 100000 -- unused time that may be made up for
 
--- How many overdue entries may leave: {left, at in us, us between two}; nil: no limit.
+-- When a look at an index is needed, ms, or -1.
+local function next_head(index, now, pace)
+  local head = head_of(index)
+  return pace and paced_head(index, head, now, pace) or head
+end
+
+-- Rare: there is no rate, unless a setting says so.
+
+-- How many overdue entries may leave, at a rate > 0: {left, at in us, us between two}.
 local function pace_of(rate, now_us)
-  if rate == 0 then return nil end
   local us = 1000000 / rate
   local at = tonumber(redis.call('HGET', keys.meta, 'caught_up') or '') or 0
   -- Not too far ahead: Redis's clock may have been set back.
@@ -22,10 +29,8 @@ local function spend(pace, count)
   redis.call('HSET', keys.meta, 'caught_up', whole(math.ceil(pace.at)))
 end
 
--- As due_members; with a pace, first those that are not overdue, then the others, if some of them may leave. Also return
--- the number of the first ones.
-local function paced_members(index, now, limit, pace, last_ms)
-  if not pace then return due_members(index, now, limit, last_ms) end
+-- As due_members: first those that are not overdue, then the others, if some of them may leave.
+local function paced_members(index, now, limit, pace)
   local since = whole(now - OVERDUE_BY)
   local members = redis.call('ZRANGEBYSCORE', index, since, whole(now), 'LIMIT', 0, limit - math.floor(limit / 4))
   local fresh = #members
@@ -36,10 +41,9 @@ local function paced_members(index, now, limit, pace, last_ms)
   return members, fresh
 end
 
--- When a look at an index is needed, ms, or -1: later than its head, if that may not leave yet.
-local function paced_head(index, now, pace)
-  local head = head_of(index)
-  if not pace or pace.left > 0 or head < 0 or head >= now - OVERDUE_BY then return head end
+-- When a look at an index with this head is needed, ms, or -1: later than that, if it may not leave yet.
+local function paced_head(index, head, now, pace)
+  if pace.left > 0 or head < 0 or head >= now - OVERDUE_BY then return head end
   local later = math.max(now, math.ceil(pace.at / 1000))
   local since = whole(now - OVERDUE_BY)
   local fresh = redis.call('ZRANGEBYSCORE', index, since, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)

@@ -6,61 +6,9 @@ filter  empty, if there is no selection; or, with blanks between: due at this ti
 ]]
 local SKIPPED = 'skipped' -- a selection met the entry, but no longer includes it
 
--- The labels in a filter, as a set; nil if they do not matter.
-local function labels_of(hex)
-  if hex == '-' then return nil end
-  local bytes, labels = string.gsub(hex, '%x%x', function(two) return string.char(tonumber(two, 16)) end), {}
-  for at = 1, #bytes, 6 do labels[sub(bytes, at, at + 5)] = true end
-  return labels
-end
-
--- Parse a filter; nil if there is none.
-local function filter_of(text)
-  if text == '' then return nil end
-  local after, before, state, task, queue, tags = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(.*)$')
-  local filter = {
-    after = tonumber(after), before = tonumber(before), state = state ~= '-' and state,
-    tasks = labels_of(task), queues = labels_of(queue), tags = tags ~= '' and {},
-  }
-  for tag in string.gmatch(tags, '[^%z]+') do filter.tags[#filter.tags + 1] = tag end
-  return filter
-end
-
--- Whether an entry's record matches a filter.
-local function has_selected(filter, record, header_end)
-  if filter.tasks and not filter.tasks[task_of(record, header_end)] then return false end
-  if filter.queues and not filter.queues[queue_of(record, header_end)] then return false end
-  if filter.after and due_of(record, header_end) < filter.after then return false end
-  if filter.before and due_of(record, header_end) >= filter.before then return false end
-  if not filter.tags then return true end
-  -- After key and policy, between two NULs. (Taking all of it apart takes three times as long.)
-  local at = has_flag(record, header_end, TAGGED) and extras_start(record, header_end)
-  for _ = 1, 2 do at = at and string.find(record, '\0', at, true) + 1 end
-  for _, tag in ipairs(at and filter.tags or {}) do
-    if string.find(record, '\0' .. tag .. '\0', at - 1, true) then return true end
-  end
-  return false
-end
-
 -- Whether an entry is dead, by its place: one without a place has lost it.
 local function is_dead(place)
   return place == keys.dead or not place
-end
-
--- The state of an entry, as users see it: a due one that is held back is paused, wherever it waits.
-local function state_of(entry, lanes)
-  if is_dead(entry.place) then return 'DEAD' end
-  if entry.place == keys.leased then return 'IN_FLIGHT' end
-  local there = entry.place == keys.parked and entry.there or nil
-  local is_due = there or entry.place ~= keys.behind and due_of(entry.record, entry.header_end) <= lanes.now
-  return is_due and is_held(lanes, entry.record, entry.header_end, there) and 'PAUSED' or 'SCHEDULED'
-end
-
--- Whether a selection that met an entry as this member still includes it.
-local function is_meant(entry, member, filter, lanes)
-  return serial_of(member) == serial_of(entry.member)
-    and (not filter.state or string.find(filter.state, state_of(entry, lanes), 1, true))
-    and has_selected(filter, entry.record, entry.header_end)
 end
 
 -- Read a call's targets, in order: {entry, answer, id, name, member}, with an entry that can be changed, or the answer
@@ -98,4 +46,58 @@ end
 -- The id of a target, as part of a word, if the caller gave a key.
 local function named_in(target, id)
   return sub(target, 1, 1) == 'k' and quoted(id) or ''
+end
+
+-- The state of an entry, as users see it: a due one that is held back is paused, wherever it waits.
+local function state_of(entry, lanes)
+  if is_dead(entry.place) then return 'DEAD' end
+  if entry.place == keys.leased then return 'IN_FLIGHT' end
+  local there = entry.place == keys.parked and entry.there or nil
+  local is_due = there or entry.place ~= keys.behind and due_of(entry.record, entry.header_end) <= lanes.now
+  local may_be_held = is_due and (lanes.any or there)
+  return may_be_held and is_held(lanes, entry.record, entry.header_end, there) and 'PAUSED' or 'SCHEDULED'
+end
+
+-- Rare: most calls are about one entry by its id.
+
+-- The labels in a filter, as a set; nil if they do not matter.
+local function labels_of(hex)
+  if hex == '-' then return nil end
+  local bytes, labels = string.gsub(hex, '%x%x', function(two) return string.char(tonumber(two, 16)) end), {}
+  for at = 1, #bytes, 6 do labels[sub(bytes, at, at + 5)] = true end
+  return labels
+end
+
+-- Parse a filter that is not empty.
+local function filter_of(text)
+  local after, before, state, task, queue, tags = string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) ?(.*)$')
+  local filter = {
+    after = tonumber(after), before = tonumber(before), state = state ~= '-' and state,
+    tasks = labels_of(task), queues = labels_of(queue), tags = tags ~= '' and {},
+  }
+  for tag in string.gmatch(tags, '[^%z]+') do filter.tags[#filter.tags + 1] = tag end
+  return filter
+end
+
+-- Whether an entry's record matches a filter.
+local function has_selected(filter, record, header_end)
+  if filter.tasks and not filter.tasks[task_of(record, header_end)] then return false end
+  if filter.queues and not filter.queues[queue_of(record, header_end)] then return false end
+  if filter.after and due_of(record, header_end) < filter.after then return false end
+  if filter.before and due_of(record, header_end) >= filter.before then return false end
+  if not filter.tags then return true end
+  -- After key and policy, between two NULs. (Taking all of it apart takes three times as long.)
+  local at = has_flag(record, header_end, TAGGED) and extras_start(record, header_end)
+  for _ = 1, 2 do at = at and string.find(record, '\0', at, true) + 1 end
+  for _, tag in ipairs(at and filter.tags or {}) do
+    if string.find(record, '\0' .. tag .. '\0', at - 1, true) then return true end
+  end
+  return false
+end
+
+-- Whether a selection that met an entry as this member still includes it.
+local function is_meant(entry, member, filter, lanes)
+  return serial_of(member) == serial_of(entry.member)
+    and (not filter.state or string.find(filter.state, state_of(entry, lanes), 1, true))
+    and has_selected(filter, entry.record, entry.header_end)
 end
