@@ -17,6 +17,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import redis
+
 from .. import clock
 from ..errors import StoreError, StoreUnavailable
 from .scripts import Scripts
@@ -178,7 +180,9 @@ class Attempts:
         """Wait before the next request, or raise the error once no request can run any more."""
         away = isinstance(error, StoreUnavailable)
         self._may_have_run |= isinstance(error, StoreUnavailable) and error.may_have_run
-        may_run = self._may_have_run or (away and self.has_run)
+        # A Redis that refuses this request has answered; else a copy of the last may be on its way.
+        is_cut_off = away and not isinstance(error.__cause__, redis.exceptions.ResponseError)
+        may_run = self._may_have_run or (is_cut_off and self.has_run)
         pause = next(self._pauses, None) if away else None
         if pause is None:
             if not may_run:

@@ -1089,7 +1089,7 @@ CUTS = {
         'verdict == b"late" and self._may_have_run', "False", (Attempts, "repeat_after")
     ),
     "a call that got a verdict ends before a copy of its request": Cut(
-        "away and self.has_run", "False", (Attempts, "wait_after")
+        "is_cut_off and self.has_run", "False", (Attempts, "wait_after")
     ),
     "what takes the id of an uncertain entry is sure": Cut(
         "local lasts = own and not own.is_caller and own.claim and own.claim.uncertain",

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,6 +128,16 @@ def test_a_call_that_got_a_verdict_returns_when_no_copy_of_its_request_can_run_a
         call(world)
     assert caught.value.may_have_run
     assert world.redis_us() >= max(values(world, "deadline"))
+
+
+def test_after_a_verdict_a_redis_that_refuses_ends_the_call_at_once(call):
+    error = StoreUnavailable("cancel", "NOREPLICAS", False)
+    error.__cause__ = redis.ResponseError("NOREPLICAS")
+    world = World([b"stale"], error)
+    with pytest.raises(StoreUnavailable) as caught:
+        call(world)
+    assert not caught.value.may_have_run
+    assert world.now == 0
 
 
 @pytest.mark.parametrize("slow", [0.0, 0.3, 2.0])
