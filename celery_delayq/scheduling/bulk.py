@@ -22,6 +22,7 @@ from ..errors import (
     NotATask,
     NotScheduled,
     StoreError,
+    StoreForbidden,
 )
 from ..logs import logger_of
 from ..message.signatures import is_canvas
@@ -178,7 +179,7 @@ class Loader:
         """Return an item's entry, the id of a task that ran or existed, or the error."""
         try:
             return self._new(*self._read(item, when))
-        except (OperationalError, StoreError, SoftTimeLimitExceeded, NotScheduled):
+        except (OperationalError, StoreError, StoreForbidden, SoftTimeLimitExceeded, NotScheduled):
             raise  # not the item's fault; and one task that was sent at once is enough
         except Exception as error:
             return _bare(error)

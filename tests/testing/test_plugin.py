@@ -2,11 +2,15 @@
 
 import os
 import re
+import socket
 import sys
 import textwrap
+from contextlib import ExitStack
+from functools import partial
 from types import ModuleType
 
 import pytest
+from celery import chain, chord
 
 from celery_delayq.contrib.testing import isolated
 from celery_delayq.contrib.testing.apps import app_of_test
@@ -320,6 +324,26 @@ def test_a_test_without_the_fixture_can_be_kept_from_the_store(user, option):
     user.makepyfile(f"EXPECTED = {expected!r}\n" + textwrap.dedent(FORGETFUL))
 
     user.run_tests(passed=9)
+
+
+def test_a_forbidden_call_does_not_ask_the_result_backend_first(shop, monkeypatch):
+    # Celery would ask it for twenty seconds.
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("it connects"))
+    shop.app.conf.delayq_capture_eta = True
+    parts = [shop.number.s(1), shop.number.s(2)]
+    calls = [
+        partial(shop.remind.delay_for, 60, 7),
+        partial(shop.remind.apply_async, (7,), countdown=60),
+        partial(chain(shop.number.s(1), shop.number.s()).delay_for, 60),
+        partial(chord(parts, shop.total.s()).delay_for, 60),
+        partial(shop.delayq.schedule_many, shop.remind, [((1,), {}), ((2,), {})], after=60),
+    ]
+
+    with ExitStack() as stack:
+        stack.callback(forbid_stores())
+        for call in calls:
+            with pytest.raises(StoreForbidden):
+                call()
 
 
 def test_what_was_forbidden_is_permitted_again_after_the_run(shop):

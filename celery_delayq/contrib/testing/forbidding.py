@@ -8,6 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from ...errors import StoreForbidden
+from ...scheduling import intercept
+from ...scheduling.options import PART
 from ...servers.connection import Connection
 from ...services import Configured, Services
 from ...store.scripts import Scripts
@@ -21,7 +23,14 @@ def forbid_stores() -> Callable[[], None]:
     Returns:
         A function that permits these calls again.
     """
-    stack, connect = ExitStack(), Services.connect
+    stack, connect, requested = ExitStack(), Services.connect, intercept.requested
+
+    def asked(services: Services, options: Any, *args: Any) -> intercept.Request | None:
+        # Here, as Celery then asks the result backend, for twenty seconds if that is away.
+        request = requested(services, options, *args)
+        if request is not None or PART in options:
+            _ = services.scripts
+        return request
 
     def connected(services: Services) -> Connection:
         _ = services.scripts
@@ -30,6 +39,7 @@ def forbid_stores() -> Callable[[], None]:
     for name in _REACH:
         stack.enter_context(patch.object(Configured, name, _of_isolated(vars(Configured)[name])))
     stack.enter_context(patch.object(Services, "connect", connected))
+    stack.enter_context(patch.object(intercept, "requested", asked))
     return stack.close
 
 
