@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..cli.common import ErrorSentences, delayq_of, examples, json_option
+from ..cli.common import ErrorSentences, advised, delayq_of, examples, json_option
 from ..cli.looks import CeleryCommand
 from ..cli.screen import Line, Screen
 from ..logs import plain
@@ -60,7 +60,7 @@ def _shown(found: MasterCache, width: int | None) -> Iterator[Line]:
         (f"{found.name:<{_NAME}}", "bold"),
         (texts[0], ""),
     ]
-    texts = texts[1:] + (_wrapped(f"-> {plain(found.advice)}", room) if found.advice else [])
+    texts = texts[1:] + (_wrapped(f"-> {advised(found.advice)}", room) if found.advice else [])
     for text in texts:
         yield [(" " * (_LEVEL + _NAME), ""), (text, "")]
 

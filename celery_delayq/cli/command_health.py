@@ -9,12 +9,12 @@ import click
 
 from ..errors import StoreError
 from ..integration.workers import answers, unheard_queues
-from ..logs import counted, plain
+from ..logs import counted
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, restarts_here
 from ..operations.health import health as health_now
 from ..operations.reading import counts
 from ..services import HasServices
-from .common import ErrorSentences, delayq_of, examples, json_option
+from .common import ErrorSentences, advised, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
 
 _RESTARTED = "scanner {} was restarted {}, as its thread ended; the log of its process says why"
@@ -62,7 +62,7 @@ def health(
     else:
         again = [_RESTARTED.format(one, counted(n, "time")) for one, n in restarts.items()]
         for line in problems or ["healthy", *again]:
-            ctx.obj.echo(plain(line))
+            ctx.obj.echo(advised(line))
     if problems:
         ctx.exit(1)
 

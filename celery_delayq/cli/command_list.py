@@ -35,7 +35,7 @@ _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
     cls=CeleryCommand,
     epilog=examples(
         "list --overdue",
-        "list --before-due +1h --queue mail --local",
+        "list --due-before +1h --queue mail --local",
         "list --json | jq -r 'select(.args[0] == 42) | .id'",
         "list --ids --tag user:7 > ids.txt",
     ),

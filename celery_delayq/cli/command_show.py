@@ -16,7 +16,7 @@ from ..operations.health import no_delivery
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.task_facts import facts_of, line_of_json
 from ..store import Counts, Pause, State, lane_in_words
-from .common import Argument, ErrorSentences, delayq_of, examples, json_option
+from .common import Argument, ErrorSentences, advised, delayq_of, examples, json_option
 from .departed import HINT, why_gone
 from .looks import CeleryCommand
 from .screen import Line, Screen, wrapped
@@ -43,7 +43,8 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
         delayq = delayq_of(ctx)
         task, zone = reading.get(delayq, id), zone_of(ctx)
         if task is None:
-            raise click.ClickException(plain(why_gone(delayq, zone, {"task_id": id}, HINT)))
+            ctx.obj.error(advised(why_gone(delayq, zone, {"task_id": id}, HINT)))
+            ctx.exit(1)
         if as_json:
             ctx.obj.echo(line_of_json(task.facts()))
             return
@@ -58,7 +59,7 @@ def screen_of(
     """Return the lines of the screen, fitted to *width* columns; ``None``: any width."""
     yield from _lines(task, from_ms(counts.now_ms), zone, width)
     for note in _notes(task, counts, pauses, zone):
-        for line in wrapped(f"! {plain(note)}", width, "  "):
+        for line in wrapped(f"! {advised(note)}", width, "  "):
             yield [(line, "yellow")]
 
 

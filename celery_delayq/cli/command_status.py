@@ -24,7 +24,7 @@ from ..operations.status import QueueCounts, Status
 from ..operations.status import status as status_now
 from ..services import Services
 from ..store import Pause
-from .common import ErrorSentences, delayq_of, examples, json_option
+from .common import ErrorSentences, advised, delayq_of, examples, json_option
 from .looks import CeleryCommand
 from .screen import Line, Screen, text_of, wrapped
 from .tables import Column, Room, table
@@ -75,7 +75,7 @@ def screen_of(found: Status, path: str, zone: tzinfo, width: int | None) -> Iter
     ]
     now = from_ms(found.counts.now_ms)
     for text in _urgent(found, now, zone):
-        for line in wrapped(f"  ! {plain(text)}", width, "    "):
+        for line in wrapped(f"  ! {advised(text)}", width, "    "):
             yield [(line, "yellow")]
     yield from _lines_of(_counts(found, now), width)
     yield from _queues(found, now, zone, width)

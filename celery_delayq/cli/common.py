@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 import click
@@ -45,6 +46,13 @@ class UsageErrors(ErrorSentences):
         if isinstance(error, InvalidOption) and not isinstance(error, (InvalidSetting, NotATask)):
             raise click.UsageError(plain(error)) from error
         super().__exit__(kind, error, trace)
+
+
+def advised(sentence: object) -> str:
+    """Return a sentence for one row; its commands name the app as this one did."""
+    ctx, line = click.get_current_context(silent=True), plain(sentence)
+    app = ctx and ctx.find_root().params.get("app")
+    return line.replace("celery -A proj ", f"celery -A {quote(app)} ") if app else line
 
 
 def delayq_of(ctx: click.Context) -> HasServices:

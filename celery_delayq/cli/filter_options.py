@@ -36,8 +36,11 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         (("--state",), {"multiple": True, "type": states, "help": "In this state."}),
         (("--dead",), {"is_flag": True, "help": "The same as --state dead."}),
         (("--overdue",), {"is_flag": True, "help": "Due by now, waiting, and not paused."}),
-        (("--after-due",), {"type": _WHEN, "help": f"Due at this time or later. {_FORMS}"}),
-        (("--before-due",), {"type": _WHEN, "help": "Due before this time."}),
+        (
+            ("--due-from", "after_due"),
+            {"type": _WHEN, "help": f"Due at this time or later. {_FORMS}"},
+        ),
+        (("--due-before", "before_due"), {"type": _WHEN, "help": "Due before this time."}),
     )
 
     def give(command: Callable[..., Any]) -> Callable[..., Any]:

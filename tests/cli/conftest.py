@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE
 
 __all__ = ["delayq_app", "redis", "redis_client", "url"]
 
-MODULE = "delayq_cli_project"
+MODULE = "proj"  # as in the texts
 
 
 @pytest.fixture(autouse=True)

@@ -27,19 +27,19 @@ def tasks(app, redis):
     [
         ([], ["refused", "parked", "due", "soon", "far"]),
         (["--overdue"], ["refused", "due"]),
-        (["--overdue", "--after-due", str(LONG_AGO + 3)], ["due"]),
-        (["--overdue", "--before-due", str(LONG_AGO + 3)], ["refused"]),
-        (["--overdue", "--before-due", "+1h"], ["refused", "due"]),
+        (["--overdue", "--due-from", str(LONG_AGO + 3)], ["due"]),
+        (["--overdue", "--due-before", str(LONG_AGO + 3)], ["refused"]),
+        (["--overdue", "--due-before", "+1h"], ["refused", "due"]),
         (["--overdue", "--tag", "x"], ["due"]),
         (["--overdue", "--queue", "broken"], ["refused"]),
         (["--overdue", "--task", "none"], []),
-        (["--before-due", "+1h"], ["refused", "parked", "due", "soon"]),
-        (["--before-due", "+10m"], ["refused", "parked", "due"]),
-        (["--before-due", "-10m"], ["refused", "parked", "due"]),
-        (["--after-due", "-10m"], ["soon", "far"]),
-        (["--after-due", "+0", "--before-due", "+1d"], ["soon"]),
-        (["--after-due", "+1h29m60s"], ["far"]),
-        (["--tag", "x", "--before-due", "+1h"], ["due", "soon"]),
+        (["--due-before", "+1h"], ["refused", "parked", "due", "soon"]),
+        (["--due-before", "+10m"], ["refused", "parked", "due"]),
+        (["--due-before", "-10m"], ["refused", "parked", "due"]),
+        (["--due-from", "-10m"], ["soon", "far"]),
+        (["--due-from", "+0", "--due-before", "+1d"], ["soon"]),
+        (["--due-from", "+1h29m60s"], ["far"]),
+        (["--tag", "x", "--due-before", "+1h"], ["due", "soon"]),
         (["--dead"], ["dead"]),
         (["--dead", "--queue", "celery"], []),
     ],
@@ -57,8 +57,8 @@ def test_a_list_is_of_what_was_picked(tasks, printed, options, expected):
         (["retry", "--dead"], "1 task would be due now"),
         (["remove", "--dead", "--queue", "broken"], "1 task would be removed"),
         (["reschedule", "--dead", "+1h"], "1 task would be rescheduled"),
-        (["reschedule", "--before-due", "+1h", "by:+1h"], "5 tasks would be rescheduled"),
-        (["cancel", "--after-due", "+1m", "--before-due", "+1h"], "1 task would be cancelled"),
+        (["reschedule", "--due-before", "+1h", "by:+1h"], "5 tasks would be rescheduled"),
+        (["cancel", "--due-from", "+1m", "--due-before", "+1h"], "1 task would be cancelled"),
         (["release", "--overdue", "--tag", "x"], "1 task would be released"),
         (["cancel", "--queue", "broken", "--queue", "slow"], "3 tasks would be cancelled"),
         (["cancel", "--dead", "--state", "paused"], "2 tasks would be cancelled"),
@@ -81,8 +81,8 @@ def test_from_now_is_by_redis_s_clock(app, printed, monkeypatch):
     monkeypatch.setattr("celery_delayq.clock.utc_now", lambda: pytest.fail("it was read"))
     monkeypatch.setattr("time.time", lambda: 0.0)
 
-    assert printed("list", "--ids", "--before-due", "+1h") == ["soon"]
-    assert printed("list", "--ids", "--before-due", "+29m") == []
+    assert printed("list", "--ids", "--due-before", "+1h") == ["soon"]
+    assert printed("list", "--ids", "--due-before", "+29m") == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_overdue_is_a_state_of_its_own(tasks, misused, command, state):
     ("command", "option"), [("list", "--tag"), ("cancel", "--task"), ("list", "--queue")]
 )
 def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, misused, command, option):
-    sentence = misused(command, option, "", "--before-due", "+1h")
+    sentence = misused(command, option, "", "--due-before", "+1h")
     assert sentence.startswith(f"Error: {option[2:]} is ''; expected ")
     assert app.delayq.counts().scheduled == 4
 
@@ -114,7 +114,7 @@ def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, misused, c
         (["--state", "paused", "-n", "0"], "1 more; --limit ends this list at 0"),
         (["--dead", "-n", "0"], "1 more; --limit ends this list at 0"),
         (["--queue", "celery", "-n", "1"], "there are more; --limit ends this list at 1"),
-        (["--before-due", "+1h", "-n", "1"], "there are more; --limit ends this list at 1"),
+        (["--due-before", "+1h", "-n", "1"], "there are more; --limit ends this list at 1"),
         (
             ["--overdue", "--tag", "x", "-n", "0"],
             "there are more; --limit ends this list at 0",

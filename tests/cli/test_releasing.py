@@ -42,7 +42,7 @@ def test_it_sends_them_itself(app, tasks, said, redis):
 
 
 def test_only_what_is_selected_goes(app, tasks, said, redis):
-    assert said("release", "--tag", "x", "--before-due", str(FAR), "--yes")[1:] == [
+    assert said("release", "--tag", "x", "--due-before", str(FAR), "--yes")[1:] == [
         "2 tasks released"
     ]
     assert sent(redis) == ["a", "b"]

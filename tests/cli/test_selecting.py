@@ -49,7 +49,7 @@ def test_without_a_terminal_nothing_is_changed_without_yes(app, tasks, refused):
 @pytest.mark.parametrize(
     ("line", "done"),
     [
-        (["cancel", "--before-due", "2026-01-01"], "cancelled"),
+        (["cancel", "--due-before", "2026-01-01"], "cancelled"),
         (["reschedule", "--tag", "none", "+1h"], "rescheduled"),
         (["run-now", "--tag", "none"], "due now"),
         (["retry", "--dead"], "due now"),
@@ -125,8 +125,8 @@ def test_a_dry_run_says_how_many_and_changes_nothing(app, tasks, said, line, sai
 
 def test_due_times_bound_what_is_meant(app, tasks, said):
     app.send_task("t", task_id="d", delayq_at=FAR + 60)
-    assert said("cancel", "--after-due", str(FAR + 60), "--yes") == ["1 task cancelled"]
-    assert said("cancel", "--before-due", "2100-01-01T00:00:01Z", "--yes") == ["3 tasks cancelled"]
+    assert said("cancel", "--due-from", str(FAR + 60), "--yes") == ["1 task cancelled"]
+    assert said("cancel", "--due-before", "2100-01-01T00:00:01Z", "--yes") == ["3 tasks cancelled"]
 
 
 def test_a_selection_is_rescheduled_and_let_go(app, tasks, said):

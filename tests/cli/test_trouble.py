@@ -122,3 +122,13 @@ def test_a_closed_pipe_ends_the_list_without_a_traceback(shop, app, tmp_path):
     assert "Traceback" not in lister.stderr.read()
     lister.stderr.close()
     lister.wait(60)
+
+
+def test_advice_names_the_app_as_the_command_did(app, run, monkeypatch):
+    monkeypatch.setattr("tests.cli.conftest.MODULE", "shop")
+    app.send_task("t", task_id="here", delayq_at=FAR)
+
+    for line in (["status"], ["health"], ["doctor"], ["show", "here"], ["show", "gone"]):
+        said = run(*line).output
+        assert "celery -A shop delayq" in said, line
+        assert "-A proj" not in said, line

@@ -86,7 +86,7 @@ def test_what_is_typed_without_an_offset_is_in_the_same_zone(tokyo, run, in_delh
 
     assert run("reschedule", "a", "by:+1", "--if-due", "2100-01-02T00:00", *option,
                app=tokyo).exit_code == 0  # fmt: skip
-    picked = ["--after-due", "2100-01-02T00:00:01", "--before-due", "2100-01-02T00:00:02"]
+    picked = ["--due-from", "2100-01-02T00:00:01", "--due-before", "2100-01-02T00:00:02"]
     assert run("list", "--ids", *picked, *option, app=tokyo).output == "a\n"
     assert run("cancel", *picked, "--yes", *option, app=tokyo).output == "1 task cancelled\n"
 
