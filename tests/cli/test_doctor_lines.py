@@ -10,6 +10,7 @@ from redis import UsernamePasswordCredentialProvider
 
 from celery_delayq.care.doctor import AT_THE_STORE, Patient
 from celery_delayq.care.doctor_rights import CALLED
+from celery_delayq.care.observed import LEAST_WEIGHED
 from celery_delayq.servers.risks import Line
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
@@ -152,14 +153,12 @@ def test_those_that_keep_up_are_counted_and_one_that_hangs_does_not(delayq_app, 
 
 @pytest.fixture
 def as_documented(each_redis, delayq_app):
-    """An app whose store's user has the documented rights, and the right to read them."""
+    """An app whose store's user has the documented rights, and those of the doctor."""
 
     def make(*, without="", redis=each_redis):
-        rule = [right for right in documented() if right != without]
-        told = ["+acl|whoami", "+acl|dryrun"]
-        redis.client().execute_command(
-            "ACL", "SETUSER", "delayq", "reset", *rule, *told, "~celery*"
-        )
+        both = [*documented(), *documented(doctor=True)]
+        rule = [right for right in both if right != without]
+        redis.client().execute_command("ACL", "SETUSER", "delayq", "reset", *rule, "~celery*")
         return delayq_app(redis.url().replace("//", "//delayq:secret@"))
 
     return make
@@ -198,6 +197,20 @@ def test_each_right_is_named_if_it_is_missing(as_documented, tells, look, right)
 
     advice = [f"ACL SETUSER delayq {one}" for one in lines] if tells else []
     assert [line.advice for line in found if line.advice] == advice
+
+
+@pytest.mark.parametrize("right", ["", *documented(doctor=True)])
+def test_with_the_doctor_s_rights_all_is_known_and_each_is_needed(
+    as_documented, redis_server, redis_url, look, right
+):
+    app = as_documented(without=right, redis=redis_server)
+    app.delayq.schedule_many(app.signature("t"), [((), {})] * LEAST_WEIGHED, after=600)
+
+    found = look(app, "replication", "eviction", "persistence", "memory", "rights")
+
+    known = {line.name for line in found if "unknown" not in line.found}
+    is_weighed = "a measured" in named(found, "memory").found
+    assert (len(known) == 5 and is_weighed) == (right == "")
 
 
 def test_what_is_asked_for_is_what_scripts_call():
