@@ -56,7 +56,8 @@ def tasks(
 
     By queue or task, Redis looks at all waiting tasks up to the last one that you take, 200 at a
     time, and sends only the matches. By tag, the first step reads the due times of all matches, at
-    most 100,000.
+    most 100,000. A task that is rescheduled afterwards keeps the place of the due time that was
+    read, so while others reschedule, the list may be out of order.
 
     Args:
         tag: Only tasks with this tag.

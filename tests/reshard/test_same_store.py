@@ -22,7 +22,7 @@ def seen(delayq):
         for line in delayq.dump()
     ]
     left = ["handed over", "handed over under key", "cancelled", "skipped", "owed"]
-    pauses = [replace(one, rate=one.rate and round(one.rate, 5)) for one in entries.pauses()]
+    pauses = [replace(one, rate=one.rate and round(one.rate, 12)) for one in entries.pauses()]
     return {
         "dump": sorted(lines, key=lambda line: (line["kind"], line.get("id", ""))),
         "left": [replace(entries.departure(one), now_ms=0) for one in left],

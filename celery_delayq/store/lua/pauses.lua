@@ -32,7 +32,7 @@ for at = 1, #slice[2], 2 do
     local last = #found
     found[last + 1], found[last + 2], found[last + 3] = lane, pause.name, pause.state == 'b' and 1 or 0
     found[last + 4], found[last + 5] = pause.since, tonumber(pause.late)
-    found[last + 6] = string.format('%.6f', pause.rate)
+    found[last + 6] = string.format('%.17f', pause.rate)
     found[last + 7] = count_parked(lane) + (unmet[lane] or 0)
   end
 end

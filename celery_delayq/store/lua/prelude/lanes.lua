@@ -80,7 +80,7 @@ end
 
 local function format_pause(pause)
   return table.concat({
-    pause.state, pause.late, pause.since, string.format('%.6f', pause.rate), whole(pause.next_us), whole(pause.left),
+    pause.state, pause.late, pause.since, string.format('%.17f', pause.rate), whole(pause.next_us), whole(pause.left),
     whole(pause.at), whole(pause.until_us), whole(pause.last), pause.spans, pause.name,
   }, ':')
 end
