@@ -10,7 +10,7 @@ import click
 from .. import clock
 from ..errors import DelayQError
 from ..logs import counted, plain
-from ..operations.releasing import Released, invisible_ms
+from ..operations.releasing import Released
 from ..operations.selection import Selection
 from .chosen_tasks import ChosenTasks, meaning_many
 from .common import examples
@@ -19,7 +19,16 @@ from .looks import CeleryCommand, CeleryOption
 TELL_EVERY = 5.0  # seconds
 _AGAIN = "a scanner sends them, or run this command again"
 _GOES = "a scanner sends released tasks, or run this command again"
-_LONGER = "set a longer one in all workers, or they run more than once"
+_BEYOND = {
+    "visibility_timeout": (
+        "{} due later than the broker's visibility_timeout ({:.0f} s): Redis delivers them again "
+        "before that; set a longer one in all workers, or they run more than once"
+    ),
+    "consumer_timeout": (
+        "{} due later than RabbitMQ's default consumer_timeout ({:.0f} s): a worker that holds a "
+        "task longer than your broker's ends with PRECONDITION_FAILED; set a longer one there"
+    ),
+}
 
 
 @click.command(
@@ -33,7 +42,7 @@ _LONGER = "set a longer one in all workers, or they run more than once"
 def release(meant: ChosenTasks, canvas: bool, **_: Any) -> None:
     """Send tasks now, as plain Celery messages.
 
-    Their eta is their due time. They go to their queues now, even if they are paused, and workers
+    Their eta is their due time. They go now, in due order, even if they are paused, and workers
     wait until the eta, with or without this package. If it is killed, run it again.
     """
     releasing = _Releasing(meant, canvas)
@@ -98,12 +107,9 @@ class _Releasing:
             ) from error
 
     def _warn(self, count: Released) -> None:
-        if count.beyond:
-            seconds = (invisible_ms(self._meant.delayq.services) or 0) / 1000
-            said = (
-                f"{count.beyond} due later than the broker's visibility_timeout ({seconds:.0f} s)"
-            )
-            self._meant.warn(f"{said}: Redis delivers them again before that; {_LONGER}")
+        limit = self._meant.delayq.services.broker.hold_limit
+        if count.beyond and limit is not None:
+            self._meant.warn(_BEYOND[limit.name].format(count.beyond, limit.seconds))
         if count.dead:
             stay = "task stays" if count.dead == 1 else "tasks stay"
             self._meant.warn(f"{count.dead} dead {stay}: retry or remove them")

@@ -20,6 +20,7 @@ _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
 _CLUSTER = re.compile(r"\s*rediss?\+cluster://")
 VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's default
+CONSUMER_TIMEOUT = 1800.0  # seconds; RabbitMQ's default, as a client cannot read its setting
 SENTINEL = "sentinel"
 DEFAULT_HOST = "localhost"
 _WANTED = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
@@ -42,6 +43,13 @@ class Names(NamedTuple):
     url: str
     options: str
     tls: str
+
+
+class HoldLimit(NamedTuple):
+    """How long a broker lets a worker hold a message: the name of its setting, and seconds."""
+
+    name: str
+    seconds: float
 
 
 _BROKER = Names("broker_url", "broker_transport_options", "broker_use_ssl")
@@ -73,6 +81,15 @@ class Broker:
     def visibility_timeout(self) -> float:
         """Seconds after which kombu redelivers a message that was not acknowledged (on Redis)."""
         return float(self.options.get("visibility_timeout", VISIBILITY_TIMEOUT))
+
+    @property
+    def hold_limit(self) -> HoldLimit | None:
+        """How long this broker lets a worker hold a message; ``None`` if that is not known."""
+        if self.transport == "redis":
+            return HoldLimit("visibility_timeout", self.visibility_timeout)
+        if self.transport == "amqp":
+            return HoldLimit("consumer_timeout", CONSUMER_TIMEOUT)
+        return None
 
     def is_at(self, connection: Connection) -> bool:
         """Return whether a kombu connection, which is not opened, leads to this broker."""

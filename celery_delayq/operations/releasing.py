@@ -3,14 +3,15 @@
 check all of them ---> any canvas, without canvas=True: refused, nothing is sent
     |
     v
-read a batch --> set each due time as the message's eta --> send them now, to their queues
-    ^                                                           |
-    +----------- changed since they were read ------------------+
+in due order: read a batch --> set each due time as the message's eta --> send them to their queues
+                   ^                                                           |
+                   +--------------- changed since they were read --------------+
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from ..clock import celery_time, from_ms
 from ..errors import InvalidOption
@@ -34,7 +35,7 @@ class Released(Count):
 
     Attributes:
         canvases: How many of these are canvases.
-        beyond: How many of these are due after the visibility timeout of a Redis broker.
+        beyond: How many of these are due later than the broker lets a worker hold a message.
         dead: How many others stay because they are dead.
         unreadable: How many others stay because their message cannot be read.
     """
@@ -74,16 +75,34 @@ class Release(Rewriting[ReleaseTally]):
 
     def __init__(self, services: Services, chosen: Filter) -> None:
         super().__init__(services, chosen)
-        self._invisible_ms = invisible_ms(services)
+        self._limit = services.broker.hold_limit
+        self._found: list[bytes] = []  # sorted by due time: due time, shard and member of each
 
-    def count_page(self, link: Shard, members: Sequence[bytes], tally: ReleaseTally) -> None:
-        """Count the tasks among *members* that would be released."""
+    def count_page(self, shard: int, members: Sequence[bytes], tally: ReleaseTally) -> None:
+        """Count the tasks among *members* that would be released, and remember all of them."""
+        link = self._services.entries.links[shard]
         for met in peek(link, self._chosen, members, reads=True):
+            place = met.due_ms.to_bytes(6, "big") + shard.to_bytes(2, "big")
+            self._found.append(place + met.member)
             if met.state in _STAYS:
                 tally.dead += 1
             elif met.record is not None and not met.record.is_released:
                 tally.met(met.state, would=met.state != "IN_FLIGHT")
                 self._note(met, met.record, tally)
+
+    def steps(self, size: int) -> Iterator[tuple[Shard, list[bytes]]]:
+        """Yield the members that were counted, in due order: shard by shard of each next *size*.
+
+        A worker takes messages in the order of its queue. If it met the far ones first, the others
+        would be late.
+        """
+        self._found.sort()
+        for first in range(0, len(self._found), size):
+            of_shard = defaultdict(list)
+            for found in self._found[first : first + size]:
+                of_shard[int.from_bytes(found[6:8], "big")].append(found[8:])
+            for shard, members in of_shard.items():
+                yield self._services.entries.links[shard], members
 
     def new_record(self, met: Match, tally: ReleaseTally) -> NewRecord | None:
         if met.state in _STAYS:
@@ -119,15 +138,7 @@ class Release(Rewriting[ReleaseTally]):
     def _note(self, met: Match, record: Record, tally: ReleaseTally) -> None:
         tally.canvases += record.task_label == _CANVAS
         ahead_ms = met.due_ms - met.now_us // 1000
-        tally.beyond += self._invisible_ms is not None and ahead_ms > self._invisible_ms
-
-
-def invisible_ms(services: Services) -> float | None:
-    """Return the visibility timeout of a Redis broker, after which it delivers a message again."""
-    broker = services.broker
-    if broker.transport != "redis":
-        return None
-    return broker.visibility_timeout * 1000
+        tally.beyond += self._limit is not None and ahead_ms > self._limit.seconds * 1000
 
 
 def refuse_canvases(count: int) -> None:

@@ -54,6 +54,18 @@ def test_a_dry_run_says_what_there_is_to_know(app, tasks, said, redis):
     assert sent(redis) == []
 
 
+def test_on_rabbitmq_it_says_which_workers_would_end(delayq_app, url, said):
+    app = delayq_app("amqp://guest@127.0.0.1:1//", delayq_url=url)
+    for minutes in (25, 35, 90):
+        app.send_task("t", delayq_after=60 * minutes)
+    beyond = (
+        "2 due later than RabbitMQ's default consumer_timeout (1800 s): a worker that holds a "
+        "task longer than your broker's ends with PRECONDITION_FAILED; set a longer one there"
+    )
+    said_of = said("release", "--all", "--dry-run", app=app)
+    assert said_of == [beyond, "3 tasks would be released"]
+
+
 def test_without_a_terminal_nothing_goes_without_yes(app, tasks, refused, redis):
     assert refused("release", "--all")[-1] == (
         "Error: release 3 tasks? There is no terminal to confirm; pass --yes"

@@ -70,6 +70,38 @@ def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker):
     assert [len(project.runs(result)) for result in [*results, kept]] == [1] * 7
 
 
+@pytest.fixture
+def impatient_rabbitmq(rabbitmq_server):
+    """A RabbitMQ whose new channels wait two seconds for an acknowledgement."""
+
+    def set_to(timeout, tick):
+        said = "application:set_env(rabbit, {}, {})"
+        words = (("consumer_timeout", timeout), ("channel_tick_interval", tick))
+        rabbitmq_server.control("eval", ", ".join(said.format(*one) for one in words) + ".")
+
+    set_to(2000, 1000)
+    yield rabbitmq_server
+    set_to(1_800_000, 60_000)
+
+
+def test_on_rabbitmq_a_plain_worker_that_holds_one_for_too_long_ends(
+    make_project, plain_worker, impatient_rabbitmq, server, tmp_path
+):
+    project = make_project(broker_url=impatient_rabbitmq.url, delayq_url=server.url())
+    result = project.tasks["note"].delay_for(3600)
+    project.delayq.select(all=True).release()
+    project.delayq.hand_over()
+
+    worker = plain_worker(project)
+
+    assert worker.wait(PATIENCE) != 0
+    log = (tmp_path / f"{project.queue}.log").read_text(encoding="utf-8")
+    assert "PreconditionFailed" in log
+    with project.app.connection_for_read() as connection:
+        message = connection.SimpleQueue(project.queue).get(timeout=PATIENCE)
+    assert message.headers["id"] == result.id
+
+
 def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
     project, script = make_project(), load()["release"]
     items = [((number,), {}) for number in range(4000)]
