@@ -126,6 +126,7 @@ class Operation:
         answer: What *take* then returns.
         changes: Whether it writes to Redis.
         refused_when_full: Whether a full Redis refuses it.
+        when_full: Its answer on a full Redis, if that is another one.
         ends: The id of an entry that it removes for good, so that no test finds it anywhere.
         face: Methods of ``DelayQ`` that run it, with a call of each for a task's id.
         cli: Its lines after ``celery delayq``.
@@ -137,6 +138,7 @@ class Operation:
     answer: object
     changes: bool = True
     refused_when_full: bool = False
+    when_full: object = None
     ends: str = ""
     face: Mapping[str, Call] = field(default_factory=lambda: MappingProxyType({}))
     cli: tuple[str, ...] = ()
@@ -454,6 +456,7 @@ OPERATIONS = (
         "scanner",
         lambda ready: ready.engine.hand_over().handed_over,
         1,
+        when_full=0,
         face={"hand_over": lambda delayq, _: delayq.hand_over()},
     ),
     Operation(

@@ -1,4 +1,4 @@
-"""Redis at ``maxmemory``: it schedules nothing new, and scheduled tasks can still leave."""
+"""Redis at ``maxmemory``: it schedules nothing new and pushes to no list; all else goes on."""
 
 from dataclasses import replace
 
@@ -53,29 +53,27 @@ def test_a_message_that_came_again_is_let_through_and_marked(store):
     assert store.raw.hlen(store.keys["arrived"]) == 3
 
 
-def test_what_is_due_is_handed_over(store):
+def test_what_is_due_for_a_list_waits_until_there_is_room(store):
     for step in range(20):
         store.schedule(f"a{step}", share=True)
+    engine = store.engine()
     fill(store)
-    assert store.engine().hand_over().handed_over == 20
+    seen = engine.hand_over()
+    assert (seen.handed_over, store.arrived()) == (0, [])
+    assert seen.due == seen.now_us // 1000 + 1000
+    store.raw.config_set("maxmemory", 0)
+    assert engine.hand_over().handed_over == 20
     assert store.arrived() == [f"a{step}" for step in range(20)]
     store.check()
 
 
-def test_a_busy_scanner_hands_over_as_well(store):
+def test_a_scanner_then_wakes_no_earlier_than_something_is_due(store):
     engine = store.engine()
     engine.hand_over()
-    store.schedule("due")
-    store.schedule("later", FAR_MS)
+    store.schedule("later", NOW_MS + 60_000)
     fill(store)
-    assert [engine.hand_over().handed_over, engine.hand_over().handed_over] == [1, 0]
-
-
-def test_what_cannot_be_handed_over_becomes_dead(store):
-    store.schedule("ghost")
-    store.raw.hdel(store.keys["records"], "ghost")
-    fill(store)
-    assert store.engine().hand_over().dead == [("ghost", "no record")]
+    seen = engine.hand_over()
+    assert (seen.handed_over, seen.due) == (0, NOW_MS + 60_000)
 
 
 @pytest.mark.parametrize("verdict", ["ack", "unsent", "unknown", "refused", "dead"])

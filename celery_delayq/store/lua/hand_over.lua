@@ -25,10 +25,13 @@ Returns  now, us; how many were delivered; the heads of due, relay, leased and o
          and in one text the times of each record, both empty unless requested. Or, at a heartbeat, now alone: nothing
          was done, as the caller has not joined this store, which may be new; it must join
 Cost     O(log N + M log N), M <= limit
+         While memory is full, nothing leaves, and due entries are looked at again a second later: kombu takes a message
+         from its list before it notes it as unacknowledged, which a full Redis refuses, and the message is lost
 Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in two, never in none
 ]]
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
+local holds_back = is_memory_full()
 
 allow_when_full(keys.records)
 if alive_ms > 0 then
@@ -52,6 +55,7 @@ if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, ma
 
 local batch = new_batch(keys.due, lanes, limit, max_bytes, catch_up, last_ms)
 batch.bytes = bytes
+if holds_back then batch.members = {} end
 local members = batch.members
 local lists, cache, turned_down = {}, {}, {}
 
@@ -225,6 +229,8 @@ local heads = {
   next_head(keys.due, now, batch.pace), next_head(keys.relay, now, batch.pace), head_of(keys.leased),
   earlier_head(earlier_head(tried, returning), next_look()),
 }
+
+if holds_back and heads[1] >= 0 then heads[1] = math.max(heads[1], now + 1000) end
 
 local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now) or 0
 return {
