@@ -6,6 +6,7 @@
     command_show     show ------------------+
     command_edit     edit ------------------+
     command_change   cancel, reschedule, … -+--> operations, through the app's DelayQ
+    command_free     free -------------------+
     command_pause    pause, resume ---------+
     command_release  release ---------------+
     command_scan     scan ------------------+
@@ -31,6 +32,7 @@ from .. import leaves
 from . import (
     command_change,
     command_edit,
+    command_free,
     command_health,
     command_list,
     command_pause,
@@ -46,7 +48,7 @@ _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _GROUPS = {
     "Look": ("status", "list", "show", "history", "health", "doctor", "check"),
-    "Change": ("cancel", "reschedule", "run-now", "edit", "retry", "remove"),
+    "Change": ("cancel", "reschedule", "run-now", "edit", "retry", "remove", "free"),
     "Operate": ("pause", "resume", "scan", "web"),
     "Move": ("dump", "load", "release", "reshard"),
 }
@@ -110,6 +112,7 @@ for _module in (
     command_show,
     command_change,
     command_edit,
+    command_free,
     command_pause,
     command_release,
     command_scan,

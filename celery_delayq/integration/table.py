@@ -18,7 +18,7 @@ from ..clock import from_ms
 from ..errors import InvalidOption
 from ..leaves import leaf
 from ..message.headers import DUE_HEADER
-from ..operations import changing, editing, pausing, reading, selecting
+from ..operations import changing, editing, freeing, pausing, reading, selecting
 from ..operations.health import health as health_now
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.status import status as status_now
@@ -51,6 +51,10 @@ class Operations:
     retry = changing.retry
     remove = changing.remove
     edit = editing.edit
+
+    # One key.
+    holder = freeing.holder
+    free = freeing.free
 
     # Many, or all of them.
     select = selecting.select

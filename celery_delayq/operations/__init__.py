@@ -5,6 +5,7 @@
                              ---> changing    cancel, reschedule, run_now, retry, remove
                              ---> editing     edit
                              ---> pausing     pause, resume, pauses
+                             ---> freeing     free, holder
                              ---> filters     select ---> Selection: an operation on many tasks
 
 Each function is a method of ``DelayQ``, which is its first argument. ``scheduled_task`` has the

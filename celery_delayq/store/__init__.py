@@ -26,7 +26,7 @@ from .ids import (
     target_of_member,
 )
 from .keys import Keys, id_beside
-from .lookup import Departure
+from .lookup import Departure, KeyHolder
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
@@ -63,6 +63,7 @@ __all__ = [
     "Entry",
     "Filter",
     "HistoryEntry",
+    "KeyHolder",
     "Keys",
     "LeasedEntry",
     "Match",

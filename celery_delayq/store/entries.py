@@ -34,7 +34,7 @@ from . import (
 from .history_entry import HistoryEntry
 from .ids import Target, target_of_member
 from .keys import shard_of
-from .lookup import Departure
+from .lookup import Departure, KeyHolder
 from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
@@ -253,6 +253,19 @@ class Entries:
             parts[shard_of(word[1], len(self.unasked_links))] += word
         for shard, some in parts.items():
             self.unasked_links[shard].scripts.call("hold", until=until, words=some)
+
+    @_over_its_shards
+    def free(self, key: str, seen: str = "") -> tuple[Outcome, str]:
+        """Free a key that an entry which has left still holds; see :func:`changes.free`."""
+        return changes.free(self._of_key(key, self.unasked_links), key, seen=seen)
+
+    @_over_its_shards
+    def holder(self, key: str) -> KeyHolder | None:
+        """Return the holder of a key, or ``None``."""
+        return lookup.holder(self._of_key(key, self.links), key)
+
+    def _of_key(self, key: str, links: Sequence[Shard]) -> Shard:
+        return links[shard_of(key, len(links))]
 
     @_over_its_shards
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:

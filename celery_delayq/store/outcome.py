@@ -23,7 +23,8 @@ class Outcome(str, Enum):
     #: No such entry: never scheduled, already cancelled, or delivered too long ago to be known.
     NOT_FOUND = "not_found"
     #: Your condition does not hold (``only=``, ``if_due=``, ``if_revision=``; or the task is not
-    #: dead, as ``retry`` and ``remove`` require); nothing was changed.
+    #: dead, as ``retry`` and ``remove`` require; or the task that holds a key to ``free`` still
+    #: waits); nothing was changed.
     UNCHANGED = "unchanged"
 
     def __format__(self, spec: str) -> str:

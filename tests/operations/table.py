@@ -47,10 +47,11 @@ MAIL = lane_for(queue="mail")
 NO_OPERATIONS = {"close", "due_of", "scanner"}
 # Lines that do nothing to a waiting task.
 ON_THE_DEAD = ("retry {id}", "remove {id}")
-# `resume` exits with status 1 if nothing was paused, `health` if no scanner is alive.
+# `resume` exits with status 1 if nothing was paused, `free` if no task holds the key, `health` if
+# no scanner is alive.
 HEALTH = ("health", "health --here")
 SERVICES = ("scan", "web")  # run until they are stopped
-NO_OPERATION_COMMANDS = ("doctor", "load", "reshard 2", "resume", *HEALTH, *SERVICES)
+NO_OPERATION_COMMANDS = ("doctor", "free a", "load", "reshard 2", "resume", *HEALTH, *SERVICES)
 # Scripts for a store in which all operations are refused; tests/reshard has them.
 RESHARD = ("close", "fill_rest", "move_in", "move_out", "move_rest", "reshard")
 
@@ -67,6 +68,7 @@ class Prepared:
     - "revoked" was cancelled; its result backend still has to store REVOKED.
     - "operation" is the name of a call that was answered just now.
     - "gone" is owed REVOKED, but no scanner knows of that.
+    - "left" was delivered and holds "its key".
 
     The scanner gave its heartbeat.
     """
@@ -111,6 +113,8 @@ def fitting(store: Store) -> Prepared:
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel("revoked", owes=True)
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
+    store.raw.hset(store.keys["holders"], "its key", b"left\xff1.2")
+    store.raw.zadd(store.keys["held"], {"its key": FAR_MS})
     (operation, *_), _ = store.known_calls()
     return Prepared(store, engine, claimed, cancelled, store.entries.find("list"), operation)
 
@@ -150,6 +154,11 @@ def _schedule(delayq: DelayQ, task_id: str) -> object:
 
 def _schedule_many(delayq: DelayQ, task_id: str) -> object:
     return delayq.schedule_many(delayq.app.signature("t"), [((), {}, FAR, task_id)])
+
+
+def as_key(text: str) -> str:
+    """A unique key is shorter than an id, and has no NUL."""
+    return text[:60].replace("\0", "") if isinstance(text, str) else text
 
 
 def _counted(ready: Prepared) -> tuple[int, ...]:
@@ -307,6 +316,21 @@ OPERATIONS = (
         refused_when_full=True,
         face={"edit": lambda delayq, task_id: delayq.edit(task_id, priority=3)},
         cli=("edit {id} --priority 3", "edit --queue a --new-queue b --add-tag c --yes"),
+    ),
+    Operation(
+        "free",
+        "caller",
+        lambda ready: ready.store.entries.free("its key"),
+        (Outcome.DONE, "left"),
+        face={"free": lambda delayq, text: delayq.free(key=as_key(text))},
+    ),
+    Operation(
+        "holder",
+        "caller",
+        lambda ready: ready.store.entries.holder("its key").id,
+        "left",
+        changes=False,
+        face={"holder": lambda delayq, text: delayq.holder(key=as_key(text))},
     ),
     Operation(
         "release",

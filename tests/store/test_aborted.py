@@ -373,6 +373,10 @@ def _replace_leased(ready):
     ready.store.schedule("claimed", share=True, extras=extras, conflict="replace")
 
 
+def _free(ready):
+    ready.store.entries.free("held key")
+
+
 def _supersede_plain(task_id):
     return lambda ready: ready.store.schedule(task_id, supersede=True)
 
@@ -903,6 +907,7 @@ CASES = [
             ("release", _release("list"), ""),
             ("pause", lambda ready: ready.store.entries.pause(MAIL, "mail"), ""),
             ("resume", lambda ready: ready.store.entries.resume(MAIL), ""),
+            ("free", lambda ready: ready.store.entries.free("its key"), ""),
         )
     ),
     *(
@@ -940,6 +945,9 @@ CASES = [
     Case("pause", "tidy", lambda ready: ready.store.entries.pause(MAIL, "mail"), found_tidy),
     Case("pause", "again", lambda ready: ready.store.entries.pause(MAIL, "mail"), resumed),
     Case("resume", "all", lambda ready: ready.store.entries.resume(lane_for()), nothing_parked),
+    Case("free", "one behind", _free, second),
+    Case("free", "one behind that has ended", _free, second_ended),
+    Case("free", "waiting", _free, waits_again),
     Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),
     Case("repair", "lost places", _repair, lost("due", "relay", "leased", "dead", "parked")),
     Case("repair", "lost keys and tags", _repair, lost("holders", "tags")),

@@ -187,6 +187,7 @@ end
 
 -- The id of another entry that holds a key: it waits, or has left and holds on; or nil. A leased or dead one may be named
 -- there, but holds it only if it was to hold longer, and is not dead. One that has left is another one, even with this id.
+-- And the place of one that has not left.
 local function other_holder(key, id)
   local holder, delivery = holder_of(key)
   if delivery then return is_key_held(key, math.floor(clock_us() / 1000)) and holder or nil end
@@ -196,8 +197,17 @@ local function other_holder(key, id)
   local extras = its_end and extras_of(other, its_end)
   if extras and extras.key == key then
     local place = place_of(member_of(other, its_end, holder), other, its_end)
-    return place and place ~= keys.dead and (extras.hold or place ~= keys.leased) and holder
+    if place and place ~= keys.dead and (extras.hold or place ~= keys.leased) then return holder, place end
   end
+end
+
+-- How a key is held: `left` (its entry has left), `waits` or `in_flight`; or nil. And its id; and of one that has left, its
+-- delivery, and the end, ms.
+local function hold_on_key(key)
+  local id, place = other_holder(key, '')
+  if not id then return nil end
+  if place then return place == keys.leased and 'in_flight' or 'waits', id end
+  return 'left', id, select(2, holder_of(key)), tonumber(redis.call('ZSCORE', keys.held, key))
 end
 
 -- An entry comes back to wait, with its key or without it: see take_key. Return the index of its kind, the text of its

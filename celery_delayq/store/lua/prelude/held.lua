@@ -90,7 +90,10 @@ end
 -- Remove the entries of note_extras; `stamp` is the tombstone for their keys, if they leave one.
 local function drop_extras(leaving, stamp)
   for _, one in ipairs(leaving.keyed or {}) do
-    if stamp then redis.call('HSET', keys.tombstones, name_of_key(one.key), stamp) end
+    -- With the end that the hand-over sets: a later one is a worker's.
+    if stamp then
+      redis.call('HSET', keys.tombstones, name_of_key(one.key), one.ends and stamp .. whole(one.ends) or stamp)
+    end
     local id, delivery, behind = holder_of(one.key)
     if behind == one.member then
       leave_behind(one.key, behind)

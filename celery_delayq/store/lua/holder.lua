@@ -1,0 +1,15 @@
+--[[ holder: the entry that holds a unique key.
+
+text     key  the key
+
+Returns  {state, id, delivery, until when at the latest, ms, the first such time, which its hand-over set, ms, or -1, when
+         it was delivered, ms, or -1}, state one of left (its entry has left) | waits | in_flight, and only of the first
+         more than the id; or {}, if nothing holds it
+Cost     O(log N)
+Keeps    changes nothing
+]]
+local state, id, delivery, ends = hold_on_key(key)
+if not state then return {} end
+if state ~= 'left' then return {state, id} end
+local when, first = string.match(find_tombstone(name_of_key(key)) or '', '^.(%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d*)$')
+return {state, id, delivery, ends, tonumber(first) or -1, tonumber(when) or -1}

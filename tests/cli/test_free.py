@@ -1,0 +1,55 @@
+"""`delayq free`: says what holds a key, asks, and frees it."""
+
+import re
+
+import pytest
+
+from tests.app.support import FAR
+
+
+@pytest.fixture
+def held(app):
+    """A delivered task holds the key."""
+    made = app.signature("t").set(task_id="a")
+    app.delayq.schedule(made, after=0, key="k", unique_until="finished", unique_for=3600)
+    assert app.delayq.hand_over() == 1
+
+
+@pytest.mark.usefixtures("held")
+def test_it_says_what_holds_the_key_asks_and_frees_it(app, run):
+    asked = run("free", "k")
+    assert asked.exit_code == 1
+    sentence, question = asked.output.splitlines()
+    assert re.fullmatch(
+        r"task a holds the key 'k'; it was delivered \d+ s ago \(.* UTC\), and holds it until in "
+        r"(59 min \d+ s|1 h) \(.* UTC\) at the latest, as its delivery set it",
+        sentence,
+    )
+    assert question == "Error: free it? There is no terminal to confirm; pass --yes"
+    assert app.delayq.holder(key="k").id == "a"
+
+    done = run("free", "k", "--yes")
+    assert (done.exit_code, done.output.splitlines()[1:]) == (0, ["key 'k' is free"])
+    assert app.delayq.holder(key="k") is None
+
+
+def test_a_key_that_it_cannot_free_is_a_sentence_and_status_1(app, refused):
+    assert refused("free", "k", "--yes") == ["Error: no task holds the key 'k'"]
+    app.send_task("t", task_id="a", delayq_key="k", delayq_at=FAR)
+    assert refused("free", "k", "--yes") == [
+        "Error: task a holds the key 'k', and waits; cancel it to free the key"
+    ]
+
+
+@pytest.mark.usefixtures("held")
+def test_a_key_that_another_task_holds_by_now_stays(app, refused, monkeypatch):
+    seen = app.delayq.holder(key="k")
+    monkeypatch.setattr("celery_delayq.operations.freeing.holder", lambda *_, **__: seen)
+    app.delayq.free(key="k")
+    assert refused("free", "k", "--yes")[1:] == [
+        "Error: no task holds the key 'k' any more; nothing was changed"
+    ]
+    app.send_task("t", task_id="b", delayq_key="k", delayq_at=FAR)
+    assert refused("free", "k", "--yes")[1:] == [
+        "Error: another task holds the key 'k' by now; nothing was changed"
+    ]
