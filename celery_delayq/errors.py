@@ -36,6 +36,7 @@ DelayQError
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from kombu.exceptions import OperationalError
@@ -191,12 +192,22 @@ class AlreadyScheduled(DelayQError, ValueError):
 
 
 class KeyHeld(AlreadyScheduled):
-    """A task that no longer waits, as it was delivered or skipped, still holds this unique key."""
+    """A task that no longer waits, as it was delivered or skipped, still holds this unique key.
+
+    ``until``: when the key is free at the latest; ``None`` if its task is being published.
+    """
+
+    def __init__(self, task_id: str, holder: str, until: datetime | None = None) -> None:
+        DelayQError.__init__(self, task_id, holder, until)
+        self.task_id = task_id
+        self.holder = holder
+        self.until = until
 
     def sentence(self) -> str:
+        until = self.until and f" until {self.until.isoformat(' ', 'seconds')} at the latest"
         return (
-            f"task {self.holder!r} no longer waits, but still holds this key; pass "
-            "conflict='replace' to wait behind it, or another key"
+            f"task {self.holder!r} no longer waits, but still holds this key{until or ''}; pass "
+            "conflict='replace' to wait behind it, or another key; delayq.free(key=...) frees it"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ..clock import EPOCH
-from ..logs import plain
+from ..logs import lasting, plain
 from ..operations import reading, selecting
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.task_facts import line_of_json
@@ -255,6 +255,9 @@ def _state(task: ScheduledTask, now: datetime) -> str:
         state = f"{state}, {', '.join(task.paused_by)} paused"
     if task.behind:
         state = f"{state}, behind {task.behind}"
+    if task.behind_until:
+        left = lasting(max(0.0, (task.behind_until - now).total_seconds()))
+        state = f"{state} for at most {left}"
     if task.next_try:
         state = f"{state}, next try {soon(task.next_try, now)}"
     return f"{state}, {task.error}" if task.error else state

@@ -11,15 +11,17 @@ import click
 
 from ..clock import from_ms
 from ..logs import counted, lasting, plain
-from ..operations import pausing, reading
+from ..operations import freeing, pausing, reading
 from ..operations.health import no_delivery
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.task_facts import facts_of, line_of_json
 from ..store import Counts, Pause, State, lane_in_words
+from .command_free import sentence_of
 from .common import Argument, ErrorSentences, advised, delayq_of, examples, json_option
-from .departed import HINT, why_gone
-from .looks import CeleryCommand
+from .departed import HINT, behind_which, why_gone
+from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen, wrapped
+from .when import now_of
 from .zones import relative, zone_of, zoned
 
 _READ = {"args", "kwargs", "reason", "error"}  # texts to read, not to copy: they may be wrapped
@@ -27,23 +29,27 @@ _WAITS = (State.SCHEDULED, State.PAUSED)
 
 
 @click.command(
-    cls=CeleryCommand, epilog=examples("show order-42", "show order-42 --json | jq .args")
+    cls=CeleryCommand,
+    epilog=examples("show order-42", "show --key sync:7", "show order-42 --json | jq .args"),
 )
-@click.argument("id", cls=Argument, help="The task's id.")
+@click.argument("id", cls=Argument, required=False, help="The task's id.")
+@click.option("--key", cls=CeleryOption, help="The task with this unique key.")
 @zoned
 @json_option
 @click.pass_context
-def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
+def show(ctx: click.Context, /, id: str | None, key: str | None, as_json: bool, **_: Any) -> None:
     """Show one task, and what keeps it waiting.
 
     If the task has left the store, it says when, and whether the task was delivered to its queue,
-    cancelled, or skipped because it was too late.
+    cancelled, or skipped because it was too late; and with --key, whether it still holds the key.
     """
+    if (id is None) == (key is None):
+        raise click.UsageError("Name one task, by its id or --key.", ctx)
     with ErrorSentences():
         delayq = delayq_of(ctx)
-        task, zone = reading.get(delayq, id), zone_of(ctx)
+        task, zone = reading.get(delayq, id, key=key), zone_of(ctx)
         if task is None:
-            ctx.obj.error(advised(why_gone(delayq, zone, {"task_id": id}, HINT)))
+            ctx.obj.error(advised(_why_gone(ctx, id, key)))
             ctx.exit(1)
         if as_json:
             ctx.obj.echo(line_of_json(task.facts()))
@@ -51,6 +57,14 @@ def show(ctx: click.Context, /, id: str, as_json: bool, **_: Any) -> None:
         counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
     screen = Screen(ctx)
     screen.show(screen_of(task, counts, pauses, zone, screen.width))
+
+
+def _why_gone(ctx: click.Context, task_id: str | None, key: str | None) -> str:
+    delayq, zone = delayq_of(ctx), zone_of(ctx)
+    held = None if key is None else freeing.holder(delayq, key=key)
+    if held is not None:
+        return sentence_of(held, now_of(ctx), zone)
+    return why_gone(delayq, zone, {"key": key} if key else {"task_id": task_id or ""}, HINT)
 
 
 def screen_of(
@@ -85,7 +99,9 @@ def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinf
     now = from_ms(counts.now_ms)
     if task.state not in _WAITS:
         return
-    if task.due <= now:
+    if task.behind:
+        yield behind_which(task, now, zone)
+    elif task.due <= now:
         yield f"it is overdue by {lasting((now - task.due).total_seconds())}"
     lanes = {lane_in_words(*lane) for lane in ((None, None), (task.queue, None), (None, task.task))}
     for pause in pauses:

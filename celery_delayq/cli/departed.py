@@ -1,13 +1,14 @@
-"""Sentences about a task that is not in the store: how it left, or where it may be."""
+"""Sentences about a task that is not in the store, or waits behind such a one."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 
 from ..clock import from_ms
 from ..errors import DelayQError
 from ..operations.reading import departure
+from ..operations.scheduled_task import ScheduledTask
 from ..services import HasServices
 from ..store import Departure
 from .zones import relative
@@ -23,6 +24,14 @@ HINT = (
     "; a task that was sent with an eta may be held by a worker: celery -A proj inspect scheduled "
     "lists it, celery -A proj delayq cancel --revoke drops it"
 )
+
+
+def behind_which(task: ScheduledTask, now: datetime, zone: tzinfo) -> str:
+    """Return a sentence about a task that waits behind another one."""
+    said = f"it waits behind task {task.behind}, which holds its key"
+    if task.behind_until is None:
+        return said
+    return f"{said} until {relative(task.behind_until, now, zone)} at the latest"
 
 
 def why_gone(delayq: HasServices, zone: tzinfo, named: dict[str, str], hint: str = "") -> str:

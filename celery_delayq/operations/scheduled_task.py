@@ -46,6 +46,7 @@ class ScheduledTask:
         priority: Its priority, as the broker defines it; 0 if it was not given.
         behind: The id of the task that holds its key, if it waits until that one has finished; or
             empty. Meanwhile it is neither overdue nor late.
+        behind_until: When that task holds its key at the latest; ``None`` if it still waits itself.
         put_offs: How often it has put itself off, by ``raise self.defer(…)``.
     """
 
@@ -69,6 +70,7 @@ class ScheduledTask:
     priority: int = 0
     put_offs: int = 0
     behind: str = ""
+    behind_until: datetime | None = None
 
     # No fields: ``dataclasses.asdict`` and FastAPI show these.
     _envelope: ClassVar[dict[str, Any]] = {}
@@ -118,6 +120,7 @@ class ScheduledTask:
             priority=priority if isinstance(priority, int) else 0,
             put_offs=put_offs,
             behind=entry.behind,
+            behind_until=from_ms(entry.behind_until_ms) if entry.behind_until_ms else None,
         )
         # Frozen keeps out users only.
         own = vars(made)

@@ -33,6 +33,7 @@ def facts_of(task: Task) -> dict[str, Any]:
     more = {
         "key": task.key,
         "behind": task.behind,
+        "behind_until": task.behind_until,
         "tags": list(task.tags),
         "priority": task.priority,
         "put_offs": task.put_offs,

@@ -9,17 +9,17 @@ targets --CHUNK at a time--> the script --a word for each--> changes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from ..clock import MAX_DUE_MS, When
-from ..errors import AlreadyScheduled, KeyHeld, UnreadableRecord
+from ..errors import AlreadyScheduled, UnreadableRecord
 from .ids import Target, named, target_of
 from .outcome import Outcome
 from .record import NewRecord, Record
 from .shard import Shard
-from .values import Cancelled, Change, too_late
+from .values import Cancelled, Change, key_held, too_late
 
 CHUNK = 100  # targets of one call: some 5 ms of Redis's time
 REVISION_BYTES = 7
@@ -28,7 +28,11 @@ MAX_BYTES = 1_000_000  # of the records that one call reads
 # The scripts' answers about a target, apart from the outcomes.
 _AGAIN, _SKIPPED, _TOO_LATE = [b"again"], [b"skipped"], [b"too_late"]
 _UNREADABLE = b"unreadable"
-_HOLDS = {b"taken": AlreadyScheduled, b"held": KeyHeld}  # why an entry cannot have a new key
+# Why an entry cannot have a new key.
+_HOLDS: Mapping[bytes, Callable[..., AlreadyScheduled]] = {
+    b"taken": AlreadyScheduled,
+    b"held": key_held,
+}
 _DONE = (b"done", b"uncertain")
 NO_RECORD = "no record"  # the reason in an UnreadableRecord if the record is missing
 
@@ -282,7 +286,7 @@ def _released(who: Target, word: Sequence[bytes]) -> Change:
 def _edited(who: Target, word: Sequence[bytes]) -> Change:
     if word[0] in _HOLDS:
         task_id = _id_of(who)
-        return Change(None, task_id, error=_HOLDS[word[0]](task_id, _text(word[1])))
+        return Change(None, task_id, error=_HOLDS[word[0]](task_id, *map(_text, word[1:])))
     return _released(who, word)
 
 

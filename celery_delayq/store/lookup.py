@@ -15,7 +15,7 @@ from .history_entry import HistoryEntry
 from .ids import Target, named, target_of
 from .record import LAST_MS, Record
 from .shard import Shard
-from .values import Entry, State, entry_of, letters_in, time_in
+from .values import Entry, State, entry_of, holder_in, letters_in, time_in
 
 # How an entry left, in the words of `find.lua`.
 _LEFT = (b"handed_over", b"skipped", b"cancelled", b"uncertain")
@@ -98,6 +98,7 @@ def find(link: Shard, who: Target, until: float | None = None) -> Entry | None:
         return None
     state, task_id, whole, header_end, template, *known = found
     reason, attempts, next_try, since, paused_by, behind = known
+    before, until_ms = holder_in(behind)
     return replace(
         entry_of(
             task_id.decode(errors="replace"),
@@ -110,7 +111,8 @@ def find(link: Shard, who: Target, until: float | None = None) -> Entry | None:
         next_try_ms=time_in(next_try),
         since_ms=time_in(since),
         paused_by=letters_in(paused_by),
-        behind=behind.decode(errors="replace"),
+        behind=before,
+        behind_until_ms=until_ms,
     )
 
 

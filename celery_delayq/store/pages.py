@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import InvalidOption, UnreadableRecord
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, entry_of, letters_in, time_in
+from .values import Entry, State, entry_of, holder_in, letters_in, time_in
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -81,7 +81,7 @@ class Row:
     next_try_ms: int | None
     reason: str
     paused_by: str
-    behind: str
+    behind: tuple[str, int | None]
 
     @property
     def place(self) -> tuple[float, int, int]:
@@ -104,7 +104,8 @@ class Row:
             next_try_ms=self.next_try_ms,
             reason=self.reason,
             paused_by=self.paused_by,
-            behind=self.behind,
+            behind=self.behind[0],
+            behind_until_ms=self.behind[1],
             cursor=str(self.cursor),
         )
 
@@ -169,7 +170,7 @@ def rows(
                 time_in(known.next_try),
                 errors.get(member[6:], b"").decode(errors="replace"),
                 letters_in(known.paused_by),
-                holders.get(member[6:], b"").decode(errors="replace"),
+                holder_in(holders.get(member[6:], b"")),
             )
         if page.is_last:
             return

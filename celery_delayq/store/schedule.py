@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
@@ -14,20 +14,19 @@ from ..errors import (
     AlreadyTaken,
     DelayQError,
     InFlight,
-    KeyHeld,
     StoreUnavailable,
 )
 from .caller import new_operation
 from .shard import Shard
-from .values import Cancelled, Delivery, NewEntry, Receipt, too_late
+from .values import Cancelled, Delivery, NewEntry, Receipt, key_held, too_late
 
 SENT_AT_MOST = 1000  # names of sent templates that a process remembers
 MAX_BYTES = 1_000_000  # of existing entries in conflict with those of one step
 
 # Answers of ``schedule.lua`` if something is in the way.
-_IN_THE_WAY = {
+_IN_THE_WAY: Mapping[bytes, Callable[..., AlreadyScheduled]] = {
     b"scheduled": AlreadyScheduled,
-    b"held": KeyHeld,
+    b"held": key_held,
     b"dead": AlreadyDead,
     b"leased": InFlight,
     b"taken": AlreadyTaken,

@@ -21,7 +21,7 @@ from ..errors import StoreDiffers, UnreadableRecord
 from .filter import Filter
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, entry_of, letters_in, time_in
+from .values import Entry, State, entry_of, holder_in, letters_in, time_in
 
 PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
 FIRST = 20  # entries in the first step of a pass: they may be large
@@ -72,6 +72,7 @@ class Match:
     paused_by: str = ""
     late_from_ms: int | None = None
     behind: str = ""
+    behind_until_ms: int | None = None
 
 
 def start(link: Shard) -> tuple[str, int]:
@@ -248,6 +249,7 @@ def read(link: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tupl
                 since_ms=met.since_ms,
                 paused_by=met.paused_by,
                 behind=met.behind,
+                behind_until_ms=met.behind_until_ms,
             ),
         )
 
@@ -271,6 +273,7 @@ def _met(
 ) -> Match:
     state, *numbers = word.split(":")
     attempts, next_try, since, paused_by, late_from, behind = read[2].split()
+    holder, until_ms = holder_in(unquote_to_bytes(behind[1:]))
     known: dict[str, Any] = {
         "error": read[1].decode(errors="replace"),
         "attempts": int(float(attempts)),
@@ -278,7 +281,8 @@ def _met(
         "since_ms": time_in(since),
         "paused_by": letters_in(paused_by),
         "late_from_ms": time_in(late_from),
-        "behind": unquote_to_bytes(behind[1:]).decode(errors="replace"),
+        "behind": holder,
+        "behind_until_ms": until_ms,
     }
     if not numbers:
         return Match(member, state, 0, now_us, **known)

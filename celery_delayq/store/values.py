@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from .. import clock
 from ..clock import EPOCH, MAX_DUE_MS, When, from_ms
-from ..errors import DelayQError, InvalidDueTime, UnreadableRecord
-from .extras import Extras
+from ..errors import DelayQError, InvalidDueTime, KeyHeld, UnreadableRecord
+from .extras import HELD, Extras
 from .lateness import lateness_of
 from .outcome import Outcome
 from .record import LAST_MS, NewRecord, Record
@@ -22,6 +22,17 @@ def time_in(score: float | bytes | str) -> int | None:
     """Return a time from a script in ms, at most the calendar's last; ``None`` for -1."""
     ms = float(score)
     return int(min(ms, LAST_MS)) if ms >= 0 else None
+
+
+def holder_in(text: bytes) -> tuple[str, int | None]:
+    """Return the entry that another one is behind, and until when at the latest, ms, if known."""
+    holder, _, ends = text.partition(HELD)
+    return holder.decode(errors="replace"), time_in(ends) if ends else None
+
+
+def key_held(task_id: str, holder: str, ends: str = "") -> KeyHeld:
+    """Return the error for a key that is held until *ends*, ms, if that is known."""
+    return KeyHeld(task_id, holder, from_ms(time_in(ends) or 0) if ends else None)
 
 
 class State(str, Enum):
@@ -42,6 +53,7 @@ class Entry:
     ``next_try_ms``: if its last attempt was refused; ``since_ms``: when it became a dead letter.
     ``paused_by``: the pauses that apply, due or not: ``*`` (all), ``q`` (its queue), ``t``.
     ``behind``: the id of the entry that holds its key, if it waits for that one; or empty.
+    ``behind_until_ms``: until when that one holds it at the latest, if it has left.
     ``cursor``: its place in a listing, if read in one.
     """
 
@@ -58,6 +70,7 @@ class Entry:
     since_ms: int | None = None
     paused_by: str = ""
     behind: str = ""
+    behind_until_ms: int | None = None
     record: Record = field(default=NO_RECORD, repr=False, compare=False)
     cursor: str = field(default="", compare=False)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timezone
 from itertools import islice
 from typing import Any
 
 from werkzeug.exceptions import BadRequest
 from werkzeug.wrappers import Response
 
+from ..cli.departed import behind_which
 from ..cli.zones import soon
 from ..clock import EPOCH, from_ms
 from ..errors import InvalidOption, UnreadableRecord
@@ -179,6 +181,7 @@ def _one(visit: Visit, task_id: str, said: str = "", *, is_done: bool | None = N
         facts=dict(_facts(visit, found)),
         headers=dict(_headers(found)),
         problem=no_delivery(counts),
+        behind=behind_which(found, now, timezone.utc) if found.behind else "",
         actions=suiting(found.state),
         values=values_of(visit, found) if visit.may_write else {},
         act=visit.url("task", id=task_id, revision=found.revision),

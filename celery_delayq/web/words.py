@@ -49,6 +49,8 @@ def state(task: ScheduledTask, now: datetime) -> str:
     said = task.state.value.lower().replace("_", " ")
     if task.state is State.SCHEDULED and task.paused_by:
         said = f"{said}, {', '.join(task.paused_by)} paused"
+    elif task.behind:
+        said = f"{said}, behind {task.behind}"
     elif task.state is State.SCHEDULED and task.due <= now:
         said = "overdue"
     if task.next_try:

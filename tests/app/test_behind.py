@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from celery_delayq import Item, Outcome, clock
+from celery_delayq.clock import from_ms
 from celery_delayq.errors import KeyHeld
 from celery_delayq.store import State
 from tests.app.support import FAR, LONG_AGO
@@ -49,6 +50,23 @@ def test_the_key_shows_it_and_the_one_that_runs(delayq, running, second):
     assert [one.behind for one in delayq.select(state="SCHEDULED")] == [running.id]
 
 
+def test_each_read_has_the_end_of_the_time_for_which_its_key_is_held(
+    delayq, redis, running, second
+):
+    ends = from_ms(int(redis.zscore(keys_of("k")["held"], "k")))
+    assert delayq.holder(key="k").until == ends
+    for task in (delayq.get(key="k"), *delayq.tasks(), *delayq.select(all=True)):
+        assert task.behind_until == ends
+    assert delayq.get(second.id).facts()["behind_until"] == ends.isoformat()
+
+
+def test_behind_a_task_that_waits_itself_there_is_no_such_end(delayq, redis, running, second):
+    redis.hset(keys_of("k")["holders"], "k", "first")
+    task = delayq.get(second.id)
+    assert (task.behind, task.behind_until) == ("first", None)
+    assert "behind_until" not in task.facts()
+
+
 def test_the_others_do_not_say_so(add, delayq):
     delayq.schedule(add.s(2), at=FAR, key="other")
     [task] = delayq.tasks()
@@ -86,6 +104,7 @@ def test_the_holder_still_refuses_others(add, delayq, running, second):
     with pytest.raises(KeyHeld) as caught:
         delayq.schedule(add.s(3), at=FAR, **FINISHED)
     assert caught.value.holder == running.id
+    assert caught.value.until == delayq.holder(key="k").until
     assert "conflict='replace'" in str(caught.value)
 
 

@@ -53,3 +53,25 @@ def test_a_key_that_another_task_holds_by_now_stays(app, refused, monkeypatch):
     assert refused("free", "k", "--yes")[1:] == [
         "Error: another task holds the key 'k' by now; nothing was changed"
     ]
+
+
+@pytest.mark.usefixtures("held")
+def test_list_and_show_say_until_when_one_waits_behind_it(app, said, refused):
+    assert refused("show", "--key", "k")[0].startswith("task a holds the key 'k'; it was ")
+    made = app.signature("t").set(task_id="b")
+    app.delayq.schedule(made, at=FAR, key="k", conflict="replace")
+
+    listed = said("list")[1]
+    assert re.search(r"scheduled, behind a for at most (59 min \d+ s|1 h)$", listed)
+    shown = said("show", "--key", "k")
+    assert shown[0] == said("show", "b")[0]
+    until = r"in (59 min \d+ s|1 h) \(.* UTC\)"
+    assert any(re.fullmatch(rf"behind_until {until}", line) for line in shown)
+    note = rf"! it waits behind task a, which holds its key until {until} at the latest"
+    assert any(re.fullmatch(note, line) for line in shown)
+
+
+def test_show_takes_an_id_or_a_key(app, misused, refused):
+    for line in (["show"], ["show", "a", "--key", "k"]):
+        assert misused(*line) == "Error: Name one task, by its id or --key."
+    assert refused("show", "--key", "k")[0].startswith("task k is not scheduled in redis://")

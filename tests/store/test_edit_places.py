@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.clock import from_ms
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from celery_delayq.store import Outcome, State
 from celery_delayq.store.extras import Extras
@@ -114,6 +115,8 @@ def test_a_key_that_another_one_has_is_refused_before_anything_is_written(store,
 
     assert type(caught.value) is (KeyHeld if how == "holds on" else AlreadyScheduled)
     assert (caught.value.task_id, caught.value.holder) == ("a", "b")
+    if how == "holds on":
+        assert caught.value.until == from_ms(NOW_MS + 60_000)
     assert store.record("a") == before
 
 

@@ -125,7 +125,16 @@ SENTENCES = [
         KeyHeld("a", "b"),
         (
             "task 'b' no longer waits, but still holds this key; pass conflict='replace' to wait "
-            "behind it, or another key"
+            "behind it, or another key; delayq.free(key=...) frees it"
+        ),
+        (AlreadyScheduled,),
+    ),
+    (
+        KeyHeld("a", "b", datetime(2030, 1, 31, 9, tzinfo=timezone.utc)),
+        (
+            "task 'b' no longer waits, but still holds this key until 2030-01-31 09:00:00+00:00 at "
+            "the latest; pass conflict='replace' to wait behind it, or another key; "
+            "delayq.free(key=...) frees it"
         ),
         (AlreadyScheduled,),
     ),

@@ -169,3 +169,18 @@ def test_hostile_text_is_shown_as_text(app, browser):
         assert "<script>" not in page.html
         for hidden in ("\u202e", "\x1b"):
             assert hidden not in page.html
+
+
+def test_the_page_of_a_task_says_which_one_it_waits_behind_and_until_when(app, browser):
+    held = {"key": "k", "unique_until": "finished", "conflict": "replace"}
+    for task_id in ("A-first", "second"):
+        app.delayq.schedule(app.signature("t").set(task_id=task_id), at=LONG_AGO, **held)
+        app.delayq.hand_over()
+
+    text = browser.get("/task", id="second").text
+
+    assert "scheduled, behind A-first" in text
+    until = r"in [^(]+ \(.* UTC\)"
+    sentence = f"It waits behind task A-first, which holds its key until {until} at the latest\\."
+    assert re.search(sentence, text)
+    assert re.search(r"behind until \d{4}-\d\d-\d\d ", text)

@@ -45,7 +45,8 @@ return change(request, function(call)
     if key and is_key_fenced(call, name_of_key(key)) then return nil end
     local holder = key and other_holder(key, entry.id)
     if holder then
-      return (redis.call('HEXISTS', keys.records, holder) == 1 and 'taken' or 'held') .. quoted(holder)
+      local ends = select(2, holder_of(key)) and redis.call('ZSCORE', keys.held, key)
+      return (ends and 'held' or 'taken') .. quoted(holder) .. (ends and ':' .. ends or '')
     end
     return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
   end

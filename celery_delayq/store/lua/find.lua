@@ -4,8 +4,8 @@ text     target  see prelude/entry.lua
 
 Returns  {state, id, record, its header_end, the template that it shares or '', its last error or '', attempts made, next
          try in ms or -1, when it died in ms or -1, by what it is paused: * (everything), q (its queue), t (its task),
-         or -, the holder of its key if it waits behind that, or ''}, state one of SCHEDULED | PAUSED | IN_FLIGHT |
-         DEAD; {'unreadable', why}; while the tombstone of one that left is kept, {how, when in ms, now in ms}, how one
+         or -, and which entry it is behind, see holder_before}, state one of SCHEDULED | PAUSED | IN_FLIGHT | DEAD;
+         {'unreadable', why}; while the tombstone of one that left is kept, {how, when in ms, now in ms}, how one
          of handed_over | skipped | cancelled | uncertain: cancelled, but a copy of it may have been delivered; or {}
 Cost     O(log N)
 Keeps    changes nothing

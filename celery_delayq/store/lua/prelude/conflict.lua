@@ -57,6 +57,7 @@ local function find_under(step, key, id, caller)
     if not found then return nil end
   elseif delivery then
     found = is_key_held(key, step.call.now) and {id = holder, state = 'busy'} or nil
+    if found then found.ends = redis.call('ZSCORE', keys.held, key) end
   elseif holder then
     local entry = find_entry(step, holder)
     local may_run = entry and (entry.place == keys.leased or entry.claim and entry.claim.uncertain)
@@ -207,7 +208,7 @@ local function contend(step, new, entry, supersede, is_there)
   end
   local outcome, other = decide(policy, new.when, rival, holder, behind, any_behind)
   if outcome == 'scheduled' or outcome == 'held' or outcome == 'dead' then
-    return outcome .. (other and quoted(other.id) or '')
+    return outcome .. (other and quoted(other.id) or '') .. (other and other.ends and ':' .. other.ends or '')
   end
   if is_newer(step, rival) or new.key and is_late_under(step, new.key, behind) then return 'again' end
   if outcome == 'leased' then return outcome end
