@@ -16,7 +16,7 @@ from ..operations.count import Count
 from ..services import HasServices
 from ..store import Outcome
 from .common import REFUSED, Argument, ErrorSentences, UsageErrors, confirm, delayq_of
-from .departed import why_gone
+from .departed import why_behind, why_gone
 from .filter_options import named_in, picked, picks
 from .looks import CeleryOption
 from .progress import counting
@@ -233,9 +233,11 @@ class ChosenTasks:
             self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
         if count.uncertain:
             self.ctx.obj.error(f"of {count.uncertain} an earlier attempt may have delivered it")
+        if count.behind:
+            self.ctx.obj.error(f"{count.behind} of these wait behind tasks that hold their keys")
         if count.in_flight:
             self.ctx.obj.error(f"{count.in_flight} being published this moment; try again shortly")
-        return not (count.uncertain or count.in_flight)
+        return not (count.uncertain or count.behind or count.in_flight)
 
     def say(self, line: str) -> None:
         """Print a line."""
@@ -297,4 +299,6 @@ def refusal_of(
         return plain(f"Error: {error}")
     if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
         return plain(why_gone(delayq_of(ctx), zone_of(ctx), named))
+    if outcome is Outcome.BEHIND:
+        return plain(why_behind(delayq_of(ctx), zone_of(ctx), named))
     return None if outcome else plain(sentences[outcome].format(name))

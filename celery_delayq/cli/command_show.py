@@ -100,7 +100,7 @@ def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinf
     if task.state not in _WAITS:
         return
     if task.behind:
-        yield behind_which(task, now, zone)
+        yield f"it {behind_which(task, now, zone)}"
     elif task.due <= now:
         yield f"it is overdue by {lasting((now - task.due).total_seconds())}"
     lanes = {lane_in_words(*lane) for lane in ((None, None), (task.queue, None), (None, task.task))}

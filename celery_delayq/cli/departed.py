@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 
 from ..clock import from_ms
 from ..errors import DelayQError
-from ..operations.reading import departure
+from ..operations.reading import counts, departure, get
 from ..operations.scheduled_task import ScheduledTask
 from ..services import HasServices
 from ..store import Departure
@@ -27,11 +27,20 @@ HINT = (
 
 
 def behind_which(task: ScheduledTask, now: datetime, zone: tzinfo) -> str:
-    """Return a sentence about a task that waits behind another one."""
-    said = f"it waits behind task {task.behind}, which holds its key"
+    """Return the words for a task that waits behind another one."""
+    said = f"waits behind task {task.behind}, which holds its key"
     if task.behind_until is None:
         return said
     return f"{said} until {relative(task.behind_until, now, zone)} at the latest"
+
+
+def why_behind(delayq: HasServices, zone: tzinfo, named: dict[str, str]) -> str:
+    """Return a sentence about a task that is due now, but waits behind another one."""
+    ((_, name),) = named.items()
+    task, now = get(delayq, **named), from_ms(counts(delayq).now_ms)
+    if task is None or not task.behind:  # meanwhile
+        return f"task {name} is due now; it waited behind a task that held its key"
+    return f"task {name} is due now, but {behind_which(task, now, zone)}"
 
 
 def why_gone(delayq: HasServices, zone: tzinfo, named: dict[str, str], hint: str = "") -> str:

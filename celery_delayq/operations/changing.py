@@ -138,7 +138,8 @@ def run_now(
     It becomes due now, by Redis's clock. *if_revision* is as for :meth:`cancel`.
 
     Returns:
-        ``Outcome.DONE``, the only true one; or why not.
+        ``Outcome.DONE``, the only true one; or why not. ``BEHIND``: it is due now, but waits behind
+        the task that holds its key.
     """
     return move(delayq.services, task_id, NOW, key=key, if_revision=if_revision, mode="now")[0]
 

@@ -14,19 +14,28 @@ class Count(int):
 
     Attributes:
         uncertain: How many of these may also have been delivered.
+        behind: How many of these wait behind a task that holds their key; of ``run_now`` only.
         in_flight: How many other tasks were left unchanged because they were being published.
         outstanding: For how many ``REVOKED`` must still be stored; scanners do that.
     """
 
     uncertain: int
+    behind: int
     in_flight: int
     outstanding: int
 
     def __new__(  # noqa: PYI034 - Self is newer than Python 3.10
-        cls, done: int, *, uncertain: int = 0, in_flight: int = 0, outstanding: int = 0
+        cls,
+        done: int,
+        *,
+        uncertain: int = 0,
+        behind: int = 0,
+        in_flight: int = 0,
+        outstanding: int = 0,
     ) -> Count:
         made = super().__new__(cls, done)
-        made.uncertain, made.in_flight, made.outstanding = uncertain, in_flight, outstanding
+        made.uncertain, made.behind = uncertain, behind
+        made.in_flight, made.outstanding = in_flight, outstanding
         return made
 
 
@@ -35,13 +44,14 @@ class Tally:
 
     def __init__(self, *, owes: bool = False) -> None:
         self._owes = owes
-        self._done = self._uncertain = self._in_flight = 0
+        self._done = self._uncertain = self._behind = self._in_flight = 0
 
     @property
     def count(self) -> Count:
         return Count(
             self._done,
             uncertain=self._uncertain,
+            behind=self._behind,
             in_flight=self._in_flight,
             outstanding=self._done if self._owes else 0,
         )
@@ -58,8 +68,9 @@ class Tally:
 
     def changed(self, outcome: Outcome | None) -> None:
         """Count the outcome for one task."""
-        self._done += outcome in (Outcome.DONE, Outcome.UNCERTAIN)
+        self._done += outcome in (Outcome.DONE, Outcome.UNCERTAIN, Outcome.BEHIND)
         self._uncertain += outcome is Outcome.UNCERTAIN
+        self._behind += outcome is Outcome.BEHIND
         self._in_flight += outcome is Outcome.IN_FLIGHT
 
 

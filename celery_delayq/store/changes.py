@@ -33,7 +33,7 @@ _HOLDS: Mapping[bytes, Callable[..., AlreadyScheduled]] = {
     b"taken": AlreadyScheduled,
     b"held": key_held,
 }
-_DONE = (b"done", b"uncertain")
+_DONE = (b"done", b"uncertain", b"behind")
 NO_RECORD = "no record"  # the reason in an UnreadableRecord if the record is missing
 
 NOW = When("at", 0)  # placeholder if the mode alone decides

@@ -20,6 +20,9 @@ class Outcome(str, Enum):
     #: It was done, but an earlier attempt to publish got no answer from the broker: a copy of
     #: the task may be in its queue.
     UNCERTAIN = "uncertain"
+    #: It is due now, but waits behind the task that holds its key until that key is free; of
+    #: ``run_now`` only.
+    BEHIND = "behind"
     #: No such entry: never scheduled, already cancelled, or delivered too long ago to be known.
     NOT_FOUND = "not_found"
     #: Your condition does not hold (``only=``, ``if_due=``, ``if_revision=``; or the task is not

@@ -57,6 +57,10 @@ def overview(visit: Visit) -> Response:
     )
 
 
+# Done, with a sentence about it.
+_DONE = (Outcome.UNCERTAIN, Outcome.BEHIND)
+
+
 def tasks(visit: Visit) -> Response:
     """List tasks: waiting ones in due order; with a state, in the order of scheduling."""
     counts = visit.delayq.counts()
@@ -152,7 +156,7 @@ def task(visit: Visit) -> Response:
         outcome, said = change(visit, action, task_id, revision, options)
     except TypeError as error:  # arguments that do not fit the task
         raise InvalidOption("arguments", str(error), "arguments that fit the task") from error
-    return _one(visit, task_id, said, is_done=bool(outcome) or outcome is Outcome.UNCERTAIN)
+    return _one(visit, task_id, said, is_done=bool(outcome) or outcome in _DONE)
 
 
 def _one(visit: Visit, task_id: str, said: str = "", *, is_done: bool | None = None) -> Response:
@@ -181,7 +185,7 @@ def _one(visit: Visit, task_id: str, said: str = "", *, is_done: bool | None = N
         facts=dict(_facts(visit, found)),
         headers=dict(_headers(found)),
         problem=no_delivery(counts),
-        behind=behind_which(found, now, timezone.utc) if found.behind else "",
+        behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
         actions=suiting(found.state),
         values=values_of(visit, found) if visit.may_write else {},
         act=visit.url("task", id=task_id, revision=found.revision),

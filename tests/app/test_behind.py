@@ -91,7 +91,7 @@ def test_a_bulk_keeps_its_last_item(add, delayq, running):
 
 def test_calls_by_key_are_about_it(delayq, running, second):
     assert delayq.edit(key="k", args=(5,)) is Outcome.DONE
-    assert delayq.run_now(key="k") is Outcome.DONE
+    assert delayq.run_now(key="k") is Outcome.BEHIND
     assert delayq.hand_over() == 0
     assert delayq.get(key="k").args == (5,)
     assert delayq.cancel(key="k") is Outcome.DONE
@@ -122,6 +122,8 @@ def test_a_selection_changes_it_in_its_place(add, delayq, running, second):
     assert int(chosen.reschedule(by=timedelta(days=-90000))) == 1
     assert delayq.hand_over() == 0
     assert delayq.get(key="k").behind == running.id
+    ran = chosen.run_now()
+    assert (int(ran), ran.behind) == (1, 1)
     assert int(chosen.edit(add_tags=["new"])) == 1
     assert int(delayq.select(tag="new").cancel()) == 1
     assert delayq.get(key="k") is None

@@ -70,6 +70,12 @@ def test_list_and_show_say_until_when_one_waits_behind_it(app, said, refused):
     note = rf"! it waits behind task a, which holds its key until {until} at the latest"
     assert any(re.fullmatch(note, line) for line in shown)
 
+    [sentence] = refused("run-now", "b")
+    waits = rf"waits behind task a, which holds its key until {until} at the latest"
+    assert re.fullmatch(f"task b is due now, but {waits}", sentence)
+    told = ["1 task due now", "1 of these wait behind tasks that hold their keys"]
+    assert refused("run-now", "--all", "--yes") == told
+
 
 def test_show_takes_an_id_or_a_key(app, misused, refused):
     for line in (["show"], ["show", "a", "--key", "k"]):

@@ -13,7 +13,8 @@ number    max_bytes  look at nothing more after so many bytes of records, > 0
 text...     targets  1 to 1000 of them: see prelude/entry.lua
 
 Returns  the answer, a text with a word for each target: done | uncertain (done, but an earlier attempt may have
-         delivered it), then the due time, the id, if a key was given, and its expiry, if that does not move |
+         delivered it) | behind (done, but it waits behind another one; of `now` only), then the due time, the id, if a
+         key was given, and its expiry, if that does not move |
          too_late (past `latest`) | unchanged (`only`, `if_due` or `seen` does not hold, or it is not dead) | in_flight |
          handed_over (or it was released, and soon will be) | not_found | unreadable, why, and that id |
          skipped (the selection no longer includes it) | again (it was not looked at)
@@ -62,6 +63,7 @@ return change(request, function(call)
     local when = new_due(one.entry)
     if not when then return 'unchanged' end
     if when > latest then return 'too_late' end
+    if mode == 'now' and one.entry.place == keys.behind then return 'behind', when end
     return one.entry.claim and one.entry.claim.uncertain and 'uncertain' or 'done', when
   end
 
