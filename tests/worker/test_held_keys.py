@@ -7,10 +7,10 @@ import pytest
 from celery import Task
 
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
-from celery_delayq.store import Keys
+from celery_delayq.store import Keys, Outcome
 from tests.support.shards import with_one_shard
 from tests.support.visibility import end_visibility
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
 pytestmark = [pytest.mark.libraries, with_one_shard]
@@ -99,6 +99,26 @@ def test_a_task_behind_it_runs_once_it_has_ended(project, key):
     end(project, first)
     project.wait_runs(second)
     assert holder(project, key)[0] == second.id.encode()
+    end(project, second)
+    wait_free(project, key)
+
+
+def test_freed_during_a_run_it_is_the_next_task_s_which_the_end_of_that_run_does_not_free(
+    standing, key
+):
+    project = standing("-P", "threads", "-c", "2")
+    first = start(project, "end", "succeed", key)
+    second = behind(project, key)
+    assert project.delayq.free(key=key) is Outcome.DONE
+
+    project.wait_runs(second)
+    end(project, first)
+    first.get(timeout=PATIENCE)
+    # The worker sends its words in order, and this one comes later.
+    other = start(project, "end", "succeed", f"beside {key}")
+    end(project, other)
+    wait_free(project, f"beside {key}")
+    assert project.delayq.holder(key=key).id == second.id
     end(project, second)
     wait_free(project, key)
 
