@@ -7,7 +7,7 @@ from datetime import timezone
 from shlex import quote
 
 from ..logs import counted, lasting, plain
-from ..operations.health import MAX_OVERDUE, judged
+from ..operations.health import MAX_OVERDUE, MAX_PAUSED, judged
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 from ..store import Pause
@@ -21,7 +21,7 @@ _ADVICE = {
     "dead": "celery -A proj delayq list --dead says why; retry or remove them",
 }
 # The doctor has questions of its own about these.
-_ELSEWHERE = ("memory", "rates")
+_ELSEWHERE = ("memory", "pauses", "rates")
 
 
 def health(services: Services) -> Iterator[Line]:
@@ -43,18 +43,18 @@ def health(services: Services) -> Iterator[Line]:
 
 def pauses(services: Services) -> Iterator[Line]:
     """Yield the pauses, and what resumes at a rate; warnings if due tasks wait for that."""
-    found = services.entries.pauses()
+    found, now_ms = services.entries.pauses(), services.entries.counts().now_ms
     held = [one for one in found if not one.resumed]
     back = [one for one in found if one.seconds_left]
     if held:
-        yield _held(held)
+        yield _held(held, now_ms)
     for one in back:
         yield _back(one)
     if not held and not back:
         yield Line("pauses", OK, "nothing is paused")
 
 
-def _held(held: list[Pause]) -> Line:
+def _held(held: list[Pause], now_ms: int) -> Line:
     said = "; ".join(
         f"{plain(one.what)} is paused since {one.since.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
         for one in held
@@ -63,7 +63,9 @@ def _held(held: list[Pause]) -> Line:
     if not due:
         return Line("pauses", OK, f"{said}: no paused task is due")
     advice = f"to resume: {', '.join(map(_resume, held))}"
-    return Line("pauses", WARNING, f"{said}: {counted(due)} due and not delivered", advice)
+    longest = max(one.seconds_held(now_ms) for one in held)
+    found = f"{said}: {counted(due)} due and not delivered, the first for {lasting(longest)}"
+    return Line("pauses", ERROR if longest > MAX_PAUSED else WARNING, found, advice)
 
 
 def _back(one: Pause) -> Line:

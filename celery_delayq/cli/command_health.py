@@ -10,7 +10,7 @@ import click
 from ..errors import StoreError
 from ..integration.workers import answers, unheard_queues
 from ..logs import counted
-from ..operations.health import MAX_DEAD, MAX_OVERDUE, restarts_here
+from ..operations.health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, restarts_here
 from ..operations.health import health as health_now
 from ..operations.reading import counts
 from ..services import HasServices
@@ -33,26 +33,29 @@ _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
     help="How many tasks may be dead, and how many refused.",
 )  # fmt: skip
 @click.option(
+    "--max-paused", type=click.FloatRange(0), default=MAX_PAUSED, metavar="SECONDS", **_BOUNDS,
+    help="How long a task may be due and paused.",
+)  # fmt: skip
+@click.option(
     "--here", is_flag=True, cls=CeleryOption, help_group="Bounds",
     help="Only check that a scanner on this host is alive, and tell how often it was restarted.",
 )  # fmt: skip
 @json_option
 @click.pass_context
-def health(
-    ctx: click.Context, /, max_overdue: float, max_dead: int, here: bool, as_json: bool, **_: Any
-) -> None:
+def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> None:
     """Check that tasks are delivered in time, for a probe.
 
     It prints a sentence for each problem, and exits with 1 if there is one. Problems are: no
     scanner is alive, or the scanners use another broker than the app; a task has been overdue for
-    too long; too many tasks are dead or refused; tasks resume too slowly after a pause; no worker
-    listens to a queue for which tasks wait; Redis is full or nearly full, or cannot be read. A
-    paused task is not overdue. If tasks wait, workers have a second to answer; a silent one is not
-    a problem.
+    too long, or due and paused for too long; too many tasks are dead or refused; tasks resume too
+    slowly after a pause; no worker listens to a queue for which tasks wait; Redis is full or nearly
+    full, or cannot be read. A paused task is not overdue. If tasks wait, workers have a second to
+    answer; a silent one is not a problem.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
-        problems = health_now(delayq, max_overdue=max_overdue, max_dead=max_dead, here=here)
+        bounds = {name: given[name] for name in ("max_overdue", "max_dead", "max_paused")}
+        problems = health_now(delayq, **bounds, here=here)
         restarts = restarts_here(delayq) if here and not problems else {}
         if not here:
             problems += _unheard(delayq)

@@ -98,6 +98,9 @@ def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
         "in_flight_tasks": counts.in_flight,
         "refused_tasks": counts.refused,
         "paused_tasks": counts.paused,
+        "oldest_paused_seconds": max(
+            (one.seconds_held(counts.now_ms) for one in found.pauses), default=0
+        ),
         "coming_back_seconds": max((one.seconds_left for one in found.pauses), default=0),
         "dead_tasks": counts.dead,
         "scanners": len(found.scanners),

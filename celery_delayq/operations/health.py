@@ -6,6 +6,7 @@ import math
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timezone
 from typing import Any
 
 from ..clock import from_ms
@@ -18,6 +19,7 @@ from ..store import Counts, Pause, Scanner
 
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
+MAX_PAUSED = 600.0  # seconds, as the alert DelayqPaused has it
 
 NO_SCANNER = (
     "no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan"
@@ -38,6 +40,10 @@ _COMES_BACK = (
     "{} comes back at {:g} a second: {} left, the last one's turn is in {}; resume it once more, "
     "without a rate or at a higher one"
 )
+_FORGOTTEN = (
+    "{} is paused since {:%Y-%m-%d %H:%M} UTC: {} due and not delivered, the first for {}; {:g} s "
+    "are allowed; resume it, or cancel these tasks"
+)
 _AGREED = "all processes on this store agree on its layout, shards and broker"
 _NOT_HERE = "no scanner on this host, {}, is alive"
 
@@ -47,7 +53,7 @@ class Judged:
     """The result of one check.
 
     The checks are ``store``, ``agreement``, ``scanners``, ``overdue``, ``refused``, ``dead``,
-    ``rates`` and ``memory``.
+    ``pauses``, ``rates`` and ``memory``.
 
     Attributes:
         about: The name of the check.
@@ -65,6 +71,7 @@ def health(
     *,
     max_overdue: float = MAX_OVERDUE,
     max_dead: int = MAX_DEAD,
+    max_paused: float = MAX_PAUSED,
     here: bool = False,
 ) -> list[str]:
     """The problems, one sentence each; an empty list if tasks are delivered in time.
@@ -74,6 +81,7 @@ def health(
     - no scanner is alive, or the scanners use another broker than this app;
     - the store is being resharded;
     - a task has been overdue for too long, or too many tasks are dead or refused;
+    - a task has been due and paused for too long, so the pause may be forgotten;
     - resumed tasks are delivered so slowly that the last one waits too long;
     - the store's Redis is full or nearly full;
     - the store cannot be read, or other processes use it with different settings.
@@ -84,15 +92,16 @@ def health(
         max_overdue: How many seconds a task may be overdue, or resumed tasks may take to be
             delivered; 0 or more.
         max_dead: How many tasks may be dead, and how many refused; 0 or more.
+        max_paused: How many seconds a task may be due and paused; 0 or more.
         here: Check only that a scanner on this host is alive: for the probe of a worker's
             container.
 
     Raises:
-        InvalidOption: *max_overdue*, *max_dead* or *here* is invalid.
+        InvalidOption: *max_overdue*, *max_dead*, *max_paused* or *here* is invalid.
         InvalidSetting: the app's configuration is invalid.
     """
-    _check(max_overdue, max_dead, here)
-    all_of_it = judged(delayq.services, max_overdue, max_dead, here)
+    _check(max_overdue, max_dead, max_paused, here)
+    all_of_it = judged(delayq.services, max_overdue, max_dead, max_paused, here)
     return [one.wrong for one in all_of_it if one.wrong]
 
 
@@ -106,6 +115,7 @@ def judged(
     services: Services,
     max_overdue: float = MAX_OVERDUE,
     max_dead: int = MAX_DEAD,
+    max_paused: float = MAX_PAUSED,
     here: bool = False,
 ) -> list[Judged]:
     """Return all results; if the store cannot be read, only that one."""
@@ -129,6 +139,7 @@ def judged(
     return [
         Judged("agreement", agreement, _AGREED),
         *_judged(counts, max_overdue, max_dead),
+        _pauses(pauses, counts.now_ms, max_paused),
         _rates(pauses, max_overdue),
         *(one for server in servers for one in _memory(server)),
     ]
@@ -166,6 +177,22 @@ def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judge
         yield Judged(about, f"{what}; {max_dead} are allowed" if count > max_dead else "", "none")
 
 
+def _pauses(pauses: Iterable[Pause], now_ms: int, longest: float) -> Judged:
+    """Check that no pause has held back a due task for too long."""
+    forgotten = [
+        _FORGOTTEN.format(
+            one.what,
+            one.since.astimezone(timezone.utc),
+            f"{counted(one.parked)} {'is' if one.parked == 1 else 'are'}",
+            lasting(held),
+            longest,
+        )
+        for one in pauses
+        if (held := one.seconds_held(now_ms)) > longest
+    ]
+    return Judged("pauses", ". ".join(forgotten), "no due task is paused for long")
+
+
 def _rates(pauses: Iterable[Pause], longest: float) -> Judged:
     """Check that no resumed lane is so slow that its last task waits too long."""
     slow = [
@@ -182,9 +209,10 @@ def _memory(server: Facts) -> Iterator[Judged]:
         yield Judged("memory", "" if is_well else f"{one.found}; {one.advice}", one.found)
 
 
-def _check(max_overdue: Any, max_dead: Any, here: Any) -> None:
-    if not _is_number(max_overdue, int, float) or not 0 <= max_overdue < math.inf:
-        raise InvalidOption("max_overdue", max_overdue, "a number of seconds from 0")
+def _check(max_overdue: Any, max_dead: Any, max_paused: Any, here: Any) -> None:
+    for option, seconds in (("max_overdue", max_overdue), ("max_paused", max_paused)):
+        if not _is_number(seconds, int, float) or not 0 <= seconds < math.inf:
+            raise InvalidOption(option, seconds, "a number of seconds from 0")
     if not _is_number(max_dead, int) or max_dead < 0:
         raise InvalidOption("max_dead", max_dead, "a whole number of tasks from 0")
     if not isinstance(here, bool):

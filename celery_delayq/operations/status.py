@@ -128,5 +128,6 @@ def _time(ms: int | None) -> str | None:
 
 
 def pause_facts(pause: Pause) -> dict[str, Any]:
-    """Return a pause's attributes by name; its time as text."""
-    return {**asdict(pause), "since": pause.since.isoformat()}
+    """Return a pause's attributes by name; its times as text."""
+    held = pause.held_since and pause.held_since.isoformat()
+    return {**asdict(pause), "since": pause.since.isoformat(), "held_since": held}

@@ -77,6 +77,7 @@ class Pause:
             met yet are counted among the first 300 due and the first 300 refused ones only.
         resumed: Whether they are coming back.
         rate: The most that come back in a second; ``None``: no limit.
+        held_since: Since when the first of them is due and paused; ``None`` if none is due.
     """
 
     queue: str | None
@@ -86,6 +87,7 @@ class Pause:
     parked: int
     resumed: bool
     rate: float | None
+    held_since: datetime | None = None
 
     @property
     def what(self) -> str:
@@ -97,15 +99,23 @@ class Pause:
         """Until the last of those that come back at a rate has its turn; 0 of anything else."""
         return self.parked / self.rate if self.resumed and self.rate else 0.0
 
+    def seconds_held(self, now_ms: int) -> float:
+        """How long the first due entry has been paused, at a time; 0 if none is, or they resume."""
+        if self.resumed or self.held_since is None:
+            return 0.0
+        return max(0.0, now_ms / 1000 - self.held_since.timestamp())
+
     def and_of(self, other: Pause) -> Pause:
         """Merge with the same lane of another shard; it is resumed if it is in both."""
         rates = [one.rate for one in (self, other) if one.rate is not None]
+        held = [one.held_since for one in (self, other) if one.held_since is not None]
         return replace(
             self,
             since=min(self.since, other.since),
             parked=self.parked + other.parked,
             resumed=self.resumed and other.resumed,
             rate=sum(rates) if rates else None,
+            held_since=min(held, default=None),
         )
 
 
@@ -197,12 +207,14 @@ def union_of(pauses: Iterable[Sequence[Pause]]) -> list[Pause]:
 
 def _pause(one: Any) -> Pause:
     kind, text = one.lane[:1], one.name.decode(errors="replace")
+    since = from_ms(time_in(float(one.since) // 1000) or 0)
     return Pause(
         queue=text if kind == b"q" else None,
         task=text if kind == b"t" else None,
-        since=from_ms(time_in(float(one.since) // 1000) or 0),
+        since=since,
         late=bool(one.is_late),
         parked=one.parked,
         resumed=bool(one.is_back),
         rate=float(one.rate) or None,
+        held_since=None if one.oldest < 0 else max(since, from_ms(one.oldest)),
     )

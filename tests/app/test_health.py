@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.clock import from_ms
 from celery_delayq.errors import InvalidOption, InvalidSetting
 from celery_delayq.operations import health
 from celery_delayq.servers import endpoint
-from celery_delayq.store import Counts
+from celery_delayq.store import Counts, Pause
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.app.test_status import give_another_layout
 from tests.support.ports import free_port
@@ -65,6 +66,19 @@ def test_the_bound_is_to_the_millisecond(overdue_ms, allowed, is_well):
     counts = replace(WELL, oldest_overdue_ms=NOW * 1000 - overdue_ms)
 
     assert (not wrong(counts, allowed, 0)) == is_well
+
+
+@pytest.mark.parametrize(
+    ("held_ms", "resumed", "is_well"),
+    [(600_000, False, True), (600_001, False, False), (600_001, True, True)],
+)
+def test_a_pause_is_forgotten_once_a_due_task_was_held_for_longer(held_ms, resumed, is_well):
+    since = from_ms(NOW * 1000 - held_ms)
+    pause = Pause("mail", None, since, False, 2, resumed, None, held_since=since)
+
+    judged = health._pauses([pause], NOW * 1000, health.MAX_PAUSED)
+
+    assert (not judged.wrong) == is_well
 
 
 def test_of_more_than_one_problem_each_is_told():
@@ -210,6 +224,7 @@ def test_an_empty_redis_stays_empty(delayq, redis):
     [
         *(("max_overdue", value, "a number of seconds from 0") for value in
           (-1, float("nan"), float("inf"), "60", None, True)),
+        ("max_paused", -1, "a number of seconds from 0"),
         *(("max_dead", value, "a whole number of tasks from 0") for value in
           (-1, 1.0, "1", None, False)),
         *(("here", value, "true or false") for value in (1, None, "web1")),

@@ -55,6 +55,7 @@ def test_a_worker_tells_how_its_store_stands(app, ask, redis_server):
                     "parked": 1,
                     "resumed": False,
                     "rate": None,
+                    "held_since": pause.held_since.isoformat(),
                 }
             ],
         }

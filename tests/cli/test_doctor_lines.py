@@ -435,7 +435,9 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
     [line] = look(app, "pauses")
     assert line.level == "warning"
     assert re.fullmatch(
-        r"everything is paused since [\d-]+ [\d:]+ UTC: 1 task due and not delivered", line.found
+        r"everything is paused since [\d-]+ [\d:]+ UTC: 1 task due and not delivered, the first "
+        r"for \d+ s",
+        line.found,
     )
     assert line.advice == "to resume: celery -A proj delayq resume"
 
@@ -461,7 +463,7 @@ def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
     )
     app.send_task("t", queue="the reports", delayq_at=LONG_AGO)
     line, _ = look(app, "pauses")
-    assert line.found.endswith(": 1 task due and not delivered")
+    assert ": 1 task due and not delivered, the first for" in line.found
     assert line.advice.endswith("resume --queue 'the reports'")
 
 

@@ -65,7 +65,9 @@ def test_it_tells_what_waits(app, redis, collector, scrape):
     assert found.by_label("build_info") == {__version__: 1}
 
 
-def test_it_tells_how_long_the_return_after_a_pause_takes(app, delayq, collector, scrape):
+def test_it_tells_how_long_a_pause_holds_and_how_long_the_return_takes(
+    app, delayq, collector, scrape
+):
     assert scrape()["coming_back_seconds"] == 0
     delayq.pause(queue="mail")
     for _ in range(3):
@@ -73,8 +75,10 @@ def test_it_tells_how_long_the_return_after_a_pause_takes(app, delayq, collector
     delayq.hand_over()
 
     assert scrape()["coming_back_seconds"] == 0
+    assert 0 < scrape()["oldest_paused_seconds"] < PATIENCE
     delayq.resume(queue="mail", rate=0.01)
     assert scrape()["coming_back_seconds"] == 300
+    assert scrape()["oldest_paused_seconds"] == 0
 
 
 def test_it_tells_what_is_in_flight_refused_paused_and_dead(app, delayq, redis, collector, scrape):

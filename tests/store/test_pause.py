@@ -308,6 +308,23 @@ def test_resuming_what_is_not_paused_says_so(store):
     assert store.entries.resume(MAIL) is False
 
 
+@pytest.mark.parametrize("is_met", [False, True], ids=["not met yet", "parked"])
+@pytest.mark.parametrize(("due", "since"), [(-5000, 0), (2000, 2000), (5000, None)])
+def test_a_pause_tells_since_when_its_first_entry_is_both_due_and_paused(store, is_met, due, since):
+    store.entries.pause(MAIL, "mail")
+    put(store, "a", NOW_MS + due)
+    put(store, "b", NOW_MS + max(due, 2500))
+    store.set_ms(NOW_MS + 3000)
+    if is_met:
+        store.engine().hand_over()
+
+    [pause] = store.entries.pauses()
+
+    expected = None if since is None else (NOW_MS + since) / 1000
+    assert (pause.held_since and pause.held_since.timestamp()) == expected
+    assert pause.seconds_held(NOW_MS + 3000) == (0 if since is None else 3 - since / 1000)
+
+
 def test_pauses_are_told_with_their_names(store):
     store.entries.pause(MAIL, "mail: a\nb", late=True)
     store.entries.pause(SLOW, "slow")

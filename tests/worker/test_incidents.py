@@ -1,4 +1,4 @@
-"""Ten incidents at three in the morning: a tool or one line of the log names each cause.
+"""Incidents at three in the morning: a tool or one line of the log names each cause.
 
 Each test sets up a system that is broken in one common way, and does what an engineer on call
 does: run `health`, `doctor`, `status` and `show`, and read the log.
@@ -12,10 +12,13 @@ import pytest
 from celery_delayq.errors import StoreFull
 from celery_delayq.integration import workers
 from celery_delayq.store import member
+from celery_delayq.web import wsgi
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import project, run
+from tests.support.shards import each
 from tests.support.waiting import eventually
+from tests.web.conftest import Browser
 
 __all__ = ["delayq_app", "project", "redis", "redis_client", "run", "url"]
 
@@ -76,6 +79,15 @@ def doctor_of(told, patient):
         return eventually(lambda: said if worker in (said := told(app, "doctor"))[1] else None)
 
     return doctor_of
+
+
+def age_pauses(redis, seconds):
+    """Let all pauses have begun so many seconds earlier."""
+    for key in each("paused"):
+        for lane, text in redis.hgetall(key).items():
+            state, late, since, rest = text.split(b":", 3)
+            earlier = b"%d" % (int(since) - seconds * 1_000_000)
+            redis.hset(key, lane, b":".join([state, late, earlier, rest]))
 
 
 def fill(app):
@@ -253,3 +265,25 @@ def test_10_the_store_was_moved_and_an_old_worker_is_alive(shop, delayq_app, ali
 
     assert status == 1
     assert f"error workers worker {shop.worker.name} has the store" in doctor
+
+
+def test_11_a_pause_was_forgotten(app, redis, alive, told):
+    app.delayq.pause(queue="mail")
+    for _ in range(50):
+        app.send_task("t", (), queue="mail", delayq_at=LONG_AGO)
+    alive(app)
+    assert told(app, "health") == (0, "healthy")
+    age_pauses(redis, 900)
+
+    status, health = told(app, "health")
+
+    assert status == 1
+    assert "queue mail is paused since 20" in health
+    assert ": 50 tasks are due and not delivered, the first for 15 min" in health
+    assert "600 s are allowed; resume it, or cancel these tasks" in health
+    assert told(app, "health", "--max-paused", "3600") == (0, "healthy")
+    status, doctor = told(app, "doctor")
+    assert status == 1
+    assert "error pauses queue mail is paused since" in doctor
+    assert "to resume: celery -A proj delayq resume --queue mail" in doctor
+    assert "the first for 15 min" in Browser(wsgi(app.delayq, allow=lambda _: "read")).get().text
