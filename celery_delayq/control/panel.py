@@ -10,6 +10,7 @@ from typing import Any
 
 from celery.worker.control import inspect_command
 
+from .. import __version__
 from ..errors import DelayQError
 from ..operations.status import status
 from ..services import services_of
@@ -20,6 +21,6 @@ def delayq(state: Any, **_: Any) -> dict[str, Any]:
     """Show how many tasks wait in the store, the pauses, and how many scanners are alive."""
     try:
         services_of(state.app)  # raises an error with a sentence if there are none
-        return status(state.app.delayq, queues=False).facts()
+        return {**status(state.app.delayq, queues=False).facts(), "version": __version__}
     except DelayQError as error:
         return {"error": str(error)}  # Celery would print a traceback

@@ -38,7 +38,8 @@ class InspectingMixin:
 
         Returns:
             A dictionary for each worker: the ``facts()`` of ``DelayQ.status()`` without
-            ``queues``, or ``error`` with a sentence. ``None`` if no worker answers.
+            ``queues``, with its ``version`` of the package; or ``error`` with a sentence.
+            ``None`` if no worker answers.
         """
         return self._request("delayq")  # type: ignore[attr-defined,no-any-return]
 

@@ -6,9 +6,10 @@ and its queues are unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from .. import __version__
 from ..handover.link import CONNECT_TIMEOUT, bounded, connect
 from ..logs import counted, logger_of, waiting
 from ..operations.queues import QueueCounts, queue_counts
@@ -24,14 +25,25 @@ _UNHEARD = (
     "-Q {}, or correct the name"
 )
 _REST = "no worker listens to {} for which tasks wait; celery -A proj delayq status --json has them"
+_NO_DELAYQ = (
+    "worker {} listens to this app's queues, and does not answer as a worker with DelayQ: it "
+    "scans no store, and its tasks cannot be put off; call DelayQ(app) in its app, and install "
+    "this release there; or it was busy"
+)
+_ERROR = (
+    "worker {} listens to this app's queues, and cannot use a store: {}; check its configuration"
+)
+_OTHER_RELEASE = (
+    "worker {} has celery_delayq {}, this process {}; install the same release everywhere"
+)
 _OTHER_STORE = (
     "worker {} has the store {}, prefix {}; this app has {}, prefix {}: neither delivers the "
     "other's tasks; give both the same delayq_url and delayq_prefix"
 )
 
 
-def answers(services: Services, command: str) -> dict[str, Any]:
-    """Return each worker's answer to an ``inspect`` command, by worker name.
+def answers(services: Services, command: str, workers: Collection[str] = ()) -> dict[str, Any]:
+    """Return each worker's answer to an ``inspect`` command, by worker name; or only of *workers*.
 
     Empty if no worker answers, or the broker is down.
     """
@@ -39,13 +51,45 @@ def answers(services: Services, command: str) -> dict[str, Any]:
         connection = bounded(services.app.connection_for_write(), WAIT, CONNECT_TIMEOUT)
         try:
             connect(connection, CONNECT_TIMEOUT)
-            inspect = services.app.control.inspect(timeout=WAIT, connection=connection)
+            inspect = services.app.control.inspect(
+                [*workers] or None, timeout=WAIT, connection=connection
+            )
             return inspect._request(command) or {}
         finally:
             connection.collect()
     except Exception as error:  # each transport has its own
         logger.debug("cannot inspect the workers: %r", error)
         return {}
+
+
+def delayq_answers(services: Services, heard: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answers to ``delayq``; silent workers on this app's queues are asked twice.
+
+    A worker whose app has no ``DelayQ`` does not know the command, and never answers it.
+    """
+    told = answers(services, "delayq")
+    silent = _on_its_queues(services, heard) - told.keys()
+    return {**told, **answers(services, "delayq", silent)} if silent else told
+
+
+def strangers(services: Services, told: Mapping[str, Any], heard: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each worker on this app's queues without ``DelayQ`` of this release.
+
+    Args:
+        services: The app's.
+        told: The :func:`delayq_answers`.
+        heard: The :func:`answers` to ``active_queues``.
+    """
+    found = []
+    for name in sorted(_on_its_queues(services, heard)):
+        one = told.get(name)
+        if one is None:
+            found.append(_NO_DELAYQ.format(name))
+        elif "error" in one:
+            found.append(_ERROR.format(name, one["error"].replace("; ", ": ")))
+        elif (version := one.get("version", "of an unknown release")) != __version__:
+            found.append(_OTHER_RELEASE.format(name, version, __version__))
+    return found
 
 
 def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
@@ -107,16 +151,22 @@ def other_stores(
         told: The :func:`answers` to ``delayq``.
         heard: The :func:`answers` to ``active_queues``.
     """
-    queues = {*services.app.amqp.queues}
+    on_its_queues = _on_its_queues(services, heard)
     ours = services.endpoint.url, services.settings.prefix
     scanners = {one.name for one in services.entries.scanners()}
     return [
         _OTHER_STORE.format(name, *theirs, *ours)
         for name, one in sorted(told.items())
-        if queues & _names_in(heard.get(name))
+        if name in on_its_queues
         and (theirs := _store_in(one)) not in (None, ours)
         and not scanners & {scanner["name"] for scanner in one["scanners"]}
     ]
+
+
+def _on_its_queues(services: Services, heard: Mapping[str, Any]) -> set[str]:
+    """Return the workers that listen to a queue of the app."""
+    queues = {*services.app.amqp.queues}
+    return {worker for worker, told in heard.items() if queues & _names_in(told)}
 
 
 def _store_in(told: Any) -> tuple[str, str] | None:

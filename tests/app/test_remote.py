@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from celery.worker.control import Panel
 
+from celery_delayq import __version__
+from celery_delayq.control import panel  # noqa: F401 - registers the command
 from tests.app.support import FAR, LONG_AGO
 
 pytestmark = pytest.mark.libraries
@@ -35,6 +37,7 @@ def test_a_worker_tells_how_its_store_stands(app, ask, redis_server):
         == {
             "store": redis_server.url(),
             "prefix": "delayq",
+            "version": __version__,
             "path": "direct",
             "other_broker": None,
             "scheduled": 1,
@@ -113,6 +116,9 @@ app.control.inspect
 assert "celery.worker.control" not in sys.modules
 import celery.bin.celery
 from celery.worker.control import Panel
+
+from celery_delayq import __version__
+from celery_delayq.control import panel  # noqa: F401 - registers the command
 kinds = {name: one.type for name, one in Panel.meta.items() if "delayq" in name}
 print(sorted(kinds.items()))
 """

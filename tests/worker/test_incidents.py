@@ -9,6 +9,7 @@ from contextlib import closing
 
 import pytest
 
+from celery_delayq import __version__
 from celery_delayq.errors import StoreFull
 from celery_delayq.integration import workers
 from celery_delayq.store import member
@@ -287,3 +288,26 @@ def test_11_a_pause_was_forgotten(app, redis, alive, told):
     assert "error pauses queue mail is paused since" in doctor
     assert "to resume: celery -A proj delayq resume --queue mail" in doctor
     assert "the first for 15 min" in Browser(wsgi(app.delayq, allow=lambda _: "read")).get().text
+
+
+def test_12_a_worker_of_the_app_was_started_without_the_package(shop, start_worker, doctor_of):
+    plain = start_worker("tests.worker.plain", env=shop.env)
+
+    # Celery's command loads the package's commands, so this worker answers; see the next test.
+    said = f"worker {plain.name} listens to this app's queues, and "
+    doctor = doctor_of(shop.app, f"warning workers {said}")[1]
+
+    assert "has no DelayQ" in doctor
+    assert "ok workers" not in doctor
+    assert "they use this store" not in doctor
+
+
+def test_12_a_worker_of_another_release_or_without_an_answer_is_named(app):
+    queues = [{"name": app.conf.task_default_queue}]
+    heard = {"old": queues, "new": queues, "none": queues, "theirs": [{"name": "theirs"}]}
+    told = {"old": {"version": "0.0.1"}, "new": {"version": __version__}}
+
+    none, old = workers.strangers(app.delayq.services, told, heard)
+
+    assert none.startswith("worker none listens to this app's queues, and does not answer as a ")
+    assert old.startswith(f"worker old has celery_delayq 0.0.1, this process {__version__}; ")
