@@ -23,7 +23,7 @@ from ..services import Services
 from .doctor_broker import broker, unusable
 from .doctor_rights import rights
 from .doctor_tasks import health, pauses
-from .doctor_workers import workers
+from .doctor_workers import other_stores_here, workers
 from .observed import TRIPS, Trips, reached, task_bytes, trips
 
 OLDEST = (6, 2)
@@ -294,6 +294,7 @@ AT_THE_STORE = (
     Question("rights", lambda one: rights(one.services, one.connection)),
     Question("round trip", _round_trip),
     Question("clock", _clock),
+    Question("other stores", lambda one: other_stores_here(one.services, one.connection)),
     Question("scanners", lambda one: health(one.services), each=False),
     Question("pauses", lambda one: pauses(one.services), each=False),
 )

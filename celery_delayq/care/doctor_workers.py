@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..integration.unread import delivered, forlorn_stores
 from ..integration.workers import answers, delayq_answers, other_stores, strangers, unheard_queues
 from ..logs import counted, plain
+from ..servers.connection import Connection
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 
@@ -25,7 +27,10 @@ def workers(services: Services) -> Iterator[Line]:
         yield Line("workers", WARNING, *_SILENT)
         return
     told = delayq_answers(services, heard)
-    wrong = [*other_stores(services, told, heard), *unheard_queues(services, heard)]
+    wrong = [
+        *other_stores(services, told, heard),
+        *unheard_queues(services, heard, delivered(services)),
+    ]
     strange = strangers(services, told, heard)
     for level, sentences in ((ERROR, wrong), (WARNING, strange)):
         for one in sentences:
@@ -34,3 +39,14 @@ def workers(services: Services) -> Iterator[Line]:
     if not wrong and not strange:
         answered = f"{counted(len(heard), 'worker')} answered"
         yield Line("workers", OK, f"{answered}: they use this store and all queues of tasks")
+
+
+def other_stores_here(services: Services, connection: Connection) -> Iterator[Line]:
+    """Yield each other store in this Redis that has tasks for the app's queues, and no scanner."""
+    found = forlorn_stores(services, connection)
+    for one in found or ():
+        said, _, advice = one.partition("; ")
+        yield Line("other stores", ERROR, plain(said), plain(advice))
+    if not found:
+        well = "no tasks for this app's queues wait in another one in this Redis without a scanner"
+        yield Line("other stores", OK, "unknown: this needs +scan" if found is None else well)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
 import click
 
 from ..errors import StoreError
+from ..integration.unread import delivered, forlorn_stores
 from ..integration.workers import answers, unheard_queues
 from ..logs import counted
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, restarts_here
@@ -48,9 +50,10 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
     It prints a sentence for each problem, and exits with 1 if there is one. Problems are: no
     scanner is alive, or the scanners use another broker than the app; a task has been overdue for
     too long, or due and paused for too long; too many tasks are dead or refused; tasks resume too
-    slowly after a pause; no worker listens to a queue for which tasks wait; Redis is full or nearly
-    full, or cannot be read. A paused task is not overdue. If tasks wait, workers have a second to
-    answer; a silent one is not a problem.
+    slowly after a pause; no worker listens to a queue for which tasks wait, or to which they were
+    delivered; a store with another prefix has tasks for the app's queues, and no scanner; Redis is
+    full or nearly full, or cannot be read. A paused task is not overdue. If tasks wait, workers
+    have a second to answer; a silent one is not a problem.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
@@ -72,10 +75,13 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
 
 def _unheard(delayq: HasServices) -> list[str]:
     try:
-        waiting = counts(delayq)
-        if not waiting.scanners or not waiting.scheduled + waiting.paused:
-            return []
-        services = delayq.services
-        return unheard_queues(services, answers(services, "active_queues"))
+        waiting, services = counts(delayq), delayq.services
+        with closing(services.connect()) as connection:
+            forlorn = forlorn_stores(services, connection) or []
+        unread = delivered(services) if waiting.scanners else {}
+        if not waiting.scanners or not (waiting.scheduled + waiting.paused or unread):
+            return forlorn
+        heard = answers(services, "active_queues")
+        return [*unheard_queues(services, heard, unread), *forlorn]
     except StoreError:
         return []  # the other problems include this one

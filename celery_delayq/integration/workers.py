@@ -7,6 +7,7 @@ and its queues are unknown.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from .. import __version__
@@ -23,6 +24,10 @@ MOST_NAMED = 10  # queues
 _UNHEARD = (
     "no worker listens to the queue {}, for which {} ({} answered); start a worker with "
     "-Q {}, or correct the name"
+)
+_UNREAD = (
+    "no worker listens to the queue {}, which has {}, delivered tasks among them ({} answered); "
+    "start a worker with -Q {}, or correct the name"
 )
 _REST = "no worker listens to {} for which tasks wait; celery -A proj delayq status --json has them"
 _NO_DELAYQ = (
@@ -92,8 +97,12 @@ def strangers(services: Services, told: Mapping[str, Any], heard: Mapping[str, A
     return found
 
 
-def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each queue that has waiting tasks, but no worker listening.
+def unheard_queues(
+    services: Services,
+    heard: Mapping[str, Any],
+    delivered: Mapping[str, int] = MappingProxyType({}),
+) -> list[str]:
+    """Return a sentence for each queue with waiting or delivered tasks, but no worker listening.
 
     After ``MOST_NAMED`` queues, one sentence counts the others.
 
@@ -104,6 +113,7 @@ def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
     Args:
         services: The app's.
         heard: The :func:`answers` to ``active_queues``.
+        delivered: The queues with delivered tasks, and how many messages each has.
     """
     if not heard:
         return []
@@ -121,7 +131,11 @@ def unheard_queues(services: Services, heard: Mapping[str, Any]) -> list[str]:
         return []
     names, workers = set().union(*names_by_worker.values()), counted(len(answered), "worker")
     unheard = [one for one in queues if one.queue and one.queue not in names]
-    return _sentences(unheard, workers)
+    unread = [
+        _UNREAD.format(name, counted(delivered[name], "message"), workers, name)
+        for name in sorted(delivered.keys() - names)
+    ]
+    return [*_sentences(unheard, workers), *unread[:MOST_NAMED]]
 
 
 def _sentences(unheard: list[QueueCounts], workers: str) -> list[str]:

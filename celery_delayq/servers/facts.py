@@ -21,7 +21,7 @@ SETTINGS = ("save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-
 _LINE = re.compile(r"^(\w+):([^\r\n]*)", re.MULTILINE)
 
 
-def ask(connection: Connection, *command: str | int) -> Any:
+def ask(connection: Connection, *command: bytes | str | int) -> Any:
     """Return Redis's answer, or ``None`` if Redis, or a proxy, refuses this user the command.
 
     Raises:

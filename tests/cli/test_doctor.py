@@ -20,7 +20,17 @@ pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("patient_doctor")]
 
 NAMES = [
     *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
-    *("agreement", "scanners", "overdue", "refused", "dead", "pauses", "broker", "workers"),
+    *(
+        "other stores",
+        "agreement",
+        "scanners",
+        "overdue",
+        "refused",
+        "dead",
+        "pauses",
+        "broker",
+        "workers",
+    ),
 ]
 KEPT = ("--appendonly", "yes")
 

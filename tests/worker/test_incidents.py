@@ -11,7 +11,7 @@ import pytest
 
 from celery_delayq import __version__
 from celery_delayq.errors import StoreFull
-from celery_delayq.integration import workers
+from celery_delayq.integration import unread, workers
 from celery_delayq.store import member
 from celery_delayq.web import wsgi
 from tests.app.conftest import delayq_app, redis, redis_client, url
@@ -311,3 +311,48 @@ def test_12_a_worker_of_another_release_or_without_an_answer_is_named(app):
 
     assert none.startswith("worker none listens to this app's queues, and does not answer as a ")
     assert old.startswith(f"worker old has celery_delayq 0.0.1, this process {__version__}; ")
+
+
+def test_13_a_task_was_delivered_to_a_queue_that_no_worker_listens_to(shop, told, patient):
+    result = shop.tasks["note"].apply_async(queue="letters", delayq_after=0)
+    eventually(lambda: shop.delayq.handed_over(result.id))
+
+    [(status, health)] = eventually(
+        lambda: [said for said in [told(shop.app, "health")] if "queue letters" in said[1]]
+    )
+
+    assert status == 1
+    assert "the queue letters, which has 1 message, delivered tasks among them (" in health
+    advice = "start a worker with -Q letters, or correct the name"
+    eventually(lambda: advice in told(shop.app, "doctor")[1])
+    shop.client.delete("letters")
+    eventually(lambda: told(shop.app, "health") == (0, "healthy"))
+
+
+def test_13_messages_that_this_store_did_not_deliver_are_not_named(app, delayq_app, url):
+    other = delayq_app(url, delayq_prefix="other")
+    for one, queue in ((app, "ours"), (other, "theirs")):
+        one.send_task("t", queue=queue, delayq_after=0)
+        one.delayq.hand_over()
+        one.send_task("t", queue=f"{queue}-plain")
+    asking = delayq_app(url)  # Celery adds a queue to the app that sends to it
+
+    assert unread.delivered(asking.delayq.services) == {"ours": 1}
+
+
+def test_14_the_web_schedules_with_another_prefix_than_the_workers_have(
+    app, delayq_app, url, alive, told
+):
+    web = delayq_app(url, delayq_prefix="wev")
+    web.send_task("t", delayq_at=FAR)
+    delayq_app(url, delayq_prefix="theirs").send_task("t", queue="theirs", delayq_at=FAR)
+    alive(app)
+
+    for command in ("health", "doctor"):
+        status, said = told(app, command)
+        assert status == 1
+        assert "1 task waits in another store in this Redis, with the prefix wev, in" in said
+        assert "give that process and the workers the same delayq_prefix" in said
+        assert "theirs" not in said
+    alive(web)
+    assert told(app, "health") == (0, "healthy")
