@@ -11,6 +11,7 @@ from ..operations.health import MAX_OVERDUE, MAX_PAUSED, judged
 from ..servers.risks import ERROR, OK, WARNING, Line
 from ..services import Services
 from ..store import Pause
+from ..store.overview import OVERDUE
 
 # The advice for each fault that `health` finds, if its sentence has none.
 _ADVICE = {
@@ -59,12 +60,14 @@ def _held(held: list[Pause], now_ms: int) -> Line:
         f"{plain(one.what)} is paused since {one.since.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
         for one in held
     )
-    due = sum(one.parked for one in held)
+    due, is_exact = sum(one.parked for one in held), all(one.is_exact for one in held)
     if not due:
-        return Line("pauses", OK, f"{said}: no paused task is due")
+        of = "" if is_exact else f" among the {OVERDUE} that were looked at"
+        return Line("pauses", OK, f"{said}: no paused task is due{of}")
     advice = f"to resume: {', '.join(map(_resume, held))}"
     longest = max(one.seconds_held(now_ms) for one in held)
-    found = f"{said}: {counted(due)} due and not delivered, the first for {lasting(longest)}"
+    tasks = "at least " * (not is_exact) + counted(due)
+    found = f"{said}: {tasks} due and not delivered, the first for {lasting(longest)}"
     return Line("pauses", ERROR if longest > MAX_PAUSED else WARNING, found, advice)
 
 

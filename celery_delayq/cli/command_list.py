@@ -171,7 +171,11 @@ class _Listed:
             return selecting.select(self._delayq, **self._picking, state=_WAITING).count()
         if self._by not in (set(), {"state"}, {"overdue"}):
             return None
-        counts = reading.counts(self._delayq)
+        counts, states = reading.counts(self._delayq), {*self._picking.get("state", _WAITING)}
+        if not counts.is_exact and states == {State.PAUSED.value}:
+            return selecting.select(self._delayq, **self._picking).count()
+        if not counts.is_exact and self._by:
+            return None
         if self._by == {"overdue"}:
             return counts.overdue
         totals = {
@@ -180,7 +184,7 @@ class _Listed:
             State.IN_FLIGHT: counts.in_flight,
             State.DEAD: counts.dead,
         }
-        return sum(totals[State(one)] for one in {*self._picking.get("state", _WAITING)})
+        return sum(totals[State(one)] for one in states)
 
 
 def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 import click
 
 from ..clock import from_ms
-from ..logs import counted, lasting, plain
+from ..logs import lasting, plain
 from ..operations.health import no_delivery
-from ..operations.status import QueueCounts, Status
+from ..operations.status import NOT_EXACT, QueueCounts, Status
 from ..operations.status import status as status_now
 from ..services import Services
 from ..store import Pause
@@ -91,6 +91,8 @@ def path_in_words(found: Status, services: Services) -> str:
 def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
     if reason := no_delivery(found.counts):
         yield reason
+    if not found.counts.is_exact:
+        yield NOT_EXACT.format(paused=found.counts.paused, overdue=found.counts.overdue)
     if found.other_broker is not None:
         yield OTHER_BROKER.format(found.other_broker)
     for pause in found.pauses:
@@ -153,7 +155,7 @@ def _row(one: QueueCounts, state: str) -> Sequence[str]:
 
 def _paused(pause: Pause, now: datetime, zone: tzinfo) -> str:
     """Return the state of a pause: in force, or resuming."""
-    parked = f", {counted(pause.parked)} due" if pause.parked else ""
+    parked = f", {pause.parked_in_words} due" if pause.parked else ""
     if not pause.resumed:
         return f"paused {relative(pause.since.replace(microsecond=0), now, zone)}{parked}"
     rate = "" if pause.rate is None else f" at {pause.rate:g} a second"

@@ -183,7 +183,7 @@ def _pauses(pauses: Iterable[Pause], now_ms: int, longest: float) -> Judged:
         _FORGOTTEN.format(
             one.what,
             one.since.astimezone(timezone.utc),
-            f"{counted(one.parked)} {'is' if one.parked == 1 else 'are'}",
+            f"{one.parked_in_words} {'is' if one.parked == 1 else 'are'}",
             lasting(held),
             longest,
         )

@@ -113,6 +113,13 @@ def status(delayq: HasServices, *, queues: bool = True) -> Status:
     )
 
 
+#: What ``status`` and the page say if the counts are not exact.
+NOT_EXACT = (
+    "not counted exactly, as not all due tasks were looked at for a pause: at least {paused:,} are "
+    "paused, at most {overdue:,} overdue; celery -A proj delayq list --state paused counts them all"
+)
+
+
 def counts_facts(counts: Counts) -> dict[str, Any]:
     """Return the counts by name; times as text."""
     names = ("scheduled", "overdue", "refused", "paused", "in_flight", "dead")
@@ -120,6 +127,7 @@ def counts_facts(counts: Counts) -> dict[str, Any]:
         **{name: getattr(counts, name) for name in names},
         "oldest_overdue": _time(counts.oldest_overdue_ms),
         "next_due": _time(counts.next_due_ms),
+        "is_exact": counts.is_exact,
     }
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ..clock import from_ms
+from ..logs import counted
 from .shard import Shard
 from .values import time_in
 
@@ -30,6 +31,8 @@ class Counts:
     more than 300 refused entries it considers those with the next tries.
     ``next_due_ms``: the due time of the first waiting entry, overdue or not.
     ``resharding``: the old and the new number of shards, while the store is being resharded.
+    ``is_exact``: if not, ``paused`` is too low, and ``scheduled``, ``overdue`` or ``refused`` too
+    high, as there are further such entries.
     """
 
     scheduled: int
@@ -43,6 +46,7 @@ class Counts:
     now_ms: int
     oldest_overdue_ms: int | None = None
     resharding: tuple[int, int] | None = None
+    is_exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class Pause:
         resumed: Whether they are coming back.
         rate: The most that come back in a second; ``None``: no limit.
         held_since: Since when the first of them is due and paused; ``None`` if none is due.
+        is_exact: If not, *parked* is too low, as there are further due or refused entries.
     """
 
     queue: str | None
@@ -88,11 +93,17 @@ class Pause:
     resumed: bool
     rate: float | None
     held_since: datetime | None = None
+    is_exact: bool = True
 
     @property
     def what(self) -> str:
         """The lane, in words."""
         return lane_in_words(self.queue, self.task)
+
+    @property
+    def parked_in_words(self) -> str:
+        """``2 tasks``, or ``at least 300 tasks``."""
+        return "at least " * (not self.is_exact) + counted(self.parked)
 
     @property
     def seconds_left(self) -> float:
@@ -116,6 +127,7 @@ class Pause:
             resumed=self.resumed and other.resumed,
             rate=sum(rates) if rates else None,
             held_since=min(held, default=None),
+            is_exact=self.is_exact and other.is_exact,
         )
 
 
@@ -142,6 +154,7 @@ def counts_in(link: Shard) -> Counts:
         now_ms=found.now // 1000,
         oldest_overdue_ms=None if found.oldest < 0 else found.oldest,
         resharding=(int(closed[1]), int(closed[2])) if closed else None,
+        is_exact=not found.cut,
     )
 
 
@@ -179,6 +192,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
         now_ms=max(one.now_ms for one in counts),
         oldest_overdue_ms=min(oldest, default=None),
         resharding=next(filter(None, (one.resharding for one in counts)), None),
+        is_exact=all(one.is_exact for one in counts),
     )
 
 
@@ -187,10 +201,10 @@ def pauses_in(link: Shard) -> list[Pause]:
     found: dict[bytes, Pause] = {}
     cursor: Any = 0
     while True:
-        cursor, lanes = link.scripts.call(
+        cursor, cut, lanes = link.scripts.call(
             "pauses", cursor=cursor, count=SLICE, most=OVERDUE, max_bytes=OVERDUE_BYTES
         )
-        found |= {one.lane: _pause(one) for one in lanes}
+        found |= {one.lane: _pause(one, is_exact=not cut) for one in lanes}
         if int(cursor) == 0:
             return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
 
@@ -205,7 +219,7 @@ def union_of(pauses: Iterable[Sequence[Pause]]) -> list[Pause]:
     return [*found.values()]
 
 
-def _pause(one: Any) -> Pause:
+def _pause(one: Any, *, is_exact: bool) -> Pause:
     kind, text = one.lane[:1], one.name.decode(errors="replace")
     since = from_ms(time_in(float(one.since) // 1000) or 0)
     return Pause(
@@ -216,5 +230,6 @@ def _pause(one: Any) -> Pause:
         parked=one.parked,
         resumed=bool(one.is_back),
         rate=float(one.rate) or None,
+        is_exact=is_exact,
         held_since=None if one.oldest < 0 else max(since, from_ms(one.oldest)),
     )

@@ -48,6 +48,7 @@ def test_a_worker_tells_how_its_store_stands(app, ask, redis_server):
             "dead": 0,
             "scanners": [],
             "oldest_overdue": None,
+            "is_exact": True,
             "next_due": "2100-01-01T00:00:00+00:00",
             "pauses": [
                 {
@@ -58,6 +59,7 @@ def test_a_worker_tells_how_its_store_stands(app, ask, redis_server):
                     "parked": 1,
                     "resumed": False,
                     "rate": None,
+                    "is_exact": True,
                     "held_since": pause.held_since.isoformat(),
                 }
             ],

@@ -217,6 +217,7 @@ def test_json_is_one_object_and_nothing_else(app, engine, said, redis_server):
         "dead": 0,
         "oldest_overdue": None,
         "next_due": "2100-01-01T00:00:00+00:00",
+        "is_exact": True,
         "pauses": [],
         "queues": [{"queue": "celery", "waiting": 1, "overdue": 0}],
         "queues_complete": True,

@@ -12,7 +12,7 @@ import pytest
 from celery_delayq import __version__
 from celery_delayq.errors import StoreFull
 from celery_delayq.integration import unread, workers
-from celery_delayq.store import member
+from celery_delayq.store import member, overview
 from celery_delayq.web import wsgi
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO
@@ -356,3 +356,31 @@ def test_14_the_web_schedules_with_another_prefix_than_the_workers_have(
         assert "theirs" not in said
     alive(web)
     assert told(app, "health") == (0, "healthy")
+
+
+@pytest.fixture
+def restored(app, delayq_app, url, monkeypatch):
+    """An app with a hundred due tasks of a dump; a count looks at thirty of them."""
+    monkeypatch.setattr(overview, "OVERDUE", 30)
+    for _ in range(100):
+        app.send_task("t", delayq_at=LONG_AGO)
+    restored = delayq_app(url, delayq_prefix="restored")
+    restored.delayq.load(app.delayq.dump(), paused=True)
+    return restored
+
+
+def test_15_more_tasks_of_a_backup_are_due_than_a_count_looks_at(restored, alive, told):
+    page = Browser(wsgi(restored.delayq, allow=lambda _: "read"))
+
+    # This one is exact; the others say that they are not.
+    assert "70 more; --limit ends" in told(restored, "list", "--state", "paused", "-n", "30")[1]
+    said = "at least 30 are paused, at most 70 overdue"
+    assert said in told(restored, "status")[1]
+    assert "at least 30 tasks due and not delivered" in told(restored, "doctor")[1]
+    assert said in page.get().text
+    assert "at least 30" in page.get("/paused").text
+
+    alive(restored)  # its scanner meets them all
+
+    assert restored.delayq.counts().paused == 100
+    assert "at least" not in told(restored, "status")[1] + page.get().text

@@ -4,10 +4,11 @@ number   most       look at no more overdue records than this, in each index, > 
 number   max_bytes  nor at more than so many bytes of them, in each index, > 0
 
 reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest,
-         closed
+         closed, cut
 
 Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1;
-         and whether the shard is closed, see prelude/closed.lua
+         whether the shard is closed, see prelude/closed.lua; and how many due entries were not looked at,
+         although something is paused
          scheduled: with refused ones, and those behind another one, which are never overdue; overdue: those of them
          that are refused or due by now. A due entry that is held back counts as paused and nothing else, parked or
          not, if it is among the first `most` of an index. Beyond these it counts as overdue, as without a pause. An
@@ -19,7 +20,7 @@ Keeps    changes nothing
 local now_us = clock_us()
 local now = whole(math.floor(now_us / 1000))
 local tried, lanes = redis.call('ZCARD', keys.refused), new_lanes(now_us)
-local oldest = -1
+local oldest, cut = -1, 0
 
 -- Look at the overdue entries of an index. After `most` paused ones, the next one counts even if it is paused. Return
 -- how many of those are paused; and, if they are in due order, when the first other one is due, overdue or not; or -1.
@@ -34,6 +35,7 @@ local function look_at(index, last, is_in_due_order)
       oldest = earlier_head(oldest, not is_in_due_order and header_end and due_of(record, header_end) or score)
     end
   end)
+  if lanes.any then cut = cut + redis.call('ZCOUNT', index, '-inf', last) - looked end
   if is_in_due_order and first < 0 then
     local other = redis.call('ZRANGE', index, looked, looked, 'WITHSCORES')
     first = other[2] and math.max(0, tonumber(other[2])) or -1
@@ -58,7 +60,7 @@ tried = tried - held_back
 local free = 0
 if lanes.any then
   local found, rest = parked_freely(lanes, most, max_bytes)
-  free = #found + rest
+  free, cut = #found + rest, cut + rest
   for _, there in ipairs(found) do
     heads[1] = earlier_head(heads[1], parked_due(there))
     oldest = earlier_head(oldest, parked_due(there))
@@ -80,4 +82,5 @@ return {
   heads[2],
   oldest,
   redis.call('HGET', keys.meta, 'closed') or '',
+  cut,
 }

@@ -5,25 +5,27 @@ text     count      about how many to look at, 1..1000
 number   most       look at no more overdue records than this, in each index, > 0
 number   max_bytes  nor at more than so many bytes of them, in each index, > 0
 
-reply    cursor, lanes of lane name is_back since is_late rate parked oldest
+reply    cursor, cut, lanes of lane name is_back since is_late rate parked oldest
 
-Returns  the next cursor, or 0 at the end; for each lane 1 if it comes back, when it was paused, us, 1 if that counts as
-         lateness, how many come back a second, as text, how many fell due and are here: including those that no
-         scanner has met yet, if they are among the first `most` of an index; and the first due time of these, ms or -1
+Returns  the next cursor, or 0 at the end; how many due entries were not looked at; for each lane 1 if it comes back,
+         when it was paused, us, 1 if that counts as lateness, how many come back a second, as text, how many fell due
+         and are here: including those that no scanner has met yet, if they are among the first `most` of an index; and
+         the first due time of these, ms or -1
 Cost     O(count * log N), and O(`most`) during a pause
 Keeps    changes nothing
 ]]
-local lanes, unmet, oldest = new_lanes(clock_us()), {}, {}
+local lanes, unmet, oldest, cut = new_lanes(clock_us()), {}, {}, 0
 if lanes.any then
   for _, index in ipairs({keys.due, keys.relay, keys.refused}) do
-    look_through(index, index == keys.refused and '+inf' or whole(lanes.now), most, max_bytes,
-      function(record, header_end)
-        local lane = header_end and lane_for(pauses_of(lanes, record, header_end), record, header_end)
-        if lane then
-          unmet[lane] = (unmet[lane] or 0) + 1
-          oldest[lane] = earlier_head(oldest[lane] or -1, due_of(record, header_end))
-        end
-      end)
+    local last = index == keys.refused and '+inf' or whole(lanes.now)
+    local looked = look_through(index, last, most, max_bytes, function(record, header_end)
+      local lane = header_end and lane_for(pauses_of(lanes, record, header_end), record, header_end)
+      if lane then
+        unmet[lane] = (unmet[lane] or 0) + 1
+        oldest[lane] = earlier_head(oldest[lane] or -1, due_of(record, header_end))
+      end
+    end)
+    cut = cut + redis.call('ZCOUNT', index, '-inf', last) - looked
   end
 end
 
@@ -40,4 +42,4 @@ for at = 1, #slice[2], 2 do
     found[last + 8] = earlier_head(first and parked_due(first) or -1, oldest[lane] or -1)
   end
 end
-return {slice[1], found}
+return {slice[1], cut, found}
