@@ -49,4 +49,5 @@ def other_stores_here(services: Services, connection: Connection) -> Iterator[Li
         yield Line("other stores", ERROR, plain(said), plain(advice))
     if not found:
         well = "no tasks for this app's queues wait in another one in this Redis without a scanner"
-        yield Line("other stores", OK, "unknown: this needs +scan" if found is None else well)
+        unknown = "unknown: this needs +scan, and the right to read the keys of other stores"
+        yield Line("other stores", OK, unknown if found is None else well)

@@ -79,7 +79,8 @@ def _is_ours(services: Services, queue: str, message: bytes | None) -> bool:
 def forlorn_stores(services: Services, connection: Connection) -> list[str] | None:
     """Return a sentence for each other store with tasks for this app's queues, and no scanner.
 
-    It looks at some 20 tasks of each. ``None`` if Redis refuses to search.
+    It looks at some 20 tasks of each. ``None`` if Redis refuses to search, or to
+    read another store.
 
     Args:
         services: The app's.
@@ -103,9 +104,11 @@ def forlorn_stores(services: Services, connection: Connection) -> list[str] | No
             "ZCOUNT", b"{%s}:scanners" % tag, now_ms, "+inf"
         ):
             continue
+        some = run("HSCAN", key, 0, "COUNT", SAMPLE)
+        if some is None:
+            return None
         tasks[prefix] += run("HLEN", key) or 0
-        records: list[bytes] = (run("HSCAN", key, 0, "COUNT", SAMPLE) or (0, []))[1][1::2]
-        ours = [names[label] for label in map(_queue_in, records) if label in names]
+        ours = [names[label] for label in map(_queue_in, some[1][1::2]) if label in names]
         if ours:
             queues[prefix] = ours[0]
     return [

@@ -384,3 +384,14 @@ def test_15_more_tasks_of_a_backup_are_due_than_a_count_looks_at(restored, alive
 
     assert restored.delayq.counts().paused == 100
     assert "at least" not in told(restored, "status")[1] + page.get().text
+
+
+def test_14_a_user_who_may_not_read_other_stores_is_told_so(
+    redis_server, redis, delayq_app, url, told
+):
+    delayq_app(url, delayq_prefix="other").send_task("t", delayq_at=FAR)
+    rules = ["~{delayq:*}:*", "~celery*", "~_kombu*", "~*pidbox*"]
+    redis.execute_command("ACL", "SETUSER", "u", "reset", "on", ">p", "&*", "+@all", *rules)
+    limited = delayq_app(redis_server.url().replace("//", "//u:p@"))
+
+    assert "ok other stores unknown: this needs +scan, and" in told(limited, "doctor")[1]
