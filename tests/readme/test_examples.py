@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq import DelayQTask
 from tests.readme.conftest import first_example
 from tests.readme.document import page, written_in
 from tests.readme.runner import run
 from tests.support.waiting import PATIENCE, eventually
 
 EXAMPLES = written_in("python")
-# Files of a project, or of a test run: tests/django and test_own_tests.py run these.
+# Files of a project, or of a test run: tests/django, test_own_tests.py and others run these.
 FILES = [
     block
     for block in EXAMPLES
@@ -38,16 +39,29 @@ def test_every_example_with_an_app_of_its_own_has_a_test_here():
         "README.md",
         *(
             page(name).name
-            for name in ("get-started", "operate/cluster", "operate/sentinel", "recipes/small")
+            for name in (
+                *("get-started", "guide/scheduling", "operate/cluster", "operate/sentinel"),
+                "recipes/small",
+            )
         ),
     }
     assert {block.document for block in FILES} == {
-        page(name).name for name in ("guide/django", "guide/testing", "recipes/workflows")
+        page(name).name
+        for name in ("guide/django", "guide/testing", "operate/example", "recipes/workflows")
     }
 
 
 def test_the_app_of_the_tutorial_is_that_of_the_readme():
     assert example("get-started").text == first_example().text
+
+
+def test_the_example_of_types_gives_the_app_s_tasks_the_typed_class(module, places, monkeypatch):
+    for name, url in places.items():
+        monkeypatch.setenv(name, url)
+    made = module("typed")
+    run(example("guide/scheduling"), vars(made))
+    assert isinstance(made.remind, DelayQTask)
+    assert made.delayq.counts().scheduled == 1
 
 
 def test_the_example_of_a_group_has_its_store_in_the_broker(module):
