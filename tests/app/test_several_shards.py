@@ -51,6 +51,17 @@ def test_a_task_lies_on_the_shard_of_its_key_whoever_chose_its_id(delayq, add, w
 
 
 @pytest.mark.parametrize("key", EACH_KEY)
+def test_a_held_key_is_read_and_freed_on_its_own_shard(delayq, redis, key):
+    keys = Keys("delayq", shard_of(key, SHARDS), SHARDS)
+    redis.hset(keys["holders"], key, b"left\xff1.2")
+    redis.zadd(keys["held"], {key: FAR * 1000})
+
+    assert delayq.holder(key=key).id == "left"
+    assert delayq.free(key=key) is Outcome.DONE
+    assert delayq.holder(key=key) is None
+
+
+@pytest.mark.parametrize("key", EACH_KEY)
 @pytest.mark.parametrize(
     "schedule",
     [
