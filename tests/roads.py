@@ -158,7 +158,8 @@ def _imports(module: str, path: Path, modules: set[str]) -> set[str]:
             base = base.rstrip(".")
             names = {f"{base}.{each.name}" for each in node.names}
             found.update(names & modules or {base})
-    return found & modules - {module}
+    # The package itself imports no module before one of its names is used.
+    return found & modules - {module, PACKAGE.name}
 
 
 def _cell(value: int, goal: int | None) -> str:
