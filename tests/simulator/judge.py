@@ -263,7 +263,9 @@ class Judge:
             effect = next(iter(call.effects.values()), None)
         else:
             effect = call.effects.get(task_id)
-        if answer.word in ("SCHEDULED", "DONE", "UNCERTAIN"):
+        if answer.word == "BEHIND" and "behind" not in call.seen.get(task_id, ()):
+            return False
+        if answer.word in ("SCHEDULED", "DONE", "UNCERTAIN", "BEHIND"):
             if effect is None:
                 # Moved to its own due time, or replaced in the same step: this cannot be seen.
                 moved = call.kind == "reschedule" and (task_id, answer.due_ms) in call.dues

@@ -228,7 +228,7 @@ SABOTAGES = (
     _held("what goes leaves its name behind the holder", "behind"),
     _held("what is moved goes before the holder", *("behind", "unique"), seed=69),
     replace(
-        _held("what is behind comes forward too late", *("skipped", "undone"), seed=137),
+        _held("what is behind comes forward too late", *("skipped", "undone"), seed=1740),
         pauses=True,
     ),
     _paused(

@@ -163,7 +163,7 @@ def trace(store, nth=0):
     return store.raw.lrange(TRACE, 0, -1)
 
 
-@pytest.mark.parametrize("nth", range(1, 9))
+@pytest.mark.parametrize("nth", range(1, 10))
 def test_stopped_at_any_write_of_a_turn_nothing_is_forgotten_early(stoppable, nth):
     leave(stoppable, "a")
     pass_ms(stoppable, SECONDS * 1000 - 1)
@@ -173,7 +173,7 @@ def test_stopped_at_any_write_of_a_turn_nothing_is_forgotten_early(stoppable, nt
     for _ in range(2):
         trace(stoppable)
     assert stoppable.entries.cancel("b")[0] is Outcome.HANDED_OVER
-    assert nth < 8 or writes[-1].endswith(b"RENAME")  # it was not stopped
+    assert nth < 9 or writes[-1].endswith(b"RENAME")  # it was not stopped
 
 
 @pytest.mark.parametrize("garbage", ["x", "", "nan"])
