@@ -52,7 +52,9 @@ def advised(sentence: object) -> str:
     """Return a sentence for one row; its commands name the app as this one did."""
     ctx, line = click.get_current_context(silent=True), plain(sentence)
     app = ctx and ctx.find_root().params.get("app")
-    return line.replace("celery -A proj ", f"celery -A {quote(app)} ") if app else line
+    if not isinstance(app, str):  # not given; or, in Celery 5.4, the app itself
+        return line
+    return line.replace("celery -A proj ", f"celery -A {quote(app)} ")
 
 
 def delayq_of(ctx: click.Context) -> HasServices:
