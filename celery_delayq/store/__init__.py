@@ -15,6 +15,7 @@ from .copies import Copies
 from .entries import Entries
 from .filter import Filter
 from .history_entry import HistoryEntry, What
+from .holder import KeyHolder
 from .ids import (
     Target,
     checked_id,
@@ -26,7 +27,7 @@ from .ids import (
     target_of_member,
 )
 from .keys import Keys, id_beside
-from .lookup import Departure, KeyHolder
+from .lookup import Departure
 from .member import Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of

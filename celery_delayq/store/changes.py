@@ -1,7 +1,5 @@
 """Steps that change one or many entries: cancel, remove, reschedule, run now, retry, edit, release.
 
-And one that frees a key.
-
 targets --CHUNK at a time--> the script --a word for each--> changes
              ^                  |
              +----- again ------+      more bytes than one call reads
@@ -197,26 +195,6 @@ def edit(
     (text,) = link.calls.call("edit", until=until, filter=chosen, max_bytes=MAX_BYTES, parts=flat)
     words = (word.split(b":") for word in text.split(b" "))
     return [_edited(who, word) for (who, *_), word in zip(parts, words, strict=True)]
-
-
-def free(
-    link: Shard, key: str, *, seen: str = "", until: float | None = None
-) -> tuple[Outcome, str]:
-    """Free a key that an entry which has left still holds.
-
-    Args:
-        link: The key's shard.
-        key: The key.
-        seen: Free it only if this delivery holds it.
-        until: As in :func:`cancel`.
-
-    Returns:
-        The outcome, and the id of the entry that held it. ``UNCHANGED``: its holder waits, or is
-        another one; ``NOT_FOUND``: nothing holds it.
-    """
-    (text,) = link.calls.call("free", until=until, key=key, seen=seen)
-    word, *held = text.split(b":")
-    return Outcome(_text(word)), _text(b"".join(held))
 
 
 def mark_stored(link: Shard, cancelled: Iterable[Cancelled]) -> set[str]:

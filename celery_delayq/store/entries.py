@@ -23,6 +23,7 @@ from ..clock import When
 from ..errors import DelayQError, StoreDiffers, UnreadableRecord
 from . import (
     changes,
+    holder,
     listing,
     lookup,
     overview,
@@ -32,9 +33,10 @@ from . import (
     selection_scan,
 )
 from .history_entry import HistoryEntry
+from .holder import KeyHolder
 from .ids import Target, target_of_member
 from .keys import shard_of
-from .lookup import Departure, KeyHolder
+from .lookup import Departure
 from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
@@ -256,13 +258,13 @@ class Entries:
 
     @_over_its_shards
     def free(self, key: str, seen: str = "") -> tuple[Outcome, str]:
-        """Free a key that an entry which has left still holds; see :func:`changes.free`."""
-        return changes.free(self._of_key(key, self.unasked_links), key, seen=seen)
+        """Free a key that an entry which has left still holds; see :func:`holder.free`."""
+        return holder.free(self._of_key(key, self.unasked_links), key, seen=seen)
 
     @_over_its_shards
     def holder(self, key: str) -> KeyHolder | None:
         """Return the holder of a key, or ``None``."""
-        return lookup.holder(self._of_key(key, self.links), key)
+        return holder.find(self._of_key(key, self.links), key)
 
     def _of_key(self, key: str, links: Sequence[Shard]) -> Shard:
         return links[shard_of(key, len(links))]

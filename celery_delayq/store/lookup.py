@@ -1,19 +1,17 @@
-"""Steps that read one entry, its tombstone, or the holder of a key; and the history."""
+"""Steps that read one entry, or its tombstone; and the history."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from ..clock import from_ms
 from ..errors import UnreadableRecord
 from .history_entry import HistoryEntry
 from .ids import Target, named, target_of
-from .record import LAST_MS, Record
+from .record import Record
 from .shard import Shard
 from .values import Entry, State, entry_of, holder_in, letters_in, time_in
 
@@ -35,51 +33,6 @@ class Departure:
     how: str
     when_ms: int
     now_ms: int
-
-
-@dataclass(frozen=True)
-class KeyHolder:
-    """The task that holds a unique key; times by Redis's clock.
-
-    Attributes:
-        key: The key.
-        id: The id of the task that holds it.
-        state: ``waits``: the task waits; ``in_flight``: a scanner is publishing it right now;
-            ``left``: it was delivered or skipped, and holds its key on. Only then there is more.
-        until: When the key is free at the latest.
-        delivered: When the task was delivered or skipped; ``None`` if the store forgot.
-        changed: When the task was scheduled, or changed last.
-        said_by: Who set that end: ``delivery``; or ``worker``, in its last word about the run;
-            empty if the store forgot.
-        delivery: The name of the delivery.
-    """
-
-    key: str
-    id: str
-    state: str
-    until: datetime | None = None
-    delivered: datetime | None = None
-    changed: datetime | None = None
-    said_by: str = ""
-    delivery: str = ""
-
-
-def holder(link: Shard, key: str) -> KeyHolder | None:
-    """Return the holder of a key, or ``None``."""
-    state, task_id, *more = link.scripts.call("holder", key=key) or (b"", b"")
-    found = KeyHolder(key, task_id.decode(errors="replace"), state.decode())
-    if not more:
-        return found if state else None
-    delivery, ends, first, left = more
-    changed = delivery.rpartition(b".")[2]
-    return replace(
-        found,
-        until=from_ms(min(ends, LAST_MS)),
-        delivered=None if left < 0 else from_ms(left),
-        changed=from_ms(int(changed) // 1000) if changed.isdigit() else None,
-        said_by="" if first < 0 else "delivery" if first == ends else "worker",
-        delivery=delivery.decode(errors="replace"),
-    )
 
 
 def find(link: Shard, who: Target, until: float | None = None) -> Entry | None:

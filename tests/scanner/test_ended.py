@@ -55,8 +55,7 @@ def test_a_stop_before_the_next_thread_begins_ends_it_at_once(house, ended, monk
     monkeypatch.setattr(threads, "LONGEST", 3600.0)
     made = house()
     scanner, _ = ended(made, 1)
-    eventually(lambda: scanner._thread.restarts)
-    said = [one for one in caplog.records if one.levelno == logging.CRITICAL]
+    said = eventually(lambda: [one for one in caplog.records if one.levelno == logging.CRITICAL])
 
     scanner.stop(PATIENCE)
 

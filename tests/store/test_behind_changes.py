@@ -269,6 +269,16 @@ def test_a_lost_record_leaves_nothing_after_a_repair(store):
 
 
 @pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("conflict", ["replace", "earliest"])
+def test_an_unreadable_one_stays_while_another_one_waits_behind_the_holder(store, conflict):
+    behind(store)
+    store.raw.hset(store.keys["records"], "b", b"?")
+    schedule(store, "c", conflict=conflict)
+    assert find(store.link, "c").behind == "a"
+    assert store.raw.hget(store.keys["records"], "b") == b"?"
+
+
+@pytest.mark.usefixtures("hold")
 def test_an_unreadable_one_becomes_a_dead_letter(store, engine):
     behind(store)
     store.raw.hset(store.keys["records"], "b", b"?")

@@ -165,6 +165,18 @@ def test_what_gives_way_is_owed_for_where_its_id_was_given_out(store, revokes, o
     ]
 
 
+@pytest.mark.parametrize(
+    ("conflict", "revokes", "told"),
+    [("replace", "none", [b""]), ("keep", "none", []), ("replace", "all", [b"of a"])],
+)
+def test_its_message_is_left_out_if_nobody_needs_it(store, conflict, revokes, told):
+    store.schedule("a", FAR_MS, payload="of a", extras=KEY, share=True)
+
+    answer = schedule(store, "b", conflict=conflict, revokes=revokes, tells=False)
+
+    assert [one.message and b"of a" for one in answer.cancelled] == told
+
+
 def test_an_id_is_never_owed_for_that_waits(store):
     schedule(store, "a")
 
@@ -215,6 +227,15 @@ def test_max_wait_that_has_just_passed_is_due_at_once(store):
 
     assert answer.due_ms == NOW_MS + 1
     assert store.engine().hand_over().handed_over == 1
+
+
+def test_a_dead_letter_with_the_id_does_not_count_for_max_wait(store):
+    buried(store)
+    store.set_ms(NOW_MS + 5000)
+
+    answer = schedule(store, "old", FAR_MS, "debounce 1000")
+
+    assert answer.due_ms == NOW_MS + 6000
 
 
 def test_another_policy_begins_a_row_anew(store):

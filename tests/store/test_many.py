@@ -82,14 +82,7 @@ def test_all_leave_from_wherever_they_are_and_each_has_its_own_answer(store):
 def test_each_is_told_its_own_message_also_when_asked_again(store):
     for task_id in "abc":
         store.schedule(task_id, FAR_MS, payload=task_id * 5)
-    asked = {
-        "mode": "cancel",
-        "revoker": "caller",
-        "tells": 1,
-        "seen": "",
-        "filter": "",
-        "max_bytes": 10**6,
-    }
+    asked = asked_of("caller", tells=1)
     call = request(store, "cancel", **asked, targets=[b"ia", b"inobody", b"ic"])
     first = call.send()
     assert first[1] == b"done not_found done"
@@ -100,14 +93,7 @@ def test_each_is_told_its_own_message_also_when_asked_again(store):
 
 def test_the_message_of_what_a_key_named_is_told_again(store):
     put(store, "a b%:", key="k")
-    asked = {
-        "mode": "cancel",
-        "revoker": "caller",
-        "tells": 1,
-        "seen": "",
-        "filter": "",
-        "max_bytes": 10**6,
-    }
+    asked = asked_of("caller", tells=1)
     call = request(store, "cancel", **asked, targets=[target_of_key("k")])
     first = call.send()
     assert first[2][0].place == 1
@@ -127,14 +113,7 @@ def test_who_is_meant_twice_leaves_once(store):
 def test_one_that_was_changed_since_leaves_all_as_they_are(store):
     for task_id in "ab":
         store.schedule(task_id, FAR_MS)
-    asked = {
-        "mode": "cancel",
-        "revoker": "none",
-        "tells": 0,
-        "seen": "",
-        "filter": "",
-        "max_bytes": 10**6,
-    }
+    asked = asked_of("none", tells=0)
     call = request(store, "cancel", **asked, targets=[b"ia", b"ib"])
     store.set_ms(NOW_MS + 1)
     store.reschedule("b", When("at", FAR_MS + 1))

@@ -116,6 +116,19 @@ def test_what_no_scanner_has_met_takes_turns_of_what_is_parked_and_due_later(sto
     store.check()
 
 
+def test_a_turn_that_one_claim_took_is_not_there_for_the_next_one(store):
+    store.entries.pause(MAIL, "mail")
+    put_many(store, 5, relayed=True)
+    engine = store.engine()
+    store.set_ms(NOW_MS + SECOND)
+    look(engine)
+    for number in range(3):
+        put(store, f"earlier{number}", NOW_MS - 1, relayed=True)
+    store.entries.resume(MAIL, 20)
+    engine.hand_over()
+    assert [len(engine.claim(1).entries) for _ in range(4)] == [1, 1, 0, 0]
+
+
 def test_without_a_rate_it_goes_at_once(store):
     store.entries.pause(MAIL, "mail")
     put_many(store, 30)

@@ -110,7 +110,7 @@ local function change(call, steps, names, told_again)
   return {now_us, 'answer', answer, told}
 end
 
--- Rare: turns of a generation, keys, and what is not there.
+-- Rare: generations seldom turn, and most calls name a task that is there by its id.
 
 -- The same for a key, by its name_of_key. The later of its two fences may be in the older generation: an entry that left
 -- may have been changed before another change under its key.

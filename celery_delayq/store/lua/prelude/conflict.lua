@@ -68,8 +68,6 @@ local function find_under(step, key, id, caller)
     elseif entry.state == 'waiting' and entry.place ~= keys.leased then
       found = entry
     end
-    -- It came forward, in a script that Redis stopped half-way.
-    if found and found.member == member then member = nil end
     step.met[key] = entry
   end
   local behind = member and id_of(member) ~= id and find_entry(step, id_of(member)) or nil
@@ -142,7 +140,7 @@ local function keep(step, one, new, when, own)
     if name and step.brought[name] then cache[name] = split_lines(step.brought[name]) end
     local now_us = seven_bytes(step.call.now_us)
     local record = record_of(new.destination, six_bytes(0), whole(when), step.created, now_us, new.body)
-    local message = step.tells and whole_message(record, #new.destination + 1, new.id, cache) or ''
+    local message = whole_message(record, #new.destination + 1, new.id, cache) or ''
     -- Another entry of this call may have replaced one with this id, of which a copy may have been delivered.
     local owed = step.owed[new.id]
     owe_one(step, new.id, owed and owed[2] or 'c', message, 'kept ' .. one.id)

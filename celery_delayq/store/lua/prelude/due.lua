@@ -94,7 +94,7 @@ local function promise_next(heads, relay_ms, asleep_ms, scanner, now)
   return at < LATER and 1 or 0
 end
 
--- Rare: a scanner is told, or tells, at times only.
+-- Rare: most calls wake no scanner, and most steps send no heartbeat.
 
 -- The rank in an index after a due time, as Redis prints it, and an insertion number. Members with the same due time are
 -- in insertion order, so a binary search finds the place. (It compares numbers, as Lua's comparison of strings depends on

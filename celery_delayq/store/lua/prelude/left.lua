@@ -89,7 +89,7 @@ local function turn_tombstones(now)
   if age >= 0 then make_older(keys.tombstones, keys.tombstones_old) end
 end
 
--- Rare: a turn of a generation, and what has left.
+-- Rare: most calls are about tasks that are still there.
 
 local function find_tombstone(id)
   return redis.call('HGET', keys.tombstones, id) or redis.call('HGET', keys.tombstones_old, id)

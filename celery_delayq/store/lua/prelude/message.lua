@@ -121,7 +121,7 @@ local function bring(name, brought)
   return #text
 end
 
--- Rare: expiries, and messages that a relay publishes.
+-- Rare: most tasks do not expire, and only some steps need whole messages.
 
 -- The message of a record, which may share a template; or nil: it cannot be put together.
 local function whole_message(record, header_end, id, cache)

@@ -271,7 +271,7 @@ local function is_released(record, header_end)
   return has_flag(record, header_end, RELEASED)
 end
 
--- Rare: a store that lost `meta`, a flag that changes.
+-- Rare: most entries have no extras, few flags change, and few stores lose `meta`.
 
 -- The start of the numbering in a store that lost `meta` with the last number: above all numbers given, if there were up
 -- to 32 a millisecond. It fits into 47 bits until the year 2109.

@@ -11,7 +11,7 @@ local function is_memory_full()
   return type(said) == 'table' and string.find(said.err, 'OOM', 1, true) ~= nil
 end
 
--- Rare: a generation lasts.
+-- Rare: generations seldom end.
 
 -- Make a generation the older one of two, and forget that one. This is not left to RENAME, which would free a million
 -- fields at once.
