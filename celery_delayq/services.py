@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timezone, tzinfo
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from celery import Celery
 from celery.backends.base import DisabledBackend
@@ -32,15 +32,18 @@ from .revoked import mark_revoked, take_back
 from .servers.connection import Connection, PooledConnection
 from .servers.endpoint import Server
 from .settings import MOST_SHARDS, SETTINGS, Settings, written
-from .store.copies import Copies
 from .store.entries import Entries
 from .store.keys import Keys
 from .store.member import Member, Membership
-from .store.scanner_steps import ScannerSteps, new_name
 from .store.scripts import Scripts
 from .store.values import Cancelled
-from .store.wakeup import Wakeup
 from .zones import local
+
+if TYPE_CHECKING:
+    # Of a process that scans, or receives relayed tasks.
+    from .store.copies import Copies
+    from .store.scanner_steps import ScannerSteps
+    from .store.wakeup import Wakeup
 
 logger = logger_of(__name__)
 
@@ -178,6 +181,8 @@ class Services:
 
         With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
         """
+        from .store.scanner_steps import new_name
+
         connection, name, hooks = self.connect(), new_name(), self.hooks
         apart, meeting_place = self.configured.meeting_place, None
         if apart is not None:
@@ -196,6 +201,8 @@ class Services:
         meeting_place: Member | None = None,
     ) -> ScannerSteps:
         """Return the named scanner's steps for one shard."""
+        from .store.scanner_steps import ScannerSteps
+
         settings = self.settings
         return ScannerSteps(
             scripts,
@@ -211,6 +218,8 @@ class Services:
 
     def wakeup(self, scanner: str) -> Wakeup:
         """Return the wake-up on which the scanner of that name blocks."""
+        from .store.wakeup import Wakeup
+
         return Wakeup(self.connect(), [one.keys for one in self.scripts], scanner)
 
     def will_not_run(
@@ -412,6 +421,8 @@ class Configured:
 
     @cached_property
     def copies(self) -> Copies:
+        from .store.copies import Copies
+
         lasts = max(self.settings.lease, self._broker().visibility_timeout)
         return Copies(self.scripts, lasts, self.settings.remember)
 

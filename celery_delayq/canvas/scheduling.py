@@ -28,7 +28,11 @@ from .parts import has_ids, marked, refuse_connections, shown
 
 
 def schedule(
-    services: Services, sig: Signature, when: When, of_entry: Mapping[str, Any], **options: Any
+    services: Services,
+    sig: Signature,
+    when: When,
+    in_signature: Mapping[str, Any],
+    own: Mapping[str, Any],
 ) -> ScheduledResult[Any]:
     """Schedule a canvas as one entry, and return the result of the canvas.
 
@@ -36,8 +40,8 @@ def schedule(
         services: The services of the app that sends it.
         sig: The canvas.
         when: The due time.
-        of_entry: The options that are for the entry, and not for the canvas.
-        **options: See :mod:`celery_delayq.scheduling.options`.
+        in_signature: The canvas's options that are for the entry, and not for the canvas.
+        own: Options of the entry, which go before those.
 
     Returns:
         Its result; of an empty canvas, what ``apply_async`` returns: nothing is scheduled.
@@ -48,7 +52,7 @@ def schedule(
     if canvas is None:
         empty: Any = sig.clone().apply_async()
         return empty and result_of(services, when, empty, None)
-    for name in of_entry:
+    for name in in_signature:
         canvas.options.pop(name, None)
     if canvas.options.get("task_id"):
         canvas.set(task_id=id_text(canvas.options["task_id"]))
@@ -57,10 +61,10 @@ def schedule(
         launch = app.signature(LAUNCH, args=(kept.steps, ids_of(result)))
         # It carries the arguments of all parts, and argsrepr may hide some of them from logs.
         launch.set(task_id=result.id, argsrepr=shown(canvas), kwargsrepr="{}", compression="zlib")
-        launch.set(add_to_parent=False, **kept.route, **_once(sig), **of_entry)
+        launch.set(add_to_parent=False, **kept.route, **_once(sig), **in_signature)
         # A caller may know the ids of a signature that was frozen before.
         made, receipt = schedule_call(
-            services, launch.apply_async, when, given_out=has_ids(sig), **options
+            services, launch.apply_async, when, options=own, given_out=has_ids(sig)
         )
         if receipt and receipt.existed:
             trail[:] = [made]

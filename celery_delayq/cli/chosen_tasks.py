@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import wraps
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
 from ..errors import DelayQError, StoreError
 from ..logs import counted, plain
-from ..operations import selecting
 from ..operations.count import Count
+from ..operations.selection import Selection
 from ..services import HasServices
 from ..store import Outcome
 from .common import REFUSED, Argument, ErrorSentences, UsageErrors, confirm, delayq_of
-from .departed import why_behind, why_gone
-from .filter_options import named_in, picked, picks
+from .departed import Target, why_behind, why_gone
+from .filter_options import Filters, picks
 from .looks import CeleryOption
 from .progress import counting
 from .stdin import STDIN, ids_read
@@ -50,6 +50,28 @@ _OPTIONS = (
 )
 
 
+class StepForOne(Protocol):
+    """Changes one task."""
+
+    def __call__(
+        self,
+        delayq: HasServices,
+        task_id: str | None,
+        /,
+        *,
+        key: str | None,
+        if_revision: int | None,
+    ) -> Outcome: ...
+
+
+class StepForMany(Protocol):
+    """Changes the tasks of a selection."""
+
+    def __call__(
+        self, selection: Selection, /, *, dry_run: bool, progress: Callable[[Any], object] | None
+    ) -> Count: ...
+
+
 def meaning(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose tasks to a command, which gets a :class:`ChosenTasks`."""
     told = meaning_many(command)
@@ -61,8 +83,32 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.pass_context
     @wraps(command)
-    def told(ctx: click.Context, /, **given: Any) -> None:
-        command(ChosenTasks(ctx, given), **given)
+    def told(
+        ctx: click.Context,
+        /,
+        *,
+        filters: Filters,
+        all: bool,
+        limit: int | None,
+        dry_run: bool,
+        yes: bool,
+        ids: tuple[str, ...] | None = None,
+        keys: tuple[str, ...] = (),
+        if_revision: int | None = None,
+        **own: Any,
+    ) -> None:
+        chosen = ChosenTasks(
+            ctx,
+            filters,
+            everything=all,
+            limit=limit,
+            dry_run=dry_run,
+            yes=yes,
+            ids=ids,
+            keys=keys,
+            if_revision=if_revision,
+        )
+        command(chosen, **own)
 
     told = zoned(told)
     for name, text in reversed(_OPTIONS):
@@ -73,39 +119,59 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class ChosenTasks:
-    """The tasks that a command changes; it removes their options from *given*."""
+    """The tasks that a command changes.
 
-    def __init__(self, ctx: click.Context, given: dict[str, Any]) -> None:
+    Args:
+        ctx: The command's context.
+        filters: The filters of a selection.
+        everything: Whether all tasks are selected.
+        limit: The most tasks of a selection, or ``None``.
+        dry_run: Whether to count only.
+        yes: Whether to ask for no confirmation.
+        ids: Ids, or ``-``; ``None`` if the command takes none.
+        keys: Unique keys.
+        if_revision: The revision that the only task must have, or ``None``.
+    """
+
+    def __init__(
+        self,
+        ctx: click.Context,
+        filters: Filters,
+        *,
+        everything: bool,
+        limit: int | None,
+        dry_run: bool,
+        yes: bool,
+        ids: tuple[str, ...] | None,
+        keys: tuple[str, ...],
+        if_revision: int | None,
+    ) -> None:
         self.ctx = ctx
-        by_id = "ids" in given
-        ids = given.pop("ids", ())
-        self._is_read = STDIN in ids
-        self._ones = [{"task_id": one} for one in ids if one != STDIN]
-        self._ones += [{"key": one} for one in given.pop("keys", ())]
-        is_one = len(self._ones) == 1 and not self._is_read
-        self._revision = given.pop("if_revision", None)
-        self._dry_run, self._yes = given.pop("dry_run"), given.pop("yes")
-        everything = given.pop("all")
-        is_named, is_picked = self._is_read or bool(self._ones), everything or named_in(given)
-        if is_named and is_picked:
+        self._is_read = ids is not None and STDIN in ids
+        self._named = [Target(task_id=one) for one in ids or () if one != STDIN]
+        self._named += [Target(key=one) for one in keys]
+        is_one = len(self._named) == 1 and not self._is_read
+        self._revision = if_revision
+        self._dry_run, self._yes = dry_run, yes
+        self._everything, self._limit = everything, limit
+        is_named = self._is_read or bool(self._named)
+        self._is_picked = everything or bool(filters.named)
+        if is_named and self._is_picked:
             raise click.UsageError("Name tasks by id or --key, or select some, not both.", ctx)
-        if not (is_named or is_picked):
-            named = "Name tasks by id or --key, or select" if by_id else "Select"
+        if not (is_named or self._is_picked):
+            named = "Select" if ids is None else "Name tasks by id or --key, or select"
             raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
-        if self._revision is not None and not is_one:
+        if if_revision is not None and not is_one:
             raise click.UsageError("--if-revision takes one task, by its id or --key.", ctx)
-        limit = given.pop("limit")
-        if is_named and (self._dry_run or limit is not None):
-            option = "--dry-run counts" if self._dry_run else "--limit bounds"
+        if is_named and (dry_run or limit is not None):
+            option = "--dry-run counts" if dry_run else "--limit bounds"
             raise click.UsageError(
                 f"{option} a selection, as by --tag; it takes no ids or keys.", ctx
             )
-        if self._is_read and not self._yes:
+        if self._is_read and not yes:
             raise click.UsageError("Ids come from standard input: pass --yes.", ctx)
         with ErrorSentences():
-            self._picking = {**picked(ctx, given), **({"all": True} if everything else {})}
-        if is_picked:
-            self._picking["limit"] = limit
+            self._picked = filters.picked(ctx)
 
     @property
     def delayq(self) -> HasServices:
@@ -116,8 +182,8 @@ class ChosenTasks:
         self,
         word: str,
         done: str,
-        one: Callable[..., Outcome],
-        many: Callable[..., Count],
+        one: StepForOne,
+        many: StepForMany,
         *,
         unchanged: str = REFUSED[Outcome.UNCHANGED],
         tell: Callable[[int], object] | None = None,
@@ -130,7 +196,7 @@ class ChosenTasks:
         Args:
             word: The verb, as in "cancel 5 tasks?".
             done: Its past form, as in "5 tasks cancelled".
-            one: The step for one task: takes the app's ``DelayQ``, and ``task_id`` or ``key``.
+            one: The step for one task.
             many: The step for a selection.
             unchanged: The sentence for a task that does not meet a condition.
             tell: Called with the number of finished tasks of a selection, without a terminal.
@@ -141,16 +207,15 @@ class ChosenTasks:
         if self._revision is not None:
             alone = unchanged == REFUSED[Outcome.UNCHANGED]
             unchanged = _OTHER_REVISION if alone else REFUSED[Outcome.UNCHANGED]
-            one = partial(one, if_revision=self._revision)
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
-        one = partial(one, self.delayq)
-        if self._picking:
+        if self._is_picked:
             is_done = self._change_selection(word, done, many, tell=tell, rest=rest, none=none)
         elif self._is_read:
             is_done = self._change_read(word, done, one, sentences)
         else:
-            change = partial(change_one, self.ctx, done, one, sentences=sentences, beside=beside)
-            outcomes = [change(named) for named in self._ones]
+            outcomes = [
+                self._change_named(done, one, who, sentences, beside) for who in self._named
+            ]
             is_done = all(outcomes)
         if not is_done:
             self.ctx.exit(1)
@@ -159,16 +224,19 @@ class ChosenTasks:
         self,
         word: str,
         done: str,
-        many: Callable[..., Count],
+        many: StepForMany,
         *,
         tell: Callable[[int], object] | None,
         rest: str,
         none: Callable[[Any], object] | None,
     ) -> bool:
         with UsageErrors():
-            selection = selecting.select(self.delayq, **self._picking)
+            selection = self._picked.selection(
+                self.delayq, everything=self._everything, limit=self._limit
+            )
         with ErrorSentences():
-            would = many(selection, dry_run=True) if self._dry_run or not self._yes else None
+            asks = self._dry_run or not self._yes
+            would = many(selection, dry_run=True, progress=None) if asks else None
             if self._dry_run:
                 self.say(f"{counted(would or 0)} would be {done}")
                 self._hint(would)
@@ -184,30 +252,71 @@ class ChosenTasks:
                 return f"{counted(count)} {done}{rest}"
 
             with counting(self.ctx, word, told, would, tell) as taken:
-                count = self._step(done, partial(many, selection, progress=taken))
+                count = self._step(done, many, selection, taken)
             return self._told(done, count)
 
-    def _step(self, done: str, step: Callable[[], Count]) -> Count:
+    def _step(
+        self, done: str, many: StepForMany, selection: Selection, progress: Callable[[int], None]
+    ) -> Count:
         try:
-            return step()
+            return many(selection, dry_run=False, progress=progress)
         except DelayQError as error:
             if error.so_far is not None:
                 self.ctx.obj.error(f"{counted(error.so_far)} {done} so far")
             raise
 
+    def _change_named(
+        self,
+        done: str,
+        one: StepForOne,
+        who: Target,
+        sentences: Mapping[Outcome, str],
+        beside: Callable[[], str],
+    ) -> bool:
+        """Change one task, print the outcome, and return whether it was changed."""
+        try:
+            said = self._refusal(one, who, sentences)
+        except StoreError as error:
+            said = plain(f"Error: {error}")
+        if said is None:
+            self.say(plain(f"task {who} {done}{beside()}"))
+        else:
+            self.warn(said)
+        return said is None
+
+    def _refusal(
+        self, one: StepForOne, who: Target, sentences: Mapping[Outcome, str]
+    ) -> str | None:
+        """Change one task; return why it was not changed, or ``None`` if it was.
+
+        Raises:
+            StoreError: the store failed, so other tasks would fail too.
+        """
+        try:
+            outcome = one(self.delayq, who.task_id, key=who.key, if_revision=self._revision)
+        except StoreError:
+            raise
+        except DelayQError as error:
+            return plain(f"Error: {error}")
+        if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
+            return plain(why_gone(self.delayq, zone_of(self.ctx), who))
+        if outcome is Outcome.BEHIND:
+            return plain(why_behind(self.delayq, zone_of(self.ctx), who))
+        return None if outcome else plain(sentences[outcome].format(who))
+
     def _change_read(
-        self, word: str, done: str, one: Callable[..., Outcome], sentences: Mapping[Outcome, str]
+        self, word: str, done: str, one: StepForOne, sentences: Mapping[Outcome, str]
     ) -> bool:
         """Change the tasks from standard input: print a count, and a line for each failure."""
         count, is_done = 0, True
-        named = chain(self._ones, ({"task_id": task_id} for task_id in ids_read()))
+        named = chain(self._named, (Target(task_id=task_id) for task_id in ids_read()))
         with (
             ErrorSentences(),
             counting(self.ctx, word, lambda so_far: f"{counted(so_far)} {done}") as taken,
         ):
             try:
-                for each in named:
-                    said = refusal_of(self.ctx, one, each, sentences)
+                for who in named:
+                    said = self._refusal(one, who, sentences)
                     if said is None:
                         count += 1
                     else:
@@ -223,8 +332,7 @@ class ChosenTasks:
     def _hint(self, count: Count | None) -> None:
         """If there are none, note that a name may be misspelt."""
         if not count:
-            names = {name: self._picking.get(name, ()) for name in ("queue", "task")}
-            say_unknown(self.ctx, **names)
+            say_unknown(self.ctx, queue=self._picked.queue or (), task=self._picked.task or ())
 
     def _told(self, done: str, count: Count) -> bool:
         self.say(f"{counted(count)} {done}")
@@ -246,59 +354,3 @@ class ChosenTasks:
     def warn(self, line: str) -> None:
         """Print a line to standard error."""
         self.ctx.obj.error(line)
-
-
-def change_one(
-    ctx: click.Context,
-    done: str,
-    step: Callable[..., Outcome],
-    named: dict[str, str],
-    sentences: Mapping[Outcome, str] = REFUSED,
-    *,
-    beside: Callable[[], str] = str,
-) -> bool:
-    """Change one task, print the outcome, and return whether it was changed.
-
-    Args:
-        ctx: The command's context.
-        done: The past form of the verb, as in "task a cancelled".
-        step: The step, which takes ``task_id`` or ``key``.
-        named: One of the two, with its value.
-        sentences: The sentence for each outcome that leaves the task unchanged.
-        beside: Returns the text after the line of a changed task.
-    """
-    try:
-        said = refusal_of(ctx, step, named, sentences)
-    except StoreError as error:
-        said = plain(f"Error: {error}")
-    if said is None:
-        ((_, name),) = named.items()
-        ctx.obj.echo(plain(f"task {name} {done}{beside()}"))
-    else:
-        ctx.obj.error(said)
-    return said is None
-
-
-def refusal_of(
-    ctx: click.Context,
-    step: Callable[..., Outcome],
-    named: dict[str, str],
-    sentences: Mapping[Outcome, str],
-) -> str | None:
-    """Change one task; return why it was not changed, or ``None`` if it was.
-
-    Raises:
-        StoreError: the store failed, so other tasks would fail too.
-    """
-    ((_, name),) = named.items()
-    try:
-        outcome = step(**named)
-    except StoreError:
-        raise
-    except DelayQError as error:
-        return plain(f"Error: {error}")
-    if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
-        return plain(why_gone(delayq_of(ctx), zone_of(ctx), named))
-    if outcome is Outcome.BEHIND:
-        return plain(why_behind(delayq_of(ctx), zone_of(ctx), named))
-    return None if outcome else plain(sentences[outcome].format(name))

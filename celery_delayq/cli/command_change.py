@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from functools import partial
-from typing import Any
 
 import click
 
 from ..clock import from_ms, one_of
 from ..operations import changing
-from ..operations.moves import conditions
+from ..operations.count import Count
+from ..operations.moves import Direction, conditions_of
 from ..operations.selection import Selection
 from ..services import HasServices
 from ..store import Outcome
@@ -37,14 +37,15 @@ _EITHER = "task {{}} is not due at --if-due, or would not move {0}; nothing was 
     "--revoke", is_flag=True, cls=CeleryOption, help_group="Tasks",
     help="Tell the workers to drop tasks that were already delivered; by id only.",
 )  # fmt: skip
-def cancel(meant: ChosenTasks, revoke: bool, **_: Any) -> None:
+def cancel(meant: ChosenTasks, revoke: bool) -> None:
     """Cancel scheduled tasks."""
-    meant.change(
-        "cancel",
-        "cancelled",
-        partial(changing.cancel, revoke=revoke),
-        Selection.cancel,
-    )
+
+    def one(
+        delayq: HasServices, task_id: str | None, /, *, key: str | None, if_revision: int | None
+    ) -> Outcome:
+        return changing.cancel(delayq, task_id, key=key, revoke=revoke, if_revision=if_revision)
+
+    meant.change("cancel", "cancelled", one, Selection.cancel)
 
 
 class _Moving(CeleryCommand):
@@ -85,7 +86,7 @@ def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
     help="Move only tasks that are due at this time.",
 )  # fmt: skip
 def reschedule(
-    meant: ChosenTasks, when: GivenTime, only: str | None, if_due: GivenTime | None, **_: Any
+    meant: ChosenTasks, when: GivenTime, only: Direction | None, if_due: GivenTime | None
 ) -> None:
     """Give scheduled tasks another due time.
 
@@ -93,24 +94,38 @@ def reschedule(
     one from a task's due time, by:+30m, by:-1d. The units are s, m, h and d.
     """
     with ErrorSentences():
-        times: dict[str, Any] = when.move(meant.ctx)
-        asked: Any = {"only": only, "if_due": if_due and if_due.moment(meant.ctx)}
+        at, after, by = when.move(meant.ctx)
+        if_due_at = None if if_due is None else if_due.moment(meant.ctx)
     due: datetime | None = None
 
-    def one(delayq: HasServices, task_id: str | None = None, **more: Any) -> Outcome:
+    def one(
+        delayq: HasServices, task_id: str | None, /, *, key: str | None, if_revision: int | None
+    ) -> Outcome:
         nonlocal due
-        services = delayq.services
-        time = one_of(services.timezone, **times)
-        how = conditions(services.timezone, **asked)
-        outcome, due_ms = changing.move(services, task_id, time, **more, **how)
+        zone = delayq.services.timezone
+        outcome, due_ms = changing.move(
+            delayq.services,
+            task_id,
+            one_of(zone, at=at, after=after, by=by),
+            key=key,
+            if_revision=if_revision,
+            conditions=conditions_of(zone, only, if_due_at),
+        )
         due = None if due_ms is None else from_ms(due_ms)
         return outcome
+
+    def many(
+        selection: Selection, /, *, dry_run: bool, progress: Callable[[Count], object] | None
+    ) -> Count:
+        return selection.reschedule(
+            at, after=after, by=by, only=only, if_due=if_due_at, dry_run=dry_run, progress=progress
+        )
 
     meant.change(
         "reschedule",
         "rescheduled",
         one,
-        lambda selection, **more: selection.reschedule(**times, **asked, **more),
+        many,
         unchanged=_unchanged(only, if_due),
         beside=lambda: f" to {with_zone(due, zone_of(meant.ctx))}" if due else "",
     )
@@ -125,20 +140,20 @@ def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
 
 @click.command("run-now", cls=CeleryCommand, epilog=examples("run-now order-42"))
 @meaning
-def run_now(meant: ChosenTasks, **_: Any) -> None:
+def run_now(meant: ChosenTasks) -> None:
     """Deliver tasks now, even if they are paused or dead."""
     meant.change("run", "due now", changing.run_now, Selection.run_now)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("retry order-42", "retry --dead --queue mail"))
 @meaning
-def retry(meant: ChosenTasks, **_: Any) -> None:
+def retry(meant: ChosenTasks) -> None:
     """Try to deliver dead tasks again."""
     meant.change("retry", "due now", changing.retry, Selection.retry, unchanged=_NOT_DEAD)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
 @meaning
-def remove(meant: ChosenTasks, **_: Any) -> None:
+def remove(meant: ChosenTasks) -> None:
     """Delete dead tasks, even unreadable ones."""
     meant.change("remove", "removed", changing.remove, Selection.remove, unchanged=_NOT_DEAD)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timezone
-from functools import partial
 from typing import Any
 
 import click
@@ -13,8 +13,12 @@ from ..clock import from_ms, to_ms
 from ..errors import InvalidOption
 from ..logs import plain
 from ..operations import editing
-from ..operations.edits import KEPT, Edit
+from ..operations.count import Count
+from ..operations.edits import KEPT, Changes, Edit
 from ..operations.selection import Selection
+from ..operations.targets import target_of
+from ..services import HasServices
+from ..store import Outcome
 from .chosen_tasks import ChosenTasks, meaning
 from .common import UsageErrors, examples
 from .looks import CeleryCommand, CeleryOption
@@ -59,39 +63,54 @@ _CHANGES = (
     "--remove-tag", "remove_tags", multiple=True, cls=CeleryOption, help_group="Place",
     help="A tag that it loses; may be given more than once.",
 )  # fmt: skip
-def edit(meant: ChosenTasks, **given: Any) -> None:
+def edit(
+    meant: ChosenTasks,
+    *,
+    args: str | None,
+    kwargs: str | None,
+    priority: int | None,
+    expires: GivenTime | None,
+    new_queue: str | None,
+    new_key: str | None,
+    add_tags: tuple[str, ...],
+    remove_tags: tuple[str, ...],
+) -> None:
     """Edit scheduled tasks.
 
     Change their arguments, priority, expiry, queue, key or tags. Values that you do not pass stay.
     """
     ctx = meant.ctx
-    if all(value in (None, ()) for value in given.values()):
+    given = (args, kwargs, priority, expires, new_queue, new_key, add_tags, remove_tags)
+    if all(value in (None, ()) for value in given):
         *most, last = _CHANGES
         raise click.UsageError(f"Say what to change: {', '.join(most)} or {last}.", ctx)
     named = ctx.params
-    if given["new_key"] is not None and (
-        named["keys"] or len(named["ids"]) != 1 or STDIN in named["ids"]
-    ):
+    if new_key is not None and (named["keys"] or len(named["ids"]) != 1 or STDIN in named["ids"]):
         raise click.UsageError(_ONE_ID, ctx)
     with UsageErrors():
-        changes = {
-            "args": _json("--args", given["args"]),
-            "kwargs": _json("--kwargs", given["kwargs"]),
-            "priority": KEPT if given["priority"] is None else given["priority"],
-            "expires": _expires(ctx, given["expires"]),
-            "queue": KEPT if given["new_queue"] is None else given["new_queue"],
-            "add_tags": given["add_tags"],
-            "remove_tags": given["remove_tags"],
+        changes: Changes = {
+            "args": _json("--args", args),
+            "kwargs": _json("--kwargs", kwargs),
+            "priority": KEPT if priority is None else priority,
+            "expires": _expires(ctx, expires),
+            "queue": KEPT if new_queue is None else new_queue,
+            "add_tags": add_tags,
+            "remove_tags": remove_tags,
         }
-        new_key = {} if given["new_key"] is None else {"key": given["new_key"]}
-        Edit(**changes, **new_key)
+        validated = Edit(**changes, key=KEPT if new_key is None else new_key)
+
+    def one(
+        delayq: HasServices, task_id: str | None, /, *, key: str | None, if_revision: int | None
+    ) -> Outcome:
+        return editing.apply(delayq.services, target_of(task_id, key), validated, if_revision)
+
+    def many(
+        selection: Selection, /, *, dry_run: bool, progress: Callable[[Count], object] | None
+    ) -> Count:
+        return selection.edit(dry_run=dry_run, progress=progress, **changes)
+
     try:
-        meant.change(
-            "edit",
-            "edited",
-            partial(editing.edit, **changes, **new_key),
-            partial(Selection.edit, **changes),
-        )
+        meant.change("edit", "edited", one, many)
     except TypeError as error:  # arguments that do not fit the task
         raise click.ClickException(plain(error)) from error
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from itertools import chain, islice
 from sys import maxsize
-from typing import Any
 
 import click
 
 from ..clock import EPOCH
 from ..logs import lasting, plain
-from ..operations import reading, selecting
+from ..operations import reading
 from ..operations.scheduled_task import ScheduledTask
 from ..operations.task_facts import line_of_json
 from ..store import State
 from .common import UsageErrors, delayq_of, examples, json_option
-from .filter_options import named_in, picked, picks
+from .filter_options import Filters, Picked, picks
 from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen
 from .tables import Column, Room, table
@@ -60,20 +60,29 @@ _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
     help="Print ids only, one on each line.",
 )  # fmt: skip
 @click.pass_context
-def list_(ctx: click.Context, /, limit: int | None, **given: Any) -> None:
+def list_(
+    ctx: click.Context,
+    /,
+    *,
+    filters: Filters,
+    limit: int | None,
+    cursor: str | None,
+    newest_first: bool,
+    as_json: bool,
+    only_ids: bool,
+) -> None:
     """List waiting tasks in the order in which they are due.
 
     With --dead, or a --state other than scheduled, the list has the order in which tasks were
     scheduled.
     """
-    as_json, only_ids = given.pop("as_json"), given.pop("only_ids")
-    in_due_order = {"cursor": given.pop("cursor"), "newest_first": given.pop("newest_first")}
     if as_json and only_ids:
         raise click.UsageError("--json and --ids exclude each other.", ctx)
     if limit is None and not (as_json or only_ids):
         limit = LIMIT
     with UsageErrors():
-        listed = _Listed(ctx, named_in(given), picked(ctx, given), in_due_order, limit)
+        picked = filters.picked(ctx)
+        listed = _Listed(ctx, filters.named, picked, cursor, limit, newest_first=newest_first)
         if as_json:
             Screen(ctx).show([(line_of_json(task.facts()), "")] for task in listed)
         elif only_ids:
@@ -98,42 +107,56 @@ class _Listed:
     Args:
         ctx: The command's context.
         by: The names of the filter options that were given.
-        picking: Their values, as arguments of ``select``.
-        in_due_order: The arguments that only :func:`reading.tasks` takes.
+        picked: Their values.
+        cursor: Where a list in due order continues, or ``None``.
         limit: The maximum number of tasks, or ``None``.
+        newest_first: Whether a list in due order begins with the latest due time.
     """
 
     def __init__(
         self,
         ctx: click.Context,
         by: set[str],
-        picking: dict[str, Any],
-        in_due_order: dict[str, Any],
+        picked: Picked,
+        cursor: str | None,
         limit: int | None,
+        *,
+        newest_first: bool,
     ) -> None:
         self._ctx = ctx
         self._delayq = delayq_of(ctx)
-        self._by, self._picking = by, picking
-        self._is_whole = in_due_order["cursor"] is None
+        self._by, self._picked = by, picked
+        self._cursor, self._newest_first = cursor, newest_first
         # islice cannot count further than maxsize, and no store holds that many.
         self._limit = None if limit is None else min(limit, maxsize - 1)
         self._is_cut = self._is_any = False
-        self._tasks = self._read(in_due_order)
+        self._tasks = self._read()
 
-    def _read(self, in_due_order: dict[str, Any]) -> Iterator[ScheduledTask]:
-        picking, beyond = dict(self._picking), None if self._limit is None else self._limit + 1
-        states = picking.pop("state", None)
+    def _read(self) -> Iterator[ScheduledTask]:
+        states = self._picked.state
         if states is None:
-            return reading.tasks(self._delayq, **picking, **in_due_order, limit=beyond)
+            return self._in_due_order(None if self._limit is None else self._limit + 1)
         if set(states) == {State.SCHEDULED.value}:
             # The list in due order includes paused tasks.
-            tasks = reading.tasks(self._delayq, **picking, **in_due_order)
+            tasks = self._in_due_order(None)
             return (one for one in tasks if one.state is State.SCHEDULED)
-        for name, value in in_due_order.items():
+        for option, value in (("--cursor", self._cursor), ("--newest-first", self._newest_first)):
             if value:
-                option = name.replace("_", "-")
-                raise click.UsageError(f"--{option} is for a list in due order.", self._ctx)
-        return iter(selecting.select(self._delayq, **self._picking))
+                raise click.UsageError(f"{option} is for a list in due order.", self._ctx)
+        return iter(self._picked.selection(self._delayq))
+
+    def _in_due_order(self, limit: int | None) -> Iterator[ScheduledTask]:
+        return reading.tasks(
+            self._delayq,
+            tag=self._picked.tag,
+            task=self._picked.task,
+            queue=self._picked.queue,
+            after_due=self._picked.after_due,
+            before_due=self._picked.before_due,
+            newest_first=self._newest_first,
+            limit=limit,
+            cursor=self._cursor,
+        )
 
     def __iter__(self) -> Iterator[ScheduledTask]:
         for task in islice(self._tasks, self._limit):
@@ -157,23 +180,22 @@ class _Listed:
             where = f"{services.endpoint.url} (prefix {services.settings.prefix})"
             which = "no such task waits" if self._by else "no task waits"
             self._ctx.obj.error(f"{which} in {where}")
-        names = {name: self._picking.get(name, ()) for name in ("queue", "task")}
-        say_unknown(self._ctx, **names)
+        say_unknown(self._ctx, queue=self._picked.queue or (), task=self._picked.task or ())
 
     def _more(self) -> int | None:
         """Return how many more there are; ``None`` if counting them takes a scan."""
-        total = self._total() if self._is_whole else None
+        total = self._total() if self._cursor is None else None
         more = 0 if total is None else total - (self._limit or 0)
         return more if more > 0 else None
 
     def _total(self) -> int | None:
         if self._by == {"tag"}:
-            return selecting.select(self._delayq, **self._picking, state=_WAITING).count()
+            return replace(self._picked, state=_WAITING).selection(self._delayq).count()
         if self._by not in (set(), {"state"}, {"overdue"}):
             return None
-        counts, states = reading.counts(self._delayq), {*self._picking.get("state", _WAITING)}
+        counts, states = reading.counts(self._delayq), {*(self._picked.state or _WAITING)}
         if not counts.is_exact and states == {State.PAUSED.value}:
-            return selecting.select(self._delayq, **self._picking).count()
+            return self._picked.selection(self._delayq).count()
         if not counts.is_exact and self._by:
             return None
         if self._by == {"overdue"}:

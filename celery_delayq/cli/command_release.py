@@ -39,7 +39,7 @@ _BEYOND = {
     "--canvas", is_flag=True, cls=CeleryOption, help_group="Messages",
     help="Also release canvases, which only a worker with this package can run.",
 )  # fmt: skip
-def release(meant: ChosenTasks, canvas: bool, **_: Any) -> None:
+def release(meant: ChosenTasks, canvas: bool) -> None:
     """Send tasks now, as plain Celery messages.
 
     Their eta is their due time. They go now, in due order, even if they are paused, and workers
@@ -57,7 +57,7 @@ def release(meant: ChosenTasks, canvas: bool, **_: Any) -> None:
     )
 
 
-def _no_single(**_: Any) -> Any:
+def _no_single(*_: Any, **__: Any) -> Any:
     raise NotImplementedError  # it takes no ids
 
 
@@ -74,8 +74,8 @@ class _Releasing:
         self,
         selection: Selection,
         *,
-        dry_run: bool = False,
-        progress: Callable[[int], None] | None = None,
+        dry_run: bool,
+        progress: Callable[[Any], object] | None,
     ) -> Released:
         if dry_run:
             count = selection.release(canvas=self._canvas, dry_run=True)

@@ -18,7 +18,7 @@ from ..operations.task_facts import facts_of, line_of_json
 from ..store import Counts, Pause, State, lane_in_words
 from .command_free import sentence_of
 from .common import Argument, ErrorSentences, advised, delayq_of, examples, json_option
-from .departed import HINT, behind_which, why_gone
+from .departed import HINT, Target, behind_which, why_gone
 from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen, wrapped
 from .when import now_of
@@ -64,7 +64,7 @@ def _why_gone(ctx: click.Context, task_id: str | None, key: str | None) -> str:
     held = None if key is None else freeing.holder(delayq, key=key)
     if held is not None:
         return sentence_of(held, now_of(ctx), zone)
-    return why_gone(delayq, zone, {"key": key} if key else {"task_id": task_id or ""}, HINT)
+    return why_gone(delayq, zone, Target(task_id, key), HINT)
 
 
 def screen_of(

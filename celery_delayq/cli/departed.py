@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime, tzinfo
+from typing import NamedTuple
 
 from ..clock import from_ms
 from ..errors import DelayQError
@@ -26,6 +27,16 @@ HINT = (
 )
 
 
+class Target(NamedTuple):
+    """A task that was named by its id, or by its unique key."""
+
+    task_id: str | None = None
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return self.task_id or self.key or ""
+
+
 def behind_which(task: ScheduledTask, now: datetime, zone: tzinfo) -> str:
     """Return the words for a task that waits behind another one."""
     said = f"waits behind task {task.behind}, which holds its key"
@@ -34,30 +45,28 @@ def behind_which(task: ScheduledTask, now: datetime, zone: tzinfo) -> str:
     return f"{said} until {relative(task.behind_until, now, zone)} at the latest"
 
 
-def why_behind(delayq: HasServices, zone: tzinfo, named: dict[str, str]) -> str:
+def why_behind(delayq: HasServices, zone: tzinfo, who: Target) -> str:
     """Return a sentence about a task that is due now, but waits behind another one."""
-    ((_, name),) = named.items()
-    task, now = get(delayq, **named), from_ms(counts(delayq).now_ms)
+    task, now = get(delayq, who.task_id, key=who.key), from_ms(counts(delayq).now_ms)
     if task is None or not task.behind:  # meanwhile
-        return f"task {name} is due now; it waited behind a task that held its key"
-    return f"task {name} is due now, but {behind_which(task, now, zone)}"
+        return f"task {who} is due now; it waited behind a task that held its key"
+    return f"task {who} is due now, but {behind_which(task, now, zone)}"
 
 
-def why_gone(delayq: HasServices, zone: tzinfo, named: dict[str, str], hint: str = "") -> str:
+def why_gone(delayq: HasServices, zone: tzinfo, who: Target, hint: str = "") -> str:
     """Return a sentence about a task that is not in the store.
 
     Args:
         delayq: The app's ``DelayQ``.
         zone: The time zone of times in the sentence.
-        named: The task's ``task_id``, or its ``key``.
+        who: The task.
         hint: The text to append if nothing is known about the task.
     """
-    ((_, name),) = named.items()
     left: Departure | None = None
     with suppress(DelayQError):
-        left = departure(delayq.services, **named)
+        left = departure(delayq.services, who.task_id, key=who.key)
     if left is None:
         services = delayq.services
-        return _NOT_HERE.format(name, services.endpoint.url, services.settings.prefix) + hint
+        return _NOT_HERE.format(who, services.endpoint.url, services.settings.prefix) + hint
     when = from_ms(left.when_ms)
-    return f"{_LEFT[left.how].format(name)}, {relative(when, from_ms(left.now_ms), zone)}"
+    return f"{_LEFT[left.how].format(who)}, {relative(when, from_ms(left.now_ms), zone)}"

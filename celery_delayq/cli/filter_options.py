@@ -1,29 +1,105 @@
-"""Options that select tasks, shared by ``list`` and the commands that change many tasks."""
+"""Options that select tasks, shared by ``list`` and the commands that change many tasks.
+
+options --> Filters, as typed --> Picked, as ``select`` takes them --> Selection
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import wraps
 from typing import Any
 
 import click
 
 from .. import clock
+from ..operations.selecting import select
+from ..operations.selection import Selection
+from ..services import HasServices
 from ..store import State
 from .looks import CeleryOption
 from .when import GivenTime, When, now_of
 from .zones import zone_of
 
-_PICKS = ("tag", "task", "queue", "state")
-_TIMES = ("after_due", "before_due")
 _WHEN = When(ago=True)
 _FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m, ten minutes ago."
 _AGAIN = "This and the next three can be given more than once: any of the values is enough."
 _STATES = [one.value.lower() for one in State]
 
 
+@dataclass(frozen=True)
+class Picked:
+    """The values of the filter options, as :func:`selecting.select` takes them."""
+
+    tag: Sequence[str] | None = None
+    task: Sequence[str] | None = None
+    queue: Sequence[str] | None = None
+    state: Sequence[str] | None = None
+    after_due: datetime | float | None = None
+    before_due: datetime | float | None = None
+
+    def selection(
+        self, delayq: HasServices, *, everything: bool = False, limit: int | None = None
+    ) -> Selection:
+        """Select their tasks."""
+        return select(
+            delayq,
+            tag=self.tag,
+            task=self.task,
+            queue=self.queue,
+            state=self.state,
+            after_due=self.after_due,
+            before_due=self.before_due,
+            all=everything,
+            limit=limit,
+        )
+
+
+@dataclass(frozen=True)
+class Filters:
+    """The filter options, as they were typed."""
+
+    tag: tuple[str, ...]
+    task: tuple[str, ...]
+    queue: tuple[str, ...]
+    state: tuple[str, ...]
+    dead: bool
+    overdue: bool
+    after_due: GivenTime | None
+    before_due: GivenTime | None
+
+    @property
+    def named(self) -> set[str]:
+        """The names of those that were given; ``--dead`` is a state."""
+        given = {name for name, value in vars(self).items() if value not in (None, False, ())}
+        return {"state" if name == "dead" else name for name in given}
+
+    def picked(self, ctx: click.Context) -> Picked:
+        """Return their values.
+
+        Times are instants. An overdue task is due by now, by Redis's clock.
+        """
+        states = [one.upper() for one in self.state] + [State.DEAD.value] * self.dead
+        after = None if self.after_due is None else self.after_due.moment(ctx)
+        before = None if self.before_due is None else self.before_due.moment(ctx)
+        if self.overdue:
+            if states:
+                raise click.UsageError("--overdue selects waiting tasks; it takes no --state.", ctx)
+            states, before = [State.SCHEDULED.value], _earlier(ctx, before)
+        # An empty value is not a missing filter: keep it, so that `select` refuses it.
+        return Picked(
+            self.tag or None,
+            self.task or None,
+            self.queue or None,
+            states or None,
+            after,
+            before,
+        )
+
+
 def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the filter options to a command; :func:`picked` reads them.
+    """Add the filter options to a command, which gets them as ``filters``.
 
     Args:
         group: Their heading in the help.
@@ -44,37 +120,28 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     )
 
     def give(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def filtered(
+            *context: click.Context,
+            tag: tuple[str, ...],
+            task: tuple[str, ...],
+            queue: tuple[str, ...],
+            state: tuple[str, ...],
+            dead: bool,
+            overdue: bool,
+            after_due: GivenTime | None,
+            before_due: GivenTime | None,
+            **own: Any,
+        ) -> None:
+            filters = Filters(tag, task, queue, state, dead, overdue, after_due, before_due)
+            command(*context, filters=filters, **own)
+
+        told: Callable[..., Any] = filtered
         for names, how in reversed(options):
-            command = click.option(*names, cls=CeleryOption, help_group=group, **how)(command)
-        return command
+            told = click.option(*names, cls=CeleryOption, help_group=group, **how)(told)
+        return told
 
     return give
-
-
-def named_in(given: dict[str, Any]) -> set[str]:
-    """Return the names of the given options of :func:`picks`."""
-    names = (*_PICKS, *_TIMES, "overdue")
-    given_names = {name for name in names if given[name] not in (None, False, ())}
-    return given_names | ({"state"} if given["dead"] else set())
-
-
-def picked(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments for ``select``, and remove them from *given*.
-
-    Times are instants. An overdue task is due by now, by Redis's clock.
-    """
-    picking: dict[str, Any] = {name: list(given.pop(name)) or None for name in _PICKS}
-    states = [one.upper() for one in picking["state"] or ()]
-    picking["state"] = [*states, *[State.DEAD.value] * given.pop("dead")] or None
-    times: dict[str, GivenTime | None] = {name: given.pop(name) for name in _TIMES}
-    picking |= {name: one and one.moment(ctx) for name, one in times.items()}
-    if given.pop("overdue"):
-        if picking["state"]:
-            raise click.UsageError("--overdue selects waiting tasks; it takes no --state.", ctx)
-        picking["state"] = [State.SCHEDULED.value]
-        picking["before_due"] = _earlier(ctx, picking["before_due"])
-    # An empty value is not a missing filter: keep it, so that `select` refuses it.
-    return {name: value for name, value in picking.items() if value is not None}
 
 
 def _earlier(ctx: click.Context, before: datetime | float | None) -> datetime | float:

@@ -19,28 +19,22 @@ def say_unknown(ctx: click.Context, *, queue: Iterable[str] = (), task: Iterable
 
     It ignores any error, as the command itself has already run.
     """
-    named = [*({"queue": one} for one in queue), *({"task": one} for one in task)]
-    for one in named:
-        with suppress(Exception):
-            note = _note(ctx, **one)
-            if note is not None:
-                ctx.obj.error(note)
+    delayq, app = delayq_of(ctx), ctx.obj.app
+    with suppress(Exception):
+        for one in queue:
+            if one not in app.amqp.queues and _is_alone(delayq, queue=one):
+                ctx.obj.error(f"this app knows no queue {one!r}, and nothing waits for it")
+        for one in task:
+            app.loader.import_default_modules()  # as a worker does
+            if one not in app.tasks and _is_alone(delayq, task=one):
+                ctx.obj.error(f"this app knows no task {one!r}, and none waits")
 
 
-def _note(ctx: click.Context, *, queue: str | None = None, task: str | None = None) -> str | None:
-    """Return a note about a name that may be misspelt; other apps may still know it."""
-    app = ctx.obj.app
-    if task is None:
-        known = app.amqp.queues
-        note = f"this app knows no queue {queue!r}, and nothing waits for it"
-    else:
-        app.loader.import_default_modules()  # as a worker does
-        known, note = app.tasks, f"this app knows no task {task!r}, and none waits"
-    delayq = delayq_of(ctx)
-    if (queue or task) in known or not _is_small(delayq):
-        return None
-    waits = any(True for _ in selecting.select(delayq, queue=queue, task=task, limit=1))
-    return None if waits else note
+def _is_alone(delayq: HasServices, *, queue: str | None = None, task: str | None = None) -> bool:
+    """Return whether no waiting task has a name, which other apps may know."""
+    return _is_small(delayq) and not any(
+        True for _ in selecting.select(delayq, queue=queue, task=task, limit=1)
+    )
 
 
 def _is_small(delayq: HasServices) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -39,6 +39,14 @@ _AGO = "-10m for ago"
 _FROM_DUE = "by:+30m from its due time"
 
 
+class Move(NamedTuple):
+    """The one argument of ``reschedule`` that was given."""
+
+    at: datetime | float | None = None
+    after: timedelta | None = None
+    by: timedelta | None = None
+
+
 @dataclass(frozen=True)
 class GivenTime:
     """A time from the command line, not yet resolved to an instant.
@@ -61,11 +69,11 @@ class GivenTime:
         moment: datetime | float = self.value
         return moment
 
-    def move(self, ctx: click.Context) -> dict[str, Any]:
-        """Return the argument for ``reschedule``: ``at``, ``after`` or ``by``."""
+    def move(self, ctx: click.Context) -> Move:
+        """Return the argument for ``reschedule``."""
         if self.kind == "at":
-            return {"at": self.moment(ctx)}
-        return {self.kind: self.value}
+            return Move(at=self.moment(ctx))
+        return Move(after=self.value) if self.kind == "after" else Move(by=self.value)
 
 
 class When(click.ParamType):  # type: ignore[type-arg]

@@ -104,5 +104,5 @@ def _on_commit(task: Task, when: When, args: tuple[Any, ...], kwargs: dict[str, 
         check(*args, **kwargs)
     task_id: str = uuid()
     schedule = partial(call, services, task.apply_async, when, args, kwargs)
-    transaction.on_commit(partial(schedule, task_id=task_id, given_out=True))
+    transaction.on_commit(partial(schedule, options={"task_id": task_id}, given_out=True))
     return task_id

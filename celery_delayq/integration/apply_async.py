@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from celery.canvas import Signature
@@ -26,10 +27,10 @@ def schedule_call(
     apply_async: Callable[..., Any],
     when: When,
     *args: Any,
+    options: Mapping[str, Any] = MappingProxyType({}),
     given_out: bool = False,
     delivery: Delivery | None = None,
     captured: bool = False,
-    **options: Any,
 ) -> tuple[Any, Receipt | None]:
     """Call ``apply_async(*args, **options)`` so that its message is due at *when*.
 
@@ -38,10 +39,10 @@ def schedule_call(
         apply_async: The method.
         when: The due time.
         *args: Its arguments.
+        options: Its options, of Celery and of :mod:`celery_delayq.scheduling.options`.
         given_out: Whether a caller already knows the task's id.
         delivery: The delivered message that is being scheduled again.
         captured: Whether Celery sends the message, with an eta, if the store does not take it.
-        **options: See :mod:`celery_delayq.scheduling.options`.
 
     Returns:
         The result of ``apply_async``, and the store's receipt. If an earlier task was kept, its
@@ -83,33 +84,52 @@ def _receipt_of(services: Services, result: Any) -> Receipt | None:
 
 
 def call(
-    services: Services, apply_async: Callable[..., Any], when: When, *args: Any, **options: Any
+    services: Services,
+    apply_async: Callable[..., Any],
+    when: When,
+    *args: Any,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    given_out: bool = False,
 ) -> ScheduledResult[Any]:
     """Schedule one call with :func:`schedule_call`; return a result that you can cancel."""
-    return result_of(services, when, *schedule_call(services, apply_async, when, *args, **options))
+    result, receipt = schedule_call(
+        services, apply_async, when, *args, options=options, given_out=given_out
+    )
+    return result_of(services, when, result, receipt)
 
 
 def call_signature(
-    services: Services, signature: Signature, when: When, **options: Any
+    services: Services,
+    signature: Signature,
+    when: When,
+    own: Mapping[str, Any] = MappingProxyType({}),
 ) -> ScheduledResult[Any]:
-    """Like :func:`call`, for a signature; a canvas becomes one entry, launched when it is due."""
-    of_entry = options_of_entry(signature.options)
+    """Like :func:`call`, for a signature; a canvas becomes one entry, launched when it is due.
+
+    Args:
+        services: The services of its app.
+        signature: The signature.
+        when: The due time.
+        own: Options of the entry, by the names that a call uses; they go before the signature's.
+    """
+    in_signature = options_of_entry(signature.options)
+    of_entry = {**in_signature, **own}
     is_eager = services.app.conf.task_always_eager
     if is_eager:
-        entry_options_of({**of_entry, **options})  # nothing else validates them
-    if is_canvas(signature) and {**of_entry, **options}.get(UNTIL) == FINISHED:
+        entry_options_of(of_entry)  # nothing else validates them
+    if is_canvas(signature) and of_entry.get(UNTIL) == FINISHED:
         raise InvalidOption(UNTIL, FINISHED, "a plain task: the parts of a canvas end one by one")
     if is_canvas(signature) and not is_eager:
         held: ScheduledResult[Any] = leaf("canvas").schedule(
-            services, signature, when, of_entry, **options
+            services, signature, when, in_signature, own
         )
         return held
     # A frozen signature already has an id, which a caller may know.
     given_out = bool(signature.options.get("task_id"))
-    key = {**of_entry, **options}.get(KEY)
+    options, key = dict(own), of_entry.get(KEY)
     if key is not None and not (given_out or is_eager) and services.settings.shards > 1:
         options["task_id"] = new_id(services, entry_options_of({KEY: key}).extras.key)
-    return call(services, signature.apply_async, when, given_out=given_out, **options)
+    return call(services, signature.apply_async, when, options=options, given_out=given_out)
 
 
 def result_of(

@@ -11,16 +11,11 @@ from celery.app.task import Task
 from celery.canvas import Signature
 from celery.result import AsyncResult, GroupResult
 
-from .. import handover
 from ..clock import DelayInput, TimeInput, one_of
 from ..errors import NotATask
-from ..handover.scanner import Scanner
 from ..libraries import check_messages
 from ..revoked import mark_revoked
-from ..scheduling import bulk
-from ..scheduling.bulk import Bulk
-from ..scheduling.options import Conflict, Late, Tags, UniqueUntil, as_options
-from ..scheduling.times import Spread
+from ..scheduling.options import TaskOptions, as_options
 from ..services import Services, attach, find, services_of
 from .apply_async import call_signature
 from .results import ScheduledResult
@@ -29,7 +24,11 @@ from .table import Operations
 from .task import install
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+    from typing_extensions import TypeVar, Unpack
+
+    from ..handover.scanner import Scanner
+    from ..scheduling.bulk import Bulk
+    from ..scheduling.times import Spread
 
     R = TypeVar("R", default=Any)
 else:
@@ -78,14 +77,7 @@ class DelayQ(Operations):
         *arguments: NoReturn,
         at: TimeInput | None = None,
         after: DelayInput | None = None,
-        key: str | None = None,
-        conflict: Conflict | None = None,
-        max_wait: DelayInput | None = None,
-        tags: Tags | None = None,
-        late: Late | None = None,
-        grace: DelayInput | None = None,
-        unique_until: UniqueUntil | None = None,
-        unique_for: DelayInput | None = None,
+        **options: Unpack[TaskOptions],
     ) -> ScheduledResult[R]:
         """Schedule a signature with all of its options.
 
@@ -98,24 +90,9 @@ class DelayQ(Operations):
             at: Aware datetime; naive datetime, read in the app's time zone; Unix time in
                 seconds; or ISO 8601 text. A past time means at once.
             after: From now: a timedelta, or seconds.
-            key: A unique key: text of 1 to 255 bytes, without NUL. At most one task waits under a
-                key. The key is free again once that task is delivered, cancelled or dead; or
-                later, if *unique_until* or *unique_for* say so.
-            conflict: The action if a task with the same key or id is already waiting.
-                ``reject`` (the default): refuse the new task. ``keep``: keep the waiting task.
-                ``replace``: replace it. ``earliest``, ``latest``: keep the one that is due first,
-                or last. ``debounce``: like ``replace``, limited by *max_wait*.
-            max_wait: With ``debounce``: how long repeated calls can put off the task, counted from
-                the first one. Seconds, or a timedelta; by default without limit.
-            tags: Up to 16 texts to select tasks by; each with the limits of a key.
-            late: ``skip``: drop the task if it is more than *grace* overdue. ``run`` (the default):
-                run it, however late.
-            grace: The grace period of ``skip``: seconds, or a timedelta.
-            unique_until: When the key is free: once the task is ``delivered`` (the default); or
-                ``finished``: has run, retries included. Not for a canvas.
-            unique_for: Seconds, or a timedelta. With ``finished``: the longest that the key is held
-                after the delivery, and after the start of each run; an hour by default. Alone: the
-                key is held at least so long after scheduling.
+            **options: ``key``, ``conflict``, ``max_wait``, ``tags``, ``late``, ``grace``,
+                ``unique_until`` and ``unique_for``;
+                see :class:`~celery_delayq.scheduling.options.TaskOptions`.
 
         Returns:
             A result with ``due``, ``cancel`` and ``reschedule``. If an earlier task was kept, its
@@ -139,17 +116,7 @@ class DelayQ(Operations):
         # The message goes to the store of the signature's app; only there can it be cancelled.
         services = services_of(signature.app)
         when = one_of(services.timezone, at=at, after=after)
-        options = as_options(
-            key=key,
-            conflict=conflict,
-            max_wait=max_wait,
-            tags=tags,
-            late=late,
-            grace=grace,
-            unique_until=unique_until,
-            unique_for=unique_for,
-        )
-        return call_signature(services, signature, when, **options)
+        return call_signature(services, signature, when, as_options(options))
 
     def schedule_many(
         self,
@@ -193,6 +160,8 @@ class DelayQ(Operations):
                 and are in the error's ``so_far``.
             NotScheduled: the task's ``apply_async`` drops options, so one task was sent at once.
         """
+        from ..scheduling import bulk
+
         signature = _signature(signature)
         services = services_of(signature.app)
         return bulk.schedule_many(
@@ -211,16 +180,20 @@ class DelayQ(Operations):
             BrokerDown: the broker cannot be reached; its tasks keep waiting.
             StoreError: Redis cannot be reached, or refuses a step.
         """
-        return handover.hand_over(self.services, owes=self.services.has_backend)
+        from ..handover.once import hand_over
+
+        return hand_over(self.services, owes=self.services.has_backend)
 
     def scanner(self) -> Scanner:
         """A scanner for you to start and stop; it also stores ``REVOKED`` for cancelled tasks.
 
         Make it in the process that runs it: its name and its connections are of that process.
         """
+        from ..handover.making import new_scanner
+
         owes = self.services.has_backend
         mark = partial(mark_revoked, self.app, late=True) if owes else None
-        return handover.new_scanner(self.services, mark)
+        return new_scanner(self.services, mark)
 
     def close(self) -> None:
         """Close this process's idle connections to Redis; the next call opens new ones."""

@@ -17,17 +17,20 @@ from celery import states
 from celery.result import AsyncResult, EagerResult, GroupResult
 
 from ..clock import DelayInput, TimeInput, When, from_ms, one_of
-from ..operations import changing, editing
-from ..operations.edits import Edit
-from ..operations.moves import Direction, conditions
+from ..operations import changing
+from ..operations.moves import Direction, conditions_of
+from ..operations.targets import target_of
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
+from ..store.changes import ALWAYS, Conditions
 from .async_result import KnowsScheduled, word_of
 
 if TYPE_CHECKING:
     from typing import Generic
 
-    from typing_extensions import TypeVar
+    from typing_extensions import TypeVar, Unpack
+
+    from ..operations.edits import ChangesOfOne
 
     R_co = TypeVar("R_co", covariant=True, default=Any)
 
@@ -118,27 +121,49 @@ class ScheduledResult(_Result[R_co]):
         """Give it another due time; see :meth:`DelayQ.reschedule`."""
         services = self._delayq.services
         when = one_of(services.timezone, at=at, after=after, by=by)
-        how = conditions(services.timezone, only, if_due)
-        return self._move(when, if_revision=if_revision, **how)
+        conditions = conditions_of(services.timezone, only, if_due)
+        return self._move(when, if_revision=if_revision, conditions=conditions)
 
     def run_now(self, *, if_revision: int | None = None) -> Outcome:
         """Deliver it at once, even if it is paused; see :meth:`DelayQ.run_now`."""
         return self._move(NOW, if_revision=if_revision, mode="now")
 
-    def _move(self, when: When, **how: Any) -> Outcome:
+    def _move(
+        self,
+        when: When,
+        *,
+        if_revision: int | None,
+        mode: str = "",
+        conditions: Conditions = ALWAYS,
+    ) -> Outcome:
         if self._has_run:
             return Outcome.HANDED_OVER
-        outcome, due_ms = changing.move(self._delayq.services, self.id, when, **how)
+        outcome, due_ms = changing.move(
+            self._delayq.services,
+            self.id,
+            when,
+            if_revision=if_revision,
+            mode=mode,
+            conditions=conditions,
+        )
         if due_ms is not None:
             self._due_ms = due_ms
         return outcome
 
-    def edit(self, *, if_revision: int | None = None, **changes: Any) -> Outcome:
+    def edit(
+        self,
+        *,
+        if_revision: int | None = None,
+        **changes: Unpack[ChangesOfOne],
+    ) -> Outcome:
         """Change its arguments, priority, expiry, queue, key or tags; see :meth:`DelayQ.edit`."""
+        from ..operations import editing
+        from ..operations.edits import Edit
+
+        edit = Edit(**changes)
         if self._has_run:
-            Edit(**changes)  # still raises for an invalid value
             return Outcome.HANDED_OVER
-        return editing.edit(self._delayq, self.id, if_revision=if_revision, **changes)
+        return editing.apply(self._delayq.services, target_of(self.id), edit, if_revision)
 
     def _backend_state(self) -> str:
         word: str = super().state

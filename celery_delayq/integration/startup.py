@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from celery.signals import beat_init
 
 from .. import clock
 from ..errors import DelayQError, StoreDiffers, StoreError
-from ..handover.scanner import Scanner
 from ..logs import logger_of
 from ..services import Services, find
+
+if TYPE_CHECKING:
+    from ..handover.scanner import Scanner
 
 logger = logger_of(__name__)
 

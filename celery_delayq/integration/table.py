@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Context, Task
@@ -18,10 +19,7 @@ from ..clock import from_ms
 from ..errors import InvalidOption
 from ..leaves import leaf
 from ..message.headers import DUE_HEADER
-from ..operations import changing, editing, freeing, pausing, reading, selecting
-from ..operations.health import health as health_now
 from ..operations.scheduled_task import ScheduledTask
-from ..operations.status import status as status_now
 from ..operations.targets import Named, of_one_task
 from ..services import Services
 from .results import ScheduledResult, scheduled
@@ -30,6 +28,41 @@ if TYPE_CHECKING:
     from ..care.inconsistencies import Finding, Repaired
     from ..care.loading import Lines, Loaded
     from ..history.newest import Event
+    from ..operations import (
+        changing,
+        editing,
+        freeing,
+        health,
+        pausing,
+        reading,
+        selecting,
+        status,
+    )
+
+
+else:
+
+    class _Later:
+        """A module of :mod:`celery_delayq.operations`, imported when a method of it is used."""
+
+        def __init__(self, name: str) -> None:
+            self._name = f"celery_delayq.operations.{name}"
+
+        def __getattr__(self, name: str) -> _LaterMethod:
+            return _LaterMethod(self._name, name)
+
+    class _LaterMethod:
+        def __init__(self, module: str, name: str) -> None:
+            self._module, self._name = module, name
+
+        def __get__(self, delayq: object, owner: type) -> Any:
+            method = getattr(import_module(self._module), self._name)
+            setattr(Operations, self._name, method)
+            return method.__get__(delayq, owner)
+
+    changing, editing, freeing, health = map(_Later, ("changing", "editing", "freeing", "health"))
+    pausing, reading = map(_Later, ("pausing", "reading"))
+    selecting, status = map(_Later, ("selecting", "status"))
 
 
 class Operations:
@@ -60,8 +93,8 @@ class Operations:
     select = selecting.select
     tasks = reading.tasks
     counts = reading.counts
-    status = status_now
-    health = health_now
+    status = status.status
+    health = health.health
     pause = pausing.pause
     resume = pausing.resume
     pauses = pausing.pauses

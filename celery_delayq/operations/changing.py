@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidOption
 from ..message.expiry import warn_of_expiry
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
-from ..store.changes import revision
-from .moves import Direction, conditions
+from ..store.changes import ALWAYS, Conditions, revision
+from .moves import Direction, conditions_of
 from .targets import Named, checked_revision, id_of, of_one_task, target_of
 
 
@@ -121,8 +119,8 @@ def reschedule(
     """
     services = delayq.services
     when = one_of(services.timezone, at=at, after=after, by=by)
-    how = conditions(services.timezone, only, if_due)
-    return move(services, task_id, when, key=key, if_revision=if_revision, **how)[0]
+    conditions = conditions_of(services.timezone, only, if_due)
+    return move(services, task_id, when, key=key, if_revision=if_revision, conditions=conditions)[0]
 
 
 @of_one_task
@@ -171,7 +169,8 @@ def move(
     *,
     key: str | None = None,
     if_revision: int | None = None,
-    **how: Any,
+    mode: str = "",
+    conditions: Conditions = ALWAYS,
 ) -> tuple[Outcome, int | None]:
     """Change a task's due time; return the outcome, and the new time in ms if it was moved.
 
@@ -181,10 +180,16 @@ def move(
         when: The new time.
         key: The task's unique key, in place of *task_id*.
         if_revision: The revision that it must have.
-        **how: The mode of the step, or its :func:`conditions`.
+        mode: Replaces *when*, as in :func:`store.changes.reschedule`.
+        conditions: What must hold for it to be moved.
     """
-    how["seen"] = revision(checked_revision(if_revision))
-    outcome, change = services.entries.move(target_of(task_id, key), when, **how)
+    outcome, change = services.entries.move(
+        target_of(task_id, key),
+        when,
+        mode=mode,
+        conditions=conditions,
+        seen=revision(checked_revision(if_revision)),
+    )
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)
         warn_of_expiry([(change.task_id, change.due_ms, change.expires)])

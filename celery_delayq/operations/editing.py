@@ -73,8 +73,20 @@ def edit(
     new_key = KEPT if task_id is None else key
     services = delayq.services
     changes = Edit(args, kwargs, priority, expires, queue, new_key, add_tags, remove_tags)
+    return apply(services, target_of(task_id, named), changes, if_revision)
+
+
+def apply(services: Services, who: bytes, changes: Edit, if_revision: int | None = None) -> Outcome:
+    """Make an edit; see :func:`edit`.
+
+    Args:
+        services: The app's.
+        who: The task, as :func:`target_of` returns it.
+        changes: The edit.
+        if_revision: The revision that it must have.
+    """
     checked_revision(if_revision)
-    outcome = _edit(services, target_of(task_id, named), changes, if_revision)
+    outcome = _edit(services, who, changes, if_revision)
     if outcome not in (Outcome.DONE, Outcome.UNCERTAIN):
         services.hooks.missed("edit", outcome)
     return outcome

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Union
+from typing import Any, TypedDict, Union
 
 from .. import clock
 from ..clock import from_ms
@@ -43,6 +43,24 @@ _TOO_MANY = f"at most {MOST_TAGS} tags of a task; {{}} would have {{}}"
 _SHARD = "a key of the task's own shard; cancel the task, and schedule it again under this one"
 Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 _READABLE = "a task whose arguments this app accepts, see accept_content"
+
+
+class Changes(TypedDict, total=False):
+    """The values that an edit can change, as :func:`editing.edit` documents them; but the key."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    priority: int | None
+    expires: float | timedelta | datetime | str | None
+    queue: str
+    add_tags: Tags
+    remove_tags: Tags
+
+
+class ChangesOfOne(Changes, total=False):
+    """The same, and the unique key, which only one task can have."""
+
+    key: str | None
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,17 @@ def select(
             below 0; or *cursor* is invalid, or belongs to another selection or store.
         InvalidDueTime: not a time.
     """
-    picking: dict[str, Any] = {"tag": tag, "task": task, "queue": queue, "state": state}
-    picking |= {"after_due": after_due, "before_due": before_due}
-    if not any(one is not None for one in picking.values()) and all is not True:
+    filters = (tag, task, queue, state, after_due, before_due)
+    if all is not True and not any(one is not None for one in filters):
         raise InvalidOption("all", all, _EXPECTED)
     check_limit(limit, "tasks")
-    chosen = filter_of(delayq.services.timezone, **picking)
+    chosen = filter_of(
+        delayq.services.timezone,
+        tag=tag,
+        task=task,
+        queue=queue,
+        state=state,
+        after_due=after_due,
+        before_due=before_due,
+    )
     return Selection(delayq.services, chosen, cursor, limit)

@@ -6,12 +6,13 @@ select --start--> pages of members --CHUNK at a time--> the scripts of one --> C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ..clock import DelayInput, TimeInput, one_of
-from ..errors import InvalidOption
+from ..clock import DelayInput, TimeInput, When, one_of
+from ..errors import InvalidDueTime, InvalidOption
+from ..message.expiry import warn_of_expiry
 from ..services import Services
 from ..store import (
     CHUNK,
@@ -25,16 +26,23 @@ from ..store import (
     selection_scan,
     target_of_member,
 )
+from ..store.changes import ALWAYS, Conditions
 from .count import Count, Progress, Tally, report, telling_so_far
 from .cursor import Cursor
 from .editing_many import EditMany
-from .edits import Edit
-from .moves import Direction, Steps, conditions, moving, note, would_move
+from .edits import KEPT, Changes, Edit
+from .moves import Direction, conditions_of, would_move
 from .queues import QueueNames
 from .releasing import Release, Released, ReleaseTally, refuse_canvases
 from .rewriting import STEP, Rewriting, SomeTally
 from .scheduled_task import ScheduledTask
 from .targets import of_many
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+#: A step of the store for entries of a selection.
+Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
 
 # States that a dry run counts, as `peek.lua` returns them.
 WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
@@ -130,12 +138,12 @@ class Selection:
                 the error's ``so_far`` counts the tasks moved before it.
         """
         when = one_of(self._services.timezone, at=at, after=after, by=by)
-        asked = conditions(self._services.timezone, only, if_due)
+        conditions = conditions_of(self._services.timezone, only, if_due)
         if dry_run:
             return self._would_change(
-                lambda met: met.state in WAITING and would_move(met, when, asked), progress
+                lambda met: met.state in WAITING and would_move(met, when, conditions), progress
             )
-        return self._change(moving(self._chosen, when, asked), progress)
+        return self._move(when, progress, conditions=conditions)
 
     @of_many
     def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
@@ -149,7 +157,11 @@ class Selection:
 
     @of_many
     def edit(
-        self, *, dry_run: bool = False, progress: Progress | None = None, **changes: Any
+        self,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        **changes: Unpack[Changes],
     ) -> Count:
         """Change their arguments, priority, expiry, queue or tags; see :meth:`DelayQ.edit`.
 
@@ -159,9 +171,10 @@ class Selection:
             InvalidOption: as :meth:`DelayQ.edit`; there is a canvas (``NotATask``), and nothing was
                 changed; or *key* is given, which only one task can have.
         """
-        if "key" in changes:
-            raise InvalidOption("key", changes["key"], "none: only one task can have a key")
-        edits = EditMany(self._services, self._chosen, Edit(**changes))
+        edit = Edit(**changes)
+        if edit.key is not KEPT:
+            raise InvalidOption("key", edit.key, "none: only one task can have a key")
+        edits = EditMany(self._services, self._chosen, edit)
         for _, link, page in self._pages():
             edits.refuse_canvases(link, page)
         if dry_run:
@@ -229,7 +242,27 @@ class Selection:
     def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
         if dry_run:
             return self._would_change(lambda met: met.state in states, progress)
-        return self._change(moving(self._chosen, NOW, {"mode": mode}), progress)
+        return self._move(NOW, progress, mode=mode)
+
+    def _move(
+        self,
+        when: When,
+        progress: Progress | None,
+        *,
+        mode: str = "",
+        conditions: Conditions = ALWAYS,
+    ) -> Count:
+        def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
+            return changes.reschedule(
+                link,
+                targets,
+                when,
+                mode=mode,
+                conditions=conditions,
+                chosen=self._chosen.text,
+            )
+
+        return self._change(steps, progress)
 
     def _remove(
         self, states: set[str], dry_run: bool, progress: Progress | None, *, remove: bool = False
@@ -310,6 +343,28 @@ class Selection:
                         # Set before progress or an error is reported, so no task is done twice.
                         done += len(made)
                         self._at = self._begun.behind(shard, Position.of(some[done - 1]))
-                        note(self._services, tally, made)
+                        _note(self._services, tally, made)
                         report(progress, tally)
         return tally.count
+
+
+def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
+    """Count a selection's changes, and notify of them.
+
+    Raises:
+        InvalidDueTime: a task would be due too late.
+    """
+    hooks = services.hooks
+    for change in made:
+        tally.changed(change.outcome)
+        if change.due_ms is not None:
+            hooks.rescheduled(change.task_id, change.due_ms)
+    moved = [(one.task_id, one.due_ms, one.expires) for one in made if one.due_ms is not None]
+    warn_of_expiry(moved)
+    removed = [one.cancelled for one in made if one.cancelled is not None]
+    if removed:
+        hooks.cancelled(removed)
+    for change in made:
+        # An unreadable task stays as it is, as in an operation on one task.
+        if isinstance(change.error, InvalidDueTime):
+            raise change.error

@@ -642,8 +642,9 @@ class _Entrance:
             raise AlreadyScheduled(self.task_id)
         began = 0.0 if request.broker is None else clock.monotonic()
         try:
-            known = {"given_out": request.given_out, "frozen": request.frozen}
-            receipt = write_one(sender.services, ready, **known)
+            receipt = write_one(
+                sender.services, ready, given_out=request.given_out, frozen=request.frozen
+            )
         except StoreError as error:
             if request.broker is None:
                 raise

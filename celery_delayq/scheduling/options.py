@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal, Union
+from typing import Any, Literal, TypedDict, Union
 
 from .. import clock
 from ..clock import DelayInput
@@ -46,6 +46,40 @@ Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 _TEXT = f"text of 1 to {LONGEST} bytes without NUL"
 _TAGS = f"a list of at most {MOST_TAGS} tags, each {_TEXT}"
 _SPAN = f"seconds, or a timedelta, of {{:g}} to {clock.MAX_DUE_MS // 1000} seconds"
+
+
+class TaskOptions(TypedDict, total=False):
+    """The options of a scheduled task; ``None`` is as if you did not pass it.
+
+    Attributes:
+        key: A unique key: text of 1 to 255 bytes, without NUL. At most one task waits under a key.
+            The key is free again once that task is delivered, cancelled or dead; or later, if
+            *unique_until* or *unique_for* say so.
+        conflict: The action if a task with the same key or id is already waiting. ``reject`` (the
+            default): refuse the new task. ``keep``: keep the waiting task. ``replace``: replace it.
+            ``earliest``, ``latest``: keep the one that is due first, or last. ``debounce``: like
+            ``replace``, limited by *max_wait*.
+        max_wait: With ``debounce``: how long repeated calls can put off the task, counted from the
+            first one. Seconds, or a timedelta; by default without limit.
+        tags: Up to 16 texts to select tasks by; each with the limits of a key.
+        late: ``skip``: drop the task if it is more than *grace* overdue. ``run`` (the default): run
+            it, however late.
+        grace: The grace period of ``skip``: seconds, or a timedelta.
+        unique_until: When the key is free: once the task is ``delivered`` (the default); or
+            ``finished``: has run, retries included. Not for a canvas.
+        unique_for: Seconds, or a timedelta. With ``finished``: the longest that the key is held
+            after the delivery, and after the start of each run; an hour by default. Alone: the key
+            is held at least so long after scheduling.
+    """
+
+    key: str | None
+    conflict: Conflict | None
+    max_wait: DelayInput | None
+    tags: Tags | None
+    late: Late | None
+    grace: DelayInput | None
+    unique_until: UniqueUntil | None
+    unique_for: DelayInput | None
 
 
 @dataclass(frozen=True)
@@ -109,21 +143,16 @@ def options_of_entry(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def as_options(
-    *,
-    key: str | None = None,
-    conflict: Conflict | None = None,
-    max_wait: DelayInput | None = None,
-    tags: Tags | None = None,
-    late: Late | None = None,
-    grace: DelayInput | None = None,
-    unique_until: UniqueUntil | None = None,
-    unique_for: DelayInput | None = None,
-) -> dict[str, Any]:
-    """Return the given ones, by the names that a call uses."""
-    values = (key, conflict, max_wait, tags, late, grace, unique_until, unique_for)
-    given = zip(NAMES, values, strict=True)
-    return {name: value for name, value in given if value is not None}
+def as_options(given: TaskOptions) -> dict[str, Any]:
+    """Return the given ones, by the names that a call uses.
+
+    Raises:
+        TypeError: an option does not exist.
+    """
+    for name in given.keys() - TaskOptions.__annotations__.keys():
+        *others, last = TaskOptions.__annotations__
+        raise TypeError(f"no option {name!r}; there are {', '.join(others)} and {last}")
+    return {PREFIX + name: value for name, value in given.items() if value is not None}
 
 
 def entry_options_of(given: Mapping[str, Any], task: Any = None) -> EntryOptions:

@@ -64,7 +64,7 @@ def write(
     store = services.configured
     settings = store.settings
     until = clock.monotonic() + settings.timeout
-    pauses = _pauses(**policy)
+    pauses = _pauses(policy)
     # Without a conflict policy no task can be replaced, and no backend is needed.
     can_replace = any(one.conflict for one in new)
     owed = can_replace and services.has_backend
@@ -124,15 +124,12 @@ def _replicated(
     return [replace(one, replicas=replicas) if isinstance(one, Receipt) else one for one in answers]
 
 
-def _pauses(
-    max_retries: int | None = None,
-    interval_start: float = 2,
-    interval_step: float = 2,
-    interval_max: float = 30,
-) -> Iterator[float]:
+def _pauses(policy: Mapping[str, Any]) -> Iterator[float]:
     """Return the pauses of Celery's retry policy, with kombu's defaults."""
-    growing = (min(interval_start + n * interval_step, interval_max) for n in count())
-    return islice(growing, max_retries)
+    start, step = policy.get("interval_start", 2), policy.get("interval_step", 2)
+    most = policy.get("interval_max", 30)
+    growing = (min(start + n * step, most) for n in count())
+    return islice(growing, policy.get("max_retries"))
 
 
 def write_one(

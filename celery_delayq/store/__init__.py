@@ -11,7 +11,6 @@ r"""Everything kept in Redis: the scripts, and the steps that an entry can take.
 """
 
 from .changes import CHUNK, NOW
-from .copies import Copies
 from .entries import Entries
 from .filter import Filter
 from .history_entry import HistoryEntry, What
@@ -34,7 +33,6 @@ from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
 from .queue_counts import Tally
 from .record import label_of, lane_for
 from .replicas import Wanted
-from .scanner_steps import ScannerSteps, new_name
 from .scripts import Scripts
 from .selection_scan import Match, Position
 from .shard import Shard
@@ -49,14 +47,12 @@ from .values import (
     Seen,
     State,
 )
-from .wakeup import Wakeup
 
 __all__ = [
     "CHUNK",
     "NOW",
     "Cancelled",
     "Change",
-    "Copies",
     "Counts",
     "Delivery",
     "Departure",
@@ -75,14 +71,12 @@ __all__ = [
     "Position",
     "Receipt",
     "Scanner",
-    "ScannerSteps",
     "Scripts",
     "Seen",
     "Shard",
     "State",
     "Tally",
     "Target",
-    "Wakeup",
     "Wanted",
     "What",
     "checked_id",
@@ -92,7 +86,6 @@ __all__ = [
     "label_of",
     "lane_for",
     "lane_in_words",
-    "new_name",
     "plain_text",
     "sum_of",
     "target_of",

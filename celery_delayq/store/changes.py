@@ -8,6 +8,7 @@ targets --CHUNK at a time--> the script --a word for each--> changes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -37,6 +38,22 @@ NO_RECORD = "no record"  # the reason in an UnreadableRecord if the record is mi
 NOW = When("at", 0)  # placeholder if the mode alone decides
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions for moving an entry.
+
+    Attributes:
+        only: ``earlier`` or ``later``: move it only in this direction; empty: in both.
+        if_due_ms: Move it only if this is its due time; ``None``: at any.
+    """
+
+    only: str = ""
+    if_due_ms: int | None = None
+
+
+ALWAYS = Conditions()
+
+
 def cancel(
     link: Shard,
     targets: Sequence[Target],
@@ -61,10 +78,21 @@ def cancel(
         seen: Change the only target only if this is its last change; see :func:`revision`.
         until: When to give up, by the monotonic clock.
     """
-    asked: dict[str, Any] = {"mode": "remove" if remove else "cancel", "filter": chosen}
-    asked["seen"] = seen
-    asked |= {"revoker": revoker, "tells": int(tells), "until": until}
-    for some, words, (rows,) in _ask(link, "cancel", targets, asked):
+
+    def call(some: Sequence[bytes]) -> Any:
+        return link.calls.call(
+            "cancel",
+            until=until,
+            mode="remove" if remove else "cancel",
+            revoker=revoker,
+            tells=int(tells),
+            seen=seen,
+            filter=chosen,
+            max_bytes=MAX_BYTES,
+            targets=some,
+        )
+
+    for some, words, (rows,) in _in_chunks(targets, call):
         told = {one.place: (one.when, one.message) for one in rows}
         yield [
             _read(who, word) or _cancelled(who, word, told.get(at), link.number)
@@ -79,8 +107,7 @@ def reschedule(
     when: When,
     *,
     mode: str = "",
-    only: str = "",
-    if_due_ms: int | None = None,
+    conditions: Conditions = ALWAYS,
     chosen: str = "",
     seen: bytes = b"",
     until: float | None = None,
@@ -93,21 +120,27 @@ def reschedule(
         when: The new time.
         mode: Replaces *when*. ``"now"``: at once, ignoring pauses. ``"retry"``: at once, and only
             dead letters.
-        only: ``"earlier"`` or ``"later"``: make no other move.
-        if_due_ms: Move an entry only if this is its due time.
+        conditions: What must hold for an entry to be moved.
         chosen, seen, until: As in :func:`cancel`.
     """
-    asked = {
-        "mode": mode or when.mode,
-        "us": when.us,
-        "latest": MAX_DUE_MS,
-        "only": only,
-        "if_due": "" if if_due_ms is None else if_due_ms,
-        "filter": chosen,
-        "seen": seen,
-        "until": until,
-    }
-    for some, words, _ in _ask(link, "reschedule", targets, asked):
+    if_due_ms = conditions.if_due_ms
+
+    def call(some: Sequence[bytes]) -> Any:
+        return link.calls.call(
+            "reschedule",
+            until=until,
+            mode=mode or when.mode,
+            us=when.us,
+            latest=MAX_DUE_MS,
+            only=conditions.only,
+            if_due="" if if_due_ms is None else if_due_ms,
+            seen=seen,
+            filter=chosen,
+            max_bytes=MAX_BYTES,
+            targets=some,
+        )
+
+    for some, words, _ in _in_chunks(targets, call):
         yield [
             _read(who, word) or _moved(who, word, when)
             for who, word in zip(some, words, strict=True)
@@ -157,8 +190,16 @@ def cancel_one(
         UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead under
             the insertion number in *who*.
     """
-    how: dict[str, Any] = {"tells": tells, "remove": remove, "seen": seen, "until": until}
-    outcome, change = only(cancel(link, [who], revoker="caller" if owes else "none", **how))
+    changes = cancel(
+        link,
+        [who],
+        revoker="caller" if owes else "none",
+        tells=tells,
+        remove=remove,
+        seen=seen,
+        until=until,
+    )
+    outcome, change = only(changes)
     return outcome, change.cancelled
 
 
@@ -209,16 +250,14 @@ def revision(changed_us: int | None) -> bytes:
     return b"" if changed_us is None else changed_us.to_bytes(REVISION_BYTES, "big")
 
 
-def _ask(
-    link: Shard, script: str, targets: Sequence[Target], asked: dict[str, Any]
+def _in_chunks(
+    targets: Sequence[Target], call: Callable[[Sequence[bytes]], Any]
 ) -> Iterator[tuple[list[Target], list[list[bytes]], list[Any]]]:
     """Yield for each call: the targets, the parts of each one's answer, the rest of the reply."""
     left = list(targets)
     while left:
         some, left = left[:CHUNK], left[CHUNK:]
-        text, *more = link.calls.call(
-            script, **asked, max_bytes=MAX_BYTES, targets=[target_of(one) for one in some]
-        )
+        text, *more = call([target_of(one) for one in some])
         words = [word.split(b":") for word in text.split(b" ")]
         # The other rows refer to places in the whole chunk, so yield all of it.
         yield some, words, more

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial, wraps
+from functools import wraps
 from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -32,6 +32,8 @@ from . import (
     replicas,
     selection_scan,
 )
+from .changes import ALWAYS, Conditions
+from .filter import Filter
 from .history_entry import HistoryEntry
 from .holder import KeyHolder
 from .ids import Target, target_of_member
@@ -40,6 +42,7 @@ from .lookup import Departure
 from .member import Member, Membership
 from .outcome import Outcome
 from .overview import Counts, Pause, Scanner
+from .pages import MAX_SIZE
 from .queue_counts import Tally
 from .record import NewRecord, Record
 from .replicas import Shortfalls, Wanted
@@ -175,9 +178,18 @@ class Entries:
         """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
         links = self.unasked_links
         until = clock.monotonic() + links[0].timeout if until is None else until
-        step = partial(
-            schedule, supersede=supersede, revokes=revokes, tells=tells, until=until, pauses=pauses
-        )
+
+        def step(link: Shard, some: Sequence[NewEntry]) -> list[Receipt | DelayQError]:
+            return schedule(
+                link,
+                some,
+                supersede=supersede,
+                revokes=revokes,
+                tells=tells,
+                until=until,
+                pauses=pauses,
+            )
+
         if len(links) == 1:
             return step(links[0], new)
         refused = placement.refused(links, new, supersede=supersede, until=until, pauses=pauses)
@@ -217,17 +229,19 @@ class Entries:
         """
 
         def cancel(link: Shard, until: float) -> tuple[Outcome, Cancelled | None]:
-            step = partial(
-                changes.cancel_one, link, owes=owes, tells=tells, remove=remove, until=until
-            )
+            def step(who: Target, seen: bytes) -> tuple[Outcome, Cancelled | None]:
+                return changes.cancel_one(
+                    link, who, owes=owes, tells=tells, remove=remove, seen=seen, until=until
+                )
+
             try:
-                return step(who, seen=seen)
+                return step(who, seen)
             except UnreadableRecord as error:
                 # Only a record tells the last change.
                 asks = remove and not seen
                 member = selection_scan.dead_member(link, error.task_id) if asks else None
                 if member is not None:
-                    return step(target_of_member(member), seen=b"")
+                    return step(target_of_member(member), b"")
                 if error.why == changes.NO_RECORD:
                     return Outcome.NOT_FOUND, None
                 raise
@@ -239,11 +253,22 @@ class Entries:
         return bool(changes.mark_stored(self.unasked_links[cancelled.shard], [cancelled]))
 
     @_over_its_shards
-    def move(self, who: Target, when: When, **asked: Any) -> tuple[Outcome, Change]:
+    def move(
+        self,
+        who: Target,
+        when: When,
+        *,
+        mode: str = "",
+        conditions: Conditions = ALWAYS,
+        seen: bytes = b"",
+    ) -> tuple[Outcome, Change]:
         """Give an entry another due time; see :func:`changes.reschedule`."""
 
         def move(link: Shard, until: float) -> tuple[Outcome, Change]:
-            return changes.only(changes.reschedule(link, [who], when, until=until, **asked))
+            moved = changes.reschedule(
+                link, [who], when, mode=mode, conditions=conditions, seen=seen, until=until
+            )
+            return changes.only(moved)
 
         return placement.change(self.unasked_links, who, move)
 
@@ -329,11 +354,28 @@ class Entries:
         left = self.departure(who)
         return left.now_ms - left.when_ms if left and left.how == "cancelled" else None
 
-    def waiting(self, earliest_ms: int, end_ms: int, **asked: Any) -> Iterator[Entry]:
+    def waiting(
+        self,
+        earliest_ms: int,
+        end_ms: int,
+        *,
+        chosen: Filter = listing.ALL,
+        newest_first: bool = False,
+        cursor: str | None = None,
+        size: int = MAX_SIZE,
+    ) -> Iterator[Entry]:
         """Yield waiting entries in due order; see :func:`listing.waiting`."""
 
         def step(links: Sequence[Shard]) -> Iterator[Entry]:
-            return listing.waiting(links, earliest_ms, end_ms, **asked)
+            return listing.waiting(
+                links,
+                earliest_ms,
+                end_ms,
+                chosen=chosen,
+                newest_first=newest_first,
+                cursor=cursor,
+                size=size,
+            )
 
         return self._through(step, step(self.links))
 

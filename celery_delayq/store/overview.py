@@ -165,8 +165,10 @@ def ahead(
 
     Entries that are refused or parked are not counted.
     """
-    asked = {"after_ms": after_ms, "span_ms": span_ms, "spans": spans}
-    found = [link.scripts.call("ahead", **asked) for link in links]
+    found = [
+        link.scripts.call("ahead", after_ms=after_ms, span_ms=span_ms, spans=spans)
+        for link in links
+    ]
     counts = [sum(some) for some in zip(*(one.counts for one in found), strict=True)]
     return min(one.now for one in found) // 1000, counts
 

@@ -151,9 +151,9 @@ def rows(
             order,
             earliest_ms,
             end_ms,
-            newest=int(newest_first),
             limit=min(size, PAGE),
-            filter=chosen,
+            chosen=chosen,
+            newest_first=newest_first,
         )
         store = page.store.decode(errors="replace")
         templates, errors, holders = dict(page.templates), dict(page.failed), dict(page.behind)
@@ -183,10 +183,29 @@ def number_of(member: bytes) -> int:
     return int.from_bytes(member[:6].ljust(6, b"\0"), "big")
 
 
-def _page(link: Shard, after: str, order: int, first: int, before: int, **asked: Any) -> Any:
-    usual: dict[str, Any] = {"newest": 0, "filter": "", "max_bytes": PAGE_BYTES, "most": REFUSED}
-    given = {"after": after, "order": order, "first": first, "before": before}
-    return link.scripts.call("page", **{**usual, **given, **asked})
+def _page(
+    link: Shard,
+    after: str,
+    order: int,
+    first: int,
+    before: int,
+    *,
+    limit: int,
+    chosen: str = "",
+    newest_first: bool = False,
+) -> Any:
+    return link.scripts.call(
+        "page",
+        after=after,
+        order=order,
+        first=first,
+        before=before,
+        newest=int(newest_first),
+        limit=limit,
+        filter=chosen,
+        max_bytes=PAGE_BYTES,
+        most=REFUSED,
+    )
 
 
 def readable(rows: Iterable[Row]) -> Iterator[Entry]:

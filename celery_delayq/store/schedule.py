@@ -64,16 +64,18 @@ def schedule(
         with its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past 2255-06-05).
     """
     until = clock.monotonic() + link.timeout if until is None else until
-    asked: dict[str, Any] = {
-        "supersede": int(supersede),
-        "revokes": revokes,
-        "tells": int(tells),
-        "pauses": pauses,
-    }
     answers: list[Answer | None] = [None] * len(new)
     left = list(range(len(new)))
     while left:
-        told = _ask(link, [new[place] for place in left], until=until, **asked)
+        told = _ask(
+            link,
+            [new[place] for place in left],
+            supersede=supersede,
+            revokes=revokes,
+            tells=tells,
+            until=until,
+            pauses=pauses,
+        )
         for place, answer in zip(left, told, strict=True):
             answers[place] = answer
         left = [place for place in left if answers[place] is None]
@@ -86,7 +88,14 @@ def schedule(
 
 
 def _ask(
-    link: Shard, new: Sequence[NewEntry], *, until: float, **asked: Any
+    link: Shard,
+    new: Sequence[NewEntry],
+    *,
+    supersede: bool,
+    revokes: str,
+    tells: bool,
+    until: float,
+    pauses: Iterable[float],
 ) -> list[Answer | None]:
     # A template that this process has sent before is usually in the store. Leave it out, unless
     # there are many entries.
@@ -100,13 +109,16 @@ def _ask(
         "schedule",
         operation=operation,
         until=until,
+        pauses=pauses,
         whole=lambda: {"entries": arguments(())},
+        supersede=int(supersede),
+        revokes=revokes,
+        tells=int(tells),
         latest=MAX_DUE_MS,
         max_bytes=MAX_BYTES,
         keep_ms=first.keep_ms if first else 0,
         most_marks=first.most if first else 0,
         entries=arguments(known),
-        **asked,
     )
     if len(link.templates) < SENT_AT_MOST:
         link.templates |= {name for one in new if (name := one.record.name)}

@@ -109,8 +109,7 @@ def dead_member(link: Shard, task_id: str) -> bytes | None:
 def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
     """Yield part by part how many entries match, if :attr:`Filter.is_found_by_way`."""
     if chosen.tags:
-        asked = {"after": behind.number, "upto": start, "filter": chosen.text}
-        yield _step(link, store, "count", **asked)[1]
+        yield _step(link, store, "count", chosen, after=behind.number, upto=start)[1]
         return
     met: set[int] = set()  # numbers, which take less memory than members
     for members in _scan(link, chosen, store, behind, [start]):
@@ -137,7 +136,7 @@ def _of_tag(
     cursor = b"1"
     while cursor != b"0":
         cursor, _, found = _step(
-            link, store, "tag", count=PAGE, after=behind.number, upto=start, filter=chosen.text
+            link, store, "tag", chosen, after=behind.number, upto=start, count=PAGE
         )
         yield from found
         behind = Position.of(found[-1]) if found else behind
@@ -187,28 +186,48 @@ def _scan(
                 link,
                 store,
                 way,
-                cursor=cursor or b"0",
-                count=count,
+                chosen,
                 # Those without a number share 0; the caller distinguishes them.
                 after=behind.number - (behind.number == 0),
                 upto=last[0],
-                filter=chosen.text,
+                cursor=cursor or b"0",
+                count=count,
             )
             yield members
             count = next_count(count, size, PAGE)
 
 
-def _step(link: Shard, store: str, way: str, **asked: Any) -> tuple[bytes, int, list[bytes]]:
-    found = _sift(link, way, **asked)
+def _step(
+    link: Shard,
+    store: str,
+    way: str,
+    chosen: Filter,
+    *,
+    after: int,
+    upto: int,
+    cursor: bytes = b"0",
+    count: int = PAGE,
+) -> tuple[bytes, int, list[bytes]]:
+    found = _sift(link, way, chosen.text, after=after, upto=upto, cursor=cursor, count=count)
     here = found.store.decode(errors="backslashreplace")
     if here != store:
         raise StoreDiffers("name", here, store)
     return found.cursor, found.size, found.members
 
 
-def _sift(link: Shard, way: str, **asked: Any) -> Any:
-    usual = {"cursor": "0", "count": PAGE, "after": -1, "upto": -1, "filter": ""}
-    return link.scripts.call("sift", way=way, **{**usual, **asked})
+def _sift(
+    link: Shard,
+    way: str,
+    chosen: str = "",
+    *,
+    after: int = -1,
+    upto: int = -1,
+    cursor: bytes = b"0",
+    count: int = PAGE,
+) -> Any:
+    return link.scripts.call(
+        "sift", way=way, cursor=cursor, count=count, after=after, upto=upto, filter=chosen
+    )
 
 
 def peek(

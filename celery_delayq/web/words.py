@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ..cli.common import REFUSED
-from ..cli.departed import why_behind, why_gone
+from ..cli.departed import Target, why_behind, why_gone
 from ..cli.zones import soon, stamp
 from ..operations.scheduled_task import ScheduledTask
 from ..store import Outcome, State
@@ -38,9 +38,9 @@ def answer(visit: Visit, done: str, outcome: Outcome, task_id: str) -> str:
     if outcome:
         return f"task {task_id} was {done}"
     if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
-        return why_gone(visit.delayq, timezone.utc, {"task_id": task_id})
+        return why_gone(visit.delayq, timezone.utc, Target(task_id))
     if outcome is Outcome.BEHIND:
-        return why_behind(visit.delayq, timezone.utc, {"task_id": task_id})
+        return why_behind(visit.delayq, timezone.utc, Target(task_id))
     if outcome is Outcome.UNCHANGED:
         return _CHANGED.format(task_id)
     return REFUSED[outcome].format(task_id)

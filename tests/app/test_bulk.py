@@ -101,7 +101,7 @@ def test_a_large_message_of_a_bulk_is_kept_whole_as_a_single_one_is(remind, dela
 
 BAD = {
     "no pair": (((1,),), InvalidOption, "(args, kwargs), such as ((1,), {})"),
-    "too long": (((1,), {}, *[None] * 10, 5), InvalidOption, "(args, kwargs), such as ((1,), {})"),
+    "too long": (((1,), {}, None, "x", "key"), InvalidOption, "(args, kwargs), such as ((1,), {})"),
     "no sequence": (5, InvalidOption, "item is 5; expected (args, kwargs), such as"),
     "text": ("ab", InvalidOption, "item is 'ab'; expected"),
     "args are text": (("ab", {}), InvalidOption, "expected (args, kwargs)"),
@@ -116,8 +116,8 @@ BAD = {
     "id is bytes": (((1,), {}, None, b"x"), InvalidOption, "task_id is b'x'; expected text"),
     "id is empty": (((1,), {}, None, ""), InvalidOption, "task_id is ''; expected text of 1"),
     "id is too long": (((1,), {}, None, "x" * 513), InvalidOption, "text of 1 to 512 bytes"),
-    "key is none": (((1,), {}, None, None, 5), InvalidOption, "delayq_key is 5; expected text of"),
-    "policy is none": (((1,), {}, None, "x", "k", "no"), InvalidOption, "delayq_conflict is 'no'"),
+    "key is none": (Item((1,), {}, key=5), InvalidOption, "delayq_key is 5; expected text of"),
+    "policy is none": (Item((1,), {}, conflict="no"), InvalidOption, "delayq_conflict is 'no'"),
     "tags are text": (Item((1,), {}, tags="a"), InvalidOption, "like ['a']"),
     "no grace": (Item((1,), {}, late="skip"), InvalidOption, "delayq_grace together"),
     "id is held": (((1,), {}, None, "held"), AlreadyScheduled, "'held' is already scheduled"),

@@ -45,17 +45,11 @@ OF_ITEMS = [
     {"key": "k3", "conflict": "debounce", "max_wait": 5},
     {"tags": []},
 ]
-KINDS = {
-    "by their names": [Item((number,), {}, **own) for number, own in enumerate(OF_ITEMS)],
-    "in their places": [
-        ((number,), {}, *Item((), {}, **own)[2:]) for number, own in enumerate(OF_ITEMS)
-    ],
-}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_items_have_what_they_bring_and_else_what_the_signature_has(delayq, signature, kind):
-    bulk = delayq.schedule_many(signature.set(delayq_tags=["all"]), KINDS[kind], at=FAR)
+def test_items_have_what_they_bring_and_else_what_the_signature_has(delayq, signature):
+    items = [Item((number,), {}, **own) for number, own in enumerate(OF_ITEMS)]
+    bulk = delayq.schedule_many(signature.set(delayq_tags=["all"]), items, at=FAR)
 
     assert [terms(delayq, one) for one in bulk.ids] == [
         ("", ("all",), None),

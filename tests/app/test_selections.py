@@ -200,7 +200,7 @@ def test_run_now_lets_them_go(fill, select, delayq, redis):
 def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
     fill()
     selection = select()
-    plain, left = changes._ask, [4]
+    plain, left = changes._in_chunks, [4]
 
     def failing(*args):
         left[0] -= 1
@@ -208,7 +208,7 @@ def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
             raise StoreUnavailable("cancel", "it is away", False)
         return plain(*args)
 
-    monkeypatch.setattr(changes, "_ask", failing)
+    monkeypatch.setattr(changes, "_in_chunks", failing)
     with pytest.raises(StoreUnavailable) as failed:
         selection.cancel()
     done = failed.value.so_far
@@ -249,7 +249,7 @@ def test_a_kill_before_it_is_told_lets_one_step_come_twice_and_a_condition_avoid
     fill, select, monkeypatch
 ):
     fill()
-    selection, plain, left = select(), changes._ask, [3]
+    selection, plain, left = select(), changes._in_chunks, [3]
 
     def killed(*args):
         for answer in plain(*args):
@@ -259,7 +259,7 @@ def test_a_kill_before_it_is_told_lets_one_step_come_twice_and_a_condition_avoid
             yield answer
 
     with monkeypatch.context() as patch:
-        patch.setattr(changes, "_ask", killed)
+        patch.setattr(changes, "_in_chunks", killed)
         with pytest.raises(Killed):
             selection.reschedule(by=-5, if_due=FAR)
     done = sum(task.due.timestamp() == FAR - 5 for task in select())

@@ -14,7 +14,7 @@ import threading
 
 from celery.bin.celery import main
 
-from celery_delayq.store import ScannerSteps
+from celery_delayq.store.scanner_steps import ScannerSteps
 
 
 def die():

@@ -13,7 +13,8 @@ from kombu import Exchange, Queue
 
 from celery_delayq import DelayQ
 from celery_delayq.clock import monotonic
-from celery_delayq.store import Keys, ScannerSteps
+from celery_delayq.store import Keys
+from celery_delayq.store.scanner_steps import ScannerSteps
 from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1
 
 CONF = {

@@ -24,7 +24,6 @@ from celery_delayq.store import (
     Entry,
     Filter,
     LeasedEntry,
-    ScannerSteps,
     changes,
     loads,
     overview,
@@ -35,6 +34,7 @@ from celery_delayq.store.ids import target_of
 from celery_delayq.store.loads import OldEntry
 from celery_delayq.store.member import Member, Membership
 from celery_delayq.store.record import destination_for, label_of, lane_for
+from celery_delayq.store.scanner_steps import ScannerSteps
 from celery_delayq.store.scripts import load
 from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store, new_record

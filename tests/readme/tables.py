@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from celery_delayq.care.inconsistencies import KINDS
 from celery_delayq.cli import delayq
 from celery_delayq.metrics.names import METRICS, Metric
 from celery_delayq.operations.selection import Selection
+from celery_delayq.scheduling.options import TaskOptions
 from celery_delayq.settings import SETTINGS, Setting
 from celery_delayq.store.keys import KEYS
 from tests.readme.document import ROOT, Document, page
@@ -157,7 +159,9 @@ def _members(owner: type) -> tuple[Row, ...]:
         name: one
         for base in reversed(owner.__mro__)
         if base.__module__.startswith("celery_delayq")
-        for name, one in vars(base).items()
+        for name, given in vars(base).items()
+        for one in [getattr(base, name)]
+        if not isinstance(given, classmethod)
         if not name.startswith("_") and (callable(one) or isinstance(one, property))
     }
     said = _attributes(owner)
@@ -172,8 +176,18 @@ def _call(name: str, member: Any) -> str:
         return name
     given = inspect.signature(member).parameters.values()
     own = [one for one in given if one.name not in ("self", "delayq")]
-    bare = [one.replace(annotation=inspect.Parameter.empty) for one in own]
+    bare = [one.replace(annotation=Parameter.empty) for one in _named(own)]
     return f"{name}{inspect.Signature(bare)}"
+
+
+def _named(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
+    """*parameters*, with the options of a task in place of ``**options``."""
+    for one in parameters:
+        if one.annotation == "Unpack[TaskOptions]":
+            for name in TaskOptions.__annotations__:
+                yield Parameter(name, Parameter.KEYWORD_ONLY, default=None)
+        else:
+            yield one
 
 
 def _fields(owner: type) -> tuple[Row, ...]:

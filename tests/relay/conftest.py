@@ -1,8 +1,7 @@
 import pytest
 from kombu import Queue
 
-from celery_delayq import handover
-from celery_delayq.handover import link
+from celery_delayq.handover import link, making
 from celery_delayq.servers import endpoint
 from tests.faults.proxy import Proxy
 from tests.relay.house import House, new_name
@@ -16,7 +15,7 @@ def patient(monkeypatch):
     """A busy machine's slow server is not a lost one, and a connection does not age meanwhile."""
     for module, name in (
         (endpoint, "TIMEOUT"),
-        (handover, "PUBLISH_TIMEOUT"),
+        (making, "PUBLISH_TIMEOUT"),
         (link, "CONNECT_TIMEOUT"),
         (link, "REACH"),
     ):

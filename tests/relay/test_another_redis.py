@@ -8,8 +8,8 @@ from celery.utils import uuid
 from kombu import VERSION, Exchange, Queue
 from redis.connection import AbstractConnection
 
-from celery_delayq import handover
 from celery_delayq.errors import BrokerDown, UnreadableRecord
+from celery_delayq.handover import making
 from celery_delayq.store.record import FORM, NAME_BYTES
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
@@ -220,7 +220,7 @@ def test_what_went_before_a_reply_was_lost_is_told(make_house, start_redis):
 def test_a_hung_redis_costs_one_time_out_and_not_one_per_queue(
     make_house, start_redis, monkeypatch
 ):
-    monkeypatch.setattr(handover, "PUBLISH_TIMEOUT", 1.0)
+    monkeypatch.setattr(making, "PUBLISH_TIMEOUT", 1.0)
     server = start_redis()
     house = make_house(server.url())
     relay = house.relay()

@@ -5,8 +5,7 @@ from kombu import Queue
 
 from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers import endpoint
-from celery_delayq.store import ScannerSteps
-from celery_delayq.store.scanner_steps import MAX_REFUSALS
+from celery_delayq.store.scanner_steps import MAX_REFUSALS, ScannerSteps
 from celery_delayq.store.scripts import load
 from tests.faults.proxy import Proxy
 from tests.relay.house import end_leases, new_name

@@ -56,7 +56,6 @@ from celery_delayq.store import (
     Membership,
     NewEntry,
     Receipt,
-    ScannerSteps,
     changes,
     lookup,
     placement,
@@ -79,6 +78,7 @@ from celery_delayq.store.record import (
     destination_for,
     whole,
 )
+from celery_delayq.store.scanner_steps import ScannerSteps
 from celery_delayq.store.scripts import Script
 from celery_delayq.store.selection_scan import Position
 from tests.simulator.books import Answer
@@ -1061,9 +1061,9 @@ CUTS = {
     ),
     "in progress a cursor is one step behind": Cut(
         "self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n"
-        "                    note(self._services, tally, made)\n"
+        "                    _note(self._services, tally, made)\n"
         "                    report(progress, tally)\n",
-        "note(self._services, tally, made)\n"
+        "_note(self._services, tally, made)\n"
         "                    report(progress, tally)\n"
         "                    self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n",
         (Selection, "_change"),

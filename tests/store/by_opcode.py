@@ -13,8 +13,8 @@ import pytest
 
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.store import Wakeup
 from celery_delayq.store.keys import Keys
+from celery_delayq.store.wakeup import Wakeup
 from tests.support.waiting import eventually
 
 pytestmark = [

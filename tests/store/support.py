@@ -19,7 +19,6 @@ from celery_delayq.errors import DelayQError
 from celery_delayq.servers.connection import PooledConnection, packed
 from celery_delayq.servers.endpoint import Endpoint
 from celery_delayq.store import (
-    Copies,
     Delivery,
     Entries,
     Filter,
@@ -27,10 +26,10 @@ from celery_delayq.store import (
     NewEntry,
     Outcome,
     Position,
-    ScannerSteps,
     Shard,
     selection_scan,
 )
+from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import HELD, Extras
 from celery_delayq.store.keys import KEYS, Keys
 from celery_delayq.store.record import (
@@ -42,6 +41,7 @@ from celery_delayq.store.record import (
     labels_for,
     whole,
 )
+from celery_delayq.store.scanner_steps import ScannerSteps
 from celery_delayq.store.scripts import Scripts
 from tests.support.shards import SHARDS
 

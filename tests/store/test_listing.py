@@ -152,7 +152,7 @@ def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
     assert found.task_id == f"a{pages.PAGE}"
     assert store.raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
     nothing = Filter(queues=("x",)).text
-    reply = pages._page(store.link, "-1", -1, 0, END, limit=9, filter=nothing)
+    reply = pages._page(store.link, "-1", -1, 0, END, limit=9, chosen=nothing)
     assert (reply.found, reply.templates, reply.is_last) == ([], [], 0)
 
 

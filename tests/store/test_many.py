@@ -5,6 +5,7 @@ import pytest
 from celery_delayq.clock import MAX_DUE_MS, When
 from celery_delayq.errors import InvalidDueTime, UnreadableRecord
 from celery_delayq.store import Outcome, changes, target_of_key
+from celery_delayq.store.changes import Conditions
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.ids import target_of_member
 from celery_delayq.store.record import destination_for
@@ -217,24 +218,24 @@ def test_moved_ones_wake_a_scanner_for_the_earliest(store):
 
 
 @pytest.mark.parametrize(
-    ("when", "conditions", "outcome"),
+    ("when", "options", "outcome"),
     [
-        (When("at", FAR_MS - 1), {"only": "earlier"}, DONE),
-        (When("at", FAR_MS), {"only": "earlier"}, Outcome.UNCHANGED),
-        (When("at", FAR_MS + 1), {"only": "earlier"}, Outcome.UNCHANGED),
-        (When("after", 1), {"only": "later"}, Outcome.UNCHANGED),
-        (When("by", 0), {"only": "later"}, Outcome.UNCHANGED),
-        (When("by", 1), {"only": "later"}, DONE),
-        (When("at", 5), {"if_due_ms": FAR_MS}, DONE),
-        (When("at", 5), {"if_due_ms": FAR_MS - 1}, Outcome.UNCHANGED),
-        (When("at", 5), {"if_due_ms": FAR_MS, "only": "later"}, Outcome.UNCHANGED),
+        (When("at", FAR_MS - 1), {"conditions": Conditions(only="earlier")}, DONE),
+        (When("at", FAR_MS), {"conditions": Conditions(only="earlier")}, Outcome.UNCHANGED),
+        (When("at", FAR_MS + 1), {"conditions": Conditions(only="earlier")}, Outcome.UNCHANGED),
+        (When("after", 1), {"conditions": Conditions(only="later")}, Outcome.UNCHANGED),
+        (When("by", 0), {"conditions": Conditions(only="later")}, Outcome.UNCHANGED),
+        (When("by", 1), {"conditions": Conditions(only="later")}, DONE),
+        (When("at", 5), {"conditions": Conditions(if_due_ms=FAR_MS)}, DONE),
+        (When("at", 5), {"conditions": Conditions(if_due_ms=FAR_MS - 1)}, Outcome.UNCHANGED),
+        (When("at", 5), {"conditions": Conditions("later", FAR_MS)}, Outcome.UNCHANGED),
         (When("at", 5), {"mode": "retry"}, Outcome.UNCHANGED),
     ],
 )
-def test_a_move_under_a_condition(store, when, conditions, outcome):
+def test_a_move_under_a_condition(store, when, options, outcome):
     store.schedule("a", FAR_MS)
     before = store.snapshot()
-    answer, due_ms = store.reschedule("a", when, **conditions)
+    answer, due_ms = store.reschedule("a", when, **options)
     assert answer is outcome
     assert (due_ms is None) == (outcome is Outcome.UNCHANGED)
     assert (store.snapshot() == before) == (outcome is Outcome.UNCHANGED)

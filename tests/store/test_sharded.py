@@ -15,23 +15,23 @@ from celery_delayq.errors import (
 )
 from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.store import (
-    Copies,
     Entries,
     Keys,
     Membership,
     NewEntry,
     Outcome,
     Receipt,
-    ScannerSteps,
     Scripts,
     State,
     lookup,
     queue_counts,
 )
 from celery_delayq.store.caller import Calls
+from celery_delayq.store.copies import Copies
 from celery_delayq.store.extras import Extras
 from celery_delayq.store.keys import shard_of
 from celery_delayq.store.record import EVERYTHING, destination_for
+from celery_delayq.store.scanner_steps import ScannerSteps
 from tests.store.support import CLOCK, FAR_MS, NOW_MS, ClockedScripts, endpoint, new_record
 from tests.support.waiting import PATIENCE
 

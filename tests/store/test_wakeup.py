@@ -15,9 +15,9 @@ from celery_delayq.errors import StoreUnavailable
 from celery_delayq.servers import endpoint as endpoints
 from celery_delayq.servers.connection import PooledConnection
 from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.store import Wakeup
 from celery_delayq.store import wakeup as module
 from celery_delayq.store.keys import Keys
+from celery_delayq.store.wakeup import Wakeup
 from tests.store.support import endpoint
 from tests.support.waiting import PATIENCE, eventually
 
