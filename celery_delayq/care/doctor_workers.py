@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..integration.unread import delivered, forlorn_stores
+from ..integration.unread import delivered, forlorn_stores, unconsumed
 from ..integration.workers import answers, delayq_answers, other_stores, strangers, unheard_queues
 from ..logs import counted, plain
 from ..servers.connection import Connection
@@ -22,21 +22,19 @@ def workers(services: Services) -> Iterator[Line]:
 
     Silent workers get the second one again.
     """
-    heard = answers(services, "active_queues")
-    if not heard:
+    heard, wrong, strange = answers(services, "active_queues"), unconsumed(services), list[str]()
+    if heard:
+        told = delayq_answers(services, heard)
+        wrong += other_stores(services, told, heard)
+        wrong += unheard_queues(services, heard, delivered(services))
+        strange = strangers(services, told, heard)
+    else:
         yield Line("workers", WARNING, *_SILENT)
-        return
-    told = delayq_answers(services, heard)
-    wrong = [
-        *other_stores(services, told, heard),
-        *unheard_queues(services, heard, delivered(services)),
-    ]
-    strange = strangers(services, told, heard)
     for level, sentences in ((ERROR, wrong), (WARNING, strange)):
         for one in sentences:
             found, _, advice = one.partition("; ")
             yield Line("workers", level, plain(found), plain(advice))
-    if not wrong and not strange:
+    if heard and not wrong and not strange:
         answered = f"{counted(len(heard), 'worker')} answered"
         yield Line("workers", OK, f"{answered}: they use this store and all queues of tasks")
 

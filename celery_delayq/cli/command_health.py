@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..errors import StoreError
-from ..integration.unread import delivered, forlorn_stores
+from ..integration.unread import FEW_KEYS, delivered, forlorn_stores, unconsumed
 from ..integration.workers import answers, unheard_queues
 from ..logs import counted
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, restarts_here
@@ -77,11 +77,13 @@ def _unheard(delayq: HasServices) -> list[str]:
     try:
         waiting, services = counts(delayq), delayq.services
         with closing(services.connect()) as connection:
-            forlorn = forlorn_stores(services, connection) or []
-        unread = delivered(services) if waiting.scanners else {}
-        if not waiting.scanners or not (waiting.scheduled + waiting.paused or unread):
+            forlorn = forlorn_stores(services, connection, FEW_KEYS) or []
+        if not waiting.scanners:
             return forlorn
+        unread, silent = delivered(services, FEW_KEYS), unconsumed(services)
+        if not (waiting.scheduled + waiting.paused or unread):
+            return [*silent, *forlorn]
         heard = answers(services, "active_queues")
-        return [*unheard_queues(services, heard, unread), *forlorn]
+        return [*unheard_queues(services, heard, unread), *silent, *forlorn]
     except StoreError:
         return []  # the other problems include this one

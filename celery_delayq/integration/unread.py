@@ -1,9 +1,12 @@
-"""What lies in a Redis and is fetched by no process: delivered tasks, and tasks in another store.
+"""Tasks that no process fetches: delivered ones, and those in another store.
 
-    SCAN of the broker's Redis --> lists with a task that this store delivered
-    SCAN of the store's Redis ---> stores with another prefix, whose tasks are for this app's queues
+    RabbitMQ: a question for each queue ---> queues with messages, and without a consumer
+    the known lists of the broker's Redis,
+    and SCAN for others ------------------> lists with a task that this store delivered
+    SCAN of the store's Redis ------------> stores with another prefix, whose tasks are for this
+                                            app's queues
 
-Both look at the first 100,000 keys only.
+A SCAN looks at the first keys only.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
+from amqp.exceptions import ChannelError
+
 from ..handover.link import CONNECT_TIMEOUT, bounded, connect
-from ..logs import logger_of, waiting
+from ..logs import counted, logger_of, waiting
 from ..message.headers import DUE_HEADER
-from ..message.outgoing import queues_of_list
+from ..message.outgoing import list_keys, queues_of_list
+from ..operations.queues import queue_counts
 from ..servers.connection import Connection
 from ..servers.facts import ask
 from ..services import Services
@@ -27,44 +34,92 @@ from ..store.record import Record
 logger = logger_of(__name__)
 
 WAIT = 1.0  # seconds that the broker has for each answer
-MOST_KEYS, SLICE = 100_000, 1000
+MOST_KEYS, FEW_KEYS, SLICE = 100_000, 5_000, 1000  # of a SCAN; few for what probes call often
 MOST_LISTS = 200
+MOST_QUEUES = 200
 SAMPLE = 20  # records, as they may be large
 # Quotes in a JSON text are escaped, so this is a header.
 _MARK = f'"{DUE_HEADER}":'.encode()
+_UNCONSUMED = (
+    "no worker listens to the queue {}, which has {}, by the broker's count; start a worker with "
+    "-Q {}, or correct the name"
+)
 _FORLORN = (
     "{} in another store in this Redis, with the prefix {}, in which no scanner is alive, also for "
     "the queue {} of this app; give that process and the workers the same delayq_prefix"
 )
 
 
-def delivered(services: Services) -> Mapping[str, int]:
+def delivered(services: Services, most_keys: int = MOST_KEYS) -> Mapping[str, int]:
     """Return the lengths of a Redis broker's queues that hold a task which this store delivered.
 
-    It looks at the oldest and at the newest message of 200 lists. A queue that this app does not
-    know counts as long as the store remembers the delivery. Empty if the broker is no Redis, is
-    down, or refuses.
+    It looks at the oldest and at the newest message of 200 lists: first those of the app's queues,
+    and of waiting tasks. A queue that this app does not know counts as long as the store remembers
+    the delivery. Empty if the broker is no Redis, is down, or refuses.
+
+    Args:
+        services: The app's.
+        most_keys: How many keys to search for other lists.
     """
     found: Counter[str] = Counter()
     if services.broker.endpoint is None:
         return found
-    connection = bounded(services.app.connection_for_write(), WAIT, CONNECT_TIMEOUT)
     options = services.broker.options
+    prefix = str(options.get("global_keyprefix", ""))
+    known = [prefix + key for queue in _known(services) for key in list_keys(queue, options)]
     try:
-        connect(connection, CONNECT_TIMEOUT)
-        run = connection.default_channel.client.execute_command
-        for key in islice(_keys(run, "TYPE", "list"), MOST_LISTS):
-            name = key.decode(errors="replace")
-            queue = queues_of_list(name, options)[0]
-            if any(_is_ours(services, queue, run("LINDEX", key, end)) for end in (-1, 0)):
-                # kombu's client puts the global prefix before the key of this command.
-                own = name.removeprefix(str(options.get("global_keyprefix", "")))
-                found[queue] += run("LLEN", own)
+        with _channel(services) as channel:
+            run = channel.client.execute_command
+            scanned = (
+                key.decode(errors="replace") for key in _keys(run, most_keys, "TYPE", "list")
+            )
+            others = (name for name in scanned if name not in known)
+            for name in (*known[:MOST_LISTS], *islice(others, MOST_LISTS)):
+                queue = queues_of_list(name, options)[0]
+                if any(_is_ours(services, queue, run("LINDEX", name, end)) for end in (-1, 0)):
+                    # kombu's client puts the global prefix before the key of this command.
+                    found[queue] += run("LLEN", name.removeprefix(prefix))
     except Exception as error:  # each transport has its own
         logger.debug("cannot search the broker's lists: %r", error)
+    return found
+
+
+def unconsumed(services: Services) -> list[str]:
+    """Return a sentence for each queue on RabbitMQ that has messages, and no consumer.
+
+    It asks for the app's queues, and those of waiting tasks: 200 at most. A queue that neither
+    knows is not found after the delivery. Empty if the broker is another one, is down, or refuses.
+    """
+    found: list[str] = []
+    if services.broker.transport != "amqp":
+        return found
+    try:
+        for name in _known(services)[:MOST_QUEUES]:
+            # A queue that does not exist closes the channel.
+            with suppress(ChannelError), _channel(services) as channel:
+                _, messages, consumers = channel.queue_declare(name, passive=True)
+                if messages and not consumers:
+                    found.append(_UNCONSUMED.format(name, counted(messages, "message"), name))
+    except Exception as error:  # each transport has its own
+        logger.debug("cannot ask the broker for its queues: %r", error)
+    return found
+
+
+def _known(services: Services) -> list[str]:
+    """Return the names of the app's queues, and of those of waiting tasks."""
+    waiting_for, _ = queue_counts(services, services.entries.pauses())
+    return [*dict.fromkeys([*services.app.amqp.queues, *(one.queue for one in waiting_for)])]
+
+
+@contextmanager
+def _channel(services: Services) -> Iterator[Any]:
+    """Open a channel to the broker, each of whose answers has a second."""
+    connection = bounded(services.app.connection_for_write(), WAIT, CONNECT_TIMEOUT)
+    try:
+        connect(connection, CONNECT_TIMEOUT)
+        yield connection.default_channel
     finally:
         connection.collect()
-    return found
 
 
 def _is_ours(services: Services, queue: str, message: bytes | None) -> bool:
@@ -76,7 +131,9 @@ def _is_ours(services: Services, queue: str, message: bytes | None) -> bool:
     return services.entries.handed_over_ms(task_id) is not None
 
 
-def forlorn_stores(services: Services, connection: Connection) -> list[str] | None:
+def forlorn_stores(
+    services: Services, connection: Connection, most_keys: int = MOST_KEYS
+) -> list[str] | None:
     """Return a sentence for each other store with tasks for this app's queues, and no scanner.
 
     It looks at some 20 tasks of each. ``None`` if Redis refuses to search, or to
@@ -85,6 +142,7 @@ def forlorn_stores(services: Services, connection: Connection) -> list[str] | No
     Args:
         services: The app's.
         connection: A connection to the store's Redis; in a Cluster, to a node.
+        most_keys: How many keys to search.
     """
 
     def run(*command: bytes | str | int) -> Any:
@@ -97,7 +155,7 @@ def forlorn_stores(services: Services, connection: Connection) -> list[str] | No
     names = {label_of(name): name for name in services.app.amqp.queues}
     tasks: Counter[str] = Counter()
     queues: dict[str, str] = {}
-    for key in _keys(run, "MATCH", "{*:*}:records"):
+    for key in _keys(run, most_keys, "MATCH", "{*:*}:records"):
         tag = key[1:].partition(b"}")[0]
         prefix = tag.rpartition(b":")[0].decode(errors="replace")
         if prefix == services.settings.prefix or run(
@@ -116,10 +174,10 @@ def forlorn_stores(services: Services, connection: Connection) -> list[str] | No
     ]
 
 
-def _keys(run: Callable[..., Any], *options: str) -> Iterator[bytes]:
-    """Yield the matching keys among the first 100,000; none if Redis refuses."""
+def _keys(run: Callable[..., Any], most: int, *options: str) -> Iterator[bytes]:
+    """Yield the matching keys among the first ones; none if Redis refuses."""
     cursor, looked = 0, 0
-    while looked < MOST_KEYS:
+    while looked < most:
         answer = run("SCAN", cursor, *options, "COUNT", SLICE)
         if answer is None:
             return

@@ -79,7 +79,11 @@ READ = (
     ),
     Metric("in_flight_tasks", "gauge", "tasks that are being published under a lease"),
     Metric("refused_tasks", "gauge", "tasks that were refused and wait for their next attempt"),
-    Metric("paused_tasks", "gauge", "paused tasks that are due"),
+    Metric(
+        "paused_tasks",
+        "gauge",
+        "paused tasks that are due; at least, until a scanner has met them all",
+    ),
     Metric("oldest_paused_seconds", "gauge", "how long the first of them is due and paused, or 0"),
     Metric(
         "coming_back_seconds",

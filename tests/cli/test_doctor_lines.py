@@ -206,11 +206,12 @@ def test_with_the_doctor_s_rights_all_is_known_and_each_is_needed(
     app = as_documented(without=right, redis=redis_server)
     app.delayq.schedule_many(app.signature("t"), [((), {})] * LEAST_WEIGHED, after=600)
 
-    found = look(app, "replication", "eviction", "persistence", "memory", "rights")
+    parts = ("replication", "eviction", "persistence", "memory", "rights", "other stores")
+    found = look(app, *parts)
 
     known = {line.name for line in found if "unknown" not in line.found}
     is_weighed = "a measured" in named(found, "memory").found
-    assert (len(known) == 5 and is_weighed) == (right == "")
+    assert (len(known) == 6 and is_weighed) == (right == "")
 
 
 def test_what_is_asked_for_is_what_scripts_call():

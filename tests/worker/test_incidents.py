@@ -6,8 +6,10 @@ does: run `health`, `doctor`, `status` and `show`, and read the log.
 
 import socket
 from contextlib import closing
+from uuid import uuid4
 
 import pytest
+from kombu import Queue
 
 from celery_delayq import __version__
 from celery_delayq.errors import StoreFull
@@ -338,6 +340,45 @@ def test_13_messages_that_this_store_did_not_deliver_are_not_named(app, delayq_a
     asking = delayq_app(url)  # Celery adds a queue to the app that sends to it
 
     assert unread.delivered(asking.delayq.services) == {"ours": 1}
+
+
+def test_13_on_rabbitmq_a_task_was_delivered_to_a_queue_without_a_consumer(
+    delayq_app, url, rabbitmq_server, told, alive
+):
+    queue = f"letters-{uuid4()}"
+    app = delayq_app(rabbitmq_server.url, delayq_url=url, task_queues=[Queue(queue)])
+    app.send_task("t", queue=queue, delayq_at=LONG_AGO)
+    app.send_task("t", queue=f"nowhere-{uuid4()}", delayq_at=FAR)  # RabbitMQ does not know it
+    alive(app)
+    app.delayq.hand_over()
+
+    for command in ("health", "doctor"):
+        status, said = told(app, command)
+        assert status == 1
+        assert f"no worker listens to the queue {queue}, which has 1 message, by the" in said
+        assert f"start a worker with -Q {queue}, or correct the name" in said
+        assert "queue nowhere" not in said
+
+
+def test_13_a_probe_is_cheap_beside_many_keys_and_finds_the_lists_that_it_knows(
+    app, redis, alive, told, monkeypatch
+):
+    redis.mset({f"foreign-{number}": "" for number in range(20_000)})
+    app.send_task("t", delayq_at=LONG_AGO)
+    alive(app)
+    monkeypatch.setattr(
+        workers, "answers", lambda *_: {f"w@{socket.gethostname()}": [{"name": "other"}]}
+    )
+    monkeypatch.setattr("celery_delayq.cli.command_health.answers", workers.answers)
+    redis.config_resetstat()
+
+    status, health = told(app, "health")
+
+    assert status == 1
+    assert "no worker listens to the queue celery, which has 1 message" in health
+    found = redis.info("commandstats")
+    assert found["cmdstat_scan"]["calls"] <= 2 * (unread.FEW_KEYS // unread.SLICE) + 1
+    assert sum(one["calls"] for one in found.values()) < 150
 
 
 def test_14_the_web_schedules_with_another_prefix_than_the_workers_have(
