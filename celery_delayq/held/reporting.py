@@ -18,13 +18,17 @@ from ..services import Services
 from ..store.keys import shard_of
 from ..threads import OwnThread
 
-Word = tuple[str, str, str, int]  # id, key, delivery, ms; see hold.lua
+Word = tuple[str, str, str, int, int]  # id, key, delivery, ms, lease; see hold.lua
 
 logger = logger_of(__name__)
 
 MOST_KEPT = 100_000  # words; further ones push out the oldest
 AT_A_TIME = 100
 AGAIN = 1.0  # seconds between two tries
+# Seconds for which a run holds its key if its worker does not say again that it goes on: longer than
+# a failover of the store. A worker that is away for longer counts as gone.
+LEASE = 600.0
+RENEW = 120.0  # seconds between two such words
 STOP_WITHIN = 5.0  # seconds that a worker which stops waits for the last words
 
 
@@ -43,17 +47,32 @@ class Reporter:
         self._lock = threading.Lock()
         self._thread: OwnThread | None = None
         self._left: list[Word] = []  # those that the store could not take
+        self._leased: dict[Hold, float] = {}  # and until when each is held at the latest, monotonic
+        self._renew_at = 0.0
+
+    def runs(self, hold: Hold) -> None:
+        """A run has begun whose message nobody gets again: its key is held while this goes on.
+
+        If the worker is killed, the key is free once the lease has run out.
+        """
+        if hold.ms <= LEASE * 1000:
+            self.goes_on(hold)
+            return
+        self._leased[hold] = clock.monotonic() + hold.ms / 1000
+        self._report(hold, round(LEASE * 1000), lease=1)
 
     def goes_on(self, hold: Hold, when: datetime | str | float | None = None) -> None:
         """A run has begun; or it begins again at a time, or in so many seconds."""
+        self._leased.pop(hold, None)
         self._report(hold, hold.ms + ms_until(when))
 
     def has_ended(self, hold: Hold) -> None:
         """A run has ended for good."""
+        self._leased.pop(hold, None)
         self._report(hold, 0)
 
-    def _report(self, hold: Hold, ms: int) -> None:
-        self._words.append((hold.id, hold.key, hold.delivery, ms))
+    def _report(self, hold: Hold, ms: int, lease: int = 0) -> None:
+        self._words.append((hold.id, hold.key, hold.delivery, ms, lease))
         with self._lock:
             # Not before: the pool has forked by now.
             if self._thread is None:
@@ -76,14 +95,32 @@ class Reporter:
             if self._left:
                 self._stopping.wait(AGAIN)
             else:
-                self._there.wait()
+                now = clock.monotonic()
+                self._there.wait(max(0.0, self._renew_at - now) if self._leased else None)
             self._there.clear()
+            self._renew()
             # Before the words are read: those that came before the stop are sent.
             is_last = self._stopping.is_set()
             is_again = bool(self._left)
             while self._words:
                 self._left.append(self._words.popleft())
             self._left = self._unsent(self._left[-MOST_KEPT:], say=not is_again)
+
+    def _renew(self) -> None:
+        """Say again of all runs under a lease that they go on, if it is time.
+
+        A word that is late, as its run ends meanwhile, does no harm: see ``hold.lua``.
+        """
+        now = clock.monotonic()
+        if now < self._renew_at:
+            return
+        self._renew_at = now + RENEW
+        for hold, ends in self._leased.copy().items():
+            ms = round(min(LEASE, ends - now) * 1000)
+            if ms < LEASE * 1000:  # the last one
+                self._leased.pop(hold, None)
+            if ms > 0:
+                self._words.append((hold.id, hold.key, hold.delivery, ms, 1))
 
     def _unsent(self, words: list[Word], *, say: bool) -> list[Word]:
         """Send words; return those of shards that are away, which hold up no others."""

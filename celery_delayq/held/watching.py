@@ -4,7 +4,7 @@
         |           |    +--> failure, Ignore, Reject, ------------------> free
         |           |    |    time limit, lost child, no word at all
         |           |    '--> Retry, replaced, requeued, not acknowledged -> held
-        |           '-------> held for `ms` from now
+        |           '-------> acknowledged: held while the worker says so; else for `ms`
         |--> revoked, expired --------------------------------------------> free
         '--> refused: unknown task, body that cannot be read --------------> free
 
@@ -93,6 +93,7 @@ class _Watched:
     delayq_reporter: Reporter
     _delayq_requeued = _delayq_sent_again = False
     _delayq_told = False  # whether the pool has said how the run ended
+    _delayq_leased = False  # whether its key is held only while this worker says so
 
     def execute_using_pool(self, *args: Any, **options: Any) -> Any:
         try:
@@ -109,8 +110,12 @@ class _Watched:
         return result
 
     def on_accepted(self, *args: Any, **options: Any) -> None:
-        self.delayq_reporter.goes_on(self.delayq_hold)
-        super().on_accepted(*args, **options)  # type: ignore[misc]
+        try:
+            super().on_accepted(*args, **options)  # type: ignore[misc]
+        finally:
+            self._delayq_leased = bool(self.acknowledged)  # type: ignore[attr-defined]
+            reporter = self.delayq_reporter
+            (reporter.runs if self._delayq_leased else reporter.goes_on)(self.delayq_hold)
 
     def on_success(self, told: Any, **options: Any) -> Any:
         try:
@@ -149,6 +154,8 @@ class _Watched:
             self.delayq_reporter.goes_on(self.delayq_hold, retry and retry.when)
         elif not self._is_kept(error):
             self.delayq_reporter.has_ended(self.delayq_hold)
+        elif self._delayq_leased:  # another message goes on with it
+            self.delayq_reporter.goes_on(self.delayq_hold)
 
     def _is_kept(self, error: BaseException | None) -> bool:
         """Whether its task runs again, by this message or another one."""

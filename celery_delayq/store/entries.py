@@ -273,8 +273,8 @@ class Entries:
         return placement.change(self.unasked_links, who, move)
 
     @_over_its_shards
-    def hold(self, words: Sequence[tuple[str, str, str, int]], until: float) -> None:
-        """Report of runs that hold keys: id, key, delivery, and ms, as ``hold.lua`` has them."""
+    def hold(self, words: Sequence[tuple[str, str, str, int, int]], until: float) -> None:
+        """Report of runs that hold keys: the words that ``hold.lua`` takes."""
         parts: defaultdict[int, list[str | int]] = defaultdict(list)
         for word in words:
             parts[shard_of(word[1], len(self.unasked_links))] += word

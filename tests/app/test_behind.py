@@ -37,7 +37,7 @@ def finish(delayq, redis, running):
     """Say what the worker says when the run has ended."""
     row = redis.hget(keys_of("k")["holders"], "k")
     delivery = row.partition(b"\xff")[2].decode()
-    delayq.services.entries.hold([(running.id, "k", delivery, 0)], clock.monotonic() + PATIENCE)
+    delayq.services.entries.hold([(running.id, "k", delivery, 0, 0)], clock.monotonic() + PATIENCE)
 
 
 def test_the_key_shows_it_and_the_one_that_runs(delayq, running, second):

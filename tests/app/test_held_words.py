@@ -56,7 +56,7 @@ def test_it_begins_anew_after_it_has_stopped(reporter, sent):
     for _ in range(2):
         reporter.goes_on(HOLD)
         reporter.stop()
-    assert sent == [[("a", "k", "1.2", 5000)]] * 2
+    assert sent == [[("a", "k", "1.2", 5000, 0)]] * 2
 
 
 def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, away, monkeypatch):
@@ -66,12 +66,12 @@ def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, awa
     for key in (a, b, a):
         reporter.has_ended(HOLD._replace(key=key))
     eventually(lambda: sent)
-    assert sent == [[("a", b, "1.2", 0)]]
+    assert sent == [[("a", b, "1.2", 0, 0)]]
 
     away.clear()
     eventually(lambda: len(sent) > 1)
     reporter.stop()
-    assert [word for words in sent[1:] for word in words] == [("a", a, "1.2", 0)] * 2
+    assert [word for words in sent[1:] for word in words] == [("a", a, "1.2", 0, 0)] * 2
 
 
 def test_a_word_just_before_the_stop_is_sent(reporter, sent, monkeypatch):
@@ -88,14 +88,60 @@ def test_a_word_just_before_the_stop_is_sent(reporter, sent, monkeypatch):
     monkeypatch.setattr(reporting.threading, "Thread", Late)
     reporter.has_ended(HOLD)
     reporter.stop()
-    assert sent == [[("a", "k", "1.2", 0)]]
+    assert sent == [[("a", "k", "1.2", 0, 0)]]
 
 
 @pytest.mark.parametrize(("when", "more"), [(None, 0), (2, 2000), (0.5, 500), (-1, 0)])
 def test_a_retry_s_countdown_is_added(reporter, sent, when, more):
     reporter.goes_on(HOLD, when)
     reporter.stop()
-    assert sent == [[("a", "k", "1.2", 5000 + more)]]
+    assert sent == [[("a", "k", "1.2", 5000 + more, 0)]]
+
+
+LONG = HOLD._replace(ms=3_600_000)
+LEASED = ("a", "k", "1.2", 600_000, 1)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Words are due again at once."""
+    monkeypatch.setattr(reporting, "RENEW", 0.01)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_run_under_a_lease_is_told_of_again_until_it_has_ended(reporter, sent):
+    reporter.runs(LONG)
+    eventually(lambda: len(sent) > 2)
+    reporter.has_ended(LONG)
+    reporter.stop()
+    *leased, last = [word for words in sent for word in words]
+    assert {*leased} == {LEASED}
+    assert last == ("a", "k", "1.2", 0, 0)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_retry_of_it_holds_it_without_a_lease(reporter, sent):
+    reporter.runs(LONG)
+    eventually(lambda: sent)
+    reporter.goes_on(LONG, 1)
+    count = len(sent)
+    reporter.runs(HOLD)  # shorter than a lease
+    eventually(lambda: len(sent) > count)
+    reporter.stop()
+    told = [word for words in sent for word in words]
+    assert told[-2:] == [("a", "k", "1.2", 3_601_000, 0), ("a", "k", "1.2", 5000, 0)]
+
+
+def test_no_lease_outlasts_the_time_for_which_it_is_held_at_the_longest(
+    reporter, sent, monkeypatch, soon
+):
+    monkeypatch.setattr(reporting, "LEASE", 0.3)
+    reporter.runs(HOLD._replace(ms=500))
+    eventually(lambda: reporter._leased == {})
+    reporter.stop()
+    *_, before, last = [word for words in sent for word in words]
+    assert before == ("a", "k", "1.2", 300, 1)
+    assert 0 < last[3] < 300
 
 
 def test_so_is_a_retry_s_time():

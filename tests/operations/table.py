@@ -200,7 +200,7 @@ def _load_one(delayq: DelayQ, task_id: str) -> object:
 
 
 def _say_ended(ready: Prepared) -> object:
-    words = ["claimed", "key of claimed", ready.claimed[0].hand_over, 0]
+    words = ["claimed", "key of claimed", ready.claimed[0].hand_over, 0, 0]
     return ready.store.scripts.call("hold", words=words)
 
 

@@ -512,19 +512,21 @@ def copy_of(message: bytes, headers: Mapping[str, Any] | None = None) -> Copy:
     return Copy(name_in(message), known["id"], REDELIVERED_HEADER in known, version, hold)
 
 
-def say(scripts: Any, hold: Hold, ms: int, timeout: float) -> None:
+def say(scripts: Any, hold: Hold, ms: int, timeout: float, *, lease: bool) -> None:
     """Send a worker's word about a run: its key is held for so long from now, or free.
+
+    With *lease*, perhaps no longer.
 
     Raises:
         Unavailable: it is not known whether it arrived.
     """
-    words = [(hold.id, hold.key, hold.delivery, ms)]
+    words = [(hold.id, hold.key, hold.delivery, ms, int(lease))]
     _entries_over(scripts, timeout).hold(words, clock.monotonic() + timeout)
 
 
 def said_in(command: bytes) -> int:
     """For how long, in ms, a key is held from now by a word on its way; 0: it is free."""
-    return int(command.rsplit(b"\r\n", 2)[-2])
+    return int(command.rsplit(b"\r\n", 4)[-4])
 
 
 # The way to Redis.
@@ -860,8 +862,12 @@ CUTS = {
         "elseif false then",
     ),
     "a word is about any delivery": Cut(
-        "elseif delivery == word.delivery and is_key_held(word.key, now) then",
-        "elseif delivery and is_key_held(word.key, now) then",
+        "elseif delivery == word.delivery and (is_lease or is_key_held(word.key, now)) then",
+        "elseif delivery and (is_lease or is_key_held(word.key, now)) then",
+    ),
+    "a lease ends what a retry holds": Cut(
+        "is_lease and ends == end_of_hand_over(word.key)",
+        "is_lease",
     ),
     "a word is about any task": Cut(
         "if holder ~= word.id then",

@@ -11,6 +11,8 @@ from tests.simulator.runs import Run, Runs
 from tests.simulator.world import SECOND, Actor
 
 AGAIN = 1.0  # seconds after which a worker repeats a word
+LEASED = 0.5  # the share of runs whose workers hold keys by a lease
+RETRIED = 0.3  # the share of these that run again
 
 
 class Runner:
@@ -41,14 +43,22 @@ class Runner:
         self._may_die()
         world.say(actor.name, f"runs {run.hold.id}")
         self._runs.began(run)
-        self._say(run.hold.ms)
-        actor.sleep(dice.choice((0.05, 1, 4, 25)))
+        own = world.decisions.dice(f"{run.name} lease")
+        lease_ms = run.hold.ms // 4 if own.random() < LEASED else 0
+        self._say(lease_ms or run.hold.ms, lease=bool(lease_ms))
+        seconds = dice.choice((0.05, 1, 4, 25))
+        actor.sleep(seconds / 2 if lease_ms else seconds)
+        if lease_ms:
+            self._say(lease_ms, lease=True)
+            actor.sleep(seconds / 2)
         self._may_die()
         goes_on = self._follows and self._follow(world.decisions.dice(f"{run.name} next"))
         run.is_active = False
         world.say(actor.name, f"has run {run.hold.id}")
-        self._say(run.hold.ms if goes_on else 0)
-        if goes_on:
+        # Of a retry that Celery sends by itself, the simulator sees no more than this word.
+        is_retried = bool(lease_ms) and own.random() < RETRIED
+        self._say(run.hold.ms if goes_on or is_retried else 0)
+        if goes_on or is_retried:
             return
         if dice.random() < 0.3:
             actor.sleep(dice.choice((1, 10, 30)))
@@ -101,10 +111,10 @@ class Runner:
         judge.ended(call, how, answers, actor.world.now_us, actor.slept_us)
         return answers
 
-    def _say(self, ms: int) -> None:
+    def _say(self, ms: int, *, lease: bool = False) -> None:
         while True:
             try:
-                say(self._mine, self._run.hold, ms, self._timeout)
+                say(self._mine, self._run.hold, ms, self._timeout, lease=lease)
             except Unavailable:
                 self._actor.sleep(AGAIN)
                 self._may_die()

@@ -57,10 +57,11 @@ class Runs:
         self.start: Callable[[Run], None] = lambda _: None
         self.all: dict[str, Run] = {}
         self._ends: dict[tuple[str, str], int] = {}  # when each delivery's key is free at last
+        self._first: dict[tuple[str, str], int] = {}  # the same, as its hand-over has said
         self._latest_ms = 0  # that Redis's clock has shown
-        self._freed: set[tuple[str, str]] = (
-            set()
-        )  # deliveries of which a run has said that it ended
+        # Deliveries of which a run has said that it ended; ids of which a marked copy has.
+        self._freed: set[tuple[str, str]] = set()
+        self._freed_by_marked: set[str] = set()
 
     def delivered(self, copy: Copy) -> None:
         if copy.hold is None or len(self.all) >= MOST:
@@ -73,11 +74,12 @@ class Runs:
         """No two tasks run at once under a key, until the time of the first one is over.
 
         If a message was published twice, the run that ends first frees the key: the first copy may
-        come after that. One that begins when its own time is over holds none, either.
+        come after that, also if its id was scheduled anew in between, and that one's copy is marked
+        for it. One that begins when its own time is over holds none, either.
         """
         run.is_active = True
         is_over = self._latest_ms >= self._ends.get(run.delivery, math.inf)
-        if is_over or run.delivery in self._freed:
+        if is_over or run.delivery in self._freed or run.hold.id in self._freed_by_marked:
             return
         for other in self.all.values():
             both = run.counts and other.counts and other.is_active
@@ -104,7 +106,8 @@ class Runs:
             if (now is None or now[:2] != was[:2]) and was[2] > now_ms and not is_its_own:
                 self.judge.found("freed", f"{key}, held by {was}, by {request.where}")
         for task_id, delivery, end_ms in after.left.values():
-            self._ends[task_id, delivery] = max(end_ms, self._ends.get((task_id, delivery), 0))
+            self._ends[task_id, delivery] = end_ms
+            self._first.setdefault((task_id, delivery), end_ms)
             copies = [one for one in self.all.values() if one.delivery == (task_id, delivery)]
             if copies and all(one.has_ended for one in copies) and end_ms > now_ms:
                 self.judge.found("stuck", f"{task_id} holds its key, and has said that it ended")
@@ -113,6 +116,8 @@ class Runs:
         key = run.hold.key
         if not ms:
             self._freed.add(run.delivery)
+            if not run.counts:
+                self._freed_by_marked.add(run.hold.id)
         was, now = before.left.get(key), after.left.get(key)
         holders = after.holders.get(key), run.hold.id, None
         if before.holders.get(key) not in holders:
@@ -120,6 +125,9 @@ class Runs:
         goes_on = ms and was and was[:2] == run.delivery and was[2] > now_ms
         if goes_on and (now is None or now[2] < now_ms + ms):
             self.judge.found("end", f"{run} goes on, and its key is held until {now}")
+        is_early = goes_on and now and now[2] < was[2]
+        if is_early and was[2] != self._first.get(run.delivery):
+            self.judge.found("end", f"{run} goes on, and its key, held until {was}, until {now}")
 
     def left(self, task_id: str, before: Sight, after: Sight, by: Call | None = None) -> None:
         """An entry was delivered that held its key until then: it holds on, unless it has run.

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redis.exceptions import NoScriptError
+
 from tests.simulator.books import Finding
 from tests.simulator.broker import Broker
 from tests.simulator.clients import IDS, KEYLESS, OF_ITS_OWN, Client, Planned, planned
@@ -223,7 +225,8 @@ class Simulation:
         changes = describe(before, after)
         if changes or (request.call and request.call.tell_no_change()):
             self.world.say("redis", f"{request.where} {request.step}: {changes or 'no change'}")
-        self._judge.ran(request, before, after, self._server.now_ms)
+        if not isinstance(reply, NoScriptError):  # then it is sent again
+            self._judge.ran(request, before, after, self._server.now_ms)
         self._words.carry()
         return reply
 

@@ -625,7 +625,7 @@ def _say(ms):
         _, _, delivery = (raw.hget(keys["holders"], "held key") or b"").partition(b"\xff")
         for entry in ready.store.held:
             delivery = entry.hand_over
-        ready.store.scripts.call("hold", words=["held", "held key", delivery, ms])
+        ready.store.scripts.call("hold", words=["held", "held key", delivery, ms, 0])
 
     return take
 

@@ -44,10 +44,10 @@ def header(store):
     return message["headers"].get("delayq_hold")
 
 
-def say(store, hold, ms=0, **others):
+def say(store, hold, ms=0, lease=0, **others):
     """A worker's word; return how the key is held after it."""
     hold = {**hold, **others}
-    words = [hold["id"], hold["key"], hold["delivery"], ms]
+    words = [hold["id"], hold["key"], hold["delivery"], ms, lease]
     store.scripts.call("hold", words=words)
     return ends(store)
 
@@ -167,6 +167,39 @@ def test_a_word_that_it_goes_on_holds_nothing_that_was_free(store, engine):
     store.set_ms(END_MS)
     say(store, hold, 60 * SECOND)
     assert is_free(store), "its time was over"
+
+
+def test_a_lease_lets_it_end_earlier_than_its_hand_over_said(store, engine):
+    hold = deliver(store, engine)
+    assert say(store, hold, 10 * SECOND, lease=1) == NOW_MS + 10 * SECOND
+    assert say(store, hold, 10 * SECOND - 1, lease=1) == NOW_MS + 10 * SECOND, "came late"
+
+    store.set_ms(NOW_MS + 10 * SECOND)
+    assert is_free(store), "its worker is gone"
+
+
+def test_a_lease_does_not_shorten_what_a_retry_holds(store, engine):
+    hold = deliver(store, engine)
+    retry_ends = say(store, hold, 90 * SECOND)
+    assert say(store, hold, 10 * SECOND, lease=1) == retry_ends
+
+
+def test_a_lease_that_has_run_out_is_taken_up_again_if_nobody_has_the_key(store, engine):
+    hold = deliver(store, engine)
+    later = say(store, hold, 10 * SECOND, lease=1) + SECOND
+    store.set_ms(later)
+    assert say(store, hold, 10 * SECOND, lease=1) == later + 10 * SECOND
+
+    store.set_ms(later + 10 * SECOND)
+    schedule(store)
+    assert say(store, hold, 10 * SECOND, lease=1) is None, "the next one has it"
+    store.check()
+
+
+def test_a_lease_of_a_forgotten_delivery_ends_nothing_earlier(store, engine):
+    hold = deliver(store, engine)
+    store.raw.delete(store.keys["tombstones"])
+    assert say(store, hold, 10 * SECOND, lease=1) == END_MS
 
 
 def test_ended_ones_are_forgotten_a_batch_at_a_time(store):

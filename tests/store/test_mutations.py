@@ -220,8 +220,8 @@ def change(store):
     attempt(store.schedule, "other", FAR_MS, extras=extras("keyed"), conflict="replace")
     attempt(store.entries.cancel, target_of_key("key of keyed"))
     attempt(store.schedule, "next", FAR_MS, extras=Extras("held"))
-    attempt(store.scripts.call, "hold", words=["gone", "held", "delivery", 0])
-    attempt(store.scripts.call, "hold", words=["gone", "held", store.delivery_of_gone, 0])
+    attempt(store.scripts.call, "hold", words=["gone", "held", "delivery", 0, 0])
+    attempt(store.scripts.call, "hold", words=["gone", "held", store.delivery_of_gone, 0, 0])
     attempt(store.arrive, "leased", 2)
     for again in (True, False):
         for task_id in ("taken", "new taken"):

@@ -181,7 +181,7 @@ class Runner:
         goes_on = state == states.RETRY
         ms = hold.ms + ms_until(value.when) if goes_on else 0
         until = clock.monotonic() + services.settings.timeout
-        services.entries.hold([(*hold[:3], ms)], until)
+        services.entries.hold([(*hold[:3], ms, 0)], until)
 
     def _unknown(self, request: Any) -> list[Any]:
         error = NotRegistered(request.type)
