@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from typing import Any
 
 import click
 
 from ..errors import StoreError
-from ..integration.unread import FEW_KEYS, delivered, forlorn_stores, unconsumed
-from ..integration.workers import answers, unheard_queues
+from ..integration.unread import unread
 from ..logs import counted
 from ..operations.health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, restarts_here
 from ..operations.health import health as health_now
-from ..operations.reading import counts
 from ..services import HasServices
 from .common import ErrorSentences, advised, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
@@ -61,7 +58,7 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
         problems = health_now(delayq, **bounds, here=here)
         restarts = restarts_here(delayq) if here and not problems else {}
         if not here:
-            problems += _unheard(delayq)
+            problems += _unread(delayq)
     if as_json:
         told = {"healthy": not problems, "problems": problems}
         ctx.obj.echo(json.dumps({**told, "restarts": restarts} if here else told))
@@ -73,17 +70,8 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
         ctx.exit(1)
 
 
-def _unheard(delayq: HasServices) -> list[str]:
+def _unread(delayq: HasServices) -> list[str]:
     try:
-        waiting, services = counts(delayq), delayq.services
-        with closing(services.connect()) as connection:
-            forlorn = forlorn_stores(services, connection, FEW_KEYS) or []
-        if not waiting.scanners:
-            return forlorn
-        unread, silent = delivered(services, FEW_KEYS), unconsumed(services)
-        if not (waiting.scheduled + waiting.paused or unread):
-            return [*silent, *forlorn]
-        heard = answers(services, "active_queues")
-        return [*unheard_queues(services, heard, unread), *silent, *forlorn]
+        return unread(delayq.services)
     except StoreError:
         return []  # the other problems include this one

@@ -25,8 +25,8 @@ logger = logger_of(__name__)
 MOST_KEPT = 100_000  # words; further ones push out the oldest
 AT_A_TIME = 100
 AGAIN = 1.0  # seconds between two tries
-# Seconds for which a run holds its key if its worker does not say again that it goes on: longer than
-# a failover of the store. A worker that is away for longer counts as gone.
+# Seconds for which a run holds its key if its worker does not say again that it goes on. A failover
+# of the store takes less; a worker that is away for longer counts as gone.
 LEASE = 600.0
 RENEW = 120.0  # seconds between two such words
 STOP_WITHIN = 5.0  # seconds that a worker which stops waits for the last words

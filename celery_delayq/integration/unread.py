@@ -12,14 +12,17 @@ A SCAN looks at the first keys only.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
+from threading import Thread
 from typing import Any
 
 from amqp.exceptions import ChannelError
 
+from .. import clock
 from ..handover.link import CONNECT_TIMEOUT, bounded, connect
 from ..logs import counted, logger_of, waiting
 from ..message.headers import DUE_HEADER
@@ -30,6 +33,7 @@ from ..servers.facts import ask
 from ..services import Services
 from ..store import label_of
 from ..store.record import Record
+from .workers import answers, unheard_queues
 
 logger = logger_of(__name__)
 
@@ -48,6 +52,55 @@ _FORLORN = (
     "{} in another store in this Redis, with the prefix {}, in which no scanner is alive, also for "
     "the queue {} of this app; give that process and the workers the same delayq_prefix"
 )
+
+
+def unread(services: Services, most_keys: int = FEW_KEYS) -> list[str]:
+    """Return a sentence for each queue with tasks that no worker reads, and each forlorn store.
+
+    If tasks wait or were delivered, workers have a second to answer.
+
+    Raises:
+        StoreError: the store cannot be reached.
+    """
+    counts = services.entries.counts()
+    with closing(services.connect()) as connection:
+        forlorn = forlorn_stores(services, connection, most_keys) or []
+    if not counts.scanners:
+        return forlorn
+    in_lists, silent = delivered(services, most_keys), unconsumed(services)
+    if not (counts.scheduled + counts.paused or in_lists):
+        return [*silent, *forlorn]
+    heard = answers(services, "active_queues")
+    return [*unheard_queues(services, heard, in_lists), *silent, *forlorn]
+
+
+class Look:
+    """The sentences of :func:`unread`, looked up in a thread: a caller never waits for them.
+
+    Args:
+        services: The app's.
+        every: Seconds, > 0, after which they are looked up again at the next call.
+    """
+
+    def __init__(self, services: Services, every: float) -> None:
+        self._services, self._every = services, every
+        self._begun: tuple[int, float] | None = None  # in which process, and when, monotonic
+        self._found: list[str] | None = None
+
+    def __call__(self) -> list[str] | None:
+        """Return the last sentences; ``None`` if none are known."""
+        process, now = os.getpid(), clock.monotonic()
+        if self._begun is None or self._begun[0] != process or now - self._begun[1] >= self._every:
+            self._begun = process, now
+            Thread(target=self._look, name="delayq-unread", daemon=True).start()
+        return self._found
+
+    def _look(self) -> None:
+        try:
+            self._found = unread(self._services)
+        except Exception as error:  # the store is away, or forbidden
+            logger.debug("queues that nobody reads are unknown: %r", error)
+            self._found = None
 
 
 def delivered(services: Services, most_keys: int = MOST_KEYS) -> Mapping[str, int]:

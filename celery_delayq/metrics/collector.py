@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from .. import __version__, clock
 from ..errors import StoreError
+from ..integration.unread import Look
 from ..logs import logger_of, plain
 from ..operations.queues import QueueCounts
 from ..operations.status import Status, status
@@ -21,6 +22,7 @@ from .names import READ, Metric
 logger = logger_of(__name__)
 
 MOST_QUEUES = 100  # queues with a label of their own
+LOOK_EVERY = 300.0  # seconds; each worker's metrics ask all workers
 OTHER = "other"  # the label of all further queues
 UNREADABLE = "unreadable"  # the label of entries without a queue, as an empty label is none
 
@@ -38,6 +40,7 @@ class Collector:
     def __init__(self, delayq: HasServices) -> None:
         self._delayq = delayq
         self._reading: tuple[int, Future[dict[str, Samples]]] | None = None
+        self._look = Look(delayq.services, LOOK_EVERY)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """List the gauges for the registry, without values and without asking the store."""
@@ -68,14 +71,20 @@ class Collector:
             future: Future[dict[str, Samples]] = Future()
             self._reading = reading = process, future
             Thread(
-                target=_fulfil, args=(future, self._delayq), name="delayq-scrape", daemon=True
+                target=_fulfil,
+                args=(future, self._delayq, self._look),
+                name="delayq-scrape",
+                daemon=True,
             ).start()
         return reading[1]
 
 
-def _fulfil(future: Future[dict[str, Samples]], delayq: HasServices) -> None:
+def _fulfil(future: Future[dict[str, Samples]], delayq: HasServices, look: Look) -> None:
     try:
-        future.set_result(samples_of(status(delayq), _clock_difference(delayq)))
+        samples = samples_of(status(delayq), _clock_difference(delayq))
+        if (unread := look()) is not None:
+            samples["unread_queues"] = {"": float(len(unread))}
+        future.set_result(samples)
     except BaseException as error:
         future.set_exception(error)
 

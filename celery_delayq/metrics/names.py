@@ -90,6 +90,12 @@ READ = (
         "gauge",
         "until the last task that comes back at a rate after a pause has its turn, or 0",
     ),
+    Metric(
+        "unread_queues",
+        "gauge",
+        "queues with tasks that no worker reads, and stores of another prefix with tasks for the "
+        "app's queues, looked up each five minutes; absent if unknown",
+    ),
     Metric("dead_tasks", "gauge", "tasks that are kept but not tried again"),
     Metric("scanners", "gauge", "scanners that are alive"),
     Metric("queue_waiting_tasks", "gauge", "waiting tasks, by queue", "queue"),

@@ -29,6 +29,7 @@ from ..errors import (
     StoreError,
 )
 from ..integration.table import Operations
+from ..integration.unread import Look
 from ..logs import counted, lasting, logger_of, plain
 from ..services import HasServices
 from . import bulk, guard, others, views, words
@@ -62,6 +63,7 @@ _RULES = [
 ]
 _KINDS = {"page.css": "text/css", "page.js": "text/javascript"}
 MAX_FORM = 1_000_000  # bytes of a form
+LOOK_EVERY = 60.0  # seconds until the queues that no worker reads are looked up again
 AGAIN = 5  # seconds after which a page without Redis loads again
 
 
@@ -86,6 +88,7 @@ class Pages:
         self._delayq = cast(Operations, delayq)
         self._hides = hides
         self._trusted, self._hosts = tuple(trusted), tuple(hosts)
+        self._unread = Look(delayq.services, LOOK_EVERY)
         self._rules = Map([rule.empty() for rule in _RULES], merge_slashes=False)
 
     def respond(
@@ -108,6 +111,7 @@ class Pages:
             ),
             templates=_templates(),
             hides=self._hides,
+            unread=self._unread,
         )
         try:
             response = self._answer(visit, allow, user)

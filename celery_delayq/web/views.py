@@ -48,7 +48,7 @@ def overview(visit: Visit) -> Response:
     return visit.page(
         "overview.html",
         status=status,
-        problems=visit.delayq.health(),
+        problems=[*visit.delayq.health(), *(visit.unread() or ())],
         now=from_ms(status.counts.now_ms),
         looked_at=sum(one.waiting for one in status.queues),
         charts={name: bars_of(visit, name) for name in SPANS},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ class Visit:
         user: The user's name, for the log.
         may_write: Whether the user may change tasks.
         hides: Whether arguments are never shown.
+        unread: Returns a sentence for each queue that no worker reads; ``None`` if unknown.
         view: The name of the view; empty until it is found.
     """
 
@@ -39,6 +41,7 @@ class Visit:
     paths: MapAdapter
     templates: Environment
     hides: bool
+    unread: Callable[[], list[str] | None]
     user: str = ""
     may_write: bool = False
     view: str = ""

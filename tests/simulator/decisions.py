@@ -62,6 +62,7 @@ class Decisions:
     Attributes:
         taken: The names of the faults, calls and processes that there were, in order.
         calm: No more faults: the end of a history, in which everything has to recover.
+        leases: The share of runs whose workers hold keys by a lease.
     """
 
     def __init__(
@@ -73,6 +74,9 @@ class Decisions:
         self._seed = str(seed).encode()
         self._without = without
         self._rates = OVERTAKEN | (mixture(self.dice("mixture")) if rates is None else rates)
+        # By a number of its own, so that histories of half the seeds stay as they were.
+        usual = self.dice("leases").choice((0, 0.5)) if rates is None else 0
+        self.leases: float = self._rates.get("leases", usual)
         self.taken: list[str] = []
         self.calm = False
 

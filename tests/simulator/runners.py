@@ -11,8 +11,7 @@ from tests.simulator.runs import Run, Runs
 from tests.simulator.world import SECOND, Actor
 
 AGAIN = 1.0  # seconds after which a worker repeats a word
-LEASED = 0.5  # the share of runs whose workers hold keys by a lease
-RETRIED = 0.3  # the share of these that run again
+RETRIED = 0.3  # the share of runs under a lease that run again
 
 
 class Runner:
@@ -44,7 +43,7 @@ class Runner:
         world.say(actor.name, f"runs {run.hold.id}")
         self._runs.began(run)
         own = world.decisions.dice(f"{run.name} lease")
-        lease_ms = run.hold.ms // 4 if own.random() < LEASED else 0
+        lease_ms = run.hold.ms // 4 if own.random() < world.decisions.leases else 0
         self._say(lease_ms or run.hold.ms, lease=bool(lease_ms))
         seconds = dice.choice((0.05, 1, 4, 25))
         actor.sleep(seconds / 2 if lease_ms else seconds)

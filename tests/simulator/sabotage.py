@@ -209,7 +209,7 @@ SABOTAGES = (
     _held("what is being published holds no key", *("exclusive", "unique", "held"), **BACK),
     _held("a word is about any delivery", *("freed", "stuck"), seed=30),
     _held("a word is about any task", *("end", "freed")),
-    _held("a lease ends what a retry holds", "end", doubled=0.5),
+    _held("a lease ends what a retry holds", "end", doubled=0.5, leases=0.5),
     _held("a run that ends before it is acknowledged is not heard", "stuck", held=0.3, seed=147),
     _held("a word frees what waits again", *("unique", "freed"), **BACK, seed=37),
     _held("a run that begins does not set the end anew", "end"),
@@ -229,7 +229,7 @@ SABOTAGES = (
     _held("what goes leaves its name behind the holder", "behind"),
     _held("what is moved goes before the holder", *("behind", "unique"), seed=69),
     replace(
-        _held("what is behind comes forward too late", *("skipped", "undone"), seed=529),
+        _held("what is behind comes forward too late", *("skipped", "undone"), seed=1740),
         pauses=True,
     ),
     _paused(

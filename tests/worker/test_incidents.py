@@ -14,11 +14,13 @@ from kombu import Queue
 from celery_delayq import __version__
 from celery_delayq.errors import StoreFull
 from celery_delayq.integration import unread, workers
+from celery_delayq.metrics import Collector
 from celery_delayq.store import member, overview
 from celery_delayq.web import wsgi
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import project, run
+from tests.support.ports import free_port
 from tests.support.shards import each
 from tests.support.waiting import eventually
 from tests.web.conftest import Browser
@@ -366,10 +368,7 @@ def test_13_a_probe_is_cheap_beside_many_keys_and_finds_the_lists_that_it_knows(
     redis.mset({f"foreign-{number}": "" for number in range(20_000)})
     app.send_task("t", delayq_at=LONG_AGO)
     alive(app)
-    monkeypatch.setattr(
-        workers, "answers", lambda *_: {f"w@{socket.gethostname()}": [{"name": "other"}]}
-    )
-    monkeypatch.setattr("celery_delayq.cli.command_health.answers", workers.answers)
+    listens_elsewhere(monkeypatch)
     redis.config_resetstat()
 
     status, health = told(app, "health")
@@ -379,6 +378,35 @@ def test_13_a_probe_is_cheap_beside_many_keys_and_finds_the_lists_that_it_knows(
     found = redis.info("commandstats")
     assert found["cmdstat_scan"]["calls"] <= 2 * (unread.FEW_KEYS // unread.SLICE) + 1
     assert sum(one["calls"] for one in found.values()) < 150
+
+
+def test_13_the_page_and_a_metric_tell_of_it_too(app, alive, monkeypatch):
+    app.send_task("t", delayq_at=LONG_AGO)
+    alive(app)
+    listens_elsewhere(monkeypatch)
+    page, collector = Browser(wsgi(app.delayq, allow=lambda _: "read")), Collector(app.delayq)
+
+    def counted():
+        found = {one.name: one for one in collector.collect()}
+        known = found.get("celery_delayq_unread_queues")
+        return known and [one.value for one in known.samples]
+
+    said = "no worker listens to the queue celery, which has 1 message"
+    eventually(lambda: said in page.get().text)
+    eventually(lambda: counted() == [1])
+
+
+def test_13_what_is_unknown_is_no_number(delayq_app):
+    away = delayq_app(f"redis://127.0.0.1:{free_port()}/0", delayq_timeout=0.5)
+    look = unread.Look(away.delayq.services, 0.01)
+    for _ in range(3):
+        assert look() is None
+
+
+def listens_elsewhere(monkeypatch):
+    """The only worker listens to another queue."""
+    heard = {f"w@{socket.gethostname()}": [{"name": "other"}]}
+    monkeypatch.setattr(unread, "answers", lambda *_: heard)
 
 
 def test_14_the_web_schedules_with_another_prefix_than_the_workers_have(
