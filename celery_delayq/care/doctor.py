@@ -21,6 +21,7 @@ from ..servers.facts import Facts, ask
 from ..servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
 from ..services import Services
 from .doctor_broker import broker, unusable
+from .doctor_keys import held_keys
 from .doctor_rights import rights
 from .doctor_tasks import health, pauses
 from .doctor_workers import other_stores_here, workers
@@ -284,6 +285,10 @@ def _workers(patient: Patient) -> Iterable[Line]:
     return () if {"store", "broker"} & patient.wrong else workers(patient.services)
 
 
+def _held_keys(patient: Patient) -> Iterable[Line]:
+    return () if {"store", "broker"} & patient.wrong else held_keys(patient.services)
+
+
 AT_THE_STORE = (
     Question("store", _version),
     Question("replication", lambda one: risks.role(one.server), "whether it has replicas"),
@@ -298,4 +303,8 @@ AT_THE_STORE = (
     Question("scanners", lambda one: health(one.services), each=False),
     Question("pauses", lambda one: pauses(one.services), each=False),
 )
-AT_THE_BROKER = (Question("broker", _broker), Question("workers", _workers))
+AT_THE_BROKER = (
+    Question("broker", _broker),
+    Question("workers", _workers),
+    Question("keys", _held_keys),
+)

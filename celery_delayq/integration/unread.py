@@ -158,6 +158,34 @@ def unconsumed(services: Services) -> list[str]:
     return found
 
 
+def is_idle(services: Services) -> bool:
+    """Whether no message is in a known queue, in a list with a delivered task, or unacknowledged.
+
+    False if the broker is neither Redis nor RabbitMQ, is down, or refuses.
+    """
+    try:
+        if services.broker.transport == "amqp":
+            return not any(_messages(services, name) for name in _known(services))
+        if services.broker.endpoint is None or delivered(services):
+            return False
+        options = services.broker.options
+        with _channel(services) as channel:
+            run = channel.client.execute_command
+            known = (key for name in _known(services) for key in list_keys(name, options))
+            in_flight = run("HLEN", options.get("unacked_key", "unacked"))
+            return not in_flight and not any(run("LLEN", key) for key in known)
+    except Exception as error:  # each transport has its own
+        logger.debug("cannot tell whether the broker has messages: %r", error)
+        return False
+
+
+def _messages(services: Services, queue: str) -> int:
+    """Return how many messages are ready in a queue on RabbitMQ; 0 if there is none."""
+    with suppress(ChannelError), _channel(services) as channel:
+        return int(channel.queue_declare(queue, passive=True).message_count)
+    return 0
+
+
 def _known(services: Services) -> list[str]:
     """Return the names of the app's queues, and of those of waiting tasks."""
     waiting_for, _ = queue_counts(services, services.entries.pauses())

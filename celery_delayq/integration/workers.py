@@ -47,10 +47,12 @@ _OTHER_STORE = (
 )
 
 
-def answers(services: Services, command: str, workers: Collection[str] = ()) -> dict[str, Any]:
+def answers(
+    services: Services, command: str, workers: Collection[str] = (), **arguments: object
+) -> dict[str, Any]:
     """Return each worker's answer to an ``inspect`` command, by worker name; or only of *workers*.
 
-    Empty if no worker answers, or the broker is down.
+    *arguments* are the command's. Empty if no worker answers, or the broker is down.
     """
     try:
         connection = bounded(services.app.connection_for_write(), WAIT, CONNECT_TIMEOUT)
@@ -59,7 +61,7 @@ def answers(services: Services, command: str, workers: Collection[str] = ()) -> 
             inspect = services.app.control.inspect(
                 [*workers] or None, timeout=WAIT, connection=connection
             )
-            return inspect._request(command) or {}
+            return inspect._request(command, **arguments) or {}
         finally:
             connection.collect()
     except Exception as error:  # each transport has its own

@@ -27,6 +27,8 @@ class KeyHolder:
         said_by: Who set that end: ``delivery``; or ``worker``, in its last word about the run;
             empty if the store forgot.
         delivery: The name of the delivery.
+        until_finished: Whether it is held until the task's run has finished; false if the store
+            forgot, too.
     """
 
     key: str
@@ -37,6 +39,7 @@ class KeyHolder:
     changed: datetime | None = None
     said_by: str = ""
     delivery: str = ""
+    until_finished: bool = False
 
 
 def find(link: Shard, key: str) -> KeyHolder | None:
@@ -45,7 +48,7 @@ def find(link: Shard, key: str) -> KeyHolder | None:
     found = KeyHolder(key, _text(task_id), state.decode())
     if not more:
         return found if state else None
-    delivery, ends, first, left = more
+    delivery, ends, first, left, is_for_run = more
     changed = delivery.rpartition(b".")[2]
     return replace(
         found,
@@ -54,6 +57,7 @@ def find(link: Shard, key: str) -> KeyHolder | None:
         changed=from_ms(int(changed) // 1000) if changed.isdigit() else None,
         said_by="" if first < 0 else "delivery" if first == ends else "worker",
         delivery=_text(delivery),
+        until_finished=bool(is_for_run),
     )
 
 

@@ -284,7 +284,7 @@ def test_a_store_that_dies_meanwhile_is_asked_nothing_more(start_redis, delayq_a
 @pytest.mark.parametrize("line", ["store", "rights"])
 def test_a_store_that_fails_on_the_way_is_not_called_a_broker_that_is_well(app, line):
     patient = Patient(app.delayq.services)
-    question, _ = AT_THE_BROKER
+    question, *_ = AT_THE_BROKER
     assert [one.level for one in question.lines(patient)] == ["ok"]
     patient.wrong.add(line)
     assert list(question.lines(patient)) == []

@@ -124,7 +124,9 @@ def test_what_holds_it_is_told_with_its_times_and_who_set_the_end(store, engine)
     engine.hand_over()
     told = store.entries.holder("k")
     times = {"delivered": from_ms(NOW_MS + 5), "changed": from_ms(NOW_MS)}
-    held = KeyHolder("k", "a", "left", from_ms(END_MS + 5), **times, said_by="delivery")
+    held = KeyHolder(
+        "k", "a", "left", from_ms(END_MS + 5), **times, said_by="delivery", until_finished=True
+    )
     assert told == replace(held, delivery=told.delivery)
 
     store.set_ms(NOW_MS + 9)
@@ -133,4 +135,6 @@ def test_what_holds_it_is_told_with_its_times_and_who_set_the_end(store, engine)
     assert store.entries.holder("k") == said
 
     store.raw.delete(store.keys["tombstones"])
-    assert store.entries.holder("k") == replace(said, delivered=None, said_by="")
+    assert store.entries.holder("k") == replace(
+        said, delivered=None, said_by="", until_finished=False
+    )

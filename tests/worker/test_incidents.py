@@ -409,6 +409,18 @@ def listens_elsewhere(monkeypatch):
     monkeypatch.setattr(unread, "answers", lambda *_: heard)
 
 
+def test_16_a_key_of_a_task_that_runs_is_no_incident(shop, doctor_of):
+    held = shop.delayq.schedule(
+        shop.tasks["end"].s("succeed"), after=0, key="held", unique_until="finished"
+    )
+    shop.wait_runs(held)
+
+    _, said = doctor_of(shop.app, "ok keys")
+
+    assert "ok keys workers have the tasks of 1 held key" in said
+    shop.let_go(held)
+
+
 def test_14_the_web_schedules_with_another_prefix_than_the_workers_have(
     app, delayq_app, url, alive, told
 ):

@@ -94,7 +94,9 @@ local function drop_extras(leaving, stamp)
   for _, one in ipairs(leaving.keyed or {}) do
     -- With the end that the hand-over sets: a later one is a worker's.
     if stamp then
-      redis.call('HSET', keys.tombstones, name_of_key(one.key), one.ends and stamp .. whole(one.ends) or stamp)
+      local is_for_run = one.ends and sub(one.hold, 1, 1) == 'f'
+      local ends = one.ends and whole(one.ends) .. (is_for_run and 'f' or '') or ''
+      redis.call('HSET', keys.tombstones, name_of_key(one.key), stamp .. ends)
     end
     local id, delivery, behind = holder_of(one.key)
     if behind == one.member then

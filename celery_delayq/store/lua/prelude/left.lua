@@ -2,7 +2,8 @@
 
 tombstone  1 byte   h: handed over; s: skipped; c: cancelled; u: cancelled, and a copy may have been delivered
            2..14    when, ms, 13 digits
-           an entry with a unique key also leaves one under name_of_key; 15..27 of that: until when the key is held, ms
+           an entry with a unique key also leaves one under name_of_key; 15..27 of that: until when the key is held, ms;
+           28: f: until its run has finished
 
 There are two generations of them. One ends when it has a certain age or number, so a tombstone is known for at least
 that time, or until at least so many are newer. In `meta` are

@@ -1,0 +1,107 @@
+"""The doctor's line for unique keys whose tasks nobody has."""
+
+import pytest
+
+from celery_delayq.care import doctor_keys
+from celery_delayq.servers.risks import OK, WARNING
+from tests.app.support import FAR
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """The answers of workers; at first one that has no task."""
+    told = {"w": {}}
+    monkeypatch.setattr(doctor_keys, "answers", lambda *_, **__: told)
+    return told
+
+
+@pytest.fixture
+def held(app):
+    """A delivered task that holds a key until it has finished, and its message in the queue."""
+    result = app.delayq.schedule(app.signature("t"), after=0, key="k", unique_until="finished")
+    app.delayq.hand_over()
+    return result
+
+
+def look(app):
+    return [
+        (line.level, line.found, line.advice) for line in doctor_keys.held_keys(app.delayq.services)
+    ]
+
+
+def test_a_task_that_was_purged_is_named_with_the_way_out(app, held, heard, redis):
+    until = app.delayq.holder(key="k").until
+    redis.delete("celery")
+
+    [(level, found, advice)] = look(app)
+
+    assert level == WARNING
+    assert found == (
+        f"task {held.id} holds the key k until {until:%Y-%m-%d %H:%M} UTC, and neither a worker "
+        "nor the broker has that task"
+    )
+    assert advice == "if it does not run: celery -A proj delayq free k"
+
+
+def test_after_some_the_others_are_counted(app, heard, redis, monkeypatch):
+    monkeypatch.setattr(doctor_keys, "NAMED", 1)
+    for key in "abc":
+        app.delayq.schedule(app.signature("t"), after=0, key=key, unique_until="finished")
+    app.delayq.hand_over()
+    redis.delete("celery")
+
+    assert look(app)[1:] == [(WARNING, "so do 2 more tasks", "the same")]
+
+
+@pytest.mark.usefixtures("held")
+def test_one_whose_message_waits_is_not_named(app, heard):
+    assert look(app) == []
+
+
+def test_nor_one_that_the_broker_will_deliver_again(app, held, heard, redis):
+    redis.delete("celery")
+    redis.hset("unacked", "tag", "a message that no worker has acknowledged")
+    assert look(app) == []
+
+
+def test_nor_one_that_a_worker_has(app, held, heard, redis):
+    redis.delete("celery")
+    heard["w"] = {held.id: ["active", {}]}
+    assert look(app) == [(OK, "workers have the tasks of 1 held key", "")]
+
+
+def test_nor_one_while_a_worker_is_silent(app, held, heard, redis):
+    redis.delete("celery")
+    heard.clear()
+    assert look(app) == []
+
+
+def test_nor_one_that_finishes_meanwhile(app, held, heard, redis, monkeypatch):
+    redis.delete("celery")
+
+    def ends(*_):
+        app.delayq.free(key="k")
+        return True
+
+    monkeypatch.setattr(doctor_keys, "is_idle", ends)
+    assert look(app) == [(OK, "workers have the tasks of 1 held key", "")]
+
+
+def test_a_key_that_is_held_for_a_time_is_held_without_a_run(app, heard, redis):
+    app.delayq.schedule(app.signature("t"), after=0, key="k", unique_for=3600)
+    app.delayq.hand_over()
+    redis.delete("celery")
+    app.delayq.schedule(app.signature("t"), at=FAR, key="waits", unique_until="finished")
+    assert look(app) == []
+
+
+def test_on_rabbitmq_the_broker_tells_how_many_messages_it_has(
+    delayq_app, url, rabbitmq_server, heard
+):
+    app = delayq_app(rabbitmq_server.url, delayq_url=url, task_default_queue="held-keys")
+    app.delayq.schedule(app.signature("t"), after=0, key="k", unique_until="finished")
+    app.delayq.hand_over()
+    assert look(app) == []
+
+    app.control.purge()
+    assert [level for level, *_ in look(app)] == [WARNING]
