@@ -20,9 +20,9 @@ _SAID_BY = {
     "worker": ", as a worker's last word about its run set it",
     "": "",
 }
-_NOBODY = "no task holds the key {!r}"
-_REFUSED = {
-    Outcome.NOT_FOUND: f"{_NOBODY} any more; nothing was changed",
+NOBODY = "no task holds the key {!r}"
+REFUSED = {
+    Outcome.NOT_FOUND: f"{NOBODY} any more; nothing was changed",
     Outcome.UNCHANGED: "another task holds the key {!r} by now; nothing was changed",
     Outcome.IN_FLIGHT: "the key {!r} is held by a task that is being published this moment; "
     "try again shortly",
@@ -45,7 +45,7 @@ def free(ctx: click.Context, /, key: str, yes: bool, **_: Any) -> None:
         delayq = delayq_of(ctx)
         held = freeing.holder(delayq, key=key)
         if held is None:
-            raise click.ClickException(plain(_NOBODY.format(key)))
+            raise click.ClickException(plain(NOBODY.format(key)))
         said = plain(sentence_of(held, now_of(ctx), zone_of(ctx)))
         if held.state != "left":
             raise click.ClickException(said)
@@ -54,7 +54,7 @@ def free(ctx: click.Context, /, key: str, yes: bool, **_: Any) -> None:
             confirm("free it?")
         outcome = freeing.free(delayq, key=key, if_holder=held)
     if not outcome:
-        raise click.ClickException(plain(_REFUSED[outcome].format(key)))
+        raise click.ClickException(plain(REFUSED[outcome].format(key)))
     ctx.obj.echo(plain(f"key {key!r} is free"))
 
 

@@ -45,6 +45,7 @@ VIEWS: dict[str, Callable[[Visit], Response]] = {
     "everything": bulk.everything,
     "work": bulk.work,
     "paused": others.paused,
+    "key": others.key,
     "history": others.history,
     "queues": others.queues,
 }
@@ -57,6 +58,7 @@ _RULES = [
     Rule("/all", endpoint="everything", methods=["GET", "POST"]),
     Rule("/work", endpoint="work", methods=["GET", "POST"]),
     Rule("/paused", endpoint="paused", methods=["GET", "POST"]),
+    Rule("/key", endpoint="key", methods=["GET", "POST"]),
     Rule("/history", endpoint="history", methods=["GET"]),
     Rule("/queues", endpoint="queues", methods=["GET"]),
     Rule("/static/<name>", endpoint="static", methods=["GET"]),

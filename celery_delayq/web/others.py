@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import timezone
 
 from werkzeug.exceptions import BadRequest
 from werkzeug.wrappers import Response
 
 from .. import clock
+from ..cli.command_free import NOBODY, REFUSED, sentence_of
 from ..clock import from_ms
 from ..errors import InvalidOption
 from ..operations.queues import counts_from
-from ..store import lane_in_words
+from ..store import KeyHolder, lane_in_words
 from ..store.queue_counts import Place
 from .bulk import SECOND
 from .visit import Visit
@@ -71,6 +73,36 @@ def _rate(text: str) -> float | None:
         return float(text) if text else None
     except ValueError:
         raise InvalidOption("rate", text, "a number of tasks a second") from None
+
+
+def key(visit: Visit) -> Response:
+    """Show what holds a unique key; with POST, free it first.
+
+    The URL has the ``key``, and for POST the delivery that was ``seen`` to hold it.
+    """
+    name, said, is_done = visit.request.args.get("key", ""), "", True
+    if visit.request.method == "POST":
+        said, is_done = _freed(visit, name)
+    held = visit.delayq.holder(key=name)
+    now = from_ms(visit.delayq.counts().now_ms)
+    return visit.page(
+        "key.html",
+        200 if is_done else 409,
+        key=name,
+        held=held,
+        sentence=sentence_of(held, now, timezone.utc) if held else NOBODY.format(name),
+        said=said,
+        is_done=is_done,
+    )
+
+
+def _freed(visit: Visit, name: str) -> tuple[str, bool]:
+    if visit.request.form.get("action") != "free":
+        raise BadRequest("expected the action free")
+    seen = KeyHolder(name, "", "left", delivery=visit.request.args.get("seen", ""))
+    outcome = visit.delayq.free(key=name, if_holder=seen)
+    visit.tell("free", {"key": name}, outcome)
+    return (f"key {name} is free", True) if outcome else (REFUSED[outcome].format(name), False)
 
 
 def history(visit: Visit) -> Response:

@@ -78,6 +78,7 @@ def test_in_every_field_of_a_task(app, redis, page, whole):
         "/paused": ("queue {}", "task {}"),
         "/history": ("{}", "key {}"),
         "/queues": ("{}",),
+        f"/key?key=key%20{QUOTED}": ("key {}",),
         f"/task?id={QUOTED}": ("{}", "tag {}", "key {}"),
         f"/task?id=dead%20{QUOTED}": ("dead {}",),
     }.items():

@@ -46,7 +46,10 @@ def pages(app, browser, scheduled):
     return [
         *(browser.get(path) for path in ("/", "/tasks", "/tasks?queue=mail", "/tasks?state=DEAD")),
         *(browser.get(path) for path in ("/task?id=a", "/task?id=none", "/task", "/nowhere")),
-        *(browser.get(path) for path in ("/paused", "/history", "/queues", "/tasks?after=x")),
+        *(
+            browser.get(path)
+            for path in ("/paused", "/history", "/queues", "/key?key=k", "/tasks?after=x")
+        ),
         counting,
         browser.get(browser.post(counting.action_with("<button")).location),
         browser.post("/selected", action="run_now", one="1 a"),

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from celery_delayq import Outcome
 from celery_delayq.store import queue_counts
 from celery_delayq.web import chart, others
 from tests.app.support import FAR, LONG_AGO
@@ -50,6 +51,56 @@ def test_what_was_not_paused(browser):
     page = browser.post("/paused", action="resume", kind="queue", name="mail")
 
     assert page.said == "queue mail was not paused"
+
+
+@pytest.fixture
+def held(app):
+    """A key that a delivered task holds, and the page of the task that waits behind it."""
+    for task_id in ("first", "next"):
+        app.delayq.schedule(
+            app.signature("t").set(task_id=task_id),
+            after=0,
+            key="k",
+            conflict="replace",
+            unique_until="finished",
+        )
+        app.delayq.hand_over()
+    return app.delayq.holder(key="k")
+
+
+def test_a_key_that_is_held_is_freed_for_the_task_behind_it(app, browser, changed, held):
+    page = browser.get("/task?id=next")
+    assert "What holds its key" in page.text
+    page = browser.get("/key?key=k")
+    assert "task first holds the key 'k'; it was delivered" in page.text
+    assert "at the latest, as its delivery set it." in page.text
+
+    page = browser.post(page.action_with("Free the key"), action="free")
+
+    assert page.said == "key k is free"
+    assert "task next holds the key 'k', and waits" in page.text
+    assert "Free the key" not in page.text
+    assert [(one["action"], one["target"], one["answer"]) for one in changed] == [
+        ("free", {"key": "k"}, Outcome.DONE)
+    ]
+
+
+def test_only_the_delivery_that_was_seen_loses_its_key(app, browse, browser, held):
+    reader = browse(app, allow=lambda _: "read")
+    page, path = browser.get("/key?key=k"), f"/key?key=k&seen={held.delivery}"
+    assert "Free the key" not in reader.get("/key?key=k").text
+    assert reader.post(path, action="free").status == 403
+    assert browser.post(path, action="eat").status == 400
+    app.delayq.free(key="k")
+
+    page = browser.post(page.action_with("Free the key"), action="free")
+
+    assert (page.status, page.said) == (
+        409,
+        "another task holds the key 'k' by now; nothing was changed",
+    )
+    assert "no task holds the key 'none'." in browser.get("/key?key=none").text
+    assert browser.get("/key?key=").status == 400
 
 
 @pytest.mark.parametrize(
