@@ -14,15 +14,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .errors import AlreadyScheduled, DelayQError, InvalidDueTime
-    from .integration.bootstep import ScannerStep as ScannerStep
-    from .integration.delayq import DelayQ
-    from .integration.results import ScheduledResult
-    from .integration.task import DelayQTask
-    from .operations.scheduled_task import ScheduledTask
-    from .putoff.defer import Defer
-    from .scheduling.items import Item
-    from .store import Outcome, State
+    from .contrib.care.methods import CareMethods
+    from .contrib.history.methods import HistoryMethods
+    from .core.errors import AlreadyScheduled, DelayQError, InvalidDueTime
+    from .core.integration.bootstep import ScannerStep as ScannerStep
+    from .core.integration.defer import Defer
+    from .core.integration.delayq import DelayQ as _DelayQ
+    from .core.integration.results import ScheduledResult
+    from .core.integration.task import DelayQTask
+    from .core.store import Outcome, State
+    from .core.tasks.scheduled_task import ScheduledTask
+    from .operations.items import Item
+    from .operations.methods import Operations
+
+    class DelayQ(Operations, CareMethods, HistoryMethods, _DelayQ):
+        """The class, with the methods of the parts beside the core; see ``core/leaves.py``."""
+
 
 __version__ = "0.1.0"
 
@@ -43,18 +50,18 @@ __all__ = [
 
 _MODULES = {
     "AlreadyScheduled": "errors",
-    "Defer": "putoff.defer",
-    "DelayQ": "integration.delayq",
+    "Defer": "core.integration.defer",
+    "DelayQ": "core.integration.delayq",
     "DelayQError": "errors",
-    "DelayQTask": "integration.task",
+    "DelayQTask": "core.integration.task",
     "InvalidDueTime": "errors",
-    "Item": "scheduling.items",
-    "Outcome": "store",
-    "ScheduledResult": "integration.results",
-    "ScheduledTask": "operations.scheduled_task",
-    "State": "store",
+    "Item": "operations.items",
+    "Outcome": "core.store",
+    "ScheduledResult": "core.integration.results",
+    "ScheduledTask": "core.tasks.scheduled_task",
+    "State": "core.store",
     # For an app that lists its steps itself; not public above, as creating a DelayQ adds it.
-    "ScannerStep": "integration.bootstep",
+    "ScannerStep": "core.integration.bootstep",
 }
 
 

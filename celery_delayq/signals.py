@@ -27,7 +27,7 @@ from typing import Any
 
 from celery.utils import dispatch
 
-from .threads import spared
+from .core.threads import spared
 
 __all__ = [
     "task_cancelled",

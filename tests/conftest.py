@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_delayq.store import member
+from celery_delayq.core.store import member
 from tests.support import parallel, same_draws
 from tests.support.apps import celery_state_kept, new_app
 from tests.support.durations import Recorder

@@ -1,8 +1,8 @@
 """``./tests/run leaves [--lines] [--only LEAF]``: the kernel's tests without each leaf in turn.
 
 For each leaf it copies the project, deletes the leaf's folder and its line in
-``celery_delayq/leaves.py``, and runs the tests marked ``kernel`` on the copy. With ``--lines`` it
-runs no test, but counts the lines of the kernel and of each leaf.
+``celery_delayq/core/leaves.py``, and runs the tests marked ``kernel`` on the copy. With ``--lines``
+it runs no test, but counts the lines of the kernel and of each leaf.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from celery_delayq.leaves import LEAVES
+from celery_delayq.core.leaves import LEAVES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "celery_delayq"

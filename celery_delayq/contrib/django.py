@@ -19,11 +19,11 @@ from celery.contrib.django.task import DjangoTask
 from django.db import transaction
 from kombu.utils.uuid import uuid
 
-from .. import clock
-from ..clock import DelayInput, TimeInput, When
-from ..integration.apply_async import call
-from ..integration.task import DelayQTask, P, R_co
-from ..services import services_of
+from ..core import clock
+from ..core.clock import DelayInput, TimeInput, When
+from ..core.integration.apply_async import call
+from ..core.integration.task import DelayQTask, P, R_co
+from ..core.services import services_of
 
 if TYPE_CHECKING:
     from typing import Generic

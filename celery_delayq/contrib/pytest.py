@@ -70,7 +70,7 @@ def delayq(request: pytest.FixtureRequest, delayq_app: Any, delayq_options: dict
 @contextmanager
 def _sentences() -> Iterator[None]:
     """Report missing requirements in a sentence, without a traceback."""
-    from celery_delayq.errors import DelayQError
+    from celery_delayq.core.errors import DelayQError
 
     sentence = ""
     try:

@@ -1,14 +1,12 @@
-"""Operations on waiting tasks, one function each.
+"""Operations beside the core's; a module is imported when its method of ``DelayQ`` is first used.
 
-    DelayQ, results, cli, control -> reading  get, tasks, counts, state, handed_over
-                             ---> status, health
-                             ---> changing    cancel, reschedule, run_now, retry, remove
-                             ---> editing     edit
-                             ---> pausing     pause, resume, pauses
-                             ---> freeing     free, holder
-                             ---> filters     select ---> Selection: an operation on many tasks
+    methods --> bulk       schedule_many
+            --> editing    edit
+            --> freeing    free, holder
+            --> pausing    pause, resume, pauses
+            --> status, health
+            --> selecting  select ---> RewritableSelection: edits and releases many tasks, too
+    cli ------> all of them, and the leaves' commands
 
-Each function is a method of ``DelayQ``, which is its first argument. ``scheduled_task`` has the
-task that callers read; ``targets`` resolves ids and keys; ``moves`` has the conditions of a
-reschedule. No module here uses a Redis key.
+No module here uses a Redis key.
 """

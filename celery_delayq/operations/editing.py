@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from .. import clock
-from ..errors import StoreUnavailable
-from ..message.expiry import warn_of_expiry
-from ..services import HasServices, Services
-from ..store import Outcome
-from ..store.record import NewRecord
-from .edits import KEPT, Edit, Tags, edited
-from .targets import Named, checked_revision, of_one_task, target_of
+from ..core import clock
+from ..core.errors import StoreUnavailable
+from ..core.message.expiry import warn_of_expiry
+from ..core.services import HasServices, Services
+from ..core.store import Outcome
+from ..core.store.extras import Tags
+from ..core.store.record import NewRecord
+from ..core.tasks.targets import Named, checked_revision, of_one_task, target_of
+from .edits import KEPT, Edit, edited
 
 
 @of_one_task

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import NotATask, UnreadableRecord
-from ..message.expiry import warn_of_expiry
-from ..message.headers import LAUNCH
-from ..services import Services
-from ..store import Filter, Match, Shard, State
-from ..store.changes import edit
-from ..store.record import NewRecord, Record
-from ..store.selection_scan import peek
-from ..store.values import entry_of
-from .count import Tally
+from ..core.errors import NotATask, UnreadableRecord
+from ..core.message.expiry import warn_of_expiry
+from ..core.message.headers import LAUNCH
+from ..core.services import Services
+from ..core.store import Filter, Match, Shard, State
+from ..core.store.changes import edit
+from ..core.store.record import NewRecord, Record
+from ..core.store.selection_scan import peek
+from ..core.store.values import entry_of
+from ..core.tasks.count import Tally
 from .edits import CANVAS, Edit, edited
 from .rewriting import Rewriting
 

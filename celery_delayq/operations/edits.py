@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, TypedDict, Union
+from typing import Any
 
-from .. import clock
-from ..clock import from_ms
-from ..errors import (
-    InvalidOption,
-    MessageTooLarge,
-    NotATask,
-    UnreadableRecord,
-)
-from ..message.draft import Draft
-from ..services import Services
-from ..store import Entry, checked_name
-from ..store.extras import MOST_TAGS, Extras
-from ..store.keys import shard_of
-from ..store.record import LAST_MS, NewRecord
+from ..core import clock
+from ..core.clock import from_ms
+from ..core.errors import InvalidOption, MessageTooLarge, NotATask, UnreadableRecord
+from ..core.services import Services
+from ..core.store import Entry, checked_name
+from ..core.store.extras import MOST_TAGS, Extras
+from ..core.store.keys import shard_of
+from ..core.store.record import LAST_MS, NewRecord
+from .draft import Draft
 
 
 class _Kept:
@@ -41,26 +36,7 @@ CANVAS = "a task; cancel a canvas and schedule it again"
 _TAGS = f"a list of at most {MOST_TAGS} tags"
 _TOO_MANY = f"at most {MOST_TAGS} tags of a task; {{}} would have {{}}"
 _SHARD = "a key of the task's own shard; cancel the task, and schedule it again under this one"
-Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 _READABLE = "a task whose arguments this app accepts, see accept_content"
-
-
-class Changes(TypedDict, total=False):
-    """The values that an edit can change, as :func:`editing.edit` documents them; but the key."""
-
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    priority: int | None
-    expires: float | timedelta | datetime | str | None
-    queue: str
-    add_tags: Tags
-    remove_tags: Tags
-
-
-class ChangesOfOne(Changes, total=False):
-    """The same, and the unique key, which only one task can have."""
-
-    key: str | None
 
 
 @dataclass(frozen=True)

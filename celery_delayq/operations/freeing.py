@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..errors import InvalidOption
-from ..logs import logger_of
-from ..services import HasServices
-from ..store import KeyHolder, Outcome
-from ..store.ids import checked_name
+from ..core.errors import InvalidOption
+from ..core.logs import logger_of
+from ..core.services import HasServices
+from ..core.store import KeyHolder, Outcome
+from ..core.store.ids import checked_name
 
 logger = logger_of(__name__)
 

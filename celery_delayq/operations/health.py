@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import timezone
 from typing import Any
 
-from ..clock import from_ms
-from ..errors import InvalidOption, StoreDiffers, StoreError
-from ..logs import counted, lasting, plain
-from ..servers.facts import Facts
-from ..servers.risks import OK, memory
-from ..services import HasServices, Services
-from ..store import Counts, Pause, Scanner
+from ..core.clock import from_ms
+from ..core.errors import InvalidOption, StoreDiffers, StoreError
+from ..core.logs import counted, lasting, plain
+from ..core.servers.facts import Facts
+from ..core.servers.risks import OK, memory
+from ..core.services import HasServices, Services
+from ..core.store import Counts, Pause, Scanner
 
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0

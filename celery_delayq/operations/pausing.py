@@ -7,10 +7,10 @@ from typing import Any
 
 from celery.app.task import Task
 
-from ..errors import InvalidOption
-from ..logs import logger_of
-from ..services import HasServices, Services
-from ..store import Pause, lane_for, lane_in_words
+from ..core.errors import InvalidOption
+from ..core.logs import logger_of
+from ..core.services import HasServices, Services
+from ..core.store import Pause, lane_for, lane_in_words
 
 logger = logger_of(__name__)
 

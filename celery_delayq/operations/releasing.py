@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ..clock import celery_time, from_ms
-from ..errors import InvalidOption
-from ..message.draft import Draft
-from ..message.headers import LAUNCH
-from ..services import Services
-from ..store import Filter, Match, Shard, label_of
-from ..store.changes import release
-from ..store.record import NewRecord, Record
-from ..store.selection_scan import peek
-from ..store.values import State, entry_of
-from .count import Count, Tally
+from ..core.clock import celery_time, from_ms
+from ..core.errors import InvalidOption
+from ..core.message.headers import LAUNCH
+from ..core.services import Services
+from ..core.store import Filter, Match, Shard, label_of
+from ..core.store.changes import release
+from ..core.store.record import NewRecord, Record
+from ..core.store.selection_scan import peek
+from ..core.store.values import State, entry_of
+from ..core.tasks.count import Count, Tally
+from .draft import Draft
 from .rewriting import Rewriting
 
 _CANVAS = label_of(LAUNCH)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from .. import clock
-from ..errors import StoreUnavailable
-from ..services import Services
-from ..store import Change, Filter, Match, Outcome, Shard, target_of_member
-from ..store.record import NewRecord, Record
-from ..store.selection_scan import peek
-from .count import Tally
+from ..core import clock
+from ..core.errors import StoreUnavailable
+from ..core.services import Services
+from ..core.store import Change, Filter, Match, Outcome, Shard, target_of_member
+from ..core.store.record import NewRecord, Record
+from ..core.store.selection_scan import peek
+from ..core.tasks.count import Tally
 
 STEP = 50  # members to read and write in one step: about 5 ms of Redis's time
 STEP_BYTES = 1_000_000  # approximate limit of new records in one call

@@ -1,4 +1,4 @@
-"""Selects many tasks by filters."""
+"""Selects many tasks whose messages can be changed, too."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from typing import Any
 
 from celery.app.task import Task
 
-from ..clock import TimeInput
-from ..errors import InvalidOption
-from ..services import HasServices
-from ..store import State
-from .filters import OneOf, check_limit, filter_of
-from .selection import Selection
-
-_EXPECTED = (
-    "tag=, task=, queue=, state=, after_due= or before_due=, which pick tasks, or all=True for "
-    "every task"
-)
+from ..core.clock import TimeInput
+from ..core.services import HasServices
+from ..core.store import State
+from ..core.tasks import selecting
+from ..core.tasks.filters import OneOf
+from ..core.tasks.selecting import checked_filter
+from .selection import RewritableSelection
 
 
 def select(
@@ -31,37 +27,9 @@ def select(
     all: bool = False,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Selection:
-    """Select tasks to count, read or change; a task must match every given filter.
-
-    Each of *tag*, *task*, *queue* and *state* takes a list too, of up to 100 values: a task then
-    matches if it has any of them.
-
-    Selecting by tag, or by one of the states ``DEAD`` and ``IN_FLIGHT``, reads only the matches.
-    Any other filter scans all waiting tasks: a few seconds of Redis's time per million, in short
-    steps.
-
-    Args:
-        tag: Tasks with this tag.
-        task: Calls of this task; a task or its name.
-        queue: Tasks sent with this queue.
-        state: Tasks in this state.
-        after_due: Tasks due at this time or later.
-        before_due: Tasks due before this time.
-        all: Every task; required if no filter is given.
-        limit: The first so many of these tasks, whether the operation then changes them or not.
-        cursor: Continue after the ``cursor`` of an earlier selection with the same filters.
-
-    Raises:
-        InvalidOption: no filter was given, or an invalid one; *limit* is not a whole number, or
-            below 0; or *cursor* is invalid, or belongs to another selection or store.
-        InvalidDueTime: not a time.
-    """
-    filters = (tag, task, queue, state, after_due, before_due)
-    if all is not True and not any(one is not None for one in filters):
-        raise InvalidOption("all", all, _EXPECTED)
-    check_limit(limit, "tasks")
-    chosen = filter_of(
+) -> RewritableSelection:
+    """Select tasks; see :func:`celery_delayq.core.tasks.selecting.select`."""
+    chosen = checked_filter(
         delayq.services.timezone,
         tag=tag,
         task=task,
@@ -69,5 +37,10 @@ def select(
         state=state,
         after_due=after_due,
         before_due=before_due,
+        all=all,
+        limit=limit,
     )
-    return Selection(delayq.services, chosen, cursor, limit)
+    return RewritableSelection(delayq.services, chosen, cursor, limit)
+
+
+select.__doc__ = selecting.select.__doc__

@@ -1,159 +1,29 @@
-"""Selections: many tasks at once, and the operations on them.
-
-select --start--> pages of members --CHUNK at a time--> the scripts of one --> Count
-           in insertion order, up to the start; the cursor follows the last processed task
-"""
+"""Selections whose messages can be changed: edited, or released."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..clock import DelayInput, TimeInput, When, one_of
-from ..errors import InvalidDueTime, InvalidOption
-from ..message.expiry import warn_of_expiry
-from ..services import Services
-from ..store import (
-    CHUNK,
-    NOW,
-    Change,
-    Filter,
-    Match,
-    Position,
-    Shard,
-    changes,
-    selection_scan,
-    target_of_member,
-)
-from ..store.changes import ALWAYS, Conditions
-from .count import Count, Progress, Tally, report, telling_so_far
-from .cursor import Cursor
+from ..core.errors import InvalidOption
+from ..core.store import Position
+from ..core.tasks.count import Count, Progress, Tally, report, telling_so_far
+from ..core.tasks.editable import Changes
+from ..core.tasks.selection import WAITING, Selection
+from ..core.tasks.targets import of_many
 from .editing_many import EditMany
-from .edits import KEPT, Changes, Edit
-from .moves import Direction, conditions_of, would_move
-from .queues import QueueNames
+from .edits import KEPT, Edit
 from .releasing import Release, Released, ReleaseTally, refuse_canvases
 from .rewriting import STEP, Rewriting, SomeTally
-from .scheduled_task import ScheduledTask
-from .targets import of_many
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-#: A step of the store for entries of a selection.
-Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
 
-# States that a dry run counts, as `peek.lua` returns them.
-WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
+class RewritableSelection(Selection):
+    """A selection of whose tasks the messages can be changed, too.
 
-
-class Selection:
-    """Tasks that match given filters; :meth:`DelayQ.select` makes one.
-
-    It visits tasks in the order in which they were scheduled, up to the moment when the selection
-    was made. A task that matches throughout is visited exactly once; a task that leaves or changes
-    meanwhile, at most once; a task scheduled later, never. Each method starts at the first task, or
-    at the cursor that the selection was given. None of them blocks Redis for long. Only
-    :meth:`release` works in due order.
-
-    Attributes:
-        cursor: The position of the last method or iteration, as text. You can store it, also in a
-            URL, and pass it to ``select`` in any process.
+    Only :meth:`release` works in due order.
     """
-
-    def __init__(
-        self,
-        services: Services,
-        chosen: Filter,
-        cursor: str | None = None,
-        limit: int | None = None,
-    ) -> None:
-        self._services = services
-        self._chosen, self._limit = chosen, limit
-        started = services.entries.each(selection_scan.start)
-        begun = Cursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
-        self._begun = begun if cursor is None else Cursor.read(cursor, begun)
-        self._names = [name for name, _ in started]
-        self._at = self._begun
-
-    @property
-    def cursor(self) -> str:
-        return self._at.text
-
-    def __iter__(self) -> Iterator[ScheduledTask]:
-        """Yield the tasks, read page by page."""
-        self._at, queues = self._begun, QueueNames(self._services)
-        for shard, link, page in self._pages():
-            for member, entry in selection_scan.read(link, self._chosen, page):
-                self._at = self._begun.behind(shard, Position.of(member))
-                yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
-            self._at = self._begun.behind(shard, Position.of(page[-1]))
-
-    def count(self, *, progress: Progress | None = None) -> Count:
-        """Return the number of matching tasks; nothing changes."""
-        if self._chosen.is_found_by_way and self._limit is None:
-            return self._count(progress)
-        return self._would_change(lambda _: True, progress)
-
-    @of_many
-    def cancel(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Cancel them; their results become ``REVOKED``, which scanners store.
-
-        Args:
-            dry_run: Only count; ``uncertain`` then counts only tasks with an expired lease.
-            progress: Called after each step with the count so far; :attr:`cursor` is then the
-                position after the counted tasks.
-
-        Raises:
-            StoreError: Redis cannot be reached, or refuses a step. The error's ``so_far`` counts
-                the finished tasks, and :attr:`cursor` is the position after them.
-        """
-        return self._remove(WAITING, dry_run, progress)
-
-    @of_many
-    def remove(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Delete the dead and the unreadable tasks; otherwise like :meth:`cancel`."""
-        return self._remove({"DEAD", "UNREADABLE"}, dry_run, progress, remove=True)
-
-    @of_many
-    def reschedule(
-        self,
-        at: TimeInput | None = None,
-        *,
-        after: DelayInput | None = None,
-        by: DelayInput | None = None,
-        only: Direction | None = None,
-        if_due: TimeInput | None = None,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> Count:
-        """Change their due times; see :meth:`DelayQ.reschedule` and :meth:`cancel`.
-
-        If the process is killed after a step but before *progress*, continuing from the stored
-        cursor repeats that step. With *by*, its tasks then move twice; with *at* or *if_due*, not.
-
-        Raises:
-            InvalidDueTime: not a time, or after 2255-06-05. If *by* moves a task past that date,
-                the error's ``so_far`` counts the tasks moved before it.
-        """
-        when = one_of(self._services.timezone, at=at, after=after, by=by)
-        conditions = conditions_of(self._services.timezone, only, if_due)
-        if dry_run:
-            return self._would_change(
-                lambda met: met.state in WAITING and would_move(met, when, conditions), progress
-            )
-        return self._move(when, progress, conditions=conditions)
-
-    @of_many
-    def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Deliver them at once, even if they are paused; otherwise like :meth:`cancel`."""
-        return self._go("now", WAITING, dry_run, progress)
-
-    @of_many
-    def retry(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
-        """Try to deliver the dead tasks again; otherwise like :meth:`cancel`."""
-        return self._go("retry", {"DEAD"}, dry_run, progress)
 
     @of_many
     def edit(
@@ -238,133 +108,3 @@ class Selection:
                     rewriting.step(link, some, tally)
                     self._at = self._begun.behind(shard, Position.of(some[-1]))
                     report(progress, tally)
-
-    def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
-        if dry_run:
-            return self._would_change(lambda met: met.state in states, progress)
-        return self._move(NOW, progress, mode=mode)
-
-    def _move(
-        self,
-        when: When,
-        progress: Progress | None,
-        *,
-        mode: str = "",
-        conditions: Conditions = ALWAYS,
-    ) -> Count:
-        def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
-            return changes.reschedule(
-                link,
-                targets,
-                when,
-                mode=mode,
-                conditions=conditions,
-                chosen=self._chosen.text,
-            )
-
-        return self._change(steps, progress)
-
-    def _remove(
-        self, states: set[str], dry_run: bool, progress: Progress | None, *, remove: bool = False
-    ) -> Count:
-        if dry_run:
-            return self._would_change(lambda met: met.state in states, progress)
-        owes = self._services.has_backend
-
-        def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
-            tells = bool(self._services.hooks.hears_messages())
-            return changes.cancel(
-                link,
-                targets,
-                revoker="scanner" if owes else "none",
-                tells=tells,
-                remove=remove,
-                chosen=self._chosen.text,
-            )
-
-        return self._change(steps, progress, owes=owes)
-
-    def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
-        """Yield members that may match, from the start position: shard, link, page.
-
-        With a limit, only members that match just now, and no more than that.
-        """
-        left = self._limit
-        for shard, link, behind in self._shards():
-            name, start = self._names[shard], self._begun.starts[shard]
-            for found in selection_scan.pages(link, self._chosen, name, start, behind):
-                if left == 0:
-                    return
-                page = found
-                if left is not None:
-                    met = selection_scan.peek(link, self._chosen, found)
-                    page = [one.member for one in islice(met, min(left, len(found)))]
-                    left -= len(page)
-                if page:
-                    yield shard, link, page
-
-    def _shards(self) -> Iterator[tuple[int, Shard, Position]]:
-        """Yield the unfinished shards, each with the position to continue after."""
-        for shard, link in enumerate(self._services.entries.links):
-            behind = self._begun.place_in(shard)
-            if behind is not None:
-                yield shard, link, behind
-
-    def _count(self, progress: Progress | None) -> Count:
-        tally = Tally()
-        with telling_so_far(tally):
-            for shard, link, behind in self._shards():
-                name, start = self._names[shard], self._begun.starts[shard]
-                for found in selection_scan.counts(link, self._chosen, name, start, behind):
-                    tally.add(found)
-                    report(progress, tally)
-        return tally.count
-
-    def _would_change(self, would: Callable[[Match], bool], progress: Progress | None) -> Count:
-        tally, self._at = Tally(), self._begun
-        with telling_so_far(tally):
-            for shard, link, page in self._pages():
-                for met in selection_scan.peek(link, self._chosen, page):
-                    tally.met(met.state, would=would(met))
-                self._at = self._begun.behind(shard, Position.of(page[-1]))
-                report(progress, tally)
-        return tally.count
-
-    def _change(self, steps: Steps, progress: Progress | None, *, owes: bool = False) -> Count:
-        tally, self._at = Tally(owes=owes), self._begun
-        # Recording the owed ``REVOKED`` takes as long again.
-        size = CHUNK // 2 if owes else CHUNK
-        with telling_so_far(tally):
-            for shard, link, page in self._pages():
-                for first in range(0, len(page), size):
-                    some = page[first : first + size]
-                    done = 0
-                    for made in steps(link, [target_of_member(one) for one in some]):
-                        # Set before progress or an error is reported, so no task is done twice.
-                        done += len(made)
-                        self._at = self._begun.behind(shard, Position.of(some[done - 1]))
-                        _note(self._services, tally, made)
-                        report(progress, tally)
-        return tally.count
-
-
-def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
-    """Count a selection's changes, and notify of them.
-
-    Raises:
-        InvalidDueTime: a task would be due too late.
-    """
-    hooks = services.hooks
-    for change in made:
-        tally.changed(change.outcome)
-        if change.due_ms is not None:
-            hooks.rescheduled(change.task_id, change.due_ms)
-    moved = [(one.task_id, one.due_ms, one.expires) for one in made if one.due_ms is not None]
-    warn_of_expiry(moved)
-    removed = [one.cancelled for one in made if one.cancelled is not None]
-    if removed:
-        hooks.cancelled(removed)
-    for change in made:
-        # An unreadable task stays as it is, as in an operation on one task.
-        if isinstance(change.error, InvalidDueTime):
-            raise change.error

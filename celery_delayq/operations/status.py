@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from ..clock import from_ms
-from ..services import HasServices
-from ..store import Counts, Pause
+from ..core.clock import from_ms
+from ..core.services import HasServices
+from ..core.store import Counts, Pause
 from .queues import QueueCounts, queue_counts
 
 __all__ = ["QueueCounts", "ScannerSeen", "Status", "status"]

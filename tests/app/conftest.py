@@ -7,11 +7,12 @@ import pytest
 from celery import Celery
 from celery.signals import import_modules
 
-from celery_delayq import DelayQ, clock, services, signals
-from celery_delayq.integration import store_query
-from celery_delayq.scheduling import bulk
-from celery_delayq.scheduling.intercept import Request
-from celery_delayq.servers import endpoint
+from celery_delayq import DelayQ, signals
+from celery_delayq.contrib import store_query
+from celery_delayq.core import clock, services
+from celery_delayq.core.scheduling.intercept import Request
+from celery_delayq.core.servers import endpoint
+from celery_delayq.operations import bulk
 from tests.app.network import QUICK, Listener, ReplySwallower
 from tests.support.apps import let_go_of_results
 from tests.support.waiting import PATIENCE

@@ -13,7 +13,7 @@ import sys
 from celery import Celery
 
 from celery_delayq import DelayQ
-from celery_delayq.servers.connection import packed
+from celery_delayq.core.servers.connection import packed
 
 app = Celery("forking", broker=os.environ["FORKING_STORE"])
 app.conf.update(delayq_timeout=30)

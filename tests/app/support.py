@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 from celery import Celery
 
-from celery_delayq.scheduling.intercept import Sender
-from celery_delayq.store.scanner_steps import MAX_REFUSALS
+from celery_delayq.core.scheduling.intercept import Sender
+from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
 from tests.support.shards import each, total
 
 OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_hand_over")
@@ -51,8 +51,8 @@ def comparable(raw):
 def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery", **options):
     """Adopt, as a worker does, the messages of a process without a DelayQ in an empty queue."""
     # It belongs to a leaf, and tests of the kernel run without it.
-    from celery_delayq.adoption.delivered import schedule_delivered
-    from celery_delayq.adoption.entering import never
+    from celery_delayq.contrib.adoption.delivered import schedule_delivered
+    from celery_delayq.contrib.adoption.entering import never
 
     with Celery("stranger", broker=app.conf.broker_url, set_as_current=False) as stranger:
         stranger.conf.task_protocol = 1

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from celery_delayq.adoption.adopting import AdoptingStep
+from celery_delayq.contrib.adoption.adopting import AdoptingStep
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, comparable, lists, only_message, to_ms
 

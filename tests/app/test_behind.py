@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from celery_delayq import Item, Outcome, clock
-from celery_delayq.clock import from_ms
+from celery_delayq import Item, Outcome
+from celery_delayq.core import clock
+from celery_delayq.core.clock import from_ms
+from celery_delayq.core.store import State
 from celery_delayq.errors import KeyHeld
-from celery_delayq.store import State
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import keys_of
 from tests.support.waiting import PATIENCE

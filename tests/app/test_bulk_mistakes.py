@@ -4,8 +4,8 @@ import pytest
 from celery.exceptions import QueueNotFound, SoftTimeLimitExceeded
 from kombu.exceptions import SerializerNotInstalled
 
+from celery_delayq.core.store import Entries
 from celery_delayq.errors import InvalidOption, ItemsRefused
-from celery_delayq.store import Entries
 from tests.app.bulk import plain_task
 from tests.app.support import FAR
 

@@ -3,9 +3,9 @@
 import pytest
 from kombu.exceptions import OperationalError
 
-from celery_delayq import clock
+from celery_delayq.core import clock
 from celery_delayq.errors import StoreFull
-from celery_delayq.scheduling import bulk
+from celery_delayq.operations import bulk
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.shards import total

@@ -11,7 +11,7 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult, GroupResult
 
 from celery_delayq import Outcome
-from celery_delayq.message.headers import LAUNCH
+from celery_delayq.core.message.headers import LAUNCH
 from tests.app.support import FAR, LONG_AGO, lists
 
 pytestmark = pytest.mark.libraries

@@ -11,9 +11,10 @@ from celery.app.trace import build_tracer
 from celery.signals import before_task_publish
 from kombu import Exchange, Queue
 
-from celery_delayq import State, clock
+from celery_delayq import State
+from celery_delayq.core import clock
+from celery_delayq.core.message.headers import LAUNCH
 from celery_delayq.errors import AlreadyScheduled, NotScheduled
-from celery_delayq.message.headers import LAUNCH
 from tests.app.support import FAR, LONG_AGO, lists
 
 pytestmark = pytest.mark.libraries

@@ -13,10 +13,10 @@ from celery._state import _task_stack
 from celery.exceptions import Ignore, Retry
 from kombu import Connection, Exchange, Queue
 
-from celery_delayq import clock
+from celery_delayq.core import clock
+from celery_delayq.core.message.identity import identity_of
+from celery_delayq.core.scheduling import left
 from celery_delayq.errors import StoreDiffers, StoreFull, StoreUnavailable
-from celery_delayq.message.identity import identity_of
-from celery_delayq.scheduling import left
 from tests.app.network import QUICK
 from tests.app.support import lists, only_message
 from tests.support.ports import free_port

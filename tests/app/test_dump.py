@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from celery_delayq.care import dumps
-from celery_delayq.care.loading import least_size
+from celery_delayq.contrib.care import dumps
+from celery_delayq.contrib.care.loading import least_size
+from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
-from celery_delayq.store.keys import Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, lists
 from tests.support.shards import SHARDS, each, keys_of
 

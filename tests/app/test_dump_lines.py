@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from celery_delayq.care.lines import LONGEST_ID, LONGEST_TEXT, read
+from celery_delayq.contrib.care.lines import LONGEST_ID, LONGEST_TEXT, read
 from tests.app.support import FAR
 from tests.app.test_dump import one, through_text, two
 from tests.support.shards import keys_of

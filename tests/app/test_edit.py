@@ -12,9 +12,9 @@ from kombu import Queue, serialization
 from kombu.serialization import registry
 
 from celery_delayq import Outcome, State
+from celery_delayq.core.message.shown import is_celery_s
+from celery_delayq.core.store import Entries
 from celery_delayq.errors import InvalidDueTime, InvalidOption, MessageTooLarge, NotATask
-from celery_delayq.message.shown import is_celery_s
-from celery_delayq.store import Entries
 from tests.app.support import (
     FAR,
     LONG_AGO,

@@ -5,8 +5,8 @@ from celery import chain
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome
+from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import AlreadyScheduled, InvalidOption, KeyHeld, NotATask
-from celery_delayq.store.keys import shard_of
 from tests.app.support import FAR, LONG_AGO, comparable, only_message
 
 QUEUES = [

@@ -12,9 +12,9 @@ from celery.app.trace import build_tracer
 from kombu import Exchange, Queue
 from redis import Redis
 
-from celery_delayq import clock
-from celery_delayq.events import sending
-from celery_delayq.message.headers import LAUNCH
+from celery_delayq.contrib.events import sending
+from celery_delayq.core import clock
+from celery_delayq.core.message.headers import LAUNCH
 from tests.app.support import FAR, LONG_AGO
 from tests.faults.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually

@@ -10,9 +10,9 @@ from celery.worker import state
 from kombu import Exchange, Queue
 from kombu.common import QoS
 
-from celery_delayq import clock
-from celery_delayq.adoption import batches
-from celery_delayq.adoption.adopting import AdoptingStep
+from celery_delayq.contrib.adoption import batches
+from celery_delayq.contrib.adoption.adopting import AdoptingStep
+from celery_delayq.core import clock
 from celery_delayq.errors import StoreFull, StoreUnavailable
 from tests.app.support import only_message, to_ms
 from tests.support.waiting import PATIENCE, eventually

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from celery_delayq.servers.pool import PerProcess
+from celery_delayq.core.servers.pool import PerProcess
 from tests.app.bulk import plain_task
 from tests.support.children import in_child
 from tests.support.forked import run_forked

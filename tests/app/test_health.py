@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.clock import from_ms
+from celery_delayq.core.clock import from_ms
+from celery_delayq.core.servers import endpoint
+from celery_delayq.core.store import Counts, Pause
 from celery_delayq.errors import InvalidOption, InvalidSetting
 from celery_delayq.operations import health
-from celery_delayq.servers import endpoint
-from celery_delayq.store import Counts, Pause
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.app.test_status import give_another_layout
 from tests.support.ports import free_port

@@ -10,9 +10,9 @@ from celery.result import AsyncResult, GroupResult, result_from_tuple
 from kombu import Exchange, Queue
 
 from celery_delayq import DelayQ, Outcome, ScheduledResult, State
-from celery_delayq.clock import from_ms
-from celery_delayq.integration.async_result import word_of
-from celery_delayq.store import Entries
+from celery_delayq.core.clock import from_ms
+from celery_delayq.core.integration.async_result import word_of
+from celery_delayq.core.store import Entries
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
 from tests.support.ports import free_port
 
@@ -134,7 +134,9 @@ def test_where_the_store_cannot_tell_it_is_pending(
 
     assert app.AsyncResult(task_id).state == "PENDING"
 
-    [line] = [one for one in caplog.records if one.name == "celery_delayq.integration.async_result"]
+    [line] = [
+        one for one in caplog.records if one.name == "celery_delayq.core.integration.async_result"
+    ]
     assert line.levelno == logging.DEBUG
     assert "its state cannot be read from the store: " in line.getMessage()
 

@@ -4,7 +4,7 @@ from datetime import timezone
 
 import pytest
 
-from celery_delayq.clock import from_ms
+from celery_delayq.core.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.support.forked import PythonProcess

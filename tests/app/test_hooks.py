@@ -3,9 +3,9 @@
 import pytest
 
 from celery_delayq import Outcome
+from celery_delayq.contrib.events import telling
+from celery_delayq.core.hooks import IDS, LATENESS, Hooks
 from celery_delayq.errors import StoreError
-from celery_delayq.events import telling
-from celery_delayq.hooks import IDS, LATENESS, Hooks
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import with_one_shard
 

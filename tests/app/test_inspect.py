@@ -9,8 +9,8 @@ from celery.worker import state as worker_state
 from celery.worker.control import Panel, query_task, scheduled
 from celery.worker.request import Request
 
-from celery_delayq.clock import from_ms
-from celery_delayq.control import inspecting, revoking
+from celery_delayq.contrib.control import inspecting, revoking
+from celery_delayq.core.clock import from_ms
 from tests.app.support import FAR, LONG_AGO
 
 pytestmark = pytest.mark.libraries

@@ -3,8 +3,8 @@
 import pytest
 from kombu import Exchange, Queue
 
-from celery_delayq.message.outgoing import OutgoingMessage, dumps
-from celery_delayq.store.record import FORM, labels_for
+from celery_delayq.core.message.outgoing import OutgoingMessage, dumps
+from celery_delayq.core.store.record import FORM, labels_for
 from tests.app.support import FAR
 
 

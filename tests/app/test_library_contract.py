@@ -12,15 +12,16 @@ from celery.app.amqp import AMQP
 from celery.worker.control import Panel
 from kombu import Connection
 
-from celery_delayq import Defer, DelayQ, libraries
-from celery_delayq.adoption.adopting import AdoptingStep
-from celery_delayq.control import revoking
-from celery_delayq.copies.guard import GuardingStep
+from celery_delayq import Defer, DelayQ
+from celery_delayq.contrib.adoption.adopting import AdoptingStep
+from celery_delayq.contrib.control import revoking
+from celery_delayq.contrib.copies.guard import GuardingStep
+from celery_delayq.core import libraries
+from celery_delayq.core.handover.confirms import publisher_for
+from celery_delayq.core.handover.publishers import OneByOne, Pushing
+from celery_delayq.core.libraries import LEANS_ON, MESSAGES, TRIED, Feature, check_messages, works
+from celery_delayq.core.message.route import Route
 from celery_delayq.errors import LibraryChanged
-from celery_delayq.handover.confirms import publisher_for
-from celery_delayq.handover.publishers import OneByOne, Pushing
-from celery_delayq.libraries import LEANS_ON, MESSAGES, TRIED, Feature, check_messages, works
-from celery_delayq.message.route import Route
 from tests.app.support import FAR
 
 pytestmark = pytest.mark.libraries
@@ -137,7 +138,7 @@ except LibraryChanged as error:
 HELPED = """
 import celery.bin.base
 from click.testing import CliRunner
-from celery_delayq.cli import delayq
+from celery_delayq.operations.cli import delayq
 print(CliRunner().invoke(delayq, ["list", "--help"]).output)
 """
 

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from kombu import Exchange, Queue
 
+from celery_delayq.core.store.pages import PAGE
 from celery_delayq.errors import InvalidDueTime, InvalidOption
-from celery_delayq.store.pages import PAGE
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import keys_of, with_one_shard
 

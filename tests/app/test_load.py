@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from celery_delayq.care.lines import FIELDS
+from celery_delayq.contrib.care.lines import FIELDS
 from celery_delayq.errors import InvalidDump
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.app.test_dump import one, through_text, two

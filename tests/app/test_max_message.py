@@ -119,8 +119,8 @@ def test_an_item_of_a_bulk_that_is_larger_is_refused_alone(remind, delayq, large
 
 
 def test_an_item_that_is_filled_in_is_looked_at_too(app, delayq, monkeypatch):
-    monkeypatch.setattr("celery_delayq.scheduling.prepared.LARGE", 10 * MOST)
-    monkeypatch.setattr("celery_delayq.message.outgoing.LARGE", 10 * MOST)
+    monkeypatch.setattr("celery_delayq.operations.prepared.LARGE", 10 * MOST)
+    monkeypatch.setattr("celery_delayq.core.message.outgoing.LARGE", 10 * MOST)
     test_an_item_of_a_bulk_that_is_larger_is_refused_alone(plain_task(app), delayq, 5)
 
 

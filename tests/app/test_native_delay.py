@@ -10,7 +10,7 @@ import uuid
 import pytest
 from kombu import Exchange, Queue
 
-from celery_delayq.message import native_delay
+from celery_delayq.core.message import native_delay
 from tests.app.support import FAR
 from tests.support.ports import free_port
 from tests.support.shards import keys_of

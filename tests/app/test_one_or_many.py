@@ -5,8 +5,8 @@ from celery import states
 from celery.signals import task_revoked
 
 from celery_delayq import Outcome, State
+from celery_delayq.core.tasks.count import Count
 from celery_delayq.errors import InvalidOption, UnreadableRecord
-from celery_delayq.operations.count import Count
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.support.shards import each, with_one_shard
 

@@ -12,8 +12,8 @@ from celery.signals import task_revoked
 from kombu import serialization
 
 from celery_delayq import Outcome
+from celery_delayq.contrib.events import sending
 from celery_delayq.errors import InvalidSetting
-from celery_delayq.events import sending
 from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1, lists, only_message
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 from kombu.exceptions import OperationalError
 
-from celery_delayq import DelayQError, InvalidDueTime, Outcome, clock
+from celery_delayq import DelayQError, InvalidDueTime, Outcome
+from celery_delayq.core import clock
 from celery_delayq.errors import InvalidOption, StoreUnavailable
 from tests.app.network import QUICK
 from tests.app.support import FAR, lists

@@ -9,7 +9,7 @@ import pytest
 from celery.worker.control import Panel
 
 from celery_delayq import __version__
-from celery_delayq.control import panel  # noqa: F401 - registers the command
+from celery_delayq.contrib.control import panel  # noqa: F401 - registers the command
 from tests.app.support import FAR, LONG_AGO
 
 pytestmark = pytest.mark.libraries
@@ -120,7 +120,7 @@ import celery.bin.celery
 from celery.worker.control import Panel
 
 from celery_delayq import __version__
-from celery_delayq.control import panel  # noqa: F401 - registers the command
+from celery_delayq.contrib.control import panel  # noqa: F401 - registers the command
 kinds = {name: one.type for name, one in Panel.meta.items() if "delayq" in name}
 print(sorted(kinds.items()))
 """

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from celery_delayq import InvalidDueTime, Outcome
-from celery_delayq.clock import MAX_DUE_MS
+from celery_delayq.core.clock import MAX_DUE_MS
 from celery_delayq.errors import InvalidOption
 from tests.app.support import (
     FAR,

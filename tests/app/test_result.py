@@ -10,7 +10,7 @@ from celery.result import AsyncResult, denied_join_result, result_from_tuple
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, ScheduledResult, State
-from celery_delayq.integration.results import scheduled
+from celery_delayq.core.integration.results import scheduled
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
 from tests.support.waiting import eventually
 

@@ -7,7 +7,7 @@ from celery import chord, group
 from celery.result import AsyncResult, GroupResult
 
 from celery_delayq import Outcome, ScheduledResult
-from celery_delayq.integration.results import scheduled
+from celery_delayq.core.integration.results import scheduled
 from tests.app.support import FAR, LONG_AGO
 
 pytestmark = pytest.mark.libraries

@@ -11,7 +11,7 @@ from celery.worker.control import Panel, revoke, terminate
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome
-from celery_delayq.control import revoking
+from celery_delayq.contrib.control import revoking
 from tests.app.support import FAR, LONG_AGO, claim, lists
 from tests.support.shards import each
 

@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from celery_delayq import State
+from celery_delayq.core.store import changes, selection_scan
 from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, StoreUnavailable
-from celery_delayq.store import changes, selection_scan
 from tests.app.support import FAR, LONG_AGO, claim, lists
 
 # A tag has an index; any other selection scans the records. Task and state are filters.
@@ -20,7 +20,7 @@ def small_steps(monkeypatch):
     """Steps so small that a few tasks need several of them."""
     monkeypatch.setattr(selection_scan, "PAGE", 7)
     monkeypatch.setattr(selection_scan, "MOST", 8)
-    monkeypatch.setattr("celery_delayq.operations.selection.CHUNK", 3)
+    monkeypatch.setattr("celery_delayq.core.tasks.selection.CHUNK", 3)
 
 
 @pytest.fixture

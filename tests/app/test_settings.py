@@ -3,8 +3,8 @@
 import pytest
 
 from celery_delayq import DelayQ, ScannerStep
+from celery_delayq.core.settings import SETTINGS
 from celery_delayq.errors import InvalidSetting, SwitchedOff, UnknownSetting
-from celery_delayq.settings import SETTINGS
 from tests.app.support import FAR
 from tests.support.shards import keys_of
 

@@ -5,8 +5,8 @@ from celery import states
 from celery.result import AsyncResult
 
 from celery_delayq import Item, Outcome, State
+from celery_delayq.core.store.keys import KEYS, Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, InFlight, InvalidSetting
-from celery_delayq.store.keys import KEYS, Keys, shard_of
 from tests.app.support import FAR, LONG_AGO, claim, redis_ms
 from tests.support.waiting import eventually
 

@@ -4,9 +4,9 @@ import pytest
 from kombu import Exchange, Queue
 
 from celery_delayq import State
+from celery_delayq.core.store import listing, selection_scan
+from celery_delayq.core.tasks.filters import MOST
 from celery_delayq.errors import InvalidDueTime, InvalidOption
-from celery_delayq.operations.filters import MOST
-from celery_delayq.store import listing, selection_scan
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
 from tests.support.shards import with_one_shard
 

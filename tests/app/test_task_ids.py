@@ -11,7 +11,7 @@ from celery import group
 from celery.result import AsyncResult
 
 from celery_delayq import Outcome, State
-from celery_delayq.clock import from_ms
+from celery_delayq.core.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, only_message
 

@@ -14,7 +14,7 @@ from celery.app.amqp import AMQP
 from kombu import Producer
 from kombu.serialization import SerializerRegistry
 
-from celery_delayq.scheduling.patches import places, touched
+from celery_delayq.operations.patches import places, touched
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, envelope, templates
 from tests.support.shards import keys_of

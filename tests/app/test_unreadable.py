@@ -3,8 +3,8 @@
 import kombu.compression
 import pytest
 
-from celery_delayq.store import Outcome
-from celery_delayq.store.record import FORM
+from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.record import FORM
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import keys_of
 

@@ -7,8 +7,8 @@ from celery import group, states
 from celery.exceptions import TimeoutError as NoResultYet
 
 from celery_delayq import Item
+from celery_delayq.core.scheduling import past
 from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
-from celery_delayq.scheduling import past
 from tests.app.support import FAR
 from tests.support.ports import free_port
 

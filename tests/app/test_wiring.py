@@ -24,7 +24,7 @@ import socket, sys, threading
 def refuse(*_, **__): raise AssertionError("a connection")
 socket.socket.connect = socket.create_connection = refuse
 open_before = __builtins__.open
-import celery_delayq, celery_delayq.cli
+import celery_delayq, celery_delayq.operations.cli
 from celery import Celery, group
 from celery.app.task import Task
 from celery.canvas import Signature

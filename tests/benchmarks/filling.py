@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from celery import Celery
 
-from celery_delayq.store.scripts import loaded
+from celery_delayq.core.store.scripts import loaded
 
 CHUNK = 500
 SENTINEL_DUE_MS = 8_888_888_888_888

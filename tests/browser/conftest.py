@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from celery_delayq.web import wsgi
+from celery_delayq.contrib.web import wsgi
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
 from tests.browser import support
 from tests.web.conftest import app, scheduled, unhurried

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from celery_delayq import DelayQ
-from celery_delayq.web import wsgi
+from celery_delayq.contrib.web import wsgi
 from tests.browser import shop
 from tests.browser.support import browser, page_of, press, served
 from tests.support.apps import new_app

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from celery_delayq.web import wsgi
+from celery_delayq.contrib.web import wsgi
 from tests.app.support import FAR, LONG_AGO
 from tests.browser.support import either_way, follow, press, says, unfold
 from tests.web.test_changing_many import IDS, left, many, short_steps
@@ -126,7 +126,7 @@ def test_the_history_leads_to_a_task(app, site, look, scheduled, javascript):
 
 @either_way
 def test_all_tasks_are_counted_queue_by_queue(site, look, many, javascript, monkeypatch):
-    monkeypatch.setattr("celery_delayq.web.others.SECOND", 0)  # each step counts one queue
+    monkeypatch.setattr("celery_delayq.contrib.web.others.SECOND", 0)  # each step counts one queue
     page = look(site, "/queues", javascript=javascript)
 
     if not javascript:
@@ -168,7 +168,7 @@ def test_the_overview_loads_anew_by_itself_until_it_is_stopped(site, look, sched
 
 
 def test_a_page_comes_back_with_redis(delayq_app, start_redis, serve, look, monkeypatch):
-    monkeypatch.setattr("celery_delayq.web.app.AGAIN", 1)
+    monkeypatch.setattr("celery_delayq.contrib.web.app.AGAIN", 1)
     redis = start_redis()
     app = delayq_app(redis.url())
     redis.stop()

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from celery_delayq.logs import plain
-from celery_delayq.web.asked import FILTERS
+from celery_delayq.contrib.web.asked import FILTERS
+from celery_delayq.core.logs import plain
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.browser.support import follow
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Error, expect
 from werkzeug.wrappers import Response
 
-from celery_delayq.web import wsgi
+from celery_delayq.contrib.web import wsgi
 from tests.browser.support import press, says
 from tests.cli.conftest import sigint
 from tests.web.conftest import browse, browser

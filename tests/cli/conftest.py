@@ -9,8 +9,8 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq.handover import link
-from celery_delayq.integration import workers
+from celery_delayq.core.handover import link
+from celery_delayq.operations import workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.support.waiting import PATIENCE
 
@@ -137,7 +137,7 @@ def sigint():
 def patient_doctor(monkeypatch):
     """To the doctor, a broker that is starved for seconds still answers."""
     # It belongs to a leaf, and tests of the kernel run without it.
-    from celery_delayq.care import doctor_broker
+    from celery_delayq.contrib.care import doctor_broker
 
     for name in ("TIMEOUT", "CONNECT_TIMEOUT"):
         monkeypatch.setattr(doctor_broker, name, PATIENCE)
@@ -151,7 +151,7 @@ def look(patient_doctor):
 
     def look(app, *names):
         # It belongs to a leaf, and tests of the kernel run without it.
-        from celery_delayq.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient
+        from celery_delayq.contrib.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient
 
         patients.append(Patient(app.delayq.services))
         asked = [one for one in (*AT_THE_STORE, *AT_THE_BROKER) if one.name in names]

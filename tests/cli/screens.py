@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from celery_delayq.cli import command_list, command_show, command_status, delayq
-from celery_delayq.cli.screen import text_of
+from celery_delayq.core.store import Counts, Pause, State
+from celery_delayq.core.tasks.scheduled_task import ScheduledTask
+from celery_delayq.operations.cli import command_list, command_show, command_status, delayq
+from celery_delayq.operations.cli.screen import text_of
 from celery_delayq.operations.queues import QueueCounts
-from celery_delayq.operations.scheduled_task import ScheduledTask
 from celery_delayq.operations.status import ScannerSeen, Status
-from celery_delayq.store import Counts, Pause, State
 
 FOLDER = Path(__file__).parent / "shown"
 WIDTHS = (80, 120)

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import pytest
 from kombu import Exchange, Queue
 
-from celery_delayq.cli.zones import with_zone
+from celery_delayq.operations.cli.zones import with_zone
 from celery_delayq.operations.health import NO_SCANNER
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
 from tests.support.forked import run_forked

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.care import command_check
-from celery_delayq.care.inconsistencies import KINDS
-from celery_delayq.cli import common
+from celery_delayq.contrib.care import command_check
+from celery_delayq.contrib.care.inconsistencies import KINDS
+from celery_delayq.operations.cli import common
 from tests.app.support import FAR
 
 KEY = "{delayq:0}:dead"

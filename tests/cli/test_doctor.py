@@ -7,12 +7,18 @@ import re
 import pytest
 from kombu.transport import TRANSPORT_ALIASES
 
-from celery_delayq.care import command_doctor as command
-from celery_delayq.care import doctor
-from celery_delayq.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient, Question, examine
-from celery_delayq.cli.screen import text_of
+from celery_delayq.contrib.care import command_doctor as command
+from celery_delayq.contrib.care import doctor
+from celery_delayq.contrib.care.doctor import (
+    AT_THE_BROKER,
+    AT_THE_STORE,
+    Patient,
+    Question,
+    examine,
+)
+from celery_delayq.core.servers.risks import Line
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers.risks import Line
+from celery_delayq.operations.cli.screen import text_of
 from tests.app.support import FAR
 from tests.support.ports import free_port
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from celery_delayq.care import doctor_keys
-from celery_delayq.servers.risks import OK, WARNING
+from celery_delayq.contrib.care import doctor_keys
+from celery_delayq.core.servers.risks import OK, WARNING
 from tests.app.support import FAR
 
 

@@ -8,11 +8,11 @@ import time_machine
 from kombu import Queue
 from redis import UsernamePasswordCredentialProvider
 
-from celery_delayq.care.doctor import AT_THE_STORE, Patient
-from celery_delayq.care.doctor_rights import CALLED
-from celery_delayq.care.observed import LEAST_WEIGHED
-from celery_delayq.servers.risks import Line
-from celery_delayq.store.scripts import load
+from celery_delayq.contrib.care.doctor import AT_THE_STORE, Patient
+from celery_delayq.contrib.care.doctor_rights import CALLED
+from celery_delayq.contrib.care.observed import LEAST_WEIGHED
+from celery_delayq.core.servers.risks import Line
+from celery_delayq.core.store.scripts import load
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.operations.restricted import documented
 from tests.support.ports import free_port

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.care.doctor import examine
+from celery_delayq.contrib.care.doctor import examine
 
 MB = 1_000_000
 SAID = (

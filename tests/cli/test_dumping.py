@@ -8,9 +8,9 @@ import pytest
 from celery.bin.celery import celery
 from click.testing import CliRunner
 
+from celery_delayq.core.store import loads
+from celery_delayq.core.tasks import reading
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.operations import reading
-from celery_delayq.store import loads
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
@@ -120,7 +120,7 @@ def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url,
             engine.ack([leased])
             engine.close()
 
-    monkeypatch.setattr("celery_delayq.clock.sleep", ack)
+    monkeypatch.setattr("celery_delayq.core.clock.sleep", ack)
     result = run("dump", "--wait", "60", app=relayed)
     assert (result.exit_code, json.loads(result.stdout.splitlines()[-1])["tasks"]) == (0, 0)
 
@@ -253,7 +253,7 @@ def test_one_that_ends_between_two_lines_says_so(app, other, dumped, refused):
 
 
 def test_in_a_terminal_load_says_what_it_wants(misused, monkeypatch):
-    monkeypatch.setattr("celery_delayq.care.command_dump.reads_terminal", lambda: True)
+    monkeypatch.setattr("celery_delayq.contrib.care.command_dump.reads_terminal", lambda: True)
 
     assert misused("load") == "Error: Pass a dump on standard input: load < FILE"
 

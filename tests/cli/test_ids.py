@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.cli import chosen_tasks, progress, stdin
-from celery_delayq.cli.stdin import ids_read
+from celery_delayq.core.store import Entries
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import Entries
+from celery_delayq.operations.cli import chosen_tasks, progress, stdin
+from celery_delayq.operations.cli.stdin import ids_read
 from tests.app.support import FAR, LONG_AGO
 from tests.operations.test_cli import HOSTILE
 

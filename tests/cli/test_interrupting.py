@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
-from celery_delayq.care import loading
-from celery_delayq.operations import selection
+from celery_delayq.contrib.care import loading
+from celery_delayq.core.store import Entries, changes, loads
+from celery_delayq.core.tasks import selection
+from celery_delayq.operations import selection as rewriting
 from celery_delayq.operations.releasing import Release
-from celery_delayq.store import Entries, changes, loads
 from tests.app.support import FAR, hand_over_until_dead
 from tests.support.waiting import eventually
 
@@ -22,7 +23,7 @@ CTRL_C = 130
 def many(app, monkeypatch):
     """Ten of them, and steps of two."""
     monkeypatch.setattr(selection, "CHUNK", 2)
-    monkeypatch.setattr(selection, "STEP", 2)
+    monkeypatch.setattr(rewriting, "STEP", 2)
     for number in range(10):
         app.send_task("t", task_id=f"task-{number}", delayq_at=FAR + number)
 

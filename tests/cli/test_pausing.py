@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from celery_delayq.cli import unknown
+from celery_delayq.operations.cli import unknown
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
 

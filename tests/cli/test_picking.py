@@ -78,7 +78,7 @@ def test_what_is_overdue_is_cancelled(tasks, app, said):
 def test_from_now_is_by_redis_s_clock(app, printed, monkeypatch):
     app.send_task("t", task_id="soon", delayq_after=1800)
     # The command must not read this machine's clock; by its time, no task would be overdue.
-    monkeypatch.setattr("celery_delayq.clock.utc_now", lambda: pytest.fail("it was read"))
+    monkeypatch.setattr("celery_delayq.core.clock.utc_now", lambda: pytest.fail("it was read"))
     monkeypatch.setattr("time.time", lambda: 0.0)
 
     assert printed("list", "--ids", "--due-before", "+1h") == ["soon"]

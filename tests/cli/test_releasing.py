@@ -5,8 +5,8 @@ import json
 import pytest
 from celery import chain
 
-from celery_delayq.cli import command_release
-from celery_delayq.operations import selection
+from celery_delayq.operations import selection as rewriting
+from celery_delayq.operations.cli import command_release
 from tests.app.support import (
     FAR,
     LONG_AGO,
@@ -126,7 +126,7 @@ def test_while_the_broker_is_away_it_is_said_again_later(delayq_app, url, refuse
 
 def test_it_says_how_far_it_has_come(app, said, monkeypatch, tasks):
     monkeypatch.setattr(command_release, "TELL_EVERY", 0.0)
-    monkeypatch.setattr(selection, "STEP", 2)
+    monkeypatch.setattr(rewriting, "STEP", 2)
     assert said("release", "--all", "--yes") == [
         "2 tasks released so far",
         "3 tasks released so far",

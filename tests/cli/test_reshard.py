@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from celery_delayq.care import resharding
-from celery_delayq.store.keys import Keys
+from celery_delayq.contrib.care import resharding
+from celery_delayq.core.store.keys import Keys
 from tests.app.support import FAR
 from tests.support.shards import with_one_shard
 

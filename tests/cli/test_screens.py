@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.cli import command_show, command_status
-from celery_delayq.cli.screen import text_of
+from celery_delayq.operations.cli import command_show, command_status
+from celery_delayq.operations.cli.screen import text_of
 from tests.cli.screens import COUNTS, FOLDER, ORDER, SCANNED, UTC, WIDTHS, files, ms
 
 

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from celery_delayq import State
-from celery_delayq.cli import common
+from celery_delayq.operations.cli import common
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.support.shards import with_one_shard
 

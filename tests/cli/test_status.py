@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from celery.utils.time import timezone as celerys
 
-from celery_delayq.cli.command_status import SHOWN
-from celery_delayq.logs import lasting
+from celery_delayq.core.logs import lasting
 from celery_delayq.operations import queues
+from celery_delayq.operations.cli.command_status import SHOWN
 from celery_delayq.operations.health import NO_SCANNER
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import each

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from celery_delayq.cli.screen import text_of
-from celery_delayq.cli.tables import FIRST, Column, Room, table
+from celery_delayq.operations.cli.screen import text_of
+from celery_delayq.operations.cli.tables import FIRST, Column, Room, table
 from tests.app.support import FAR
 from tests.support.waiting import PATIENCE
 

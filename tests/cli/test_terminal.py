@@ -10,8 +10,8 @@ import sys
 import pytest
 from celery.bin.celery import celery
 
-from celery_delayq.cli import delayq, progress, screen
-from celery_delayq.store import changes
+from celery_delayq.core.store import changes
+from celery_delayq.operations.cli import delayq, progress, screen
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable

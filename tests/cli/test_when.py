@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import click
 import pytest
 
-from celery_delayq.cli.when import GivenTime, When
+from celery_delayq.operations.cli.when import GivenTime, When
 
 UTC = timezone.utc
 ISO, UNIX = "2030-01-31T09:00", "Unix time in seconds"

@@ -9,8 +9,8 @@ import pytest
 import pytz
 from celery.utils.time import timezone as celerys
 
-from celery_delayq.cli import zones
-from celery_delayq.zones import LocalTime
+from celery_delayq.core.zones import LocalTime
+from celery_delayq.operations.cli import zones
 from tests.app.support import FAR
 
 NINE = "2100-01-01 09:00:00"  # FAR in Tokyo

@@ -14,7 +14,7 @@ import time
 from functools import partial
 from threading import Event
 
-from celery_delayq.store.keys import Keys
+from celery_delayq.core.store.keys import Keys
 from tests.cluster.trial import SHARDS, Fault, Trial, Window, tried
 from tests.support.apps import celery_state_kept
 from tests.support.clusters import ClusterServers, Node

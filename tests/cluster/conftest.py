@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.cluster import SlotOwner, slots
-from celery_delayq.servers import moving
+from celery_delayq.contrib import moving
+from celery_delayq.contrib.cluster import SlotOwner, slots
+from celery_delayq.core import clock
 from tests.relay.house import House, new_name
 from tests.support.clusters import NODE_TIMEOUT_MS, ClusterServers
 

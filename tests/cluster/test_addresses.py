@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.cluster import nodes_of
-from celery_delayq.cluster.slots import SlotQuery, Told
+from celery_delayq.contrib.cluster import nodes_of
+from celery_delayq.contrib.cluster.slots import SlotQuery, Told
+from celery_delayq.core import clock
+from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers.endpoint import Endpoint
 from tests.cluster.conftest import TIMEOUT
 from tests.support.certificates import make_certificates
 from tests.support.clusters import ClusterServers

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from celery_delayq.care.doctor import examine
+from celery_delayq.contrib.care.doctor import examine
 from celery_delayq.errors import InvalidOption, StoreError
 from tests.support.clusters import SLOTS
 from tests.support.ports import free_port

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.care.doctor import examine
+from celery_delayq.contrib.care.doctor import examine
 from celery_delayq.errors import InvalidSetting, StoreError
 from tests.support.clusters import SLOTS
 from tests.support.waiting import eventually

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from redis.exceptions import ClusterDownError, MovedError
 
-from celery_delayq.cluster import SlotOwner
-from celery_delayq.cluster.slots import SlotQuery
+from celery_delayq.contrib.cluster import SlotOwner
+from celery_delayq.contrib.cluster.slots import SlotQuery
+from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers.endpoint import Endpoint
 from tests.cluster.conftest import calm, let_a_replica_take_over
 from tests.support.clusters import STORE, ClusterServers
 from tests.support.missing import missing

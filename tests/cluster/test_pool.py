@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from celery_delayq.servers.pool import Pool
+from celery_delayq.core.servers.pool import Pool
 
 
 class Place:
@@ -84,7 +84,7 @@ def test_a_connection_to_another_node_does_not_stay_idle_for_ever(pools, monkeyp
     here, there = pools
     link = take(here)
     here.give(link)
-    monkeypatch.setattr("celery_delayq.servers.pool.IDLE", 0.0)
+    monkeypatch.setattr("celery_delayq.core.servers.pool.IDLE", 0.0)
 
     take(there)
 

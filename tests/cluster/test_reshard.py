@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from celery_delayq.care.resharding import Resharding
+from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.core.store.keys import Keys
 from celery_delayq.errors import StoreError
-from celery_delayq.store.keys import Keys
 
 FAR = 4_102_444_800  # 2100-01-01
 IDS = {f"id-{number}" for number in range(30)}

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.care.doctor import examine
+from celery_delayq.contrib.care.doctor import examine
+from celery_delayq.core.servers.connection import packed
+from celery_delayq.core.servers.endpoint import NAME
+from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers.connection import packed
-from celery_delayq.servers.endpoint import NAME
-from celery_delayq.store.keys import shard_of
 from tests.cluster.conftest import calm, let_a_replica_take_over
 from tests.support.children import in_child
 from tests.support.clusters import ClusterServers
@@ -221,7 +221,7 @@ def test_a_slot_that_has_moved_is_followed_and_the_others_stay(house, cluster):
 def test_while_a_slot_is_being_moved_the_other_shards_go_on(
     cluster, make_house, monkeypatch, ends_when_refused
 ):
-    monkeypatch.setattr("celery_delayq.services.REACH", 1.0)
+    monkeypatch.setattr("celery_delayq.core.services.REACH", 1.0)
     house = make_house(cluster.url(), delayq_shards=SHARDS)
     put_each(house)
     house.start().wait_for_first_scan(20)
@@ -248,7 +248,7 @@ def test_while_a_slot_is_being_moved_the_other_shards_go_on(
 def test_if_a_node_is_away_the_shards_of_the_others_go_on(
     fragile, make_house, fault, monkeypatch, hurried
 ):
-    monkeypatch.setattr("celery_delayq.services.REACH", 1.0)
+    monkeypatch.setattr("celery_delayq.core.services.REACH", 1.0)
     cluster = fragile(replica=3 * (fault == "kill"))
     # The one where the scanner listens, and where processes meet.
     node = cluster.owner
@@ -292,7 +292,7 @@ def test_if_a_node_is_away_the_shards_of_the_others_go_on(
 def test_a_scanner_that_starts_meanwhile_serves_the_others(
     fragile, make_house, monkeypatch, hurried
 ):
-    monkeypatch.setattr("celery_delayq.services.REACH", 1.0)
+    monkeypatch.setattr("celery_delayq.core.services.REACH", 1.0)
     cluster = fragile()
     node = cluster.others()[0]  # processes meet at another one
     house = make_house(cluster.url(), delayq_shards=SHARDS)

@@ -3,7 +3,7 @@
 import time
 
 from celery_delayq import Outcome
-from celery_delayq.care.doctor import examine
+from celery_delayq.contrib.care.doctor import examine
 from tests.support.clusters import STORE
 
 FAR = 4_102_444_800  # 2100-01-01

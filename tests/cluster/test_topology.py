@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 from redis.exceptions import MovedError
 
-from celery_delayq.cluster import SlotOwner
-from celery_delayq.cluster.slots import SlotQuery, Told
-from celery_delayq.servers.endpoint import Endpoint
+from celery_delayq.contrib.cluster import SlotOwner
+from celery_delayq.contrib.cluster.slots import SlotQuery, Told
+from celery_delayq.core.servers.endpoint import Endpoint
 from tests.support.clusters import STORE
 
 pytestmark = pytest.mark.libraries

@@ -18,8 +18,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 from celery_delayq import DelayQ
+from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.store.keys import shard_of
 from tests.sentinel.work import FAR, PAUSE, QUEUE, all_due_has_left, note
 from tests.support.apps import new_app
 from tests.support.clusters import ClusterServers, Node

@@ -4,7 +4,7 @@ import pytest
 
 SETTINGS = """
 INSTALLED_APPS += [
-    "celery_delayq.web.django",
+    "celery_delayq.contrib.web.django",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -39,7 +39,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 urlpatterns = [
-    path("ops/delayq/", include("celery_delayq.web.django.urls")),
+    path("ops/delayq/", include("celery_delayq.contrib.web.django.urls")),
     path("admin/", admin.site.urls),
 ]
 """
@@ -84,7 +84,7 @@ def test_permissions_decide_who_looks_and_who_changes(site):
     told = site.run(
         USERS
         + """
-from celery_delayq.web import page_changed
+from celery_delayq.contrib.web import page_changed
 page_changed.connect(lambda user, action, **_: CHANGED.append([user, action]), weak=False)
 url = "/ops/delayq/task?id=a"
 looks = [one.get(url).status_code for one in (other, reader, writer)]

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from celery_delayq.store import Keys
+from celery_delayq.core.store import Keys
 from tests.support.waiting import eventually
 
 KEYS = Keys("delayq")

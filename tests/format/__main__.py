@@ -4,8 +4,8 @@ import contextlib
 import json
 from pathlib import Path
 
-from celery_delayq.care.lines import FORMAT, text_of
-from celery_delayq.store.keys import SCHEMA
+from celery_delayq.contrib.care.lines import FORMAT, text_of
+from celery_delayq.core.store.keys import SCHEMA
 from tests.format import keys
 from tests.format.filling import app_of, fill
 from tests.support.redis_server import RedisServer

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.care.lines import FORMAT
-from celery_delayq.clock import monotonic
+from celery_delayq.contrib.care.lines import FORMAT
+from celery_delayq.core.clock import monotonic
+from celery_delayq.core.store.keys import SCHEMA
 from celery_delayq.errors import UnreadableRecord
-from celery_delayq.store.keys import SCHEMA
 from tests.app.support import FAR, lists
 from tests.format import keys
 from tests.format.filling import DUE, WAITING, app_of

@@ -2,9 +2,9 @@
 
 import os
 
-from celery_delayq.handover import link, outbox
-from celery_delayq.servers import pool
-from celery_delayq.store import wakeup
+from celery_delayq.core.handover import link, outbox
+from celery_delayq.core.servers import pool
+from celery_delayq.core.store import wakeup
 from tests.hosted.scaled_times import MOMENT
 
 pool.IDLE = wakeup.PING_AFTER = link.IDLE = outbox.INTERVAL = float(os.environ[MOMENT])

@@ -4,9 +4,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from celery_delayq import Outcome
-from celery_delayq.care.doctor import examine
-from celery_delayq.metrics import Collector
-from celery_delayq.servers.risks import ERROR, WARNING
+from celery_delayq.contrib.care.doctor import examine
+from celery_delayq.contrib.metrics import Collector
+from celery_delayq.core.servers.risks import ERROR, WARNING
 from tests.hosted.servers import (
     CELERYS,
     SPARE,

@@ -6,8 +6,8 @@ import traceback
 import kombu
 import pytest
 
+from celery_delayq.core.handover.link import Link
 from celery_delayq.errors import BrokerDown, InvalidSetting, StoreUnavailable
-from celery_delayq.handover.link import Link
 from tests.faults.conftest import make_delayq
 from tests.hosted.providers import FILE, FromFile, Told
 from tests.hosted.servers import all_but

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.care.doctor import AT_THE_STORE, Patient
+from celery_delayq.contrib.care.doctor import AT_THE_STORE, Patient
 from tests.hosted.servers import CELERYS, SPARE, HostedServer
 
 pytestmark = pytest.mark.libraries

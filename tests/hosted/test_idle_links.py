@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.handover import link
-from celery_delayq.sentinel import failover_listener
-from celery_delayq.servers import pool
-from celery_delayq.store import wakeup
+from celery_delayq.contrib.sentinel import failover_listener
+from celery_delayq.core import clock
+from celery_delayq.core.handover import link
+from celery_delayq.core.servers import pool
+from celery_delayq.core.store import wakeup
 from tests.faults.conftest import make_delayq
 from tests.faults.proxy import Proxy
 from tests.hosted.scaled_times import MOMENT, PROXY, SCALE

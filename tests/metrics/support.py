@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from celery_delayq.metrics.names import PREFIX
+from celery_delayq.contrib.metrics.names import PREFIX
 from tests.support.waiting import PATIENCE
 
 

@@ -8,14 +8,15 @@ from datetime import timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
-from celery_delayq import __version__, clock
-from celery_delayq.metrics import Collector
-from celery_delayq.metrics import collector as collector_module
-from celery_delayq.metrics.collector import samples_of
-from celery_delayq.metrics.names import READ
+from celery_delayq import __version__
+from celery_delayq.contrib.metrics import Collector
+from celery_delayq.contrib.metrics import collector as collector_module
+from celery_delayq.contrib.metrics.collector import samples_of
+from celery_delayq.contrib.metrics.names import READ
+from celery_delayq.core import clock
+from celery_delayq.core.store import Counts
 from celery_delayq.operations.queues import QueueCounts
 from celery_delayq.operations.status import ScannerSeen, Status
-from celery_delayq.store import Counts
 from tests.app.support import FAR, claim, hand_over_until_dead, redis_ms
 from tests.metrics.support import Scrape
 from tests.support.waiting import PATIENCE, eventually

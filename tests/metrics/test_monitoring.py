@@ -12,14 +12,14 @@ import promql_parser
 import pytest
 from prometheus_client import CollectorRegistry
 
-from celery_delayq.metrics import Collector, watch
-from celery_delayq.metrics.names import METRICS
+from celery_delayq.contrib.metrics import Collector, watch
+from celery_delayq.contrib.metrics.names import METRICS
 from tests.app.support import FAR, LONG_AGO
 from tests.metrics.support import Scrape
 from tests.readme.document import DOCUMENTS
 from tests.support.missing import missing
 
-ROOM = Path(__file__).parents[2] / "celery_delayq" / "metrics"
+ROOM = Path(__file__).parents[2] / "celery_delayq" / "contrib" / "metrics"
 RULES, DASHBOARD = ROOM / "alerts.yml", ROOM / "grafana.json"
 PLAYED = Path(__file__).with_name("alerts_test.yml")
 # Labels that Prometheus itself gives each series, and a histogram its buckets.

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from celery_delayq import DelayQ
-from celery_delayq.metrics.serving import Serving
+from celery_delayq.contrib.metrics.serving import Serving
 from tests.metrics.support import Scrape
 from tests.support.forked import PythonProcess
 from tests.support.ports import free_port

@@ -6,10 +6,10 @@ import sys
 import pytest
 from prometheus_client import CollectorRegistry
 
+from celery_delayq.contrib.metrics import watch
+from celery_delayq.contrib.metrics.names import COUNTED
+from celery_delayq.core.handover.publishers import Verdict
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.handover.publishers import Verdict
-from celery_delayq.metrics import watch
-from celery_delayq.metrics.names import COUNTED
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.metrics.support import Scrape
 from tests.relay.conftest import make_house
@@ -240,8 +240,9 @@ def test_nothing_of_prometheus_is_imported_before_it_is_asked_for():
     program = (
         "import sys; from celery import Celery; from celery_delayq import DelayQ;"
         "app = Celery(broker='redis://'); DelayQ(app);"
-        "import celery_delayq.metrics, celery_delayq.metrics.step, celery_delayq.cli.command_scan;"
-        "assert celery_delayq.metrics.step.serving_of(app.delayq) is None;"
+        "import celery_delayq.contrib.metrics, celery_delayq.contrib.metrics.step;"
+        "import celery_delayq.operations.cli.command_scan;"
+        "assert celery_delayq.contrib.metrics.step.serving_of(app.delayq) is None;"
         "print([name for name in sys.modules if name.startswith('prometheus')])"
     )
     done = subprocess.run(
@@ -251,7 +252,7 @@ def test_nothing_of_prometheus_is_imported_before_it_is_asked_for():
 
 
 def test_only_what_is_there_can_be_imported():
-    import celery_delayq.metrics as room
+    import celery_delayq.contrib.metrics as room
 
     assert {name: getattr(room, name).__name__ for name in room.__all__} == {
         "Collector": "Collector",

@@ -11,7 +11,7 @@ from tests.mutants.reached import PROCESSES
 from tests.mutants.sites import Site
 from tests.support.lua_files import altered
 
-LUA = Path("celery_delayq/store/lua")
+LUA = Path("celery_delayq/core/store/lua")
 # Fewer tests that enter a function may be no more than those that filled a cache: then all that
 # enter its file follow.
 FEW = 20

@@ -1,8 +1,8 @@
 """A pytest plugin: write down what each test reaches; ``-p tests.mutants.reached``.
 
 Each process writes a file into the folder of the variable DELAYQ_REACHED when it ends: its tests,
-with their seconds; and for each function ("celery_delayq/clock.py:12", where it begins) and script
-("schedule.lua") the tests that entered it. Needs Python 3.12 for `sys.monitoring`.
+with their seconds; and for each function ("celery_delayq/core/clock.py:12", where it begins) and
+script ("schedule.lua") the tests that entered it. Needs Python 3.12 for `sys.monitoring`.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import celery_delayq
-from celery_delayq.store.scripts import Scripts
+from celery_delayq.core.store.scripts import Scripts
 from tests.support import parallel
 
 TREE = f"{Path.cwd()}{os.sep}"

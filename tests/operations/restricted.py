@@ -1,7 +1,7 @@
 """The store, reached as a Redis user that has exactly the rights in the documentation."""
 
-from celery_delayq.servers.connection import PooledConnection
-from celery_delayq.servers.endpoint import Endpoint
+from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.endpoint import Endpoint
 from tests.readme.document import page
 from tests.store.support import CLOCK, NOW_MS, Store
 

@@ -14,12 +14,11 @@ from types import MappingProxyType
 import pytest
 
 from celery_delayq import DelayQ, Outcome
-from celery_delayq.care import dumps
-from celery_delayq.care.checking import check
-from celery_delayq.care.inconsistencies import Finding
-from celery_delayq.clock import When
-from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
-from celery_delayq.store import (
+from celery_delayq.contrib.care import dumps
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.inconsistencies import Finding
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import (
     Cancelled,
     Entry,
     Filter,
@@ -29,13 +28,14 @@ from celery_delayq.store import (
     overview,
     selection_scan,
 )
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.ids import target_of
-from celery_delayq.store.loads import OldEntry
-from celery_delayq.store.member import Member, Membership
-from celery_delayq.store.record import destination_for, label_of, lane_for
-from celery_delayq.store.scanner_steps import ScannerSteps
-from celery_delayq.store.scripts import load
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.ids import target_of
+from celery_delayq.core.store.loads import OldEntry
+from celery_delayq.core.store.member import Member, Membership
+from celery_delayq.core.store.record import destination_for, label_of, lane_for
+from celery_delayq.core.store.scanner_steps import ScannerSteps
+from celery_delayq.core.store.scripts import load
+from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
 from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store, new_record
 

@@ -6,7 +6,7 @@ import pytest
 from celery.bin.celery import celery
 from click.testing import CliRunner
 
-from celery_delayq.cli import delayq
+from celery_delayq.operations.cli import delayq
 from tests.app.support import FAR
 from tests.operations.table import (
     HEALTH,

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from celery_delayq.core.store import State
 from celery_delayq.errors import InvalidOption
-from celery_delayq.store import State
 from tests.app.support import FAR
 from tests.operations.table import each_face
 

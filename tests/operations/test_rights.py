@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.store.scripts import load
 from tests.operations.restricted import RestrictedStore, documented
 from tests.operations.table import OPERATIONS, each_operation, prepare, take_again
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from celery_delayq import DelayQ
-from celery_delayq.cli import delayq
-from celery_delayq.store.scripts import load
+from celery_delayq.core.store.scripts import load
+from celery_delayq.operations.cli import delayq
 from tests.operations.table import (
     LINES,
     NO_OPERATION_COMMANDS,

@@ -6,8 +6,8 @@ import threading
 import pytest
 import redis
 
+from celery_delayq.core.servers import endpoint
 from celery_delayq.errors import StoreFull, StoreUnavailable
-from celery_delayq.servers import endpoint
 from tests.operations.table import each_operation, take_again
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually

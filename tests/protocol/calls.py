@@ -73,7 +73,7 @@ class Ordered:
     that much too late, also after a newer one. No note of the time can prevent that: the deadline
     was never past by Redis's clock, and Redis has no other clock. By a whole time-out or more, set
     forward or back: answers may be forgotten too early for a call that is being repeated at that
-    moment. (Its caller notices a clock that was set forward: `store/caller.py`.)
+    moment. (Its caller notices a clock that was set forward: `core/store/caller.py`.)
     """
 
     leases = Fenced()

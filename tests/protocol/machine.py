@@ -5,7 +5,7 @@ It knows nothing of keys, scores or records. `test_machine.py` drives it and the
 
 from dataclasses import dataclass, field
 
-from celery_delayq.store import Outcome
+from celery_delayq.core.store import Outcome
 
 LEASE_MS = 30_000
 TIMEOUT_MS = 60_000  # how long a call lasts

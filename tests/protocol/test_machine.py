@@ -17,12 +17,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from celery_delayq.care.inconsistencies import COUNTED
-from celery_delayq.care.repairing import repair
-from celery_delayq.clock import When
+from celery_delayq.contrib.care.inconsistencies import COUNTED
+from celery_delayq.contrib.care.repairing import repair
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome, State, scanner_steps
+from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Outcome, State, scanner_steps
-from celery_delayq.store.record import NewRecord
 from tests.protocol.machine import (
     DEAD,
     LEASE_MS,

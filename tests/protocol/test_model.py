@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store.scanner_steps import ScannerSteps
+from celery_delayq.core.clock import When
+from celery_delayq.core.store.scanner_steps import ScannerSteps
 from tests.protocol.model import GONE, LEASED, REFUSED, WAITING, Entry, Fenced
 from tests.store.support import NOW_MS, Store
 

@@ -14,14 +14,15 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
-from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask, errors
-from celery_delayq.care.inconsistencies import KINDS
-from celery_delayq.cli import delayq
-from celery_delayq.metrics.names import METRICS, Metric
-from celery_delayq.operations.selection import Selection
-from celery_delayq.scheduling.options import TaskOptions
-from celery_delayq.settings import SETTINGS, Setting
-from celery_delayq.store.keys import KEYS
+from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask
+from celery_delayq.contrib.care.inconsistencies import KINDS
+from celery_delayq.contrib.metrics.names import METRICS, Metric
+from celery_delayq.core import errors
+from celery_delayq.core.scheduling.options import TaskOptions
+from celery_delayq.core.settings import SETTINGS, Setting
+from celery_delayq.core.store.keys import KEYS
+from celery_delayq.operations.cli import delayq
+from celery_delayq.operations.selection import RewritableSelection
 from tests.readme.document import ROOT, Document, page
 from tests.store import who_stays
 from tests.support.lua_files import SCRIPTS
@@ -75,7 +76,7 @@ def tables() -> tuple[Table, ...]:
         Table(api, ("on tasks and signatures", "what it does"), _members(DelayQTask)),
         Table(api, ("of `DelayQ`", "what it does"), _members(DelayQ)),
         Table(api, ("of `ScheduledResult`", "what it does"), _members(ScheduledResult)),
-        Table(api, ("of `delayq.select(…)`", "what it does"), _members(Selection)),
+        Table(api, ("of `delayq.select(…)`", "what it does"), _members(RewritableSelection)),
         Table(
             api,
             ("of `ScheduledTask`", "what it is"),
@@ -164,7 +165,12 @@ def _members(owner: type) -> tuple[Row, ...]:
         if not isinstance(given, classmethod)
         if not name.startswith("_") and (callable(one) or isinstance(one, property))
     }
-    said = _attributes(owner)
+    said = {
+        name: text
+        for base in owner.__mro__
+        if base.__doc__
+        for name, text in _attributes(base).items()
+    }
     return tuple(
         (f"`{_call(name, one)}`", _first_sentence(one.__doc__ or said[name]))
         for name, one in found.items()

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
+from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.scripts import load
+from celery_delayq.core.store.wakeup import Wakeup
 from celery_delayq.errors import StoreError
-from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.store import Outcome
-from celery_delayq.store.scripts import load
-from celery_delayq.store.wakeup import Wakeup
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import CLOCK, NOW_MS
 

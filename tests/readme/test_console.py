@@ -10,7 +10,7 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq.cli import delayq
+from celery_delayq.operations.cli import delayq
 from tests.operations.table import LINES
 from tests.readme.document import DOCUMENTS, page, written_in
 from tests.readme.shape import shape

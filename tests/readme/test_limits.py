@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from celery_delayq.handover.relay import MAX_REFUSALS
-from celery_delayq.settings import REMEMBER
+from celery_delayq.core.handover.relay import MAX_REFUSALS
+from celery_delayq.core.settings import REMEMBER
 from tests.app.support import LONG_AGO, hand_over_until_dead, lists
 from tests.readme.document import page
 from tests.support.waiting import eventually

@@ -42,9 +42,19 @@ def test_every_link_that_the_readme_defines_is_used():
 @EACH
 def test_every_file_that_it_names_is_there(document):
     package = ROOT / "celery_delayq"
-    own = [package, package / "store" / "lua", ROOT / "tests", ROOT / "example_project"]
+    own = [
+        package,
+        package / "core",
+        package / "core/store/lua",
+        ROOT / "tests",
+        ROOT / "example_project",
+    ]
     places = [document.path.parent, ROOT, *own]
-    named = set(PATH.findall(document.prose)) - {"store/lua/release.lua", "web/", "contrib/"}
+    named = set(PATH.findall(document.prose)) - {
+        "core/store/lua/release.lua",
+        "contrib/web/",
+        "contrib/",
+    }
     missing = [one for one in named if not any((place / one).exists() for place in places)]
     ours = {path.name for path in (ROOT / "celery_delayq").rglob("*.lua")} | {"shop.py"}
     assert [one for one in missing if one not in ours] == []

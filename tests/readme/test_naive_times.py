@@ -11,9 +11,9 @@ from dateutil.parser import isoparse
 from werkzeug.test import Client
 
 from celery_delayq import Defer, InvalidDueTime
-from celery_delayq.adoption.far import far_of
-from celery_delayq.clock import from_ms
-from celery_delayq.web import wsgi
+from celery_delayq.contrib.adoption.far import far_of
+from celery_delayq.contrib.web import wsgi
+from celery_delayq.core.clock import from_ms
 from tests.app.support import FAR, envelope
 from tests.cli.conftest import delayq_app, project, redis, redis_client, run, url
 from tests.readme.document import page

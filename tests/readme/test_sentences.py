@@ -5,7 +5,7 @@ import pytest
 from tests import english
 from tests.readme.document import DOCUMENTS, PAGES, README, TESTS
 
-OTHERS = (DOCUMENTS["celery_delayq/README.md"], DOCUMENTS["example_project/README.md"], TESTS)
+OTHERS = (DOCUMENTS["example_project/README.md"], TESTS)
 
 
 @pytest.mark.parametrize("document", [README, *PAGES, *OTHERS], ids=lambda document: document.name)

@@ -7,10 +7,11 @@ import pytest
 
 import celery_delayq
 from celery_delayq import Outcome, signals
-from celery_delayq.control import panel
-from celery_delayq.scheduling.options import NAMES
-from celery_delayq.settings import SETTINGS
-from celery_delayq.store.scripts import prelude
+from celery_delayq.contrib.control import panel
+from celery_delayq.core.leaves import LEAVES
+from celery_delayq.core.scheduling.options import NAMES
+from celery_delayq.core.settings import SETTINGS
+from celery_delayq.core.store.scripts import prelude
 from tests.readme.document import DOCS, DOCUMENTS, FAULTS, PAGES, README, ROOT, TESTS, page
 from tests.readme.tables import tables
 
@@ -137,25 +138,37 @@ def test_the_format_that_is_described_is_the_one_that_is_written():
 
 
 def test_the_layers_are_those_that_import_linter_checks():
-    drawn = page("inside/rooms").written_in("text")[0].text
-    rows = [re.split(r" {2,}", line)[0] for line in drawn.splitlines()]
-    contract = re.search(r"^layers = \[\n(.*?)^\]", project(), re.MULTILINE | re.DOTALL)[1]
-
-    assert [_rooms(row) for row in rows] == [_rooms(row) for row in contract.splitlines()]
-
-
-def _rooms(row):
-    return set(re.findall(r"\w+", row.partition("#")[0]))
+    for place, drawn in enumerate(page("inside/layers").written_in("text")):
+        rows = [re.split(r" {2,}", line)[0] for line in drawn.text.splitlines()]
+        contract = [row for row in contracts()[place] if row not in ("signals", "errors")]
+        assert [words(row) for row in rows] == [words(row) for row in contract]
 
 
-def test_every_room_is_in_the_table():
-    rooms = {path.parent.name for path in (ROOT / "celery_delayq").glob("*/__init__.py")}
+def contracts():
+    """The rows of the layers of each contract."""
+    found = re.findall(r"^layers = \[(.*?)\]$", project(), re.MULTILINE | re.DOTALL)
+    return [re.findall(r'"(.*?)"', rows) for rows in found]
+
+
+def words(row):
+    return set(re.findall(r"\w+", row))
+
+
+def test_every_leaf_is_in_the_table():
     named = {
-        row[0].split("`")[1].rstrip("/")
-        for row in page("inside/rooms").rows("Rooms and layers")
-        if row[0].startswith("[")
+        row[0].split("`")[1].rstrip("/").removesuffix(".py").partition("/")[2]
+        for row in page("inside/layers").rows("The leaves")
     }
-    assert named == rooms
+    assert named == {*LEAVES}
+
+
+def test_the_reading_list_and_the_rest_are_the_whole_core():
+    core = ROOT / "celery_delayq" / "core"
+    files = {str(path.relative_to(core)) for path in core.rglob("*.py")}
+    named = re.findall(r"`([\w/]+\.py)`", page("inside/core").text)
+
+    assert len(named) == len(set(named))
+    assert {*named} == {name for name in files if not name.endswith("__init__.py")}
 
 
 def test_every_folder_of_tests_is_in_the_table():

@@ -8,9 +8,9 @@ from celery.utils import uuid
 from kombu import VERSION, Exchange, Queue
 from redis.connection import AbstractConnection
 
+from celery_delayq.core.handover import making
+from celery_delayq.core.store.record import FORM, NAME_BYTES
 from celery_delayq.errors import BrokerDown, UnreadableRecord
-from celery_delayq.handover import making
-from celery_delayq.store.record import FORM, NAME_BYTES
 from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually

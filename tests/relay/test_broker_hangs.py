@@ -6,10 +6,11 @@ import time
 import pytest
 from kombu import Queue
 
-from celery_delayq import Outcome, clock
+from celery_delayq import Outcome
+from celery_delayq.core import clock
+from celery_delayq.core.handover import confirms
+from celery_delayq.core.handover import link as handoff
 from celery_delayq.errors import BrokerDown
-from celery_delayq.handover import confirms
-from celery_delayq.handover import link as handoff
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries

@@ -3,10 +3,10 @@
 import pytest
 from kombu import Connection, Consumer, Exchange, Queue
 
-from celery_delayq import clock
-from celery_delayq.care import doctor_broker
-from celery_delayq.handover.confirms import Confirming
-from celery_delayq.servers.risks import Line
+from celery_delayq.contrib.care import doctor_broker
+from celery_delayq.core import clock
+from celery_delayq.core.handover.confirms import Confirming
+from celery_delayq.core.servers.risks import Line
 from tests.relay.house import new_name
 from tests.support.waiting import PATIENCE
 

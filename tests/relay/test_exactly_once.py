@@ -5,7 +5,7 @@ import threading
 import pytest
 from kombu import Queue
 
-from celery_delayq.handover.publishers import OneByOne
+from celery_delayq.core.handover.publishers import OneByOne
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
@@ -41,7 +41,7 @@ def test_what_falls_due_while_they_run_goes_once_and_never_early(rabbit):
 
 
 def test_one_by_one_with_a_batch_of_one_each_arrives_once(make_house, rabbitmq_server, monkeypatch):
-    monkeypatch.setattr("celery_delayq.handover.relay.BATCH", 1)
+    monkeypatch.setattr("celery_delayq.core.handover.relay.BATCH", 1)
     house = make_house(rabbitmq_server.url)
     house.declare(Queue(house.queue))
     wanted = [house.due_now(task_id=f"{number:02}").id for number in range(50)]
@@ -51,7 +51,7 @@ def test_one_by_one_with_a_batch_of_one_each_arrives_once(make_house, rabbitmq_s
 
 def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch):
     for name in ("FIRST_WINDOW", "WINDOW"):
-        monkeypatch.setattr(f"celery_delayq.handover.link.{name}", 10)
+        monkeypatch.setattr(f"celery_delayq.core.handover.link.{name}", 10)
     wanted = rabbit.due_now_many(900)
     attempt, tried, stopping = OneByOne._attempt, [], threading.Event()
 

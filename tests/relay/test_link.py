@@ -3,7 +3,7 @@
 import pytest
 from kombu import Connection
 
-from celery_delayq.handover.link import Link
+from celery_delayq.core.handover.link import Link
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.kernel, pytest.mark.libraries]

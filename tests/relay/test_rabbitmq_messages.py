@@ -7,7 +7,7 @@ import pytest
 from celery.utils import uuid
 from kombu import Exchange, Queue
 
-from celery_delayq import clock
+from celery_delayq.core import clock
 from celery_delayq.errors import InvalidOption
 from tests.relay.house import LONG_AGO, new_name
 

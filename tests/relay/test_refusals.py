@@ -6,8 +6,8 @@ import pytest
 from kombu import Exchange, Queue
 
 from celery_delayq import State
-from celery_delayq.handover import relay
-from celery_delayq.store.record import FORM
+from celery_delayq.core.handover import relay
+from celery_delayq.core.store.record import FORM
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 

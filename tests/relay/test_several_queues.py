@@ -8,8 +8,8 @@ from kombu.transport.redis import Channel
 from redis.exceptions import ResponseError
 
 from celery_delayq import Outcome
+from celery_delayq.core.handover import relay as relaying
 from celery_delayq.errors import BrokerDown
-from celery_delayq.handover import relay as relaying
 from tests.relay.house import new_name
 
 pytestmark = pytest.mark.libraries

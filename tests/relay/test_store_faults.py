@@ -3,10 +3,10 @@
 import pytest
 from kombu import Queue
 
+from celery_delayq.core.servers import endpoint
+from celery_delayq.core.store.scanner_steps import MAX_REFUSALS, ScannerSteps
+from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import endpoint
-from celery_delayq.store.scanner_steps import MAX_REFUSALS, ScannerSteps
-from celery_delayq.store.scripts import load
 from tests.faults.proxy import Proxy
 from tests.relay.house import end_leases, new_name
 from tests.support.waiting import eventually

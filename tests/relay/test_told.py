@@ -3,9 +3,10 @@
 import pytest
 from kombu import Connection
 
-from celery_delayq import Outcome, clock, signals
-from celery_delayq.handover.publishers import Verdict
-from celery_delayq.hooks import Hooks
+from celery_delayq import Outcome, signals
+from celery_delayq.core import clock
+from celery_delayq.core.handover.publishers import Verdict
+from celery_delayq.core.hooks import Hooks
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries

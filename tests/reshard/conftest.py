@@ -4,10 +4,10 @@ import contextlib
 
 import pytest
 
-from celery_delayq.care import resharding
-from celery_delayq.care.resharding import Resharding
-from celery_delayq.store.keys import Keys
-from celery_delayq.store.scripts import Scripts
+from celery_delayq.contrib.care import resharding
+from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.scripts import Scripts
 from tests.format.filling import app_of, fill
 from tests.format.keys import raw as raw_of
 from tests.format.keys import read

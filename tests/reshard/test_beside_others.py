@@ -5,8 +5,8 @@ from unittest import mock
 
 import pytest
 
-from celery_delayq.care import resharding
-from celery_delayq.care.resharding import Resharding
+from celery_delayq.contrib.care import resharding
+from celery_delayq.contrib.care.resharding import Resharding
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO
 from tests.format.filling import NEWS

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.care import resharding
-from celery_delayq.care.resharding import Resharding
+from celery_delayq.contrib.care import resharding
+from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
-from celery_delayq.store.scripts import Scripts
 from tests.format.keys import raw as raw_of
 from tests.format.keys import read, write
 from tests.reshard.conftest import WRITING, contents

@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from celery_delayq.care.resharding import Resharding
+from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.core.store.keys import Keys
 from celery_delayq.errors import StoreError
-from celery_delayq.store.keys import Keys
 from tests.app.support import FAR, LONG_AGO
 from tests.format.filling import app_of
 from tests.format.keys import read, write

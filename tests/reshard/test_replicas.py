@@ -5,8 +5,8 @@ from unittest import mock
 
 import pytest
 
-from celery_delayq.care import resharding
-from celery_delayq.care.resharding import (
+from celery_delayq.contrib.care import resharding
+from celery_delayq.contrib.care.resharding import (
     EMPTY,
     FILLING,
     FINAL,
@@ -16,9 +16,9 @@ from celery_delayq.care.resharding import (
     Phase,
     Resharding,
 )
+from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
-from celery_delayq.store.keys import Keys
-from celery_delayq.store.scripts import Scripts
 from tests.app.support import FAR
 from tests.format.filling import app_of
 from tests.reshard.conftest import META, WRITING

@@ -5,9 +5,9 @@ from itertools import islice
 
 import pytest
 
-from celery_delayq.clock import monotonic
+from celery_delayq.core.clock import monotonic
+from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import AlreadyScheduled, InvalidOption
-from celery_delayq.store.keys import shard_of
 from tests.app.support import FAR, LONG_AGO
 from tests.reshard.conftest import META
 

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from celery_delayq import DelayQ, clock, services
-from celery_delayq.servers import endpoint
+from celery_delayq import DelayQ
+from celery_delayq.core import clock, services
+from celery_delayq.core.servers import endpoint
 from tests.scanner.fakes import World
 from tests.scanner.house import House
 from tests.support.waiting import PATIENCE

@@ -5,10 +5,10 @@ The scanner runs in the test's own thread: every wait ends at once, however long
 
 import math
 
-from celery_delayq.handover.relay import Batch
-from celery_delayq.handover.scanner import Scanner
-from celery_delayq.hooks import Hooks
-from celery_delayq.store import Seen
+from celery_delayq.core.handover.relay import Batch
+from celery_delayq.core.handover.scanner import Scanner
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.store import Seen
 
 START_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

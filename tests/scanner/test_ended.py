@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from celery_delayq import threads
+from celery_delayq.core import threads
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.kernel

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.handover.scanner import GRACE
+from celery_delayq.core.handover.scanner import GRACE
 from tests.scanner.fakes import HOUR_MS, START_MS
 
 pytestmark = pytest.mark.kernel

@@ -4,7 +4,7 @@ import pytest
 from celery import Celery
 
 from celery_delayq import DelayQ
-from celery_delayq.handover.making import _contacts
+from celery_delayq.core.handover.making import _contacts
 
 NAMED = {"master_name": "mymaster"}
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from celery_delayq.core.handover import backoff, scanner
+from celery_delayq.core.handover.backoff import Backoff
+from celery_delayq.core.handover.contact import Contact
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
-from celery_delayq.handover import backoff, scanner
-from celery_delayq.handover.backoff import Backoff
-from celery_delayq.handover.contact import Contact
 from tests.scanner.fakes import START_MS
 
 pytestmark = pytest.mark.kernel

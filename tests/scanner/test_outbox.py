@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
+from celery_delayq.core.handover import outbox as outbox_module
+from celery_delayq.core.handover.outbox import Outbox
+from celery_delayq.core.store import Cancelled, Outcome
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.handover import outbox as outbox_module
-from celery_delayq.handover.outbox import Outbox
-from celery_delayq.store import Cancelled, Outcome
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.kernel

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from celery_delayq.servers import endpoint
-from celery_delayq.store.scanner_steps import ScannerSteps
+from celery_delayq.core.servers import endpoint
+from celery_delayq.core.store.scanner_steps import ScannerSteps
 from tests.faults.proxy import Proxy
 from tests.support.shards import SHARDS, each
 from tests.support.waiting import PATIENCE, eventually

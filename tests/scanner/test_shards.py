@@ -6,11 +6,11 @@ import uuid
 import pytest
 
 from celery_delayq import DelayQ
+from celery_delayq.core.handover.away import Away
+from celery_delayq.core.handover.scanner import Scanner
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import BrokerDown, StoreUnavailable
-from celery_delayq.handover.away import Away
-from celery_delayq.handover.scanner import Scanner
-from celery_delayq.hooks import Hooks
-from celery_delayq.store.keys import Keys, shard_of
 from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay, FakeStop
 from tests.support.waiting import eventually
 

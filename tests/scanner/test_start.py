@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from celery_delayq.core.handover import contact, start
 from celery_delayq.errors import StoreDiffers
-from celery_delayq.handover import contact, start
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.faults.proxy import Proxy
 from tests.support.shards import each

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store.scanner_steps import ScannerSteps
 from tests.scanner.fakes import START_MS
 from tests.support.waiting import PATIENCE, eventually
 

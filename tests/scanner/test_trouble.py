@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
+from celery_delayq.core.handover.backoff import LONGEST_BACKOFF, Backoff
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
-from celery_delayq.handover.backoff import LONGEST_BACKOFF, Backoff
 from tests.scanner.fakes import START_MS
 
 

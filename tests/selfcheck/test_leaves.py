@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_delayq.leaves import LEAVES
+from celery_delayq.core.leaves import LEAVES
 from tests.leaves import KERNEL, PACKAGE, ROOT, files_of_kernel, size_of, sizes, take_out
 
 FOLDERS = {f"celery_delayq.{leaf.folder}" for leaf in LEAVES.values()}

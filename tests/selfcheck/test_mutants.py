@@ -8,8 +8,8 @@ from tests.mutants.chosen import Chosen
 from tests.mutants.copies import Copy, StoppedError
 from tests.mutants.sites import sites
 
-LUA = Path("celery_delayq/store/lua")
-PATH = "celery_delayq/store/extras.py"
+LUA = Path("celery_delayq/core/store/lua")
+PATH = "celery_delayq/core/store/extras.py"
 CHANGE = [each for each in sites(Path(PATH)) if each.old == "not"][1]  # in `text`
 
 

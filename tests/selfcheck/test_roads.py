@@ -3,7 +3,7 @@
 import ast
 from itertools import pairwise
 
-from celery_delayq import clock
+from celery_delayq.core import clock
 from tests.roads import PACKAGE, longest_chain, roads, walked
 from tests.support.apps import celery_state_kept
 
@@ -11,7 +11,7 @@ from tests.support.apps import celery_state_kept
 def test_a_road_has_each_function_that_a_call_enters():
     road = walked(lambda: [clock.after(60), clock.after(61)])
 
-    assert road.files == {"clock.py"}
+    assert road.files == {"core/clock.py"}
     assert {code.co_name: times for code, times in road.entered.items()}["after"] == 2
     assert road.figures[2] == 2 * road.figures[1]
 
@@ -22,8 +22,8 @@ def test_each_call_is_walked(redis_server):
     with celery_state_kept():
         found = dict(roads(redis_server.url()))
 
-    assert "cli/command_change.py" in found["cancel --tag"].files
-    assert all("store/scripts.py" in road.files for road in found.values())
+    assert "operations/cli/command_change.py" in found["cancel --tag"].files
+    assert all("core/store/scripts.py" in road.files for road in found.values())
 
 
 def test_each_module_of_the_chain_imports_the_next():

@@ -1,6 +1,6 @@
 """The doctor, on a store behind sentinels."""
 
-from celery_delayq.care.doctor import AT_THE_STORE, Patient, examine
+from celery_delayq.contrib.care.doctor import AT_THE_STORE, Patient, examine
 
 
 def lines_of(delayq):

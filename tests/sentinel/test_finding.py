@@ -179,7 +179,7 @@ def test_users_of_the_access_list_of_both(guarded, make_delayq):
 @pytest.fixture
 def unhurried(monkeypatch):
     """Allow as much time to connect as a busy machine needs for a handshake."""
-    monkeypatch.setattr("celery_delayq.servers.endpoint.TIMEOUT", PATIENCE)
+    monkeypatch.setattr("celery_delayq.core.servers.endpoint.TIMEOUT", PATIENCE)
 
 
 @pytest.mark.usefixtures("unhurried")

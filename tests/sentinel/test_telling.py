@@ -3,8 +3,8 @@
 import contextlib
 import time
 
+from celery_delayq.core.handover import backoff
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.handover import backoff
 from tests.sentinel.faults import kill, move, silence
 from tests.sentinel.work import FAR, SILENT, arrived
 from tests.support.waiting import PATIENCE, eventually

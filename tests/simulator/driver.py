@@ -25,33 +25,23 @@ from unittest.mock import patch
 import redis
 from kombu.exceptions import ChannelError
 
-from celery_delayq import clock
-from celery_delayq.adoption import batches
-from celery_delayq.adoption.batches import ASK_AGAIN, Batches, is_stored
-from celery_delayq.care.checking import check
-from celery_delayq.errors import (
-    AlreadyScheduled,
-    AlreadyTaken,
-    DelayQError,
-    InFlight,
-    KeyHeld,
-    StoreUnavailable,
-)
-from celery_delayq.handover import backoff, scanner
-from celery_delayq.handover.link import Link
-from celery_delayq.handover.publishers import OneByOne
-from celery_delayq.handover.relay import Relay
-from celery_delayq.handover.scanner import Scanner
-from celery_delayq.hooks import Hooks
-from celery_delayq.integration.store_query import StoreQuery
-from celery_delayq.message import hold as holds
-from celery_delayq.message.headers import DUE_HEADER, HOLD_HEADER, REDELIVERED_HEADER
-from celery_delayq.message.hold import Hold
-from celery_delayq.operations import selection
-from celery_delayq.operations.selection import Selection
-from celery_delayq.scheduling.options import PLAIN
-from celery_delayq.servers.connection import packed, translated
-from celery_delayq.store import (
+from celery_delayq.contrib.adoption import batches
+from celery_delayq.contrib.adoption.batches import ASK_AGAIN, Batches, is_stored
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.store_query import StoreQuery
+from celery_delayq.core import clock
+from celery_delayq.core.handover import backoff, scanner
+from celery_delayq.core.handover.link import Link
+from celery_delayq.core.handover.publishers import OneByOne
+from celery_delayq.core.handover.relay import Relay
+from celery_delayq.core.handover.scanner import Scanner
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.message import hold as holds
+from celery_delayq.core.message.headers import DUE_HEADER, HOLD_HEADER, REDELIVERED_HEADER
+from celery_delayq.core.message.hold import Hold
+from celery_delayq.core.scheduling.options import PLAIN
+from celery_delayq.core.servers.connection import packed, translated
+from celery_delayq.core.store import (
     Entries,
     Membership,
     NewEntry,
@@ -61,15 +51,15 @@ from celery_delayq.store import (
     placement,
     selection_scan,
 )
-from celery_delayq.store.caller import Attempts
-from celery_delayq.store.copies import Copies
-from celery_delayq.store.extras import HELD, Extras
-from celery_delayq.store.filter import Filter
-from celery_delayq.store.ids import Target, target_of_key, target_of_member
-from celery_delayq.store.keys import Keys
-from celery_delayq.store.member import Member
-from celery_delayq.store.outcome import Outcome
-from celery_delayq.store.record import (
+from celery_delayq.core.store.caller import Attempts
+from celery_delayq.core.store.copies import Copies
+from celery_delayq.core.store.extras import HELD, Extras
+from celery_delayq.core.store.filter import Filter
+from celery_delayq.core.store.ids import Target, target_of_key, target_of_member
+from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.member import Member
+from celery_delayq.core.store.outcome import Outcome
+from celery_delayq.core.store.record import (
     RELEASED,
     RUN_NOW,
     NewRecord,
@@ -78,9 +68,19 @@ from celery_delayq.store.record import (
     destination_for,
     whole,
 )
-from celery_delayq.store.scanner_steps import ScannerSteps
-from celery_delayq.store.scripts import Script
-from celery_delayq.store.selection_scan import Position
+from celery_delayq.core.store.scanner_steps import ScannerSteps
+from celery_delayq.core.store.scripts import Script
+from celery_delayq.core.store.selection_scan import Position
+from celery_delayq.core.tasks import selection
+from celery_delayq.core.tasks.selection import Selection
+from celery_delayq.errors import (
+    AlreadyScheduled,
+    AlreadyTaken,
+    DelayQError,
+    InFlight,
+    KeyHeld,
+    StoreUnavailable,
+)
 from tests.simulator.books import Answer
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support

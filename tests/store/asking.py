@@ -7,10 +7,10 @@ on its way.
 import time
 from contextlib import suppress
 
+from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.servers.pool import PerProcess, Pool
 from celery_delayq.errors import StoreError
-from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.servers.pool import PerProcess, Pool
 from tests.support.waiting import PATIENCE
 
 MOST = 3  # connections

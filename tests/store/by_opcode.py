@@ -11,10 +11,10 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.store.keys import Keys
-from celery_delayq.store.wakeup import Wakeup
+from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.wakeup import Wakeup
 from tests.support.waiting import eventually
 
 pytestmark = [
@@ -49,7 +49,7 @@ class Interruption:
 
     def _call(self, frame, event, _):
         path = frame.f_code.co_filename
-        if "/celery_delayq/store/" in path or "/celery_delayq/servers/" in path:
+        if "/celery_delayq/core/store/" in path or "/celery_delayq/core/servers/" in path:
             trace = self._ours
         elif "/redis/" in path:
             trace = self._theirs

@@ -1,7 +1,7 @@
 import pytest
 
-from celery_delayq.servers import endpoint, pool
-from celery_delayq.store import wakeup
+from celery_delayq.core.servers import endpoint, pool
+from celery_delayq.core.store import wakeup
 from tests.store.asking import MOST, Asking
 from tests.store.support import Store
 from tests.support.slow_link import SlowLink

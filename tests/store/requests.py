@@ -1,19 +1,19 @@
 """Single requests of changing calls: a test sends each as often, and as late, as it wants.
 
-``celery_delayq/store/requests.py`` makes a caller's own requests; it also explains calls.
+``celery_delayq/core/store/requests.py`` makes a caller's own requests; it also explains calls.
 """
 
 import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from celery_delayq.clock import MAX_DUE_MS, When
-from celery_delayq.store import NewEntry
-from celery_delayq.store.caller import OPERATION_BYTES
-from celery_delayq.store.ids import target_of
-from celery_delayq.store.member import Member
-from celery_delayq.store.record import destination_for
-from celery_delayq.store.schedule import MAX_BYTES, _arguments
+from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.store import NewEntry
+from celery_delayq.core.store.caller import OPERATION_BYTES
+from celery_delayq.core.store.ids import target_of
+from celery_delayq.core.store.member import Member
+from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
 from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, edited, new_record
 
 TIMEOUT_US = round(MEMBERSHIP.timeout * 1_000_000)

@@ -13,12 +13,11 @@ from datetime import timedelta, timezone
 
 import fakeredis
 
-from celery_delayq import clock
-from celery_delayq.clock import EPOCH, When, after, at
-from celery_delayq.errors import DelayQError
-from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.store import (
+from celery_delayq.core import clock
+from celery_delayq.core.clock import EPOCH, When, after, at
+from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.store import (
     Delivery,
     Entries,
     Filter,
@@ -29,10 +28,10 @@ from celery_delayq.store import (
     Shard,
     selection_scan,
 )
-from celery_delayq.store.copies import Copies
-from celery_delayq.store.extras import HELD, Extras
-from celery_delayq.store.keys import KEYS, Keys
-from celery_delayq.store.record import (
+from celery_delayq.core.store.copies import Copies
+from celery_delayq.core.store.extras import HELD, Extras
+from celery_delayq.core.store.keys import KEYS, Keys
+from celery_delayq.core.store.record import (
     FORM,
     NewRecord,
     Record,
@@ -41,8 +40,9 @@ from celery_delayq.store.record import (
     labels_for,
     whole,
 )
-from celery_delayq.store.scanner_steps import ScannerSteps
-from celery_delayq.store.scripts import Scripts
+from celery_delayq.core.store.scanner_steps import ScannerSteps
+from celery_delayq.core.store.scripts import Scripts
+from celery_delayq.errors import DelayQError
 from tests.support.shards import SHARDS
 
 CLOCK = "test:clock"

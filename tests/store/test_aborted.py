@@ -16,10 +16,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.care.checking import check, number
-from celery_delayq.care.repairing import repair
-from celery_delayq.clock import When
+from celery_delayq.contrib.care.checking import check, number
+from celery_delayq.contrib.care.repairing import repair
+from celery_delayq.core import clock
+from celery_delayq.core.clock import When
+from celery_delayq.core.servers.connection import packed
+from celery_delayq.core.store import NewEntry, changes, loads, scanner_steps
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.ids import target_of_key, target_of_member
+from celery_delayq.core.store.loads import OldEntry
+from celery_delayq.core.store.record import NewRecord, Template, destination_for, lane_for
+from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,
@@ -27,13 +34,6 @@ from celery_delayq.errors import (
     StoreError,
     StoreUnavailable,
 )
-from celery_delayq.servers.connection import packed
-from celery_delayq.store import NewEntry, changes, loads, scanner_steps
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.ids import target_of_key, target_of_member
-from celery_delayq.store.loads import OldEntry
-from celery_delayq.store.record import NewRecord, Template, destination_for, lane_for
-from celery_delayq.store.scripts import load
 from tests.operations.table import MAIL, OPERATIONS, fitting
 from tests.store.held_and_behind import (
     HELD_TOO,

@@ -1,6 +1,6 @@
 """How many waiting entries fall due in each of some spans of time."""
 
-from celery_delayq.store import overview
+from celery_delayq.core.store import overview
 from tests.store.support import NOW_MS
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from celery_delayq.core.store import Entries, Membership
+from celery_delayq.core.store.overview import Scanner
 from celery_delayq.errors import StoreDiffers, StoreError
-from celery_delayq.store import Entries, Membership
-from celery_delayq.store.overview import Scanner
 from tests.store.support import NOW_MS
 
 HOUR_MS = 3_600_000

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.store import Keys
-from celery_delayq.store.copies import Copies
+from celery_delayq.core import clock
+from celery_delayq.core.store import Keys
+from celery_delayq.core.store.copies import Copies
 from tests.store.support import NOW_MS
 
 PAUSE_MS = 60_000  # the longest time without a mark that ages marks

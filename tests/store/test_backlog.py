@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.core.store import scanner_steps
 from celery_delayq.errors import StoreError
-from celery_delayq.store import scanner_steps
 from tests.store.support import NOW_MS
 
 OLD_MS, FRESH_MS = NOW_MS - 1001, NOW_MS - 1000

@@ -2,15 +2,15 @@
 
 import pytest
 
-from celery_delayq.care.checking import check
-from celery_delayq.clock import When
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import NewEntry, Outcome
+from celery_delayq.core.store.changes import release
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.ids import target_of_key
+from celery_delayq.core.store.lookup import find
+from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
-from celery_delayq.store import NewEntry, Outcome
-from celery_delayq.store.changes import release
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.ids import target_of_key
-from celery_delayq.store.lookup import find
-from celery_delayq.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, edited, new_record
 from tests.store.test_held_keys import (
     END_MS,

@@ -2,15 +2,15 @@
 
 import pytest
 
-from celery_delayq.care.checking import check
-from celery_delayq.care.repairing import repair
-from celery_delayq.clock import When
-from celery_delayq.store import Filter, Outcome, State, loads
-from celery_delayq.store.changes import release
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.lookup import find
-from celery_delayq.store.record import destination_for
-from celery_delayq.store.selection_scan import read
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.repairing import repair
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Filter, Outcome, State, loads
+from celery_delayq.core.store.changes import release
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.lookup import find
+from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.selection_scan import read
 from tests.store.support import FAR_MS, NOW_MS, edited, new_record
 from tests.store.test_behind import KEY, LATE, LOOK_MS, behind, delivered
 from tests.store.test_held_keys import (

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Outcome
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome
 from tests.store.requests import TIMEOUT_US, cancel, now_us, reschedule, schedule
 from tests.store.support import FAR_MS, NOW_MS
 

@@ -9,11 +9,11 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_delayq import clock
+from celery_delayq.core import clock
+from celery_delayq.core.store.caller import AGAIN, DRIFT, Calls, RedisTime
+from celery_delayq.core.store.keys import SCHEMA, Keys
+from celery_delayq.core.store.member import Member, Membership
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
-from celery_delayq.store.caller import AGAIN, DRIFT, Calls, RedisTime
-from celery_delayq.store.keys import SCHEMA, Keys
-from celery_delayq.store.member import Member, Membership
 
 pytestmark = pytest.mark.kernel
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Outcome
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome
 from tests.store.support import (
     FAR_MS,
     NOW_MS,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.store.record import lane_for
+from celery_delayq.core.store.record import lane_for
 from tests.store.support import CLOCK, FAR_MS, NOW_MS
 
 

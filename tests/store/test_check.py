@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_delayq.care.checking import check
-from celery_delayq.care.inconsistencies import KINDS
-from celery_delayq.clock import When
-from celery_delayq.store import Entries, NewEntry
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import destination_for
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.inconsistencies import KINDS
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Entries, NewEntry
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import destination_for
 from tests.operations.table import fitting
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
 

@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import pytest
 
-from celery_delayq.care.checking import check
-from celery_delayq.store.extras import Extras
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.core.store.extras import Extras
 from tests.store.support import FAR_MS, NOW_MS
 
 FIRST, MOST = 20, 200

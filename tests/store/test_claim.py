@@ -5,10 +5,10 @@ from itertools import groupby
 
 import pytest
 
-from celery_delayq.clock import from_ms
+from celery_delayq.core.clock import from_ms
+from celery_delayq.core.store import scanner_steps
+from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.store import scanner_steps
-from celery_delayq.store.scripts import Scripts
 from tests.store.support import NOW_MS, ROUTE, tally
 
 pytestmark = pytest.mark.kernel

@@ -2,8 +2,8 @@
 
 import pytest
 
+from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreDiffers, StoreUnavailable
-from celery_delayq.store.scripts import load
 from tests.operations.table import OPERATIONS, RESHARD, prepare
 
 NOW = "the store is being resharded, delayq_shards 1 to 3; until that is done, it can only be read"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Outcome, State
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.ids import target_of_key
-from celery_delayq.store.record import lane_for
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.ids import target_of_key
+from celery_delayq.core.store.record import lane_for
 from tests.store.support import FAR_MS
 
 PAST_MS = 1

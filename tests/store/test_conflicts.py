@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 
-from celery_delayq.clock import When
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import NewEntry, Outcome
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import EVERYTHING, Template, destination_for, labels_for
 from celery_delayq.errors import AlreadyScheduled, InFlight
-from celery_delayq.store import NewEntry, Outcome
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import EVERYTHING, Template, destination_for, labels_for
 from tests.store.support import FAR_MS, LINES, NOW_MS, ROUTE, new_record
 
 POLICIES = ["", "keep", "replace", "earliest", "latest", "debounce"]
@@ -395,7 +395,7 @@ def test_ids_of_any_text_are_told_as_they_are(store, task_id):
 
 
 def test_more_than_fits_one_step_is_asked_for_again(store, monkeypatch):
-    monkeypatch.setattr("celery_delayq.store.schedule.MAX_BYTES", 1000)
+    monkeypatch.setattr("celery_delayq.core.store.schedule.MAX_BYTES", 1000)
     for number in range(10):
         store.schedule(f"old {number}", FAR_MS, payload="x" * 400, extras=Extras(f"k{number}"))
     new = [

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
+from celery_delayq.core.servers import connection as module
+from celery_delayq.core.servers import endpoint as endpoints
+from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.servers.pool import MOST, PerProcess, Pool
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import connection as module
-from celery_delayq.servers import endpoint as endpoints
-from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.servers.pool import MOST, PerProcess, Pool
 from tests.store.support import FAR_MS, endpoint
 from tests.support.children import in_child
 from tests.support.waiting import PATIENCE, eventually

@@ -2,12 +2,12 @@
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.core import clock
+from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.store import Membership, NewEntry
+from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
-from celery_delayq.store import Membership, NewEntry
-from celery_delayq.store.record import destination_for
-from celery_delayq.store.schedule import MAX_BYTES, _arguments
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
 from tests.support.waiting import PATIENCE

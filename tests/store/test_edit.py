@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.care.checking import check
-from celery_delayq.clock import When
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.core import clock
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import NewRecord, lane_for
 from celery_delayq.errors import StoreUnavailable, UnreadableRecord
-from celery_delayq.store import Outcome, State
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import NewRecord, lane_for
 from tests.store.support import FAR_MS, LINES, NOW_MS
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])

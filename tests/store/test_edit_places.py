@@ -2,11 +2,11 @@
 
 import pytest
 
-from celery_delayq.clock import from_ms
+from celery_delayq.core.clock import from_ms
+from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import NewRecord, lane_for
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
-from celery_delayq.store import Outcome, State
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import NewRecord, lane_for
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
 from tests.store.test_key_order import later, scheduled

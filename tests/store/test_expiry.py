@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from celery_delayq.clock import MAX_DUE_MS, When
-from celery_delayq.store.record import destination_for
+from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.clock import from_ms
-from celery_delayq.store import KeyHolder, Outcome
-from celery_delayq.store.extras import Extras
+from celery_delayq.core.clock import from_ms
+from celery_delayq.core.store import KeyHolder, Outcome
+from celery_delayq.core.store.extras import Extras
 from tests.store.support import NOW_MS
 from tests.store.test_held_keys import END_MS, FINISHED, deliver, ends, is_free, say, schedule
 

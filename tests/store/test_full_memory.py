@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.clock import When
+from celery_delayq.core import clock
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Entries, NewEntry, Outcome, State
+from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled, StoreFull
-from celery_delayq.store import Entries, NewEntry, Outcome, State
-from celery_delayq.store.record import NewRecord
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
 

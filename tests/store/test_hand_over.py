@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.clock import When
+from celery_delayq.core import clock
+from celery_delayq.core.clock import When
+from celery_delayq.core.hooks import IDS, LATENESS
+from celery_delayq.core.store.scanner_steps import MAX_BYTES
+from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreError
-from celery_delayq.hooks import IDS, LATENESS
-from celery_delayq.store.scanner_steps import MAX_BYTES
-from celery_delayq.store.scripts import load
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
 

@@ -6,12 +6,12 @@ from itertools import count
 
 import pytest
 
-from celery_delayq.clock import When
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import NewEntry, Outcome
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.ids import target_of_key
+from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import AlreadyScheduled, InFlight, KeyHeld
-from celery_delayq.store import NewEntry, Outcome
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.ids import target_of_key
-from celery_delayq.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
 SECOND = 1000

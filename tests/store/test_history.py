@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Entries, NewEntry, What
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.member import Member
-from celery_delayq.store.record import destination_for, label_of
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Entries, NewEntry, What
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.member import Member
+from celery_delayq.core.store.record import destination_for, label_of
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 

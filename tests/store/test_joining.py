@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_delayq.clock import MAX_DUE_MS
+from celery_delayq.core.clock import MAX_DUE_MS
+from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.record import Template, destination_for
 from celery_delayq.errors import UnreadableRecord
-from celery_delayq.store import Outcome
-from celery_delayq.store.record import Template, destination_for
 from tests.store.support import LABELS, LINES, NOW_MS, ROUTE, new_record
 
 LIST = destination_for("L", "celery")

@@ -5,11 +5,11 @@ The search in ``tests/protocol/test_keys.py`` shows each of these accidents.
 
 import pytest
 
-from celery_delayq.clock import MAX_DUE_MS, When
-from celery_delayq.store import NewEntry
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import destination_for
-from celery_delayq.store.schedule import MAX_BYTES, _arguments
+from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.store import NewEntry
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
 from tests.store.requests import Request, cancel, now_us, request, reschedule
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
 

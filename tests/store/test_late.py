@@ -2,10 +2,10 @@
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Outcome
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import lane_for
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import lane_for
 from tests.store.support import FAR_MS, NOW_MS
 
 GRACE = Extras(grace_ms=5000)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.clock import When
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Entries, State, listing, pages
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.filter import Filter
+from celery_delayq.core.store.listing import ALL
+from celery_delayq.core.store.pages import Cursor
+from celery_delayq.core.store.record import destination_for, labels_for, lane_for
 from celery_delayq.errors import InvalidOption
-from celery_delayq.store import Entries, State, listing, pages
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.filter import Filter
-from celery_delayq.store.listing import ALL
-from celery_delayq.store.pages import Cursor
-from celery_delayq.store.record import destination_for, labels_for, lane_for
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
 
 pytestmark = pytest.mark.kernel

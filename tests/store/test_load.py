@@ -1,8 +1,8 @@
 """The step that loads dumped entries: a late request of it changes nothing."""
 
-from celery_delayq.store import State
-from celery_delayq.store.loads import OldEntry, _arguments
-from celery_delayq.store.record import destination_for
+from celery_delayq.core.store import State
+from celery_delayq.core.store.loads import OldEntry, _arguments
+from celery_delayq.core.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
 

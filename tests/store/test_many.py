@@ -2,13 +2,13 @@
 
 import pytest
 
-from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.store import Outcome, changes, target_of_key
+from celery_delayq.core.store.changes import Conditions
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.ids import target_of_member
+from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import InvalidDueTime, UnreadableRecord
-from celery_delayq.store import Outcome, changes, target_of_key
-from celery_delayq.store.changes import Conditions
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.ids import target_of_member
-from celery_delayq.store.record import destination_for
 from tests.store.requests import request
 from tests.store.support import FAR_MS, NOW_MS, new_record
 

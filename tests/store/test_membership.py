@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq import clock
+from celery_delayq.core import clock
+from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.store import Entries, Membership, Shard, caller, member
+from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.member import Member
+from celery_delayq.core.store.record import EVERYTHING
+from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
-from celery_delayq.servers.connection import PooledConnection
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.store import Entries, Membership, Shard, caller, member
-from celery_delayq.store.keys import Keys
-from celery_delayq.store.member import Member
-from celery_delayq.store.record import EVERYTHING
-from celery_delayq.store.scripts import Scripts
 from tests.store import requests
 from tests.store.support import (
     FAR_MS,

@@ -15,14 +15,14 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.care.checking import check
-from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.store import Entries, Filter, State, selection_scan
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.ids import target_of_key
+from celery_delayq.core.store.keys import KEYS
+from celery_delayq.core.store.record import lane_for
 from celery_delayq.errors import DelayQError
-from celery_delayq.store import Entries, Filter, State, selection_scan
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.ids import target_of_key
-from celery_delayq.store.keys import KEYS
-from celery_delayq.store.record import lane_for
 from tests.store.support import (
     CLOCK,
     FAR_MS,

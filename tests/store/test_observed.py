@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 import time_machine
 
-from celery_delayq.care import observed
-from celery_delayq.care.observed import TRIPS, WEIGHED, task_bytes, trips
+from celery_delayq.contrib.care import observed
+from celery_delayq.contrib.care.observed import TRIPS, WEIGHED, task_bytes, trips
+from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreError
-from celery_delayq.servers.connection import PooledConnection
-from celery_delayq.servers.endpoint import Endpoint
 from tests.store.support import FAR_MS
 from tests.support.slow_link import SlowLink
 

@@ -6,12 +6,12 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
+from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.store import Entries
+from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.servers.connection import PooledConnection
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.store import Entries
-from celery_delayq.store.keys import Keys
-from celery_delayq.store.scripts import Scripts
 from tests.store.support import FAR_MS, MEMBERSHIP, endpoint
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -71,7 +71,7 @@ def test_a_silent_server_is_unavailable_and_its_late_answer_goes_to_nobody(
     store_on(server, clocked=False).schedule("a", FAR_MS)
     store = store_on(server, clocked=False)
     with monkeypatch.context() as patch:
-        patch.setattr("celery_delayq.servers.endpoint.TIMEOUT", 0.4)
+        patch.setattr("celery_delayq.core.servers.endpoint.TIMEOUT", 0.4)
         eventually(lambda: answers(store))
         server.pause()
         with pytest.raises(StoreUnavailable):

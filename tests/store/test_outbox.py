@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from celery_delayq.store import Outcome, scanner_steps
+from celery_delayq.core.store import Outcome, scanner_steps
 from tests.store.support import (
     FAR_MS,
     NOW_MS,
@@ -119,7 +119,7 @@ def test_a_place_whose_message_is_gone_is_dropped(store):
 
 
 def test_large_messages_are_given_as_far_as_the_limit_goes_and_one(store, monkeypatch):
-    monkeypatch.setattr("celery_delayq.store.scanner_steps.MAX_BYTES", 3000)
+    monkeypatch.setattr("celery_delayq.core.store.scanner_steps.MAX_BYTES", 3000)
     for number in range(5):
         store.schedule(f"a{number}", FAR_MS, payload="x" * 2000)
         store.entries.cancel(f"a{number}", owes=True)

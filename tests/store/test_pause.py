@@ -4,16 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Outcome, State
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import (
-    FLAGS,
-    RUN_NOW,
-    destination_for,
-    labels_for,
-    lane_for,
-)
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import FLAGS, RUN_NOW, destination_for, labels_for, lane_for
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from celery_delayq.store import label_of, overview, queue_counts
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import lane_for
+from celery_delayq.core.store import label_of, overview, queue_counts
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import lane_for
 from tests.store.support import FAR_MS, NOW_MS
 
 CELERY, MAIL = label_of("celery"), label_of("mail")

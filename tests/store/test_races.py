@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_delayq.clock import When
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome
 from celery_delayq.errors import AlreadyScheduled
-from celery_delayq.store import Outcome
 from tests.store.support import FAR_MS, NOW_MS
 
 pytestmark = pytest.mark.kernel

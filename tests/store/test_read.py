@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Entry, State, pages
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Entry, State, pages
 from tests.store.support import FAR_MS, NOW_MS
 
 pytestmark = pytest.mark.kernel

@@ -2,10 +2,10 @@
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Filter, Outcome, State, selection_scan
-from celery_delayq.store.extras import HAS_KEY, Extras
-from celery_delayq.store.record import FLAGS, LAST_MS
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Filter, Outcome, State, selection_scan
+from celery_delayq.core.store.extras import HAS_KEY, Extras
+from celery_delayq.core.store.record import FLAGS, LAST_MS
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Filter, Outcome, changes
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.ids import target_of_member
-from celery_delayq.store.record import destination_for
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Filter, Outcome, changes
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.ids import target_of_member
+from celery_delayq.core.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 from tests.store.test_aborted import Case, StoppableStore, stop_at
 from tests.store.test_telling import listen, scanner

@@ -22,15 +22,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from celery_delayq.care.checking import check
-from celery_delayq.care.repairing import repair
-from celery_delayq.clock import When
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.repairing import repair
+from celery_delayq.core.clock import When
+from celery_delayq.core.servers.connection import packed
+from celery_delayq.core.store import Entries, NewEntry, Outcome, Receipt
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import destination_for, lane_for
+from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import AlreadyScheduled, StoreError
-from celery_delayq.servers.connection import packed
-from celery_delayq.store import Entries, NewEntry, Outcome, Receipt
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import destination_for, lane_for
-from celery_delayq.store.scripts import Scripts
 from tests.store.support import MEMBERSHIP, ROUTE, Store, new_record
 from tests.store.test_aborted import sites_of, writing
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Outcome
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome
 from tests.store import requests
 from tests.store.requests import cancel, reschedule, schedule
 from tests.store.support import FAR_MS, NOW_MS

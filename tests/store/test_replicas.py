@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from redis.connection import AbstractConnection
 
-from celery_delayq.clock import When
+from celery_delayq.core.clock import When
+from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.store import Entries, NewEntry, Wanted
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.keys import Keys, shard_of
+from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
-from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.store import Entries, NewEntry, Wanted
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.keys import Keys, shard_of
-from celery_delayq.store.record import destination_for
-from celery_delayq.store.scripts import Scripts
 from tests.store.support import FAR_MS, MEMBERSHIP, endpoint, new_record
 from tests.support.replicas import replicated
 from tests.support.waiting import PATIENCE

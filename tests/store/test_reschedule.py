@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from celery_delayq.clock import MAX_DUE_MS, When, after, by
+from celery_delayq.core.clock import MAX_DUE_MS, When, after, by
+from celery_delayq.core.store import Outcome, State
 from celery_delayq.errors import InvalidDueTime
-from celery_delayq.store import Outcome, State
 from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME
 
 pytestmark = pytest.mark.kernel

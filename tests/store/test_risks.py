@@ -4,12 +4,12 @@ from dataclasses import astuple
 
 import pytest
 
+from celery_delayq.core.servers import risks
+from celery_delayq.core.servers.alone import SENTINEL
+from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.servers.facts import Facts
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import risks
-from celery_delayq.servers.alone import SENTINEL
-from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.servers.facts import Facts
 from tests.faults.proxy import Proxy
 from tests.support.ports import free_port
 from tests.support.waiting import eventually

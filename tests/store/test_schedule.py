@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.clock import MAX_DUE_MS, When, after, due_in_ms
+from celery_delayq.core import clock
+from celery_delayq.core.clock import MAX_DUE_MS, When, after, due_in_ms
+from celery_delayq.core.store import NewEntry, Outcome, State
+from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InvalidDueTime, StoreUnavailable
-from celery_delayq.store import NewEntry, Outcome, State
-from celery_delayq.store.record import destination_for
 from tests.store.support import (
     DUE_AT_ONCE,
     FAR_MS,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from celery_delayq.clock import MAX_DUE_MS, When
+from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.store import NewEntry, Receipt
+from celery_delayq.core.store import schedule as store_schedule
+from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreFull
-from celery_delayq.store import NewEntry, Receipt
-from celery_delayq.store import schedule as store_schedule
-from celery_delayq.store.record import destination_for
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 

@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from celery_delayq import clock
+from celery_delayq.contrib import known_master, moving
+from celery_delayq.contrib.sentinel import SentinelGroup as SentinelPlaces
+from celery_delayq.contrib.sentinel import failover_listener, query
+from celery_delayq.contrib.sentinel import group as sentinels
+from celery_delayq.core import clock
+from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreError, StoreUnavailable
-from celery_delayq.sentinel import SentinelGroup as SentinelPlaces
-from celery_delayq.sentinel import failover_listener, query
-from celery_delayq.sentinel import group as sentinels
-from celery_delayq.servers import known_master, moving
-from celery_delayq.servers.connection import PooledConnection, packed
-from celery_delayq.servers.endpoint import Endpoint
 from tests.support.children import in_child
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Outcome, State
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome, State
 from tests.store.support import FAR_MS, NOW_MS, tally
 
 LEASE_MS = 30_000

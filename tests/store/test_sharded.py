@@ -2,19 +2,11 @@
 
 import pytest
 
-from celery_delayq import clock
-from celery_delayq.care.checking import check
-from celery_delayq.clock import When
-from celery_delayq.errors import (
-    AlreadyScheduled,
-    AlreadyTaken,
-    InFlight,
-    InvalidDueTime,
-    StoreDiffers,
-    StoreUnavailable,
-)
-from celery_delayq.servers.connection import PooledConnection
-from celery_delayq.store import (
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.core import clock
+from celery_delayq.core.clock import When
+from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.store import (
     Entries,
     Keys,
     Membership,
@@ -26,12 +18,20 @@ from celery_delayq.store import (
     lookup,
     queue_counts,
 )
-from celery_delayq.store.caller import Calls
-from celery_delayq.store.copies import Copies
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.keys import shard_of
-from celery_delayq.store.record import EVERYTHING, destination_for
-from celery_delayq.store.scanner_steps import ScannerSteps
+from celery_delayq.core.store.caller import Calls
+from celery_delayq.core.store.copies import Copies
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.keys import shard_of
+from celery_delayq.core.store.record import EVERYTHING, destination_for
+from celery_delayq.core.store.scanner_steps import ScannerSteps
+from celery_delayq.errors import (
+    AlreadyScheduled,
+    AlreadyTaken,
+    InFlight,
+    InvalidDueTime,
+    StoreDiffers,
+    StoreUnavailable,
+)
 from tests.store.support import CLOCK, FAR_MS, NOW_MS, ClockedScripts, endpoint, new_record
 from tests.support.waiting import PATIENCE
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import NewEntry, Outcome
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.record import destination_for
-from celery_delayq.store.scanner_steps import MAX_REFUSALS
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import NewEntry, Outcome
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 TAGGED = Extras("k", ("one", "two", "ü"), 10**12)

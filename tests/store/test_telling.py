@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.clock import When
+from celery_delayq.core.clock import When
 from tests.store.support import FAR_MS, NOW_MS
 
 ASLEEP = 5.0  # seconds for which the scanners here sleep at most

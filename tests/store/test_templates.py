@@ -2,9 +2,9 @@
 
 import pytest
 
-from celery_delayq.clock import When
-from celery_delayq.store import Entries, NewEntry, Outcome, loads
-from celery_delayq.store.loads import OldEntry
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Entries, NewEntry, Outcome, loads
+from celery_delayq.core.store.loads import OldEntry
 from tests.store import requests, support
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.clock import When
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Entries, Membership, Outcome, changes
+from celery_delayq.core.store.extras import Extras
 from celery_delayq.errors import StoreError
-from celery_delayq.store import Entries, Membership, Outcome, changes
-from celery_delayq.store.extras import Extras
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 from tests.store.test_aborted import STOP, TRACE, StoppableStore

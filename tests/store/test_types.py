@@ -2,9 +2,9 @@
 
 import pytest
 
-from celery_delayq.care.checking import check
+from celery_delayq.contrib.care.checking import check
+from celery_delayq.core.store.keys import KEYS
 from celery_delayq.errors import StoreError
-from celery_delayq.store.keys import KEYS
 
 NAMES = [name for name, says in KEYS.items() if not says.startswith("CHANNEL")]
 

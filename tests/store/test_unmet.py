@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.store import NOW, Outcome, State, changes, selection_scan
-from celery_delayq.store.extras import Extras
-from celery_delayq.store.filter import Filter
-from celery_delayq.store.ids import target_of_member
-from celery_delayq.store.record import destination_for, labels_for, lane_for
+from celery_delayq.core.store import NOW, Outcome, State, changes, selection_scan
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.filter import Filter
+from celery_delayq.core.store.ids import target_of_member
+from celery_delayq.core.store.record import destination_for, labels_for, lane_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 ALL = lane_for()

@@ -11,13 +11,13 @@ from unittest import mock
 
 import pytest
 
+from celery_delayq.core.servers import endpoint as endpoints
+from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.store import wakeup as module
+from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.wakeup import Wakeup
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.servers import endpoint as endpoints
-from celery_delayq.servers.connection import PooledConnection
-from celery_delayq.servers.endpoint import Endpoint
-from celery_delayq.store import wakeup as module
-from celery_delayq.store.keys import Keys
-from celery_delayq.store.wakeup import Wakeup
 from tests.store.support import endpoint
 from tests.support.waiting import PATIENCE, eventually
 

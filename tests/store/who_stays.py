@@ -7,7 +7,7 @@ import functools
 
 from lupa import lua51
 
-from celery_delayq.store.scripts import prelude
+from celery_delayq.core.store.scripts import prelude
 
 HEAD = (
     "what a new task meets",

@@ -9,7 +9,7 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from celery_delayq.store.keys import slot_of
+from celery_delayq.core.store.keys import slot_of
 from tests.support.ports import free_port
 from tests.support.redis_programs import default_binary, on_path, version_of
 from tests.support.redis_server import RedisServer

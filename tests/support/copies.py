@@ -3,9 +3,9 @@
 from contextlib import closing
 
 from celery_delayq import DelayQ
-from celery_delayq.handover.link import Link
-from celery_delayq.store import LeasedEntry, Scripts
-from celery_delayq.store.keys import shard_of
+from celery_delayq.core.handover.link import Link
+from celery_delayq.core.store import LeasedEntry, Scripts
+from celery_delayq.core.store.keys import shard_of
 from tests.support.waiting import PATIENCE, eventually
 
 AT_ONCE = 1  # ms; a lease that has run out when it is looked at

@@ -30,7 +30,7 @@ import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from celery_delayq.store import scripts
+from celery_delayq.core.store import scripts
 from tests.support.process import ChildProcess
 
 LARGEST = 128 * 1024  # bytes of a request
@@ -41,7 +41,7 @@ IMPORTED = (
     *("celery.worker.consumer", "celery.worker.autoscale", "celery.worker.pidbox"),
     *("celery.concurrency.solo", "celery.concurrency.thread", "celery.concurrency.prefork"),
     *("kombu.transport.redis", "kombu.transport.pyamqp", "celery.fixups.django"),
-    "celery_delayq.integration",
+    "celery_delayq.core.integration",
 )
 
 

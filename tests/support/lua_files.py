@@ -3,8 +3,8 @@
 import functools
 from collections.abc import Callable
 
-from celery_delayq.store.assembly import Code, Prelude
-from celery_delayq.store.scripts import (
+from celery_delayq.core.store.assembly import Code, Prelude
+from celery_delayq.core.store.scripts import (
     _FOLDER,
     _PRELUDE,
     Script,

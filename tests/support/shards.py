@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from celery_delayq.store import Keys
-from celery_delayq.store.keys import shard_of
+from celery_delayq.core.store import Keys
+from celery_delayq.core.store.keys import shard_of
 
 SHARDS = int(os.environ.get("DELAYQ_TEST_SHARDS", "1"))
 

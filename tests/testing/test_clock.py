@@ -7,11 +7,11 @@ import pytest
 import time_machine
 from freezegun import freeze_time
 
-from celery_delayq import clock
 from celery_delayq.contrib.testing import isolated
 from celery_delayq.contrib.testing.moved import MovedScripts
+from celery_delayq.core import clock
+from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import InvalidOption
-from celery_delayq.store.scripts import load
 
 NINE = "2030-01-01T09:00:00.0004Z"  # not a whole millisecond
 HALF_AN_HOUR = timedelta(minutes=30)

@@ -9,10 +9,11 @@ from celery.backends import cache
 from kombu import pools
 from kombu.transport import memory
 
-from celery_delayq import DelayQ, clock
+from celery_delayq import DelayQ
 from celery_delayq.contrib.testing import isolated, isolation, stores
+from celery_delayq.core import clock
+from celery_delayq.core.servers.pool import PerProcess
 from celery_delayq.errors import CannotIsolate, LibraryChanged, NoDelayQ, StoreUnavailable
-from celery_delayq.servers.pool import PerProcess
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.libraries

@@ -6,10 +6,10 @@ import pytest
 from kombu import Connection
 from kombu.transport import redis as kombu_redis
 
+from celery_delayq.core.handover.link import bounded, connect
+from celery_delayq.core.message.broker import Broker, store_endpoint
+from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import InvalidSetting
-from celery_delayq.handover.link import bounded, connect
-from celery_delayq.message.broker import Broker, store_endpoint
-from celery_delayq.servers.endpoint import Endpoint
 
 pytestmark = pytest.mark.libraries
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from celery_delayq.clock import MAX_DUE_MS, When, after, at, by, from_ms
+from celery_delayq.core.clock import MAX_DUE_MS, When, after, at, by, from_ms
 from celery_delayq.errors import InvalidDueTime, NotADueTime
 
 pytestmark = pytest.mark.kernel

@@ -12,9 +12,9 @@ import pytz
 from celery.utils import time as celerys
 from dateutil import tz
 
-from celery_delayq.clock import When, after, at, by
+from celery_delayq.core.clock import When, after, at, by
+from celery_delayq.core.zones import instant, local
 from celery_delayq.errors import InvalidDueTime, NotADueTime
-from celery_delayq.zones import instant, local
 
 UTC = timezone.utc
 NEW_YEAR_MS = 1_798_761_600_000  # 2027-01-01T00:00:00Z

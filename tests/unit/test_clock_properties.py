@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from celery_delayq.clock import after, at, from_ms, to_ms
+from celery_delayq.core.clock import after, at, from_ms, to_ms
 from celery_delayq.errors import InvalidDueTime
 
 UTC = timezone.utc

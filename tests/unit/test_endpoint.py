@@ -3,8 +3,8 @@
 import pytest
 import redis
 
-from celery_delayq.sentinel import SentinelGroup
-from celery_delayq.servers.endpoint import Endpoint
+from celery_delayq.contrib.sentinel import SentinelGroup
+from celery_delayq.core.servers.endpoint import Endpoint
 
 pytestmark = pytest.mark.libraries
 

@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 
 import celery_delayq
 from celery_delayq import errors
+from celery_delayq.core import errors as drawn_errors
 from celery_delayq.errors import (
     AlreadyDead,
     AlreadyScheduled,
@@ -192,7 +193,7 @@ SENTENCES = [
     ),
     (
         NoLeaf("canvas"),
-        "this celery_delayq has no 'canvas': it is not in celery_delayq/leaves.py",
+        "this celery_delayq has no 'canvas': it is not in celery_delayq/core/leaves.py",
         (DelayQError,),
     ),
     (
@@ -294,7 +295,7 @@ def test_every_error_is_importable_from_one_place():
 def test_the_tree_that_is_drawn_is_that_of_the_classes():
     path, drawn = [], {}
     for branch, name, note in re.findall(
-        r"^([│├└─ ]*)(\w+) *(.*)$", errors.__doc__.partition("\n\n")[2], re.MULTILINE
+        r"^([│├└─ ]*)(\w+) *(.*)$", drawn_errors.__doc__.partition("\n\n")[2], re.MULTILINE
     ):
         path = [*path[: len(branch) // 4], name]
         drawn[name] = (path[-2:-1], set(re.findall(r"\w+Error\b", note)))

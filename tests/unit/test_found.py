@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.servers.known_master import KnownMaster, MasterCache
+from celery_delayq.contrib.known_master import KnownMaster, MasterCache
 
 pytestmark = pytest.mark.libraries
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from redis.crc import key_slot
 
-from celery_delayq.store.keys import KEYS, SLOTS, Keys, hash_tag, shard_of
+from celery_delayq.core.store.keys import KEYS, SLOTS, Keys, hash_tag, shard_of
 
 pytestmark = pytest.mark.kernel
 

@@ -7,8 +7,8 @@ import pkgutil
 import pytest
 
 import celery_delayq
+from celery_delayq.core.logs import logger_of
 from celery_delayq.errors import BrokerDown
-from celery_delayq.logs import logger_of
 
 HOSTILE = "two\nlines\r\x1b[31mred\x1b[0m\x00\u202e\u2028\udcff"
 PLAIN = r"two\nlines\r\x1b[31mred\x1b[0m\x00\u202e\u2028\udcff"

@@ -3,8 +3,8 @@
 import pytest
 from kombu import Connection
 
+from celery_delayq.core.message.broker import Broker, store_endpoint
 from celery_delayq.errors import InvalidSetting, UnknownSetting
-from celery_delayq.message.broker import Broker, store_endpoint
 
 OURS, KOMBU_S = "delayq_transport_options", "broker_transport_options"
 URL = "sentinel://a:1"

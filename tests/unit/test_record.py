@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_delayq.store.record import (
+from celery_delayq.core.store.record import (
     LINES,
     NAME_BYTES,
     Template,

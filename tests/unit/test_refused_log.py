@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from celery_delayq.handover.dead import report
-from celery_delayq.hooks import Hooks
-from celery_delayq.store.values import Seen
+from celery_delayq.core.handover.dead import report
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.store.values import Seen
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from celery_delayq.core.settings import SETTINGS, Settings
 from celery_delayq.errors import InvalidSetting
-from celery_delayq.settings import SETTINGS, Settings
 
 
 class Row(NamedTuple):

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from celery_delayq.core.scheduling.options import PLAIN, entry_options_of
 from celery_delayq.errors import InvalidOption
-from celery_delayq.scheduling.options import PLAIN, entry_options_of
 
 pytestmark = pytest.mark.kernel
 

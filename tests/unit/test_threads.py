@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from celery_delayq import threads
-from celery_delayq.adoption import batches
-from celery_delayq.adoption.batches import Batches
+from celery_delayq.contrib.adoption import batches
+from celery_delayq.contrib.adoption.batches import Batches
+from celery_delayq.contrib.held.reporting import Reporter
+from celery_delayq.core import threads
+from celery_delayq.core.handover.away import Away
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.message.hold import Hold
+from celery_delayq.core.servers.credentials import Credentials
+from celery_delayq.core.threads import OwnThread
 from celery_delayq.errors import AlreadyTaken
-from celery_delayq.handover.away import Away
-from celery_delayq.held.reporting import Reporter
-from celery_delayq.hooks import Hooks
-from celery_delayq.message.hold import Hold
-from celery_delayq.servers.credentials import Credentials
-from celery_delayq.threads import OwnThread
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries

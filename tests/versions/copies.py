@@ -15,7 +15,7 @@ Changes = Mapping[str, Mapping[str, str]]
 
 #: The same, but each script has another SHA.
 OTHER_SCRIPTS: Changes = {
-    "store/lua/prelude/record.lua": {
+    "core/store/lua/prelude/record.lua": {
         "local function clock_us()\n": "local function clock_us()\n  local later = true\n",
         "local function header_end_of(record)\n": (
             "local function header_end_of(record)\n  local later = true\n"
@@ -24,7 +24,7 @@ OTHER_SCRIPTS: Changes = {
 }
 #: It writes records of format 2, and reads 1 as well.
 OTHER_RECORDS: Changes = {
-    "store/lua/prelude/record.lua": {
+    "core/store/lua/prelude/record.lua": {
         "local FORMAT = '1'": "local FORMAT = '2'",
         "if sub(record, 1, 1) ~= FORMAT then": (
             "if sub(record, 1, 1) ~= FORMAT and sub(record, 1, 1) ~= '1' then"
@@ -32,7 +32,7 @@ OTHER_RECORDS: Changes = {
     },
 }
 #: It has another layout of keys.
-OTHER_LAYOUT: Changes = {"store/keys.py": {'SCHEMA = "1"': 'SCHEMA = "2"'}}
+OTHER_LAYOUT: Changes = {"core/store/keys.py": {'SCHEMA = "1"': 'SCHEMA = "2"'}}
 
 
 def make(folder: Path, changes: Changes) -> Path:

@@ -7,9 +7,9 @@ from signal import SIGTERM
 import pytest
 
 from celery_delayq import DelayQ, Outcome
+from celery_delayq.core.store import scripts
+from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreDiffers, UnreadableRecord
-from celery_delayq.store import scripts
-from celery_delayq.store.scripts import load
 from tests.app.support import FAR, LONG_AGO
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
@@ -81,7 +81,7 @@ def pushed(redis):
 
 def test_a_copy_with_other_scripts_is_one(versions, monkeypatch):
     ours = load()
-    folder = versions["scripts"] / "celery_delayq" / "store" / "lua"
+    folder = versions["scripts"] / "celery_delayq" / "core" / "store" / "lua"
     monkeypatch.setattr(scripts, "_FOLDER", folder)
     for cached in ("prelude", "loaded"):
         monkeypatch.setattr(scripts, cached, getattr(scripts, cached).__wrapped__)

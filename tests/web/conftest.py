@@ -6,7 +6,7 @@ import re
 import pytest
 from werkzeug.test import Client
 
-from celery_delayq.web import bulk, looking, others, page_changed, wsgi
+from celery_delayq.contrib.web import bulk, looking, others, page_changed, wsgi
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
 from tests.support.waiting import PATIENCE
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from celery_delayq.hooks import Hooks
-from celery_delayq.integration.unread import Look
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.operations.unread import Look
 from tests.app.support import FAR
 
 VIEWS = [

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.contrib.web import bulk
+from celery_delayq.core.store import selection_scan
+from celery_delayq.core.tasks import selection as selections
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.operations import selection as selections
-from celery_delayq.store import selection_scan
-from celery_delayq.web import bulk
+from celery_delayq.operations import selection as rewriting
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
 from tests.support.waiting import eventually
 
@@ -31,7 +32,7 @@ def short_steps(monkeypatch):
     """Let each step end after its first few tasks."""
     monkeypatch.setattr(bulk, "is_enough", lambda *_: True)
     monkeypatch.setattr(selections, "CHUNK", 2)
-    monkeypatch.setattr(selections, "STEP", 2)
+    monkeypatch.setattr(rewriting, "STEP", 2)
     monkeypatch.setattr(selection_scan, "PAGE", 3)
 
 

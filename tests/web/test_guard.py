@@ -8,7 +8,7 @@ from werkzeug.exceptions import abort
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Request
 
-from celery_delayq.web import wsgi
+from celery_delayq.contrib.web import wsgi
 
 CHANGE = {"action": "cancel"}
 

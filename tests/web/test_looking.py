@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from celery_delayq.web import words
+from celery_delayq.contrib.web import words
 from tests.app.support import FAR, LONG_AGO
 
 

@@ -6,7 +6,7 @@ import pytest
 from a2wsgi import WSGIMiddleware
 from flask import session
 
-from celery_delayq.web import wsgi
+from celery_delayq.contrib.web import wsgi
 from tests.readme.document import page
 from tests.readme.runner import run
 from tests.web.conftest import OWN

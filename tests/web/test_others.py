@@ -5,8 +5,8 @@ import re
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.store import queue_counts
-from celery_delayq.web import chart, others
+from celery_delayq.contrib.web import chart, others
+from celery_delayq.core.store import queue_counts
 from tests.app.support import FAR, LONG_AGO
 
 

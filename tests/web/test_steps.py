@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.web import looking
+from celery_delayq.contrib.web import looking
 from tests.app.support import FAR, LONG_AGO
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from celery_delayq.store.record import FORM
+from celery_delayq.core.store.record import FORM
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_unreadable import BODIES, MESSAGES, PROPERTIES
 from tests.support.shards import keys_of

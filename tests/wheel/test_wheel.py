@@ -53,7 +53,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
     assert packed == {path.relative_to(ROOT).as_posix() for path in kept}
     assert any(name.endswith(".lua") for name in packed)
     monitoring = {"alerts.yml", "grafana.json"}
-    assert {f"celery_delayq/metrics/{name}" for name in monitoring} <= packed
+    assert {f"celery_delayq/contrib/metrics/{name}" for name in monitoring} <= packed
 
 
 def test_celery_with_redis_is_all_it_depends_on(wheel):

@@ -9,7 +9,7 @@ import gc
 
 import pytest
 
-from celery_delayq.handover import link
+from celery_delayq.core.handover import link
 from tests.support.apps import celery_state_kept
 from tests.support.garbage import no_collector
 from tests.support.redis_server import RedisServer

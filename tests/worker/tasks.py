@@ -6,9 +6,10 @@ import os
 from celery import Celery
 
 from celery_delayq import DelayQ
-from celery_delayq.handover import link
-from celery_delayq.integration import bootstep, startup, store_query
-from celery_delayq.servers import endpoint
+from celery_delayq.contrib import store_query
+from celery_delayq.core.handover import link
+from celery_delayq.core.integration import bootstep, startup
+from celery_delayq.core.servers import endpoint
 from tests.worker.jobs import define
 
 # On a busy machine, a slow server is not a lost one.

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from celery import Celery
 
-from celery_delayq.care.resharding import Resharding
+from celery_delayq.contrib.care.resharding import Resharding
 from tests.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.worker.project import TASKS

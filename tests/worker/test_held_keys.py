@@ -6,9 +6,9 @@ from itertools import count
 import pytest
 from celery import Task
 
+from celery_delayq.contrib.held.reporting import LEASE
+from celery_delayq.core.store import Keys, Outcome
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
-from celery_delayq.held.reporting import LEASE
-from celery_delayq.store import Keys, Outcome
 from tests.support.shards import with_one_shard
 from tests.support.visibility import end_visibility
 from tests.support.waiting import PATIENCE, eventually

@@ -12,11 +12,11 @@ import pytest
 from kombu import Queue
 
 from celery_delayq import __version__
+from celery_delayq.contrib.metrics import Collector
+from celery_delayq.contrib.web import wsgi
+from celery_delayq.core.store import member, overview
 from celery_delayq.errors import StoreFull
-from celery_delayq.integration import unread, workers
-from celery_delayq.metrics import Collector
-from celery_delayq.store import member, overview
-from celery_delayq.web import wsgi
+from celery_delayq.operations import unread, workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import project, run

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.store.keys import SCHEMA
+from celery_delayq.core.store.keys import SCHEMA
 from tests.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import eventually

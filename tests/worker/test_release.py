@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.store.scripts import load
+from celery_delayq.core.store.scripts import load
 from tests.faults.proxy import Proxy
 from tests.support.forked import PythonProcess
 from tests.support.waiting import PATIENCE, eventually

@@ -4,7 +4,7 @@ import pytest
 from celery import Celery
 
 from celery_delayq import DelayQ
-from celery_delayq.store.keys import SCHEMA
+from celery_delayq.core.store.keys import SCHEMA
 from tests.faults.proxy import Proxy
 from tests.support.forked import PythonProcess
 from tests.support.ports import free_port

@@ -7,8 +7,8 @@ from typing import Any
 from celery.app import app_or_default
 from celery.app.utils import find_app
 
-from ...errors import CannotIsolate
-from ...services import find
+from ...core.errors import CannotIsolate
+from ...core.services import find
 
 _HOW = (
     "name the app under test: set delayq_app = shop:app in pytest's configuration, or override "

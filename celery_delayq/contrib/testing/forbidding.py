@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from ...errors import StoreForbidden
-from ...scheduling import intercept
-from ...scheduling.options import PART
-from ...servers.connection import Connection
-from ...services import Configured, Services
-from ...store.scripts import Scripts
+from ...core.errors import StoreForbidden
+from ...core.scheduling import intercept
+from ...core.scheduling.options import PART
+from ...core.servers.connection import Connection
+from ...core.services import Configured, Services
+from ...core.store.scripts import Scripts
 
 _REACH = ("scripts", "entries", "copies")  # properties of Configured that lead to a store
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from celery import Celery
 
-from ...errors import CannotIsolate
-from ...libraries import need
-from ...services import services_of
+from ...core.errors import CannotIsolate
+from ...core.libraries import need
+from ...core.services import services_of
 from . import stores
 from .application import MEMORY, broker_settings, configured, empty_memory, unconnected, untraced
 from .backend import URL as IN_MEMORY

@@ -21,12 +21,12 @@ from functools import lru_cache
 
 from celery import Celery
 
-from ... import clock
-from ...errors import InvalidOption
-from ...hooks import Hooks
-from ...servers.connection import Connection, packed
-from ...store.keys import Keys
-from ...store.scripts import Script, Scripts, load
+from ...core import clock
+from ...core.errors import InvalidOption
+from ...core.hooks import Hooks
+from ...core.servers.connection import Connection, packed
+from ...core.store.keys import Keys
+from ...core.store.scripts import Script, Scripts, load
 from .aside import put
 
 KEY = "clock"

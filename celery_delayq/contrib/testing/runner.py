@@ -21,11 +21,11 @@ from celery.utils.imports import symbol_by_name
 from celery.worker.request import Request
 from celery.worker.strategy import proto1_to_proto2
 
-from ... import clock
-from ...errors import EndlessTasks
-from ...message.headers import DUE_HEADER, HOLD_HEADER
-from ...message.hold import Hold, is_replaced, ms_until
-from ...services import services_of
+from ...core import clock
+from ...core.errors import EndlessTasks
+from ...core.message.headers import DUE_HEADER, HOLD_HEADER
+from ...core.message.hold import Hold, is_replaced, ms_until
+from ...core.services import services_of
 
 
 class RanTask(EagerResult):

@@ -14,11 +14,11 @@ from importlib import import_module
 from threading import Thread
 from typing import Any
 
-from ...errors import CannotIsolate
-from ...servers.connection import packed
-from ...servers.pool import PerProcess
-from ...store.keys import KEYS
-from ...store.scripts import Scripts
+from ...core.errors import CannotIsolate
+from ...core.servers.connection import packed
+from ...core.servers.pool import PerProcess
+from ...core.store.keys import KEYS
+from ...core.store.scripts import Scripts
 from .moved import clock_key
 
 #: Names a real Redis, if neither the caller nor pytest's options do.

@@ -10,12 +10,12 @@ from typing import Any
 from celery import Celery
 from celery.app.task import Task
 
-from ...clock import TimeInput, from_ms
-from ...errors import CannotIsolate
-from ...integration.delayq import DelayQ
-from ...operations.filters import OneOf
-from ...operations.scheduled_task import ScheduledTask
-from ...store import State
+from ...core.clock import TimeInput, from_ms
+from ...core.errors import CannotIsolate
+from ...core.integration.delayq import DelayQ
+from ...core.store import State
+from ...core.tasks.filters import OneOf
+from ...core.tasks.scheduled_task import ScheduledTask
 from .moved import Clock, span_of
 from .runner import RanTask, Runner
 from .worker import running_worker

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery, _state, signals
 
-from ... import clock
+from ...core import clock
 from .aside import kept, put
 
 # The variables that a worker sets for processes that it might start.

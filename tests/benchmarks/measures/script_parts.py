@@ -26,8 +26,8 @@ from unittest import mock
 import redis
 from celery import Celery
 
-from celery_delayq.store.keys import Keys
-from celery_delayq.store.scripts import Script, Scripts
+from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.scripts import Script, Scripts
 from tests.benchmarks.filling import Template, fill, shuffled_future
 from tests.benchmarks.lab import Lab
 from tests.benchmarks.stats import Figures

@@ -1,0 +1,252 @@
+"""A worker's side of adoption: receives messages, acknowledges them, or returns them to Celery."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from celery import bootsteps
+from celery.worker import state
+
+from ...core import clock
+from ...core.errors import DelayQError
+from ...core.libraries import Feature, works
+from ...core.logs import logger_of
+from ...core.scheduling.intercept import Sender
+from ...core.services import Services, find
+from ...core.store import Receipt
+from ..store_query import StoreQuery
+from ..strategies import Strategy, wrap_strategies
+from .asked import adopting
+from .batches import Batches, is_stored
+from .entering import Entering, never
+from .far import Far, far_of, has_eta
+from .origin import Queues
+
+logger = logger_of(__name__)
+
+SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for a message to be settled
+WAIT_AGAIN = 5.0  # seconds without such waits, after one that was too short
+
+_TAKEN = "task %s: dropped, as it was adopted at an earlier delivery"
+_UNKNOWN = "left to Celery, whether it was adopted or not"
+
+
+class AdoptingStep(bootsteps.StartStopStep):
+    """Lets a worker's consumer look at each message before its task does."""
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        services = find(consumer.app)
+        self.enabled = services is not None and works(Feature.ADOPTING)
+        if services is None or not self.enabled:
+            return
+        self._worker = worker = Worker(services, consumer)
+        sender = Sender(services, never)
+
+        def looked_at(strategy: Strategy) -> Strategy:
+            return adopting(sender, worker.adopting(strategy), consumer)
+
+        wrap_strategies(consumer, looked_at)
+
+    def start(self, _consumer: Any) -> None:
+        self._worker.connected()
+
+    def stop(self, _consumer: Any) -> None:
+        self._worker.disconnected()
+
+    terminate = stop
+
+    def register_with_event_loop(self, _consumer: Any, hub: Any) -> None:
+        self._worker.listen(hub)
+
+
+class Worker:
+    """Adopts messages with a far eta.
+
+    Args:
+        services: The services of the worker's app.
+        consumer: The worker's consumer.
+    """
+
+    def __init__(self, services: Services, consumer: Any) -> None:
+        self._services = services
+        self._consumer = consumer
+        self._queues = Queues(consumer)
+        self._entering = Entering(services)
+        self._batches: Batches | None = None
+        self._passed_on: Any = None
+        self._raised = 0
+        self._asking = StoreQuery(_UNKNOWN)
+        self._wait_from = 0.0
+        self._hub: Any = None
+        self._pipe: tuple[int, int] | None = None
+
+    # The connection to the broker.
+
+    def connected(self) -> None:
+        """Start on a new connection, before its first message."""
+        self._raised = 0
+        self._batches = Batches(
+            self._write,
+            self._wake,
+            self._batches,
+            sharded=lambda: self._services.settings.shards > 1,
+        )
+
+    def disconnected(self) -> None:
+        """End with the connection; its messages can no longer be acknowledged."""
+        if self._batches is not None:
+            self._batches.close()
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            self._hub.remove(pipe[0])
+            for end in pipe:
+                os.close(end)
+
+    def listen(self, hub: Any) -> None:
+        """Wake the loop when a message is settled."""
+        # The oldest kombu's hub cannot be called from another thread, so a pipe wakes it.
+        self._hub, self._pipe = hub, os.pipe()
+        for end in self._pipe:
+            os.set_blocking(end, False)
+        hub.add_reader(self._pipe[0], self._heard)
+
+    def _wake(self) -> None:
+        pipe = self._pipe
+        if pipe is None:
+            self._consumer.call_soon(self.acknowledge)
+            return
+        try:
+            os.write(pipe[1], b"\0")
+        except OSError as error:  # full, so it is awake; or closed
+            logger.debug("the worker's loop was not woken: %s", error)
+
+    def _heard(self, *_: Any) -> None:
+        pipe = self._pipe
+        if pipe is not None:
+            os.read(pipe[0], 4096)
+        self.acknowledge()
+
+    # In the consumer's thread.
+
+    def adopting(self, strategy: Strategy) -> Strategy:
+        """*strategy*, for all but the messages that are adopted."""
+
+        def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
+            is_new = message is not self._passed_on and has_eta(message, body)
+            one = self._far_of(message, body) if is_new else None
+            if one is None:
+                return strategy(message, body, ack, *rest)
+            if self._takes(replace(one, ack=ack)):
+                return None
+            if self._was_adopted(one):
+                return ack(logger, self._consumer.connection_errors)
+            return strategy(message, body, ack, *rest)
+
+        return received
+
+    def _far_of(self, message: Any, body: Any) -> Far | None:
+        """Return a message with an eta as a candidate; ``None`` leaves it to Celery."""
+        try:
+            one = self._far(message, body)
+        except Exception:  # it would stop the worker
+            logger.exception("a message with an eta is left to Celery")
+            return None
+        return one if one and not _is_revoked(message) else None
+
+    def _far(self, message: Any, body: Any) -> Far | None:
+        after = self._services.settings.adopt_after
+        if after is None:
+            return None
+        return far_of(self._services, message, body, self._queues.of(message), after)
+
+    def _takes(self, one: Far) -> bool:
+        """Take a message, to be settled later; return whether it was taken."""
+        batches = self._batches
+        if batches is None or not one.is_far or not batches.put(one):
+            return False
+        self._raise()
+        if self._pipe is None:
+            self._wait(batches)
+        return True
+
+    def _was_adopted(self, one: Far) -> bool:
+        """Return whether a message that is not adopted now was adopted at an earlier delivery."""
+        if not one.again:
+            return False
+        is_taken = self._asking.ask(
+            one.task_id,
+            lambda until: self._services.copies.is_taken(one.identity, until),
+            False,
+        )
+        if is_taken:
+            logger.info(_TAKEN, one.task_id)
+        return is_taken
+
+    def _wait(self, batches: Batches) -> None:
+        # A loop without a hub cannot be woken while it waits for the next message.
+        if clock.monotonic() >= self._wait_from and not batches.wait_decided(SETTLED_WITHIN):
+            self._wait_from = clock.monotonic() + WAIT_AGAIN
+        self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Acknowledge the stored messages, and return the others to Celery."""
+        if self._batches is None:
+            return
+        found = self._batches.decided()
+        if found:
+            self._lower(len(self._batches))
+        for one, is_kept in found:
+            if is_kept:
+                one.ack(logger, self._consumer.connection_errors)
+            else:
+                self._pass_on(one.message)
+
+    def _pass_on(self, message: Any) -> None:
+        """Pass a message to Celery as if it had just arrived."""
+        self._passed_on = message
+        try:
+            self._consumer.task_consumer.on_message(message)
+        finally:
+            self._passed_on = None
+
+    # The prefetch count: as Celery does for tasks with an eta, make room for other messages while
+    # some wait for the store.
+
+    def _raise(self) -> None:
+        qos, waiting = self._consumer.qos, len(self._batches or ())
+        # Each change is a round trip, so not for every message.
+        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 2)
+        if getattr(qos, "max_prefetch", None) is None and waiting - self._raised >= step:
+            qos.increment_eventually(waiting - self._raised)
+            self._raised = waiting
+
+    def _lower(self, waiting: int) -> None:
+        qos = self._consumer.qos
+        if self._raised > waiting:
+            qos.decrement_eventually(self._raised - waiting)
+            self._raised = waiting
+            # Before the acknowledgements, which let as many others in.
+            if qos.prev != qos.value:
+                qos.update()
+
+    # In the thread.
+
+    def _write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
+        answers = self._entering.write(batch)
+        return [self._unless_revoked(*both) for both in zip(batch, answers, strict=True)]
+
+    def _unless_revoked(self, one: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
+        """*answer*; if the id was revoked meanwhile, cancel the entry and return an error."""
+        if is_stored(answer) and _is_revoked(one.message):
+            self._services.entries.cancel(one.task_id)
+            return DelayQError("revoked")
+        return answer
+
+
+def _is_revoked(message: Any) -> bool:
+    """Whether this worker may have to drop a message, revoked by its id or by its stamps."""
+    stamped = state.revoked_stamps and message.headers.get("stamped_headers")
+    return message.properties["correlation_id"] in state.revoked or bool(stamped)

@@ -1,0 +1,61 @@
+"""Writes adopted messages into the store as entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.errors import DelayQError
+from ...core.logs import logger_of
+from ...core.message.headers import HOLD_HEADER
+from ...core.message.hold import Hold
+from ...core.scheduling.intercept import ONCE, Request, Sender
+from ...core.scheduling.options import PLAIN
+from ...core.scheduling.writing import write
+from ...core.services import Services
+from ...core.store import NewEntry, Receipt
+from .delivered import entry_of
+from .far import Far
+
+logger = logger_of(__name__)
+
+
+class Entering:
+    """Makes and writes entries; used by one thread."""
+
+    def __init__(self, services: Services) -> None:
+        self._sender = Sender(services, never)
+        self._services = services
+
+    def write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
+        """Write entries in one step.
+
+        Returns:
+            For each message a receipt, or the error that kept it from being written.
+
+        Raises:
+            StoreError: none was written, or it is unknown whether they were.
+        """
+        made = [self._entry(one) for one in batch]
+        new = [one for one in made if isinstance(one, NewEntry)]
+        told = iter(write(self._services, new, ONCE) if new else ())
+        return [next(told) if isinstance(one, NewEntry) else one for one in made]
+
+    def _entry(self, one: Far) -> NewEntry | DelayQError:
+        delivery = self._services.copies.delivery(
+            one.identity, again=one.again or one.is_named, received=one.received
+        )
+        try:
+            hold = Hold.of(one.message.headers.get(HOLD_HEADER), one.task_id)
+            request = Request(one.when, delivery=delivery, terms=PLAIN.holding(hold))
+            return entry_of(self._sender, one.message, request, queue=one.queue).new
+        except DelayQError as error:
+            return error
+        except Exception as error:
+            # Celery writes no such headers. It reports them itself when it gets the message.
+            logger.debug("task %s: not adopted: %r", one.task_id, error)
+            return DelayQError(str(error))
+
+
+def never(*_: Any, **__: Any) -> None:
+    """Stands for Celery's sending in a sender that never sends."""

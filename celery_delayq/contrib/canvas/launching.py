@@ -1,0 +1,223 @@
+"""The task that launches a canvas at its due time: it publishes the kept messages, in order.
+
+    launch(steps) --each--> broker, result backend, or the store if the part waits by itself
+        | one fails
+        +--> that step and the rest wait, and are tried again: see :mod:`.waiting`
+
+The launch is acknowledged when it ends. If its worker dies, the broker delivers it again, and parts
+that were sent before are sent again, with the same ids and marked as such.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from celery import Celery
+from celery.canvas import maybe_signature
+from celery.exceptions import Ignore
+from celery.result import result_from_tuple
+from kombu.serialization import loads as decoded
+from kombu.serialization import prepare_accept_content
+from kombu.utils.json import loads
+
+from ...core.clock import When, celery_time, from_ms, utc_now
+from ...core.errors import AlreadyScheduled, DelayQError, StoreError
+from ...core.message.destination import destination_of
+from ...core.message.headers import (
+    ATTEMPT_HEADER,
+    DUE_HEADER,
+    EXPIRES_HEADER,
+    HAND_OVER_HEADER,
+    LAUNCH,
+    REDELIVERED_HEADER,
+    put_offs_in,
+)
+from ...core.message.outgoing import OutgoingMessage, dumps, record_of
+from ...core.message.route import Relayed
+from ...core.scheduling.options import EntryOptions
+from ...core.scheduling.writing import write
+from ...core.services import Services, services_of
+from ...core.store import NewEntry, State
+from ...core.store.extras import Extras
+from .keeping import Step
+from .waiting import Failed, wait
+
+
+def configured(app: Celery) -> None:
+    """Register the launching task with *app*'s other tasks."""
+    if app.finalized:
+        _register(app)
+    else:
+        app.on_after_finalize.connect(lambda **_: _register(app), weak=False)
+
+
+def _register(app: Celery) -> None:
+    @app.task(
+        name=LAUNCH,
+        bind=True,
+        shared=False,
+        ignore_result=True,
+        acks_late=True,
+        reject_on_worker_lost=True,
+    )
+    def launch(self: Any, steps: list[Step], ids: list[str]) -> None:
+        services = services_of(app)
+        request = self.request
+        if _waits_already(services, request):
+            raise Ignore("it waits already")
+        try:
+            Launch(services, request).run(steps)
+        except Failed as failed:
+            if request.called_directly:
+                raise failed.why from None
+            sent = {step.get("id") for step in steps[: failed.place]}
+            left = [one for one in ids if one not in sent]
+            wait(services, self, failed, steps[failed.place :], left)
+
+
+def _waits_already(services: Services, request: Any) -> bool:
+    """Whether an earlier delivery of this launch ended with the launch in the store."""
+    if not _comes_again(request):
+        return False
+    try:
+        entry = services.entries.find(request.id)
+    except StoreError:
+        return False  # rather twice than never
+    # One in flight is the entry of this delivery: its scanner has not acknowledged it yet.
+    return entry is not None and entry.state is not State.IN_FLIGHT
+
+
+def _comes_again(request: Any) -> bool:
+    """Whether this launch may have been delivered before."""
+    info = request.delivery_info or {}
+    return bool(info.get("redelivered") or request.get(REDELIVERED_HEADER))
+
+
+class Launch:
+    """One run of a launch.
+
+    Args:
+        services: The services of its app.
+        request: Its request.
+    """
+
+    def __init__(self, services: Services, request: Any) -> None:
+        self._services = services
+        self._app = services.app
+        due_ms, attempt = request.get(DUE_HEADER), request.get(ATTEMPT_HEADER)
+        self._due = from_ms(due_ms) if type(due_ms) is int else utc_now()
+        self._put_offs = put_offs_in(request)
+        self._comes_again = _comes_again(request)
+        # Copies of a part differ in it, so a worker with `delayq_once` drops the second.
+        of_launch = attempt if type(attempt) is int else 1
+        self._attempt = 1000 * self._put_offs + 2 * of_launch + self._comes_again - 1
+
+    def run(self, steps: list[Step]) -> None:
+        """Do all steps.
+
+        Raises:
+            Failed: one failed; those before it are done.
+        """
+        for place, step in enumerate(steps):
+            try:
+                self._do(step, maybe_second=self._comes_again or (place == 0 and self._put_offs))
+            except Exception as error:
+                raise Failed(place, error, _where(step)) from error
+
+    def _do(self, step: Step, *, maybe_second: Any) -> None:
+        if "backend" in step:
+            self._tell_backend(step)
+            return
+        when = When(*step["time"]) if step.get("time") else None
+        message = self._message(step, when)
+        if "terms" in step:
+            self._schedule(step, message, when or When("after", 0))
+            return
+        own = {HAND_OVER_HEADER: message["properties"]["delivery_tag"]}
+        own[ATTEMPT_HEADER] = self._attempt
+        message["headers"].update(own, **({REDELIVERED_HEADER: True} if maybe_second else {}))
+        self._publish(step, message)
+
+    def _message(self, step: Step, when: When | None) -> dict[str, Any]:
+        """Return a step's message, with the times that count from the launch."""
+        message: dict[str, Any] = loads(step["message"])
+        headers, begin = message["headers"], self._due
+        if when is not None:
+            is_at = when.mode == "at"
+            begin = from_ms(when.ms) if is_at else utc_now() + timedelta(milliseconds=when.ms)
+        if "terms" not in step:  # a worker waits for its eta; it expires as without one
+            headers["eta"], begin = begin.isoformat() if when else None, self._due
+        expires_ms = headers.get(EXPIRES_HEADER)
+        if expires_ms is not None:
+            headers["expires"] = (begin + timedelta(milliseconds=expires_ms)).isoformat()
+        return message
+
+    def _tell_backend(self, step: Step) -> None:
+        app, args = self._app, step["args"]
+        if step["backend"] != "apply_chord":
+            app.backend.set_chord_size(*args)
+            return
+        group_id, tuples = args
+        results = [result_from_tuple(one, app=app) for one in tuples]
+        content_type, encoding, data = step["body"]
+        # As a worker reads a message: only the app says which serializers may be read.
+        accept = prepare_accept_content(app.conf.accept_content)
+        body = decoded(b64decode(data), content_type, encoding, accept=accept)
+        app.backend.apply_chord((group_id, results), maybe_signature(body, app=app), **step["more"])
+
+    def _publish(self, step: Step, message: Mapping[str, Any]) -> None:
+        message["headers"].pop(EXPIRES_HEADER, None)
+        relayed = Relayed.parse(step["route"], dumps(message).encode())
+        route, options, conf = relayed.route, relayed.options, self._app.conf
+        expires = options["headers"].get("expires")
+        if expires:
+            left = celery_time(expires) - utc_now()
+            options["expiration"] = max(0.0, left.total_seconds())
+        policy = {"retry": conf.task_publish_retry, "retry_policy": conf.task_publish_retry_policy}
+        with self._app.producer_or_acquire() as producer:
+            producer.publish(
+                relayed.body,
+                exchange=route.exchange,
+                routing_key=route.routing_key,
+                declare=list(route.declare),
+                **policy,
+                **options,
+            )
+            if step["sent"]:
+                dispatcher = self._app.amqp._event_dispatcher
+                dispatcher.publish("task-sent", step["sent"], producer, **policy)
+
+    def _schedule(self, step: Step, message: dict[str, Any], when: When) -> None:
+        """Store a part that waits by itself."""
+        services, store = self._services, self._services.configured
+        route = Relayed.parse(step["route"], step["message"].encode()).route
+        made = OutgoingMessage(message, route.exchange, route.routing_key, route.declare, {}, dumps)
+        destination = destination_of(
+            made,
+            services.broker,
+            self._app.amqp.queues,
+            direct=store.store_is_broker,
+            prefix=store.settings.prefix,
+        )
+        share = EXPIRES_HEADER in message["headers"]
+        record = record_of(message, destination, made.labels, share=share)
+        terms = EntryOptions(**step["terms"] | {"extras": _extras(step["terms"]["extras"])})
+        (answer,) = write(services, [terms.of(NewEntry(step["id"], when, record))], {})
+        is_own = isinstance(answer, AlreadyScheduled) and answer.task_id == step["id"]
+        if isinstance(answer, DelayQError) and not (
+            is_own and (self._put_offs or self._comes_again)
+        ):
+            raise answer
+
+
+def _where(step: Step) -> str:
+    if "backend" in step:
+        return "result backend"
+    return "store" if "terms" in step else "broker"
+
+
+def _extras(given: Mapping[str, Any]) -> Extras:
+    return Extras(**{**given, "tags": tuple(given["tags"])})

@@ -1,0 +1,164 @@
+"""Copies closed shards to those of another number, page by page; see ``resharding.py``.
+
+    old shard --move_out--> entries   --by key, or id--> move_in   --> new shards
+              --move_rest-> the rest  --by id, or all--> fill_rest -->
+
+The old shards do not change, so each copy is the same: entries have the order number in which they
+come here, place after place. Writing one twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from ...core.errors import StoreError
+from ...core.store.keys import shard_of
+from ...core.store.scripts import Scripts
+
+PAGE = 200  # entries of a step: some 3 ms
+PAGE_BYTES = 1_000_000
+NOTES = 1000  # tombstones, marks, events and so on of a step: some 1 ms
+# Those that fell due come first: they are earlier than any in `due` with the same time.
+PLACES = ("parked", "refused", "leased", "behind", "dead", "due", "relay")
+HASHES = ("tombstones", "tombstones_old", "arrived", "arrived_old", "outbox_messages", "held")
+MOST_EVENTS = 10_000  # the longest history
+
+
+class OutOfStepError(Exception):
+    """Another process has gone on with the resharding, or ended it."""
+
+
+class Copying:
+    """A copy of all shards, under the name of a resharding."""
+
+    def __init__(self, old: Sequence[Scripts], new: Sequence[Scripts], run: str) -> None:
+        self._old = old
+        self._new = new
+        self._run = run
+        self._last = 0  # insertion number
+        self._sent = [set[bytes]() for _ in new]  # names of templates
+
+    def entries(self, tell: Callable[[int], object]) -> None:
+        """Copy all entries; *tell* is called with the number of those read so far.
+
+        Raises:
+            OutOfStepError: another process went on.
+            StoreError: a task waits in two shards.
+        """
+        for link in self._old:
+            count = sizes(link)
+            for part in PLACES:
+                first = 0
+                while first >= 0:
+                    page = read_page(link, part, first, self._last)
+                    self._spread(part, page)
+                    first = page.next
+                    tell(self._last + max(first, 0))
+                self._last += count[part]
+
+    def _spread(self, part: str, page: Any) -> None:
+        """Write a page of entries, each to its shard."""
+        texts = {one.name: one.text for one in page.templates}
+        rows: defaultdict[int, list[Any]] = defaultdict(list)
+        for one in page.found:
+            number = self._number_of(one.key or one.id)
+            template = b"" if one.template in self._sent[number] else texts.get(one.template, b"")
+            self._sent[number].add(one.template)
+            rows[number] += (one.id, one.there, one.score, one.record)
+            rows[number] += (one.named, one.claim, one.error, template)
+        for number, entries in rows.items():
+            answer = self._new[number].call("move_in", run=self._run, part=part, entries=entries)
+            if isinstance(answer, bytes):
+                raise StoreError(
+                    "reshard",
+                    f"the task {answer.decode(errors='replace')} waits in two shards; run: "
+                    "reshard --abort, and cancel one of the two",
+                )
+            in_step(answer)
+
+    def rest(self) -> None:
+        """Copy what is beside the entries, after these.
+
+        Raises:
+            OutOfStepError: another process went on.
+        """
+        for part in HASHES:
+            for some in _slices(self._old, part):
+                parts: defaultdict[int, list[Any]] = defaultdict(list)
+                for one in some:
+                    # A mark does not tell its task, so each shard gets it.
+                    is_mark = part.startswith("arrived")
+                    for number in (
+                        range(len(self._new)) if is_mark else [self._number_of(one.field)]
+                    ):
+                        parts[number].append(one)
+                for number, given in parts.items():
+                    self._fill(number, part, given)
+        # A lane that is paused in one shard and comes back in another one is paused.
+        pauses = sorted(_all(self._old, "paused"), key=lambda one: bytes(one.value[:1]))
+        for number in range(len(self._new)):
+            self._fill(number, "paused", {one.field: one.value for one in pauses}.items())
+            self._fill(number, "meta", [("seq", self._last)])
+        # In one shard: readers merge the events of all, and see the latest.
+        events = sorted((one.value for one in _all(self._old, "history")), key=_when)
+        self._fill(0, "history", enumerate(events[-MOST_EVENTS:]))
+
+    def _fill(self, number: int, part: str, given: Iterable[tuple[Any, Any]]) -> None:
+        rest, rate = iter(given), len(self._old) / len(self._new)
+        while some := list(islice(rest, _most(part))):
+            flat = [word for pair in some for word in pair]
+            answer = self._new[number].call(
+                "fill_rest", run=self._run, part=part, rate=rate, last=self._last, given=flat
+            )
+            in_step(answer)
+
+    def _number_of(self, name: bytes) -> int:
+        """Return the shard of an id, a key or, after a byte of its own, a key's tombstone."""
+        return shard_of(name.removeprefix(b"\xff").decode(errors="replace"), len(self._new))
+
+
+def read_page(link: Scripts, part: str, first: int, base: int) -> Any:
+    """Return the reply of ``move_out.lua``."""
+    return link.call(
+        "move_out", part=part, first=first, base=base, count=PAGE, max_bytes=PAGE_BYTES
+    )
+
+
+def sizes(link: Scripts) -> Counter[str]:
+    """Return how many entries each place of a shard has; of records; of leases that still hold."""
+    return Counter({one.field.decode(): one.value for one in _all([link], "sizes")})
+
+
+def in_step(answer: int) -> None:
+    """Check a script's answer.
+
+    Raises:
+        OutOfStepError: it did nothing.
+    """
+    if not answer:
+        raise OutOfStepError
+
+
+def _most(part: str) -> int:
+    return PAGE if part == "outbox_messages" else NOTES
+
+
+def _slices(links: Iterable[Scripts], part: str) -> Iterator[Sequence[Any]]:
+    for link in links:
+        cursor: Any = 0
+        while True:
+            cursor, found = link.call("move_rest", part=part, cursor=cursor, count=_most(part))
+            yield found
+            if int(cursor) == 0:
+                break
+
+
+def _all(links: Iterable[Scripts], part: str) -> list[Any]:
+    return [one for some in _slices(links, part) for one in some]
+
+
+def _when(event: bytes) -> bytes:
+    return event[1:14]

@@ -1,0 +1,209 @@
+"""Dumps a store line by line: its waiting, in-flight and dead tasks, and its pauses.
+
+It changes nothing, and holds Redis for some 3 ms at a time. Tasks that come after the start are
+left out; tasks that leave meanwhile may be in the dump or not. So pause a store before you move it.
+
+Nothing of a body is decoded.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timezone
+from importlib import metadata
+from typing import Any
+
+from ...core import clock
+from ...core.errors import StoreError
+from ...core.message.broker import Broker
+from ...core.message.headers import DUE_HEADER
+from ...core.message.outgoing import list_key
+from ...core.services import Services
+from ...core.store import label_of
+from ...core.store.keys import SCHEMA
+from ...core.store.pages import store_of
+from ...core.store.record import RELEASED, RUN_NOW
+from ...operations.pausing import is_all_paused
+from . import dumps
+from .dumps import Kept
+from .lines import (
+    DUMP,
+    END,
+    FIELDS,
+    FORMAT,
+    LONGEST_ID,
+    LONGEST_TEXT,
+    PAUSE,
+    TASK,
+    UNREADABLE,
+    Line,
+    fault_in,
+    fault_of,
+    is_name,
+    line_of,
+)
+
+_PACKAGE = "celery-delayq"
+LOOK_AGAIN = 0.2  # seconds between two counts of the tasks in flight
+
+
+def dump(services: Services) -> Iterator[Line]:
+    """Yield the lines of a dump, reading while you iterate; see :meth:`DelayQ.dump`."""
+    yield _first(services)
+    for pause in services.entries.pauses():
+        yield line_of(
+            PAUSE,
+            queue=pause.queue,
+            task=pause.task,
+            late=pause.late,
+            since_ms=clock.to_ms(pause.since, timezone.utc),
+            resumed=pause.resumed,
+        )
+    counts = {TASK: 0, UNREADABLE: 0}
+    lent: set[str] = set()  # keys of tasks in flight; the first of two that comes back gets it
+    queues = list(services.app.amqp.queues)
+    for kept in dumps.dump(services.entries):
+        line = _line_of(kept, services.broker, queues)
+        counts[line["kind"]] += 1
+        if line["state"] == "in_flight" and line.get("holds_key"):
+            if line["key"] in lent:
+                del line["holds_key"]
+            lent.add(line["key"])
+        yield line
+    yield line_of(END, tasks=counts[TASK], unreadable=counts[UNREADABLE])
+
+
+def wait_for_leases(services: Services, seconds: float) -> int:
+    """Wait until nothing is being published; return how many tasks still are after the time."""
+    until = clock.monotonic() + seconds
+    while True:
+        count = services.entries.counts().in_flight
+        if not count or clock.monotonic() >= until:
+            return count
+        clock.sleep(LOOK_AGAIN)
+
+
+def _first(services: Services) -> Line:
+    services.entries.check_membership()  # afterwards, the number of shards is the store's
+    entries, settings = services.entries, services.settings
+    return line_of(
+        DUMP,
+        format=FORMAT,
+        made_by=f"{_PACKAGE} {_version()}",
+        schema=SCHEMA,
+        store=store_of(entries.links[0]),
+        prefix=settings.prefix,
+        shards=settings.shards,
+        time_ms=dumps.now_ms(entries),
+        paused=is_all_paused(services),
+        in_flight=entries.counts().in_flight,
+        owed=dumps.owed(entries),
+    )
+
+
+def _line_of(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
+    if not kept.is_readable:
+        return _raw(kept, kept.error)
+    try:
+        line = _described(kept, broker, queues)
+        # A bad line would end a load, so an entry that no load could take is dumped as stored.
+        fault = fault_of(line)
+    except StoreError:
+        raise
+    except Exception as error:  # data that is not JSON, or has no text, fails in many ways
+        fault = str(error) or type(error).__name__
+    return _raw(kept, fault) if fault else line
+
+
+def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
+    record, extras, place = kept.record, kept.record.extras, kept.place
+    message = _checked("message", json.loads(kept.message))
+    message["headers"].pop(DUE_HEADER, None)  # the line has the due time
+    route = _checked("route", _route_of(kept, message, broker))
+    return line_of(
+        TASK,
+        id=kept.task_id,
+        state=place,
+        due_ms=record.due_ms,
+        scheduled_us=record.created_us,
+        **_names_of(kept, message, route, queues),
+        key=extras.key,
+        holds_key=kept.is_named,
+        unique_ms=extras.unique_ms,
+        until_finished=extras.is_until_finished,
+        tags=list(extras.tags),
+        grace_ms=extras.grace_ms,
+        excused_ms=extras.excused_ms,
+        expires_after_ms=record.expires_ms,
+        run_now=bool(record.flags & RUN_NOW),
+        released=bool(record.flags & RELEASED),
+        attempts=kept.attempts,
+        refusals=kept.refusals,
+        may_be_delivered=kept.uncertain,
+        next_try_ms=kept.when_ms if place == "refused" else None,
+        dead_since_ms=kept.when_ms if place == "dead" else None,
+        error=kept.error[:LONGEST_TEXT],
+        route=route,
+        message=message,
+    )
+
+
+def _checked(name: str, value: Any) -> dict[str, Any]:
+    fault = fault_in(FIELDS[TASK], name, value)
+    if fault:
+        raise ValueError(fault)
+    checked: dict[str, Any] = value
+    return checked
+
+
+def _route_of(kept: Kept, message: dict[str, Any], broker: Broker) -> Any:
+    place = kept.record.destination
+    if not kept.record.is_for_list:
+        return json.loads(place)
+    info = message["properties"].get("delivery_info")
+    queue = info.get("routing_key") if isinstance(info, dict) else None
+    if not isinstance(queue, str):
+        return {"queue": None, "list": place}
+    priority = message["properties"].get("priority")
+    key = broker.options.get("global_keyprefix", "") + list_key(queue, priority, broker.options)
+    # A list that belongs to none of this app's queues has no queue to name elsewhere.
+    return {"queue": queue if key == place else None, "list": place}
+
+
+def _names_of(
+    kept: Kept, message: dict[str, Any], route: Mapping[str, Any], queues: Iterable[str]
+) -> dict[str, str]:
+    """Return the names that selections filter by, or their hashes if the names are unknown."""
+    declared = [one.get("name") for one in route.get("declare", ()) if isinstance(one, dict)]
+    known = {
+        "task": [message["headers"].get("task", ""), ""],
+        "queue": [route.get("queue"), route.get("routing_key"), *declared, *queues, ""],
+    }
+    found: dict[str, str] = {}
+    for (what, names), label in zip(known.items(), kept.record.labels, strict=True):
+        named = (one for one in names if is_name(one) and label_of(one) == label)
+        told = next(named, None)
+        found.update({f"{what}_hash": label.hex()} if told is None else {what: told})
+    return found
+
+
+def _raw(kept: Kept, why: str) -> Line:
+    """Return the line of an unreadable entry, with its data as stored."""
+    task_id = kept.task_id.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return line_of(
+        UNREADABLE,
+        id=task_id[:LONGEST_ID],
+        state=kept.place,
+        reason=why.encode(errors="backslashreplace").decode()[:LONGEST_TEXT],
+        record=base64.b64encode(kept.record.text).decode(),
+        template=base64.b64encode(kept.template or b"").decode(),
+    )
+
+
+def _version() -> str:
+    try:
+        return metadata.version(_PACKAGE)
+    except metadata.PackageNotFoundError:  # it was copied, not installed
+        return "of no known version"

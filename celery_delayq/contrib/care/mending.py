@@ -1,0 +1,47 @@
+"""Finds inconsistencies in the store, and repairs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...core.errors import InvalidOption
+from ...core.logs import logger_of
+from ...core.services import Services
+from . import checking, repairing
+from .inconsistencies import Finding, Repaired
+
+logger = logger_of(__name__)
+
+
+def check(services: Services) -> Iterator[Finding]:
+    """Yield inconsistencies, reading slice by slice while you iterate; see :meth:`DelayQ.check`."""
+    return checking.check(services.entries)
+
+
+def repair(services: Services, finding: Finding) -> Repaired:
+    """Repair one finding, if it still holds; see :meth:`DelayQ.repair`."""
+    if not isinstance(finding, Finding):
+        raise InvalidOption("finding", finding, "one that check gave")
+    (repaired,) = (one for some in repair_many(services, [finding]) for one in some)
+    return repaired
+
+
+def repair_many(services: Services, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+    """Repair findings, some in each step; yield the results of each step."""
+    for some in repairing.repair(services.entries, findings):
+        for one in some:
+            _tell(services, one)
+        yield some
+
+
+def _tell(services: Services, one: Repaired) -> None:
+    """Log the effect on a task, and call the hooks."""
+    if one.what == "dead":
+        logger.error("task %s is dead: %s", one.finding.id, one.reason)
+        services.hooks.dead(one.finding.id, one.reason)
+    elif one.what == "back":
+        logger.info("task %s waits again, as its lost place was restored", one.finding.id)
+    elif one.what == "late":
+        logger.warning("task %s had lost its place and will be skipped as too late", one.finding.id)
+    elif one.what == "lost":
+        logger.error("task %s is lost: it had no record, so its place was removed", one.finding.id)

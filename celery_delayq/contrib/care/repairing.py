@@ -1,0 +1,80 @@
+"""Repairs the findings of a check that still hold.
+
+findings --CHUNK at a time--> repair.lua      checks again and repairs, in one step
+         --wrong counts-----> all records are counted again, then recount.lua
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import attrgetter
+
+from ...core.errors import InvalidOption
+from ...core.store.entries import Entries
+from ...core.store.shard import Shard
+from .checking import COUNTING, Uses
+from .inconsistencies import COUNTED, Finding, Repaired
+
+CHUNK = 20  # findings of one step: each may read a record
+TEMPLATES = 500  # of one step of a recount
+
+
+def repair(entries: Entries, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+    """Repair findings; those of a shard that follow each other share steps.
+
+    Yields the results of each step; those for a shard's counts at its end.
+
+    Raises:
+        InvalidOption: a finding names a shard that does not exist.
+    """
+    links = entries.links
+    for number, some in groupby(findings, attrgetter("shard")):
+        if not 0 <= number < len(links):
+            raise InvalidOption("finding", number, "one that this store's check gave")
+        yield from _repair(links[number], some)
+
+
+def _repair(link: Shard, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+    rest = iter(findings)
+    counted: dict[bytes, list[Finding]] = {}
+    while some := list(islice(rest, CHUNK)):
+        for one in some:
+            if one.kind == COUNTED:
+                counted.setdefault(one.at, []).append(one)
+        yield [Repaired(one, "left") for one in some if not one.repair]
+        yield _mended(link, [one for one in some if one.repair and one.kind != COUNTED])
+    if counted:
+        done = _recounted(link, counted)
+        yield [
+            Repaired(one, "done" if name in done else "gone")
+            for name, each in counted.items()
+            for one in each
+        ]
+
+
+def _mended(link: Shard, findings: Sequence[Finding]) -> list[Repaired]:
+    if not findings:
+        return []
+    flat = [word for one in findings for word in (one.kind, one.part, one.at)]
+    words = link.scripts.call("repair", findings=flat)
+    parts = [word.decode(errors="replace").partition(" ") for word in words]
+    return [
+        Repaired(one, what, reason) for one, (what, _, reason) in zip(findings, parts, strict=True)
+    ]
+
+
+def _recounted(link: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
+    """Count all records again, and correct these templates; return those that were wrong."""
+    seen, _ = link.scripts.call("recount", seen="", own="", counts=[])
+    uses = Uses(link, counted.keys())
+    for part in COUNTING:
+        for _ in uses.find(part):
+            pass  # check reports these
+    own, done, wrong = os.urandom(8).hex(), set(), iter(uses.wrong())
+    while some := list(islice(wrong, TEMPLATES)):
+        flat = [word for one in some for word in one.arguments]
+        _, words = link.scripts.call("recount", seen=seen, own=own, counts=flat)
+        done |= {one.name for one, word in zip(some, words, strict=True) if word == b"done"}
+    return done

@@ -1,0 +1,311 @@
+"""Moves a store to another number of shards.
+
+    close ---> copy ---> switch ---> clear       each phase is noted at the meeting place
+      '---------'-------abort
+
+close   The old shards refuse changes. Calls and leases from before come to their end.
+copy    Everything goes to the new shards, which no process uses yet; see ``copying.py``.
+switch  The old shards refuse reads, too; the new ones open; the number of shards changes.
+clear   The old keys are deleted.
+
+The old shards are whole until the number changes, in one write. Each step may come twice, or late:
+it has the name of its resharding, and the shard knows how far that is. So another run goes on after
+a crash, and two at once do the same work. A run that goes on reads everything again, and writes
+what is missing. Answers and fences of calls are not copied, as their calls are over.
+
+With ``delayq_wait_replicas``, replicas have each step before the next one begins, so a failover
+finds the old shards or the new ones whole.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ...core import clock
+from ...core.errors import StoreDiffers, StoreError
+from ...core.servers.facts import Facts
+from ...core.servers.risks import LEFT_BYTES
+from ...core.services import Configured, Services
+from ...core.store.replicas import Wanted
+from ...core.store.scripts import Scripts
+from .copying import Copying, OutOfStepError, in_step, read_page, sizes
+
+LOOK_AGAIN = 0.2  # seconds between two looks at leases
+CATCH_UP = 30.0  # seconds that replicas have for a step
+ENTRY_BYTES = 480  # of an entry beside its record
+COPYING = 2.5  # times as long as to read an entry
+LEFT_SECONDS = 0.00001  # to copy a tombstone
+# Levels of a shard; see store/lua/close.lua.
+OPEN, NO_CHANGES, FINAL, MOVED, FILLING, EMPTY = range(6)
+
+
+class Phase(NamedTuple):
+    """A phase of a resharding, as the meeting place notes it."""
+
+    name: str
+    before: int
+    after: int
+    run: str
+
+    @classmethod
+    def read(cls, text: str) -> Phase | None:
+        name, *rest = text.split(" ")
+        return cls(name, int(rest[0]), int(rest[1]), rest[2]) if rest else None
+
+    @property
+    def text(self) -> str:
+        return " ".join(map(str, self))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time and memory for a resharding.
+
+    Attributes:
+        entries: The number of tasks in the store.
+        bytes: The memory for their copies.
+        seconds: How long nothing can be scheduled or delivered, about.
+        lacks: The bytes that Redis lacks for that; 0 if there is enough, or no limit is known.
+    """
+
+    entries: int
+    bytes: int
+    seconds: float
+    lacks: int
+
+
+class Resharding:
+    """Moves the store of an app.
+
+    Args:
+        services: The app's. Its own number of shards makes no difference.
+        tell: Called with the number of entries that were copied so far.
+    """
+
+    def __init__(self, services: Services, tell: Callable[[int], object] = lambda _: None) -> None:
+        self._services = services
+        self._tell = tell
+        self._layouts: dict[int, Configured] = {}
+
+    def shards(self) -> int | None:
+        """Return the store's number of shards; ``None`` if no process has used it yet."""
+        return self._read()[0]
+
+    def under_way(self) -> Phase | None:
+        """Return the phase of an unfinished resharding; ``None`` if there is none."""
+        return self._read()[1]
+
+    def run(self, shards: int) -> bool:
+        """Move the store to this number of shards, or go on with that; return whether it changed.
+
+        Raises:
+            StoreError: another resharding is under way, memory is short, or the store is damaged.
+        """
+        number, phase, _ = self._read()
+        if phase is None:
+            if number in (None, shards):
+                return False
+            self._check(number or 1, shards)
+            run = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+            phase = self._go_on(None, Phase("close", number or 1, shards, run))
+        if phase is not None and (phase.after != shards or phase.name == "abort"):
+            wanted = "--abort" if phase.name == "abort" else phase.after
+            raise _error(
+                f"the store is being resharded from {phase.before} to {phase.after} shards; finish "
+                f"that first: reshard {wanted}"
+            )
+        self._finish()
+        if self.shards() != shards:
+            raise _error("another process has aborted it")
+        return True
+
+    def _check(self, before: int, after: int) -> None:
+        """Raise an error if all tasks could not be copied, or not be delivered afterwards."""
+        if self._layout(before).store_is_broker and not self._layout(after).store_is_broker:
+            raise _error(
+                "the tasks are bound for queues in the slot of a single shard; use dump and load, "
+                "which find the new way to each queue"
+            )
+        if lacks := self.estimate(after).lacks:
+            raise _error(f"Redis lacks {lacks:,} bytes of memory for a copy of all tasks")
+
+    def abort(self) -> bool:
+        """Give a resharding up; return whether there was one.
+
+        Raises:
+            StoreError: it is too late, so it can only be finished.
+        """
+        phase = was = self.under_way()
+        if phase is not None and phase.name in ("close", "copy"):
+            phase = self._go_on(phase, phase._replace(name="abort"))
+        if phase is not None and phase.name != "abort":
+            raise _error(f"it is too late to abort; finish it: reshard {phase.after}")
+        self._finish()
+        return was is not None
+
+    def estimate(self, shards: int) -> Estimate:
+        """Return what it takes, from a sample; changes nothing."""
+        old = self._shards(self.shards() or shards)
+        entries, left, read, length, seconds = 0, 0, 0, 0, 0.0
+        for link in old:
+            size = sizes(link)
+            entries += size["records"]
+            left += size["left"]
+            began = clock.monotonic()
+            found = read_page(link, max(("due", "relay"), key=size.__getitem__), 0, 0).found
+            seconds += clock.monotonic() - began
+            read += len(found)
+            length += sum(len(one.record) for one in found)
+        share = entries / max(1, read)
+        need = round(share * length) + entries * ENTRY_BYTES + left * LEFT_BYTES
+        lacks = _lacking(self._shards(shards), need)
+        seconds = share * seconds * COPYING + left * LEFT_SECONDS
+        return Estimate(entries, need, self._longest_call() + seconds, lacks)
+
+    def close(self) -> None:
+        """Close its connections."""
+        for one in self._layouts.values():
+            one.close()
+
+    def _finish(self) -> None:
+        stuck = None
+        while (phase := self.under_way()) is not None:
+            self._go_on(phase, phase)
+            try:
+                getattr(self, f"_{phase.name}")(phase)
+            except (OutOfStepError, StoreDiffers):
+                if stuck == phase:
+                    raise _error("a new shard is in use; give up: reshard --abort") from None
+                stuck = phase
+
+    # The phases; each notes the next one at its end.
+
+    def _close(self, phase: Phase) -> None:
+        old = self._shards(phase.before)
+        self._set(old, NO_CHANGES, phase)
+        # Calls from before end meanwhile, or are refused: no copy needs their answers and fences.
+        clock.sleep(self._longest_call())
+        while any(sizes(one)["lasting"] for one in old):
+            clock.sleep(LOOK_AGAIN)
+        self._set(old, FINAL, phase)
+        self._set(self._shards(phase.after), FILLING, phase)
+        self._go_on(phase, phase._replace(name="copy"))
+
+    def _copy(self, phase: Phase) -> None:
+        old, new = self._shards(phase.before), self._shards(phase.after)
+        copying = Copying(old, new, phase.run)
+        copying.entries(self._tell)
+        copying.rest()
+        self._set(new, FILLING, phase)  # once more, to wait for the replicas
+        if _records(old) != _records(new):
+            if self.under_way() != phase:
+                raise OutOfStepError
+            raise _error(
+                "some tasks have lost their place; run: reshard --abort, and then: check --repair"
+            )
+        self._go_on(phase, phase._replace(name="switch"))
+
+    def _switch(self, phase: Phase) -> None:
+        self._set(self._shards(phase.before), MOVED, phase)
+        self._set(self._shards(phase.after), OPEN, phase)
+        self._go_on(phase, phase._replace(name="clear"))
+
+    def _clear(self, phase: Phase) -> None:
+        self._set(self._shards(phase.before), EMPTY, phase)
+        self._go_on(phase, None)
+
+    def _abort(self, phase: Phase) -> None:
+        back = phase._replace(before=phase.after, after=phase.before)
+        for one in self._shards(phase.after):
+            self._ask(one, EMPTY, back)  # it may not be filled yet
+        self._set(self._shards(phase.before), OPEN, phase)
+        self._go_on(phase, None)
+
+    def _set(self, links: Iterable[Scripts], level: int, phase: Phase) -> None:
+        for one in links:
+            in_step(self._ask(one, level, phase))
+
+    def _ask(self, link: Scripts, level: int, phase: Phase) -> int:
+        numbers = phase[2:0:-1] if level == FILLING else phase[1:3]
+        ours, theirs = numbers
+        arguments = {"level": level, "ours": ours, "theirs": theirs, "run": phase.run}
+        done: int = self._write(link, "close", **arguments)
+        return done
+
+    def _write(self, link: Scripts, name: str, **arguments: Any) -> Any:
+        """Run a script; return its reply once replicas have what was written here so far.
+
+        Raises:
+            StoreError: too few replicas have it.
+        """
+        wait = self._services.settings.wait_replicas
+        if wait is None:
+            return link.call(name, **arguments)
+        wanted = Wanted(*wait)
+        until = clock.monotonic() + CATCH_UP + self._services.settings.timeout
+        answer, told = link.call_and(name, wanted.packed(CATCH_UP), until=until, **arguments)
+        local, reached = wanted.reached(told)
+        if not local or reached < wanted.replicas:
+            raise _error(
+                f"within {CATCH_UP:g} s {reached} of {wanted.replicas} replicas had what was "
+                "written (delayq_wait_replicas); nothing is lost: run it again"
+            )
+        return answer
+
+    # The meeting place.
+
+    def _read(self) -> tuple[int | None, Phase | None, float]:
+        return self._noted("", "")
+
+    def _go_on(self, seen: Phase | None, then: Phase | None) -> Phase | None:
+        """Note the next phase, unless another process has gone on; return the noted one."""
+        return self._noted(seen.text if seen else "", then.text if then else "")[1]
+
+    def _noted(self, seen: str, then: str) -> tuple[int | None, Phase | None, float]:
+        (link,) = self._shards(1)
+        if then:
+            shards, phase, timeout = self._write(link, "reshard", seen=seen, next=then)
+        else:
+            shards, phase, timeout = link.call("reshard", seen=seen, next=then)
+        return int(shards) if shards else None, Phase.read(phase.decode()), timeout / 1000
+
+    def _longest_call(self) -> float:
+        """Return how many seconds a call of the store's processes may take."""
+        return self._read()[2]
+
+    def _shards(self, number: int) -> Sequence[Scripts]:
+        """Return the shards of which there are so many."""
+        return self._layout(number).scripts
+
+    def _layout(self, number: int) -> Configured:
+        if number not in self._layouts:
+            services = self._services
+            made = Configured(services.app, lambda: services.broker, services.hooks, Scripts)
+            made.settings = replace(made.settings, shards=number)
+            self._layouts[number] = made
+        return self._layouts[number]
+
+
+def _records(links: Iterable[Scripts]) -> int:
+    return sum(sizes(one)["records"] for one in links)
+
+
+def _lacking(links: Sequence[Scripts], need: int) -> int:
+    """Return how many bytes the servers lack for this need, shared by all shards."""
+    needs, room = Counter[str](), dict[str, int]()
+    for one in links:
+        facts = Facts.ask(one.connection)
+        name = facts.info.get("run_id", "")
+        needs[name] += need // len(links)
+        if facts.maxmemory and facts.used is not None:
+            room[name] = max(0, facts.maxmemory - facts.used)
+    return max([0, *(needs[name] - left for name, left in room.items())])
+
+
+def _error(why: str) -> StoreError:
+    return StoreError("reshard", why)

@@ -1,0 +1,184 @@
+"""Lets remote control, a worker's and the app's, reach the store.
+
+``revoke`` and ``terminate`` cancel waiting tasks; ``inspect scheduled`` and ``query_task`` show
+them. ``inspect delayq`` shows the state of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from celery import Celery
+from celery.app.control import Control
+from celery.utils.imports import symbol_by_name
+from kombu.utils.functional import maybe_list
+
+from ...core.errors import DelayQError, InvalidOption, StoreError
+from ...core.libraries import Feature, works
+from ...core.logs import logger_of
+from ...core.services import HasServices, find, made_for
+from ...core.store import Outcome
+from ...core.tasks.changing import cancel
+from . import inspecting
+
+logger = logger_of(__name__)
+
+# All workers receive a revoke at the same moment, and the first cancels; the others still count it
+# as done for so long. Not forever: another message may be sent with the id later.
+LATELY_MS = 60_000
+
+
+class InspectingMixin:
+    """Lets an ``Inspect`` class ask workers for the state of their store."""
+
+    def delayq(self) -> dict[str, Any] | None:
+        """Return the state of the store, as each worker that answers sees it.
+
+        Returns:
+            A dictionary for each worker: the ``facts()`` of ``DelayQ.status()`` without
+            ``queues``, with its ``version`` of the package; or ``error`` with a sentence.
+            ``None`` if no worker answers.
+        """
+        return self._request("delayq")  # type: ignore[attr-defined,no-any-return]
+
+
+class RevokingMixin:
+    """Lets a ``Control`` class reach waiting tasks; serves ``AsyncResult.revoke`` too."""
+
+    app: Any
+
+    @cached_property
+    def inspect(self) -> Any:
+        plain = super().inspect  # type: ignore[misc]
+        if not works(Feature.INSPECTING):
+            return plain
+        return type(plain.__name__, (InspectingMixin, plain), {})
+
+    def revoke(self, task_id: Any, *args: Any, **options: Any) -> Any:
+        # A worker remembers each revoked id and drops messages that have it. So the revoke of a
+        # task that never reached a worker is not broadcast.
+        delayq = made_for(self.app)
+        left = _cancel(delayq, task_id) if delayq else task_id
+        return super().revoke(left, *args, **options) if left else None  # type: ignore[misc]
+
+
+class RevokingControl(RevokingMixin, Control):
+    """Celery's own ``Control``, which also reaches waiting tasks."""
+
+
+def set_up(app: Celery) -> None:
+    """Let the app's ``revoke`` reach waiting tasks."""
+    app.control_cls = revoking_control(app.control_cls)
+
+
+def revoking_control(base: Any) -> Any:
+    """Return *base* with that ability; if possible as a name, as apps are pickled."""
+    base = symbol_by_name(base)
+    if issubclass(base, RevokingMixin):  # from a copied app
+        return base
+    if base is Control:
+        return f"{__name__}:{RevokingControl.__name__}"
+    return type(base.__name__, (RevokingMixin, base), {})
+
+
+Command = Callable[..., Any]
+
+
+def in_worker(_app: Celery) -> None:
+    """Let a worker's commands on tasks ask the store as well; a second call changes nothing."""
+    if not works(Feature.REMOTE_CONTROL):
+        return
+    # Here, not above: only a worker has imported these modules already.
+    from celery.worker.control import Panel
+
+    from . import panel  # noqa: F401 - registers its commands
+
+    for name, wrap in _WRAPS.items():
+        plain = Panel.data.get(name)
+        if plain is not None and not hasattr(plain, "delayq_wraps"):
+            Panel.data[name] = command = wrap(plain)
+            command.delayq_wraps = plain
+
+
+def _cancelling(plain: Command) -> Any:
+    def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
+        delayq = made_for(state.app)
+        left = _cancel(delayq, task_id) if delayq else task_id
+        if not left:
+            return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
+        return plain(state, left, *args, **options)
+
+    return revoke
+
+
+def _terminating(plain: Command) -> Any:
+    def terminate(state: Any, signal: Any, task_id: Any, *args: Any, **options: Any) -> Any:
+        def of_the_rest(state: Any, left: Any, *args: Any, **options: Any) -> Any:
+            return plain(state, signal, left, *args, **options)
+
+        return _cancelling(of_the_rest)(state, task_id, *args, **options)
+
+    return terminate
+
+
+def _listing(plain: Command) -> Any:
+    def scheduled(state: Any, *args: Any, **options: Any) -> Any:
+        its_own, services = plain(state, *args, **options), find(state.app)
+        try:
+            stored = inspecting.scheduled(services, state.hostname) if services else []
+        except DelayQError as error:
+            logger.warning(_NOT_SHOWN, error)
+            stored = []
+        return [*its_own, *stored]
+
+    return scheduled
+
+
+def _finding(plain: Command) -> Any:
+    def query_task(state: Any, ids: Any, *args: Any, **options: Any) -> Any:
+        its_own, services = plain(state, ids, *args, **options), find(state.app)
+        others = [one for one in maybe_list(ids) or () if one not in its_own]
+        try:
+            stored = inspecting.queried(services, others, state.hostname) if services else {}
+        except DelayQError as error:
+            logger.warning(_NOT_SHOWN, error)
+            stored = {}
+        return {**its_own, **stored}
+
+    return query_task
+
+
+# "dump_schedule" is the former name of "scheduled".
+_WRAPS = {
+    "revoke": _cancelling,
+    "terminate": _terminating,
+    "query_task": _finding,
+    "scheduled": _listing,
+    "dump_schedule": _listing,
+}
+_NOT_SHOWN = "tasks waiting in the store are not shown: %s"
+
+
+def _cancel(delayq: HasServices, task_id: Any) -> Any:
+    """Cancel waiting tasks; return the id, or the ids, that workers still have to revoke."""
+    if isinstance(task_id, (list, tuple, set)):
+        return [one for one in task_id if not _is_cancelled(delayq, one)]
+    return None if _is_cancelled(delayq, task_id) else task_id
+
+
+def _is_cancelled(delayq: HasServices, task_id: Any) -> bool:
+    """Cancel a task; return whether it waited, or was cancelled a moment ago."""
+    try:
+        outcome = cancel(delayq, task_id)
+        if outcome is Outcome.NOT_FOUND:
+            ago = delayq.services.entries.cancelled_ms_ago(task_id)
+            return ago is not None and ago < LATELY_MS
+        return bool(outcome)
+    except InvalidOption:
+        return False  # an id that cannot be scheduled; Celery may know it
+    except StoreError as error:
+        # Workers can still revoke it: it may be running.
+        logger.warning("task %s: could not be looked up in the store: %s", task_id, error)
+        return False

@@ -1,0 +1,75 @@
+"""The command ``history``."""
+
+from __future__ import annotations
+
+import json
+from datetime import tzinfo
+from typing import Any
+
+import click
+
+from ...core.logs import plain
+from ...operations.cli.common import ErrorSentences, delayq_of, examples, json_option
+from ...operations.cli.looks import CeleryCommand, CeleryOption
+from ...operations.cli.screen import Screen
+from ...operations.cli.tables import Column, table
+from ...operations.cli.zones import name_of, stamp, zone_of, zoned
+from .newest import Event
+from .newest import history as newest
+
+_NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
+
+
+@click.command(cls=CeleryCommand, epilog=examples("history -n 10", "history --json | jq .what"))
+@click.option(
+    "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
+    cls=CeleryOption, help_group="Filter", help="Show at most this many.",
+)  # fmt: skip
+@zoned
+@json_option
+@click.pass_context
+def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
+    """Show the last events, the newest first.
+
+    The store keeps hashes of the names of tasks and queues. TASK is empty if this app has no task
+    with that hash. QUEUE is empty if this app, its pauses and the tasks that are due next name no
+    queue with that hash.
+    """
+    delayq = delayq_of(ctx)
+    with ErrorSentences():
+        events = newest(delayq.services, limit=limit)
+        kept = delayq.services.settings.history
+    if as_json:
+        for event in events:
+            ctx.obj.echo(json.dumps(_event_facts(event)))
+        return
+    zone, screen = zone_of(ctx), Screen(ctx)
+    screen.show(table(_columns(zone), (_event_row(one, zone) for one in events)))
+    if not kept:
+        screen.show([[(_NO_HISTORY, "yellow")]])
+
+
+def _columns(zone: tzinfo) -> tuple[Column, ...]:
+    styles = {"dead": "red", "cancelled": "yellow", "skipped": "yellow"}
+    return (
+        Column(f"WHEN ({name_of(zone)})"),
+        Column("WHAT", styles),
+        *(Column(title) for title in ("ID", "KEY", "QUEUE", "TASK")),
+    )
+
+
+def _event_row(event: Event, zone: tzinfo) -> tuple[str, ...]:
+    texts = (event.what.value, event.id, event.key, event.queue, event.task)
+    return (stamp(event.when, zone), *map(plain, texts))
+
+
+def _event_facts(event: Event) -> dict[str, Any]:
+    return {
+        "when": event.when.isoformat(),
+        "what": event.what.value,
+        "id": event.id,
+        "key": event.key,
+        "due": event.due and event.due.isoformat(),
+        "task": event.task,
+        "queue": event.queue,
+    }

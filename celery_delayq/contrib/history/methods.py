@@ -1,0 +1,36 @@
+"""The method that the history adds to ``DelayQ``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.services import Services
+
+if TYPE_CHECKING:
+    from .newest import Event
+
+
+class HistoryMethods:
+    """The methods of the history."""
+
+    services: Services
+
+    def history(self, limit: int | None = None) -> list[Event]:
+        """The last events: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
+
+        The setting ``delayq_history`` turns this on, and says how many events to keep.
+
+        Args:
+            limit: The maximum number of events.
+
+        Returns:
+            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, newest
+            first. ``task`` is empty if this app has no task of that name; ``queue`` is empty if it
+            is neither one of the app's queues, nor paused, nor the queue of a task due next.
+
+        Raises:
+            InvalidOption: *limit* is not a whole number, or below 0.
+        """
+        from .newest import history
+
+        return history(self.services, limit=limit)

@@ -1,0 +1,69 @@
+"""Reads the last events: scheduled, handed over, cancelled, replaced, skipped, dead, repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from ...core.clock import from_ms
+from ...core.services import Services
+from ...core.settings import LONGEST_HISTORY
+from ...core.store import HistoryEntry, What, label_of
+from ...core.tasks.filters import check_limit
+from ...operations.queues import names_of
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a task.
+
+    Attributes:
+        what: The kind of event, which equals a string: ``What.HANDED_OVER == "handed_over"``.
+        when: When it happened, by Redis's clock.
+        id: The task's id.
+        key: Its unique key, or empty.
+        due: The task's due time at that moment; ``None`` if its record cannot be read.
+        task: The task's name; empty if this app has no such task.
+        queue: The queue that it was sent to; empty if this app, its pauses and the tasks that are
+            due next name no such queue.
+    """
+
+    what: What
+    when: datetime
+    id: str
+    key: str
+    due: datetime | None
+    task: str
+    queue: str
+
+
+def history(services: Services, *, limit: int | None = None) -> list[Event]:
+    """Return the last events, the newest first; see :meth:`DelayQ.history`."""
+    check_limit(limit, "events")
+    most = LONGEST_HISTORY if limit is None else min(limit, LONGEST_HISTORY)
+    events = services.entries.history(most) if most else []
+    labels = {one.labels[0] for one in events if one.labels}
+    tasks = _by_label(services.app.tasks)
+    if not labels <= tasks.keys():
+        services.import_tasks()
+        tasks = _by_label(services.app.tasks)
+    queues = names_of(services, {one.labels[1] for one in events if one.labels})
+    return [_event(one, tasks, queues) for one in events]
+
+
+def _by_label(names: Iterable[str]) -> dict[bytes, str]:
+    return {label_of(name): name for name in names}
+
+
+def _event(one: HistoryEntry, tasks: dict[bytes, str], queues: dict[bytes, str]) -> Event:
+    task, queue = one.labels or (b"", b"")
+    return Event(
+        what=one.what,
+        when=from_ms(one.when_ms),
+        id=one.task_id,
+        key=one.key,
+        due=None if one.due_ms is None else from_ms(one.due_ms),
+        task=tasks.get(task, ""),
+        queue=queues.get(queue, ""),
+    )

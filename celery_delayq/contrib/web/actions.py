@@ -1,0 +1,212 @@
+"""Changes of tasks: their names, the tasks that they suit, and the calls that forms make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from werkzeug.exceptions import BadRequest
+
+from ...core.errors import InvalidOption
+from ...core.store import Outcome, State
+from ...core.tasks.scheduled_task import ScheduledTask
+from ...core.tasks.task_facts import json_facts_of
+from . import words
+from .asked import moment_of, moved, time_of
+from .visit import Visit
+
+
+@dataclass(frozen=True)
+class Action:
+    """A change.
+
+    Attributes:
+        name: Its name in URLs and forms.
+        label: The words on its button.
+        done: The past form, as in "task a was cancelled".
+        dead: Whether it suits dead tasks.
+        waiting: Whether it suits waiting tasks.
+        takes: The kind of the form's ``value``: a ``time``, or an option of an edit.
+        many: Whether it can change many tasks at once.
+    """
+
+    name: str
+    label: str
+    done: str
+    dead: bool = True
+    waiting: bool = True
+    takes: str = ""
+    many: bool = True
+
+    def suits(self, state: State) -> bool:
+        """Return whether it suits a task in this state."""
+        return self.dead if state is State.DEAD else self.waiting
+
+    @property
+    def method(self) -> str:
+        """The name of the method of ``DelayQ`` and of selections."""
+        return self.name if self.takes in ("", "time") else "edit"
+
+
+_ALL = (
+    Action("run_now", "Run now", "made due now", dead=False),
+    Action("retry", "Retry", "made due now", waiting=False),
+    Action("cancel", "Cancel", "cancelled", dead=False),
+    Action("remove", "Remove", "removed", waiting=False),
+    Action("reschedule", "Reschedule", "rescheduled", takes="time"),
+    Action("edit", "Edit", "edited", dead=False, many=False),
+    Action("add_tag", "Add a tag", "edited", dead=False, takes="add_tags"),
+    Action("remove_tag", "Remove a tag", "edited", dead=False, takes="remove_tags"),
+    Action("requeue", "Move to a queue", "edited", dead=False, takes="queue"),
+    Action("prioritise", "Set the priority", "edited", dead=False, takes="priority"),
+)
+ACTIONS = {one.name: one for one in _ALL}
+
+
+def suiting(state: State) -> list[Action]:
+    """Return the actions for the page of a task in this state."""
+    return [one for one in _ALL if one.takes in ("", "time") and one.suits(state)]
+
+
+def suiting_some(tasks: list[ScheduledTask]) -> list[Action]:
+    """Return the actions for a list of tasks: those that suit one of them."""
+    states = {task.state for task in tasks}
+    return [one for one in _ALL if one.many and any(map(one.suits, states))]
+
+
+def action_of(visit: Visit) -> Action:
+    """Return the action that the form or the URL names.
+
+    Raises:
+        BadRequest: it names none.
+    """
+    name = visit.request.values.get("action", "")
+    if name not in ACTIONS:
+        raise BadRequest(f"action is {name!r}; expected one of {', '.join(ACTIONS)}")
+    return ACTIONS[name]
+
+
+def action_for_many(visit: Visit) -> Action:
+    """Return the same, if it can change many tasks."""
+    action = action_of(visit)
+    if not action.many:
+        raise BadRequest(f"to {action.name} is for one task: open its page")
+    return action
+
+
+def options_of(visit: Visit, action: Action) -> dict[str, Any]:
+    """Return the arguments of an action, from the ``value`` in the form or the URL.
+
+    Raises:
+        BadRequest: the value is missing, or no time.
+        InvalidOption: it is no priority.
+    """
+    if not action.takes:
+        return {}
+    text = visit.request.values.get("value", "")
+    if not text:
+        raise BadRequest(f"to {action.label.lower()}, type a value")
+    if action.takes == "time":
+        return moved(visit, text)
+    if action.takes == "priority":
+        return {"priority": _priority(text)}
+    return {action.takes: text if action.takes == "queue" else [text]}
+
+
+def change(
+    visit: Visit, action: Action, task_id: str, revision: int | None, options: dict[str, Any]
+) -> tuple[Outcome, str]:
+    """Change one task, and tell of it; return the outcome and the answer in words."""
+    step = getattr(visit.delayq, action.method)
+    outcome: Outcome = step(task_id, if_revision=revision, **options)
+    visit.tell(action.name, {"task": task_id}, outcome)
+    return outcome, words.answer(visit, action.done, outcome, task_id)
+
+
+def revision_in(text: str) -> int | None:
+    """Return the revision that a page showed; ``None`` if the task has none.
+
+    Raises:
+        InvalidOption: it is no number.
+    """
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise InvalidOption("revision", text, "the revision of a task that you read")
+    return int(text)
+
+
+def values_of(visit: Visit, task: ScheduledTask) -> dict[str, str]:
+    """Return the values that a user can edit, as they stand in the form.
+
+    A value that would not come back from a browser as it is has no field.
+    """
+    found = {"queue": task.queue, "key": task.key, "priority": str(task.priority)}
+    found = {name: one for name, one in found.items() if one.isprintable() and one == one.strip()}
+    if all(tag.isprintable() for tag in task.tags):
+        found["tags"] = "\n".join(task.tags)
+    if not task.is_canvas and not visit.hides:
+        for name, value in zip(("args", "kwargs"), task.shown_arguments(), strict=True):
+            facts = json_facts_of(task)[name]
+            # Types that JSON lacks, such as times, would become texts.
+            if value is not None and facts == value:
+                text = json.dumps(facts, ensure_ascii=False)
+                found[name] = text if text.isprintable() else json.dumps(facts)
+    if task.is_canvas:
+        return {name: found[name] for name in ("key", "tags") if name in found}
+    return {**found, "expires": ""}
+
+
+def edits_of(visit: Visit, task: ScheduledTask) -> dict[str, Any]:
+    """Return the arguments of an edit: the values in the form that differ from the task's.
+
+    Raises:
+        InvalidOption: a value is none of its field.
+    """
+    form, shown = visit.request.form, values_of(visit, task)
+    typed = {name: form[name].replace("\r\n", "\n") for name in shown if name in form}
+    changed = {name: one for name, one in typed.items() if one.strip() != shown[name]}
+    edits: dict[str, Any] = {}
+    for name, text in changed.items():
+        if name == "tags":
+            tags = [one for one in text.split("\n") if one]
+            edits["add_tags"] = [one for one in tags if one not in task.tags]
+            edits["remove_tags"] = [one for one in task.tags if one not in tags]
+        elif name == "expires":
+            edits[name] = _expires(visit, text)
+        else:
+            edits[name] = _READ[name](text)
+    return edits
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidOption("arguments", text, "JSON") from None
+
+
+def _priority(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise InvalidOption("priority", text, "a whole number from 0 to 255")
+    return int(text)
+
+
+def _expires(visit: Visit, text: str) -> Any:
+    given = time_of(text, due=True, never=True)
+    if given.kind == "never":
+        return None
+    expires: datetime | Any = given.value if given.kind == "by" else moment_of(visit, given)
+    return expires
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "queue": str,
+    "key": lambda text: text or None,
+    "priority": _priority,
+    "args": _json,
+    "kwargs": _json,
+}

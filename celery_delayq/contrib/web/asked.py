@@ -1,0 +1,109 @@
+"""Reads what a user typed or clicked: times, zones, filters.
+
+    after=-10m&queue=mail&zone=Europe/Berlin --> the arguments of DelayQ.tasks and DelayQ.select
+
+Times have the forms of the command line, ``operations/cli/when.py``. A naive time is in the zone
+that the browser's script reports, or else in the app's own.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
+from werkzeug.exceptions import BadRequest
+
+from ...core import clock
+from ...core.clock import from_ms
+from ...core.errors import InvalidOption
+from ...operations.cli.when import GivenTime, When
+from .visit import Visit
+
+#: The filters of ``select``, as they stand in a URL, with the names that ``select`` has for them.
+FILTERS = {
+    "tag": "tag",
+    "task": "task",
+    "queue": "queue",
+    "state": "state",
+    "after": "after_due",
+    "before": "before_due",
+}
+_TIMES = ("after", "before")
+_ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time with its offset"
+
+
+def time_of(text: str, **forms: bool) -> GivenTime:
+    """Read a time; *forms* are those of :class:`When`.
+
+    Raises:
+        BadRequest: it is none; the sentence has examples.
+    """
+    try:
+        return When(**forms).convert(text.strip(), None, None)
+    except click.BadParameter as error:
+        raise BadRequest(error.message) from None
+
+
+def moment_of(visit: Visit, given: GivenTime, now_ms: int | None = None) -> datetime:
+    """Return the instant of a time that is not ``by`` a task's own; now is by Redis's clock."""
+    if given.kind == "after":
+        if now_ms is None:
+            now_ms = visit.delayq.counts().now_ms
+        moment: datetime = from_ms(now_ms) + given.value
+        return moment
+    is_naive = isinstance(given.value, datetime) and given.value.tzinfo is None
+    return from_ms(clock.to_ms(given.value, zone_of(visit) if is_naive else timezone.utc))
+
+
+def zone_of(visit: Visit) -> tzinfo:
+    """Return the zone of naive times.
+
+    Raises:
+        InvalidOption: this machine knows no such zone.
+    """
+    name = visit.request.values.get("zone", "")
+    if not name:
+        return visit.delayq.services.timezone
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise InvalidOption("zone", name, _ZONE) from None
+
+
+def in_url(visit: Visit) -> dict[str, Any]:
+    """Return the filters as they stand in the URL, without empty ones."""
+    args = visit.request.args
+    given = {name: [one for one in args.getlist(name) if one] for name in (*FILTERS, "zone")}
+    return {name: some for name, some in given.items() if some}
+
+
+def picked(visit: Visit) -> dict[str, Any]:
+    """Return the filters as arguments of ``DelayQ.select``.
+
+    Raises:
+        BadRequest: a time is none.
+        InvalidOption: a time is given twice, or the zone is none.
+    """
+    found: dict[str, Any] = {}
+    for name, some in in_url(visit).items():
+        if name in _TIMES:
+            if len(some) > 1:
+                raise InvalidOption(name, some, "one time")
+            found[FILTERS[name]] = moment_of(visit, time_of(some[0], ago=True))
+        elif name in FILTERS:
+            found[FILTERS[name]] = some
+    return found
+
+
+def moved(visit: Visit, text: str) -> dict[str, Any]:
+    """Return the arguments of a reschedule: ``at``, ``after`` or ``by``.
+
+    Raises:
+        BadRequest: it is no time.
+    """
+    given = time_of(text, due=True)
+    if given.kind == "at":
+        return {"at": moment_of(visit, given)}
+    return {given.kind: given.value}

@@ -1,0 +1,253 @@
+"""Changes of many tasks: those that a user ticked, and all that a filter selects.
+
+    tick --> POST /selected --> how many? --> POST, sure --> an answer for each
+
+    filter --> POST /all --> GET /all counts --> "Cancel 5,000 tasks" --> POST /work --+
+                             ^  a second  |                               ^  a second  |
+                             +--continue--+                       GET /work <----------+
+
+A step ends after a second, and its answer is a redirect: the next URL has the cursor, the counts,
+and with the cursor the bound of the selection, which is fixed when counting begins. So any process
+can take the next step, also after a reload. Tasks that are scheduled later are not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote
+
+from werkzeug.exceptions import BadRequest
+from werkzeug.wrappers import Response
+
+from ...core import clock
+from ...core.clock import from_ms
+from ...core.errors import DelayQError, StoreError
+from ...core.logs import plain
+from ...core.store import Outcome, State
+from ...core.tasks.count import Count, Tally, telling_so_far
+from ...core.tasks.scheduled_task import ScheduledTask
+from ...core.tasks.selection import Selection
+from .actions import Action, action_for_many, change, options_of, revision_in
+from .asked import FILTERS, in_url, picked
+from .guard import is_led_from_here
+from .visit import Visit
+
+SECOND = 1.0
+_WAITING = [State.SCHEDULED.value, State.PAUSED.value]
+_COUNTS = ("uncertain", "in_flight")
+
+
+def ticked(task: ScheduledTask) -> str:
+    """Return the value of a task's checkbox: the revision that is shown, and the id."""
+    return f"{task.revision or ''} {quote(task.id, safe='')}"
+
+
+def selected(visit: Visit) -> Response:
+    """Change the ticked tasks; say first how many there are.
+
+    The form has each task as ``one``, with the ``action``, its ``value``, and ``sure``.
+    """
+    action, form = action_for_many(visit), visit.request.form
+    ones = [_read(text) for text in form.getlist("one")]
+    if not ones:
+        raise BadRequest("no task is ticked; tick some, or change all that match the filter")
+    options = options_of(visit, action)
+    if "sure" not in form:
+        return visit.page("selected.html", action=action, ones=ones, answers=None)
+    answers: list[tuple[str, str, bool]] = []
+    code = 200
+    for task_id, revision in ones:
+        try:
+            outcome, said = change(visit, action, task_id, revision, options)
+        except StoreError as error:
+            answers.append((task_id, f"{plain(error)}; the tasks below were not tried", False))
+            code = 503
+            break
+        except DelayQError as error:
+            outcome, said = Outcome.UNCHANGED, plain(error)
+        answers.append((task_id, said, bool(outcome)))
+    rest = [(task_id, "not tried", False) for task_id, _ in ones[len(answers) :]]
+    return visit.page("selected.html", code, action=action, ones=ones, answers=answers + rest)
+
+
+def _read(text: str) -> tuple[str, int | None]:
+    revision, _, task_id = text.partition(" ")
+    return unquote(task_id), revision_in(revision)
+
+
+def everything(visit: Visit) -> Response:
+    """Count the tasks that a filter selects, step by step; then offer to change them.
+
+    POST fixes the selection: its times become instants, and the redirect has its ``cursor``.
+    """
+    action = action_for_many(visit)
+    options = options_of(visit, action)
+    if visit.request.method == "POST":
+        picking = picked(visit)  # once: a later "+1h" would be another time
+        cursor = _selection(visit, picking).cursor
+        return visit.redirect("everything", **_fixed(visit, picking, options), cursor=cursor)
+    begin = visit.request.args.get("begin") or _cursor(visit)
+    selection = _selection(visit, picked(visit), _cursor(visit))
+    step = getattr(selection, action.method)
+    count, is_over = _within_a_second(lambda taken: step(dry_run=True, progress=taken, **options))
+    so_far = _so_far(visit, count)
+    given = _in_url(visit)
+    now_us = visit.delayq.counts().now_ms * 1000
+    return visit.page(
+        "everything.html",
+        action=action,
+        given=given,
+        count=so_far["count"],
+        is_over=is_over,
+        further=visit.url("everything", **given, **so_far, begin=begin, cursor=selection.cursor),
+        work=visit.url("work", **given, of=so_far["count"], bound=now_us, cursor=begin),
+    )
+
+
+def work(visit: Visit) -> Response:
+    """With POST, change some of the tasks, for a second; with GET, show how many are done.
+
+    The URL has the ``cursor`` of the next step; it has none after the last one.
+    """
+    action = action_for_many(visit)
+    options = options_of(visit, action)
+    numbers = {name: visit.number(name) for name in ("of", "bound")}
+    if visit.request.method != "POST":
+        return _progress(visit, action, {**numbers, **_so_far(visit, Count(0))}, _cursor(visit, ""))
+    selection = _selection(visit, picked(visit), _cursor(visit))
+    try:
+        count, is_over = _within_a_second(
+            _step_of(visit, selection, action, options, numbers["bound"])
+        )
+    except DelayQError as error:
+        if error.so_far is None:
+            raise
+        numbers |= _tell(visit, action, error.so_far)
+        # A move by a span is one call for each task, and the cursor is behind the one that failed.
+        again = "by" in options and isinstance(error, StoreError)
+        cursor = _cursor(visit) if again else selection.cursor
+        return _progress(visit, action, numbers, cursor, error)
+    numbers |= _tell(visit, action, count)
+    cursor = "" if is_over else selection.cursor
+    return visit.redirect("work", **_in_url(visit), **numbers, cursor=cursor)
+
+
+def _progress(
+    visit: Visit,
+    action: Action,
+    numbers: dict[str, Any],
+    cursor: str,
+    error: DelayQError | None = None,
+) -> Response:
+    code = 200 if error is None else 503 if isinstance(error, StoreError) else 409
+    return visit.page(
+        "work.html",
+        code,
+        action=action,
+        given=_in_url(visit),
+        further=visit.url("work", **_in_url(visit), **numbers, cursor=cursor) if cursor else "",
+        said="" if error is None else str(error),
+        goes_on=error is None and visit.may_write and is_led_from_here(visit.request),
+        **numbers,
+    )
+
+
+def _step_of(
+    visit: Visit, selection: Selection, action: Action, options: dict[str, Any], bound_us: int
+) -> Callable[..., Count]:
+    if "by" not in options:
+        method = getattr(selection, action.method)
+        return lambda taken: method(progress=taken, **options)
+
+    def move_by(taken: Callable[[Count], object]) -> Count:
+        """Move each task once, even if a step is repeated: those changed since are left."""
+        tally = Tally()
+        with telling_so_far(tally):
+            for task in selection:
+                if task.revision < bound_us:
+                    step = partial(visit.delayq.reschedule, if_revision=task.revision)
+                    tally.changed(step(task.id, by=options["by"]))
+                taken(tally.count)
+        return tally.count
+
+    return move_by
+
+
+class _EnoughError(Exception):
+    """The second is over."""
+
+
+class _Taken:
+    """The ``progress`` of a step: ends it when a second of work is over.
+
+    Finding the first tasks can take longer, in a large store without an index for the filter; then
+    the work may take as long.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._first, self.count = clock.monotonic(), 0.0, Count(0)
+
+    def __call__(self, count: Count) -> None:
+        now, self.count = clock.monotonic(), count
+        self._first = self._first or now
+        if is_enough(now - self._first, self._first - self._began):
+            raise _EnoughError
+
+
+def is_enough(working: float, finding: float) -> bool:
+    """Return whether a step ends, after so many seconds of work and of finding the first tasks."""
+    return working >= max(SECOND, finding)
+
+
+def _within_a_second(step: Callable[..., Count]) -> tuple[Count, bool]:
+    """Take a step; return its count, and whether it came to the end."""
+    taken = _Taken()
+    try:
+        return step(taken), True
+    except _EnoughError:
+        return taken.count, False
+
+
+def _tell(visit: Visit, action: Action, count: Count) -> dict[str, int]:
+    target = {name: ", ".join(some) for name, some in in_url(visit).items() if name in FILTERS}
+    visit.tell(action.name, target, count)
+    return _so_far(visit, count)
+
+
+def _so_far(visit: Visit, count: Count) -> dict[str, int]:
+    """Return the counts in the URL, with those of a step."""
+    sums = {name: visit.number(name) + getattr(count, name) for name in _COUNTS}
+    return {"count": visit.number("count") + count, **sums}
+
+
+def _cursor(visit: Visit, default: str | None = None) -> str:
+    cursor = visit.request.args.get("cursor", default)
+    if cursor is None:
+        raise BadRequest("the cursor is missing; begin with the list of tasks")
+    return cursor
+
+
+def _in_url(visit: Visit) -> dict[str, Any]:
+    args = visit.request.args
+    return {**in_url(visit), "action": args.get("action"), "value": args.get("value")}
+
+
+def _selection(visit: Visit, picking: dict[str, Any], cursor: str | None = None) -> Selection:
+    # The list without a state has waiting tasks only.
+    return visit.delayq.select(**{"state": _WAITING, **picking}, cursor=cursor)
+
+
+def _fixed(visit: Visit, picking: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the filters and the value with instants in place of relative times."""
+    fixed = {name: some for name, some in in_url(visit).items() if name != "zone"}
+    for name in ("after", "before"):
+        if name in fixed:
+            fixed[name] = picking[FILTERS[name]].isoformat()
+    value = visit.request.values.get("value", "")
+    if "at" in options:
+        value = options["at"].isoformat()
+    elif "after" in options:
+        value = (from_ms(visit.delayq.counts().now_ms) + options["after"]).isoformat()
+    return {**fixed, "action": visit.request.values["action"], "value": value}

@@ -1,0 +1,148 @@
+"""The other views: pauses, the history, and all tasks by queue."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import timezone
+
+from werkzeug.exceptions import BadRequest
+from werkzeug.wrappers import Response
+
+from ...core import clock
+from ...core.clock import from_ms
+from ...core.errors import InvalidOption
+from ...core.store import KeyHolder, lane_in_words
+from ...core.store.queue_counts import Place
+from ...operations.cli.command_free import NOBODY, REFUSED, sentence_of
+from ...operations.queues import counts_from
+from .bulk import SECOND
+from .visit import Visit
+
+EVENTS = 200
+_PLACE = re.compile(r"(\d{1,2}):(-1|\d{1,17}(?:\.\d{1,9})?):(-1|\d{1,15})")
+_KINDS = ("queue", "task", "everything")
+
+
+def paused(visit: Visit) -> Response:
+    """List the pauses; with POST, pause or resume first.
+
+    The form or the URL has the ``kind`` (queue, task or everything) and the ``name`` of what is
+    paused; the form has the ``action``, with ``late`` for a pause and ``rate`` for a resume.
+    """
+    said, is_done = "", True
+    if visit.request.method == "POST":
+        said, is_done = _pause_or_resume(visit)
+    return visit.page(
+        "paused.html",
+        pauses=visit.delayq.pauses(),
+        now=from_ms(visit.delayq.counts().now_ms),
+        said=said,
+        is_done=is_done,
+    )
+
+
+def _pause_or_resume(visit: Visit) -> tuple[str, bool]:
+    form, lane = visit.request.form, _lane(visit)
+    words, action = lane_in_words(lane.get("queue"), lane.get("task")), form.get("action")
+    if action == "pause":
+        visit.delayq.pause(**lane, late="late" in form)
+        visit.tell("pause", lane, True)
+        return f"{words} is paused", True
+    if action != "resume":
+        raise BadRequest(f"action is {action!r}; expected pause or resume")
+    was_paused = visit.delayq.resume(**lane, rate=_rate(form.get("rate", "")))
+    visit.tell("resume", lane, was_paused)
+    return (f"{words} is resumed", True) if was_paused else (f"{words} was not paused", False)
+
+
+def _lane(visit: Visit) -> dict[str, str]:
+    values = visit.request.values
+    kind, name = values.get("kind"), values.get("name", "")
+    if kind not in _KINDS:
+        raise BadRequest(f"kind is {kind!r}; expected one of {', '.join(_KINDS)}")
+    if kind == "everything":
+        if name:
+            raise BadRequest("everything has no name; leave it empty, or choose a queue or a task")
+        return {}
+    return {kind: name}
+
+
+def _rate(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise InvalidOption("rate", text, "a number of tasks a second") from None
+
+
+def key(visit: Visit) -> Response:
+    """Show what holds a unique key; with POST, free it first.
+
+    The URL has the ``key``, and for POST the delivery that was ``seen`` to hold it.
+    """
+    name, said, is_done = visit.request.args.get("key", ""), "", True
+    if visit.request.method == "POST":
+        said, is_done = _freed(visit, name)
+    held = visit.delayq.holder(key=name)
+    now = from_ms(visit.delayq.counts().now_ms)
+    return visit.page(
+        "key.html",
+        200 if is_done else 409,
+        key=name,
+        held=held,
+        sentence=sentence_of(held, now, timezone.utc) if held else NOBODY.format(name),
+        said=said,
+        is_done=is_done,
+    )
+
+
+def _freed(visit: Visit, name: str) -> tuple[str, bool]:
+    if visit.request.form.get("action") != "free":
+        raise BadRequest("expected the action free")
+    seen = KeyHolder(name, "", "left", delivery=visit.request.args.get("seen", ""))
+    outcome = visit.delayq.free(key=name, if_holder=seen)
+    visit.tell("free", {"key": name}, outcome)
+    return (f"key {name} is free", True) if outcome else (REFUSED[outcome].format(name), False)
+
+
+def history(visit: Visit) -> Response:
+    """List the last events."""
+    return visit.page(
+        "history.html",
+        events=visit.delayq.history(EVENTS),
+        kept=visit.delayq.services.settings.history,
+    )
+
+
+def queues(visit: Visit) -> Response:
+    """Count all waiting tasks by queue; a step ends after a second.
+
+    The URL has the ``place`` of the next step, and as ``found`` each queue's count and name.
+    """
+    found = Counter(dict(_found(text) for text in visit.request.args.getlist("found")))
+    until = clock.monotonic() + SECOND
+    place: Place | None = None
+    for place, counts in counts_from(visit.delayq.services, _place(visit)):  # noqa: B007
+        for one in counts:
+            found[one.queue] += one.waiting
+        if clock.monotonic() >= until:
+            break
+    told = [f"{count} {name}" for name, count in found.items()]
+    at = place and ":".join(map(str, place))
+    further = visit.url("queues", found=told, place=at) if at else ""
+    return visit.page("queues.html", found=sorted(found.items()), further=further)
+
+
+def _found(text: str) -> tuple[str, int]:
+    count, space, name = text.partition(" ")
+    if not count.isascii() or not count.isdigit() or not space:
+        raise InvalidOption("found", text, "a count and a queue")
+    return name, int(count)
+
+
+def _place(visit: Visit) -> Place:
+    text = visit.request.args.get("place", "0:-1:-1")
+    found = _PLACE.fullmatch(text)
+    if not found or int(found[1]) >= len(visit.delayq.services.scripts):
+        raise InvalidOption("place", text, "the place at which counting stopped")
+    return Place(int(found[1]), found[2], int(found[3]))

@@ -1,0 +1,464 @@
+"""The errors of the package; each class makes its message from the values that it gets.
+
+DelayQError
+├── NoDelayQ
+│   └── SwitchedOff
+├── NoLeaf
+├── NotScheduled
+├── CallRejected
+├── InvalidDueTime            (ValueError)
+│   └── NotADueTime           (TypeError as well)
+├── InvalidOption             (ValueError)
+│   ├── NotATask              (TypeError as well)
+│   └── InvalidSetting
+│       └── UnknownSetting
+├── AlreadyScheduled          (ValueError)
+│   ├── KeyHeld
+│   ├── AlreadyDead
+│   ├── InFlight
+│   └── AlreadyTaken
+├── ItemsRefused
+├── MessageTooLarge           (ValueError)
+├── PutOffTooOften
+├── UnreadableRecord
+├── InvalidDump               (ValueError)
+├── NotLoaded                 (in the ``refused`` of a ``load``)
+├── LibraryChanged
+├── CannotIsolate             (of ``contrib.testing``)
+├── EndlessTasks              (of ``contrib.testing``)
+├── StoreForbidden            (of ``contrib.testing``)
+├── BrokerDown                (of ``hand_over``; scanners wait and retry)
+└── StoreError
+    ├── StoreDiffers
+    ├── StoreFull
+    └── StoreUnavailable      (kombu.exceptions.OperationalError)
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from kombu.exceptions import OperationalError
+
+from .logs import plain, shown
+
+
+class DelayQError(Exception):
+    """Base of every error that this package raises itself.
+
+    ``args`` are the values, and ``str()`` makes the message from them. So an error that was pickled
+    by a pool process, or stored in a result backend, has the same message.
+
+    ``so_far``: the items that a ``schedule_many`` scheduled before this ended it; the slice in
+    which it failed is scheduled whole or not at all. For a selection, the count of tasks done.
+    """
+
+    so_far: Any = None
+
+    def __str__(self) -> str:
+        # One line of plain text, whatever an id, a name or a server's error contains.
+        return plain(self.sentence())
+
+    def sentence(self) -> str:
+        """Return the message: the event, its value, and the remedy."""
+        return super().__str__()
+
+
+class NoDelayQ(DelayQError):
+    """The app has no ``DelayQ``."""
+
+    def __init__(self, app: str) -> None:
+        super().__init__(app)
+        self.app = app
+
+    def sentence(self) -> str:
+        return f"the app {self.app!r} has no DelayQ; make one with DelayQ(app)"
+
+
+class SwitchedOff(NoDelayQ):
+    """The app's configuration has ``delayq_enabled = False``."""
+
+    def sentence(self) -> str:
+        return f"the DelayQ of the app {self.app!r} is switched off by delayq_enabled = False"
+
+
+class NoLeaf(DelayQError):
+    """A call needs an optional part of this package that is not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def sentence(self) -> str:
+        return f"this celery_delayq has no {self.name!r}: it is not in celery_delayq/core/leaves.py"
+
+
+class NotScheduled(DelayQError):
+    """A task was sent at once instead of being scheduled."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(task_id)
+        self.task_id = task_id
+
+    def sentence(self) -> str:
+        return f"task {self.task_id!r} was sent, not scheduled: its apply_async drops options"
+
+
+class CallRejected(DelayQError):
+    """The task's own ``apply_async`` rejected an item of a bulk."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
+
+    def sentence(self) -> str:
+        return (
+            f"the call was rejected: the apply_async of task {self.task!r} sent nothing and "
+            "returned no id"
+        )
+
+
+class InvalidDueTime(DelayQError, ValueError):
+    """The value cannot be a due time."""
+
+    def __init__(self, value: object, expected: str) -> None:
+        super().__init__(value, expected)
+        self.value = value
+        self.expected = expected
+
+    def sentence(self) -> str:
+        return f"{shown(self.value)} is not a due time; expected {self.expected}"
+
+
+class NotADueTime(InvalidDueTime, TypeError):
+    """The value's type is not one of a time."""
+
+
+class InvalidOption(DelayQError, ValueError):
+    """An option of a call or of the app is invalid."""
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(name, value, expected)
+        self.name = name
+        self.value = value
+        self.expected = expected
+
+    def sentence(self) -> str:
+        return f"{self.name} is {shown(self.value)}; expected {self.expected}"
+
+
+class NotATask(InvalidOption, TypeError):
+    """The object to schedule is neither a task nor a signature that this call accepts."""
+
+
+class InvalidSetting(InvalidOption):
+    """A setting outside its range."""
+
+
+class UnknownSetting(InvalidSetting):
+    """A setting that does not exist."""
+
+    def __init__(self, name: str, nearest: str) -> None:
+        DelayQError.__init__(self, name, nearest)
+        self.name = name
+        self.nearest = nearest
+
+    def sentence(self) -> str:
+        return f"there is no setting {self.name}; did you mean {self.nearest}?"
+
+
+class AlreadyScheduled(DelayQError, ValueError):
+    """A task with this id or unique key is scheduled and has not been delivered yet.
+
+    ``holder``: the id of the task that has the key; empty if the id is taken.
+    """
+
+    def __init__(self, task_id: str, holder: str = "") -> None:
+        super().__init__(task_id, holder)
+        self.task_id = task_id
+        self.holder = holder
+
+    def sentence(self) -> str:
+        if self.holder:
+            return (
+                f"task {self.holder!r} is already scheduled under this key; cancel it first, or "
+                "set delayq_conflict to choose which one stays"
+            )
+        return (
+            f"task {self.task_id!r} is already scheduled; cancel it first, pass another task_id, "
+            "or set delayq_conflict to choose which one stays"
+        )
+
+
+class KeyHeld(AlreadyScheduled):
+    """A task that no longer waits, as it was delivered or skipped, still holds this unique key.
+
+    ``until``: when the key is free at the latest; ``None`` if its task is being published.
+    """
+
+    def __init__(self, task_id: str, holder: str, until: datetime | None = None) -> None:
+        DelayQError.__init__(self, task_id, holder, until)
+        self.task_id = task_id
+        self.holder = holder
+        self.until = until
+
+    def sentence(self) -> str:
+        until = self.until and f" until {self.until.isoformat(' ', 'seconds')} at the latest"
+        return (
+            f"task {self.holder!r} no longer waits, but still holds this key{until or ''}; pass "
+            "conflict='replace' to wait behind it, or another key; delayq.free(key=...) frees it"
+        )
+
+
+class AlreadyDead(AlreadyScheduled):
+    """A task with this id is dead: it could not be delivered, and is kept until someone looks."""
+
+    def sentence(self) -> str:
+        return (
+            f"task {self.task_id!r} is dead, as it could not be delivered; retry it with "
+            f"delayq.retry({self.task_id!r}), remove it with delayq.remove({self.task_id!r}), or "
+            "pass another task_id"
+        )
+
+
+class InFlight(AlreadyScheduled):
+    """A task with this id is being published right now, so it cannot be replaced."""
+
+    def sentence(self) -> str:
+        return f"task {self.task_id!r} is being published this moment; try again shortly"
+
+
+class AlreadyTaken(AlreadyScheduled):
+    """Its message was scheduled at an earlier delivery.
+
+    That task waits, or was cancelled or delivered since.
+    """
+
+    def sentence(self) -> str:
+        return f"task {self.task_id!r} was scheduled when this message was delivered before"
+
+
+class ItemsRefused(DelayQError):
+    """Some items of a bulk were not scheduled; ``raise_for_refused`` raises it.
+
+    ``so_far`` is the bulk, which has the reason for each.
+    """
+
+    def __init__(self, count: int, of: int, place: int, why: str) -> None:
+        super().__init__(count, of, place, why)
+        self.count = count
+        self.of = of
+        self.place = place
+        self.why = why
+
+    def sentence(self) -> str:
+        return (
+            f"{self.count} of {self.of} items were refused; the first is number {self.place}: "
+            f"{self.why}"
+        )
+
+
+class MessageTooLarge(DelayQError, ValueError):
+    """The message has more bytes than ``delayq_max_message`` allows."""
+
+    def __init__(self, task_id: str, size: int, most: int) -> None:
+        super().__init__(task_id, size, most)
+        self.task_id = task_id
+        self.size = size
+        self.most = most
+
+    def sentence(self) -> str:
+        return (
+            f"the message of task {self.task_id!r} has {self.size} bytes; delayq_max_message is "
+            f"{self.most}; pass a reference to the data, or raise the setting"
+        )
+
+
+class PutOffTooOften(DelayQError):
+    """An eager task, for which no time passes, has put itself off too many times in a row."""
+
+    def __init__(self, task: str, times: int) -> None:
+        super().__init__(task, times)
+        self.task = task
+        self.times = times
+
+    def sentence(self) -> str:
+        return (
+            f"task {self.task!r} was put off {self.times} times in a row; eagerly no time "
+            "passes, so provide what it waits for before the call"
+        )
+
+
+class UnreadableRecord(DelayQError):
+    """This version cannot read the entry's record, and leaves it as it is."""
+
+    def __init__(self, task_id: str, why: str) -> None:
+        super().__init__(task_id, why)
+        self.task_id = task_id
+        self.why = why
+
+    def sentence(self) -> str:
+        return f"the record of task {self.task_id!r} cannot be read: {self.why}"
+
+
+class InvalidDump(DelayQError, ValueError):
+    """The input of ``load`` is no dump, is truncated, or has a damaged line.
+
+    ``line``: the number of the line, from 1; of a truncated dump, of the first missing line.
+    ``why``: the fault; empty if the line is missing.
+    """
+
+    def __init__(self, line: int, why: str = "") -> None:
+        super().__init__(line, why)
+        self.line = line
+        self.why = why
+
+    def sentence(self) -> str:
+        if self.why:
+            return f"line {self.line} of the dump: {self.why}"
+        if self.line == 1:
+            return "the dump is empty: it was cut"
+        return f"the dump ends after line {self.line - 1}, before its closing line: it was cut"
+
+
+class NotLoaded(DelayQError):
+    """This app and its store cannot take a task of a dump."""
+
+    def __init__(self, task_id: str, why: str) -> None:
+        super().__init__(task_id, why)
+        self.task_id = task_id
+        self.why = why
+
+    def sentence(self) -> str:
+        return f"task {self.task_id!r} was not loaded: {self.why}"
+
+
+class LibraryChanged(DelayQError):
+    """An installed library lacks a name that messages, or a test's isolation, need."""
+
+    def __init__(
+        self,
+        problems: list[str],
+        installed: dict[str, str],
+        tried: dict[str, tuple[str, str]],
+    ) -> None:
+        super().__init__(problems, installed, tried)
+        self.problems = problems
+        self.installed = installed
+        self.tried = tried
+
+    def sentence(self) -> str:
+        installed = ", ".join(f"{name} {version}" for name, version in self.installed.items())
+        tried = ", ".join(f"{name} {old} to {new}" for name, (old, new) in self.tried.items())
+        return (
+            f"{'; '.join(self.problems)}: installed are {installed}; celery_delayq was tried with "
+            f"{tried}; install one of these, or a later celery_delayq"
+        )
+
+
+class CannotIsolate(DelayQError):
+    """A test cannot get an app, a store or a worker of its own."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def sentence(self) -> str:
+        return self.why
+
+
+class EndlessTasks(DelayQError):
+    """A test ran many tasks, and more are due: perhaps a task sends itself again at once."""
+
+    def __init__(self, limit: int, last: str) -> None:
+        super().__init__(limit, last)
+        self.limit = limit
+        self.last = last
+
+    def sentence(self) -> str:
+        return (
+            f"run_due() ran {self.limit} tasks, the last of them {self.last}, and more are due: "
+            "does one send itself again at once? If not, give it a higher limit"
+        )
+
+
+class StoreForbidden(DelayQError):
+    """A test that forgot the fixture would reach a store, and ``delayq_forbid_store`` is set."""
+
+    def __init__(self, store: str, prefix: str) -> None:
+        super().__init__(store, prefix)
+        self.store = store
+        self.prefix = prefix
+
+    def sentence(self) -> str:
+        return (
+            f"a test would reach the store {self.store} (prefix {self.prefix}), which pytest's "
+            "option delayq_forbid_store forbids: request the fixture delayq, or use isolated(app)"
+        )
+
+
+class BrokerDown(DelayQError):
+    """The broker cannot be reached; this does not count as a failure of any task.
+
+    ``sent``: how many tasks the broker accepted before.
+    """
+
+    def __init__(self, why: str, sent: int = 0) -> None:
+        super().__init__(why, sent)
+        self.why = why
+        self.sent = sent
+
+    def sentence(self) -> str:
+        return f"the broker cannot be reached: {self.why}"
+
+
+class StoreError(DelayQError):
+    """A step of the store failed. Raised itself if Redis refused it, with Redis's reason."""
+
+    def __init__(self, step: str, why: str) -> None:
+        super().__init__(step, why)
+        self.step = step
+        self.why = why
+
+    def sentence(self) -> str:
+        return f"{self.step.replace('_', ' ')} failed: {self.why}"
+
+
+class StoreDiffers(StoreError):
+    """The processes that share a store do not agree on its layout, shards or broker."""
+
+    def __init__(self, name: str, theirs: str, ours: str) -> None:
+        DelayQError.__init__(self, name, theirs, ours)
+        self.step = "join"
+        self.name = name
+        self.theirs = theirs
+        self.ours = ours
+        advice = "give it a delayq_prefix of its own, or make all processes agree"
+        if name == "delayq_shards":
+            advice = f"set it to {theirs}, or run: celery -A proj delayq reshard {ours}"
+        self.why = f"the store has {name} {theirs!r}, this process {ours!r}; {advice}"
+
+    def sentence(self) -> str:
+        return self.why
+
+
+class StoreFull(StoreError):
+    """Redis is at ``maxmemory``; free memory to schedule new tasks."""
+
+
+class StoreUnavailable(StoreError, OperationalError):
+    """Redis could not be reached, or did not answer in time.
+
+    Also an ``OperationalError`` of kombu, because that is what ``apply_async`` raises
+    when its broker is away, and what callers therefore catch.
+
+    ``may_have_run``: whether the step may have run. If it may, and it changes something, it ran
+    before this was raised, or never will.
+    """
+
+    def __init__(self, step: str, why: str, may_have_run: bool = True) -> None:
+        DelayQError.__init__(self, step, why, may_have_run)
+        self.step = step
+        self.why = why
+        self.may_have_run = may_have_run

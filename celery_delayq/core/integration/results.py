@@ -1,0 +1,278 @@
+"""Results of scheduling: Celery's own results, which you can also cancel and reschedule.
+
+ScheduledResult
+├── ScheduledTaskResult              an AsyncResult: of a task, a chain, a chord
+├── ScheduledGroupResult             a GroupResult
+│   └── EagerScheduledGroupResult    with task_always_eager, the group has run
+└── EagerScheduledResult             an EagerResult: with task_always_eager, the task has run
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any
+
+from celery import states
+from celery.result import AsyncResult, EagerResult, GroupResult
+
+from ..clock import DelayInput, TimeInput, When, from_ms, one_of
+from ..leaves import operation
+from ..services import HasServices, Services
+from ..store import NOW, Outcome
+from ..store.changes import ALWAYS, Conditions
+from ..tasks import changing
+from ..tasks.moves import Direction, conditions_of
+from ..tasks.targets import target_of
+from .async_result import KnowsScheduled, word_of
+
+if TYPE_CHECKING:
+    from typing import Generic
+
+    from typing_extensions import TypeVar, Unpack
+
+    from ..tasks.editable import ChangesOfOne
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+
+    # Like Celery's stubs, type the result of a group as an AsyncResult too.
+    class _Result(AsyncResult[R_co], Generic[R_co]): ...
+
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
+
+    class _Result:
+        __class_getitem__ = classmethod(GenericAlias)
+
+
+_OWN = ("_delayq", "_due_ms", "_existed", "_replicas")
+
+
+class ScheduledResult(_Result[R_co]):
+    """The result of ``delay_until``, ``delay_for`` and ``schedule``; use it in annotations.
+
+    It is also one of Celery's results: an ``AsyncResult``, or a ``GroupResult`` for a group.
+    """
+
+    id: str
+    _delayq: HasServices
+    _due_ms: int
+    _existed: bool
+    _replicas: int | None
+
+    _behind: type  # Celery's class, used for pickling
+    _has_run = False  # with `task_always_eager` it ran during the call and was never in Redis
+
+    @property
+    def due(self) -> datetime:
+        """The due time in UTC, as this result last set it.
+
+        For changes by others, read ``delayq.get(id).due``.
+        """
+        return from_ms(self._due_ms)
+
+    @property
+    def existed(self) -> bool:
+        """Whether ``delayq_conflict`` kept an earlier task, and this is its result.
+
+        The call's own task was not scheduled.
+        """
+        return self._existed
+
+    @property
+    def replicas(self) -> int | None:
+        """How many replicas of the store's Redis had the task when the call returned.
+
+        ``None`` if the setting ``delayq_wait_replicas`` is off, or this result was rebuilt later.
+        The task is scheduled in any case.
+        """
+        return self._replicas
+
+    @property
+    def state(self) -> str:
+        """``SCHEDULED`` (or ``PAUSED``, ``DEAD``) while in the store, then the backend's state.
+
+        A group's state comes from its tasks: ``FAILURE`` or ``REVOKED`` as soon as one of them has
+        that state, ``SUCCESS`` when all have it, and ``PENDING`` until then.
+        """
+        # The store first: a backend's state could expire before a distant due time.
+        waits = None if self._has_run else self._delayq.services.entries.state(self.id)
+        return self._backend_state() if waits is None else word_of(waits)
+
+    status = state
+
+    def cancel(self, *, revoke: bool = False, if_revision: int | None = None) -> Outcome:
+        """Cancel it; see :meth:`DelayQ.cancel`."""
+        if self._has_run:
+            return Outcome.HANDED_OVER
+        return changing.cancel(self._delayq, self.id, revoke=revoke, if_revision=if_revision)
+
+    def reschedule(
+        self,
+        at: TimeInput | None = None,
+        *,
+        after: DelayInput | None = None,
+        by: DelayInput | None = None,
+        only: Direction | None = None,
+        if_due: TimeInput | None = None,
+        if_revision: int | None = None,
+    ) -> Outcome:
+        """Give it another due time; see :meth:`DelayQ.reschedule`."""
+        services = self._delayq.services
+        when = one_of(services.timezone, at=at, after=after, by=by)
+        conditions = conditions_of(services.timezone, only, if_due)
+        return self._move(when, if_revision=if_revision, conditions=conditions)
+
+    def run_now(self, *, if_revision: int | None = None) -> Outcome:
+        """Deliver it at once, even if it is paused; see :meth:`DelayQ.run_now`."""
+        return self._move(NOW, if_revision=if_revision, mode="now")
+
+    def _move(
+        self,
+        when: When,
+        *,
+        if_revision: int | None,
+        mode: str = "",
+        conditions: Conditions = ALWAYS,
+    ) -> Outcome:
+        if self._has_run:
+            return Outcome.HANDED_OVER
+        outcome, due_ms = changing.move(
+            self._delayq.services,
+            self.id,
+            when,
+            if_revision=if_revision,
+            mode=mode,
+            conditions=conditions,
+        )
+        if due_ms is not None:
+            self._due_ms = due_ms
+        return outcome
+
+    def edit(
+        self,
+        *,
+        if_revision: int | None = None,
+        **changes: Unpack[ChangesOfOne],
+    ) -> Outcome:
+        """Change its arguments, priority, expiry, queue, key or tags; see :meth:`DelayQ.edit`."""
+        edit = operation("edits").Edit(**changes)
+        if self._has_run:
+            return Outcome.HANDED_OVER
+        outcome: Outcome = operation("editing").apply(
+            self._delayq.services, target_of(self.id), edit, if_revision
+        )
+        return outcome
+
+    def _backend_state(self) -> str:
+        word: str = super().state
+        return word
+
+    def __reduce__(self) -> Any:
+        return self._behind, super().__reduce__()[1]
+
+
+class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
+    """The result of a scheduled task, chain or chord."""
+
+    _behind = AsyncResult
+
+    def __copy__(self) -> Any:
+        return _copied(super().__copy__(), self)
+
+    def __del__(self) -> None:
+        # Celery up to 5.6 unsubscribes from Redis for each dropped result, subscribed or not. That
+        # costs a command, which can deadlock with redis-py 5.3 and later (celery#10477).
+        subscribed = getattr(getattr(self.backend, "result_consumer", None), "subscribed_to", None)
+        if subscribed is None or self.backend.get_key_for_task(self.id) in subscribed:
+            super().__del__()
+
+
+class ScheduledGroupResult(ScheduledResult[Any], GroupResult):
+    """The result of a scheduled group: a ``GroupResult`` that can be cancelled and rescheduled."""
+
+    _behind = GroupResult
+
+    def revoke(self, *args: Any, **options: Any) -> Any:
+        """Cancel the group while it waits; once delivered, revoke it like ``GroupResult``."""
+        return None if self.cancel() else super().revoke(*args, **options)
+
+    def _backend_state(self) -> str:
+        return _state_of_all(self.results)
+
+
+class EagerScheduledResult(ScheduledResult[R_co], EagerResult):
+    """The result of a task, chain or chord that ran during the call."""
+
+    _behind = EagerResult
+    _has_run = True
+
+    def __copy__(self) -> Any:
+        return _copied(super().__copy__(), self)
+
+
+class EagerScheduledGroupResult(ScheduledGroupResult):
+    """The result of a group that ran during the call."""
+
+    _has_run = True
+
+
+_WAIT = ScheduledTaskResult, ScheduledGroupResult
+_HAVE_RUN = EagerScheduledResult, EagerScheduledGroupResult
+
+
+def scheduled(
+    result: Any,
+    services: Services,
+    due_ms: int,
+    *,
+    existed: bool = False,
+    replicas: int | None = None,
+    has_run: bool = False,
+) -> ScheduledResult[Any]:
+    """Turn *result* into one that you can cancel and reschedule.
+
+    Args:
+        result: Celery's result.
+        services: The app's.
+        due_ms: The due time.
+        existed: Whether it belongs to a task that existed before.
+        replicas: How many replicas have the task, if known.
+        has_run: Whether the task ran at once instead of waiting.
+    """
+    one, group = _HAVE_RUN if has_run else _WAIT
+    # Change Celery's object itself: with a second object, the Redis result backend would
+    # unsubscribe twice, once for each dropped object.
+    result.__class__ = group if isinstance(result, GroupResult) else one
+    result._delayq = services.app.delayq
+    result._due_ms = due_ms
+    result._existed = existed
+    result._replicas = replicas
+    made: ScheduledResult[Any] = result
+    return made
+
+
+def _state_of_all(results: list[Any]) -> str:
+    found = {_state_of(result) for result in results}
+    for ended in (states.FAILURE, states.REVOKED):
+        if ended in found:
+            return str(ended)
+    return str(states.PENDING if found - {states.SUCCESS} else states.SUCCESS)
+
+
+def _state_of(result: Any) -> str:
+    if isinstance(result, GroupResult):
+        return _state_of_all(result.results)
+    word: str = result.backend_state if isinstance(result, KnowsScheduled) else result.state
+    return word
+
+
+def _copied(result: Any, copied: ScheduledResult[Any]) -> ScheduledResult[Any]:
+    """Turn *result*, Celery's copy of *copied*, into one of the same class."""
+    own = {name: vars(copied)[name] for name in _OWN}
+    result.__class__ = type(copied)
+    vars(result).update(own)
+    made: ScheduledResult[Any] = result
+    return made

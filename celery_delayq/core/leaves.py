@@ -1,0 +1,139 @@
+"""The leaves: optional parts beside the core, each with one folder and one line here.
+
+    core -----leaf(name)-----> a leaf, on first use
+       |-----call(point)-----> the leaves that have something to do there
+       '-----commands, steps-> by name; the command line and workers import them
+    leaves ---import---> core and operations, which import none of them
+
+The ``__init__.py`` of a leaf has the functions that the core calls by name. ``./tests/run leaves``
+removes each leaf in turn, folder and line, and runs the tests without it.
+
+Steps on the store's keys stay in ``store``, even if only a leaf uses them: a key has one owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from .errors import NoLeaf
+
+# The points at which the core calls leaves; each is the name of a function that takes the app.
+SET_UP = "set_up"  # DelayQ(app) is created
+CONFIGURED = "configured"  # the app's configuration is read, and delayq_enabled is not False
+DJANGO = "with_django"  # DelayQ(app) is created in a Django project
+HOOKS = "hooks"  # DelayQ(app) is created; returns Hooks
+WORKER = "in_worker"  # a worker starts, and its pool has not forked yet
+COMMAND_LINE = "on_command_line"  # Celery's command line begins; takes nothing
+SCAN = "beside_scanner"  # the command `scan` starts; returns an object to start and stop, or None
+
+
+FOLDER = "celery_delayq.contrib"
+OPERATIONS = "celery_delayq.operations"
+
+
+class Leaf(NamedTuple):
+    """One leaf.
+
+    Attributes:
+        folder: Its folder in ``contrib``.
+        at: The points at which the core calls it.
+        commands: The names of its commands of ``celery delayq``, with the module of each.
+        worker_step: The module and class of its step for workers, or empty.
+        consumer_step: The same for a worker's consumer.
+        methods: The module and class of the methods that it gives to ``DelayQ``, or empty.
+    """
+
+    folder: str
+    at: tuple[str, ...] = ()
+    commands: Mapping[str, str] = MappingProxyType({})
+    worker_step: str = ""
+    consumer_step: str = ""
+    methods: str = ""
+
+
+_CARE = {
+    "check": "command_check",
+    "doctor": "command_doctor",
+    "dump": "command_dump",
+    "load": "command_dump",
+    "reshard": "command_reshard",
+}
+
+LEAVES = {
+    "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),
+    "canvas": Leaf("canvas", at=(CONFIGURED,)),
+    "care": Leaf("care", commands=_CARE, methods="methods:CareMethods"),
+    "cluster": Leaf("cluster"),
+    "control": Leaf("control", at=(SET_UP, WORKER, COMMAND_LINE)),
+    "copies": Leaf("copies", consumer_step="guard:GuardingStep"),
+    "django": Leaf("django", at=(DJANGO,)),
+    "events": Leaf("events", at=(HOOKS, SET_UP)),
+    "held": Leaf("held", consumer_step="watching:HoldingStep"),
+    "history": Leaf(
+        "history", commands={"history": "command_history"}, methods="methods:HistoryMethods"
+    ),
+    "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
+    "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step="receiving:NotingStep"),
+    "sentinel": Leaf("sentinel"),
+    "testing": Leaf("testing"),
+    "web": Leaf("web", commands={"web": "command_web"}),
+}
+
+
+def leaf(name: str) -> Any:
+    """Import and return a leaf's package.
+
+    Raises:
+        NoLeaf: the leaf was removed.
+    """
+    if name not in LEAVES:
+        raise NoLeaf(name)
+    return import_module(_module(LEAVES[name]))
+
+
+def operation(name: str) -> Any:
+    """Import and return a module of the operations, which stand above the core."""
+    return import_module(f"{OPERATIONS}.{name}")
+
+
+def call(point: str, *app: Any) -> list[Any]:
+    """Call the leaves that have a function for *point*, and return their answers."""
+    return [getattr(leaf(name), point)(*app) for name, one in LEAVES.items() if point in one.at]
+
+
+def steps() -> list[tuple[str, str]]:
+    """List the steps of leaves: the blueprint, and the class's path for Celery to import."""
+    return [
+        (blueprint, f"{_module(one)}.{step}")
+        for one in LEAVES.values()
+        for blueprint, step in (("worker", one.worker_step), ("consumer", one.consumer_step))
+        if step
+    ]
+
+
+def methods() -> list[type]:
+    """Import and return the classes whose methods ``DelayQ`` has beside those of the core."""
+    paths = [f"{OPERATIONS}.methods:Operations"] if OPERATIONS else []
+    paths += [f"{_module(one)}.{one.methods}" for one in LEAVES.values() if one.methods]
+    found = (path.partition(":") for path in paths)
+    return [getattr(import_module(module), name) for module, _, name in found]
+
+
+def commands() -> list[str]:
+    """List the names of the leaves' commands."""
+    return [name for one in LEAVES.values() for name in one.commands]
+
+
+def command(name: str) -> Any:
+    """Import and return a leaf's command; ``None`` if no leaf has one of that name."""
+    for one in LEAVES.values():
+        if name in one.commands:
+            return getattr(import_module(f"{_module(one)}.{one.commands[name]}"), name)
+    return None
+
+
+def _module(one: Leaf) -> str:
+    return f"{FOLDER}.{one.folder}"

@@ -1,0 +1,122 @@
+"""``celery -A proj delayq``: commands to look at scheduled tasks, change them, and scan.
+
+    command_status   status ----------------+
+    command_health   health ----------------+
+    command_list     list ------------------+
+    command_show     show ------------------+
+    command_edit     edit ------------------+
+    command_change   cancel, reschedule, … -+--> operations, through the app's DelayQ
+    command_free     free -------------------+
+    command_pause    pause, resume ---------+
+    command_release  release ---------------+
+    command_scan     scan ------------------+
+
+Each command in these files registers itself. Leaves add others, imported when called. Commands
+share:
+
+    input    filter_options, chosen_tasks (the targets), when (times), zones, stdin (ids)
+    output   tables, screen (a terminal or a pipe), progress
+    both     common
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from io import TextIOWrapper
+from typing import Any
+
+import click
+
+from ...core import leaves
+from . import (
+    command_change,
+    command_edit,
+    command_free,
+    command_health,
+    command_list,
+    command_pause,
+    command_release,
+    command_scan,
+    command_show,
+    command_status,
+)
+from .looks import handle_preload_options
+
+_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+_GROUPS = {
+    "Look": ("status", "list", "show", "history", "health", "doctor", "check"),
+    "Change": ("cancel", "reschedule", "run-now", "edit", "retry", "remove", "free"),
+    "Operate": ("pause", "resume", "scan", "web"),
+    "Move": ("dump", "load", "release", "reshard"),
+}
+
+
+class _Commands(click.Group):
+    """The commands, including those of leaves.
+
+    If a command's output cannot be written, as on a full disk, it says so in one sentence.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *leaves.commands()])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by group; those without a group come last."""
+        left = self.list_commands(ctx)
+        grouped = {name for names in _GROUPS.values() for name in names}
+        others = tuple(name for name in left if name not in grouped)
+        for title, names in {**_GROUPS, "Others": others}.items():
+            found = [(name, self.get_command(ctx, name)) for name in names if name in left]
+            rows = [(name, one.get_short_help_str(100)) for name, one in found if one is not None]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or leaves.command(cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno not in _UNWRITTEN:
+                raise
+            said = f"the output cannot be written: {error.strerror}"
+            raise click.ClickException(said) from error
+
+
+@click.group(name="delayq", cls=_Commands)
+@click.pass_context
+@handle_preload_options
+def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gives it
+    """Look at scheduled tasks, cancel and reschedule them.
+
+    Is something wrong? Begin with `doctor`. The project's runbook, celery_delayq/docs/runbook.md,
+    has a section for each alert.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A character that the terminal cannot encode must not abort a list.
+            stream.reconfigure(errors="backslashreplace")
+
+
+leaves.call(leaves.COMMAND_LINE)
+# Every command that these files define.
+for _module in (
+    command_status,
+    command_health,
+    command_list,
+    command_show,
+    command_change,
+    command_edit,
+    command_free,
+    command_pause,
+    command_release,
+    command_scan,
+):
+    for _command in vars(_module).values():
+        if isinstance(_command, click.Command):
+            delayq.add_command(_command)

@@ -1,0 +1,365 @@
+"""The tasks that a command changes: ids, unique keys, or a selection, which it confirms first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from itertools import chain
+from typing import Any, Protocol
+
+import click
+
+from ...core.errors import DelayQError, StoreError
+from ...core.logs import counted, plain
+from ...core.services import HasServices
+from ...core.store import Outcome
+from ...core.tasks.count import Count
+from ..selection import RewritableSelection
+from .common import REFUSED, Argument, ErrorSentences, UsageErrors, confirm, delayq_of
+from .departed import Target, why_behind, why_gone
+from .filter_options import Filters, picks
+from .looks import CeleryOption
+from .progress import counting
+from .stdin import STDIN, ids_read
+from .unknown import say_unknown
+from .zones import zone_of, zoned
+
+_GROUP = "Selection"
+_OTHER_REVISION = "task {} no longer has the revision of --if-revision; nothing was changed"
+
+_KEY = click.option(
+    "--key", "keys", multiple=True, cls=CeleryOption, help_group="Tasks",
+    help="The task with this unique key; may be given more than once.",
+)  # fmt: skip
+_IDS = click.argument(
+    "ids", metavar="[ID | -]...", nargs=-1, cls=Argument,
+    help="Ids of tasks; - reads them from standard input, one on each line.",
+)  # fmt: skip
+_REVISION = click.option(
+    "--if-revision", type=click.IntRange(0), cls=CeleryOption, help_group="Tasks",
+    help="Only if `show` still has this revision; for one task.",
+)  # fmt: skip
+_LIMIT = click.option(
+    "--limit", type=click.IntRange(0), cls=CeleryOption, help_group=_GROUP,
+    help="Only the first so many of these, in the order of scheduling.",
+)  # fmt: skip
+_OPTIONS = (
+    ("--all", "All tasks."),
+    ("--dry-run", "Only count the tasks; for a selection, not for ids or keys."),
+    ("--yes", "Do not ask for confirmation."),
+)
+
+
+class StepForOne(Protocol):
+    """Changes one task."""
+
+    def __call__(
+        self,
+        delayq: HasServices,
+        task_id: str | None,
+        /,
+        *,
+        key: str | None,
+        if_revision: int | None,
+    ) -> Outcome: ...
+
+
+class StepForMany(Protocol):
+    """Changes the tasks of a selection."""
+
+    def __call__(
+        self,
+        selection: RewritableSelection,
+        /,
+        *,
+        dry_run: bool,
+        progress: Callable[[Any], object] | None,
+    ) -> Count: ...
+
+
+def meaning(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose tasks to a command, which gets a :class:`ChosenTasks`."""
+    told = meaning_many(command)
+    return _IDS(_KEY(_REVISION(told)))
+
+
+def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
+    """Like :func:`meaning`, for a command that takes a selection only."""
+
+    @click.pass_context
+    @wraps(command)
+    def told(
+        ctx: click.Context,
+        /,
+        *,
+        filters: Filters,
+        all: bool,
+        limit: int | None,
+        dry_run: bool,
+        yes: bool,
+        ids: tuple[str, ...] | None = None,
+        keys: tuple[str, ...] = (),
+        if_revision: int | None = None,
+        **own: Any,
+    ) -> None:
+        chosen = ChosenTasks(
+            ctx,
+            filters,
+            everything=all,
+            limit=limit,
+            dry_run=dry_run,
+            yes=yes,
+            ids=ids,
+            keys=keys,
+            if_revision=if_revision,
+        )
+        command(chosen, **own)
+
+    told = zoned(told)
+    for name, text in reversed(_OPTIONS):
+        told = click.option(name, is_flag=True, cls=CeleryOption, help_group=_GROUP, help=text)(
+            told
+        )
+    return picks(_GROUP)(_LIMIT(told))
+
+
+class ChosenTasks:
+    """The tasks that a command changes.
+
+    Args:
+        ctx: The command's context.
+        filters: The filters of a selection.
+        everything: Whether all tasks are selected.
+        limit: The most tasks of a selection, or ``None``.
+        dry_run: Whether to count only.
+        yes: Whether to ask for no confirmation.
+        ids: Ids, or ``-``; ``None`` if the command takes none.
+        keys: Unique keys.
+        if_revision: The revision that the only task must have, or ``None``.
+    """
+
+    def __init__(
+        self,
+        ctx: click.Context,
+        filters: Filters,
+        *,
+        everything: bool,
+        limit: int | None,
+        dry_run: bool,
+        yes: bool,
+        ids: tuple[str, ...] | None,
+        keys: tuple[str, ...],
+        if_revision: int | None,
+    ) -> None:
+        self.ctx = ctx
+        self._is_read = ids is not None and STDIN in ids
+        self._named = [Target(task_id=one) for one in ids or () if one != STDIN]
+        self._named += [Target(key=one) for one in keys]
+        is_one = len(self._named) == 1 and not self._is_read
+        self._revision = if_revision
+        self._dry_run, self._yes = dry_run, yes
+        self._everything, self._limit = everything, limit
+        is_named = self._is_read or bool(self._named)
+        self._is_picked = everything or bool(filters.named)
+        if is_named and self._is_picked:
+            raise click.UsageError("Name tasks by id or --key, or select some, not both.", ctx)
+        if not (is_named or self._is_picked):
+            named = "Select" if ids is None else "Name tasks by id or --key, or select"
+            raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
+        if if_revision is not None and not is_one:
+            raise click.UsageError("--if-revision takes one task, by its id or --key.", ctx)
+        if is_named and (dry_run or limit is not None):
+            option = "--dry-run counts" if dry_run else "--limit bounds"
+            raise click.UsageError(
+                f"{option} a selection, as by --tag; it takes no ids or keys.", ctx
+            )
+        if self._is_read and not yes:
+            raise click.UsageError("Ids come from standard input: pass --yes.", ctx)
+        with ErrorSentences():
+            self._picked = filters.picked(ctx)
+
+    @property
+    def delayq(self) -> HasServices:
+        """The app's ``DelayQ``."""
+        return delayq_of(self.ctx)
+
+    def change(
+        self,
+        word: str,
+        done: str,
+        one: StepForOne,
+        many: StepForMany,
+        *,
+        unchanged: str = REFUSED[Outcome.UNCHANGED],
+        tell: Callable[[int], object] | None = None,
+        rest: str = "",
+        beside: Callable[[], str] = str,
+        none: Callable[[Any], object] | None = None,
+    ) -> None:
+        """Change the tasks and print the outcome; exit with 1 if a task was not changed.
+
+        Args:
+            word: The verb, as in "cancel 5 tasks?".
+            done: Its past form, as in "5 tasks cancelled".
+            one: The step for one task.
+            many: The step for a selection.
+            unchanged: The sentence for a task that does not meet a condition.
+            tell: Called with the number of finished tasks of a selection, without a terminal.
+            rest: The text after that number if Ctrl-C interrupts a selection.
+            beside: Returns the text after each single task that was changed.
+            none: Called with the count if a selection matches no task.
+        """
+        if self._revision is not None:
+            alone = unchanged == REFUSED[Outcome.UNCHANGED]
+            unchanged = _OTHER_REVISION if alone else REFUSED[Outcome.UNCHANGED]
+        sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
+        if self._is_picked:
+            is_done = self._change_selection(word, done, many, tell=tell, rest=rest, none=none)
+        elif self._is_read:
+            is_done = self._change_read(word, done, one, sentences)
+        else:
+            outcomes = [
+                self._change_named(done, one, who, sentences, beside) for who in self._named
+            ]
+            is_done = all(outcomes)
+        if not is_done:
+            self.ctx.exit(1)
+
+    def _change_selection(
+        self,
+        word: str,
+        done: str,
+        many: StepForMany,
+        *,
+        tell: Callable[[int], object] | None,
+        rest: str,
+        none: Callable[[Any], object] | None,
+    ) -> bool:
+        with UsageErrors():
+            selection = self._picked.selection(
+                self.delayq, everything=self._everything, limit=self._limit
+            )
+        with ErrorSentences():
+            asks = self._dry_run or not self._yes
+            would = many(selection, dry_run=True, progress=None) if asks else None
+            if self._dry_run:
+                self.say(f"{counted(would or 0)} would be {done}")
+                self._hint(would)
+                return True
+            if would is not None and not would:
+                if none is not None:
+                    none(would)
+                return self._told(done, would)
+            if would is not None:
+                confirm(f"{word} {counted(would)}?")
+
+            def told(count: int) -> str:
+                return f"{counted(count)} {done}{rest}"
+
+            with counting(self.ctx, word, told, would, tell) as taken:
+                count = self._step(done, many, selection, taken)
+            return self._told(done, count)
+
+    def _step(
+        self,
+        done: str,
+        many: StepForMany,
+        selection: RewritableSelection,
+        progress: Callable[[int], None],
+    ) -> Count:
+        try:
+            return many(selection, dry_run=False, progress=progress)
+        except DelayQError as error:
+            if error.so_far is not None:
+                self.ctx.obj.error(f"{counted(error.so_far)} {done} so far")
+            raise
+
+    def _change_named(
+        self,
+        done: str,
+        one: StepForOne,
+        who: Target,
+        sentences: Mapping[Outcome, str],
+        beside: Callable[[], str],
+    ) -> bool:
+        """Change one task, print the outcome, and return whether it was changed."""
+        try:
+            said = self._refusal(one, who, sentences)
+        except StoreError as error:
+            said = plain(f"Error: {error}")
+        if said is None:
+            self.say(plain(f"task {who} {done}{beside()}"))
+        else:
+            self.warn(said)
+        return said is None
+
+    def _refusal(
+        self, one: StepForOne, who: Target, sentences: Mapping[Outcome, str]
+    ) -> str | None:
+        """Change one task; return why it was not changed, or ``None`` if it was.
+
+        Raises:
+            StoreError: the store failed, so other tasks would fail too.
+        """
+        try:
+            outcome = one(self.delayq, who.task_id, key=who.key, if_revision=self._revision)
+        except StoreError:
+            raise
+        except DelayQError as error:
+            return plain(f"Error: {error}")
+        if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
+            return plain(why_gone(self.delayq, zone_of(self.ctx), who))
+        if outcome is Outcome.BEHIND:
+            return plain(why_behind(self.delayq, zone_of(self.ctx), who))
+        return None if outcome else plain(sentences[outcome].format(who))
+
+    def _change_read(
+        self, word: str, done: str, one: StepForOne, sentences: Mapping[Outcome, str]
+    ) -> bool:
+        """Change the tasks from standard input: print a count, and a line for each failure."""
+        count, is_done = 0, True
+        named = chain(self._named, (Target(task_id=task_id) for task_id in ids_read()))
+        with (
+            ErrorSentences(),
+            counting(self.ctx, word, lambda so_far: f"{counted(so_far)} {done}") as taken,
+        ):
+            try:
+                for who in named:
+                    said = self._refusal(one, who, sentences)
+                    if said is None:
+                        count += 1
+                    else:
+                        is_done = False
+                        self.warn(said)
+                    taken(count)
+            except (StoreError, click.ClickException):
+                self.warn(f"{counted(count)} {done} so far")
+                raise
+        self.say(f"{counted(count)} {done}")
+        return is_done
+
+    def _hint(self, count: Count | None) -> None:
+        """If there are none, note that a name may be misspelt."""
+        if not count:
+            say_unknown(self.ctx, queue=self._picked.queue or (), task=self._picked.task or ())
+
+    def _told(self, done: str, count: Count) -> bool:
+        self.say(f"{counted(count)} {done}")
+        self._hint(count)
+        if count.outstanding:
+            self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
+        if count.uncertain:
+            self.ctx.obj.error(f"of {count.uncertain} an earlier attempt may have delivered it")
+        if count.behind:
+            self.ctx.obj.error(f"{count.behind} of these wait behind tasks that hold their keys")
+        if count.in_flight:
+            self.ctx.obj.error(f"{count.in_flight} being published this moment; try again shortly")
+        return not (count.uncertain or count.behind or count.in_flight)
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        self.ctx.obj.echo(line)
+
+    def warn(self, line: str) -> None:
+        """Print a line to standard error."""
+        self.ctx.obj.error(line)

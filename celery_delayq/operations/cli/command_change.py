@@ -1,0 +1,165 @@
+"""The commands that change scheduled tasks: cancel, reschedule, run-now, retry, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import click
+
+from ...core.clock import from_ms, one_of
+from ...core.services import HasServices
+from ...core.store import Outcome
+from ...core.tasks import changing
+from ...core.tasks.count import Count
+from ...core.tasks.moves import Direction, conditions_of
+from ..selection import RewritableSelection
+from .chosen_tasks import ChosenTasks, meaning
+from .common import REFUSED, Argument, ErrorSentences, examples
+from .looks import CeleryCommand, CeleryOption
+from .when import GivenTime, When, earlier, misplaced
+from .zones import with_zone, zone_of
+
+_NOT_DEAD = "task {} is not dead; nothing was changed"
+_NOT_DUE = "task {} is not due at the time of --if-due; nothing was changed"
+_NO_MOVE = "task {{}} would not move {0}, as --only requires; nothing was changed"
+_EITHER = "task {{}} is not due at --if-due, or would not move {0}; nothing was changed"
+
+
+@click.command(
+    cls=CeleryCommand,
+    epilog=examples(
+        "cancel order-42 order-43", "cancel --tag user:7 --dry-run", "cancel - --yes < ids.txt"
+    ),
+)
+@meaning
+@click.option(
+    "--revoke", is_flag=True, cls=CeleryOption, help_group="Tasks",
+    help="Tell the workers to drop tasks that were already delivered; by id only.",
+)  # fmt: skip
+def cancel(meant: ChosenTasks, revoke: bool) -> None:
+    """Cancel scheduled tasks."""
+
+    def one(
+        delayq: HasServices, task_id: str | None, /, *, key: str | None, if_revision: int | None
+    ) -> Outcome:
+        return changing.cancel(delayq, task_id, key=key, revoke=revoke, if_revision=if_revision)
+
+    meant.change("cancel", "cancelled", one, RewritableSelection.cancel)
+
+
+class _Moving(CeleryCommand):
+    """Suggests the right command line if a time is misplaced."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)  # a copy, as parsing empties the list
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise _meant(ctx, earlier(error.option_name, words)) or error from None
+        except click.BadParameter as error:
+            is_when = error.param is not None and error.param.name == "when"
+            raise (is_when and _meant(ctx, misplaced(words))) or error from None
+        return rest
+
+
+def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
+    return None if hint is None else click.UsageError(hint, ctx)
+
+
+@click.command(
+    cls=_Moving,
+    epilog=examples(
+        "reschedule order-42 +2h",
+        "reschedule order-42 2030-01-31T09:00 --local",
+        "reschedule --tag user:7 --only later by:+1d --yes",
+    ),
+)
+@meaning
+@click.argument("when", type=When(due=True), cls=Argument, help="The time; see above.")
+@click.option(
+    "--only", type=click.Choice(["earlier", "later"]), cls=CeleryOption, help_group="Moves",
+    help="Move tasks only in this direction.",
+)  # fmt: skip
+@click.option(
+    "--if-due", type=When(), cls=CeleryOption, help_group="Moves",
+    help="Move only tasks that are due at this time.",
+)  # fmt: skip
+def reschedule(
+    meant: ChosenTasks, when: GivenTime, only: Direction | None, if_due: GivenTime | None
+) -> None:
+    """Give scheduled tasks another due time.
+
+    WHEN is ISO 8601 text; Unix time in seconds; a delay from now, +30m, +1h30m, +90 (seconds); or
+    one from a task's due time, by:+30m, by:-1d. The units are s, m, h and d.
+    """
+    with ErrorSentences():
+        at, after, by = when.move(meant.ctx)
+        if_due_at = None if if_due is None else if_due.moment(meant.ctx)
+    due: datetime | None = None
+
+    def one(
+        delayq: HasServices, task_id: str | None, /, *, key: str | None, if_revision: int | None
+    ) -> Outcome:
+        nonlocal due
+        zone = delayq.services.timezone
+        outcome, due_ms = changing.move(
+            delayq.services,
+            task_id,
+            one_of(zone, at=at, after=after, by=by),
+            key=key,
+            if_revision=if_revision,
+            conditions=conditions_of(zone, only, if_due_at),
+        )
+        due = None if due_ms is None else from_ms(due_ms)
+        return outcome
+
+    def many(
+        selection: RewritableSelection,
+        /,
+        *,
+        dry_run: bool,
+        progress: Callable[[Count], object] | None,
+    ) -> Count:
+        return selection.reschedule(
+            at, after=after, by=by, only=only, if_due=if_due_at, dry_run=dry_run, progress=progress
+        )
+
+    meant.change(
+        "reschedule",
+        "rescheduled",
+        one,
+        many,
+        unchanged=_unchanged(only, if_due),
+        beside=lambda: f" to {with_zone(due, zone_of(meant.ctx))}" if due else "",
+    )
+
+
+def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
+    """Return the sentence for a task that does not meet the conditions of a move."""
+    if only is None:
+        return REFUSED[Outcome.UNCHANGED] if if_due is None else _NOT_DUE
+    return (_NO_MOVE if if_due is None else _EITHER).format(only)
+
+
+@click.command("run-now", cls=CeleryCommand, epilog=examples("run-now order-42"))
+@meaning
+def run_now(meant: ChosenTasks) -> None:
+    """Deliver tasks now, even if they are paused or dead."""
+    meant.change("run", "due now", changing.run_now, RewritableSelection.run_now)
+
+
+@click.command(cls=CeleryCommand, epilog=examples("retry order-42", "retry --dead --queue mail"))
+@meaning
+def retry(meant: ChosenTasks) -> None:
+    """Try to deliver dead tasks again."""
+    meant.change("retry", "due now", changing.retry, RewritableSelection.retry, unchanged=_NOT_DEAD)
+
+
+@click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
+@meaning
+def remove(meant: ChosenTasks) -> None:
+    """Delete dead tasks, even unreadable ones."""
+    meant.change(
+        "remove", "removed", changing.remove, RewritableSelection.remove, unchanged=_NOT_DEAD
+    )

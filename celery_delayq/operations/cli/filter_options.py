@@ -1,0 +1,152 @@
+"""Options that select tasks, shared by ``list`` and the commands that change many tasks.
+
+options --> Filters, as typed --> Picked, as ``select`` takes them --> RewritableSelection
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import wraps
+from typing import Any
+
+import click
+
+from ...core import clock
+from ...core.services import HasServices
+from ...core.store import State
+from ..selecting import select
+from ..selection import RewritableSelection
+from .looks import CeleryOption
+from .when import GivenTime, When, now_of
+from .zones import zone_of
+
+_WHEN = When(ago=True)
+_FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m, ten minutes ago."
+_AGAIN = "This and the next three can be given more than once: any of the values is enough."
+_STATES = [one.value.lower() for one in State]
+
+
+@dataclass(frozen=True)
+class Picked:
+    """The values of the filter options, as :func:`selecting.select` takes them."""
+
+    tag: Sequence[str] | None = None
+    task: Sequence[str] | None = None
+    queue: Sequence[str] | None = None
+    state: Sequence[str] | None = None
+    after_due: datetime | float | None = None
+    before_due: datetime | float | None = None
+
+    def selection(
+        self, delayq: HasServices, *, everything: bool = False, limit: int | None = None
+    ) -> RewritableSelection:
+        """Select their tasks."""
+        return select(
+            delayq,
+            tag=self.tag,
+            task=self.task,
+            queue=self.queue,
+            state=self.state,
+            after_due=self.after_due,
+            before_due=self.before_due,
+            all=everything,
+            limit=limit,
+        )
+
+
+@dataclass(frozen=True)
+class Filters:
+    """The filter options, as they were typed."""
+
+    tag: tuple[str, ...]
+    task: tuple[str, ...]
+    queue: tuple[str, ...]
+    state: tuple[str, ...]
+    dead: bool
+    overdue: bool
+    after_due: GivenTime | None
+    before_due: GivenTime | None
+
+    @property
+    def named(self) -> set[str]:
+        """The names of those that were given; ``--dead`` is a state."""
+        given = {name for name, value in vars(self).items() if value not in (None, False, ())}
+        return {"state" if name == "dead" else name for name in given}
+
+    def picked(self, ctx: click.Context) -> Picked:
+        """Return their values.
+
+        Times are instants. An overdue task is due by now, by Redis's clock.
+        """
+        states = [one.upper() for one in self.state] + [State.DEAD.value] * self.dead
+        after = None if self.after_due is None else self.after_due.moment(ctx)
+        before = None if self.before_due is None else self.before_due.moment(ctx)
+        if self.overdue:
+            if states:
+                raise click.UsageError("--overdue selects waiting tasks; it takes no --state.", ctx)
+            states, before = [State.SCHEDULED.value], _earlier(ctx, before)
+        # An empty value is not a missing filter: keep it, so that `select` refuses it.
+        return Picked(
+            self.tag or None,
+            self.task or None,
+            self.queue or None,
+            states or None,
+            after,
+            before,
+        )
+
+
+def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the filter options to a command, which gets them as ``filters``.
+
+    Args:
+        group: Their heading in the help.
+    """
+    states = click.Choice(_STATES, case_sensitive=False)
+    options = (
+        (("--tag",), {"multiple": True, "help": f"With this tag. {_AGAIN}"}),
+        (("--task",), {"multiple": True, "help": "Calls of the task of this name."}),
+        (("--queue",), {"multiple": True, "help": "Sent with this queue."}),
+        (("--state",), {"multiple": True, "type": states, "help": "In this state."}),
+        (("--dead",), {"is_flag": True, "help": "The same as --state dead."}),
+        (("--overdue",), {"is_flag": True, "help": "Due by now, waiting, and not paused."}),
+        (
+            ("--due-from", "after_due"),
+            {"type": _WHEN, "help": f"Due at this time or later. {_FORMS}"},
+        ),
+        (("--due-before", "before_due"), {"type": _WHEN, "help": "Due before this time."}),
+    )
+
+    def give(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def filtered(
+            *context: click.Context,
+            tag: tuple[str, ...],
+            task: tuple[str, ...],
+            queue: tuple[str, ...],
+            state: tuple[str, ...],
+            dead: bool,
+            overdue: bool,
+            after_due: GivenTime | None,
+            before_due: GivenTime | None,
+            **own: Any,
+        ) -> None:
+            filters = Filters(tag, task, queue, state, dead, overdue, after_due, before_due)
+            command(*context, filters=filters, **own)
+
+        told: Callable[..., Any] = filtered
+        for names, how in reversed(options):
+            told = click.option(*names, cls=CeleryOption, help_group=group, **how)(told)
+        return told
+
+    return give
+
+
+def _earlier(ctx: click.Context, before: datetime | float | None) -> datetime | float:
+    # A task that is due now is overdue, so the end is the next millisecond.
+    end_ms = clock.to_ms(now_of(ctx), zone_of(ctx)) + 1
+    if before is not None:
+        end_ms = min(end_ms, clock.to_ms(before, zone_of(ctx)))
+    return clock.from_ms(end_ms)

@@ -1,0 +1,42 @@
+"""Notes about queue and task names that this app does not know, and that may be misspelt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import click
+
+from ...core.services import HasServices
+from ...core.tasks import reading, selecting
+from .common import delayq_of
+
+MOST = 10_000  # tasks in the store; with more, it does not search them for a name
+
+
+def say_unknown(ctx: click.Context, *, queue: Iterable[str] = (), task: Iterable[str] = ()) -> None:
+    """Print a note to standard error for each name that this app does not know.
+
+    It ignores any error, as the command itself has already run.
+    """
+    delayq, app = delayq_of(ctx), ctx.obj.app
+    with suppress(Exception):
+        for one in queue:
+            if one not in app.amqp.queues and _is_alone(delayq, queue=one):
+                ctx.obj.error(f"this app knows no queue {one!r}, and nothing waits for it")
+        for one in task:
+            app.loader.import_default_modules()  # as a worker does
+            if one not in app.tasks and _is_alone(delayq, task=one):
+                ctx.obj.error(f"this app knows no task {one!r}, and none waits")
+
+
+def _is_alone(delayq: HasServices, *, queue: str | None = None, task: str | None = None) -> bool:
+    """Return whether no waiting task has a name, which other apps may know."""
+    return _is_small(delayq) and not any(
+        True for _ in selecting.select(delayq, queue=queue, task=task, limit=1)
+    )
+
+
+def _is_small(delayq: HasServices) -> bool:
+    counts = reading.counts(delayq)
+    return counts.scheduled + counts.paused + counts.in_flight + counts.dead <= MOST

@@ -1,0 +1,97 @@
+"""Finds out whether the functions between a call and its message are the libraries' own.
+
+A tracer patches a function that every message passes, and adds data of that one message. A
+subclass, a router or a signal's handler may do the same. Then each message of a bulk must pass
+there, and none may be made of another one (:mod:`.prepared`).
+
+A missing function counts as patched: if a library renames it, bulks become slower, but no message
+becomes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import celery.app.amqp
+import celery.app.routes
+from celery.app.amqp import AMQP
+from celery.canvas import Signature
+from celery.signals import after_task_publish, before_task_publish, task_sent
+
+from ..core.message.outgoing import DIFFERING
+from .kombu_hooks import IN_KOMBU, Place
+
+_SIGNALS = (before_task_publish, after_task_publish, task_sent)
+
+# Options of a call that describe its arguments, or look at them.
+_OF_ARGUMENTS = {"argsrepr", "kwargsrepr", "router"}
+
+_MapRoute = getattr(celery.app.routes, "MapRoute", None)
+_Router = getattr(celery.app.routes, "Router", None)
+
+_PACKAGE = __name__.partition(".")[0] + "."
+
+
+# Functions that are the same for every app.
+_EVERYWHERE = (
+    *(Place(AMQP, name, ("celery.app.amqp",)) for name in ("as_task_v2", "_create_task_sender")),
+    Place(celery.app.amqp, "saferepr", ("celery.utils.saferepr",)),
+    Place(_MapRoute, "__call__", ("celery.app.routes",)),
+    *(Place(signal, "send", ("celery.utils.dispatch.signal",)) for signal in _SIGNALS),
+    *IN_KOMBU,
+)
+
+_ROUTER = ("route", "expand_destination", "lookup_route", "query_router")
+
+# The modules of Celery's backends; their hook does the same for each call of a bulk.
+_BACKENDS = ("celery.backends.base", "celery.backends.redis", "celery.backends.rpc")
+
+
+def places(app: Any, task: Any, signature: Signature) -> Iterator[Place]:
+    """Yield each function that a message of *signature* passes."""
+    for name in ("apply_async", "_merge"):
+        yield Place(signature, name, ("celery.canvas",))
+    if task is not None:
+        for name in ("apply_async", "shadow_name", "_get_exec_options"):
+            yield Place(task, name, ("celery.app.task",))
+    yield Place(app, "send_task", ("celery.app.base",))
+    for name in ("create_task_message", "as_task_v2", "_create_task_sender"):
+        yield Place(app.amqp, name, (_PACKAGE,))
+    yield Place(app.amqp.send_task_message, "_send", ("celery.app.amqp",))
+    for name in _ROUTER:
+        yield Place(app.amqp.router, name, ("celery.app.routes", _PACKAGE))
+    yield Place(app.backend, "on_task_call", _BACKENDS)
+    yield from _EVERYWHERE
+
+
+def touched(app: Any, task: Any, signature: Signature) -> str | None:
+    """Return what may see or change single messages of *signature*; ``None`` if nothing does.
+
+    Args:
+        app: The app that sends.
+        task: The task, or ``None`` if only its name is known.
+        signature: The call's signature.
+    """
+    name = signature.get("task")  # the sender of the signals
+    reasons: Iterable[str | bool] = (
+        type(signature) is not Signature and f"a {type(signature).__name__}",
+        _of_one_call(signature.options),
+        getattr(task, "_dump_pydantic_arguments", None) is not None and "pydantic arguments",
+        not app.amqp.is_celerys_own and f"app.amqp, a {app.amqp_cls}",
+        not type(app.amqp.send_task_message).__module__.startswith(_PACKAGE)
+        and "app.amqp.send_task_message",
+        type(app.amqp.router) is not _Router and f"app.amqp.router, a {type(app.amqp.router)}",
+        # A route may be any callable; those made of a mapping look at the task's name only.
+        any(type(route) is not _MapRoute for route in app.amqp.router.routes) and "a router",
+        next((f"a handler of {one.name}" for one in _SIGNALS if one.has_listeners(name)), False),
+    )
+    for reason in reasons:
+        if reason:
+            return str(reason)
+    return next((str(one) for one in places(app, task, signature) if not one.is_untouched), None)
+
+
+def _of_one_call(options: dict[str, Any]) -> str:
+    headers = (options.get("headers") or {}).keys() & DIFFERING
+    return ", ".join(sorted({*options.keys() & _OF_ARGUMENTS, *headers}))
