@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_delayq.core.store import member
+from celery_delayq.core.store import registration
 from tests.support import parallel, same_draws
 from tests.support.apps import celery_state_kept, new_app
 from tests.support.durations import Recorder
@@ -87,7 +87,7 @@ def pytest_xdist_make_scheduler(config, log):
 @pytest.fixture(autouse=True)
 def not_warned_of_silence(monkeypatch):
     """Switch off the warning of missing scanners: most tests schedule without one."""
-    monkeypatch.setattr(member, "SILENT_MS", math.inf)
+    monkeypatch.setattr(registration, "SILENT_MS", math.inf)
 
 
 @pytest.fixture(scope="session")

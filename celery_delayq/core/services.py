@@ -34,7 +34,7 @@ from .servers.endpoint import Server
 from .settings import MOST_SHARDS, SETTINGS, Settings, written
 from .store.entries import Entries
 from .store.keys import Keys
-from .store.member import Member, Membership
+from .store.registration import Membership, Registration
 from .store.scripts import Scripts
 from .store.values import Cancelled
 from .zones import local
@@ -176,7 +176,7 @@ class Services:
         """The store's steps for a worker that receives a relayed task."""
         return self.configured.copies
 
-    def engines(self, *, owes: bool = False) -> list[ScannerSteps]:
+    def steps_by_shard(self, *, owes: bool = False) -> list[ScannerSteps]:
         """Return a scanner's steps for each shard, over a new connection to each node.
 
         With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
@@ -187,18 +187,18 @@ class Services:
         apart, meeting_place = self.configured.meeting_place, None
         if apart is not None:
             scripts = self._scripts_of(connection.at(apart.keys.slot), apart.keys, hooks)
-            meeting_place = Member(scripts, self.membership, scanner=True)
+            meeting_place = Registration(scripts, self.membership, scanner=True)
         keys = [one.keys for one in self.scripts]
         each = [self._scripts_of(connection.at(one.slot), one, hooks) for one in keys]
-        return [self.engine(one, name, owes=owes, meeting_place=meeting_place) for one in each]
+        return [self.steps(one, name, owes=owes, meeting_place=meeting_place) for one in each]
 
-    def engine(
+    def steps(
         self,
         scripts: Scripts,
         name: str | None = None,
         *,
         owes: bool = False,
-        meeting_place: Member | None = None,
+        meeting_place: Registration | None = None,
     ) -> ScannerSteps:
         """Return the named scanner's steps for one shard."""
         from .store.scanner_steps import ScannerSteps

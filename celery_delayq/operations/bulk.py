@@ -113,10 +113,10 @@ def schedule_many(
     if not services.app.conf.task_always_eager:
         services.check()  # a wrong setting is no item's fault
     times = times_for(items, services.timezone, at=at, after=after, spread=spread)
-    return Loader(services, signature, progress).load(items, times)
+    return BulkWriter(services, signature, progress).load(items, times)
 
 
-class Loader:
+class BulkWriter:
     """Takes items one by one and stores them slice by slice."""
 
     def __init__(

@@ -37,16 +37,16 @@ class EditMany(Rewriting[Tally]):
         self._made: dict[bytes, tuple[str, int, str]] = {}
         self._edited: list[tuple[str, int, str]] = []
 
-    def refuse_canvases(self, link: Shard, members: Sequence[bytes]) -> None:
+    def refuse_canvases(self, shard: Shard, members: Sequence[bytes]) -> None:
         """Raise ``NotATask`` if there is a canvas among *members* that cannot be edited."""
         if not self._changes.has_message:
             return
-        for met in peek(link, replace(self._chosen, tasks=(LAUNCH,)), members):
+        for met in peek(shard, replace(self._chosen, tasks=(LAUNCH,)), members):
             raise NotATask("task", _id_of(met), CANVAS)
 
-    def step(self, link: Shard, members: Sequence[bytes], tally: Tally) -> None:
+    def step(self, shard: Shard, members: Sequence[bytes], tally: Tally) -> None:
         self._made.clear()
-        super().step(link, members, tally)
+        super().step(shard, members, tally)
         warn_of_expiry(self._edited)
         self._edited.clear()
 

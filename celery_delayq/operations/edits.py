@@ -113,7 +113,7 @@ class Edit:
 
 def edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, str]:
     """Return the new record, and its expiry if the edit sets one."""
-    extras, shards = changes.extras(entry), len(services.entries.links)
+    extras, shards = changes.extras(entry), len(services.entries.shards)
     if extras.key != entry.extras.key:
         place = shard_of(entry.extras.key or entry.task_id, shards)
         if shard_of(extras.key or entry.task_id, shards) != place:

@@ -15,7 +15,7 @@ from ..core.logs import counted, lasting, plain
 from ..core.servers.facts import Facts
 from ..core.servers.risks import OK, memory
 from ..core.services import HasServices, Services
-from ..core.store import Counts, Pause, Scanner
+from ..core.store import Counts, LiveScanner, Pause
 
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
@@ -125,7 +125,7 @@ def judged(
         if here:
             return [_here(entries.scanners())]
         counts, pauses = entries.counts(), entries.pauses()
-        nodes = {one.scripts.connection.node: one.scripts.connection for one in entries.links}
+        nodes = {one.scripts.connection.node: one.scripts.connection for one in entries.shards}
         servers = [Facts.of_memory(one) for one in nodes.values()]
     except StoreDiffers as error:
         return [Judged("agreement", str(error))]
@@ -152,7 +152,7 @@ def no_delivery(counts: Counts) -> str:
     return "" if counts.scanners else NO_SCANNER
 
 
-def _here(scanners: Iterable[Scanner]) -> Judged:
+def _here(scanners: Iterable[LiveScanner]) -> Judged:
     host = socket.gethostname()
     is_here = any(one.host == host for one in scanners)
     return Judged("scanners", "" if is_here else _NOT_HERE.format(host))

@@ -11,7 +11,7 @@ from kombu import Producer
 from kombu.transport import virtual
 
 
-class Place(NamedTuple):
+class KombuFunction(NamedTuple):
     """A function that each message passes, and the modules (or prefixes) that may define it."""
 
     owner: Any
@@ -40,13 +40,13 @@ class Place(NamedTuple):
 
 IN_KOMBU = (
     *(
-        Place(Producer, name, ("kombu.messaging",))
+        KombuFunction(Producer, name, ("kombu.messaging",))
         for name in ("publish", "_publish", "_prepare", "_delivery_details")
     ),
-    Place(kombu.messaging, "dumps", ("kombu.serialization",)),
-    Place(kombu.messaging, "compress", ("kombu.compression",)),
+    KombuFunction(kombu.messaging, "dumps", ("kombu.serialization",)),
+    KombuFunction(kombu.messaging, "compress", ("kombu.compression",)),
     *(
-        Place(virtual.Channel, name, ("kombu.transport.virtual.base",))
+        KombuFunction(virtual.Channel, name, ("kombu.transport.virtual.base",))
         for name in ("prepare_message", "encode_body", "_inplace_augment_message")
     ),
 )

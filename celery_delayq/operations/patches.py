@@ -20,7 +20,7 @@ from celery.canvas import Signature
 from celery.signals import after_task_publish, before_task_publish, task_sent
 
 from ..core.message.outgoing import DIFFERING
-from .kombu_hooks import IN_KOMBU, Place
+from .kombu_hooks import IN_KOMBU, KombuFunction
 
 _SIGNALS = (before_task_publish, after_task_publish, task_sent)
 
@@ -35,10 +35,13 @@ _PACKAGE = __name__.partition(".")[0] + "."
 
 # Functions that are the same for every app.
 _EVERYWHERE = (
-    *(Place(AMQP, name, ("celery.app.amqp",)) for name in ("as_task_v2", "_create_task_sender")),
-    Place(celery.app.amqp, "saferepr", ("celery.utils.saferepr",)),
-    Place(_MapRoute, "__call__", ("celery.app.routes",)),
-    *(Place(signal, "send", ("celery.utils.dispatch.signal",)) for signal in _SIGNALS),
+    *(
+        KombuFunction(AMQP, name, ("celery.app.amqp",))
+        for name in ("as_task_v2", "_create_task_sender")
+    ),
+    KombuFunction(celery.app.amqp, "saferepr", ("celery.utils.saferepr",)),
+    KombuFunction(_MapRoute, "__call__", ("celery.app.routes",)),
+    *(KombuFunction(signal, "send", ("celery.utils.dispatch.signal",)) for signal in _SIGNALS),
     *IN_KOMBU,
 )
 
@@ -48,20 +51,20 @@ _ROUTER = ("route", "expand_destination", "lookup_route", "query_router")
 _BACKENDS = ("celery.backends.base", "celery.backends.redis", "celery.backends.rpc")
 
 
-def places(app: Any, task: Any, signature: Signature) -> Iterator[Place]:
+def places(app: Any, task: Any, signature: Signature) -> Iterator[KombuFunction]:
     """Yield each function that a message of *signature* passes."""
     for name in ("apply_async", "_merge"):
-        yield Place(signature, name, ("celery.canvas",))
+        yield KombuFunction(signature, name, ("celery.canvas",))
     if task is not None:
         for name in ("apply_async", "shadow_name", "_get_exec_options"):
-            yield Place(task, name, ("celery.app.task",))
-    yield Place(app, "send_task", ("celery.app.base",))
+            yield KombuFunction(task, name, ("celery.app.task",))
+    yield KombuFunction(app, "send_task", ("celery.app.base",))
     for name in ("create_task_message", "as_task_v2", "_create_task_sender"):
-        yield Place(app.amqp, name, (_PACKAGE,))
-    yield Place(app.amqp.send_task_message, "_send", ("celery.app.amqp",))
+        yield KombuFunction(app.amqp, name, (_PACKAGE,))
+    yield KombuFunction(app.amqp.send_task_message, "_send", ("celery.app.amqp",))
     for name in _ROUTER:
-        yield Place(app.amqp.router, name, ("celery.app.routes", _PACKAGE))
-    yield Place(app.backend, "on_task_call", _BACKENDS)
+        yield KombuFunction(app.amqp.router, name, ("celery.app.routes", _PACKAGE))
+    yield KombuFunction(app.backend, "on_task_call", _BACKENDS)
     yield from _EVERYWHERE
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.services import Services
-from ..core.store import Pause, Tally, label_of
-from ..core.store.queue_counts import Place, walk
+from ..core.store import Pause, QueueCount, label_of
+from ..core.store.queue_counts import WalkPosition, walk
 from ..core.tasks.queue_names import names_in
 
 MOST = 10_000  # waiting tasks to read for counts
@@ -55,15 +55,15 @@ def queue_counts(services: Services, pauses: Iterable[Pause]) -> tuple[list[Queu
 
 
 def counts_from(
-    services: Services, place: Place
-) -> Iterator[tuple[Place | None, list[QueueCounts]]]:
+    services: Services, place: WalkPosition
+) -> Iterator[tuple[WalkPosition | None, list[QueueCounts]]]:
     """Yield the waiting tasks per queue, some 500 tasks after the other, from a place on.
 
     Each step has the place behind it, which is ``None`` at the end. A task that is rescheduled
     meanwhile may be counted twice, or not at all.
     """
     known, options = _by_label(services, services.entries.pauses()), services.broker.options
-    for behind, tallies in walk(services.entries.links, place):
+    for behind, tallies in walk(services.entries.shards, place):
         names = [_name_of(one, known, options) if one.label else "" for one in tallies]
         counts = zip(names, tallies, strict=True)
         yield behind, [QueueCounts(name, one.waiting, one.overdue) for name, one in counts]
@@ -92,7 +92,7 @@ def _by_label(services: Services, pauses: Iterable[Pause]) -> dict[bytes, str]:
     return {label_of(name): name for name in names}
 
 
-def _name_of(tally: Tally, known: dict[bytes, str], options: Any) -> str:
+def _name_of(tally: QueueCount, known: dict[bytes, str], options: Any) -> str:
     if tally.label in known:
         return known[tally.label]
     names = names_in(tally, options)

@@ -78,11 +78,11 @@ class Release(Rewriting[ReleaseTally]):
         self._limit = services.broker.hold_limit
         self._found: list[bytes] = []  # sorted by due time: due time, shard and member of each
 
-    def count_page(self, shard: int, members: Sequence[bytes], tally: ReleaseTally) -> None:
+    def count_page(self, number: int, members: Sequence[bytes], tally: ReleaseTally) -> None:
         """Count the tasks among *members* that would be released, and remember all of them."""
-        link = self._services.entries.links[shard]
-        for met in peek(link, self._chosen, members, reads=True):
-            place = met.due_ms.to_bytes(6, "big") + shard.to_bytes(2, "big")
+        shard = self._services.entries.shards[number]
+        for met in peek(shard, self._chosen, members, reads=True):
+            place = met.due_ms.to_bytes(6, "big") + number.to_bytes(2, "big")
             self._found.append(place + met.member)
             if met.state in _STAYS:
                 tally.dead += 1
@@ -101,8 +101,8 @@ class Release(Rewriting[ReleaseTally]):
             of_shard = defaultdict(list)
             for found in self._found[first : first + size]:
                 of_shard[int.from_bytes(found[6:8], "big")].append(found[8:])
-            for shard, members in of_shard.items():
-                yield self._services.entries.links[shard], members
+            for number, members in of_shard.items():
+                yield self._services.entries.shards[number], members
 
     def new_record(self, met: Match, tally: ReleaseTally) -> NewRecord | None:
         if met.state in _STAYS:

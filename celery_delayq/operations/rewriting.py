@@ -51,7 +51,7 @@ class Rewriting(Generic[SomeTally]):
     def done(self, met: Match, seen: Record, tally: SomeTally) -> None:
         """Note that a task has its new record."""
 
-    def step(self, link: Shard, members: Sequence[bytes], tally: SomeTally) -> None:
+    def step(self, shard: Shard, members: Sequence[bytes], tally: SomeTally) -> None:
         """Rewrite the waiting tasks among *members*.
 
         Raises:
@@ -61,9 +61,9 @@ class Rewriting(Generic[SomeTally]):
         left = list(members)
         while left:
             changed = []
-            for some in self._batches(link, left, tally):
+            for some in self._batches(shard, left, tally):
                 parts = [(target_of_member(met.member), seen, new) for met, seen, new in some]
-                changes = type(self).write(link, parts, chosen=self._chosen.text)
+                changes = type(self).write(shard, parts, chosen=self._chosen.text)
                 for (met, seen, _), change in zip(some, changes, strict=True):
                     if change.outcome is Outcome.UNCHANGED:
                         changed.append(met.member)
@@ -78,12 +78,12 @@ class Rewriting(Generic[SomeTally]):
                 )
 
     def _batches(
-        self, link: Shard, members: Sequence[bytes], tally: SomeTally
+        self, shard: Shard, members: Sequence[bytes], tally: SomeTally
     ) -> Iterator[list[Part]]:
         """Yield the tasks to rewrite with their new records, in batches for one call each."""
         batch: list[Part] = []
         size = 0
-        for met in peek(link, self._chosen, members, reads=True):
+        for met in peek(shard, self._chosen, members, reads=True):
             new = self.new_record(met, tally)
             if new is None or met.record is None:
                 continue

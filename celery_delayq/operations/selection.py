@@ -45,8 +45,8 @@ class RewritableSelection(Selection):
         if edit.key is not KEPT:
             raise InvalidOption("key", edit.key, "none: only one task can have a key")
         edits = EditMany(self._services, self._chosen, edit)
-        for _, link, page in self._pages():
-            edits.refuse_canvases(link, page)
+        for _, shard, page in self._pages():
+            edits.refuse_canvases(shard, page)
         if dry_run:
             return self._would_change(lambda met: met.state in WAITING, progress)
         tally = Tally()
@@ -81,9 +81,9 @@ class RewritableSelection(Selection):
         releases, seen = Release(self._services, self._chosen), ReleaseTally()
         at = self._at = self._begun
         with telling_so_far(seen):
-            for shard, _, page in self._pages():
-                releases.count_page(shard, page, seen)
-                at = self._begun.behind(shard, Position.of(page[-1]))
+            for number, _, page in self._pages():
+                releases.count_page(number, page, seen)
+                at = self._begun.behind(number, Position.of(page[-1]))
                 report(progress if dry_run else None, seen)
         if not canvas:
             refuse_canvases(seen.canvases)
@@ -91,8 +91,8 @@ class RewritableSelection(Selection):
             return seen.count
         tally = ReleaseTally()
         with telling_so_far(tally):
-            for link, members in releases.steps(STEP):
-                releases.step(link, members, tally)
+            for shard, members in releases.steps(STEP):
+                releases.step(shard, members, tally)
                 report(progress, tally)
         self._at = at
         return tally.count
@@ -102,9 +102,9 @@ class RewritableSelection(Selection):
     ) -> None:
         self._at = self._begun
         with telling_so_far(tally):
-            for shard, link, page in self._pages():
+            for number, shard, page in self._pages():
                 for first in range(0, len(page), STEP):
                     some = page[first : first + STEP]
-                    rewriting.step(link, some, tally)
-                    self._at = self._begun.behind(shard, Position.of(some[-1]))
+                    rewriting.step(shard, some, tally)
+                    self._at = self._begun.behind(number, Position.of(some[-1]))
                     report(progress, tally)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from celery import Celery
 
-from celery_delayq.core.scheduling.intercept import Sender
+from celery_delayq.core.scheduling.intercept import Interceptor
 from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
 from tests.support.shards import each, total
 
@@ -18,9 +18,9 @@ FAR = 4_102_444_800  # 2100-01-01
 def claim(delayq):
     """Lease the due tasks that are not bound for a list, and do nothing with them."""
     claimed, dead = [], []
-    for engine in delayq.services.engines():
-        with contextlib.closing(engine):
-            some, buried, *_ = engine.claim(100)
+    for shard_steps in delayq.services.steps_by_shard():
+        with contextlib.closing(shard_steps):
+            some, buried, *_ = shard_steps.claim(100)
         claimed, dead = claimed + some, dead + buried
     return claimed, dead
 
@@ -59,7 +59,7 @@ def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery",
         stranger.send_task(name, args, kwargs, queue=queue, **options)
         with stranger.connection_for_read() as connection:
             simple = connection.SimpleQueue(queue, no_ack=True, accept=["json", "pickle"])
-            schedule_delivered(Sender(app.delayq.services, never), simple.get_nowait())
+            schedule_delivered(Interceptor(app.delayq.services, never), simple.get_nowait())
             simple.close()
 
 

@@ -177,9 +177,9 @@ def test_a_launch_that_fails_before_its_scanner_has_acknowledged_it_waits_for_th
     app = delayq_app(redis_server.url(2), redis_server.url(1), delayq_url=redis_server.url())
     add = app.signature("add")
     result = group(add.clone().set(queue="blocked"), add).delay_until(LONG_AGO)
-    with redis_server.client(db=2) as broker, claimed(app.delayq) as (engine, [entry]):
+    with redis_server.client(db=2) as broker, claimed(app.delayq) as (shard_steps, [entry]):
         broker.set("blocked", "no list")
-        monkeypatch.setattr(clock, "sleep", lambda _: engine.ack([entry]))
+        monkeypatch.setattr(clock, "sleep", lambda _: shard_steps.ack([entry]))
 
         run_message(app, entry.message, redelivered=True)
 
@@ -189,11 +189,11 @@ def test_a_launch_that_fails_before_its_scanner_has_acknowledged_it_waits_for_th
 
 @contextlib.contextmanager
 def claimed(delayq):
-    for engine in delayq.services.engines():
-        with contextlib.closing(engine):
-            entries = engine.claim(10).entries
+    for shard_steps in delayq.services.steps_by_shard():
+        with contextlib.closing(shard_steps):
+            entries = shard_steps.claim(10).entries
             if entries:
-                yield engine, entries
+                yield shard_steps, entries
 
 
 @pytest.mark.parametrize("by", ["its broker", "a relay"])

@@ -32,8 +32,8 @@ def drain(delayq, redis):
         return outbox.drain()
 
     yield drained
-    for engine in outbox._engines:
-        engine.close()
+    for shard_steps in outbox._steps_by_shard:
+        shard_steps.close()
 
 
 def at_once(calls):

@@ -151,11 +151,11 @@ def test_what_is_in_flight_comes_as_what_may_have_been_delivered(one, two, redis
 
 def refuse(delayq, task_id, reason="no such exchange", verdict="refused"):
     """Let the broker refuse a task that is due."""
-    for engine in delayq.services.engines():
-        leased = [one for one in engine.claim(100)[0] if one.task_id == task_id]
+    for shard_steps in delayq.services.steps_by_shard():
+        leased = [one for one in shard_steps.claim(100)[0] if one.task_id == task_id]
         if leased:
-            engine.nack(verdict, leased, wait=60.0, reason=reason)
-        engine.close()
+            shard_steps.nack(verdict, leased, wait=60.0, reason=reason)
+        shard_steps.close()
 
 
 def test_what_was_refused_waits_for_the_same_try(one, two):
@@ -517,14 +517,14 @@ def test_a_load_makes_good_what_lost_its_record_or_was_revoked(app, redis):
 def test_a_scanner_is_told_of_what_is_loaded(one, two, redis_server):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     names = [Keys("two", shard, SHARDS)["meta"] for shard in range(SHARDS)]
-    engines = two.delayq.services.engines()
-    for engine in engines:
-        engine.hand_over(asleep=60.0, relay_in=60.0)
+    steps_by_shard = two.delayq.services.steps_by_shard()
+    for shard_steps in steps_by_shard:
+        shard_steps.hand_over(asleep=60.0, relay_in=60.0)
     with redis_server.client(db=7) as raw:
         before = [raw.hget(name, "timer") for name in names]
 
         two.delayq.load(through_text(one.delayq))
 
         assert [raw.hget(name, "timer") for name in names] != before
-    for engine in engines:
-        engine.close()
+    for shard_steps in steps_by_shard:
+        shard_steps.close()

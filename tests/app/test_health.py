@@ -28,9 +28,9 @@ WELL = Counts(5, 1, 0, 2, 0, 0, 0, None, NOW * 1000)
 def alive(delayq):
     """Let a scanner be alive that does nothing."""
     delayq.app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    with closing(delayq.services.engines()[0]) as engine:
-        engine.hand_over()
-        yield engine
+    with closing(delayq.services.steps_by_shard()[0]) as shard_steps:
+        shard_steps.hand_over()
+        yield shard_steps
 
 
 def test_with_a_scanner_and_nothing_overdue_nothing_is_wrong(app, delayq):
@@ -104,10 +104,10 @@ def test_what_is_dead_is_told_beyond_what_is_allowed(app, delayq, redis):
 @pytest.mark.parametrize("is_met", [False, True], ids=["not met yet", "parked"])
 def test_what_is_paused_is_not_overdue(app, delayq, is_met):
     delayq.pause(queue="mail")
-    with alive(delayq) as engine:
+    with alive(delayq) as shard_steps:
         app.send_task("t", queue="mail", delayq_at=LONG_AGO)
         if is_met:
-            engine.hand_over()
+            shard_steps.hand_over()
 
         assert (delayq.counts().paused, delayq.counts().overdue) == (1, 0)
         assert delayq.health() == []
@@ -174,7 +174,7 @@ def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_
     ours, other = delayq_app(url).delayq, delayq_app(AMQP, delayq_url=url).delayq
     where = url.partition("//")[2].partition("/")[0]
 
-    with alive(ours) as engine:
+    with alive(ours) as shard_steps:
         assert ours.health() == []
         [sentence] = other.health()
         assert sentence == (
@@ -183,7 +183,7 @@ def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_
             "a delayq_prefix of its own, or both the same broker_url"
         )
         assert other.health(here=True) == []
-        engine.leave()
+        shard_steps.leave()
 
     assert other.health() == [NOBODY]
 

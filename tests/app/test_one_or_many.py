@@ -55,9 +55,9 @@ def dead(delayq, add, redis):
         task_id="dead", delayq_at=LONG_AGO, exchange="x", routing_key="x", delayq_tags=["all"]
     )
     claimed, _ = claim(delayq)
-    for engine in delayq.services.engines():
-        engine.nack("dead", claimed, reason="NO_ROUTE")
-        engine.close()
+    for shard_steps in delayq.services.steps_by_shard():
+        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
+        shard_steps.close()
     for task_id, spoilt in (("unread", spoil), ("lost", lose)):
         add.apply_async(task_id=task_id, delayq_at=LONG_AGO, delayq_tags=["all"])
         spoilt(redis, task_id)

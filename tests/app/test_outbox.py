@@ -43,8 +43,8 @@ def drain(delayq, redis):
         return outbox.drain()
 
     yield drained
-    for engine in outbox._engines:
-        engine.close()
+    for shard_steps in outbox._steps_by_shard:
+        shard_steps.close()
 
 
 def test_a_cancel_that_stored_revoked_owes_nothing(add, redis):

@@ -37,13 +37,13 @@ def test_it_tells_where_the_store_is_and_what_is_in_it(app, delayq, redis_server
 
 def test_scanners_are_named_with_their_last_heartbeat(delayq, redis):
     delayq.app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    with closing(delayq.services.engines()[0]) as engine:
+    with closing(delayq.services.steps_by_shard()[0]) as shard_steps:
         before = redis_ms(redis)
-        engine.hand_over()
+        shard_steps.hand_over()
 
         [scanner] = delayq.status().scanners
 
-        assert scanner == ScannerSeen(engine.name, scanner.seen)
+        assert scanner == ScannerSeen(shard_steps.name, scanner.seen)
         assert scanner.seen.tzinfo is timezone.utc
         assert int(before) <= scanner.seen.timestamp() * 1000 <= redis_ms(redis)
 
@@ -94,13 +94,13 @@ def test_the_scanners_broker_is_told_where_it_is_not_the_app_s(delayq_app, url):
     ours, other = delayq_app(url).delayq, delayq_app(AMQP, delayq_url=url).delayq
     assert other.status().other_broker is None
     ours.app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    with closing(ours.services.engines()[0]) as engine:
-        engine.hand_over()
+    with closing(ours.services.steps_by_shard()[0]) as shard_steps:
+        shard_steps.hand_over()
 
         assert ours.status().facts()["other_broker"] is None
         # Above, before the scanner was there, it was None.
         told = other.status().facts()["other_broker"]
-        engine.leave()
+        shard_steps.leave()
 
     assert told.startswith("redis, database 0 on 127.0.0.1:")
     assert other.status().other_broker is None

@@ -69,6 +69,6 @@ def schedule(app, number, at, name=None, queue=None):
 
 def scan_once(app):
     """Let a scanner be seen."""
-    for engine in app.delayq.services.engines():
-        with closing(engine):
-            engine.hand_over()
+    for shard_steps in app.delayq.services.steps_by_shard():
+        with closing(shard_steps):
+            shard_steps.hand_over()

@@ -65,9 +65,9 @@ def test_in_every_field_of_a_task(app, redis, page, whole):
             delayq_at=at,
         )
     claimed, _ = claim(app.delayq)
-    [engine] = app.delayq.services.engines()
-    engine.nack("dead", claimed, reason=LONG)
-    engine.close()
+    [shard_steps] = app.delayq.services.steps_by_shard()
+    shard_steps.nack("dead", claimed, reason=LONG)
+    shard_steps.close()
     app.delayq.pause(queue=HOSTILE)
     app.delayq.pause(task=HOSTILE)
 

@@ -51,8 +51,8 @@ def well(start_redis, delayq_app, monkeypatch):
 def alive(app):
     """Let a scanner of the app be alive that does nothing else."""
     app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    for engine in app.delayq.services.engines():
-        engine.hand_over()
+    for shard_steps in app.delayq.services.steps_by_shard():
+        shard_steps.hand_over()
 
 
 # The command.

@@ -71,10 +71,10 @@ def test_what_it_does_not_tell_is_a_line_each(as_user, look):
 
 def test_a_worker_s_start_and_the_doctor_say_the_same(start_redis, delayq_app, look):
     app = delayq_app(start_redis("--maxmemory-policy", "allkeys-lru").url())
-    [engine] = app.delayq.services.engines()
+    [shard_steps] = app.delayq.services.steps_by_shard()
 
-    warned = engine.risks()
-    engine.close()
+    warned = shard_steps.risks()
+    shard_steps.close()
 
     assert warned == [line for line in look(app, *SERVER) if line.level != "ok"]
     assert len(warned) == 2
@@ -385,8 +385,8 @@ def test_scanners_are_counted_and_their_hosts_are_named(app, look, monkeypatch):
     app.conf.delayq_safety_interval = LONG
     for number in range(3):
         monkeypatch.setattr("socket.gethostname", lambda n=number: f"web{n // 2}")
-        [engine] = app.delayq.services.engines()
-        engine.hand_over()
+        [shard_steps] = app.delayq.services.steps_by_shard()
+        shard_steps.hand_over()
     app.send_task("t", delayq_at=FAR)
 
     assert look(app, "scanners") == [
@@ -483,8 +483,8 @@ def test_a_store_of_another_layout_is_an_error(app, redis, look):
 
 def test_scanners_with_another_broker_are_an_error(app, delayq_app, url, look):
     app.conf.delayq_safety_interval = LONG
-    [engine] = app.delayq.services.engines()
-    engine.hand_over()
+    [shard_steps] = app.delayq.services.steps_by_shard()
+    shard_steps.hand_over()
 
     line = named(look(delayq_app("memory://", delayq_url=url), "scanners"), "agreement")
 

@@ -116,9 +116,9 @@ def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url,
     assert result.output == "Error: 1 task still being published; dumped nothing\n"
 
     def ack(_):
-        for engine in relayed.delayq.services.engines():
-            engine.ack([leased])
-            engine.close()
+        for shard_steps in relayed.delayq.services.steps_by_shard():
+            shard_steps.ack([leased])
+            shard_steps.close()
 
     monkeypatch.setattr("celery_delayq.core.clock.sleep", ack)
     result = run("dump", "--wait", "60", app=relayed)

@@ -15,9 +15,9 @@ from tests.support.ports import free_port
 def alive(app):
     """A scanner that is alive, and does nothing."""
     app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    with closing(app.delayq.services.engines()[0]) as engine:
-        engine.hand_over()
-        yield engine
+    with closing(app.delayq.services.steps_by_shard()[0]) as shard_steps:
+        shard_steps.hand_over()
+        yield shard_steps
 
 
 def test_where_all_is_well_it_is_one_word(app, alive, said):

@@ -29,9 +29,9 @@ def dead(app, *ids):
     for task_id in ids:
         app.send_task("t", task_id=task_id, exchange="x", routing_key="x", delayq_at=LONG_AGO)
     claimed = claim(app.delayq)[0]
-    for engine in app.delayq.services.engines():
-        engine.nack("dead", claimed, reason="NO_ROUTE")
-        engine.close()
+    for shard_steps in app.delayq.services.steps_by_shard():
+        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
+        shard_steps.close()
 
 
 def test_a_selection_is_cancelled_where_yes_is_said(app, tasks, said):

@@ -20,10 +20,10 @@ pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture
-def engine(app):
+def shard_steps(app):
     """A scanner that does nothing by itself; after a hand-over it is alive for long."""
     app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    with closing(app.delayq.services.engines()[0]) as made:
+    with closing(app.delayq.services.steps_by_shard()[0]) as made:
         yield made
 
 
@@ -63,9 +63,9 @@ def test_what_is_due_and_paused_is_not_overdue_before_a_scanner_has_met_it(app, 
     assert re.fullmatch(r"  ! everything paused \d+ s ago \(.* UTC\), 1 task due", lines[2])
 
 
-def test_it_names_the_scanners_broker_where_it_is_another_one(engine, delayq_app, url, said):
+def test_it_names_the_scanners_broker_where_it_is_another_one(shard_steps, delayq_app, url, said):
     other = delayq_app("amqp://127.0.0.1:1//", delayq_url=url)
-    engine.hand_over()
+    shard_steps.hand_over()
 
     theirs = said("status", app=other)[1]
     none = [line for line in said("status") if "broker" in line]
@@ -143,8 +143,8 @@ def test_with_another_broker_it_says_that_tasks_are_relayed(delayq_app, url, sai
     assert said("status", app=app)[0].endswith("  relay to amqp, virtual host / on rabbit:5672")
 
 
-def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(engine, said):
-    engine.hand_over()
+def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(shard_steps, said):
+    shard_steps.hand_over()
 
     lines = said("status")
 
@@ -152,9 +152,9 @@ def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(engine, said):
     assert "! " not in "".join(lines)
 
 
-def test_a_scanner_that_left_is_not_alive(engine, said):
-    engine.hand_over()
-    engine.leave()
+def test_a_scanner_that_left_is_not_alive(shard_steps, said):
+    shard_steps.hand_over()
+    shard_steps.leave()
 
     assert said("status")[1] == f"  ! {NO_SCANNER}"
 
@@ -195,15 +195,15 @@ def test_the_pause_of_a_queue_stands_beside_what_waits_for_it(app, said):
     assert len([line for line in lines if "paused " in line]) == 2
 
 
-def test_json_is_one_object_and_nothing_else(app, engine, said, redis_server):
+def test_json_is_one_object_and_nothing_else(app, shard_steps, said, redis_server):
     app.send_task("t", delayq_at=FAR)
-    engine.hand_over()
+    shard_steps.hand_over()
 
     [line] = said("status", "--json")
 
     told = json.loads(line)
     [scanner] = told.pop("scanners")
-    assert scanner["name"] == engine.name
+    assert scanner["name"] == shard_steps.name
     assert told == {
         "store": redis_server.url(),
         "prefix": "delayq",

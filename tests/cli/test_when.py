@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import click
 import pytest
 
-from celery_delayq.operations.cli.when import GivenTime, When
+from celery_delayq.operations.cli.when import GivenTime, TimeParam
 
 UTC = timezone.utc
 ISO, UNIX = "2030-01-31T09:00", "Unix time in seconds"
@@ -27,7 +27,7 @@ ISO, UNIX = "2030-01-31T09:00", "Unix time in seconds"
     ],
 )
 def test_an_instant_is_iso_text_or_unix_time(text, instant):
-    assert When().read(text) == GivenTime("at", instant)
+    assert TimeParam().read(text) == GivenTime("at", instant)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_an_instant_is_iso_text_or_unix_time(text, instant):
     ],
 )
 def test_a_span_is_from_now_ago_or_from_the_due_time(text, span):
-    assert When().read(f"+{text}") == GivenTime("after", span)
-    assert When(ago=True).read(f"-{text}") == GivenTime("after", -span)
-    assert When(due=True).read(f"by:+{text}") == GivenTime("by", span)
-    assert When(due=True).read(f"by:-{text}") == GivenTime("by", -span)
+    assert TimeParam().read(f"+{text}") == GivenTime("after", span)
+    assert TimeParam(ago=True).read(f"-{text}") == GivenTime("after", -span)
+    assert TimeParam(due=True).read(f"by:+{text}") == GivenTime("by", span)
+    assert TimeParam(due=True).read(f"by:-{text}") == GivenTime("by", -span)
 
 
 def test_never_is_taken_where_it_is_asked_for():
-    assert When(never=True).read("never") == GivenTime("never", None)
+    assert TimeParam(never=True).read("never") == GivenTime("never", None)
 
 
 NONE_AT_ALL = [
@@ -67,7 +67,7 @@ NO_MOVE = ["by:", "by:5m", "by:+", "by:soon", "by:+99999999999d", "by:+" + "9" *
 @pytest.mark.parametrize("text", [*NONE_AT_ALL, *NO_MOVE], ids=lambda text: text[:20])
 def test_what_is_no_time_is_named_with_what_is_one(text):
     with pytest.raises(click.BadParameter) as caught:
-        When(due=True).convert(text, None, None)
+        TimeParam(due=True).convert(text, None, None)
     assert caught.value.message == (
         f"{text[:60]!r} is not a time; expected one before 2255-06-05: {ISO}, {UNIX}, "
         "+1h30m from now (s m h d), or by:+30m from its due time"
@@ -77,12 +77,12 @@ def test_what_is_no_time_is_named_with_what_is_one(text):
 @pytest.mark.parametrize(
     ("when", "text", "forms"),
     [
-        (When(), "-10m", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
-        (When(), "by:+30m", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
-        (When(), "never", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
-        (When(ago=True), "soon", f"{ISO}, {UNIX}, +1h30m from now (s m h d), or -10m for ago"),
+        (TimeParam(), "-10m", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
+        (TimeParam(), "by:+30m", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
+        (TimeParam(), "never", f"{ISO}, {UNIX}, or +1h30m from now (s m h d)"),
+        (TimeParam(ago=True), "soon", f"{ISO}, {UNIX}, +1h30m from now (s m h d), or -10m for ago"),
         (
-            When(due=True, never=True),
+            TimeParam(due=True, never=True),
             "soon",
             f"{ISO}, {UNIX}, +1h30m from now (s m h d), by:+30m from its due time, or never",
         ),
@@ -97,7 +97,7 @@ def test_each_kind_is_taken_only_where_it_is_asked_for(when, text, forms):
 
 @pytest.mark.parametrize("text", ["90", "5m", "1.5"])
 def test_a_delay_without_its_sign_is_told_how_it_is_written(text):
-    for when, more in ((When(), ""), (When(due=True), f", by:+{text} from its due time")):
+    for when, more in ((TimeParam(), ""), (TimeParam(due=True), f", by:+{text} from its due time")):
         with pytest.raises(click.BadParameter) as caught:
             when.convert(text, None, None)
         assert caught.value.message == (

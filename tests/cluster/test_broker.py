@@ -38,9 +38,9 @@ def queue_of(house) -> str:
 
 def refusal(house) -> str:
     """Why a scanner is refused, and the doctor says the same."""
-    engine = house.relay().engine
+    shard_steps = house.relay().steps
     with pytest.raises(StoreError) as caught:
-        engine.join()
+        shard_steps.join()
     why = caught.value.why
     assert why in [line.found for line in examine(house.delayq.services) if line.name == "broker"]
     return why
@@ -65,7 +65,7 @@ def test_a_task_goes_to_its_queue_in_the_store_s_slot_by_a_script(cluster, make_
 
 def test_on_several_masters_the_log_and_the_doctor_warn(cluster, make_shop, caplog):
     house = make_shop(cluster.owner)
-    house.relay().engine.join()
+    house.relay().steps.join()
 
     found = (
         "the broker is a node of a Redis Cluster with 3 masters: if the slot of its queues moves, "
@@ -81,7 +81,7 @@ def test_on_one_master_there_is_no_warning(start_redis, make_house, caplog):
     eventually(lambda: b"cluster_state:ok" in node.client().execute_command("CLUSTER", "INFO"))
     house = make_house(None, node.url(), broker_transport_options=TAGGED)
 
-    house.relay().engine.join()
+    house.relay().steps.join()
 
     assert house.delayq.status().path == "direct"
     assert [line.level for line in examine(house.delayq.services) if line.name == "broker"] == [
@@ -147,11 +147,11 @@ def test_two_names_of_one_plain_redis_are_not_refused(redis_server, make_house):
 def test_a_broker_that_is_away_keeps_no_scanner_from_the_store(cluster, make_house):
     house = make_house(cluster.url(), f"redis://127.0.0.1:{free_port()}/0")
 
-    house.relay().engine.join()
+    house.relay().steps.join()
 
 
 def test_another_redis_is_not_refused(house):
-    house.relay().engine.join()
+    house.relay().steps.join()
 
     assert house.delayq.status().path == "relay"
     assert [line.level for line in examine(house.delayq.services) if line.name == "broker"] == [

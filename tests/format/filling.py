@@ -80,11 +80,11 @@ def fill(url: str, client: redis.Redis) -> None:
     delayq = app_of(url)
     nobody = mock.patch("celery.app.amqp.anon_nodename", return_value="gen1@frozen")
     with nobody, contextlib.closing(delayq):
-        engine = _engine(delayq)
-        with contextlib.closing(engine):
+        shard_steps = _engine(delayq)
+        with contextlib.closing(shard_steps):
             _leave(delayq)
-            _be_relayed(delayq, engine)
-            _be_paused(delayq, engine)
+            _be_relayed(delayq, shard_steps)
+            _be_paused(delayq, shard_steps)
             _wait(delayq)
             _be_changed(delayq)
             _be_spoilt(client)
@@ -98,7 +98,7 @@ def fill(url: str, client: redis.Redis) -> None:
 def _engine(delayq: DelayQ) -> ScannerSteps:
     services = delayq.services
     (scripts,) = services.scripts
-    return services.engine(scripts, "frozen:1:0")
+    return services.steps(scripts, "frozen:1:0")
 
 
 def _send(delayq: DelayQ, task_id: str, when: float, **options: object) -> None:
@@ -123,26 +123,26 @@ def _leave(delayq: DelayQ) -> None:
     delayq.services.copies.first(("arrived", "1.1"), 1, until)
 
 
-def _be_relayed(delayq: DelayQ, engine: ScannerSteps) -> None:
+def _be_relayed(delayq: DelayQ, shard_steps: ScannerSteps) -> None:
     """Relayed tasks that are in flight, refused, dead and uncertain."""
     ids = ("in flight", "in flight key", "refused", "dead", "uncertain", "dead key")
     for task_id in ids:
         key = {"delayq_key": f"of {task_id}"} if "key" in task_id else {}
         _send(delayq, task_id, LONG_AGO, **key, **NEWS)
-    engine.hand_over()
-    claimed = {one.task_id: [one] for one in engine.claim(100)[0]}
+    shard_steps.hand_over()
+    claimed = {one.task_id: [one] for one in shard_steps.claim(100)[0]}
     assert claimed.keys() == set(ids)
-    engine.nack("refused", claimed["refused"], wait=100 * YEAR, reason="no such queue")
-    engine.nack("dead", claimed["dead"], reason="NO_ROUTE \x1b[2J")
-    engine.nack("dead", claimed["dead key"], uncertain=True, reason="NO_ROUTE")
-    engine.nack("unknown", claimed["uncertain"])
+    shard_steps.nack("refused", claimed["refused"], wait=100 * YEAR, reason="no such queue")
+    shard_steps.nack("dead", claimed["dead"], reason="NO_ROUTE \x1b[2J")
+    shard_steps.nack("dead", claimed["dead key"], uncertain=True, reason="NO_ROUTE")
+    shard_steps.nack("unknown", claimed["uncertain"])
     # It waits from now on; the next claim would put it in flight again.
     delayq.reschedule("uncertain", FAR)
     # Meanwhile another task may wait under its key.
     _send(delayq, "waits under that key", FAR, delayq_key="of in flight key")
 
 
-def _be_paused(delayq: DelayQ, engine: ScannerSteps) -> None:
+def _be_paused(delayq: DelayQ, shard_steps: ScannerSteps) -> None:
     """Tasks that are parked, that come back, and one that `run_now` sends in spite of the pause."""
     delayq.pause(queue="mail", late=True)
     delayq.pause(task="shop.back")
@@ -150,7 +150,7 @@ def _be_paused(delayq: DelayQ, engine: ScannerSteps) -> None:
     _send(delayq, "parked too", LONG_AGO, queue="mail", delayq_tags=["user:7"])
     delayq.app.send_task("shop.back", task_id="comes back", delayq_at=LONG_AGO)
     delayq.app.send_task("shop.back", task_id="comes back later", delayq_at=LONG_AGO)
-    engine.hand_over()
+    shard_steps.hand_over()
     delayq.resume(task="shop.back", rate=0.001)
     _send(delayq, "run now", FAR, queue="mail")
     delayq.run_now("run now")

@@ -221,9 +221,9 @@ def test_what_left_and_what_happened_is_known(delayq):
     assert delayq.handed_over(key="left")
     assert delayq.cancel("handed over") is Outcome.HANDED_OVER
     assert {one.what.value for one in delayq.history()} >= {"scheduled", "handed_over", "cancelled"}
-    (engine,) = delayq.services.engines(owes=True)
-    with contextlib.closing(engine):
-        assert "owed" in {one.task_id for one in engine.owed()}
+    (shard_steps,) = delayq.services.steps_by_shard(owes=True)
+    with contextlib.closing(shard_steps):
+        assert "owed" in {one.task_id for one in shard_steps.owed()}
     assert delayq.services.copies.first(("arrived", "1.1"), 2, monotonic() + PATIENCE) == 1
 
 

@@ -150,9 +150,9 @@ def test_a_lease_that_is_taken_back_is_counted(make_house, registry, scrape):
     house = make_house("memory://")
     watch(house.delayq, registry)
     house.due_now()
-    engine = house.relay().engine
-    engine._lease_ms = 1
-    engine.claim(1)
+    shard_steps = house.relay().steps
+    shard_steps._lease_ms = 1
+    shard_steps.claim(1)
 
     eventually(lambda: house.delayq.hand_over() == 1, message="its lease ran out")
 

@@ -31,8 +31,8 @@ from celery_delayq.core.store import (
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of
 from celery_delayq.core.store.loads import OldEntry
-from celery_delayq.core.store.member import Member, Membership
 from celery_delayq.core.store.record import destination_for, label_of, lane_for
+from celery_delayq.core.store.registration import Membership, Registration
 from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
@@ -74,7 +74,7 @@ class Prepared:
     """
 
     store: Store
-    engine: ScannerSteps
+    steps: ScannerSteps
     claimed: list[LeasedEntry]
     cancelled: Cancelled
     read: Entry
@@ -96,19 +96,19 @@ def prepare(store: Store) -> Prepared:
 
 def fitting(store: Store) -> Prepared:
     """The same store, in a state in which a check finds nothing."""
-    engine = store.engine(lease=1)
+    shard_steps = store.steps(lease=1)
     # Names and operations, and so the traces of them, would differ the next time.
-    engine.name = "scanner"
-    engine.hand_over()
+    shard_steps.name = "scanner"
+    shard_steps.hand_over()
     store.entries.pause(MAIL, "mail")
     store.schedule("parked", share=True, extras=extras("parked"), queue="mail")
-    engine.hand_over()
+    shard_steps.hand_over()
     store.schedule("list", share=True, extras=extras("list"))
     store.schedule_relayed("dead", share=True, extras=extras("dead"))
-    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
     store.schedule_relayed("claimed", share=True, extras=extras("claimed"))
     store.schedule_relayed("waiting", NOW_MS + 1, share=True, extras=extras("waiting"))
-    claimed, *_ = engine.claim(1)
+    claimed, *_ = shard_steps.claim(1)
     store.set_ms(NOW_MS + 2000)
     store.schedule("revoked", FAR_MS, share=True)
     _, cancelled = store.entries.cancel("revoked", owes=True)
@@ -116,7 +116,7 @@ def fitting(store: Store) -> Prepared:
     store.raw.hset(store.keys["holders"], "its key", b"left\xff1.2")
     store.raw.zadd(store.keys["held"], {"its key": FAR_MS})
     (operation, *_), _ = store.known_calls()
-    return Prepared(store, engine, claimed, cancelled, store.entries.find("list"), operation)
+    return Prepared(store, shard_steps, claimed, cancelled, store.entries.find("list"), operation)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _sifted(ready: Prepared) -> list[str]:
 def _peeked(ready: Prepared) -> list[tuple[str, str]]:
     chosen = Filter()
     members = [member for page in ready.store.pages(chosen) for member in page]
-    seen = selection_scan.read(ready.store.link, chosen, members)
+    seen = selection_scan.read(ready.store.shard, chosen, members)
     return [(entry.task_id, entry.state.value) for _, entry in seen]
 
 
@@ -207,7 +207,7 @@ def _say_ended(ready: Prepared) -> object:
 def _released(ready: Prepared) -> list[Outcome | None]:
     target, record = target_of("list"), ready.read.record
     new = record.released(new_record("list", destination_for("L", "celery")))
-    return [one.outcome for one in changes.release(ready.store.link, [(target, record, new)])]
+    return [one.outcome for one in changes.release(ready.store.shard, [(target, record, new)])]
 
 
 MISPLACED = Finding("record_without_place", "list", "records", b"list")
@@ -239,7 +239,7 @@ OPERATIONS = (
     Operation(
         "join",
         "caller",
-        lambda ready: Member(ready.store.scripts, Membership(60.0)).join()[0],
+        lambda ready: Registration(ready.store.scripts, Membership(60.0)).join()[0],
         (NOW_MS + 2000) * 1000,
     ),
     Operation(
@@ -406,7 +406,7 @@ OPERATIONS = (
     Operation(
         "ahead",
         "caller",
-        lambda ready: overview.ahead(ready.store.entries.links, 1000, 2),
+        lambda ready: overview.ahead(ready.store.entries.shards, 1000, 2),
         (NOW_MS + 2000, [0, 0]),
         changes=False,
     ),
@@ -420,7 +420,7 @@ OPERATIONS = (
     Operation(
         "agreed",
         "caller",
-        lambda ready: Member(ready.store.scripts, Membership(60.0)).check_membership(),
+        lambda ready: Registration(ready.store.scripts, Membership(60.0)).check_membership(),
         "",
         changes=False,
         face={"health": lambda delayq, _: delayq.health()},
@@ -478,7 +478,7 @@ OPERATIONS = (
     Operation(
         "hand_over",
         "scanner",
-        lambda ready: ready.engine.hand_over().handed_over,
+        lambda ready: ready.steps.hand_over().handed_over,
         1,
         when_full=0,
         face={"hand_over": lambda delayq, _: delayq.hand_over()},
@@ -486,28 +486,28 @@ OPERATIONS = (
     Operation(
         "claim",
         "scanner",
-        lambda ready: [one.task_id for one in ready.engine.claim(5)[0]],
+        lambda ready: [one.task_id for one in ready.steps.claim(5)[0]],
         ["waiting"],
     ),
-    Operation("ack", "scanner", lambda ready: ready.engine.ack(ready.claimed), 1, ends="claimed"),
+    Operation("ack", "scanner", lambda ready: ready.steps.ack(ready.claimed), 1, ends="claimed"),
     Operation(
         "nack",
         "scanner",
-        lambda ready: ready.engine.nack("dead", ready.claimed, reason="NO_ROUTE"),
+        lambda ready: ready.steps.nack("dead", ready.claimed, reason="NO_ROUTE"),
         1,
     ),
     Operation(
-        "owed", "scanner", lambda ready: [one.task_id for one in ready.engine.owed()], ["revoked"]
+        "owed", "scanner", lambda ready: [one.task_id for one in ready.steps.owed()], ["revoked"]
     ),
     Operation(
-        "mark_stored", "scanner", lambda ready: ready.engine.mark_stored([ready.cancelled]), set()
+        "mark_stored", "scanner", lambda ready: ready.steps.mark_stored([ready.cancelled]), set()
     ),
-    Operation("reclaim", "scanner", lambda ready: ready.engine.reclaim(), ["claimed"]),
+    Operation("reclaim", "scanner", lambda ready: ready.steps.reclaim(), ["claimed"]),
     Operation(
         "arrive", "worker", lambda ready: ready.store.arrive("one", 2), 2, refused_when_full=True
     ),
     Operation("hold", "worker", _say_ended, 1),
-    Operation("leave", "scanner", lambda ready: ready.engine.leave(), None),
+    Operation("leave", "scanner", lambda ready: ready.steps.leave(), None),
 )
 
 

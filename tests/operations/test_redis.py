@@ -34,7 +34,7 @@ def test_it_does_what_it_should_on_fakeredis(operation):
 @each_operation
 def test_it_tells_nobody_where_nothing_became_due_earlier(ready, operation):
     # A scanner is up now.
-    ready.store.raw.hset(ready.store.keys["meta"], "timer", f"{NOW_MS + 2000}:{ready.engine.name}")
+    ready.store.raw.hset(ready.store.keys["meta"], "timer", f"{NOW_MS + 2000}:{ready.steps.name}")
     ready.store.raw.config_resetstat()
 
     operation.take(ready)

@@ -95,7 +95,7 @@ class Machine(RuleBasedStateMachine):
         self.store.raw.flushdb()
         self.store.set_ms(NOW_MS)
         self.model = Shelf(NOW_MS)
-        self.engines = self.store._engines[:2]
+        self.steps_by_shard = self.store._steps_by_shard[:2]
 
     # Calls, and their immediate answers.
 
@@ -215,7 +215,7 @@ class Machine(RuleBasedStateMachine):
         self._move(who)
 
     def _move(self, who):
-        seen = self.engines[who].hand_over()
+        seen = self.steps_by_shard[who].hand_over()
         assert (seen.handed_over, {task_id for task_id, _ in seen.dead}) == self.model.move(BATCH)
 
     @rule(queue=queues)
@@ -241,19 +241,19 @@ class Machine(RuleBasedStateMachine):
     def claim(self, who, limit):
         # A scanner begins each round with this step, which puts refused ones back in their index.
         self._move(who)
-        claimed, aside, *_ = self.engines[who].claim(limit)
+        claimed, aside, *_ = self.steps_by_shard[who].claim(limit)
         holder = object()
         expected = self.model.claim(limit, holder)
         counts = [(each.attempts, each.refusals, bool(each.uncertain)) for each in claimed]
         assert list(zip([each.task_id for each in claimed], counts, strict=True)) == expected
         assert aside == []
-        return self.engines[who], claimed, holder
+        return self.steps_by_shard[who], claimed, holder
 
     @rule(batch=batches)
     def ack(self, batch):
-        engine, claimed, holder = batch
+        shard_steps, claimed, holder = batch
         expected = self.model.ack(holder, [each.task_id for each in claimed])
-        assert engine.ack(claimed) == expected
+        assert shard_steps.ack(claimed) == expected
 
     @rule(
         batch=batches,
@@ -261,17 +261,17 @@ class Machine(RuleBasedStateMachine):
         uncertain=st.sampled_from([False, False, True]),
     )
     def release(self, batch, verdict, uncertain):
-        engine, claimed, holder = batch
+        shard_steps, claimed, holder = batch
         task_ids = [each.task_id for each in claimed]
         expected = self.model.nack(holder, task_ids, verdict, 1000, uncertain)
         options = {"wait": 1, "reason": "NO_ROUTE", "uncertain": uncertain}
-        assert engine.nack(verdict, claimed, **options) == expected
+        assert shard_steps.nack(verdict, claimed, **options) == expected
 
     @precondition(lambda self: self.model.count(LEASED))
     @rule(who=st.integers(0, 1))
     def reclaim(self, who):
         expected, reclaimed = self.model.reclaim(), []
-        while some := self.engines[who].reclaim():
+        while some := self.steps_by_shard[who].reclaim():
             reclaimed += some
         assert sorted(reclaimed) == sorted(expected)
 
@@ -365,5 +365,5 @@ def test_the_scripts_and_the_model_never_differ(redis_server, redis_url, store_o
     store = store_on(redis_server, timeout=TIMEOUT_MS / 1000)
     monkeypatch.setattr(scanner_steps, "MAX_REFUSALS", MAX_REFUSALS)
     for _ in range(2):
-        store.engine(batch_size=BATCH, lease=LEASE_MS / 1000)
+        store.steps(batch_size=BATCH, lease=LEASE_MS / 1000)
     run(type("Driven", (Machine,), {"store": store}))

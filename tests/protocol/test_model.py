@@ -31,15 +31,15 @@ def paper_lease_runs_out(entry):
 class Played:
     """The scripts, playing the same entry; scanners remember the last batch they claimed."""
 
-    def __init__(self, store: Store, engines: list[ScannerSteps]):
+    def __init__(self, store: Store, steps_by_shard: list[ScannerSteps]):
         store.raw.flushdb()
-        self.store, self.engines, self.now = store, engines, NOW_MS
+        self.store, self.steps_by_shard, self.now = store, steps_by_shard, NOW_MS
         store.set_ms(self.now)
         self.batches: list = [None, None]
         store.schedule_relayed("a", 0, share=True)
 
     def claim(self, who):
-        claimed, *_ = self.engines[who].claim(1)
+        claimed, *_ = self.steps_by_shard[who].claim(1)
         if not claimed:
             return None
         self.batches[who] = claimed
@@ -47,23 +47,23 @@ class Played:
         return version, bool(claimed[0].uncertain)
 
     def ack(self, who):
-        return bool(self.batches[who] and self.engines[who].ack(self.batches[who]))
+        return bool(self.batches[who] and self.steps_by_shard[who].ack(self.batches[who]))
 
     def nack(self, who, verdict):
         if not self.batches[who]:
             return False
-        return bool(self.engines[who].nack(verdict, self.batches[who]))
+        return bool(self.steps_by_shard[who].nack(verdict, self.batches[who]))
 
     def lease_runs_out(self):
         self.now += LEASE_MS
         self.store.set_ms(self.now)
 
     def reclaim(self):
-        return bool(self.engines[0].reclaim())
+        return bool(self.steps_by_shard[0].reclaim())
 
     def retry(self):
         before = self.place()
-        self.engines[0].hand_over()
+        self.steps_by_shard[0].hand_over()
         return self.place() != before
 
     def cancel(self):
@@ -130,11 +130,11 @@ def ways() -> dict[Situation, tuple[str, ...]]:
 
 def test_from_every_state_every_step_does_what_the_paper_says(store):
     situations = ways()
-    engines = [store.engine(lease=LEASE_MS / 1000) for _ in range(2)]
+    steps_by_shard = [store.steps(lease=LEASE_MS / 1000) for _ in range(2)]
     assert len(situations) > 40
     for here, way in situations.items():
         for name, (paper, step) in STEPS.items():
-            played = Played(store, engines)
+            played = Played(store, steps_by_shard)
             for each in way:
                 STEPS[each][1](played)
             expected, answer = paper(here.entry)

@@ -48,10 +48,10 @@ def restricted_on(rule):
 
 def test_the_tombstones_may_move_on(restricted):
     store = restricted()
-    engine = store.engine(batch_size=1000)
+    shard_steps = store.steps(batch_size=1000)
     store.flood(TOMBSTONES)
 
-    while engine.hand_over().handed_over:
+    while shard_steps.hand_over().handed_over:
         pass
 
     assert store.raw.exists(store.keys["tombstones_old"])
@@ -60,12 +60,12 @@ def test_the_tombstones_may_move_on(restricted):
 @pytest.mark.parametrize("known", [True, False])
 def test_a_scanner_may_be_told_of_a_task(restricted, known):
     store = restricted()
-    engine = store.engine()
-    wakeup = Wakeup(PooledConnection(store._where), [store.keys], engine.name)
+    shard_steps = store.steps()
+    wakeup = Wakeup(PooledConnection(store._where), [store.keys], shard_steps.name)
     try:
         assert wakeup.listen()
         if known:
-            engine.hand_over(asleep=5)
+            shard_steps.hand_over(asleep=5)
         store.schedule("a")
         assert wakeup.wait(30)
         wakeup._ping_at = 0.0
@@ -101,12 +101,12 @@ def test_nothing_else_is_allowed(restricted_on, redis_server, command):
 @pytest.mark.parametrize("right", sorted(BY_CLIENT - FORGIVEN))
 def test_a_scanner_cannot_do_without(restricted_on, redis_server, redis_url, right):
     store = restricted_on(redis_server, without=f"+{right}")
-    engine = store.engine()
-    wakeup = Wakeup(PooledConnection(store._where), [store.keys], engine.name)
+    shard_steps = store.steps()
+    wakeup = Wakeup(PooledConnection(store._where), [store.keys], shard_steps.name)
 
     def scan():
         for _ in range(2):
-            engine.hand_over()
+            shard_steps.hand_over()
             wakeup.listen()
             wakeup.wait(0.2)
 
@@ -138,7 +138,7 @@ def test_without_the_right_to_a_queue_s_list_a_task_waits_and_the_reason_is_told
     store = restricted("resetkeys", "~{delayq:*}:*", f"~{CLOCK}")
     store.schedule("a")
 
-    seen = store.engine().hand_over()
+    seen = store.steps().hand_over()
 
     [(reason, count)] = seen.refused
     assert (count, seen.dead, store.places("a")) == (1, [], ["refused"])

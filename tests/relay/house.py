@@ -42,7 +42,7 @@ class House:
             scanner.stop()
         for relay in self._relays:
             relay.close()
-            relay.engine.close()
+            relay.steps.close()
         self.delayq.close()
 
     def start(self, count=1):
@@ -60,7 +60,7 @@ class House:
     def relay_once(self) -> int:
         relay = self.relay()
         try:
-            relay.engine.hand_over()
+            relay.steps.hand_over()
             return relay.batch(lambda: False).claimed
         finally:
             relay.close()

@@ -190,12 +190,12 @@ def test_each_attempt_has_a_delivery_tag_of_its_own(other_redis, earlier):
     other_redis.due_now(mine, task_id="a", headers=mine)
     for verdict in ("unknown", "unknown", "sent"):
         relay = other_redis.relay()
-        [claimed], *_ = relay.engine.claim(1)
+        [claimed], *_ = relay.steps.claim(1)
         assert bool(claimed.template) == bool(earlier)
         relay._link.prepare()
         [(_, sent)] = relay._link.publish([claimed], lambda: False)
         assert sent.word == "sent"
-        relay.engine.ack([claimed]) if verdict == "sent" else relay.engine.nack(verdict, [claimed])
+        relay.steps.ack([claimed]) if verdict == "sent" else relay.steps.nack(verdict, [claimed])
     with other_redis.channel() as channel:
         copies = [channel.basic_get(other_redis.queue) for _ in range(3)]
         assert len({copy.delivery_tag for copy in copies}) == 3

@@ -40,7 +40,7 @@ def test_nothing_is_claimed_while_it_is_down(behind, proxy, monkeypatch):
     behind.due_now()
     proxy.refuse()
     relay, claims = behind.relay(), []
-    monkeypatch.setattr(relay.engine, "claim", claims.append)
+    monkeypatch.setattr(relay.steps, "claim", claims.append)
     with pytest.raises(BrokerDown):
         relay.batch(lambda: False)
     assert claims == []

@@ -77,6 +77,6 @@ def test_an_edit_after_an_attempt_without_an_answer_is_uncertain_and_a_hand_over
 
 def test_what_is_being_published_is_not_edited(house):
     house.due_now(1, task_id="a")
-    house.delayq.services.engines()[0].claim(1)
+    house.delayq.services.steps_by_shard()[0].claim(1)
 
     assert house.delayq.edit("a", args=[2]) is Outcome.IN_FLIGHT

@@ -24,5 +24,5 @@ def test_what_was_under_way_may_have_been_sent_and_the_rest_goes_again(make_hous
 
     assert ended == [ids[:2]]
     assert house.counts() == (3, 0, 0)
-    again = relay.engine.claim(10).entries
+    again = relay.steps.claim(10).entries
     assert {one.task_id: one.uncertain for one in again} == dict(zip(ids, [1, 1, 0], strict=True))

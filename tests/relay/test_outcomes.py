@@ -21,10 +21,10 @@ def house(make_house, redis_server):
 @pytest.fixture
 def claimed(house):
     """An entry under a lease: the engine that holds it, and its claim."""
-    engine = house.relay().engine
+    shard_steps = house.relay().steps
     house.due_now(task_id="a")
-    [claim], *_ = engine.claim(10)
-    return engine, claim
+    [claim], *_ = shard_steps.claim(10)
+    return shard_steps, claim
 
 
 def test_meanwhile_it_is_in_flight_and_stays(house, claimed):
@@ -35,35 +35,35 @@ def test_meanwhile_it_is_in_flight_and_stays(house, claimed):
 
 
 def test_after_the_ack_it_was_handed_over(house, claimed):
-    engine, claim = claimed
-    assert engine.ack([claim]) == 1
+    shard_steps, claim = claimed
+    assert shard_steps.ack([claim]) == 1
     assert house.delayq.cancel("a") is Outcome.HANDED_OVER
     assert house.delayq.reschedule("a", after=60) is Outcome.HANDED_OVER
     assert house.counts() == (0, 0, 0)
 
 
 def test_given_back_unsent_it_can_be_cancelled_for_certain(house, claimed):
-    engine, claim = claimed
-    engine.nack("unsent", [claim])
+    shard_steps, claim = claimed
+    shard_steps.nack("unsent", [claim])
     assert house.delayq.cancel("a") is Outcome.DONE
 
 
 def test_refused_it_can_be_cancelled_for_certain(house, claimed):
-    engine, claim = claimed
-    engine.nack("refused", [claim], wait=60)
+    shard_steps, claim = claimed
+    shard_steps.nack("refused", [claim], wait=60)
     assert house.delayq.cancel("a") is Outcome.DONE
 
 
 def test_after_an_unknown_attempt_cancelling_is_uncertain(house, claimed):
-    engine, claim = claimed
-    engine.nack("unknown", [claim])
+    shard_steps, claim = claimed
+    shard_steps.nack("unknown", [claim])
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
     assert house.counts() == (0, 0, 0)
 
 
 def test_after_an_unknown_attempt_moving_is_uncertain_and_moves(house, claimed):
-    engine, claim = claimed
-    engine.nack("unknown", [claim])
+    shard_steps, claim = claimed
+    shard_steps.nack("unknown", [claim])
     assert house.delayq.reschedule("a", at=LONG_AGO + 1) is Outcome.UNCERTAIN
     assert house.relay_once() == 1
     [message] = house.take()
@@ -74,21 +74,21 @@ def test_after_an_unknown_attempt_moving_is_uncertain_and_moves(house, claimed):
 def test_once_its_lease_ran_out_it_can_be_cancelled_but_uncertainly(house, claimed):
     end_leases(house.store)
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
-    engine, claim = claimed
-    assert engine.ack([claim]) == 0
+    shard_steps, claim = claimed
+    assert shard_steps.ack([claim]) == 0
 
 
 def test_once_its_lease_ran_out_it_can_be_moved_but_uncertainly(house, claimed):
     end_leases(house.store)
     assert house.delayq.reschedule("a", after=3600) is Outcome.UNCERTAIN
-    engine, claim = claimed
-    assert engine.ack([claim]) == 0, "the new version is not the old claim's to remove"
+    shard_steps, claim = claimed
+    assert shard_steps.ack([claim]) == 0, "the new version is not the old claim's to remove"
     assert house.counts() == (1, 0, 0)
 
 
 def test_a_late_ack_leaves_what_another_scanner_claimed(house, claimed):
     end_leases(house.store)
-    second = house.relay().engine
+    second = house.relay().steps
     assert second.reclaim() == ["a"]
     [again], *_ = second.claim(10)
     first, claim = claimed
@@ -100,8 +100,8 @@ def test_a_late_ack_leaves_what_another_scanner_claimed(house, claimed):
 
 
 def test_a_cancel_that_came_too_late_can_still_revoke(house, claimed):
-    engine, claim = claimed
-    engine.ack([claim])
+    shard_steps, claim = claimed
+    shard_steps.ack([claim])
     assert house.delayq.cancel("a", revoke=True) is Outcome.HANDED_OVER
 
 
@@ -112,8 +112,8 @@ def test_a_task_that_runs_before_its_ack_may_schedule_itself_again(house, claime
     house.task.apply_async(task_id="a", delayq_after=3600)
     house.task.pop_request()
     _task_stack.pop()
-    engine, claim = claimed
-    assert engine.ack([claim]) == 0
+    shard_steps, claim = claimed
+    assert shard_steps.ack([claim]) == 0
     assert house.counts() == (1, 0, 0)
     assert house.delayq.cancel("a") is Outcome.DONE
 

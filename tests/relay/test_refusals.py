@@ -169,7 +169,7 @@ def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, spo
     rabbit.due_now(task_id="bad")
     rabbit.due_now(task_id="good")
     relay = rabbit.relay()
-    claim = relay.engine.claim
+    claim = relay.steps.claim
 
     def claiming(limit):
         claimed = claim(limit)
@@ -182,7 +182,7 @@ def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, spo
     def spoil(record):
         return replace(record, text=record.text[: record.header_end + FORM] + b"I" + spoilt)
 
-    monkeypatch.setattr(relay.engine, "claim", claiming)
+    monkeypatch.setattr(relay.steps, "claim", claiming)
     relay.batch(lambda: False)
     assert rabbit.ids() == ["good"]
     assert rabbit.counts() == (0, 0, 1)

@@ -76,14 +76,14 @@ def test_a_lost_answer_to_a_claim_loses_nothing(house, store_proxy):
 def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy, monkeypatch):
     ack = ScannerSteps.ack
 
-    def away_once(engine, claimed):
+    def away_once(shard_steps, claimed):
         monkeypatch.setattr(ScannerSteps, "ack", ack)
         store_proxy.cut()
         store_proxy.stall()
         try:
             with monkeypatch.context() as impatient:
                 impatient.setattr(endpoint, "TIMEOUT", 0.5)
-                return ack(engine, claimed)
+                return ack(shard_steps, claimed)
         finally:
             store_proxy.resume()
 
@@ -111,7 +111,7 @@ def test_a_store_that_wants_replicas_lends_nothing_and_counts_no_attempt(wanting
     wanting.due_now(task_id="a")
     wanting.client.config_set("min-replicas-to-write", 1)
     for _ in range(MAX_REFUSALS + 1):
-        for step in (relay.engine.hand_over, lambda: relay.batch(lambda: False)):
+        for step in (relay.steps.hand_over, lambda: relay.batch(lambda: False)):
             with pytest.raises(StoreUnavailable, match=r"NOREPLICAS"):
                 step()
     assert (wanting.counts(), wanting.ids()) == ((1, 0, 0), [])
@@ -128,9 +128,9 @@ def test_one_that_wants_replicas_only_after_the_claim_has_a_marked_copy_sent(wan
     wanting.due_now(task_id="a")
     ack = ScannerSteps.ack
 
-    def wants_by_then(engine, claimed):
+    def wants_by_then(shard_steps, claimed):
         wanting.client.config_set("min-replicas-to-write", 1)
-        return ack(engine, claimed)
+        return ack(shard_steps, claimed)
 
     monkeypatch.setattr(ScannerSteps, "ack", wants_by_then)
     with pytest.raises(StoreUnavailable, match=r"^ack failed: NOREPLICAS"):

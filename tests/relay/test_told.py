@@ -90,9 +90,9 @@ def test_what_is_taken_back_from_a_lease_is_told(house, monkeypatch):
     told = []
     house.delayq.services.hooks.add(Hooks(reclaimed=told.append))
     task_id = house.due_now().id
-    engine = house.relay().engine
-    engine._lease_ms = 1
-    engine.claim(1)
+    shard_steps = house.relay().steps
+    shard_steps._lease_ms = 1
+    shard_steps.claim(1)
     eventually(lambda: house.delayq.hand_over() == 1, message="its lease ran out")
 
     assert told == [[task_id]]
@@ -100,7 +100,7 @@ def test_what_is_taken_back_from_a_lease_is_told(house, monkeypatch):
 
 def test_an_edit_of_what_is_being_published_is_not_told_as_it_is_not_done(house, heard):
     task_id = house.due_now().id
-    house.relay().engine.claim(1)
+    house.relay().steps.claim(1)
 
     assert house.delayq.edit(task_id, args=[1]) is Outcome.IN_FLIGHT
 

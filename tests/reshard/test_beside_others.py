@@ -21,8 +21,8 @@ def test_meanwhile_calls_are_refused_with_a_sentence_and_reads_go_on(app, during
     delayq = app(1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
     delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
-    engine = delayq.services.engine(delayq.services.scripts[0])
-    engine.hand_over(asleep=0)
+    shard_steps = delayq.services.steps(delayq.services.scripts[0])
+    shard_steps.hand_over(asleep=0)
     delayq.app.send_task("t", task_id="late", delayq_at=LONG_AGO)
     done = []
 
@@ -31,7 +31,7 @@ def test_meanwhile_calls_are_refused_with_a_sentence_and_reads_go_on(app, during
             lambda: delayq.app.send_task("t", task_id="new", delayq_at=FAR),
             lambda: app(1).app.send_task("t", task_id="new", delayq_at=FAR),
             lambda: delayq.cancel("far"),
-            engine.hand_over,
+            shard_steps.hand_over,
         ):
             with pytest.raises(StoreUnavailable) as error:
                 change()
@@ -73,9 +73,9 @@ def test_a_scanner_waits_and_goes_on_after_an_abort(app, during, raw, caplog):
 def test_the_outcome_of_a_publication_is_taken_until_leases_are_over(app, before_each, reshard):
     delayq = app(1)
     delayq.app.send_task("t", task_id="a", delayq_at=LONG_AGO, **NEWS)
-    engine = delayq.services.engine(delayq.services.scripts[0])
-    engine.hand_over()
-    claimed, *_ = engine.claim(1)
+    shard_steps = delayq.services.steps(delayq.services.scripts[0])
+    shard_steps.hand_over()
+    claimed, *_ = shard_steps.claim(1)
     slept = []
 
     def once(link, name, arguments):
@@ -89,7 +89,7 @@ def test_the_outcome_of_a_publication_is_taken_until_leases_are_over(app, before
     def acks(seconds):
         slept.append(seconds)
         if seconds == resharding.LOOK_AGAIN:
-            engine.ack(claimed)
+            shard_steps.ack(claimed)
         sleep(min(seconds, 0.001))
 
     with mock.patch.object(resharding.clock, "sleep", acks):

@@ -94,7 +94,7 @@ def test_a_paused_task_in_two_places_is_copied_once(app, reshard, raw):
     delayq.app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     (member,) = raw.zrange(keys["due"], 0, 0)
     delayq.pause(queue="celery")
-    delayq.services.engine(delayq.services.scripts[0]).hand_over()
+    delayq.services.steps(delayq.services.scripts[0]).hand_over()
     raw.zadd(keys["due"], {member: 1})
     assert reshard(delayq, 3)
     assert app(3).get("a")

@@ -25,10 +25,10 @@ class World:
         self.handed_over = []
         self.hears = False
         self.ends_after = 1
-        self.engine = FakeEngine(self, batch_size)
+        self.steps = FakeEngine(self, batch_size)
         self.wakeup = FakeWakeup(self)
         self.relay = FakeRelay(self)
-        self.relay.engine = self.engine
+        self.relay.steps = self.steps
         self.scanner = Scanner(
             [self.relay],
             self.wakeup,
@@ -156,10 +156,10 @@ class FakeRelay:
     def batch(self, stopping) -> Batch:
         self._world.say("relay")
         self.on_batch()
-        engine = self._world.engine
-        ripe = sorted(when for when in engine.relay if when <= self._world.now_ms)[:10]
+        shard_steps = self._world.steps
+        ripe = sorted(when for when in shard_steps.relay if when <= self._world.now_ms)[:10]
         for when in ripe:
-            engine.relay.remove(when)
+            shard_steps.relay.remove(when)
         self.published += ripe
         return Batch(len(ripe), len(ripe))
 

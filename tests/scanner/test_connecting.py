@@ -28,7 +28,7 @@ def test_a_scanner_gives_up_connecting_after_two_seconds(make_app, patience, bro
     app = make_app(broker, delayq_url="redis://127.0.0.1:6391")
     scanner = DelayQ(app).scanner()
     shard = scanner._shards[0]
-    for connect in (scanner._wakeup.listen, shard.engine.hand_over):
+    for connect in (scanner._wakeup.listen, shard.steps.hand_over):
         with pytest.raises(StoreUnavailable):
             connect()
     with pytest.raises(BrokerDown):

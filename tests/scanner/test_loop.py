@@ -10,22 +10,22 @@ pytestmark = pytest.mark.kernel
 
 def test_more_due_than_a_batch_is_drained_without_a_wait_between(world):
     made = world(batch_size=10)
-    made.engine.due = [START_MS - 1] * 35
+    made.steps.due = [START_MS - 1] * 35
     made.run()
     assert made.log == ["hand_over"] * 4 + ["wait", "close relay", "leave", "close wakeup"]
-    assert len(made.engine.moved) == 35
+    assert len(made.steps.moved) == 35
 
 
 def test_one_more_than_a_batch_takes_exactly_two_passes(world):
     made = world(batch_size=10)
-    made.engine.due = [START_MS] * 11
+    made.steps.due = [START_MS] * 11
     made.run()
     assert made.log[:3] == ["hand_over", "hand_over", "wait"]
 
 
 def test_exactly_a_batch_takes_one_pass(world):
     made = world(batch_size=10)
-    made.engine.due = [START_MS] * 10
+    made.steps.due = [START_MS] * 10
     made.run()
     assert made.log[:2] == ["hand_over", "wait"]
 
@@ -33,30 +33,30 @@ def test_exactly_a_batch_takes_one_pass(world):
 @pytest.mark.parametrize("index", ["due", "relay", "leased"])
 def test_the_wait_ends_at_the_head_of_each_index(world, index):
     made = world()
-    getattr(made.engine, index).append(START_MS + 1234)
+    getattr(made.steps, index).append(START_MS + 1234)
     made.run()
     assert made.waits == [pytest.approx(1.234)]
 
 
 def test_the_wait_is_the_least_of_the_heads(world):
     made = world()
-    made.engine.due, made.engine.relay = [START_MS + 3000], [START_MS + 2000]
-    made.engine.leased = [START_MS + 1000]
+    made.steps.due, made.steps.relay = [START_MS + 3000], [START_MS + 2000]
+    made.steps.leased = [START_MS + 1000]
     made.run()
     assert made.waits == [pytest.approx(1.0)]
 
 
 def test_an_entry_is_moved_at_the_pass_after_its_wait(world):
     made = world()
-    made.engine.due = [START_MS + 700]
+    made.steps.due = [START_MS + 700]
     made.run(waits=2)
     assert made.log[:4] == ["hand_over", "wait", "hand_over", "wait"]
-    assert made.engine.moved == [START_MS + 700]
+    assert made.steps.moved == [START_MS + 700]
 
 
 def test_with_nothing_near_the_wait_is_the_safety_interval_with_jitter(world):
     made = world(safety_interval=5.0)
-    made.engine.due = [START_MS + HOUR_MS]
+    made.steps.due = [START_MS + HOUR_MS]
     made.run(waits=200)
     assert all(4.0 <= wait <= 5.0 for wait in made.waits)
     assert max(made.waits) - min(made.waits) > 0.5
@@ -73,7 +73,7 @@ def test_an_idle_scanner_asks_less_than_once_in_two_seconds(world):
 
 def test_a_lease_that_ran_out_is_taken_back_and_relayed_in_the_same_drain(world):
     made = world()
-    made.engine.leased = [START_MS - 1]
+    made.steps.leased = [START_MS - 1]
     made.run()
     assert made.log[:6] == ["hand_over", "reclaim", "hand_over", "relay", "hand_over", "wait"]
     assert made.relay.published == [START_MS - 1]
@@ -82,28 +82,28 @@ def test_a_lease_that_ran_out_is_taken_back_and_relayed_in_the_same_drain(world)
 def test_a_lease_further_off_than_a_lease_is_long_is_looked_at(world):
     """Redis's clock was set back; the script does not take such a lease for a longer one."""
     made = world(lease=30.0)
-    made.engine.leased = [START_MS + 31_000]
+    made.steps.leased = [START_MS + 31_000]
     made.run()
     assert made.log[:3] == ["hand_over", "reclaim", "wait"]
 
 
 def test_a_lease_that_runs_is_left_alone(world):
     made = world(lease=30.0)
-    made.engine.leased = [START_MS + 29_000]
+    made.steps.leased = [START_MS + 29_000]
     made.run()
     assert made.log[:2] == ["hand_over", "wait"]
 
 
 def test_what_becomes_dead_is_logged_with_its_reason(world, caplog):
     made = world()
-    made.engine.dead = [("id-7", "record is cut short")]
+    made.steps.dead = [("id-7", "record is cut short")]
     made.run()
     assert "task id-7 is dead: record is cut short; runbook: DelayqDead" in caplog.messages
 
 
 def test_relayed_entries_are_drained_without_a_wait_between(world):
     made = world()
-    made.engine.relay = [START_MS - 1] * 25
+    made.steps.relay = [START_MS - 1] * 25
     made.run()
     assert made.waits == made.waits[:1]
     assert len(made.relay.published) == 25
@@ -113,30 +113,30 @@ def test_relayed_entries_are_drained_without_a_wait_between(world):
 def test_a_wait_counts_from_the_moment_redis_looked_at_its_clock(world):
     """The wait is shorter by the time that the rest of the pass takes."""
     made = world()
-    made.engine.due = [START_MS + 1000]
+    made.steps.due = [START_MS + 1000]
 
     def reclaim():
         made.us += 300_000
         return []
 
-    made.engine.reclaim = reclaim
-    made.engine.leased = [START_MS + 31_000]
+    made.steps.reclaim = reclaim
+    made.steps.leased = [START_MS + 31_000]
     made.run()
     assert made.waits == [pytest.approx(0.7)]
 
 
 def test_one_that_does_not_watch_the_head_comes_a_little_later(world):
     made = world()
-    made.engine.due = [START_MS + 1000]
-    made.engine.has_timer = False
+    made.steps.due = [START_MS + 1000]
+    made.steps.has_timer = False
     made.run()
     assert GRACE <= made.waits[0] - 1 <= 2 * GRACE
 
 
 def test_one_that_does_not_watch_still_comes_at_the_safety_interval(world):
     made = world(safety_interval=5.0)
-    made.engine.due = [START_MS + 4900]
-    made.engine.has_timer = False
+    made.steps.due = [START_MS + 4900]
+    made.steps.has_timer = False
     made.run()
     assert made.waits[0] <= 5.0
 
@@ -145,10 +145,10 @@ def test_one_that_does_not_watch_still_comes_at_the_safety_interval(world):
 def test_it_asks_for_the_ids_of_what_went_only_while_somebody_listens(world, hears):
     made = world()
     made.hears = hears
-    made.engine.due = [START_MS, START_MS + 700]
+    made.steps.due = [START_MS, START_MS + 700]
 
     made.run(waits=2)
 
-    assert set(made.engine.told) == {hears}
+    assert set(made.steps.told) == {hears}
     ids = [[f"id-{START_MS}"], [f"id-{START_MS + 700}"]]
     assert made.handed_over == (ids if hears else [])

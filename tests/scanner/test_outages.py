@@ -65,15 +65,15 @@ def test_no_pause_is_longer_than_three_seconds():
 
 def test_what_fell_due_while_the_store_was_away_goes_three_seconds_after_it_is_back(world):
     made = world(safety_interval=300.0)
-    made.engine.due = [START_MS + 1000]
-    made.engine.on_move = away_for(made, OUTAGE, lost_store())
+    made.steps.due = [START_MS + 1000]
+    made.steps.on_move = away_for(made, OUTAGE, lost_store())
     made.run(waits=30)
-    assert OUTAGE * 1000 <= made.engine.lateness[0] + 1000 <= (OUTAGE + BACK_WITHIN) * 1000
+    assert OUTAGE * 1000 <= made.steps.lateness[0] + 1000 <= (OUTAGE + BACK_WITHIN) * 1000
 
 
 def test_what_fell_due_while_the_broker_was_away_goes_soon_after_it_is_back(world):
     made = world(safety_interval=300.0)
-    made.engine.relay = [START_MS - 1]
+    made.steps.relay = [START_MS - 1]
     gone_at = []
     down = away_for(made, OUTAGE, BrokerDown("refused"))
     made.relay.on_batch = lambda: down() or gone_at.append(made.monotonic())
@@ -86,7 +86,7 @@ def run_outage(made, error, seconds=2.0):
     """Let it work once, lose its store for some seconds, and work again."""
     made.run(waits=1)
     made.scanner._stopping._set = False
-    made.engine.on_move = away_for(made, seconds, error)
+    made.steps.on_move = away_for(made, seconds, error)
     made.run(waits=len(made.waits) + 9)
 
 
@@ -121,10 +121,10 @@ def test_a_store_that_is_lost_and_back_is_a_line_each(world, said):
 
 def test_a_broker_that_is_lost_and_back_is_a_line_each(world, said):
     made = named(world())
-    made.engine.relay = [START_MS - 1]
+    made.steps.relay = [START_MS - 1]
     made.run(waits=1)
     made.scanner._stopping._set = False
-    made.engine.relay = [START_MS - 1]
+    made.steps.relay = [START_MS - 1]
     made.relay.on_batch = away_for(made, 1.2, BrokerDown("[Errno 111] Connection refused"))
     made.run(waits=len(made.waits) + 5)
     assert said() == [
@@ -148,7 +148,7 @@ def test_a_broker_that_is_lost_and_back_is_a_line_each(world, said):
 
 def test_what_was_never_reached_is_not_called_lost(world, said):
     made = named(world())
-    made.engine.on_move = away_for(made, 0.1, lost_store())
+    made.steps.on_move = away_for(made, 0.1, lost_store())
     made.run(waits=2)
     assert said()[0][1].startswith("cannot reach the store redis://red:6379/0 of delayq_url (")
     assert said()[1] == ("INFO", "store redis://red:6379/0 is back after 0 s")
@@ -156,17 +156,17 @@ def test_what_was_never_reached_is_not_called_lost(world, said):
 
 def test_it_says_how_many_tasks_are_overdue_before_they_go(world, said):
     made = named(world())
-    made.engine.due = [START_MS + 1000 + number for number in range(3)]
-    counted = lambda: sum(when <= made.now_ms for when in made.engine.due)  # noqa: E731
+    made.steps.due = [START_MS + 1000 + number for number in range(3)]
+    counted = lambda: sum(when <= made.now_ms for when in made.steps.due)  # noqa: E731
     made.scanner._start = SimpleNamespace(join=lambda: None, overdue=counted)
     run_outage(made, lost_store())
     assert ("INFO", "store redis://red:6379/0 is back after 4 s; 3 overdue") in said()
-    assert len(made.engine.moved) == 3
+    assert len(made.steps.moved) == 3
 
 
 def test_a_day_without_a_store_is_not_a_line_for_each_try(world, said):
     made = named(world())
-    made.engine.on_move = away_for(made, 86_400.0, lost_store())
+    made.steps.on_move = away_for(made, 86_400.0, lost_store())
     made.run(waits=1000)
     seconds = sum(made.waits)
     assert len(said()) <= seconds / backoff.QUIET + 8
@@ -175,17 +175,17 @@ def test_a_day_without_a_store_is_not_a_line_for_each_try(world, said):
 @pytest.mark.parametrize("error", [StoreError("hand_over", "WRONGTYPE"), RuntimeError("boom")])
 def test_what_is_refused_all_the_time_is_not_a_line_for_each_try(world, said, error):
     made = named(world())
-    made.engine.on_move = away_for(made, 86_400.0, error)
+    made.steps.on_move = away_for(made, 86_400.0, error)
     made.run(waits=1000)
     assert 2 <= len(said()) <= sum(made.waits) / backoff.QUIET + 8
 
 
 def test_another_trouble_is_said_at_once(world, said):
     made = named(world())
-    made.engine.on_move = away_for(made, 60.0, lost_store())
+    made.steps.on_move = away_for(made, 60.0, lost_store())
     made.run(waits=20)
     made.scanner._stopping._set = False
-    made.engine.on_move = away_for(made, 60.0, StoreError("hand_over", "WRONGTYPE"))
+    made.steps.on_move = away_for(made, 60.0, StoreError("hand_over", "WRONGTYPE"))
     before = len(said())
     made.run(waits=len(made.waits) + 1)
     assert said()[before][1].startswith("hand over failed: WRONGTYPE; retrying in ")

@@ -36,16 +36,16 @@ class Owing:
 
 
 def test_what_is_stored_is_settled_and_what_is_not_stays():
-    engine = Owing("abc")
-    outbox = Outbox([engine], lambda one: one.task_id != "b")
+    shard_steps = Owing("abc")
+    outbox = Outbox([shard_steps], lambda one: one.task_id != "b")
     assert not outbox.drain()
-    assert engine.settled == ["a", "c"]
+    assert shard_steps.settled == ["a", "c"]
 
 
 def test_with_nothing_owed_nothing_is_settled():
-    engine = Owing()
-    assert not Outbox([engine], lambda _: True).drain()
-    assert engine.settled == []
+    shard_steps = Owing()
+    assert not Outbox([shard_steps], lambda _: True).drain()
+    assert shard_steps.settled == []
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def at_once(monkeypatch):
 
 @pytest.mark.usefixtures("at_once")
 def test_it_goes_on_after_redis_was_away_and_ends_when_it_is_told_to():
-    engine = Owing(StoreUnavailable("owed", "away"), "ab", "c")
+    shard_steps = Owing(StoreUnavailable("owed", "away"), "ab", "c")
     seen, done = [], threading.Event()
 
     def mark(one):
@@ -64,27 +64,27 @@ def test_it_goes_on_after_redis_was_away_and_ends_when_it_is_told_to():
             done.set()
         return True
 
-    outbox = Outbox([engine], mark)
+    outbox = Outbox([shard_steps], mark)
     outbox.start()
     assert done.wait(30)
     outbox.stop(10)
-    assert engine.closed.wait(30)
+    assert shard_steps.closed.wait(30)
     assert seen == ["a", "b", "c"]
-    assert engine.settled == ["a", "b", "c"]
+    assert shard_steps.settled == ["a", "b", "c"]
 
 
 @pytest.mark.usefixtures("at_once")
 def test_to_stop_it_waits_no_longer_than_for_the_task_at_hand():
-    engine, entered, leave = Owing("abc"), threading.Event(), threading.Event()
+    shard_steps, entered, leave = Owing("abc"), threading.Event(), threading.Event()
 
     def mark(_):
         entered.set()
         return leave.wait(30)
 
-    outbox = Outbox([engine], mark)
+    outbox = Outbox([shard_steps], mark)
     outbox.start()
     assert entered.wait(30)
     outbox._stopping.set()
     leave.set()
     outbox.stop(PATIENCE)
-    assert engine.settled == ["a"]
+    assert shard_steps.settled == ["a"]

@@ -228,9 +228,9 @@ def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame
     made.client = client = server.client()
     hand_over, may_look = ScannerSteps.hand_over, threading.Event()
 
-    def when_it_may(engine, **asked):
+    def when_it_may(shard_steps, **asked):
         assert may_look.wait(PATIENCE)
-        return hand_over(engine, **asked)
+        return hand_over(shard_steps, **asked)
 
     monkeypatch.setattr(ScannerSteps, "hand_over", when_it_may)
     may_look.set()

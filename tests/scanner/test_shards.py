@@ -22,13 +22,13 @@ SHARDS = 3
 def sharded(world):
     """A world whose scanner has three shards, a log of its calls, and the next answers."""
     made = world(safety_interval=5.0)
-    made.asked, made.engines, made.relays, made.said = [], [], [], []
+    made.asked, made.steps_by_shard, made.relays, made.said = [], [], [], []
     for number in range(SHARDS):
-        engine, relay = FakeEngine(made, 10), FakeRelay(made)
-        engine.on_move = lambda number=number: made.asked.append(number)
-        relay.engine = engine
-        relay.batch = relay_of(engine, relay, relay.batch)
-        made.engines.append(engine)
+        shard_steps, relay = FakeEngine(made, 10), FakeRelay(made)
+        shard_steps.on_move = lambda number=number: made.asked.append(number)
+        relay.steps = shard_steps
+        relay.batch = relay_of(shard_steps, relay, relay.batch)
+        made.steps_by_shard.append(shard_steps)
         made.relays.append(relay)
     wait = made.wakeup.wait
 
@@ -45,54 +45,54 @@ def sharded(world):
     return made
 
 
-def relay_of(engine, relay, batch):
+def relay_of(shard_steps, relay, batch):
     def batched(stopping):
-        own, relay._world.engine = relay._world.engine, engine
+        own, relay._world.steps = relay._world.steps, shard_steps
         try:
             return batch(stopping)
         finally:
-            relay._world.engine = own
+            relay._world.steps = own
 
     return batched
 
 
 def test_each_is_looked_at_and_the_next_due_time_of_any_ends_the_wait(sharded):
-    sharded.engines[1].due = [START_MS + 700]
-    sharded.engines[2].due = [START_MS + 900]
+    sharded.steps_by_shard[1].due = [START_MS + 700]
+    sharded.steps_by_shard[2].due = [START_MS + 900]
     sharded.run(waits=1)
     assert sorted(sharded.asked) == [0, 1, 2]
     assert sharded.waits == [pytest.approx(0.7, abs=0.01)]
 
 
 def test_when_one_has_something_due_the_others_are_left_alone(sharded):
-    sharded.engines[1].due = [START_MS + 700]
+    sharded.steps_by_shard[1].due = [START_MS + 700]
     sharded.run(waits=2)
     assert sharded.asked[SHARDS:] == [1]
-    assert sharded.engines[1].moved == [START_MS + 700]
+    assert sharded.steps_by_shard[1].moved == [START_MS + 700]
 
 
 def test_what_one_is_behind_with_holds_up_no_other(sharded):
-    sharded.engines[0].due = [START_MS - 1] * 1000
-    sharded.engines[1].due = [START_MS - 1]
-    sharded.engines[2].relay = [START_MS - 1]
+    sharded.steps_by_shard[0].due = [START_MS - 1] * 1000
+    sharded.steps_by_shard[1].due = [START_MS - 1]
+    sharded.steps_by_shard[2].relay = [START_MS - 1]
     sharded.run(waits=1)
-    assert len(sharded.engines[0].moved) == 1000
+    assert len(sharded.steps_by_shard[0].moved) == 1000
     # In the first round, not after the other shard's hundred batches.
     assert sorted(sharded.asked[:SHARDS]) == [0, 1, 2]
     assert sharded.relays[2].published == [START_MS - 1]
 
 
 def test_in_the_midst_of_that_it_hears_of_another(sharded):
-    sharded.engines[0].due = [START_MS - 1] * 1000
-    sharded.engines[1].due = [START_MS + HOUR_MS]
+    sharded.steps_by_shard[0].due = [START_MS - 1] * 1000
+    sharded.steps_by_shard[1].due = [START_MS + HOUR_MS]
 
     def come():
         sharded.asked.append(0)
         if len(sharded.asked) == 20:
-            sharded.engines[1].due = [START_MS - 1]
+            sharded.steps_by_shard[1].due = [START_MS - 1]
             sharded.said = [{1}]
 
-    sharded.engines[0].on_move = come
+    sharded.steps_by_shard[0].on_move = come
     sharded.run(waits=1)
     at = [place for place, number in enumerate(sharded.asked) if number == 1]
     assert at[1] <= 22
@@ -111,8 +111,8 @@ def test_a_broker_that_is_away_is_asked_once_for_all_of_them(sharded):
         asked.append(sharded.monotonic())
         raise BrokerDown("refused")
 
-    for engine, relay in zip(sharded.engines, sharded.relays, strict=True):
-        engine.relay = [START_MS - 1]
+    for shard_steps, relay in zip(sharded.steps_by_shard, sharded.relays, strict=True):
+        shard_steps.relay = [START_MS - 1]
         relay.batch = away
     sharded.run(waits=1)
     assert len(asked) == 1
@@ -120,8 +120,8 @@ def test_a_broker_that_is_away_is_asked_once_for_all_of_them(sharded):
 
 def test_it_tells_each_how_long_it_sleeps(sharded):
     sharded.run(waits=1)
-    for engine in sharded.engines:
-        [(asleep, relay_in)] = engine.asked
+    for shard_steps in sharded.steps_by_shard:
+        [(asleep, relay_in)] = shard_steps.asked
         assert 4.0 <= asleep <= 5.0
         assert relay_in == 0
 
@@ -172,24 +172,24 @@ def test_what_is_relayed_from_any_shard_arrives(make_app, redis_server, redis_ur
 @pytest.fixture
 def apart(sharded):
     """The first shard alone on a node, which is away; the others on another one."""
-    sharded.engines[0].node = "away", 1
+    sharded.steps_by_shard[0].node = "away", 1
 
     def is_away():
         sharded.asked.append(0)
         raise StoreUnavailable("hand_over", "nobody answers")
 
-    sharded.engines[0].on_move = is_away
+    sharded.steps_by_shard[0].on_move = is_away
     sharded.scanner._away._watch = lambda _shards: None  # no thread of a virtual time
     return sharded
 
 
 def test_while_a_node_is_away_the_shards_of_others_are_served(apart):
-    apart.engines[1].due = [START_MS, START_MS + 700]
-    apart.engines[2].due = [START_MS + 1400]
+    apart.steps_by_shard[1].due = [START_MS, START_MS + 700]
+    apart.steps_by_shard[2].due = [START_MS + 1400]
     apart.run(waits=3)
     assert apart.asked.count(0) == 1
-    assert apart.engines[1].moved == [START_MS, START_MS + 700]
-    assert apart.engines[2].moved == [START_MS + 1400]
+    assert apart.steps_by_shard[1].moved == [START_MS, START_MS + 700]
+    assert apart.steps_by_shard[2].moved == [START_MS + 1400]
     assert "rest" not in apart.log
 
 
@@ -200,31 +200,31 @@ def test_a_message_does_not_make_the_scanner_wait_for_a_node_that_is_away(apart)
 
 
 def test_a_node_that_is_away_is_met_by_one_of_its_shards(apart):
-    apart.engines[1].node = apart.engines[0].node
-    apart.engines[1].on_move = apart.engines[0].on_move
+    apart.steps_by_shard[1].node = apart.steps_by_shard[0].node
+    apart.steps_by_shard[1].on_move = apart.steps_by_shard[0].on_move
     apart.run(waits=1)
     assert sorted(apart.asked) == [0, 2]
     assert len(apart.scanner._away.shards) == 2
 
 
 def test_a_shard_that_moved_to_a_node_that_is_away_as_well_is_left_out(apart):
-    is_away = apart.engines[0].on_move
+    is_away = apart.steps_by_shard[0].on_move
 
     def moves():
-        apart.engines[0].node = "away", 2
+        apart.steps_by_shard[0].node = "away", 2
         is_away()
 
-    apart.engines[0].on_move = moves
+    apart.steps_by_shard[0].on_move = moves
     apart.run(waits=1)
     assert apart.asked.count(0) == 1
 
 
 def test_a_node_that_answers_but_refuses_is_tried_and_logged_less_and_less_often(apart, caplog):
-    apart.engines[1].due = [START_MS + 100 * step for step in range(12)]
+    apart.steps_by_shard[1].due = [START_MS + 100 * step for step in range(12)]
     shard, wait = apart.scanner._shards[0], apart.wakeup.wait
     event = Never()
     away = Away(event, lambda: None)
-    shard.engine.counts = lambda: None
+    shard.steps.counts = lambda: None
 
     def answers(seconds):
         if seconds > 0 and shard.up_at == math.inf:
@@ -237,7 +237,7 @@ def test_a_node_that_answers_but_refuses_is_tried_and_logged_less_and_less_often
     assert len([one for one in caplog.records if one.levelname == "WARNING"]) < 6
     assert min(event.waits[1:]) >= 0.5
 
-    apart.engines[0].on_move = lambda: None
+    apart.steps_by_shard[0].on_move = lambda: None
     apart.scanner._stopping = FakeStop(apart)
     apart.run(waits=len(apart.waits) + 1)
     assert shard.pauses.next() <= 0.5
@@ -255,8 +255,8 @@ def test_a_shard_is_watched_once(sharded):
 
 def test_an_answer_brings_a_shard_back(apart):
     apart.run(waits=1)
-    apart.engines[0].on_move = lambda: apart.asked.append(0)
-    apart.engines[0].counts = lambda: None
+    apart.steps_by_shard[0].on_move = lambda: apart.asked.append(0)
+    apart.steps_by_shard[0].counts = lambda: None
     back = Away(Never(), lambda: apart.say("interrupt"))
     back._watch([apart.scanner._shards[0]])
     assert apart.log[-1] == "interrupt"
@@ -273,8 +273,8 @@ def test_if_the_only_node_is_away_the_scanner_pauses(sharded):
     def is_away():
         raise StoreUnavailable("hand_over", "nobody answers")
 
-    for engine in sharded.engines:
-        engine.on_move = is_away
+    for shard_steps in sharded.steps_by_shard:
+        shard_steps.on_move = is_away
     sharded.run(waits=2)
     assert len(rests) == 1
     assert not sharded.scanner._away.shards

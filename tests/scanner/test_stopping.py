@@ -14,10 +14,10 @@ pytestmark = pytest.mark.kernel
 
 def test_a_stop_between_batches_moves_nothing_afterwards(world):
     made = world(batch_size=10)
-    made.engine.due = [START_MS] * 100
-    made.engine.on_move = lambda: made.log.count("hand_over") == 3 and made.scanner.stop()
+    made.steps.due = [START_MS] * 100
+    made.steps.on_move = lambda: made.log.count("hand_over") == 3 and made.scanner.stop()
     made.run()
-    assert len(made.engine.moved) == 30
+    assert len(made.steps.moved) == 30
     assert made.log == [
         *["hand_over"] * 3,
         "interrupt",
@@ -43,14 +43,14 @@ def test_a_stop_during_a_backoff_starts_no_pass(world):
         made.scanner.stop()
         raise StoreUnavailable("hand_over", "refused")
 
-    made.engine.on_move = fail
+    made.steps.on_move = fail
     made.run(waits=5)
     assert made.log.count("hand_over") == 1
 
 
 def test_a_relay_is_told_of_a_stop(world):
     made = world()
-    made.engine.relay = [START_MS]
+    made.steps.relay = [START_MS]
     told = []
 
     def batch(stopping):
@@ -72,7 +72,7 @@ def test_an_end_without_redis_closes_the_rest(world, error):
     def leave():
         raise error
 
-    made.engine.leave = leave
+    made.steps.leave = leave
     made.run()
     assert made.log[-2:] == ["close relay", "close wakeup"]
 
@@ -108,10 +108,10 @@ def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house, 
     made.delayq.schedule_many(made.task, [((), {})] * 400, at=1_000_000_000)
     hand_over, passes, stopping = ScannerSteps.hand_over, [], threading.Event()
 
-    def held_up(engine, **asked):
-        passes.append(engine)
+    def held_up(shard_steps, **asked):
+        passes.append(shard_steps)
         assert len(passes) <= 100 or stopping.wait(PATIENCE)
-        return hand_over(engine, **asked)
+        return hand_over(shard_steps, **asked)
 
     monkeypatch.setattr(ScannerSteps, "hand_over", held_up)
     scanner = made.start()

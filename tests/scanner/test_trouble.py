@@ -29,11 +29,11 @@ def failing(times, error):
 )
 def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplog, error, line):
     made = world()
-    made.engine.due = [START_MS]
-    made.engine.on_move = failing(1, error)
+    made.steps.due = [START_MS]
+    made.steps.on_move = failing(1, error)
     made.run(waits=2)
     assert made.log[:4] == ["hand_over", "pause", "hand_over", "wait"]
-    assert made.engine.moved == [START_MS]
+    assert made.steps.moved == [START_MS]
     assert any(message.startswith(line) for message in caplog.messages)
     # For a refusal by Redis its sentence is enough; any other error is logged with a traceback.
     assert [bool(one.exc_info) for one in caplog.records if one.levelno == logging.ERROR] == [
@@ -43,7 +43,7 @@ def test_an_exception_in_a_pass_is_logged_and_does_not_end_the_loop(world, caplo
 
 def test_an_exception_in_the_relay_does_not_end_the_loop(world):
     made = world()
-    made.engine.relay = [START_MS]
+    made.steps.relay = [START_MS]
     made.relay.on_batch = failing(1, RuntimeError("boom"))
     made.run(waits=2)
     assert made.relay.published == [START_MS]
@@ -58,8 +58,8 @@ def test_an_exception_in_the_wait_does_not_end_the_loop(world):
 
 def test_an_exception_in_a_pause_does_not_end_the_loop(world, caplog):
     made = world()
-    made.engine.due = [START_MS]
-    made.engine.on_move = failing(1, StoreUnavailable("hand_over", "refused"))
+    made.steps.due = [START_MS]
+    made.steps.on_move = failing(1, StoreUnavailable("hand_over", "refused"))
     made.wakeup.on_rest = failing(1, RuntimeError("boom"))
     made.run(waits=2)
     assert made.log[:4] == ["hand_over", "pause", "hand_over", "wait"]
@@ -69,7 +69,7 @@ def test_an_exception_in_a_pause_does_not_end_the_loop(world, caplog):
 
 def test_a_store_that_is_away_is_tried_less_and_less_often(world, caplog):
     made = world()
-    made.engine.on_move = failing(100, StoreUnavailable("hand_over", "refused"))
+    made.steps.on_move = failing(100, StoreUnavailable("hand_over", "refused"))
     made.run(waits=12)
     bounds = [min(LONGEST_BACKOFF, 0.5 * 2**failures) for failures in range(12)]
     assert all(
@@ -89,7 +89,7 @@ def test_after_an_outage_the_backoff_starts_anew(world):
         if error := next(passes, None):
             raise error
 
-    made.engine.on_move = on_move
+    made.steps.on_move = on_move
     made.run(waits=8)
     assert made.log[:16:2] == ["hand_over"] * 8
     assert made.log[1:16:2] == [*["pause"] * 6, "wait", "pause"]
@@ -99,19 +99,19 @@ def test_after_an_outage_the_backoff_starts_anew(world):
 
 def test_a_relay_that_backs_off_does_not_hold_up_direct_entries(world):
     made = world()
-    made.engine.relay = [START_MS - 1]
+    made.steps.relay = [START_MS - 1]
     made.relay.on_batch = failing(10_000, BrokerDown("refused"))
-    made.engine.due = [START_MS + 10 * step for step in range(2000)]
-    made.engine.on_move = lambda: made.engine.due or made.scanner.stop()
+    made.steps.due = [START_MS + 10 * step for step in range(2000)]
+    made.steps.on_move = lambda: made.steps.due or made.scanner.stop()
     made.run(waits=10_000)
-    assert len(made.engine.moved) == 2000
-    assert max(made.engine.lateness) <= 1
+    assert len(made.steps.moved) == 2000
+    assert max(made.steps.lateness) <= 1
     assert made.log.count("relay") < 20
 
 
 def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
     made = world(safety_interval=5.0)
-    made.engine.relay = [START_MS - 1]
+    made.steps.relay = [START_MS - 1]
     made.relay.on_batch = failing(10_000, BrokerDown("refused"))
     made.run(waits=200)
     seconds = sum(made.waits)
@@ -123,7 +123,7 @@ def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
 
 def test_a_broker_that_is_away_is_asked_again_within_its_longest_backoff(world):
     made = world()
-    made.engine.relay = [START_MS - 1]
+    made.steps.relay = [START_MS - 1]
     made.relay.on_batch = failing(8, BrokerDown("refused"))
     made.run(waits=60)
     assert made.relay.published == [START_MS - 1]
@@ -131,7 +131,7 @@ def test_a_broker_that_is_away_is_asked_again_within_its_longest_backoff(world):
 
 def test_a_broker_that_came_back_is_used_at_once(world):
     made = world()
-    made.engine.relay = [START_MS - 1] * 25
+    made.steps.relay = [START_MS - 1] * 25
     made.relay.on_batch = failing(1, BrokerDown("refused"))
     made.run(waits=2)
     assert len(made.relay.published) == 25
@@ -141,8 +141,8 @@ def test_a_broker_that_came_back_is_used_at_once(world):
 def test_an_empty_claim_is_no_reason_to_spin(world):
     """Another scanner took the entry that this one saw; its next look decides."""
     made = world()
-    made.engine.relay = [START_MS - 1]
-    made.relay.on_batch = made.engine.relay.clear
+    made.steps.relay = [START_MS - 1]
+    made.relay.on_batch = made.steps.relay.clear
     made.run(waits=2)
     assert made.log[:4] == ["hand_over", "relay", "hand_over", "wait"]
     assert made.waits[0] >= 4.0
@@ -150,7 +150,7 @@ def test_an_empty_claim_is_no_reason_to_spin(world):
 
 def test_a_broker_that_takes_some_before_each_loss_is_asked_again_soon(world):
     made = world()
-    made.engine.relay = [START_MS - 1]
+    made.steps.relay = [START_MS - 1]
     made.relay.on_batch = failing(24, BrokerDown("a reply was lost", sent=1))
     made.run(waits=60)
     assert made.relay.published == [START_MS - 1]

@@ -57,7 +57,6 @@ from celery_delayq.core.store.extras import HELD, Extras
 from celery_delayq.core.store.filter import Filter
 from celery_delayq.core.store.ids import Target, target_of_key, target_of_member
 from celery_delayq.core.store.keys import Keys
-from celery_delayq.core.store.member import Member
 from celery_delayq.core.store.outcome import Outcome
 from celery_delayq.core.store.record import (
     RELEASED,
@@ -68,6 +67,7 @@ from celery_delayq.core.store.record import (
     destination_for,
     whole,
 )
+from celery_delayq.core.store.registration import Registration
 from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.core.store.scripts import Script
 from celery_delayq.core.store.selection_scan import Position
@@ -205,7 +205,7 @@ class Caller:
     def _clear(self, tag: str) -> int:
         """Cancel all entries with a tag, as a selection does; return how many."""
         chosen, done = Filter(tags=(tag,)), 0
-        for link in self._entries.links:
+        for link in self._entries.shards:
             for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
                 met = [target_of_member(member) for member in page]
                 asked = {"tells": False, "chosen": chosen.text}
@@ -232,7 +232,7 @@ class Caller:
         if leaves:
             part = who, entry.record, entry.record.released(made)
             return placement.change(
-                entries.links, who, lambda one, _: (changes.release(one, [part])[0].outcome, None)
+                entries.shards, who, lambda one, _: (changes.release(one, [part])[0].outcome, None)
             )[0]
         return entries.edit(who, entry.record, entry.record.with_message(made))
 
@@ -284,7 +284,7 @@ class Taker:
 
     def __init__(self, scripts: Any, timeout: float, visibility: float):
         self._entries = _entries_over(scripts, timeout)
-        shards = [one.scripts for one in self._entries.unasked_links]
+        shards = [one.scripts for one in self._entries.unasked_shards]
         self._copies = Copies(shards, visibility, (3600, 1_000_000))
         self._asking = StoreQuery("simulated")
         self._timeout = timeout
@@ -378,7 +378,7 @@ def scan(
     """
     shards, apart = _shards_in(scripts)
     membership, link = _membership(timeout, shards), _Link(publisher)
-    engines = [
+    steps_by_shard = [
         ScannerSteps(
             each,
             membership,
@@ -387,11 +387,13 @@ def scan(
             alive=3 * safety_interval,
             name=name,
             owes=True,
-            meeting_place=apart and Member(apart, membership),
+            meeting_place=apart and Registration(apart, membership),
         )
         for each in shards
     ]
-    relays = [Relay(engine, link, lease=lease, hooks=Hooks()) for engine in engines]
+    relays = [
+        Relay(shard_steps, link, lease=lease, hooks=Hooks()) for shard_steps in steps_by_shard
+    ]
     wakeup = _Wakeup(ear, len(shards))
     one = Scanner(relays, wakeup, safety_interval=safety_interval, lease=lease, hooks=Hooks())
     one._stopping = _NeverStopping(ear)
@@ -695,7 +697,7 @@ class Inside:
 
     def _view(self, task_id: str, record: bytes) -> View:
         # Not by a search of the package's, which may be cut.
-        found = (lookup.find(one, task_id) for one in self._entries.unasked_links)
+        found = (lookup.find(one, task_id) for one in self._entries.unasked_shards)
         entry = next(filter(None, found))
         extras, flags = entry.extras, _flags(record)
         since_ms, last_ms = max(entry.due_ms, extras.excused_ms), math.inf
@@ -1066,23 +1068,23 @@ CUTS = {
         "if false then",
     ),
     "in progress a cursor is one step behind": Cut(
-        "self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n"
+        "self._at = self._begun.behind(number, Position.of(some[done - 1]))\n"
         "                    _note(self._services, tally, made)\n"
         "                    report(progress, tally)\n",
         "_note(self._services, tally, made)\n"
         "                    report(progress, tally)\n"
-        "                    self._at = self._begun.behind(shard, Position.of(some[done - 1]))\n",
+        "                    self._at = self._begun.behind(number, Position.of(some[done - 1]))\n",
         (Selection, "_change"),
     ),
     "an id is looked for on its own shard only": Cut(
-        "[*links[own:], *links[:own]]",
-        "[links[own]]",
+        "[*shards[own:], *shards[:own]]",
+        "[shards[own]]",
         (placement, "to_ask"),
     ),
     "an entry lies on the shard of its id": Cut(
         "one.record.key or one.task_id",
         "one.task_id",
-        (placement, "place_of"),
+        (placement, "shard_for"),
     ),
     "after the clock was set back, a change has a time to come": Cut(
         "before > now_us + AHEAD and now_us or math.max(now_us, before + 1)",

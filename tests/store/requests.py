@@ -11,8 +11,8 @@ from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import NewEntry
 from celery_delayq.core.store.caller import OPERATION_BYTES
 from celery_delayq.core.store.ids import target_of
-from celery_delayq.core.store.member import Member
 from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.registration import Registration
 from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
 from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, edited, new_record
 
@@ -60,8 +60,8 @@ def now_us(store: Store) -> int:
     return int(store.raw.get(CLOCK))
 
 
-def join(store: Store, membership=None, *, scanner=False) -> Member:
-    member = Member(store.scripts, membership or store.membership, scanner=scanner)
+def join(store: Store, membership=None, *, scanner=False) -> Registration:
+    member = Registration(store.scripts, membership or store.membership, scanner=scanner)
     member.join()
     return member
 

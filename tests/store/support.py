@@ -135,16 +135,16 @@ class Store:
             self.set_ms(NOW_MS)
         self.scripts = self.new_scripts()
         self.entries = Entries([self.scripts], self.membership)
-        self._engines = []
+        self._steps_by_shard = []
 
     def limit_calls(self, seconds: float) -> None:
         """From here on, a caller's calls last no longer."""
-        self.link.timeout = self.link.calls._timeout = seconds
+        self.shard.timeout = self.shard.calls._timeout = seconds
 
     @property
-    def link(self) -> Shard:
+    def shard(self) -> Shard:
         """The shard that steps work on."""
-        return self.entries.links[0]
+        return self.entries.shards[0]
 
     def new_scripts(self) -> Scripts:
         """Scripts over their own connection, as in each process."""
@@ -154,8 +154,8 @@ class Store:
     def _client(self) -> PooledConnection:
         return PooledConnection(self.endpoint)
 
-    def engine(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> ScannerSteps:
-        engine = ScannerSteps(
+    def steps(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> ScannerSteps:
+        shard_steps = ScannerSteps(
             self.new_scripts(),
             self.membership,
             batch_size=batch_size,
@@ -163,11 +163,14 @@ class Store:
             alive=alive,
             **options,
         )
-        self._engines.append(engine)
-        return engine
+        self._steps_by_shard.append(shard_steps)
+        return shard_steps
 
     def close(self) -> None:
-        for scripts in (self.scripts, *(engine._scripts for engine in self._engines)):
+        for scripts in (
+            self.scripts,
+            *(shard_steps._scripts for shard_steps in self._steps_by_shard),
+        ):
             scripts.connection.close()
         self.raw.close()
 
@@ -223,7 +226,9 @@ class Store:
 
     def pages(self, chosen: Filter):
         """The members that a selection may mean, page by page."""
-        return selection_scan.pages(self.link, chosen, *selection_scan.start(self.link), Position())
+        return selection_scan.pages(
+            self.shard, chosen, *selection_scan.start(self.shard), Position()
+        )
 
     def edit(self, task_id, payload="", *, entry=None, **options):
         """Give an entry, as it was read, another message, and so on: see `edited`."""
@@ -233,7 +238,7 @@ class Store:
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy arrives at a worker; returns the attempt that arrived first."""
         *hand_over, attempt = hand_over_and_attempt
-        until = clock.monotonic() + self.link.timeout
+        until = clock.monotonic() + self.shard.timeout
         return self.copies(lease).first((*hand_over,), attempt, until)
 
     def delivery(self, task_id, *, again=True) -> Delivery:

@@ -196,18 +196,18 @@ def untouched(ready):
         ready.store.raw.delete(ready.store.keys[name])
     ids = [one for one in ready.ids if not ready.store.places(one)]
     ready.store.raw.hdel(ready.store.keys["records"], *ids)
-    ready.engine._beat_again = 0
+    ready.steps._beat_again = 0
 
 
 def found_tidy(ready):
     untouched(ready)
-    ready.engine.hand_over()
+    ready.steps.hand_over()
 
 
 def tidy_later(ready):
     ready.store.schedule("later", FAR_MS, share=True)
     untouched(ready)
-    ready.engine.hand_over()
+    ready.steps.hand_over()
 
 
 def backlog(ready):
@@ -216,11 +216,11 @@ def backlog(ready):
     for step in range(8):
         store.schedule(f"old{step}", NOW_MS - 1, share=True)
         store.schedule(f"fresh{step}", now - 5, share=True)
-    ready.engine._batch_size = 8
+    ready.steps._batch_size = 8
 
 
 def up_next(ready):
-    ready.engine.hand_over(asleep=5, relay_in=5)
+    ready.steps.hand_over(asleep=5, relay_in=5)
 
 
 def spoil(*ids):
@@ -258,7 +258,7 @@ def no_heads(ready):
 
 
 def heart(ready):
-    ready.engine._beat_again = 0
+    ready.steps._beat_again = 0
     # A scanner without a heartbeat for more than an hour.
     ready.store.raw.zadd(ready.store.keys["scanners"], {"silent": NOW_MS - 4_000_000})
     ready.store.raw.hset(ready.store.keys["heartbeats"], "silent", NOW_MS - 4_000_000)
@@ -269,7 +269,7 @@ def recordless(ready):
     store = ready.store
     store.schedule("ghost")
     store.raw.hdel(store.keys["records"], "ghost")
-    ready.engine.hand_over()
+    ready.steps.hand_over()
     store.raw.delete("celery")
 
 
@@ -280,7 +280,7 @@ def foreign_list(ready):
 
 def own_timer(ready):
     ready.store.schedule("later", FAR_MS)
-    ready.engine.hand_over(asleep=5.0)
+    ready.steps.hand_over(asleep=5.0)
 
 
 def generations_over(ready):
@@ -332,7 +332,7 @@ def _let_through(ready):
 
 
 def _schedule_first(ready):
-    ready.store.link.templates.clear()
+    ready.store.shard.templates.clear()
     ready.store.schedule("new", share=True)
 
 
@@ -386,7 +386,7 @@ def _supersede(task_id):
 
 
 def _nack(verdict):
-    return lambda ready: ready.engine.nack(verdict, ready.claimed, wait=1, reason="NO_ROUTE")
+    return lambda ready: ready.steps.nack(verdict, ready.claimed, wait=1, reason="NO_ROUTE")
 
 
 def _cancel(task_id):
@@ -422,7 +422,7 @@ def _release(*ids, payload="new"):
             new = new_record(task_id, destination_for(kind, where), payload)
             parts.append((task_id, found.record, found.record.released(new)))
         if parts:
-            changes.release(store.link, parts)
+            changes.release(store.shard, parts)
 
     return take
 
@@ -437,7 +437,7 @@ def _edit_several(ready):
     ):
         entry = ready.store.entries.find(task_id)
         parts.append((task_id, entry.record, edited(entry, "new", **options)))
-    changes.edit(ready.store.link, parts)
+    changes.edit(ready.store.shard, parts)
 
 
 def _edit_nothing(ready):
@@ -452,18 +452,18 @@ def extras(ready):
 
 def _cancel_many(ready):
     targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
-    list(changes.cancel(ready.store.link, targets, revoker="caller"))
+    list(changes.cancel(ready.store.shard, targets, revoker="caller"))
 
 
 def _reschedule_many(ready):
     targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
-    list(changes.reschedule(ready.store.link, targets, When("at", NOW_MS - 1)))
+    list(changes.reschedule(ready.store.shard, targets, When("at", NOW_MS - 1)))
 
 
 def _remove_unreadable(ready):
     # Because it was scheduled second.
     member = (4).to_bytes(6, "big") + b"dead"
-    list(changes.cancel(ready.store.link, [target_of_member(member)], remove=True))
+    list(changes.cancel(ready.store.shard, [target_of_member(member)], remove=True))
 
 
 def _retry(task_id):
@@ -482,16 +482,16 @@ def _load_refused(ready):
 
 def uncertain(ready):
     ready.store.set_ms(NOW_MS)
-    ready.engine.nack("unknown", ready.claimed)
+    ready.steps.nack("unknown", ready.claimed)
     ready.store.set_ms(NOW_MS + 2000)
 
 
 def _hand_over(ready):
-    return ready.engine.hand_over()
+    return ready.steps.hand_over()
 
 
 def _claim(ready):
-    return ready.engine.claim(5)
+    return ready.steps.claim(5)
 
 
 def paused(ready):
@@ -503,8 +503,8 @@ def resumed(ready):
     store = ready.store
     paused(ready)
     store.schedule("graced", extras=Extras(grace_ms=FAR_MS))
-    ready.engine.hand_over()
-    ready.engine.claim(5)
+    ready.steps.hand_over()
+    ready.steps.claim(5)
     store.entries.resume(lane_for())
 
 
@@ -512,10 +512,10 @@ def resumed_at_a_rate(ready):
     store = ready.store
     for step in range(3):
         store.schedule(f"slow{step}", queue="mail")
-    ready.engine.hand_over()
+    ready.steps.hand_over()
     paused(ready)
     store.schedule("other")
-    ready.engine.hand_over()
+    ready.steps.hand_over()
     store.entries.resume(MAIL, 1)
     store.entries.resume(lane_for())
 
@@ -527,9 +527,9 @@ def turns_given(ready):
     for step in range(3):
         store.schedule_relayed(f"slow{step}")
     paused(ready)
-    ready.engine.claim(9)
+    ready.steps.claim(9)
     store.entries.resume(lane_for(), 1)
-    ready.engine.hand_over()
+    ready.steps.hand_over()
 
 
 def unmet(ready):
@@ -558,31 +558,31 @@ def last_back(ready):
 
 def nothing_parked(ready):
     resumed(ready)
-    ready.engine.hand_over()
+    ready.steps.hand_over()
     paused(ready)
 
 
 def up_again(ready):
     foreign_list(ready)
-    ready.engine.hand_over()
+    ready.steps.hand_over()
     ready.store.set_ms(NOW_MS + 6000)
 
 
 def parked(ready):
     paused(ready)
-    ready.engine.hand_over()
+    ready.steps.hand_over()
 
 
 def put_off(ready):
     """Its list refuses a due entry; "list" waits for its next try."""
     ready.store.raw.set("celery", "text")
-    ready.engine.hand_over()
+    ready.steps.hand_over()
     ready.store.raw.delete("celery")
 
 
 def too_late(ready):
     """Skipped, and REVOKED is owed for it."""
-    ready.engine._owes = 1
+    ready.steps._owes = 1
     ready.store.schedule("late", extras=Extras("key of late", ("all",), 0), share=True)
 
 
@@ -592,7 +592,7 @@ HOLDING = ("held", "free for another")
 def holding(ready):
     """A due entry's key is held once it was delivered; and another key is held no longer."""
     ready.store.schedule("ended", extras=Extras("ended key", hold="f1"))
-    ready.engine.hand_over()
+    ready.steps.hand_over()
     ready.store.raw.delete("celery")
     ready.store.schedule("held", extras=HELD_TOO, share=True)
     ready.store.set_ms(NOW_MS + 2002)
@@ -608,7 +608,7 @@ def _load_behind(ready):
 
 def held_under_a_lease(ready):
     ready.store.schedule_relayed("held", NOW_MS - 99, extras=HELD_TOO, share=True)
-    ready.store.held = ready.engine.claim(1).entries
+    ready.store.held = ready.steps.claim(1).entries
 
 
 def held_for_a_while(ready):
@@ -632,14 +632,14 @@ def _say(ms):
 
 def with_history(ready):
     # A process that has to ask for the time joins again, as the clock of these tests stands still.
-    for one in (ready.store.link, ready.engine._link):
-        one.member._ours = replace(ready.store.membership, history=100)
+    for one in (ready.store.shard, ready.steps._shard):
+        one.registration._ours = replace(ready.store.membership, history=100)
     ready.store.raw.hset(ready.store.keys["meta"], "history", "100 1")
 
 
 def too_late_to_relay(ready):
     fill_tombstones(ready)
-    ready.engine._owes = 1
+    ready.steps._owes = 1
     record = Template.of(OTHER_LINES).new_record(
         destination_for("R", ROUTE), LABELS, ["", "null", "null", '"()"', '"{}"', '""']
     )
@@ -648,7 +648,7 @@ def too_late_to_relay(ready):
 
 
 def paced(ready):
-    ready.engine._catch_up = 10
+    ready.steps._catch_up = 10
 
 
 def _repair(ready):
@@ -782,9 +782,9 @@ CASES = [
     Case("hand_over", "tidy", _hand_over, untouched),
     Case("hand_over", HOLDING[0], _hand_over, holding),
     Case(
-        "ack", "held", lambda ready: ready.engine.ack(ready.store.held), held_under_a_lease, "held"
+        "ack", "held", lambda ready: ready.steps.ack(ready.store.held), held_under_a_lease, "held"
     ),
-    Case("claim", "held", lambda ready: ready.engine.claim(8), held_for_a_while, "late"),
+    Case("claim", "held", lambda ready: ready.steps.claim(8), held_for_a_while, "late"),
     Case("hold", "free", _say(0), held),
     Case("hold", "free under a lease", _say(0), held_under_a_lease),
     Case("hold", "on", _say(5000), held),
@@ -793,11 +793,11 @@ CASES = [
     Case("hand_over", "look again", _hand_over, look_again),
     Case("hand_over", "half forward", _hand_over, half_forward, "held"),
     Case("hand_over", "waits again", _hand_over, waits_again),
-    Case("claim", "half forward", lambda ready: ready.engine.claim(8), half_forward, "held"),
+    Case("claim", "half forward", lambda ready: ready.steps.claim(8), half_forward, "held"),
     Case(
         "ack",
         "half forward",
-        lambda ready: ready.engine.ack(ready.store.held),
+        lambda ready: ready.steps.ack(ready.store.held),
         half_forward_and_claimed,
         "held",
     ),
@@ -808,14 +808,14 @@ CASES = [
     Case(
         "claim",
         "behind another",
-        lambda ready: ready.engine.claim(8),
+        lambda ready: ready.steps.claim(8),
         behind_one_that_is_skipped,
         "held",
     ),
     Case(
         "ack",
         "behind another",
-        lambda ready: ready.engine.ack(ready.store.held),
+        lambda ready: ready.steps.ack(ready.store.held),
         behind_one_that_holds_no_longer,
         "held",
     ),
@@ -831,12 +831,12 @@ CASES = [
     Case("load", "behind another", _load_behind, held),
     Case("repair", "behind another", _repair, unnamed),
     Case("repair", "two behind", _repair, two_behind),
-    Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=5)),
-    Case("leave", "up next", lambda ready: ready.engine.leave(), up_next),
+    Case("hand_over", "promise", lambda ready: ready.steps.hand_over(asleep=5)),
+    Case("leave", "up next", lambda ready: ready.steps.leave(), up_next),
     Case("schedule", "first of a template", _schedule_first, alone()),
     Case("hand_over", "last", _hand_over, no_heads),
-    Case("claim", "backlog", lambda ready: ready.engine.claim(8), relayed_backlog),
-    Case("ack", "last", lambda ready: ready.engine.ack(ready.claimed), alone("claimed"), "claimed"),
+    Case("claim", "backlog", lambda ready: ready.steps.claim(8), relayed_backlog),
+    Case("ack", "last", lambda ready: ready.steps.ack(ready.claimed), alone("claimed"), "claimed"),
     Case("cancel", "dead", _cancel("dead"), ends="dead"),
     Case("cancel", "claimed", _cancel("claimed"), ends="claimed"),
     Case("cancel", "many", _cancel_many, extras, ends="list waiting keyed dead"),
@@ -890,12 +890,12 @@ CASES = [
     Case("hand_over", "damaged", _hand_over, spoil("list")),
     Case("hand_over", "foreign list", _hand_over, foreign_list),
     Case("hand_over", "timer", _hand_over, own_timer),
-    Case("hand_over", "promise", lambda ready: ready.engine.hand_over(asleep=5.0)),
-    Case("claim", "damaged", lambda ready: ready.engine.claim(5), spoil("waiting")),
-    Case("claim", "attempted", lambda ready: ready.engine.claim(5), uncertain),
-    Case("ack", "full", lambda ready: ready.engine.ack(ready.claimed), fill_tombstones, "claimed"),
+    Case("hand_over", "promise", lambda ready: ready.steps.hand_over(asleep=5.0)),
+    Case("claim", "damaged", lambda ready: ready.steps.claim(5), spoil("waiting")),
+    Case("claim", "attempted", lambda ready: ready.steps.claim(5), uncertain),
+    Case("ack", "full", lambda ready: ready.steps.ack(ready.claimed), fill_tombstones, "claimed"),
     *(Case("nack", verdict, _nack(verdict)) for verdict in ("unsent", "unknown", "refused")),
-    Case("reclaim", "clock back", lambda ready: ready.engine.reclaim(), clock_back),
+    Case("reclaim", "clock back", lambda ready: ready.steps.reclaim(), clock_back),
     *(
         Case(script, "turning", take, generations_over, ends=ends)
         for script, take, ends in (
@@ -923,7 +923,7 @@ CASES = [
     Case("cancel", "owing", _cancel_owing, ends="list"),
     Case("cancel", "nothing", _cancel("nobody")),
     Case("schedule", "revoked", lambda ready: ready.store.schedule("revoked", NOW_MS - 9)),
-    Case("owed", "nothing", lambda ready: ready.engine.owed(), nothing_owed),
+    Case("owed", "nothing", lambda ready: ready.steps.owed(), nothing_owed),
     Case("reschedule", "nothing", _reschedule("nobody")),
     Case("arrive", "generation", lambda ready: ready.store.arrive("new", 1), old_generation),
     Case("arrive", "let through", _let_through),
@@ -948,7 +948,7 @@ CASES = [
     Case("free", "one behind", _free, second),
     Case("free", "one behind that has ended", _free, second_ended),
     Case("free", "waiting", _free, waits_again),
-    Case("leave", "timer", lambda ready: ready.engine.leave(), own_timer),
+    Case("leave", "timer", lambda ready: ready.steps.leave(), own_timer),
     Case("repair", "lost places", _repair, lost("due", "relay", "leased", "dead", "parked")),
     Case("repair", "lost keys and tags", _repair, lost("holders", "tags")),
     Case("repair", "lost claims", _repair, lost("claims")),
@@ -960,7 +960,7 @@ CASES = [
     Case("edit", "robbed", _edit("claimed"), robbed("claimed")),
     Case("release", "robbed", _release("claimed"), robbed("claimed")),
     Case("nack", "robbed", _nack("refused"), robbed("claimed")),
-    Case("reclaim", "robbed", lambda ready: ready.engine.reclaim(), robbed("claimed")),
+    Case("reclaim", "robbed", lambda ready: ready.steps.reclaim(), robbed("claimed")),
     Case("repair", "spoilt number", _repair, spoilt_number),
     Case("repair", "parked for ever", _repair, parked_for_ever),
     Case("recount", "miscounted", _repair, miscounted),
@@ -1022,19 +1022,19 @@ MOVING = ("due", "relay", "leased", "refused", "parked", "behind", "held")
 def drain(ready):
     """Let time pass, and deliver all entries; returns the published ids and their marks."""
     store, published = ready.store, []
-    engine = store.engine()
+    shard_steps = store.steps()
     for minute in range(3):
         store.set_ms(FAR_MS + 1 + 60_000 * minute)  # so that keys are looked at again
-        engine.reclaim()
+        shard_steps.reclaim()
         store.entries.resume(lane_for())
         store.entries.resume(MAIL)
-        while (seen := engine.hand_over()).handed_over or seen.is_past(seen.due):
+        while (seen := shard_steps.hand_over()).handed_over or seen.is_past(seen.due):
             pass
-        for entry in engine.claim(50)[0]:
+        for entry in shard_steps.claim(50)[0]:
             message = json.loads(entry.message)
             assert message["headers"]["id"] == entry.task_id
             published.append((entry.task_id, bool(entry.uncertain)))
-            engine.ack([entry])
+            shard_steps.ack([entry])
         if not store.raw.exists(*(store.keys[name] for name in MOVING)):
             break
     return published
@@ -1065,7 +1065,7 @@ def stop_at(store, case, nth, side):
     before = ids_of(store)
     store.homeless = before - kept_of(store)
     store.raw.hset(STOP, mapping={"nth": nth, "side": side})
-    for scripts in (ready.store.scripts, ready.engine._scripts):
+    for scripts in (ready.store.scripts, ready.steps._scripts):
         scripts.let_stop(case.script)
     failed = False
     try:
@@ -1074,7 +1074,7 @@ def stop_at(store, case, nth, side):
         raise
     except StoreError:
         failed = True
-    for scripts in (ready.store.scripts, ready.engine._scripts):
+    for scripts in (ready.store.scripts, ready.steps._scripts):
         scripts.let_stop("")
     trace = [one.decode().split() for one in store.raw.lrange(TRACE, 0, -1)]
     store.raw.delete(TRACE, STOP)

@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.core.store import Entries, Membership
-from celery_delayq.core.store.overview import Scanner
+from celery_delayq.core.store.overview import LiveScanner
 from celery_delayq.errors import StoreDiffers, StoreError
 from tests.store.support import NOW_MS
 
@@ -19,13 +19,13 @@ def alive(store):
 
 
 def test_no_scanner_is_alive_before_one_has_looked(store):
-    store.engine()
+    store.steps()
     assert alive(store) == {}
 
 
 @pytest.mark.parametrize("seconds", [15, 900])
 def test_each_is_named_with_its_last_heartbeat_for_however_long_that_counts(store, seconds):
-    first, second = store.engine(alive=seconds), store.engine(alive=15)
+    first, second = store.steps(alive=seconds), store.steps(alive=15)
     first.hand_over()
     store.set_ms(NOW_MS + 4000)
     second.hand_over()
@@ -34,36 +34,36 @@ def test_each_is_named_with_its_last_heartbeat_for_however_long_that_counts(stor
 
 
 def test_a_later_heartbeat_takes_the_place_of_the_one_before(store):
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.set_ms(NOW_MS + 3000)
-    engine._beat_again = 0
-    engine.hand_over()
+    shard_steps._beat_again = 0
+    shard_steps.hand_over()
     store.set_ms(NOW_MS + 3500)
-    assert alive(store) == {engine.name: 500}
+    assert alive(store) == {shard_steps.name: 500}
 
 
 def test_one_that_is_silent_for_longer_than_it_said_is_not_alive(store):
-    engine = store.engine(alive=15)
-    engine.hand_over()
+    shard_steps = store.steps(alive=15)
+    shard_steps.hand_over()
     store.set_ms(NOW_MS + 15_000)
-    assert alive(store) == {engine.name: 15_000}
+    assert alive(store) == {shard_steps.name: 15_000}
     store.set_ms(NOW_MS + 15_001)
     assert alive(store) == {}
 
 
 def test_one_that_leaves_is_forgotten(store):
-    engine = store.engine()
-    engine.hand_over()
-    engine.leave()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    shard_steps.leave()
     assert alive(store) == {}
     assert not store.raw.exists(store.keys["scanners"], store.keys["heartbeats"])
 
 
 def test_one_that_was_killed_is_forgotten_after_an_hour(store):
-    store.engine(alive=15).hand_over()
+    store.steps(alive=15).hand_over()
     store.set_ms(NOW_MS + HOUR_MS + 15_000)
-    living = store.engine(alive=15)
+    living = store.steps(alive=15)
     living.hand_over()
     assert store.raw.hkeys(store.keys["heartbeats"]) == [living.name.encode()]
     assert store.raw.zrange(store.keys["scanners"], 0, -1) == [living.name.encode()]
@@ -73,15 +73,15 @@ def test_many_that_were_killed_are_forgotten_in_several_heartbeats(store):
     killed = {f"killed{step}": NOW_MS - 2 * HOUR_MS for step in range(9500)}
     store.raw.zadd(store.keys["scanners"], killed)
     store.raw.hset(store.keys["heartbeats"], mapping=killed)
-    engine = store.engine()
+    shard_steps = store.steps()
     for _ in range(10):
-        engine._beat_again = 0
-        engine.hand_over()
+        shard_steps._beat_again = 0
+        shard_steps.hand_over()
     assert store.raw.zcard(store.keys["scanners"]) == store.raw.hlen(store.keys["heartbeats"]) == 1
 
 
 def test_one_that_died_before_the_clock_was_set_back_does_not_seem_alive(store):
-    dead, living = store.engine(alive=15), store.engine(alive=15)
+    dead, living = store.steps(alive=15), store.steps(alive=15)
     dead.hand_over()
     living.hand_over()
     store.set_ms(NOW_MS - HOUR_MS)
@@ -92,31 +92,31 @@ def test_one_that_died_before_the_clock_was_set_back_does_not_seem_alive(store):
 
 
 def test_a_clock_set_back_by_less_than_a_heartbeat_counts_makes_nobody_seem_dead(store):
-    engine = store.engine(alive=15)
-    engine.hand_over()
+    shard_steps = store.steps(alive=15)
+    shard_steps.hand_over()
     store.set_ms(NOW_MS - 14_000)
-    assert list(alive(store)) == [engine.name]
+    assert list(alive(store)) == [shard_steps.name]
 
 
 @pytest.mark.parametrize("spoil", ["hdel", "no number"])
 def test_where_somebody_spoilt_the_heartbeats_a_scanner_is_alive_all_the_same(store, spoil):
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     if spoil == "hdel":
         store.raw.delete(store.keys["heartbeats"])
     else:
-        store.raw.hset(store.keys["heartbeats"], engine.name, "somebody's")
-    assert alive(store) == {engine.name: 0}
+        store.raw.hset(store.keys["heartbeats"], shard_steps.name, "somebody's")
+    assert alive(store) == {shard_steps.name: 0}
 
 
 def test_heartbeats_of_somebody_else_s_keep_no_scanner_from_its_work(store):
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.schedule("a")
     store.raw.delete(store.keys["heartbeats"])
     store.raw.set(store.keys["heartbeats"], "somebody's")
-    assert engine.hand_over().handed_over == 1
-    engine.leave()
+    assert shard_steps.hand_over().handed_over == 1
+    shard_steps.leave()
     assert store.raw.get(store.keys["heartbeats"]) == b"somebody's"
 
 
@@ -131,7 +131,7 @@ def test_of_a_thousand_and_more_a_thousand_are_told(store):
     [("web1:4711:9f3a2c01", "web1"), ("fe80::1:4711:9f3a2c01", "fe80::1"), ("odd", "odd")],
 )
 def test_a_scanner_s_name_begins_with_its_host(name, host):
-    assert Scanner(name, 0).host == host
+    assert LiveScanner(name, 0).host == host
 
 
 def test_a_reader_may_look_before_anybody_has_joined_and_leaves_nothing(store):

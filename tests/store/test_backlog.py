@@ -21,11 +21,11 @@ def put(request, store):
 def take(store, put):
     """Hand over, or claim, a batch; its ids."""
 
-    def run(engine):
+    def run(shard_steps):
         if put == store.schedule_relayed:
-            return [claimed.task_id for claimed in engine.claim(BATCH)[0]]
+            return [claimed.task_id for claimed in shard_steps.claim(BATCH)[0]]
         before = len(store.arrived())
-        engine.hand_over()
+        shard_steps.hand_over()
         return store.arrived()[before:]
 
     return run
@@ -36,8 +36,8 @@ def batches(store, take):
     """Take batch by batch, until nothing is due; the ids of each."""
 
     def run():
-        engine = store.engine(batch_size=BATCH)
-        return list(iter(lambda: take(engine), []))
+        shard_steps = store.steps(batch_size=BATCH)
+        return list(iter(lambda: take(shard_steps), []))
 
     return run
 
@@ -62,10 +62,10 @@ def test_a_quarter_of_each_batch_is_for_what_fell_due_just_now(store, put, batch
 
 def test_what_falls_due_while_a_step_takes_long_is_fresh_for_the_next(store, put, take):
     old, new = schedule(put, "old", 24, OLD_MS), schedule(put, "new", 2, NOW_MS + 1)
-    engine = store.engine(batch_size=BATCH)
-    assert take(engine) == old[:8]
+    shard_steps = store.steps(batch_size=BATCH)
+    assert take(shard_steps) == old[:8]
     store.set_ms(NOW_MS + 30_000)
-    assert take(engine) == [*new, *old[8:14]]
+    assert take(shard_steps) == [*new, *old[8:14]]
     store.check()
 
 
@@ -73,20 +73,20 @@ def test_a_batch_of_several_claims_has_one_time_from_which_on_things_are_fresh(s
     monkeypatch.setattr(scanner_steps, "CHUNK", BATCH)
     put = store.schedule_relayed
     old, new = schedule(put, "old", 32, OLD_MS), schedule(put, "new", 4, NOW_MS + 1)
-    engine = store.engine()
-    engine.claim(BATCH)
+    shard_steps = store.steps()
+    shard_steps.claim(BATCH)
     store.set_ms(NOW_MS + 30_000)
-    claimed = [one.task_id for one in engine.claim(2 * BATCH).entries]
+    claimed = [one.task_id for one in shard_steps.claim(2 * BATCH).entries]
     assert claimed == [*new[:2], *old[8:14], *new[2:], *old[14:20]]
 
 
 def test_a_clock_that_was_set_back_between_two_steps_leaves_a_second_fresh(store, put, take):
     old, fresh = schedule(put, "old", 16, OLD_MS), schedule(put, "fresh", 1, FRESH_MS)
-    engine = store.engine(batch_size=BATCH)
+    shard_steps = store.steps(batch_size=BATCH)
     store.set_ms(NOW_MS + 60_000)
-    assert take(engine) == old[:8]
+    assert take(shard_steps) == old[:8]
     store.set_ms(NOW_MS)
-    assert take(engine) == [*fresh, *old[8:15]]
+    assert take(shard_steps) == [*fresh, *old[8:15]]
 
 
 def test_both_keep_their_order(put, batches):
@@ -112,13 +112,13 @@ def test_what_fits_one_batch_goes_in_order(put, batches):
 def test_one_due_time_keeps_its_order_while_it_grows_old(store, put, batches):
     ids = schedule(put, "a", 30, NOW_MS)
     taken = []
-    engine = store.engine(batch_size=BATCH)
+    shard_steps = store.steps(batch_size=BATCH)
     for late in (0, 999, 1000, 1001, 50_000):
         store.set_ms(NOW_MS + late)
         if put == store.schedule_relayed:
-            taken += [claimed.task_id for claimed in engine.claim(BATCH)[0]]
+            taken += [claimed.task_id for claimed in shard_steps.claim(BATCH)[0]]
         else:
-            engine.hand_over()
+            shard_steps.hand_over()
             taken = store.arrived()
     assert taken == ids
 
@@ -135,9 +135,9 @@ def test_without_the_right_to_take_what_is_fresh_nothing_moves(store):
     store.endpoint = replace(store.endpoint, username="few", password="pw")
     schedule(store.schedule, "old", 2 * BATCH, OLD_MS)
     schedule(store.schedule, "new", 2, NOW_MS)
-    engine = store.engine(batch_size=BATCH)
+    shard_steps = store.steps(batch_size=BATCH)
     with pytest.raises(StoreError, match="hand over failed"):
-        engine.hand_over()
+        shard_steps.hand_over()
     store.raw.execute_command("ACL", "DELUSER", "few")
     assert store.arrived() == []
     store.check()

@@ -27,14 +27,14 @@ from tests.store.test_held_keys import (
 
 
 @pytest.fixture
-def engine(store):
-    return store.engine(lease=5)
+def shard_steps(store):
+    return store.steps(lease=5)
 
 
 @pytest.fixture
-def hold(store, engine):
+def hold(store, shard_steps):
     """The task `a` was delivered, and holds the key."""
-    return deliver(store, engine)
+    return deliver(store, shard_steps)
 
 
 # Reading.
@@ -43,15 +43,15 @@ def hold(store, engine):
 @pytest.mark.usefixtures("hold")
 def test_the_key_shows_both(store):
     behind(store)
-    entry = find(store.link, KEY)
+    entry = find(store.shard, KEY)
     assert (entry.task_id, entry.behind, entry.state) == ("b", "a", State.SCHEDULED)
-    assert find(store.link, "b").behind == "a"
+    assert find(store.shard, "b").behind == "a"
 
 
 def test_nothing_is_behind_once_it_came_forward(store, hold):
     behind(store)
     say(store, hold)
-    assert find(store.link, KEY).behind == ""
+    assert find(store.shard, KEY).behind == ""
 
 
 @pytest.mark.usefixtures("hold")
@@ -76,16 +76,16 @@ def test_it_is_scheduled_and_never_overdue(store):
 
 
 @pytest.mark.usefixtures("hold")
-def test_a_pause_holds_it_only_once_it_came_forward(store, engine):
+def test_a_pause_holds_it_only_once_it_came_forward(store, shard_steps):
     store.entries.pause(b"*******", "")
     behind(store)
-    assert find(store.link, KEY).state is State.SCHEDULED
+    assert find(store.shard, KEY).state is State.SCHEDULED
     assert [one.state for one in store.entries.waiting(0, FAR_MS)] == [State.SCHEDULED]
     assert selected(store, State.SCHEDULED) == ["b"]
     assert selected(store, State.PAUSED) == []
     store.set_ms(END_MS)
-    assert delivered(store, engine) == []
-    assert find(store.link, KEY).state is State.PAUSED
+    assert delivered(store, shard_steps) == []
+    assert find(store.shard, KEY).state is State.PAUSED
 
 
 def selected(store, state):
@@ -93,7 +93,7 @@ def selected(store, state):
     return [
         entry.task_id
         for members in store.pages(chosen)
-        for _, entry in read(store.link, chosen, members)
+        for _, entry in read(store.shard, chosen, members)
         if entry.behind == "a"
     ]
 
@@ -114,7 +114,7 @@ def test_cancel_removes_it_and_the_holder_keeps_the_key(store, who):
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize("mode", ["at", "now"])
-def test_moved_it_stays_behind(store, engine, mode):
+def test_moved_it_stays_behind(store, shard_steps, mode):
     behind(store, due_ms=FAR_MS)
     outcome, due_ms = store.reschedule(KEY, When("at", NOW_MS), mode=mode)
     told = Outcome.BEHIND if mode == "now" else Outcome.DONE
@@ -122,23 +122,23 @@ def test_moved_it_stays_behind(store, engine, mode):
     assert store.places("b") == ["behind"]
     assert store.score("behind", "b") == NOW_MS
     store.check()
-    assert delivered(store, engine) == []
+    assert delivered(store, shard_steps) == []
     store.set_ms(END_MS)
-    assert delivered(store, engine) == ["b"]
+    assert delivered(store, shard_steps) == ["b"]
 
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize(
     "change", [{"payload": "x" * 9000}, {"queue": "mail", "to": "mail"}, {"kind": "R"}]
 )
-def test_edited_it_stays_behind(store, engine, change):
+def test_edited_it_stays_behind(store, shard_steps, change):
     behind(store)
     assert store.edit("b", **change) is Outcome.DONE
     assert store.places("b") == ["behind"]
     store.check()
     store.set_ms(END_MS)
-    engine.hand_over()
-    assert find(store.link, "b") is None or store.places("b") == ["relay"]
+    shard_steps.hand_over()
+    assert find(store.shard, "b") is None or store.places("b") == ["relay"]
     store.check()
 
 
@@ -150,22 +150,22 @@ def test_with_another_key_it_waits_no_longer(store, extras, change):
     store.set_ms(NOW_MS + 30 * SECOND)
     assert store.edit("b", extras=extras, **change) is Outcome.DONE
     assert store.places("b") == ["relay" if change.get("kind") else "due"]
-    assert find(store.link, "b").due_ms == NOW_MS + 30 * SECOND
+    assert find(store.shard, "b").due_ms == NOW_MS + 30 * SECOND
     assert ends(store) is not None
     store.check()
 
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize("size", [1, 9000])
-def test_released_it_goes(store, engine, size):
+def test_released_it_goes(store, shard_steps, size):
     behind(store)
-    entry = find(store.link, "b")
+    entry = find(store.shard, "b")
     new = edited(entry, "x" * size, share=False)
-    [change] = release(store.link, [("b", entry.record, new)])
+    [change] = release(store.shard, [("b", entry.record, new)])
     assert change.outcome is Outcome.DONE
     assert store.places("b") == ["due"]
-    assert find(store.link, "b").extras.key == ""
-    assert engine.hand_over().handed_over == 1
+    assert find(store.shard, "b").extras.key == ""
+    assert shard_steps.hand_over().handed_over == 1
     assert ends(store) == END_MS
     store.check()
 
@@ -180,33 +180,33 @@ def load(store, task_id="b", place="behind", **more):
 
 
 @pytest.mark.usefixtures("hold")
-def test_loaded_it_waits_behind_the_holder(store, engine):
+def test_loaded_it_waits_behind_the_holder(store, shard_steps):
     assert load(store) == ["loaded"]
     store.check()
     assert load(store) == ["here"]
     store.set_ms(END_MS)
-    assert delivered(store, engine) == ["b"]
+    assert delivered(store, shard_steps) == ["b"]
 
 
-def test_its_holder_may_be_loaded_later(store, engine):
+def test_its_holder_may_be_loaded_later(store, shard_steps):
     load(store)
     load(store, "a", "waiting")
-    assert delivered(store, engine) == ["a"]
+    assert delivered(store, shard_steps) == ["a"]
     assert store.places("b") == ["behind"]
     assert say(store, header(store)) is None
-    assert delivered(store, engine) == ["b"]
+    assert delivered(store, shard_steps) == ["b"]
 
 
-def test_loaded_without_a_holder_it_comes_forward_in_a_minute(store, engine):
+def test_loaded_without_a_holder_it_comes_forward_in_a_minute(store, shard_steps):
     load(store)
-    assert delivered(store, engine) == []
+    assert delivered(store, shard_steps) == []
     store.set_ms(NOW_MS + LOOK_MS)
-    assert delivered(store, engine) == ["b"]
+    assert delivered(store, shard_steps) == ["b"]
 
 
 def test_one_without_its_key_is_loaded_without_it(store):
     assert load(store, "b", "waiting", is_named=False) == ["loaded"]
-    assert find(store.link, "b").extras.key == ""
+    assert find(store.shard, "b").extras.key == ""
     assert load(store, "a", "waiting") == ["loaded"]
     store.check()
 
@@ -230,25 +230,25 @@ def mended(store):
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize("lost", ["holders", "held", "field"])
-def test_it_never_waits_for_ever(store, engine, lost):
+def test_it_never_waits_for_ever(store, shard_steps, lost):
     behind(store)
     if lost == "field":
         store.raw.hdel(store.keys["holders"], b"\xffk")
     else:
         store.raw.delete(store.keys[lost])
     assert mended(store) == {"wrong_key"}
-    engine.hand_over()
+    shard_steps.hand_over()
     store.set_ms(END_MS)
-    engine.hand_over()
+    shard_steps.hand_over()
     assert store.arrived() == ["a", "b"]
 
 
 @pytest.mark.usefixtures("hold")
-def test_a_lost_record_or_place_is_mended(store, engine):
+def test_a_lost_record_or_place_is_mended(store, shard_steps):
     behind(store)
     store.raw.delete(store.keys["behind"])
     assert "record_without_place" in mended(store)
-    assert delivered(store, engine) == ["b"]
+    assert delivered(store, shard_steps) == ["b"]
 
 
 @pytest.mark.usefixtures("hold")
@@ -274,17 +274,17 @@ def test_an_unreadable_one_stays_while_another_one_waits_behind_the_holder(store
     behind(store)
     store.raw.hset(store.keys["records"], "b", b"?")
     schedule(store, "c", conflict=conflict)
-    assert find(store.link, "c").behind == "a"
+    assert find(store.shard, "c").behind == "a"
     assert store.raw.hget(store.keys["records"], "b") == b"?"
 
 
 @pytest.mark.usefixtures("hold")
-def test_an_unreadable_one_becomes_a_dead_letter(store, engine):
+def test_an_unreadable_one_becomes_a_dead_letter(store, shard_steps):
     behind(store)
     store.raw.hset(store.keys["records"], "b", b"?")
     store.set_ms(END_MS)
-    engine.hand_over()
-    assert [one for one, _ in engine.claim(1).dead] == ["b"]
+    shard_steps.hand_over()
+    assert [one for one, _ in shard_steps.claim(1).dead] == ["b"]
 
 
 def test_a_task_that_lost_its_key_and_goes_on_is_no_finding(store, hold):

@@ -120,8 +120,8 @@ def test_the_meter_counts_what_is_read(metered):
 def test_what_is_handed_over(metered):
     for at, payload in enumerate(mixed() * 2):
         metered.schedule(f"a{at}", payload=payload)
-    engine = metered.engine()
-    read = most_of(until_empty(lambda: engine.hand_over().handed_over))
+    shard_steps = metered.steps()
+    read = most_of(until_empty(lambda: shard_steps.hand_over().handed_over))
     assert len(metered.arrived()) == 96
     assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
 
@@ -131,15 +131,15 @@ def test_of_small_records_no_size_is_asked_for(metered, size):
     for at in range(20):
         metered.schedule(f"a{at}", payload="x" * size)
     metered.raw.config_resetstat()
-    assert metered.engine().hand_over().handed_over == 20
+    assert metered.steps().hand_over().handed_over == 20
     asked = metered.raw.info("commandstats").get("cmdstat_hstrlen", {"calls": 0})["calls"]
     assert asked == (20 if size > SMALL else 0)
 
 
 def test_what_is_handed_over_with_large_templates(metered, large_template):
     large_template(metered.schedule, 8)
-    engine = metered.engine()
-    read = most_of(until_empty(lambda: engine.hand_over().handed_over))
+    shard_steps = metered.steps()
+    read = most_of(until_empty(lambda: shard_steps.hand_over().handed_over))
     assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
 
 
@@ -148,12 +148,12 @@ def test_what_comes_back_of_many_lanes(metered):
     for at, lane in enumerate(lanes):
         metered.schedule(f"a{at}", queue=f"q{at}")
         metered.entries.pause(lane, f"q{at}")
-    engine = metered.engine()
-    while engine.hand_over().due is not None:
+    shard_steps = metered.steps()
+    while shard_steps.hand_over().due is not None:
         pass
     for lane in lanes:
         metered.entries.resume(lane)
-    read = most_of(until_empty(lambda: engine.hand_over().handed_over))
+    read = most_of(until_empty(lambda: shard_steps.hand_over().handed_over))
     assert len(metered.arrived()) == 300
     # The script reads the list of lanes once; once per lane would be 320 kB more.
     assert read < 2 * SMALL_THINGS
@@ -162,13 +162,13 @@ def test_what_comes_back_of_many_lanes(metered):
 def test_what_is_claimed_acknowledged_and_given_back(metered):
     for at, payload in enumerate(mixed()):
         metered.schedule_relayed(f"a{at}", payload=payload)
-    engine = metered.engine()
+    shard_steps = metered.steps()
 
     def relay():
-        claimed, *_ = engine.claim(20)
-        engine.nack("unsent", claimed)
-        claimed, *_ = engine.claim(20)
-        return engine.ack(claimed)
+        claimed, *_ = shard_steps.claim(20)
+        shard_steps.nack("unsent", claimed)
+        claimed, *_ = shard_steps.claim(20)
+        return shard_steps.ack(claimed)
 
     read = most_of(until_empty(relay))
     assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
@@ -177,8 +177,8 @@ def test_what_is_claimed_acknowledged_and_given_back(metered):
 
 def test_what_is_claimed_with_large_templates(metered, large_template):
     large_template(metered.schedule_relayed, 8)
-    engine = metered.engine()
-    read = most_of(until_empty(lambda: engine.ack(engine.claim(20)[0])))
+    shard_steps = metered.steps()
+    read = most_of(until_empty(lambda: shard_steps.ack(shard_steps.claim(20)[0])))
     assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
 
 
@@ -186,11 +186,11 @@ def test_what_is_claimed_with_large_templates(metered, large_template):
 def test_what_is_taken_back(metered, clock_ms):
     for at, payload in enumerate(mixed()):
         metered.schedule_relayed(f"a{at}", payload=payload)
-    engine = metered.engine()
-    while engine.claim(20)[0]:
+    shard_steps = metered.steps()
+    while shard_steps.claim(20)[0]:
         pass
     metered.set_ms(clock_ms)
-    read = most_of(until_empty(engine.reclaim))
+    read = most_of(until_empty(shard_steps.reclaim))
     assert metered.raw.zcard(metered.keys["leased"]) == 0
     assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
     metered.check()

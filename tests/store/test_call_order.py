@@ -131,7 +131,7 @@ def test_a_fence_lets_pass_what_is_asked_in_the_same_microsecond_or_later(store)
 @pytest.mark.parametrize("refusal", [b"in_flight", b"unreadable"])
 def test_a_change_that_left_an_entry_where_it_is_leaves_no_fence(store, refusal):
     store.schedule_relayed("a", NOW_MS)
-    store.engine().claim(1)
+    store.steps().claim(1)
     if refusal == b"unreadable":
         store.raw.hset(store.keys["records"], "a", "9")
     assert cancel(store, "a").answer().split(b":")[0] == refusal
@@ -141,12 +141,12 @@ def test_a_change_that_left_an_entry_where_it_is_leaves_no_fence(store, refusal)
 @pytest.mark.parametrize("late", [cancel, reschedule])
 @pytest.mark.parametrize("newer", ["schedule", "supersede", "reschedule"])
 def test_a_change_that_was_asked_for_before_the_last_one_is_refused(store, late, newer):
-    engine = store.engine()
+    shard_steps = store.steps()
     if newer == "reschedule":
         store.schedule("a", FAR_MS)
     if newer == "supersede":
         store.schedule_relayed("a", NOW_MS)
-        engine.claim(1)
+        shard_steps.claim(1)
     store.set_ms(NOW_MS + 1)
     call = late(store, "a")
     store.set_ms(NOW_MS + 3)
@@ -199,12 +199,12 @@ def test_a_cancel_finds_what_an_overtaken_reschedule_left(store):
 
 
 def handed_over(store):
-    store.engine().hand_over()
+    store.steps().hand_over()
 
 
 def relayed(store):
-    engine = store.engine()
-    engine.ack(engine.claim(1)[0])
+    shard_steps = store.steps()
+    shard_steps.ack(shard_steps.claim(1)[0])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from celery_delayq.core import clock
 from celery_delayq.core.store.caller import AGAIN, DRIFT, Calls, RedisTime
 from celery_delayq.core.store.keys import SCHEMA, Keys
-from celery_delayq.core.store.member import Member, Membership
+from celery_delayq.core.store.registration import Membership, Registration
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
 
 pytestmark = pytest.mark.kernel
@@ -83,7 +83,7 @@ def call(monkeypatch):
     def make(world, **options):
         monkeypatch.setattr(clock, "monotonic", world.monotonic)
         monkeypatch.setattr(clock, "sleep", world.sleep)
-        member = Member(world, Membership(TIMEOUT))
+        member = Registration(world, Membership(TIMEOUT))
         return Calls(world, member.join, TIMEOUT).call("cancel", **options)
 
     return make

@@ -55,24 +55,24 @@ def test_a_second_cancel_finds_nothing(store):
 
 def test_what_was_moved_is_handed_over(store):
     store.schedule("a")
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.entries.cancel("a") == (Outcome.HANDED_OVER, None)
     assert store.arrived() == ["a"]
 
 
 def test_what_was_acked_is_handed_over(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.ack(claimed)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.ack(claimed)
     assert store.entries.cancel("a") == (Outcome.HANDED_OVER, None)
 
 
 def test_the_answer_handed_over_outlives_ten_thousand_others(store):
     store.flood(10_100)
     store.schedule("a", NOW_MS - 1)
-    engine = store.engine(batch_size=1000)
-    while engine.hand_over().handed_over:
+    shard_steps = store.steps(batch_size=1000)
+    while shard_steps.hand_over().handed_over:
         pass
     assert store.entries.cancel("a")[0] is Outcome.HANDED_OVER
     assert store.entries.cancel("a10099")[0] is Outcome.HANDED_OVER
@@ -80,7 +80,7 @@ def test_the_answer_handed_over_outlives_ten_thousand_others(store):
 
 def test_what_was_scheduled_anew_after_the_hand_over_is_what_a_cancel_means(store):
     store.schedule("a")
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.schedule("a", FAR_MS)
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
@@ -88,17 +88,17 @@ def test_what_was_scheduled_anew_after_the_hand_over_is_what_a_cancel_means(stor
 
 def test_what_a_scanner_holds_is_in_flight_and_stays(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
     before = store.snapshot()
     assert store.entries.cancel("a") == (Outcome.IN_FLIGHT, None)
     assert store.snapshot() == before
-    assert engine.ack(claimed) == 1
+    assert shard_steps.ack(claimed) == 1
 
 
 def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
     store.schedule_relayed("a")
-    store.engine(lease=30).claim(1)
+    store.steps(lease=30).claim(1)
     store.set_ms(NOW_MS + 29_999)
     assert store.entries.cancel("a")[0] is Outcome.IN_FLIGHT
     store.set_ms(NOW_MS + 30_000)
@@ -111,33 +111,33 @@ def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
 @pytest.mark.parametrize("verdict", ["unsent", "refused"])
 def test_an_attempt_that_certainly_failed_leaves_the_answer_certain(store, verdict):
     store.schedule_relayed("a")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.nack(verdict, claimed, wait=60)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack(verdict, claimed, wait=60)
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.raw.exists(store.keys["claims"]) == 0
 
 
 def test_an_attempt_without_an_answer_makes_the_cancel_uncertain(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.nack("unknown", claimed)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack("unknown", claimed)
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
 
 def test_a_lease_that_was_taken_back_makes_the_cancel_uncertain(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     store.lease_out()
-    engine.reclaim()
+    shard_steps.reclaim()
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
 
 def test_uncertainty_ends_with_the_entry_and_not_with_a_new_one_of_its_id(store):
     store.schedule_relayed("a")
-    store.engine().claim(1)
+    store.steps().claim(1)
     store.lease_out()
     store.entries.cancel("a")
     store.schedule_relayed("a")
@@ -147,10 +147,10 @@ def test_uncertainty_ends_with_the_entry_and_not_with_a_new_one_of_its_id(store)
 @pytest.mark.parametrize(("before", "outcome"), [("unsent", "DONE"), ("unknown", "UNCERTAIN")])
 def test_what_is_dead_can_be_cancelled(store, before, outcome):
     store.schedule_relayed("a")
-    engine = store.engine()
+    shard_steps = store.steps()
     for verdict in (before, "dead"):
-        claimed, *_ = engine.claim(1)
-        engine.nack(verdict, claimed, reason="NO_ROUTE")
+        claimed, *_ = shard_steps.claim(1)
+        shard_steps.nack(verdict, claimed, reason="NO_ROUTE")
     assert store.entries.cancel("a")[0] is Outcome[outcome]
     names = ("dead", "errors", "records", "claims")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
@@ -161,9 +161,9 @@ def test_a_cancelled_entry_is_not_claimed_or_moved_any_more(store):
     store.schedule_relayed("relay")
     store.entries.cancel("list")
     store.entries.cancel("relay")
-    engine = store.engine()
-    assert engine.hand_over().handed_over == 0
-    assert engine.claim(10)[0] == []
+    shard_steps = store.steps()
+    assert shard_steps.hand_over().handed_over == 0
+    assert shard_steps.claim(10)[0] == []
 
 
 def test_a_cancelled_entry_cannot_be_rescheduled(store):

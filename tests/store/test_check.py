@@ -131,9 +131,9 @@ def test_of_what_has_extras_nothing_is_left(store, extras, relayed):
     schedule("gone", extras=extras)
     schedule("cancelled", FAR_MS, extras=Extras("other", ("t1",)))
     assert kinds(store) == set()
-    store.engine().hand_over()
-    engine = store.engine()
-    engine.ack(engine.claim(5)[0])
+    store.steps().hand_over()
+    shard_steps = store.steps()
+    shard_steps.ack(shard_steps.claim(5)[0])
     store.entries.cancel("cancelled")
     assert kinds(store) == set()
     assert not store.raw.exists(key(store, "holders"), key(store, "tags"), key(store, "records"))
@@ -165,7 +165,7 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
 
     def change(number):
         entries, dice = Entries([store.new_scripts()], MEMBERSHIP), random.Random(number)
-        scripts, engine = entries.links[0].scripts, store.engine(lease=30)
+        scripts, shard_steps = entries.shards[0].scripts, store.steps(lease=30)
         while not done.is_set():
             task_id = f"a{dice.randrange(200)}"
             step = dice.randrange(5)
@@ -174,10 +174,10 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
             elif step == 1:
                 entries.move(task_id, When("at", NOW_MS + dice.randrange(2) * 1000))
             elif step == 2:
-                engine.hand_over()
-                engine.ack(engine.claim(3)[0])
+                shard_steps.hand_over()
+                shard_steps.ack(shard_steps.claim(3)[0])
             elif step == 3:
-                engine.nack("unknown", engine.claim(3)[0])
+                shard_steps.nack("unknown", shard_steps.claim(3)[0])
             else:
                 again(entries, task_id, dice)
         scripts.connection.close()

@@ -32,7 +32,7 @@ CALLS = {
 @pytest.fixture
 def busy(real_store):
     """A store whose scripts are loaded, and in which a scanner has looked around."""
-    store, scanner = real_store, real_store.engine()
+    store, scanner = real_store, real_store.steps()
     for _, call in CALLS.values():
         for task_id, key in (("a", ""), ("b", ""), ("keyed", "key")):
             if not store.record(task_id):
@@ -68,24 +68,24 @@ def put_into_pause(store):
 def refuse(store):
     store.schedule("list", PAST_MS, to="somebodys")
     store.raw.set("somebodys", "text")
-    store.engine().hand_over()
+    store.steps().hand_over()
 
 
 def lease(store):
     store.schedule_relayed("relayed", PAST_MS)
-    store.engine().claim(1)
+    store.steps().claim(1)
 
 
 def kill(store):
     store.schedule_relayed("relayed", PAST_MS)
-    scanner = store.engine()
+    scanner = store.steps()
     scanner.nack("dead", scanner.claim(1).entries, reason="NO_ROUTE")
 
 
 def spoil(store):
     store.schedule("spoilt", PAST_MS)
     store.raw.hset(store.keys["records"], "spoilt", "x")
-    store.engine().hand_over()
+    store.steps().hand_over()
 
 
 def tidy(store) -> bytes | None:
@@ -97,14 +97,14 @@ def test_the_store_is_taken_for_tidy_until_something_happens(busy, happens):
     assert tidy(busy) == b"wu"
     happens(busy)
     assert tidy(busy) is None
-    busy.engine().hand_over()
+    busy.steps().hand_over()
     assert tidy(busy) == b"u"
 
 
 def test_while_something_is_paused_each_entry_still_waits(busy):
     put_into_pause(busy)
     assert tidy(busy) == b"w"
-    busy.engine().hand_over()
+    busy.steps().hand_over()
     assert tidy(busy) == b"w"
 
 
@@ -119,18 +119,18 @@ def test_then_to_get_another_one_takes_no_more_than_six(busy, happens):
     happens(busy)
     busy.entries.find("b")
     assert commands_of(busy, lambda: busy.entries.find("b")) <= 6
-    busy.engine().hand_over()
+    busy.steps().hand_over()
     assert commands_of(busy, lambda: busy.entries.find("b")) <= 6
 
 
 def park(store):
     store.schedule("parked", PAST_MS)
-    store.engine().hand_over()
+    store.steps().hand_over()
 
 
 def test_what_is_parked_is_found_though_each_entry_waited_when_the_pause_began(busy):
     put_into_pause(busy)
-    scanner = busy.engine()
+    scanner = busy.steps()
     scanner.hand_over()
     assert tidy(busy) == b"w"
     busy.schedule("parked", PAST_MS)
@@ -144,7 +144,7 @@ def test_what_is_parked_is_found_though_each_entry_waited_when_the_pause_began(b
 def test_it_is_tidy_again_when_that_has_passed(busy):
     put_into_pause(busy)
     busy.entries.resume(lane_for(queue="celery"))
-    busy.engine().hand_over()
+    busy.steps().hand_over()
     assert tidy(busy) == b"wu"
 
 
@@ -153,7 +153,7 @@ def test_what_comes_back_of_a_lane_that_was_lost_is_told_of_truly(busy):
     put_into_pause(busy)
     park(busy)
     busy.raw.delete(busy.keys["paused"])
-    busy.engine().hand_over()
+    busy.steps().hand_over()
     assert tidy(busy) == b"u"
     busy.entries.resume(lane_for(queue="celery"), 0.001)
     assert tidy(busy) is None
@@ -162,13 +162,13 @@ def test_what_comes_back_of_a_lane_that_was_lost_is_told_of_truly(busy):
 
 def test_an_entry_that_lost_its_place_makes_it_untidy_at_the_next_heartbeat(busy):
     busy.raw.zremrangebyrank(busy.keys["due"], 0, 0)
-    busy.engine().hand_over()
+    busy.steps().hand_over()
     assert tidy(busy) == b"u"
     assert busy.entries.find("b").state is State.DEAD
 
 
 def test_what_failed_is_told_of_truly_beside_what_is_new(busy):
-    scanner = busy.engine()
+    scanner = busy.steps()
     busy.schedule_relayed("sent", PAST_MS)
     scanner.nack("unknown", scanner.claim(1).entries)
     scanner.hand_over()

@@ -19,18 +19,18 @@ DUE_MS = NOW_MS - 1000  # of the existing entry, which has to be due to get into
 def refused(store):
     store.raw.set("broken", "no list")
     store.schedule("old", DUE_MS, to="broken", extras=KEY, share=True)
-    store.engine().hand_over()
+    store.steps().hand_over()
 
 
 def parked(store):
     store.schedule("old", DUE_MS, extras=KEY, share=True)
     store.raw.hset(store.keys["paused"], EVERYTHING, "p:0:1:0.000000:0:0:0:0:0::")
-    store.engine().hand_over()
+    store.steps().hand_over()
 
 
 def claimed(store):
     store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
-    return store.engine(lease=1).claim(1)[0]
+    return store.steps(lease=1).claim(1)[0]
 
 
 def lapsed(store):
@@ -40,8 +40,8 @@ def lapsed(store):
 
 def buried(store):
     store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
-    engine = store.engine()
-    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    shard_steps = store.steps()
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
 
 
 PLACES = {
@@ -215,7 +215,7 @@ def test_max_wait_may_have_passed_already(store):
     answer = schedule(store, "b", FAR_MS, "debounce 1000")
 
     assert answer.due_ms == NOW_MS + 1000
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
 
 def test_max_wait_that_has_just_passed_is_due_at_once(store):
@@ -226,7 +226,7 @@ def test_max_wait_that_has_just_passed_is_due_at_once(store):
     answer = schedule(store, "b", FAR_MS, "debounce 1")
 
     assert answer.due_ms == NOW_MS + 1
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
 
 def test_a_dead_letter_with_the_id_does_not_count_for_max_wait(store):
@@ -260,14 +260,14 @@ def test_both_are_replaced_that_are_in_the_way(store):
 
 def unknown(store):
     store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
-    engine = store.engine()
-    engine.nack("unknown", engine.claim(1)[0])
+    shard_steps = store.steps()
+    shard_steps.nack("unknown", shard_steps.claim(1)[0])
 
 
 def unknown_and_dead(store):
     unknown(store)
-    engine = store.engine()
-    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    shard_steps = store.steps()
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
 
 
 uncertain = pytest.mark.parametrize("put", [unknown, lapsed, unknown_and_dead])
@@ -328,7 +328,7 @@ def test_what_takes_the_id_of_an_uncertain_one_is_marked_and_has_an_attempt_of_i
     put(store)
     store.entries.schedule([new_of_old("R", "replace", NOW_MS)])
 
-    ((entry,), *_) = store.engine().claim(1)
+    ((entry,), *_) = store.steps().claim(1)
 
     assert b"the new one" in entry.message
     assert entry.uncertain
@@ -341,7 +341,7 @@ def test_what_takes_the_id_of_an_uncertain_one_directly_leaves_nothing_behind(st
     put(store)
     store.entries.schedule([new_of_old("L", "replace", NOW_MS)])
 
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
     assert not store.raw.exists(store.keys["claims"], store.keys["records"])
 
@@ -351,12 +351,12 @@ def test_if_it_is_too_late_to_leave_then_a_copy_may_have_been_delivered(store, p
     put(store)
     store.entries.schedule([new_of_old("L", "replace", NOW_MS, Extras(grace_ms=0))])
     store.set_ms(NOW_MS + 60_000)
-    engine = store.engine(owes=True)
+    shard_steps = store.steps(owes=True)
 
-    assert [one for one, _ in engine.hand_over().skipped] == ["old"]
+    assert [one for one, _ in shard_steps.hand_over().skipped] == ["old"]
 
     store.set_ms(NOW_MS + 600_000)
-    assert [one.outcome for one in engine.owed()] == [Outcome.UNCERTAIN]
+    assert [one.outcome for one in shard_steps.owed()] == [Outcome.UNCERTAIN]
 
 
 def test_one_of_many_that_replaces_leaves_the_template_that_the_next_one_shares(store):

@@ -67,7 +67,7 @@ def test_what_no_broker_delivered_leaves_no_mark(store):
 
 
 def left(store):
-    store.engine().hand_over()
+    store.steps().hand_over()
 
 
 def cancelled(store):

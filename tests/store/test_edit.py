@@ -60,7 +60,7 @@ def test_it_goes_to_its_new_list_at_its_due_time(store):
     store.schedule("a", NOW_MS)
     store.edit("a", "new", to="other")
 
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
     assert (store.arrived("celery"), store.arrived("other")) == ([], ["a"])
     store.check()
 
@@ -104,13 +104,13 @@ def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
     ],
 )
 def test_what_cannot_be_edited_is_told_why(store, how, expected):
-    engine = store.engine()
+    shard_steps = store.steps()
     if how == "leased":
         store.schedule_relayed("a")
-        engine.claim(1)
+        shard_steps.claim(1)
     elif how != "never":
         store.schedule("a")
-        store.entries.cancel("a") if how == "cancelled" else engine.hand_over()
+        store.entries.cancel("a") if how == "cancelled" else shard_steps.hand_over()
     before = store.snapshot()
 
     assert store.entries.edit("a", None, nothing()) is expected
@@ -156,31 +156,31 @@ def test_an_edit_of_whoever_had_the_key_does_not_reach_the_next(store):
 
 
 def test_what_is_dead_stays_dead_and_is_retried_as_it_was_edited(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a")
-    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
 
     assert store.edit("a", "new") is Outcome.DONE
 
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.DEAD, "NO_ROUTE")
     store.reschedule("a", When("at", NOW_MS))
-    [claimed] = engine.claim(1)[0]
+    [claimed] = shard_steps.claim(1)[0]
     assert json.loads(claimed.message)["body"] == "new"
     store.check()
 
 
 def test_a_lease_that_ran_out_ends_and_its_holder_acknowledges_nothing(store):
-    engine = store.engine(lease=30)
+    shard_steps = store.steps(lease=30)
     store.schedule_relayed("a", payload="old")
-    old = engine.claim(1)[0]
+    old = shard_steps.claim(1)[0]
     store.set_ms(NOW_MS + 31_000)
 
     assert store.edit("a", "new") is Outcome.UNCERTAIN
 
-    assert engine.ack(old) == 0
-    assert engine.reclaim() == []
-    [claimed] = engine.claim(1)[0]
+    assert shard_steps.ack(old) == 0
+    assert shard_steps.reclaim() == []
+    [claimed] = shard_steps.claim(1)[0]
     assert json.loads(claimed.message)["body"] == "new"
     assert (claimed.attempts, bool(claimed.uncertain)) == (1, True)
     assert claimed.hand_over != old[0].hand_over
@@ -188,9 +188,9 @@ def test_a_lease_that_ran_out_ends_and_its_holder_acknowledges_nothing(store):
 
 
 def test_of_what_may_have_been_delivered_the_edit_is_uncertain(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a", payload="old")
-    engine.nack("unknown", engine.claim(1)[0])
+    shard_steps.nack("unknown", shard_steps.claim(1)[0])
 
     assert store.edit("a", "new") is Outcome.UNCERTAIN
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
@@ -212,9 +212,9 @@ def test_what_grows_is_known_to_be_large_in_its_place_and_by_its_tags(store, sha
     assert (small % 2, number_of(store, "a")) == (0, small + 1)
     store.check()
     assert list(check(store.entries)) == []
-    engine = store.engine()
-    engine.hand_over()
-    gone = store.arrived() or [one.task_id for one in engine.claim(5)[0]]
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    gone = store.arrived() or [one.task_id for one in shard_steps.claim(5)[0]]
     assert gone == ["before", "a", "behind"]
 
 
@@ -242,13 +242,13 @@ def test_what_shrinks_again_keeps_the_number_of_a_large_one(store):
 
 @pytest.mark.parametrize("place", ["dead", "lapsed", "uncertain"])
 def test_what_grows_in_another_place_has_one_place_only(store, place):
-    engine = store.engine(lease=30)
+    shard_steps = store.steps(lease=30)
     store.schedule_relayed("a", extras=EXTRAS)
-    claimed = engine.claim(1)[0]
+    claimed = shard_steps.claim(1)[0]
     if place == "dead":
-        engine.nack("dead", claimed, reason="NO_ROUTE")
+        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
     elif place == "uncertain":
-        engine.nack("unknown", claimed)
+        shard_steps.nack("unknown", claimed)
     store.set_ms(NOW_MS + 31_000)
 
     store.edit("a", LARGE)
@@ -355,10 +355,10 @@ def test_a_request_that_comes_after_a_newer_change_does_nothing(store):
 
 
 def test_what_is_paused_stays_so_and_is_resumed_as_it_was_edited(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule("a", NOW_MS, extras=EXTRAS)
     store.entries.pause(lane_for(), "")
-    engine.hand_over()
+    shard_steps.hand_over()
     assert store.entries.state("a") is State.PAUSED
 
     for payload in ("new", LARGE):
@@ -368,7 +368,7 @@ def test_what_is_paused_stays_so_and_is_resumed_as_it_was_edited(store):
 
     store.entries.resume(lane_for())
     while not store.arrived():
-        engine.hand_over()
+        shard_steps.hand_over()
     assert store.arrived() == ["a"]
     assert store.places("a") == []
     store.check()
@@ -376,9 +376,9 @@ def test_what_is_paused_stays_so_and_is_resumed_as_it_was_edited(store):
 
 @pytest.mark.parametrize("payload", ["new", LARGE])
 def test_what_was_refused_keeps_its_next_try(store, payload):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a")
-    engine.nack("refused", engine.claim(1)[0], wait=60, reason="NO_ROUTE")
+    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=60, reason="NO_ROUTE")
     until = store.score("refused", "a")
 
     assert store.edit("a", payload) is Outcome.DONE

@@ -31,8 +31,8 @@ def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store):
     store.schedule("a", extras=GRACE, queue="mail")
     store.schedule("b", extras=GRACE, queue="mail")
     store.entries.pause(lane_for(queue="mail"), "mail")
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.set_ms(NOW_MS + 60_000)
 
     assert store.edit("a", queue="post") is Outcome.DONE
@@ -41,7 +41,7 @@ def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store):
     assert store.edit("b", queue="post") is Outcome.DONE
     store.set_ms(NOW_MS + 65_001)
 
-    assert [one for one, _ in engine.hand_over().skipped] == ["a"]
+    assert [one for one, _ in shard_steps.hand_over().skipped] == ["a"]
     assert store.arrived() == ["b"]
     store.check()
 
@@ -49,7 +49,7 @@ def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store):
 def test_a_scanner_wakes_for_one_that_is_due_and_leaves_a_pause(store):
     store.schedule("a", queue="mail")
     store.entries.pause(lane_for(queue="mail"), "mail")
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.raw.hset(store.keys["meta"], "timer", f"{FAR_MS}:scanner")
 
     store.edit("a", queue="post")
@@ -60,24 +60,24 @@ def test_a_scanner_wakes_for_one_that_is_due_and_leaves_a_pause(store):
 def test_a_pause_that_counts_as_lateness_excuses_nothing(store):
     store.schedule("a", extras=GRACE, queue="mail")
     store.entries.pause(lane_for(queue="mail"), "mail", late=True)
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.set_ms(NOW_MS + 60_000)
 
     store.edit("a", queue="post")
 
-    assert [one for one, _ in store.engine().hand_over().skipped] == ["a"]
+    assert [one for one, _ in store.steps().hand_over().skipped] == ["a"]
 
 
 def test_a_refused_one_is_tried_at_once_in_its_new_queue(store):
     store.raw.set("celery", "text")
     store.schedule("a")
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     assert store.score("refused", "a")
 
     assert store.edit("a", to="other", queue="other") is Outcome.DONE
 
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
     assert store.arrived("other") == ["a"]
     store.check()
 
@@ -85,7 +85,7 @@ def test_a_refused_one_is_tried_at_once_in_its_new_queue(store):
 def test_the_same_queue_leaves_it_in_its_place(store):
     store.schedule("a", queue="mail")
     store.entries.pause(lane_for(queue="mail"), "mail")
-    store.engine().hand_over()
+    store.steps().hand_over()
 
     assert store.edit("a", queue="mail", extras=Extras("k", ("t",))) is Outcome.DONE
 
@@ -96,7 +96,7 @@ def test_the_same_queue_leaves_it_in_its_place(store):
 def test_a_leased_one_stays(store):
     store.schedule_relayed("a")
     entry = store.entries.find("a")
-    store.engine().claim(1)
+    store.steps().claim(1)
 
     assert store.edit("a", entry=entry, kind="L") is Outcome.IN_FLIGHT
 
@@ -107,7 +107,7 @@ def test_a_key_that_another_one_has_is_refused_before_anything_is_written(store,
     hold = "f60000" if how == "holds on" else ""
     store.schedule("b", extras=Extras("theirs", hold=hold))
     if how == "holds on":
-        store.engine().hand_over()
+        store.steps().hand_over()
     before = store.record("a")
 
     with pytest.raises(AlreadyScheduled) as caught:
@@ -122,8 +122,8 @@ def test_a_key_that_another_one_has_is_refused_before_anything_is_written(store,
 
 def test_the_key_of_a_dead_one_can_be_taken(store):
     store.schedule_relayed("b", extras=Extras("theirs"))
-    engine = store.engine()
-    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    shard_steps = store.steps()
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
     store.schedule("a", FAR_MS)
 
     assert store.edit("a", extras=Extras("theirs")) is Outcome.DONE

@@ -44,7 +44,7 @@ def test_the_date_that_a_script_writes_is_the_one_that_datetime_reads(store, due
 def test_a_relative_expiry_moves_with_the_due_time(store):
     put(store, "a", FAR_MS, "+60000")
     store.reschedule("a", When("at", NOW_MS))
-    store.engine().hand_over()
+    store.steps().hand_over()
     expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
     assert expiry == after_epoch(NOW_MS + 60_000)
 
@@ -53,13 +53,13 @@ def test_a_relative_expiry_moves_with_the_due_time(store):
 def test_an_absolute_expiry_or_none_is_handed_over_as_it_is(store, expires):
     put(store, "a", FAR_MS, expires)
     store.reschedule("a", When("at", NOW_MS))
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert expiry_of(store.raw.rpop("celery")) == json.loads(expires)
 
 
 def test_what_is_expired_before_it_is_due_is_handed_over_as_celery_does(store):
     put(store, "a", NOW_MS, "-5000")
-    store.engine().hand_over()
+    store.steps().hand_over()
     expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))
     assert expiry == after_epoch(NOW_MS - 5000)
 
@@ -68,7 +68,7 @@ def test_what_is_expired_before_it_is_due_is_handed_over_as_celery_does(store):
 def test_an_expiry_that_is_none_stops_no_other_entry(store, expires):
     for task_id, expiry in (("before", "null"), ("bad", expires), ("behind", "null")):
         put(store, task_id, NOW_MS, expiry)
-    seen = store.engine().hand_over()
+    seen = store.steps().hand_over()
     assert seen.handed_over + len(seen.dead) == 3
     assert {"before", "behind"} <= set(store.arrived())
     assert store.raw.zcard(store.keys["due"]) == 0

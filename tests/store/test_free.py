@@ -14,8 +14,8 @@ NOTHING = (Outcome.NOT_FOUND, "")
 
 
 @pytest.fixture
-def engine(store):
-    return store.engine(lease=5)
+def shard_steps(store):
+    return store.steps(lease=5)
 
 
 def free(store, seen=""):
@@ -27,55 +27,55 @@ def free(store, seen=""):
     return outcome, who
 
 
-def test_it_is_free_at_once(store, engine):
-    hold = deliver(store, engine)
+def test_it_is_free_at_once(store, shard_steps):
+    hold = deliver(store, shard_steps)
     assert free(store) == (Outcome.DONE, "a")
     assert store.entries.holder("k") is None
     assert is_free(store)
     assert free(store, hold["delivery"]) == (Outcome.UNCHANGED, "")
 
 
-def test_the_one_behind_comes_forward_and_is_delivered(store, engine):
-    deliver(store, engine)
+def test_the_one_behind_comes_forward_and_is_delivered(store, shard_steps):
+    deliver(store, shard_steps)
     schedule(store, "b", NOW_MS - 9, conflict="replace")
-    assert engine.hand_over().handed_over == 0
+    assert shard_steps.hand_over().handed_over == 0
 
     assert free(store) == (Outcome.DONE, "a")
 
     assert store.entries.holder("k") == KeyHolder("k", "b", "waits")
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
     assert store.entries.holder("k").id == "b"
 
 
-def test_the_late_word_of_a_run_that_goes_on_frees_no_other_key(store, engine):
-    first = deliver(store, engine)
+def test_the_late_word_of_a_run_that_goes_on_frees_no_other_key(store, shard_steps):
+    first = deliver(store, shard_steps)
     free(store)
     assert say(store, first, 5) is None
     assert say(store, first) is None
 
     # Not even that of a later delivery of its own id.
     store.set_ms(NOW_MS + 1)
-    second = deliver(store, engine)
+    second = deliver(store, shard_steps)
     end = ends(store)
     assert say(store, first) == say(store, first, 10**7) == end
     assert say(store, second) is None
 
 
-def test_only_the_delivery_that_its_caller_saw_loses_it(store, engine):
-    first = deliver(store, engine)
+def test_only_the_delivery_that_its_caller_saw_loses_it(store, shard_steps):
+    first = deliver(store, shard_steps)
     say(store, first)
     store.set_ms(NOW_MS + 1)
-    deliver(store, engine)
+    deliver(store, shard_steps)
     assert free(store, first["delivery"]) == (Outcome.UNCHANGED, "")
     assert not is_free(store)
 
 
-def test_a_late_request_does_not_free_it_from_a_later_delivery(store, engine):
-    say(store, deliver(store, engine))
+def test_a_late_request_does_not_free_it_from_a_later_delivery(store, shard_steps):
+    say(store, deliver(store, shard_steps))
     us = NOW_MS * 1000
-    request = {"operation": b"0" * 12, "store": store.link.calls.store, "issued": us, "began": us}
+    request = {"operation": b"0" * 12, "store": store.shard.calls.store, "issued": us, "began": us}
     store.set_ms(NOW_MS + 1)
-    deliver(store, engine)
+    deliver(store, shard_steps)
 
     end = us + 1_000_000
     told = store.scripts.call("free", **request, deadline=end, key="k", seen="")
@@ -85,9 +85,9 @@ def test_a_late_request_does_not_free_it_from_a_later_delivery(store, engine):
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_of_a_key_that_nothing_holds_nothing_is_written(store, engine, ended):
+def test_of_a_key_that_nothing_holds_nothing_is_written(store, shard_steps, ended):
     if ended:
-        deliver(store, engine)
+        deliver(store, shard_steps)
         store.set_ms(END_MS)
     assert free(store) == NOTHING
     assert store.entries.holder("k") is None
@@ -100,28 +100,28 @@ def test_one_that_waits_keeps_it(store, extras):
     assert store.entries.holder("k") == KeyHolder("k", "a", "waits")
 
 
-def test_one_that_is_being_published_keeps_it_and_a_dead_one_has_none(store, engine):
+def test_one_that_is_being_published_keeps_it_and_a_dead_one_has_none(store, shard_steps):
     store.schedule_relayed("a", extras=FINISHED)
-    claimed = engine.claim(1).entries
+    claimed = shard_steps.claim(1).entries
     assert free(store) == (Outcome.IN_FLIGHT, "")
     assert store.entries.holder("k") == KeyHolder("k", "a", "in_flight")
 
-    engine.nack("dead", claimed, reason="no")
+    shard_steps.nack("dead", claimed, reason="no")
     assert free(store) == NOTHING
     assert store.entries.holder("k") is None
 
 
-def test_a_run_that_goes_on_with_its_key_waits_with_it(store, engine):
-    hold = deliver(store, engine)
+def test_a_run_that_goes_on_with_its_key_waits_with_it(store, shard_steps):
+    hold = deliver(store, shard_steps)
     extras = Extras("k", hold=f"f{hold['ms']}")
     schedule(store, "a", extras=extras, run=hold["delivery"], supersede=True)
     assert free(store) == (Outcome.UNCHANGED, "")
 
 
-def test_what_holds_it_is_told_with_its_times_and_who_set_the_end(store, engine):
+def test_what_holds_it_is_told_with_its_times_and_who_set_the_end(store, shard_steps):
     schedule(store, "a", NOW_MS)
     store.set_ms(NOW_MS + 5)
-    engine.hand_over()
+    shard_steps.hand_over()
     told = store.entries.holder("k")
     times = {"delivered": from_ms(NOW_MS + 5), "changed": from_ms(NOW_MS)}
     held = KeyHolder(

@@ -27,7 +27,7 @@ def fill(store):
 @pytest.mark.parametrize("share", [False, True])
 def test_scheduling_is_refused_and_nothing_is_written(store, share, supersede):
     store.schedule_relayed("held")
-    store.engine().claim(1)
+    store.steps().claim(1)
     before = store.snapshot()
     fill(store)
     with pytest.raises(StoreFull, match=r"^schedule failed: .*maxmemory"):
@@ -56,23 +56,23 @@ def test_a_message_that_came_again_is_let_through_and_marked(store):
 def test_what_is_due_for_a_list_waits_until_there_is_room(store):
     for step in range(20):
         store.schedule(f"a{step}", share=True)
-    engine = store.engine()
+    shard_steps = store.steps()
     fill(store)
-    seen = engine.hand_over()
+    seen = shard_steps.hand_over()
     assert (seen.handed_over, store.arrived()) == (0, [])
     assert seen.due == seen.now_us // 1000 + 1000
     store.raw.config_set("maxmemory", 0)
-    assert engine.hand_over().handed_over == 20
+    assert shard_steps.hand_over().handed_over == 20
     assert store.arrived() == [f"a{step}" for step in range(20)]
     store.check()
 
 
 def test_a_scanner_then_wakes_no_earlier_than_something_is_due(store):
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.schedule("later", NOW_MS + 60_000)
     fill(store)
-    seen = engine.hand_over()
+    seen = shard_steps.hand_over()
     assert (seen.handed_over, seen.due) == (0, NOW_MS + 60_000)
 
 
@@ -80,13 +80,13 @@ def test_a_scanner_then_wakes_no_earlier_than_something_is_due(store):
 def test_what_is_due_is_claimed_and_settled(store, verdict):
     store.schedule_relayed("a", share=True)
     fill(store)
-    engine = store.engine()
-    claimed, *_ = engine.claim(5)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(5)
     assert [entry.task_id for entry in claimed] == ["a"]
     if verdict == "ack":
-        assert engine.ack(claimed) == 1
+        assert shard_steps.ack(claimed) == 1
     else:
-        assert engine.nack(verdict, claimed, wait=1, reason="NO_ROUTE") == 1
+        assert shard_steps.nack(verdict, claimed, wait=1, reason="NO_ROUTE") == 1
     store.check()
 
 
@@ -101,9 +101,9 @@ def test_a_relayed_entry_can_be_cancelled_and_rescheduled(store):
 
 def test_what_is_dead_can_be_brought_back(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.nack("dead", claimed, reason="NO_ROUTE")
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
     fill(store)
     assert store.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
     assert store.entries.state("a") is State.SCHEDULED
@@ -130,7 +130,7 @@ def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
     assert store.raw.hget(store.keys["meta"], "timeout") == b"39000"
     with pytest.raises(StoreFull):
         entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"L6:celery"))])
-    entries.links[0].scripts.connection.close()
+    entries.shards[0].scripts.connection.close()
 
 
 def test_an_edit_is_told_why_not_and_one_that_is_refused_changes_nothing(store):

@@ -37,7 +37,7 @@ def test_an_answer_is_known_as_long_as_its_call_lasts(store, started):
     pass_us(store, started)
     call = schedule(store, "a", when=When("after", 0))
     first = call.answer()
-    store.engine().hand_over()
+    store.steps().hand_over()
     while now_us(store) < call.deadline:
         pass_us(store, TIMEOUT_US // 20)
         another_call(store)
@@ -66,7 +66,7 @@ def test_an_answer_is_kept_for_the_longest_call_of_all(store):
     call = requests.schedule(store, "a", when=When("after", 0))
     call = requests.replace(call, deadline=call.issued + int(long * 1_000_000))
     first = call.answer()
-    store.engine().hand_over()
+    store.steps().hand_over()
     for _ in range(19):
         pass_us(store, 1_000_000)
         another_call(store)
@@ -118,7 +118,7 @@ def test_after_the_clock_was_set_back_by_an_hour_calls_go_on_and_are_forgotten(s
     pass_us(store, -HOUR_US)
     call = schedule(store, "a", when=When("after", 0))
     first = call.answer()
-    store.engine().hand_over()
+    store.steps().hand_over()
     another_call(store)
     assert call.answer() == first
     for _ in range(4):

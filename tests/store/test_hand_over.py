@@ -18,11 +18,11 @@ pytestmark = pytest.mark.kernel
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 
 
-def drain(engine) -> list[int]:
+def drain(shard_steps) -> list[int]:
     """Run pass after pass, like the scanner; returns how many entries each moved."""
     moved = []
     while True:
-        seen = engine.hand_over()
+        seen = shard_steps.hand_over()
         moved.append(seen.handed_over)
         if not seen.is_past(seen.due):
             return moved
@@ -31,13 +31,13 @@ def drain(engine) -> list[int]:
 def test_an_entry_is_not_handed_over_one_microsecond_early(store):
     store.schedule("a", NOW_MS)
     store.set_us(NOW_MS * 1000 - 1)
-    assert store.engine().hand_over().handed_over == 0
+    assert store.steps().hand_over().handed_over == 0
     store.set_us(NOW_MS * 1000)
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
 
 def test_by_redis_own_clock_each_pass_moves_what_is_due_and_nothing_else(real_store):
-    engine, raw = real_store.engine(), real_store.raw
+    shard_steps, raw = real_store.steps(), real_store.raw
     start = raw.time()[0] * 1000 + 20
     dues = {f"a{ms}": start + ms for ms in range(100)}
     for task_id, due_ms in dues.items():
@@ -45,7 +45,7 @@ def test_by_redis_own_clock_each_pass_moves_what_is_due_and_nothing_else(real_st
     seen = 0
     while seen < len(dues):
         before = raw.time()
-        passed = engine.hand_over()
+        passed = shard_steps.hand_over()
         after = raw.time()
         assert before <= (passed.now_us // 1_000_000, passed.now_us % 1_000_000) <= after
         seen += passed.handed_over
@@ -56,7 +56,7 @@ def test_by_redis_own_clock_each_pass_moves_what_is_due_and_nothing_else(real_st
 def test_what_arrives_is_the_message_with_the_due_time_filled_in(store, share):
     payload = 'é "\\\n\x00 }} \U0001f600'
     store.schedule("a", NOW_MS - 1, payload=payload, share=share)
-    store.engine().hand_over()
+    store.steps().hand_over()
     message = json.loads(store.raw.rpop("celery"))
     assert message["body"] == payload
     assert message["headers"]["delayq_due"] == NOW_MS - 1
@@ -68,14 +68,14 @@ def test_what_arrives_is_the_message_with_the_due_time_filled_in(store, share):
 def test_after_a_reschedule_the_message_says_the_new_due_time(store):
     store.schedule("a", FAR_MS)
     store.reschedule("a", When("at", 7))
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert json.loads(store.raw.rpop("celery"))["headers"]["delayq_due"] == 7
 
 
 def test_order_follows_due_time_and_not_insertion(store):
     for ms in (5, 1, 4, 2, 3):
         store.schedule(f"a{ms}", ms)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.arrived() == ["a1", "a2", "a3", "a4", "a5"]
 
 
@@ -85,7 +85,7 @@ def test_equal_due_times_keep_insertion_order_over_a_carry_of_the_number(store):
     expected = [f"a{999 - step}" for step in range(300)]
     for task_id in expected:
         store.schedule(task_id)
-    drain(store.engine())
+    drain(store.steps())
     assert store.arrived() == expected
 
 
@@ -94,14 +94,14 @@ def test_equal_due_times_keep_insertion_order_through_a_reschedule(store):
         store.schedule(name, FAR_MS)
     for name in "cab":
         store.reschedule(name, When("at", NOW_MS))
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.arrived() == ["a", "b", "c"]
 
 
 def test_entries_for_several_queues_each_reach_theirs_in_order(store):
     for step in range(30):
         store.schedule(f"a{step}", to=f"queue{step % 3}", share=step % 2 == 0)
-    assert store.engine().hand_over().handed_over == 30
+    assert store.steps().hand_over().handed_over == 30
     for queue in range(3):
         assert store.arrived(f"queue{queue}") == [f"a{step}" for step in range(queue, 30, 3)]
 
@@ -110,34 +110,34 @@ def test_entries_for_several_queues_each_reach_theirs_in_order(store):
 def test_any_name_of_a_list_is_reached(store, queue):
     store.schedule("x", to=queue)
     store.schedule("y", to=queue, share=True)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.arrived(queue) == ["x", "y"]
 
 
 def test_what_is_already_in_the_list_stays_before_what_comes(store):
     store.raw.lpush("celery", json.dumps({"headers": {"id": "earlier"}}))
     store.schedule("a")
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.arrived() == ["earlier", "a"]
 
 
 def test_one_more_than_a_batch_takes_exactly_two_passes(store):
     for step in range(11):
         store.schedule(f"a{step}")
-    assert drain(store.engine(batch_size=10)) == [10, 1]
+    assert drain(store.steps(batch_size=10)) == [10, 1]
 
 
 def test_a_full_batch_takes_exactly_one_pass(store):
     for step in range(10):
         store.schedule(f"a{step}")
-    assert drain(store.engine(batch_size=10)) == [10]
+    assert drain(store.steps(batch_size=10)) == [10]
 
 
 def test_a_pass_says_what_comes_next(store, monkeypatch):
     monkeypatch.setattr(clock, "monotonic", lambda: 100.0)
     store.schedule("a", FAR_MS)
     store.schedule_relayed("b", FAR_MS + 1)
-    seen = store.engine().hand_over()
+    seen = store.steps().hand_over()
     assert (seen.now_us, seen.due, seen.relay, seen.leased) == (
         NOW_MS * 1000,
         FAR_MS,
@@ -152,7 +152,7 @@ def test_seconds_left_are_counted_by_redis_clock_to_the_microsecond(store, monke
     monkeypatch.setattr(clock, "monotonic", lambda: 100.0)
     store.schedule("a", NOW_MS + 1)
     store.set_us(NOW_MS * 1000 + 1)
-    seen = store.engine().hand_over()
+    seen = store.steps().hand_over()
     assert seen.seconds_until(seen.due) == pytest.approx(0.000999, abs=1e-9)
     monkeypatch.setattr(clock, "monotonic", lambda: 101.0)
     assert seen.seconds_until(seen.due) == pytest.approx(-0.999001, abs=1e-9)
@@ -161,13 +161,13 @@ def test_seconds_left_are_counted_by_redis_clock_to_the_microsecond(store, monke
 
 def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch):
     times = iter([10.0, 14.0])
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     read = load()["hand_over"].read
     reply = read([0, 0, -1, -1, -1, -1, 0, [], [], [], [], []])
-    monkeypatch.setattr(engine._scripts, "call", lambda *_, **__: reply)
+    monkeypatch.setattr(shard_steps._scripts, "call", lambda *_, **__: reply)
     monkeypatch.setattr(clock, "monotonic", lambda: next(times))
-    assert engine.hand_over().read_at == 12.0
+    assert shard_steps.hand_over().read_at == 12.0
 
 
 @SHARE
@@ -180,10 +180,10 @@ def test_the_ids_of_what_went_are_told_to_who_wants_them(store, share):
     store.schedule("refused", to="broken")
     store.schedule("later", FAR_MS)
 
-    seen = store.engine().hand_over(tells=IDS)
+    seen = store.steps().hand_over(tells=IDS)
     assert (sorted(seen.ids), seen.late) == (sorted(ids), [])
     store.schedule("again")
-    assert store.engine().hand_over().ids == []
+    assert store.steps().hand_over().ids == []
 
 
 @SHARE
@@ -195,14 +195,14 @@ def test_how_late_each_went_is_told_to_who_wants_it(store, share):
     store.schedule("refused", to="broken")
     store.set_us(NOW_MS * 1000 + 2_000_250)
 
-    seen = store.engine().hand_over(tells=IDS + LATENESS)
+    seen = store.steps().hand_over(tells=IDS + LATENESS)
 
     told = dict(zip(seen.ids, seen.late, strict=True))
     assert told == {"a": 2.00025, "b": 0.50025, "é c": 0.00125, "elsewhere": 1.00025}
     store.schedule("d", NOW_MS)
-    assert store.engine().hand_over(tells=LATENESS).ids == []
+    assert store.steps().hand_over(tells=LATENESS).ids == []
     store.schedule("e", NOW_MS)
-    assert store.engine().hand_over().late == []
+    assert store.steps().hand_over().late == []
 
 
 @pytest.mark.parametrize("how", ["scheduled", "moved"])
@@ -214,21 +214,21 @@ def test_what_is_put_into_the_past_is_late_from_then_on(store, how):
         store.reschedule("a", When("at", 1000))
         late = 0.0
 
-    assert store.engine().hand_over(tells=LATENESS).late == [late]
+    assert store.steps().hand_over(tells=LATENESS).late == [late]
 
 
 def test_what_fell_due_while_nobody_scanned_is_all_handed_over(store):
     for step in range(50):
         store.schedule(f"a{step}", FAR_MS + step)
     store.set_ms(FAR_MS + 86_400_000)
-    assert sum(drain(store.engine(batch_size=20))) == 50
+    assert sum(drain(store.steps(batch_size=20))) == 50
     assert store.arrived() == [f"a{step}" for step in range(50)]
 
 
 @SHARE
 def test_nothing_of_an_entry_is_left_but_its_tombstone(store, share):
     store.schedule("a", share=share)
-    store.engine().hand_over()
+    store.steps().hand_over()
     names = ("due", "records", "templates", "template_uses", "claims", "errors", "dead")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
     assert store.raw.hlen(store.keys["tombstones"]) == 1
@@ -239,14 +239,14 @@ def test_nothing_of_an_entry_is_left_but_its_tombstone(store, share):
 
 def test_twenty_thousand_on_one_millisecond_move_in_full_batches_and_in_order(store):
     ids = store.flood(20_000)
-    assert drain(store.engine(batch_size=200)) == [200] * 100
+    assert drain(store.steps(batch_size=200)) == [200] * 100
     assert store.arrived() == ids
     store.check()
 
 
 def test_the_trace_of_what_left_is_bounded(store):
     store.flood(35_000)
-    drain(store.engine(batch_size=1000))
+    drain(store.steps(batch_size=1000))
     kept = [store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")]
     assert kept == [5_000, 10_000]
 
@@ -255,20 +255,20 @@ def test_a_batch_ends_after_a_megabyte(store):
     payload = "x" * 300_000
     for step in range(9):
         store.schedule(f"a{step}", payload=payload)
-    assert drain(store.engine()) == [4, 4, 1]
+    assert drain(store.steps()) == [4, 4, 1]
 
 
 def test_small_entries_are_read_some_at_a_time(store):
     store.flood(200)
     store.raw.config_resetstat()
-    assert store.engine().hand_over().handed_over == 200
+    assert store.steps().hand_over().handed_over == 200
     assert store.raw.info("commandstats")["cmdstat_hmget"]["calls"] < 20
 
 
 def test_an_entry_larger_than_the_bound_still_moves_alone(store):
     store.schedule("large", payload="x" * (MAX_BYTES + 1))
     store.schedule("small")
-    assert drain(store.engine()) == [1, 1]
+    assert drain(store.steps()) == [1, 1]
 
 
 def test_what_a_template_brings_along_counts_as_well(store, monkeypatch):
@@ -277,16 +277,16 @@ def test_what_a_template_brings_along_counts_as_well(store, monkeypatch):
     monkeypatch.setattr(support, "LINES", lines)
     for step in range(9):
         store.schedule(f"a{step}", share=True)
-    assert drain(store.engine()) == [4, 4, 1]
+    assert drain(store.steps()) == [4, 4, 1]
 
 
 def test_what_becomes_dead_counts_as_well(store):
     for step in range(9):
         store.schedule(f"a{step}")
         store.raw.hset(store.keys["records"], f"a{step}", b"9" * 300_000)
-    engine, seen = store.engine(), []
+    shard_steps, seen = store.steps(), []
     while store.raw.zcard(store.keys["due"]):
-        seen.append(len(engine.hand_over().dead))
+        seen.append(len(shard_steps.hand_over().dead))
     assert seen == [4, 4, 1]
 
 
@@ -298,7 +298,7 @@ def test_what_cannot_be_kept_as_dead_keeps_the_others_back_too(store, key):
     store.raw.set(store.keys[key], "somebody's")
     before = store.contents()
     with pytest.raises(StoreError):
-        store.engine().hand_over()
+        store.steps().hand_over()
     # Its earlier heartbeat.
     store.raw.delete(store.keys["scanners"], store.keys["heartbeats"])
     assert store.contents() == before

@@ -9,8 +9,8 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry, What
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.member import Member
 from celery_delayq.core.store.record import destination_for, label_of
+from celery_delayq.core.store.registration import Registration
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
@@ -42,11 +42,11 @@ def test_it_has_what_happened_the_newest_first(store):
     store.schedule_relayed("acked")
     store.schedule_relayed("dead")
     store.entries.cancel("cancelled")
-    engine = store.engine()
-    engine.hand_over()
-    acked, dead = engine.claim(2)[0]
-    engine.ack([acked])
-    engine.nack("dead", [dead], reason="NO_ROUTE")
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    acked, dead = shard_steps.claim(2)[0]
+    shard_steps.ack([acked])
+    shard_steps.nack("dead", [dead], reason="NO_ROUTE")
     assert told(store) == [
         ("dead", "dead"),
         ("handed_over", "acked"),
@@ -111,9 +111,9 @@ def test_what_left_too_late_is_told_as_skipped_and_nothing_else_is_forgotten(sto
         store.put(task_id, record, NOW_MS)
     store.raw.hset(store.keys["records"], "unreadable", "9")
     store.set_ms(NOW_MS + 1)
-    engine = store.engine()
-    engine.hand_over()
-    engine.claim(5)
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    shard_steps.claim(5)
     assert set(told(store)[:2]) == {("skipped", "late"), ("dead", "unreadable")}
 
 
@@ -122,9 +122,9 @@ def test_what_cannot_be_read_is_told_as_dead(store, kind):
     with_history(store)
     getattr(store, kind)("a")
     store.raw.hset(store.keys["records"], "a", "9")
-    engine = store.engine()
-    engine.hand_over()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    shard_steps.claim(1)
     event, _ = store.entries.history(5)
     assert (event.what, event.task_id, event.due_ms, event.labels) == (What.DEAD, "a", None, None)
 
@@ -142,7 +142,7 @@ def test_a_batch_is_one_push_and_one_trim_of_no_more_than_the_history_has(store)
         store.schedule(f"a{number}", NOW_MS + number)
     store.set_ms(NOW_MS + 100)
     store.raw.config_resetstat()
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert told(store) == [("handed_over", f"a{number}") for number in (9, 8, 7)]
     called = store.raw.info("commandstats")
     assert called["cmdstat_ltrim"]["calls"] == 1
@@ -176,7 +176,7 @@ def test_whoever_joins_with_the_same_setting_changes_nothing(store):
     with_history(store, 9)
     store.schedule("a", FAR_MS)
     before = store.contents(all_keys=True)
-    Member(store.scripts, store.membership).join()
+    Registration(store.scripts, store.membership).join()
     assert store.contents(all_keys=True) == before
 
 
@@ -190,11 +190,11 @@ def take_every_step(store):
     store.schedule_relayed("back", NOW_MS + 1)
     store.set_ms(NOW_MS + 2)
     store.entries.cancel("cancelled")
-    engine = store.engine()
-    engine.hand_over()
-    acked, back = engine.claim(2)[0]
-    engine.ack([acked])
-    engine.nack("unsent", [back])
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    acked, back = shard_steps.claim(2)[0]
+    shard_steps.ack([acked])
+    shard_steps.nack("unsent", [back])
 
 
 def commands(store):
@@ -253,7 +253,7 @@ def test_nor_is_it_twice_in_a_row_within_a_batch(store):
     # As if one had left, and another had taken its key while both were due.
     text = store.record("b").replace(b"l\0\0", b"k\0\0")
     store.raw.hset(store.keys["records"], "b", text)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert told(store)[:3] == [("handed_over", "d"), ("handed_over", "c"), ("handed_over", "a")]
 
 
@@ -272,12 +272,12 @@ def test_of_another_task_the_same_key_is_another_event(store):
 
 
 def test_where_something_foreign_is_in_its_place_the_step_is_done(store):
-    engine = with_history(store).engine()
-    engine.hand_over()
+    shard_steps = with_history(store).steps()
+    shard_steps.hand_over()
     store.schedule("a")
     store.raw.delete(store.keys["history"])
     store.raw.set(store.keys["history"], "somebody's")
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
     assert store.raw.get(store.keys["history"]) == b"somebody's"
 
 

@@ -20,7 +20,7 @@ EXPIRIES = st.one_of(
 
 
 def joined_by_move(store) -> list[bytes]:
-    store.engine().hand_over()
+    store.steps().hand_over()
     return store.raw.lrange("celery", 0, -1)
 
 
@@ -75,10 +75,10 @@ def test_a_template_that_is_not_what_its_name_says_is_not_used(store, spoilt):
     store.raw.hset(store.keys["templates"], name, spoilt)
     with pytest.raises(UnreadableRecord, match="template is damaged"):
         store.entries.find("list")
-    engine = store.engine()
-    assert engine.hand_over().dead == [("list", "template is damaged")]
+    shard_steps = store.steps()
+    assert shard_steps.hand_over().dead == [("list", "template is damaged")]
     assert store.raw.llen("celery") == 0
-    [claimed], *_ = engine.claim(1)
+    [claimed], *_ = shard_steps.claim(1)
     with pytest.raises(ValueError, match="template is damaged"):
         _ = claimed.message
 
@@ -87,10 +87,10 @@ def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
     store.schedule_relayed("a", share=True)
     message = store.entries.find("a").message
     assert [one.message for one in store.entries.waiting(0, MAX_DUE_MS)] == [message]
-    engine = store.engine(lease=1)
-    claimed, *_ = engine.claim(1)
+    shard_steps = store.steps(lease=1)
+    claimed, *_ = shard_steps.claim(1)
     assert [one.message for one in claimed] == [message]
-    engine.nack("unsent", claimed)
+    shard_steps.nack("unsent", claimed)
     outcome, cancelled = store.entries.cancel("a")
     assert (outcome, cancelled.message) == (Outcome.DONE, message)
 

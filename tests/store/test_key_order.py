@@ -17,8 +17,8 @@ KEY = b"k"
 
 
 @pytest.fixture
-def engine(store):
-    return store.engine(lease=60)
+def shard_steps(store):
+    return store.steps(lease=60)
 
 
 def scheduled(
@@ -101,13 +101,13 @@ def is_refused(made: Request) -> bool:
     ids=["cancel by key", "cancel by id", "move by key", "move by id", "replace", "keep"],
 )
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_replacement_that_is_late_changes_nothing(store, engine, newer, leaves):
+def test_a_replacement_that_is_late_changes_nothing(store, shard_steps, newer, leaves):
     first(store, to="celery")
     before = late(store)
     newer(store).answer()
     if leaves:
-        engine.hand_over()
-        engine.ack(engine.claim(5)[0])
+        shard_steps.hand_over()
+        shard_steps.ack(shard_steps.claim(5)[0])
     after = store.snapshot()
     assert is_refused(before)
     assert store.snapshot() == after
@@ -129,75 +129,75 @@ def test_nor_does_one_where_a_newer_task_gave_its_id_to_one_with_another_key(sto
     assert store.record("late") is None
 
 
-def test_what_is_handed_over_does_not_lower_what_was_kept(store, engine):
+def test_what_is_handed_over_does_not_lower_what_was_kept(store, shard_steps):
     first(store, to="celery")
     before = late(store)
     assert scheduled(store, "kept", conflict="keep").answer().startswith(b"kept:")
-    engine.hand_over()
+    shard_steps.hand_over()
     assert store.arrived() == ["first"]
     assert is_refused(before)
 
 
-def test_nor_where_that_is_in_the_older_generation(store, engine):
+def test_nor_where_that_is_in_the_older_generation(store, shard_steps):
     first(store, to="celery")
     before = late(store)
     scheduled(store, "kept", conflict="keep").answer()
     # Like a call that begins a generation.
     store.raw.hset(store.keys["meta"], "turned", now_us(store) // 1000)
     store.raw.rename(store.keys["calls"], store.keys["calls_old"])
-    engine.hand_over()
+    shard_steps.hand_over()
     assert store.raw.hexists(store.keys["calls"], b"\xff" + KEY)
     assert is_refused(before)
 
 
-def test_a_fence_of_a_time_before_the_clock_was_set_back_gives_way(store, engine):
+def test_a_fence_of_a_time_before_the_clock_was_set_back_gives_way(store, shard_steps):
     cancelled(store, b"kk").answer()
     store.set_ms(NOW_MS - 3_600_000)
     before = scheduled(store, "late", ms=NOW_MS - 3_600_000)
     later(store)
     first(store, to="celery", ms=NOW_MS - 3_600_000)
-    engine.hand_over()
+    shard_steps.hand_over()
     assert store.arrived() == ["first"]
     assert is_refused(before)
 
 
 @pytest.mark.parametrize("sets_aside", [False, True])
 def test_what_is_leased_or_dead_tells_what_is_newer_and_does_not_hold_the_key(
-    store, engine, sets_aside
+    store, shard_steps, sets_aside
 ):
     before = late(store)
     first(store)
-    claimed = engine.claim(5)[0]
+    claimed = shard_steps.claim(5)[0]
     if sets_aside:
-        engine.nack("dead", claimed, reason="NO_ROUTE")
+        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
     assert is_refused(before)
     assert scheduled(store, "newer", conflict="").answer() == b"%d" % NOW_MS
     assert holder(store) == b"newer"
 
 
-def test_a_late_cancel_by_key_spares_what_came_back(store, engine):
+def test_a_late_cancel_by_key_spares_what_came_back(store, shard_steps):
     first(store)
     before = cancelled(store, b"kk")
     later(store)
-    claimed = engine.claim(5)[0]
+    claimed = shard_steps.claim(5)[0]
     scheduled(store, "newer", ms=FAR_MS).answer()
     later(store)
     assert cancelled(store, b"kk").answer() == b"done:newer"
-    engine.nack("unsent", claimed)
+    shard_steps.nack("unsent", claimed)
     assert holder(store) == b"first"
     assert before.send() == [b"stale"]
     assert store.places("first") == ["relay"]
 
 
-def test_a_late_move_by_key_does_as_well(store, engine):
+def test_a_late_move_by_key_does_as_well(store, shard_steps):
     first(store)
     before = moved(store, b"kk", FAR_MS)
     later(store)
-    claimed = engine.claim(5)[0]
+    claimed = shard_steps.claim(5)[0]
     scheduled(store, "newer", ms=FAR_MS).answer()
     later(store)
     cancelled(store, b"kk").answer()
-    engine.nack("unsent", claimed)
+    shard_steps.nack("unsent", claimed)
     assert before.send() == [b"stale"]
 
 
@@ -225,46 +225,46 @@ def test_a_late_replacement_under_the_same_id_changes_nothing(store, key):
 
 @pytest.mark.parametrize("how", ["unsent", "unknown", "refused", "reclaim"])
 @pytest.mark.parametrize("where", ["leased", "dead", "gone"])
-def test_what_comes_back_takes_the_key_from_what_does_not_wait(store, engine, how, where):
+def test_what_comes_back_takes_the_key_from_what_does_not_wait(store, shard_steps, how, where):
     first(store)
-    claimed = engine.claim(5)[0]
+    claimed = shard_steps.claim(5)[0]
     store.lease_out()
     scheduled(store, "newer").answer()
-    newer = engine.claim(5)[0]
+    newer = shard_steps.claim(5)[0]
     if where == "dead":
-        engine.nack("dead", newer, reason="NO_ROUTE")
+        shard_steps.nack("dead", newer, reason="NO_ROUTE")
     elif where == "gone":
         store.raw.hdel(store.keys["records"], "newer")
     if how == "reclaim":
-        assert engine.reclaim() == ["first"]
+        assert shard_steps.reclaim() == ["first"]
     else:
-        engine.nack(how, claimed, wait=1)
+        shard_steps.nack(how, claimed, wait=1)
     assert holder(store) == b"first"
     assert scheduled(store, "third", conflict="").answer() == b"scheduled:first"
 
 
 @pytest.mark.parametrize("how", ["unsent", "unknown", "refused", "reclaim"])
-def test_it_leaves_the_key_to_what_waits(store, engine, how):
+def test_it_leaves_the_key_to_what_waits(store, shard_steps, how):
     first(store)
-    claimed = engine.claim(5)[0]
+    claimed = shard_steps.claim(5)[0]
     store.lease_out()
     scheduled(store, "newer", to="celery", ms=FAR_MS).answer()
     if how == "reclaim":
-        engine.reclaim()
+        shard_steps.reclaim()
     else:
-        engine.nack(how, claimed, wait=1)
+        shard_steps.nack(how, claimed, wait=1)
     assert holder(store) == b"newer"
 
 
 @pytest.mark.parametrize("newer_waits", [False, True])
 def test_a_dead_letter_that_is_tried_again_has_its_key_if_nothing_waits_under_it(
-    store, engine, newer_waits
+    store, shard_steps, newer_waits
 ):
     first(store)
-    engine.nack("dead", engine.claim(5)[0], reason="NO_ROUTE")
+    shard_steps.nack("dead", shard_steps.claim(5)[0], reason="NO_ROUTE")
     scheduled(store, "newer").answer()
     if not newer_waits:
-        engine.claim(5)
+        shard_steps.claim(5)
     later(store)
     assert moved(store, b"ifirst").answer() == b"done:%d" % NOW_MS
     assert holder(store) == (b"newer" if newer_waits else b"first")
@@ -296,10 +296,10 @@ def test_an_id_that_gives_way_is_revoked(store):
 
 @pytest.mark.parametrize("is_leased", [False, True])
 @pytest.mark.parametrize("other_holds", [False, True])
-def test_it_is_not_where_an_entry_of_that_id_is_there(store, engine, is_leased, other_holds):
+def test_it_is_not_where_an_entry_of_that_id_is_there(store, shard_steps, is_leased, other_holds):
     first(store, key="" if other_holds else "k")
     if is_leased:
-        engine.claim(5)
+        shard_steps.claim(5)
     if other_holds:
         scheduled(store, "other").answer()
         later(store)

@@ -17,12 +17,12 @@ def schedule(store, task_id, due_ms=NOW_MS, *, relayed=False, extras=GRACE, **op
     put(task_id, due_ms, extras=extras, **options)
 
 
-def step(store, engine, *, relayed):
+def step(store, shard_steps, *, relayed):
     """Make one delivery, direct or relayed; returns the entries that went, and those skipped."""
     if relayed:
-        claimed = engine.claim(100)
+        claimed = shard_steps.claim(100)
         return [one.task_id for one in claimed.entries], claimed.skipped
-    seen = engine.hand_over()
+    seen = shard_steps.hand_over()
     return store.arrived(), seen.skipped
 
 
@@ -31,13 +31,13 @@ each_way = pytest.mark.parametrize("relayed", [False, True], ids=["direct", "rel
 
 @each_way
 def test_at_the_end_of_its_grace_it_leaves_and_a_millisecond_later_it_is_skipped(store, relayed):
-    engine = store.engine()
+    shard_steps = store.steps()
     schedule(store, "a", relayed=relayed)
     store.set_ms(NOW_MS + 5000)
-    assert step(store, engine, relayed=relayed) == (["a"], [])
+    assert step(store, shard_steps, relayed=relayed) == (["a"], [])
     schedule(store, "b", relayed=relayed)
     store.set_ms(NOW_MS + 5001)
-    went, skipped = step(store, engine, relayed=relayed)
+    went, skipped = step(store, shard_steps, relayed=relayed)
     assert "b" not in went
     assert skipped == [("b", "skipped: 5 s late")]
     assert store.entries.state("b") is None
@@ -50,7 +50,7 @@ def test_others_of_its_kind_and_without_a_policy_go(store, relayed):
         extras = (GRACE, Extras(tags=("x",)), Extras())[number % 3]
         schedule(store, f"a{number}", NOW_MS + number, relayed=relayed, extras=extras, share=True)
     store.set_ms(NOW_MS + 5002)
-    went, skipped = step(store, store.engine(), relayed=relayed)
+    went, skipped = step(store, store.steps(), relayed=relayed)
     assert went == ["a1", "a2", "a3", "a4", "a5"]
     assert [task_id for task_id, _ in skipped] == ["a0"]
     store.check()
@@ -61,7 +61,7 @@ def test_nothing_of_it_is_left_but_its_tombstone_and_it_is_not_found(store, rela
     extras = Extras(key="k", tags=("x", "y"), grace_ms=0)
     schedule(store, "a", relayed=relayed, extras=extras, share=True)
     store.set_ms(NOW_MS + 1)
-    step(store, store.engine(), relayed=relayed)
+    step(store, store.steps(), relayed=relayed)
     assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
     assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.NOT_FOUND
     assert store.entries.handed_over_ms("a") is None
@@ -77,9 +77,9 @@ def test_revoked_is_owed_for_it_at_once_where_there_is_a_backend(store, relayed)
     for owes in (False, True):
         schedule(store, "a", relayed=relayed, share=True)
         store.set_ms(NOW_MS + 5001)
-        engine = store.engine(owes=owes)
-        step(store, engine, relayed=relayed)
-        owed = engine.owed()
+        shard_steps = store.steps(owes=owes)
+        step(store, shard_steps, relayed=relayed)
+        owed = shard_steps.owed()
         assert [one.task_id for one in owed] == ["a"] * owes
     assert (owed[0].outcome, owed[0].reason) == (Outcome.DONE, "skipped: 5 s late")
     assert b'"id": "a"' in owed[0].message
@@ -87,18 +87,18 @@ def test_revoked_is_owed_for_it_at_once_where_there_is_a_backend(store, relayed)
 
 def test_what_may_have_been_delivered_is_owed_as_uncertain(store):
     schedule(store, "a", relayed=True)
-    engine = store.engine(owes=True)
-    engine.nack("unknown", engine.claim(1).entries)
+    shard_steps = store.steps(owes=True)
+    shard_steps.nack("unknown", shard_steps.claim(1).entries)
     store.set_ms(NOW_MS + 5001)
-    assert engine.claim(1).skipped
-    assert engine.owed()[0].outcome is Outcome.UNCERTAIN
+    assert shard_steps.claim(1).skipped
+    assert shard_steps.owed()[0].outcome is Outcome.UNCERTAIN
 
 
 def test_given_another_time_it_is_late_from_then_on(store):
     schedule(store, "a")
     store.set_ms(NOW_MS + 60_000)
     store.reschedule("a", When("at", NOW_MS + 58_000))
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
 
 @each_way
@@ -107,17 +107,17 @@ def test_a_pause_counts_only_if_that_was_asked_for(store, relayed, late):
     store.entries.pause(ALL, "", late=late)
     schedule(store, "a", relayed=relayed, share=True)
     changed = store.entries.find("a").changed_us
-    engine = store.engine()
-    step(store, engine, relayed=relayed)
+    shard_steps = store.steps()
+    step(store, shard_steps, relayed=relayed)
     store.set_ms(NOW_MS + 60_000)
     store.entries.resume(ALL)
-    engine.hand_over()
+    shard_steps.hand_over()
     if not late and relayed:
         entry = store.entries.find("a")
         assert (entry.extras.grace_ms, entry.extras.excused_ms) == (5000, NOW_MS + 60_000)
         assert (entry.due_ms, entry.changed_us) == (NOW_MS, changed)
         store.set_ms(NOW_MS + 65_000)
-    went, _ = step(store, engine, relayed=relayed)
+    went, _ = step(store, shard_steps, relayed=relayed)
     assert went == ([] if late else ["a"])
     store.check()
 
@@ -126,13 +126,13 @@ def test_a_pause_counts_only_if_that_was_asked_for(store, relayed, late):
 def test_an_excuse_ends_when_the_grace_is_over_once_more(store, relayed):
     store.entries.pause(ALL, "")
     schedule(store, "a", relayed=True)
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     store.set_ms(NOW_MS + 60_000)
     store.entries.resume(ALL)
-    engine.hand_over()
+    shard_steps.hand_over()
     store.set_ms(NOW_MS + 65_001)
-    assert engine.claim(1).skipped == [("a", "skipped: 65 s late")]
+    assert shard_steps.claim(1).skipped == [("a", "skipped: 65 s late")]
 
 
 def test_with_key_and_tags_its_extras_stay_when_it_is_excused(store):
@@ -140,10 +140,10 @@ def test_with_key_and_tags_its_extras_stay_when_it_is_excused(store):
     store.entries.pause(ALL, "")
     schedule(store, "a", relayed=True, extras=extras, payload="}}:", share=True)
     message = store.entries.find("a").message
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     store.entries.resume(ALL)
-    engine.hand_over()
+    shard_steps.hand_over()
     entry = store.entries.find("a")
     assert entry.extras == Extras("k:1", ("a:1", "b"), 1, NOW_MS)
     assert entry.message == message
@@ -151,13 +151,13 @@ def test_with_key_and_tags_its_extras_stay_when_it_is_excused(store):
 
 
 def test_a_thousand_are_skipped_in_batches_and_the_trace_is_bounded(store):
-    engine = store.engine(batch_size=1000)
+    shard_steps = store.steps(batch_size=1000)
     store.flood(1)
-    engine.hand_over()
+    shard_steps.hand_over()
     for round_ in range(3):
         for number in range(400):
             schedule(store, f"a{round_}.{number}", share=True, extras=Extras(grace_ms=0))
     store.set_ms(NOW_MS + 1)
-    seen = [engine.hand_over() for _ in range(2)]
+    seen = [shard_steps.hand_over() for _ in range(2)]
     assert [len(one.skipped) for one in seen] == [1000, 200]
     store.check()

@@ -11,7 +11,7 @@ from celery_delayq.core.store import Entries, State, listing, pages
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.filter import Filter
 from celery_delayq.core.store.listing import ALL
-from celery_delayq.core.store.pages import Cursor
+from celery_delayq.core.store.pages import ListCursor
 from celery_delayq.core.store.record import destination_for, labels_for, lane_for
 from celery_delayq.errors import InvalidOption
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
@@ -58,15 +58,15 @@ def everywhere(store):
             put(store, f"{name}{step}", first_ms + step % 3, tags=(f"step{step}", "all"), **options)
             expected.append((first_ms + step % 3, len(expected), f"{name}{step}"))
 
-    engine = store.engine()
+    shard_steps = store.steps()
     some("refused", NOW_MS - 5, relayed=True)
-    engine.nack("refused", engine.claim(100)[0], wait=60, reason="NO")
+    shard_steps.nack("refused", shard_steps.claim(100)[0], wait=60, reason="NO")
     for queue in ("mail", "slow"):
         store.entries.pause(lane_for(queue=queue), queue)
     for number, (queue, relayed, late) in enumerate(PARKED):
         some(f"parked{number}.", NOW_MS - 4, queue=queue, relayed=relayed, late=late)
-    engine.hand_over()
-    assert engine.claim(100)[0] == []
+    shard_steps.hand_over()
+    assert shard_steps.claim(100)[0] == []
     some("overdue", NOW_MS - 3, relayed=True)
     some("due", FAR_MS)
     some("relay", FAR_MS, relayed=True)
@@ -152,16 +152,16 @@ def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
     assert found.task_id == f"a{pages.PAGE}"
     assert store.raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
     nothing = Filter(queues=("x",)).text
-    reply = pages._page(store.link, "-1", -1, 0, END, limit=9, chosen=nothing)
+    reply = pages._page(store.shard, "-1", -1, 0, END, limit=9, chosen=nothing)
     assert (reply.found, reply.templates, reply.is_last) == ([], [], 0)
 
 
 def test_by_tag_what_is_dead_or_in_flight_is_left_out(store):
     for task_id in ("dead", "flying", "waits"):
         put(store, task_id, NOW_MS, relayed=True, tags=("x",))
-    engine = store.engine()
-    dead, _flying = engine.claim(2)[0]
-    engine.nack("dead", [dead], reason="NO_ROUTE")
+    shard_steps = store.steps()
+    dead, _flying = shard_steps.claim(2)[0]
+    shard_steps.nack("dead", [dead], reason="NO_ROUTE")
     assert ids(store.entries.waiting(0, END, chosen=Filter(tags=("x",)))) == ["waits"]
 
 
@@ -226,16 +226,16 @@ def test_an_entry_tells_its_state_and_what_went_wrong(store):
 def test_what_went_wrong_is_told_of_one_that_waits_once_more_after_its_next_try(store, paused):
     put(store, "a", relayed=True)
     put(store, "b", relayed=True)
-    engine = store.engine()
-    claimed = engine.claim(1)[0]
-    engine.nack("refused", claimed, wait=1, reason="NO")
+    shard_steps = store.steps()
+    claimed = shard_steps.claim(1)[0]
+    shard_steps.nack("refused", claimed, wait=1, reason="NO")
     store.set_ms(NOW_MS + 1001)
-    engine.hand_over()
-    again = [one for one in engine.claim(10)[0] if one.task_id == "a"]
-    engine.nack("unknown", again)
+    shard_steps.hand_over()
+    again = [one for one in shard_steps.claim(10)[0] if one.task_id == "a"]
+    shard_steps.nack("unknown", again)
     if paused:
         store.entries.pause(lane_for(queue="celery"), "celery")
-        engine.claim(10)
+        shard_steps.claim(10)
 
     [entry] = [one for one in page(store) if one.task_id == "a"]
 
@@ -274,23 +274,23 @@ def test_what_moves_between_places_meanwhile_is_met_once(store):
     for step in range(30):
         put(store, f"a{step}", NOW_MS + step // 5, relayed=True, queue="mail")
     store.set_ms(NOW_MS + 10)
-    engine = store.engine()
+    shard_steps = store.steps()
     places = [["relay"]]
 
     def park():
         store.entries.pause(lane_for(queue="mail"), "mail")
-        engine.claim(100)
+        shard_steps.claim(100)
 
     def come_back():
         store.entries.resume(lane_for(queue="mail"))
-        engine.hand_over()
+        shard_steps.hand_over()
 
     def refuse():
-        engine.nack("refused", engine.claim(100)[0], wait=60, reason="NO")
+        shard_steps.nack("refused", shard_steps.claim(100)[0], wait=60, reason="NO")
 
     def try_again():
         store.set_ms(NOW_MS + 61_000)
-        engine.hand_over()
+        shard_steps.hand_over()
 
     moves, seen, cursor = iter((park, come_back, refuse, try_again)), [], None
     while some := page(store, cursor, 6):
@@ -314,10 +314,10 @@ def test_a_due_time_that_is_no_whole_number_neither_stops_a_listing_nor_repeats(
 
 def test_of_very_many_refused_ones_those_are_listed_that_are_tried_next(store, monkeypatch):
     monkeypatch.setattr(pages, "REFUSED", 3)
-    engine = store.engine()
+    shard_steps = store.steps()
     for step in range(5):
         put(store, f"a{step}", NOW_MS, relayed=True)
-        engine.nack("refused", engine.claim(1)[0], wait=60 - step, reason="NO")
+        shard_steps.nack("refused", shard_steps.claim(1)[0], wait=60 - step, reason="NO")
     assert ids(store.entries.waiting(0, END)) == ["a2", "a3", "a4"]
 
 
@@ -333,7 +333,7 @@ def test_a_lane_whose_name_nobody_gave_ends_the_listing_all_the_same(store):
 def test_a_cursor_is_text_that_reads_as_it_was(store):
     put(store, "a", FAR_MS)
     [entry] = page(store)
-    cursor = Cursor.read(entry.cursor)
+    cursor = ListCursor.read(entry.cursor)
     assert str(cursor) == entry.cursor
     assert cursor.store == store.raw.hget(store.keys["meta"], "store").decode()
     assert cursor.due == str(FAR_MS)
@@ -360,7 +360,7 @@ def test_a_cursor_is_text_that_reads_as_it_was(store):
 )
 def test_what_is_no_cursor_is_an_error_at_the_call(store, text):
     with pytest.raises(ValueError, match="cursor"):
-        Cursor.read(text)
+        ListCursor.read(text)
     with pytest.raises(ValueError, match="cursor"):
         store.entries.waiting(0, END, cursor=text)
 
@@ -379,7 +379,7 @@ def test_a_cursor_of_another_store_is_an_error_at_the_call(store):
 
 def test_a_cursor_of_a_shard_that_is_not_here_is_an_error(store):
     put(store, "a", FAR_MS)
-    cursor = replace(Cursor.read(page(store)[0].cursor), shard=1)
+    cursor = replace(ListCursor.read(page(store)[0].cursor), shard=1)
     with pytest.raises(ValueError, match="cursor"):
         store.entries.waiting(0, END, cursor=str(cursor))
 

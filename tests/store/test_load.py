@@ -42,7 +42,7 @@ def test_a_repeated_request_is_told_what_the_first_was(store):
 
 def test_a_dead_task_that_is_loaded_is_dead_though_the_store_was_tidy(store):
     store.schedule("there", FAR_MS)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.raw.hget(store.keys["meta"], "tidy") == b"wu"
     record = new_record("a", destination_for("L", "q"))
 

@@ -110,16 +110,16 @@ def test_after_script_flush_every_script_is_loaded_again(each_redis, store_on):
     each_redis.client().script_flush()
     assert store.schedule("b")
     each_redis.client().script_flush()
-    assert store.engine().hand_over().handed_over == 2
+    assert store.steps().hand_over().handed_over == 2
     each_redis.client().script_flush()
     assert counted(store) == (0, 0, 0, 1)
 
 
 def test_a_flush_between_two_steps_runs_the_step_once(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule("a")
     store.raw.script_flush()
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
     assert store.arrived() == ["a"]
 
 

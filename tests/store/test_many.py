@@ -35,11 +35,11 @@ def _is(store, task_id, number):
 
 
 def cancel(store, *targets, **options):
-    return [one for some in changes.cancel(store.link, targets, **options) for one in some]
+    return [one for some in changes.cancel(store.shard, targets, **options) for one in some]
 
 
 def move(store, targets, when=None, **options):
-    steps = changes.reschedule(store.link, targets, when or When("at", 5), **options)
+    steps = changes.reschedule(store.shard, targets, when or When("at", 5), **options)
     return [one for some in steps for one in some]
 
 
@@ -51,14 +51,14 @@ def left(store):
 
 def every_place(store):
     """One entry in each place; their ids name it."""
-    engine = store.engine()
+    shard_steps = store.steps()
     for place in ("dead", "leased", "refused", "relay"):
         store.schedule_relayed(place, NOW_MS, share=True)
         if place == "relay":
             continue
-        claimed = engine.claim(1)[0]
+        claimed = shard_steps.claim(1)[0]
         if place != "leased":
-            engine.nack(place, claimed, wait=60, reason="no")
+            shard_steps.nack(place, claimed, wait=60, reason="no")
     put(store, "due", key="k", tags=("t", "u"))
 
 
@@ -129,9 +129,9 @@ def test_what_takes_too_many_bytes_is_asked_for_again(store, monkeypatch):
     for number in range(10):
         store.schedule(f"a{number}", FAR_MS, payload="x" * 9_000)
     ids = [f"a{number}" for number in range(10)]
-    moved = list(changes.reschedule(store.link, ids, When("at", FAR_MS + 1)))
+    moved = list(changes.reschedule(store.shard, ids, When("at", FAR_MS + 1)))
     assert [len(some) for some in moved] == [3, 3, 3, 1]
-    steps = list(changes.cancel(store.link, ids))
+    steps = list(changes.cancel(store.shard, ids))
     assert [[one.task_id for one in some] for some in steps] == [
         ["a0", "a1", "a2"],
         ["a3", "a4", "a5"],
@@ -149,12 +149,12 @@ def test_messages_are_told_only_where_they_are_wanted(store):
 
 
 def test_what_a_scanner_is_to_store_it_is_given_at_once(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     for task_id in "ab":
         store.schedule(task_id, FAR_MS)
     cancel(store, "a", revoker="caller")
     assert cancel(store, "b", revoker="scanner", tells=False)[0].cancelled.message == b""
-    assert [one.task_id for one in engine.owed()] == ["b"]
+    assert [one.task_id for one in shard_steps.owed()] == ["b"]
 
 
 def test_a_member_is_that_very_entry(store):
@@ -209,10 +209,10 @@ def test_a_member_that_has_left_is_no_concern_of_a_selection(store):
 
 
 def test_moved_ones_wake_a_scanner_for_the_earliest(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     for task_id in "abc":
         store.schedule(task_id, FAR_MS)
-    engine.hand_over(asleep=60)
+    shard_steps.hand_over(asleep=60)
     move(store, ["a", "b", "c"], When("by", -86_400_000 + 9))
     assert store.raw.hget(store.keys["meta"], "timer").startswith(b"%d:" % (NOW_MS + 9))
 
@@ -283,7 +283,7 @@ def test_remove_deletes_what_cannot_be_read_once_it_is_dead(store):
     store.raw.hset(store.keys["records"], "a", b"9" + store.record("a")[1:])
     assert isinstance(cancel(store, target, remove=True)[0].error, UnreadableRecord)
     store.set_ms(FAR_MS)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.places("a") == ["dead"]
     with pytest.raises(UnreadableRecord, match="record format"):
         store.entries.cancel("a")

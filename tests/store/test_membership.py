@@ -8,10 +8,10 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import PooledConnection
 from celery_delayq.core.servers.endpoint import Endpoint
-from celery_delayq.core.store import Entries, Membership, Shard, caller, member
+from celery_delayq.core.store import Entries, Membership, Shard, caller, registration
 from celery_delayq.core.store.keys import Keys
-from celery_delayq.core.store.member import Member
 from celery_delayq.core.store.record import EVERYTHING
+from celery_delayq.core.store.registration import Registration
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from tests.store import requests
@@ -43,7 +43,7 @@ def test_the_first_says_what_it_is_and_the_others_find_it(store):
     joined(store, OURS, scanner=True)
     known = {name: meta(store, name) for name in ("schema", "shards", "broker", "hosts", "timeout")}
     assert known == {
-        "schema": member.SCHEMA.encode(),
+        "schema": registration.SCHEMA.encode(),
         "shards": b"1",
         "broker": OURS.broker.encode(),
         "hosts": OURS.hosts.encode(),
@@ -61,9 +61,9 @@ def test_the_longest_time_out_of_all_counts(store):
 
 def test_joining_tells_the_time_and_the_name_that_the_store_keeps(store):
     store.set_us(NOW_MS * 1000 + 7)
-    told = Member(store.scripts, OURS).join()
+    told = Registration(store.scripts, OURS).join()
     assert told == (NOW_MS * 1000 + 7, meta(store, "store").decode())
-    assert Member(store.scripts, OURS).join() == told
+    assert Registration(store.scripts, OURS).join() == told
 
 
 # Differences.
@@ -73,13 +73,13 @@ def differing(store, monkeypatch, what):
     """A caller's entries and a scanner, of a process with other settings."""
     joined(store, store.membership)
     if what == "layout":
-        monkeypatch.setattr(member, "SCHEMA", "999")
+        monkeypatch.setattr(registration, "SCHEMA", "999")
         membership = store.membership
     else:
         membership = replace(store.membership, shards=2)
-    engine = store.engine()
-    engine._link = Shard(engine._scripts, membership, scanner=True)
-    return Entries([store.scripts], membership), engine
+    shard_steps = store.steps()
+    shard_steps._shard = Shard(shard_steps._scripts, membership, scanner=True)
+    return Entries([store.scripts], membership), shard_steps
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_a_process_that_differs_is_refused_and_has_written_nothing(
     store, monkeypatch, what, sentence
 ):
     store.schedule("a", NOW_MS)
-    schema = member.SCHEMA
-    entries, engine = differing(store, monkeypatch, what)
+    schema = registration.SCHEMA
+    entries, shard_steps = differing(store, monkeypatch, what)
     before = store.contents(all_keys=True)
-    for step in (lambda: entries.cancel("a"), engine.hand_over):
+    for step in (lambda: entries.cancel("a"), shard_steps.hand_over):
         with pytest.raises(StoreDiffers) as caught:
             step()
         assert str(caught.value).startswith(sentence.format(schema))
@@ -143,7 +143,9 @@ def test_where_the_broker_is_is_as_the_last_scanner_has_it(store, caplog):
 
 
 def test_a_look_tells_the_scanners_broker_where_it_is_another_one(store):
-    looks = [Member(store.scripts, one) for one in (OURS, THEIRS, replace(OURS, hosts="blue:1"))]
+    looks = [
+        Registration(store.scripts, one) for one in (OURS, THEIRS, replace(OURS, hosts="blue:1"))
+    ]
     assert [one.check_membership() for one in looks] == ["", "", ""]
     joined(store, THEIRS)
     assert [one.check_membership() for one in looks] == ["", "", ""]
@@ -232,11 +234,11 @@ def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, ca
 def test_who_schedules_where_no_scanner_has_been_for_a_minute_is_warned_once(
     store, caplog, monkeypatch, alive_ms, *, is_warned
 ):
-    monkeypatch.setattr(member, "SILENT_MS", 60_000)
+    monkeypatch.setattr(registration, "SILENT_MS", 60_000)
     if alive_ms is not None:
         until_ms = requests.now_us(store) // 1000 + alive_ms
         store.raw.zadd(store.keys["scanners"], {"somebody": until_ms})
-    one = Member(store.scripts, replace(OURS, url="redis://red:6379/0"))
+    one = Registration(store.scripts, replace(OURS, url="redis://red:6379/0"))
 
     for step in ("cancel", "schedule", "schedule"):
         one.join(step=step)
@@ -262,15 +264,15 @@ def test_after_flushall_a_process_joins_anew_and_its_call_goes_on(store):
 def test_after_flushall_a_scanner_joins_with_its_next_heartbeat(store, monkeypatch):
     now = 0.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)
-    engine = store.engine(alive=15.0)
-    engine.hand_over()
+    shard_steps = store.steps(alive=15.0)
+    shard_steps.hand_over()
     store.raw.flushall()
     store.set_ms(NOW_MS)
     now = 2.4
-    engine.hand_over()
+    shard_steps.hand_over()
     assert meta(store, "timeout") is None
     now = 2.6
-    engine.hand_over()
+    shard_steps.hand_over()
     assert int(meta(store, "timeout")) == TIMEOUT_MS
 
 
@@ -305,21 +307,21 @@ def test_a_running_process_with_one_shard_changes_nothing_there(store, change):
 def test_a_running_scanner_with_one_shard_is_refused_at_its_next_heartbeat(store, monkeypatch):
     now = 0.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)
-    engine = store.engine(alive=15.0)
-    engine.hand_over()
+    shard_steps = store.steps(alive=15.0)
+    shard_steps.hand_over()
     joined_first(store)
     before = store.snapshot()
     now = 2.6
     for _ in range(2):
         with pytest.raises(StoreDiffers, match="delayq_shards"):
-            engine.hand_over()
+            shard_steps.hand_over()
     assert store.snapshot() == before
 
 
 @pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])
 def test_where_joining_fails_the_error_is_that_of_the_call(step):
     scripts = Scripts(PooledConnection(Endpoint("127.0.0.1", free_port())), Keys("delayq"))
-    made = caller.Calls(scripts, Member(scripts, OURS).join, 5.0)
+    made = caller.Calls(scripts, Registration(scripts, OURS).join, 5.0)
     with pytest.raises(StoreUnavailable, match=rf"^{step} failed: ") as caught:
         made.call(step)
     assert not caught.value.may_have_run
@@ -331,14 +333,14 @@ def test_of_several_shards_only_a_shard_knows_the_scanners_broker(store, caplog)
     place = store.scripts
     shard = Scripts(place.connection, Keys("delayq", 0, 3))
     for scripts in (place, shard):
-        Member(scripts, replace(ours, app="one"), scanner=True).join()
+        Registration(scripts, replace(ours, app="one"), scanner=True).join()
     store.raw.zadd(shard.keys["scanners"], {"somebody": 10**13})
-    Member(place, replace(theirs, app="two"), scanner=True).join()
+    Registration(place, replace(theirs, app="two"), scanner=True).join()
     with pytest.raises(StoreDiffers, match="broker"):
-        Member(shard, theirs, scanner=True).join()
+        Registration(shard, theirs, scanner=True).join()
     assert meta(store, "broker") is None
     assert meta(store, "app") is None
     # Nor does what it said while it was the only shard make anybody warn.
     store.raw.hset(store.keys["meta"], "broker", "amqp, virtual host /")
-    Member(place, ours).join()
+    Registration(place, ours).join()
     assert not caplog.messages

@@ -55,26 +55,26 @@ def extras(task_id):
     return Extras(f"key of {task_id}", ("all", task_id), grace_ms=3_600_000)
 
 
-def refuse(store, engine):
+def refuse(store, shard_steps):
     """Let entries be refused, whose retry is due by now."""
     store.set_ms(NOW_MS - 3000)
     by_list, by_broker = REFUSED
     store.raw.set("celery", "no list")
     store.schedule(by_list, NOW_MS - 3000, extras=extras(by_list))
-    engine.hand_over()
+    shard_steps.hand_over()
     store.raw.delete("celery")
     store.schedule_relayed(by_broker, NOW_MS - 3000, extras=extras(by_broker))
-    engine.nack("refused", engine.claim(1)[0], wait=1, reason="NO_ROUTE")
+    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=1, reason="NO_ROUTE")
     store.set_ms(NOW_MS)
 
 
-def park(store, engine):
+def park(store, shard_steps):
     """Let one entry be parked, and another one be about to come back."""
     for task_id, lane, queue in zip(PARKED, (PAUSED, BACK), ("paused", "back"), strict=True):
         store.entries.pause(lane, queue)
         store.schedule(task_id, NOW_MS - 3000, extras=extras(task_id), queue=queue)
     store.set_ms(NOW_MS - 2500)  # before the retry of the refused ones
-    engine.hand_over()
+    shard_steps.hand_over()
     store.entries.resume(BACK, 100)
     store.set_ms(NOW_MS)
 
@@ -85,18 +85,18 @@ def furnish(store):
     store.set_ms(NOW_MS)
     store.entries = Entries([store.scripts], replace(store.membership, history=20))
     store.entries.join()
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("dead", NOW_MS - 9, share=True)
-    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
     store.schedule("gone", NOW_MS - 9, extras=Extras("held", hold="f100000"))
     store.schedule_relayed("leased", NOW_MS - 9, share=True)
-    engine.hand_over()
-    engine.claim(1)
+    shard_steps.hand_over()
+    shard_steps.claim(1)
     store.schedule(BEHIND, NOW_MS - 9, extras=Extras("held"), conflict="replace")
     _, _, store.delivery_of_gone = store.raw.hget(store.keys["holders"], "held").partition(b"\xff")
     store.raw.delete("celery")
-    refuse(store, engine)
-    park(store, engine)
+    refuse(store, shard_steps)
+    park(store, shard_steps)
     for ids, schedule in (
         (DIRECT + DIRECT_SHARED, store.schedule),
         (RELAYED + RELAYED_SHARED, store.schedule_relayed),
@@ -119,7 +119,7 @@ def furnish(store):
     store.arrive("leased", 1)
     store.schedule("taken", FAR_MS, delivery=store.delivery("taken"))
     store.raw.hset(store.keys["meta"], "schema", "1")
-    return engine
+    return shard_steps
 
 
 def flipped(chance, text):
@@ -194,7 +194,7 @@ def attempt(step, *arguments, **options):
 
 def select(store, chosen):
     for members in store.pages(chosen):
-        yield from selection_scan.read(store.link, chosen, members)
+        yield from selection_scan.read(store.shard, chosen, members)
 
 
 def read(store):
@@ -232,22 +232,22 @@ def change(store):
         attempt(store.entries.resume, lane)
 
 
-def relay(engine, published):
+def relay(shard_steps, published):
     """Claim, publish and ack due entries; an entry without a complete message is dead."""
-    claimed, *_ = engine.claim(100)
+    claimed, *_ = shard_steps.claim(100)
     for entry in claimed:
         try:
             published.append(json.loads(entry.message)["headers"]["id"])
         except ValueError:
-            engine.nack("dead", [entry], reason="cannot be read")
-    engine.ack(claimed)
+            shard_steps.nack("dead", [entry], reason="cannot be read")
+    shard_steps.ack(claimed)
 
 
-def scan(engine, published):
+def scan(shard_steps, published):
     for _ in range(3):
-        attempt(engine.hand_over)
-        attempt(engine.reclaim)
-        attempt(relay, engine, published)
+        attempt(shard_steps.hand_over)
+        attempt(shard_steps.reclaim)
+        attempt(relay, shard_steps, published)
 
 
 def arrived(store):
@@ -268,13 +268,13 @@ def has_a_place(store, task_id):
 def test_a_change_of_a_part_costs_no_other_entry(store, name, kind):
     for number in range(COUNT):
         chance = random.Random(f"{name} {kind} {number}")
-        engine, published = furnish(store), []
+        shard_steps, published = furnish(store), []
         part = change_part(chance, store.raw, store.keys[name].encode(), PARTS[kind])
         good = GOOD - concerned(name, part)
 
         listed = read(store)
         change(store)
-        scan(engine, published)
+        scan(shard_steps, published)
 
         assert good <= {entry.task_id for entry in listed}, f"hidden, number {number}"
         found = arrived(store) + Counter(published)
@@ -287,17 +287,17 @@ def test_a_change_of_a_part_costs_no_other_entry(store, name, kind):
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_key_that_is_gone_costs_no_entry_that_was_not_in_it(store, name):
     for number in range(COUNT):
-        engine, published = furnish(store), []
+        shard_steps, published = furnish(store), []
         store.raw.delete(store.keys[name])
         good = GOOD - concerned(name, None)
 
         read(store)
         change(store)
-        scan(engine, published)
+        scan(shard_steps, published)
 
         found = arrived(store) + Counter(published)
         assert max(found.values(), default=0) <= 1
-        scan(engine, published)
+        scan(shard_steps, published)
         found = arrived(store) + Counter(published)
         assert {found[task_id] for task_id in good} <= {1}, (number, good, found)
 
@@ -311,9 +311,9 @@ def test_each_key_has_something_to_be_changed(store):
 
 @pytest.mark.parametrize("timeout", [b"9" * 400, b"nan", b"-1", b"60001", b""])
 def test_a_time_out_that_no_process_can_have_counts_as_none(store, timeout):
-    engine = furnish(store)
+    shard_steps = furnish(store)
     store.raw.hset(store.keys["meta"], "timeout", timeout)
 
-    assert engine.hand_over().handed_over > 0
+    assert shard_steps.hand_over().handed_over > 0
     assert store.schedule("new", FAR_MS)
     assert store.raw.hget(store.keys["meta"], "timeout") == str(TIMEOUT_MS).encode()

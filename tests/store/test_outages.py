@@ -46,10 +46,10 @@ def test_with_an_append_only_file_a_kill_loses_and_doubles_nothing(start_redis, 
     for step in range(40):
         store.schedule(f"a{step}", 1 if step < 20 else FAR_MS, share=step % 2 == 0)
         store.schedule_relayed(f"r{step}", 1)
-    engine = store.engine(batch_size=15)
-    assert engine.hand_over().handed_over == 15
-    claimed, *_ = engine.claim(30)
-    engine.ack(claimed[:10])
+    shard_steps = store.steps(batch_size=15)
+    assert shard_steps.hand_over().handed_over == 15
+    claimed, *_ = shard_steps.claim(30)
+    shard_steps.ack(claimed[:10])
     store.entries.cancel("a39")
     before = store.contents()
     server.kill()

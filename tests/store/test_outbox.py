@@ -14,38 +14,38 @@ from tests.store.support import (
 CALL_MS = TIMEOUT_MS  # the longest call of these processes
 
 
-def owed(engine):
-    return [(one.task_id, one.outcome) for one in engine.owed()]
+def owed(shard_steps):
+    return [(one.task_id, one.outcome) for one in shard_steps.owed()]
 
 
 def test_a_cancel_notes_what_it_owes_and_a_scanner_is_given_it_when_the_call_has_ended(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule("a", FAR_MS, payload="x")
     outcome, cancelled = store.entries.cancel("a", owes=True)
     assert outcome is Outcome.DONE
     assert json.loads(cancelled.message)["body"] == "x"
 
     store.set_ms(NOW_MS + CALL_MS - 1)
-    assert owed(engine) == []
+    assert owed(shard_steps) == []
     store.set_ms(NOW_MS + CALL_MS)
-    assert engine.owed() == [cancelled]
+    assert shard_steps.owed() == [cancelled]
 
 
 def test_what_is_settled_is_owed_no_more(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule("a", FAR_MS)
     store.schedule("b", FAR_MS)
     _, cancelled = store.entries.cancel("a", owes=True)
     store.entries.cancel("b", owes=True)
     store.entries.mark_stored(cancelled)
     store.set_ms(NOW_MS + CALL_MS)
-    engine.mark_stored(given := engine.owed())
+    shard_steps.mark_stored(given := shard_steps.owed())
     assert [one.task_id for one in given] == ["b"]
     assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
 
 
 def test_what_one_scanner_is_given_no_other_is_given_for_a_minute(store):
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     store.schedule("a", FAR_MS)
     store.entries.cancel("a", owes=True)
     store.set_ms(NOW_MS + CALL_MS)
@@ -56,37 +56,41 @@ def test_what_one_scanner_is_given_no_other_is_given_for_a_minute(store):
 
 
 def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(store, monkeypatch):
-    engine = store.engine()
+    shard_steps = store.steps()
     for task_id in ("a", "b"):
         store.schedule(task_id, FAR_MS)
         _, cancelled = store.entries.cancel(task_id, owes=True)
     store.set_ms(NOW_MS + CALL_MS)
     monkeypatch.setattr(scanner_steps, "MAX_BYTES", len(cancelled.message))
-    assert [owed(engine) for _ in range(3)] == [[("a", Outcome.DONE)], [("b", Outcome.DONE)], []]
+    assert [owed(shard_steps) for _ in range(3)] == [
+        [("a", Outcome.DONE)],
+        [("b", Outcome.DONE)],
+        [],
+    ]
 
 
 def test_an_uncertain_cancel_is_owed_as_such(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a")
-    engine.nack("unknown", engine.claim(1)[0])
+    shard_steps.nack("unknown", shard_steps.claim(1)[0])
     outcome, _ = store.entries.cancel("a", owes=True)
     assert outcome is Outcome.UNCERTAIN
     store.set_ms(NOW_MS + CALL_MS)
-    assert owed(engine) == [("a", Outcome.UNCERTAIN)]
+    assert owed(shard_steps) == [("a", Outcome.UNCERTAIN)]
 
 
 def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule("a", FAR_MS)
     store.entries.cancel("a", owes=True)
     store.schedule("a", FAR_MS)
     store.set_ms(NOW_MS + CALL_MS)
-    assert owed(engine) == []
+    assert owed(shard_steps) == []
     assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
 
 
 def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule("a", FAR_MS)
     _, first = store.entries.cancel("a", owes=True)
     store.set_ms(NOW_MS + 1)
@@ -94,7 +98,7 @@ def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store):
     _, later = store.entries.cancel("a", owes=True)
     store.entries.mark_stored(first)
     store.set_ms(NOW_MS + 1 + CALL_MS)
-    assert engine.owed() == [later]
+    assert shard_steps.owed() == [later]
 
 
 def test_a_cancel_that_owes_nothing_notes_nothing(store):
@@ -112,9 +116,9 @@ def test_the_message_is_whole_whatever_the_records_form(store, share):
 
 
 def test_a_place_whose_message_is_gone_is_dropped(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.raw.zadd(store.keys["outbox"], {"a": 0})
-    assert owed(engine) == []
+    assert owed(shard_steps) == []
     assert not store.raw.exists(store.keys["outbox"])
 
 
@@ -124,4 +128,4 @@ def test_large_messages_are_given_as_far_as_the_limit_goes_and_one(store, monkey
         store.schedule(f"a{number}", FAR_MS, payload="x" * 2000)
         store.entries.cancel(f"a{number}", owes=True)
     store.set_ms(NOW_MS + CALL_MS)
-    assert [len(owed(store.engine())) for _ in range(4)] == [2, 2, 1, 0]
+    assert [len(owed(store.steps())) for _ in range(4)] == [2, 2, 1, 0]

@@ -23,10 +23,10 @@ def put(store, task_id, due_ms=NOW_MS, *, queue="mail", task="t", relayed=False,
     store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
 
 
-def drain(engine) -> int:
+def drain(shard_steps) -> int:
     went = 0
     while True:
-        seen = engine.hand_over()
+        seen = shard_steps.hand_over()
         went += seen.handed_over
         if not (seen.is_past(seen.due) or seen.is_past(seen.back)):
             return went
@@ -41,7 +41,7 @@ def test_what_is_paused_is_parked_when_it_is_due_and_not_before(store, lane):
     store.entries.pause(lane, "x")
     put(store, "a")
     put(store, "later", FAR_MS)
-    assert store.engine().hand_over().handed_over == 0
+    assert store.steps().hand_over().handed_over == 0
     assert (state(store, "a"), state(store, "later")) == (State.PAUSED, State.SCHEDULED)
     assert store.places("a") == ["parked"]
     counts = store.entries.counts()
@@ -53,7 +53,7 @@ def test_what_is_paused_is_parked_when_it_is_due_and_not_before(store, lane):
 def test_what_is_not_meant_goes(store, lane):
     store.entries.pause(lane, "x")
     put(store, "a")
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
 
 def test_neighbours_of_one_list_and_another_task_are_told_apart(store):
@@ -61,7 +61,7 @@ def test_neighbours_of_one_list_and_another_task_are_told_apart(store):
     for step in range(9):
         put(store, f"a{step}", NOW_MS + step // 3, task="slow" if step % 2 else "quick")
     store.set_ms(NOW_MS + 9)
-    assert store.engine().hand_over().handed_over == 5
+    assert store.steps().hand_over().handed_over == 5
     assert store.arrived("mail") == ["a0", "a2", "a4", "a6", "a8"]
     assert store.entries.counts().paused == 4
     store.check()
@@ -71,7 +71,7 @@ def test_what_is_relayed_is_parked_at_the_claim(store):
     store.entries.pause(MAIL, "mail")
     put(store, "a", relayed=True)
     put(store, "b", queue="other", relayed=True)
-    claimed = store.engine().claim(10)
+    claimed = store.steps().claim(10)
     assert [one.task_id for one in claimed.entries] == ["b"]
     assert (claimed.parked, state(store, "a")) == (1, State.PAUSED)
     store.check()
@@ -79,10 +79,10 @@ def test_what_is_relayed_is_parked_at_the_claim(store):
 
 def test_what_is_leased_is_acknowledged_all_the_same(store):
     put(store, "a", relayed=True)
-    engine = store.engine()
-    claimed = engine.claim(1).entries
+    shard_steps = store.steps()
+    claimed = shard_steps.claim(1).entries
     store.entries.pause(ALL, "")
-    assert engine.ack(claimed) == 1
+    assert shard_steps.ack(claimed) == 1
 
 
 def test_what_was_told_to_run_now_passes(store):
@@ -92,9 +92,9 @@ def test_what_was_told_to_run_now_passes(store):
         record = bytearray(store.record(task_id))
         record[record.index(b":") + 1 + int(record[2 : record.index(b":")]) + FLAGS] += RUN_NOW
         store.raw.hset(store.keys["records"], task_id, bytes(record))
-    engine = store.engine()
-    assert engine.hand_over().handed_over == 1
-    assert len(engine.claim(1).entries) == 1
+    shard_steps = store.steps()
+    assert shard_steps.hand_over().handed_over == 1
+    assert len(shard_steps.claim(1).entries) == 1
 
 
 def test_resumed_it_comes_back_in_the_order_of_due_times(store):
@@ -103,11 +103,11 @@ def test_resumed_it_comes_back_in_the_order_of_due_times(store):
         put(store, f"a{step}", NOW_MS + step)
     put(store, "b", NOW_MS + 2)
     store.set_ms(NOW_MS + 5)
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     before = [store.record(one) for one in ("a1", "a2", "a3")]
     assert store.entries.resume(MAIL)
-    assert drain(engine) == 4
+    assert drain(shard_steps) == 4
     assert store.arrived("mail") == ["a1", "a2", "b", "a3"]
     assert len(before) == 3
     assert store.entries.pauses() == []
@@ -118,45 +118,45 @@ def test_it_comes_back_with_the_record_and_score_that_it_had(store):
     put(store, "a", NOW_MS - 7, relayed=True)
     before = store.snapshot()
     store.entries.pause(ALL, "")
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     assert store.places("a") == ["parked"]
     store.entries.resume(ALL)
-    engine.hand_over()
+    shard_steps.hand_over()
     after = store.snapshot()
     # The lane is noted as coming back until its entries have left.
     for of_scanners in ("scanners", "heartbeats", "paused"):
         after.pop(store.keys[of_scanners].encode())
     assert after == before
-    assert [one.task_id for one in engine.claim(1).entries] == ["a"]
-    engine.hand_over()
+    assert [one.task_id for one in shard_steps.claim(1).entries] == ["a"]
+    shard_steps.hand_over()
     assert store.entries.pauses() == []
 
 
 def test_while_it_comes_back_what_falls_due_goes_at_once(store):
     store.entries.pause(MAIL, "mail")
     put(store, "old")
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.entries.resume(MAIL, 0.01)
-    engine.hand_over()
+    shard_steps.hand_over()
     put(store, "parked", NOW_MS - 1)
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
 
 
 def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store):
     store.entries.pause(MAIL, "mail")
     for step in range(50):
         put(store, f"a{step:02}", NOW_MS - 50 + step)
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.entries.resume(MAIL, 100)
     times = []
-    while (seen := engine.hand_over(asleep=10)).back is not None:
+    while (seen := shard_steps.hand_over(asleep=10)).back is not None:
         times.append((seen.now_us // 1000 - NOW_MS, seen.handed_over, seen.back - NOW_MS))
         assert seen.has_timer
         store.set_ms(seen.back - 1)
-        assert engine.hand_over(asleep=10).handed_over == 0
+        assert shard_steps.hand_over(asleep=10).handed_over == 0
         store.set_ms(seen.back)
     assert times == [(0, 10, 100), (100, 10, 200), (200, 10, 300), (300, 10, 400)]
     assert seen.handed_over == 10
@@ -167,69 +167,69 @@ def test_at_a_rate_of_less_than_ten_it_comes_back_one_by_one(store):
     store.entries.pause(ALL, "")
     for step in range(3):
         put(store, f"a{step}")
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.entries.resume(ALL, 0.5)
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
     store.set_ms(NOW_MS + 1999)
-    assert engine.hand_over().handed_over == 0
+    assert shard_steps.hand_over().handed_over == 0
     store.set_ms(NOW_MS + 2000)
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
 
 
 def test_a_clock_that_was_set_back_holds_up_what_comes_back_for_no_longer_than_a_step(store):
     store.entries.pause(MAIL, "mail")
     for step in range(3):
         put(store, f"a{step}", NOW_MS - 10_000_000)
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.entries.resume(MAIL, 4)
-    assert drain(engine) == 1
+    assert drain(shard_steps) == 1
     back_ms = NOW_MS - 3_600_000
     store.set_ms(back_ms)
-    told = engine.hand_over()
+    told = shard_steps.hand_over()
     assert (told.handed_over, told.back) == (0, back_ms + 250)
     store.set_ms(back_ms + 249)
-    assert drain(engine) == 0
+    assert drain(shard_steps) == 0
     store.set_ms(back_ms + 250)
-    assert drain(engine) == 1
+    assert drain(shard_steps) == 1
     store.set_ms(back_ms + 500)
-    assert drain(engine) == 1
+    assert drain(shard_steps) == 1
 
 
 def test_two_scanners_share_the_rate(store):
     store.entries.pause(ALL, "")
     for step in range(40):
         put(store, f"a{step}")
-    engines = store.engine(), store.engine()
-    engines[0].hand_over()
+    steps_by_shard = store.steps(), store.steps()
+    steps_by_shard[0].hand_over()
     store.entries.resume(ALL, 100)
-    assert [engine.hand_over().handed_over for engine in engines] == [10, 0]
+    assert [shard_steps.hand_over().handed_over for shard_steps in steps_by_shard] == [10, 0]
 
 
 def test_after_a_time_without_scanners_a_second_s_worth_comes_at_most(store):
     store.entries.pause(ALL, "")
     for step in range(300):
         put(store, f"a{step}")
-    engine = store.engine(batch_size=1000)
-    engine.hand_over()
+    shard_steps = store.steps(batch_size=1000)
+    shard_steps.hand_over()
     store.entries.resume(ALL, 100)
     store.set_ms(NOW_MS + 3_600_000)
-    assert engine.hand_over().handed_over == 100
-    assert engine.hand_over().handed_over == 0
+    assert shard_steps.hand_over().handed_over == 100
+    assert shard_steps.hand_over().handed_over == 0
 
 
 def test_paused_again_while_it_comes_back_the_rest_stays(store):
     store.entries.pause(MAIL, "mail")
     for step in range(30):
         put(store, f"a{step:02}")
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.entries.resume(MAIL, 100)
-    assert engine.hand_over().handed_over == 10
+    assert shard_steps.hand_over().handed_over == 10
     store.entries.pause(MAIL, "mail")
     store.set_ms(NOW_MS + 60_000)
-    seen = engine.hand_over()
+    seen = shard_steps.hand_over()
     assert (seen.handed_over, seen.back) == (0, None)
     assert store.entries.counts().paused == 20
     [pause] = store.entries.pauses()
@@ -242,29 +242,29 @@ def test_what_another_pause_holds_back_is_parked_there_when_one_is_resumed(store
     store.entries.pause(MAIL, "mail")
     put(store, "a")
     put(store, "b", queue="other")
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     store.entries.resume(ALL)
-    assert drain(engine) == 1
+    assert drain(shard_steps) == 1
     assert store.arrived("other") == ["b"]
     assert state(store, "a") is State.PAUSED
     store.entries.resume(MAIL)
-    assert drain(engine) == 1
+    assert drain(shard_steps) == 1
     store.check()
 
 
 def test_a_thousand_at_most_come_back_in_a_step(store):
     store.entries.pause(ALL, "")
     store.flood(1500)
-    engine = store.engine(batch_size=1000)
-    while engine.hand_over().is_past(store.score("due", "a1499")):
+    shard_steps = store.steps(batch_size=1000)
+    while shard_steps.hand_over().is_past(store.score("due", "a1499")):
         pass
     assert store.entries.counts().paused == 1500
     store.entries.resume(ALL)
-    seen = engine.hand_over()
+    seen = shard_steps.hand_over()
     assert (store.entries.pauses()[0].parked, store.entries.counts().paused) == (500, 0)
     assert seen.is_past(seen.back)
-    assert seen.handed_over + drain(engine) == 1500
+    assert seen.handed_over + drain(shard_steps) == 1500
     store.check()
 
 
@@ -273,9 +273,9 @@ def test_what_is_parked_is_found_cancelled_and_moved(store, relayed):
     store.entries.pause(MAIL, "mail")
     for task_id in "abc":
         put(store, task_id, NOW_MS - 1, relayed=relayed, extras=Extras(tags=("x",)))
-    engine = store.engine()
-    engine.hand_over()
-    engine.claim(9)
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    shard_steps.claim(9)
     assert store.entries.find("a").due_ms == NOW_MS - 1
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.reschedule("b", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
@@ -290,7 +290,7 @@ def test_what_is_parked_is_found_cancelled_and_moved(store, relayed):
 def test_a_parked_one_holds_its_key(store):
     store.entries.pause(MAIL, "mail")
     put(store, "a", extras=Extras(key="k"))
-    store.engine().hand_over()
+    store.steps().hand_over()
     with pytest.raises(Exception, match="a"):
         put(store, "b", extras=Extras(key="k"))
 
@@ -310,7 +310,7 @@ def test_a_pause_tells_since_when_its_first_entry_is_both_due_and_paused(store, 
     put(store, "b", NOW_MS + max(due, 2500))
     store.set_ms(NOW_MS + 3000)
     if is_met:
-        store.engine().hand_over()
+        store.steps().hand_over()
 
     [pause] = store.entries.pauses()
 
@@ -324,7 +324,7 @@ def test_pauses_are_told_with_their_names(store):
     store.entries.pause(SLOW, "slow")
     store.entries.pause(ALL, "")
     put(store, "a", queue="mail")
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.set_ms(NOW_MS + 5)
     store.entries.resume(ALL, 5)
     told = [
@@ -342,7 +342,7 @@ def test_pauses_are_told_with_their_names(store):
 def test_resume_tells_a_scanner(store):
     store.entries.pause(MAIL, "mail")
     put(store, "a")
-    store.engine().hand_over(asleep=10)
+    store.steps().hand_over(asleep=10)
     with store.raw.pubsub() as heard:
         heard.psubscribe("*")
         heard.get_message(timeout=30)
@@ -401,15 +401,15 @@ def test_what_was_refused_comes_back_with_what_is_known_of_it(store):
     """Parked between two attempts, and back in `due`, it can still be cancelled completely."""
     store.raw.set("mail", "no list")
     put(store, "a")
-    engine = store.engine(batch_size=1)
-    engine.hand_over()
+    shard_steps = store.steps(batch_size=1)
+    shard_steps.hand_over()
     store.entries.pause(MAIL, "mail")
     store.set_ms(NOW_MS + 2000)
-    engine.hand_over()
+    shard_steps.hand_over()
     assert state(store, "a") is State.PAUSED
     store.entries.resume(MAIL)
     put(store, "earlier", NOW_MS - 1, queue="other")
-    engine.hand_over()
+    shard_steps.hand_over()
     assert store.places("a") == ["due"]
     assert store.entries.cancel("a")[0] is Outcome.DONE
     store.check()
@@ -422,17 +422,17 @@ def test_what_was_refused_comes_back_with_what_is_known_of_it(store):
 def parked(store, **options):
     store.entries.pause(MAIL, "mail")
     put(store, "a", **options)
-    engine = store.engine()
-    engine.hand_over()
-    return engine
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    return shard_steps
 
 
 def test_what_is_parked_comes_back_though_its_pause_is_gone(store):
-    engine = parked(store)
+    shard_steps = parked(store)
     store.raw.delete(store.keys["paused"])
-    assert engine.hand_over().handed_over == 0
+    assert shard_steps.hand_over().handed_over == 0
     assert store.entries.resume(MAIL) is True
-    assert drain(engine) == 1
+    assert drain(shard_steps) == 1
 
 
 @pytest.mark.parametrize(
@@ -445,24 +445,24 @@ def test_what_is_parked_comes_back_though_its_pause_is_gone(store):
     ],
 )
 def test_what_comes_back_goes_on_though_the_field_of_its_lane_is_damaged(store, field):
-    engine = parked(store)
+    shard_steps = parked(store)
     store.entries.resume(MAIL, 1)
     store.raw.hset(store.keys["paused"], MAIL, field)
     store.set_ms(NOW_MS + 1000)
-    assert drain(engine) == 1
+    assert drain(shard_steps) == 1
     assert not store.raw.exists(store.keys["paused"])
 
 
 def test_after_redis_s_clock_was_set_back_what_is_parked_comes_back_at_its_rate(store):
-    engine = parked(store)
+    shard_steps = parked(store)
     put(store, "b")
-    engine.hand_over()
+    shard_steps.hand_over()
     store.entries.resume(MAIL, 1)
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
     store.set_ms(NOW_MS - 3_600_000)
-    assert engine.hand_over().back == NOW_MS - 3_600_000 + 1000
+    assert shard_steps.hand_over().back == NOW_MS - 3_600_000 + 1000
     store.set_ms(NOW_MS - 3_600_000 + 1000)
-    engine.hand_over()
+    shard_steps.hand_over()
     assert store.entries.counts().paused == 0
 
 
@@ -474,22 +474,22 @@ def test_a_member_that_is_no_lane_hides_nothing_in_a_list(store):
 
 
 def test_a_late_policy_that_cannot_be_read_is_not_excused_and_stops_nothing(store):
-    engine = parked(store, extras=Extras(grace_ms=5, tags=("x",)))
+    shard_steps = parked(store, extras=Extras(grace_ms=5, tags=("x",)))
     put(store, "b", NOW_MS)
-    engine.hand_over()
+    shard_steps.hand_over()
     text = store.record("a").replace(b"5:0000000000000", b"5x0000000000000")
     store.raw.hset(store.keys["records"], "a", text)
     store.entries.resume(MAIL)
-    assert drain(engine) == 2
+    assert drain(shard_steps) == 2
 
 
 def test_a_lane_that_was_paused_half_way_does_not_come_back(store):
     """As if Redis stopped the script that paused it again, between its two writes."""
-    engine = parked(store)
+    shard_steps = parked(store)
     store.raw.hset(store.keys["paused"], "<", MAIL)
 
-    assert drain(engine) == 0
+    assert drain(shard_steps) == 0
     assert store.entries.counts().paused == 1
     assert not store.raw.hexists(store.keys["paused"], "<")
     store.entries.resume(MAIL)
-    assert drain(engine) == 1
+    assert drain(shard_steps) == 1

@@ -24,10 +24,10 @@ def small_steps(monkeypatch, size=3, steps=40):
 
 def refuse(store, *ids, wait=60):
     """Let the broker refuse due entries."""
-    engine = store.engine()
-    claimed, *_ = engine.claim(len(ids))
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(len(ids))
     assert {one.task_id for one in claimed} == set(ids)
-    engine.nack("refused", claimed, wait=wait)
+    shard_steps.nack("refused", claimed, wait=wait)
 
 
 def calls_of(store, name):
@@ -59,12 +59,12 @@ def test_each_queue_s_are_counted_and_the_overdue_ones_among_them(store):
 def test_what_is_in_flight_dead_or_parked_does_not_wait(store):
     for task_id in ("dead", "flying"):
         store.schedule_relayed(task_id)
-    engine = store.engine()
-    (dead, _), *_ = engine.claim(2)
-    engine.nack("dead", [dead], reason="NO_ROUTE")
+    shard_steps = store.steps()
+    (dead, _), *_ = shard_steps.claim(2)
+    shard_steps.nack("dead", [dead], reason="NO_ROUTE")
     store.entries.pause(lane_for(queue="mail"), "mail")
     store.schedule("parked", queue="mail")
-    engine.hand_over()
+    shard_steps.hand_over()
     store.schedule("waits", FAR_MS)
     assert told(store) == ({CELERY: (1, 0)}, True)
 
@@ -129,7 +129,7 @@ def test_what_comes_back_from_a_pause_is_among_those_that_are_looked_at(store):
     store.entries.pause(lane_for(), "")
     for step in range(3):
         store.schedule(f"late{step}", NOW_MS)
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.entries.resume(lane_for())
     for step in range(4):
         store.schedule(f"later{step}", FAR_MS)
@@ -233,11 +233,11 @@ def test_the_oldest_is_looked_for_wherever_it_waits(store):
     store.schedule_relayed("b", NOW_MS - 20)
     assert oldest(store) == NOW_MS - 20
     store.schedule_relayed("c", NOW_MS - 30)
-    engine = store.engine()
-    (first, *_), *_ = engine.claim(2)
+    shard_steps = store.steps()
+    (first, *_), *_ = shard_steps.claim(2)
     assert first.task_id == "c"
     assert oldest(store) == NOW_MS - 10
-    engine.nack("refused", [first], wait=300)
+    shard_steps.nack("refused", [first], wait=300)
     assert oldest(store) == NOW_MS - 30
 
 
@@ -275,7 +275,7 @@ def test_what_is_due_and_paused_is_counted_as_it_is_when_a_scanner_has_met_it(st
     assert told(store)[0] == {CELERY: (1, 1), MAIL: (1, 0)}
     store.entries.cancel("next")
     assert store.entries.counts().next_due_ms == FAR_MS
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert by_state(store) == (1, 0, 0, 2)
 
 

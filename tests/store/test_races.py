@@ -29,25 +29,27 @@ def at_once(*calls) -> list:
         return list(pool.map(run, calls))
 
 
-def drain(engine) -> int:
+def drain(shard_steps) -> int:
     moved = 0
-    while (seen := engine.hand_over()).handed_over or seen.is_past(seen.due):
+    while (seen := shard_steps.hand_over()).handed_over or seen.is_past(seen.due):
         moved += seen.handed_over
     return moved
 
 
-def relay(engine) -> list[str]:
+def relay(shard_steps) -> list[str]:
     acked = []
-    while claimed := engine.claim(7)[0]:
-        assert engine.ack(claimed) == len(claimed)
+    while claimed := shard_steps.claim(7)[0]:
+        assert shard_steps.ack(claimed) == len(claimed)
         acked += [entry.task_id for entry in claimed]
     return acked
 
 
 def test_ten_scanners_at_once_hand_over_each_entry_once(store):
     ids = store.flood(5_000)
-    engines = [store.engine(batch_size=50) for _ in range(SCANNERS)]
-    moved = at_once(*(lambda engine=engine: drain(engine) for engine in engines))
+    steps_by_shard = [store.steps(batch_size=50) for _ in range(SCANNERS)]
+    moved = at_once(
+        *(lambda shard_steps=shard_steps: drain(shard_steps) for shard_steps in steps_by_shard)
+    )
     assert sum(moved) == len(ids)
     assert sum(count > 0 for count in moved) > 1
     assert store.arrived() == ids
@@ -58,26 +60,28 @@ def test_ten_scanners_at_once_relay_each_entry_once(store):
     ids = [f"a{step}" for step in range(300)]
     for task_id in ids:
         store.schedule_relayed(task_id, share=True)
-    engines = [store.engine() for _ in range(SCANNERS)]
-    acked = at_once(*(lambda engine=engine: relay(engine) for engine in engines))
+    steps_by_shard = [store.steps() for _ in range(SCANNERS)]
+    acked = at_once(
+        *(lambda shard_steps=shard_steps: relay(shard_steps) for shard_steps in steps_by_shard)
+    )
     assert sorted(itertools.chain(*acked)) == sorted(ids)
     assert store.raw.exists(*(store.keys[name] for name in ("relay", "leased", "records"))) == 0
 
 
 def test_scheduling_while_scanners_drain_loses_nothing(store):
-    engines = [store.engine(batch_size=5) for _ in range(3)]
+    steps_by_shard = [store.steps(batch_size=5) for _ in range(3)]
     done = threading.Event()
 
-    def scan(engine):
-        while not done.is_set() or engine.hand_over().due is not None:
-            engine.hand_over()
+    def scan(shard_steps):
+        while not done.is_set() or shard_steps.hand_over().due is not None:
+            shard_steps.hand_over()
 
     def write(number):
         for step in range(100):
             store.schedule(f"{number}-{step}", NOW_MS - step % 7, share=True)
 
     with ThreadPoolExecutor(6) as pool:
-        scans = [pool.submit(scan, engine) for engine in engines]
+        scans = [pool.submit(scan, shard_steps) for shard_steps in steps_by_shard]
         list(pool.map(write, range(3)))
         done.set()
         for each in scans:
@@ -112,11 +116,11 @@ def test_of_many_that_cancel_one_entry_one_is_told_that_it_was_done(store):
 
 
 def test_cancel_and_hand_over_at_once_agree_on_who_won(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     for number in range(ROUNDS):
         task_id = f"a{number}"
         store.schedule(task_id)
-        moved, (outcome, _) = at_once(engine.hand_over, lambda: store.entries.cancel(task_id))  # noqa: B023
+        moved, (outcome, _) = at_once(shard_steps.hand_over, lambda: store.entries.cancel(task_id))  # noqa: B023
         expected = Outcome.HANDED_OVER if moved.handed_over else Outcome.DONE
         assert outcome is expected
         assert store.arrived() == [task_id] * moved.handed_over
@@ -124,13 +128,13 @@ def test_cancel_and_hand_over_at_once_agree_on_who_won(store):
 
 
 def test_reschedule_and_hand_over_at_once_agree_on_who_won(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     for number in range(ROUNDS):
         task_id = f"a{number}"
         store.schedule(task_id)
         later = When("at", FAR_MS)
         moved, (outcome, _) = at_once(
-            engine.hand_over,
+            shard_steps.hand_over,
             lambda: store.reschedule(task_id, later),  # noqa: B023
         )
         assert outcome is (Outcome.HANDED_OVER if moved.handed_over else Outcome.DONE)
@@ -152,16 +156,16 @@ def test_cancel_and_reschedule_at_once_agree_on_who_came_first(store):
 
 @pytest.mark.parametrize("late", ["cancel", "reschedule"])
 def test_a_late_ack_and_a_change_of_mind_at_once_agree_on_who_won(store, late):
-    engine = store.engine()
+    shard_steps = store.steps()
     for number in range(ROUNDS):
         task_id = f"a{number}"
         store.schedule_relayed(task_id)
-        claimed, *_ = engine.claim(1)
+        claimed, *_ = shard_steps.claim(1)
         store.lease_out()
         change = {
             "cancel": lambda: store.entries.cancel(task_id)[0],  # noqa: B023
             "reschedule": lambda: store.reschedule(task_id, When("at", FAR_MS))[0],  # noqa: B023
         }[late]
-        acked, outcome = at_once(lambda: engine.ack(claimed), change)  # noqa: B023
+        acked, outcome = at_once(lambda: shard_steps.ack(claimed), change)  # noqa: B023
         assert outcome is (Outcome.HANDED_OVER if acked else Outcome.UNCERTAIN)
         assert (store.record(task_id) is None) == (bool(acked) or late == "cancel")

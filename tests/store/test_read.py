@@ -27,7 +27,7 @@ def script_calls(store) -> int:
 
 def test_an_entry_that_is_not_scheduled_is_none(store):
     store.schedule("gone")
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.entries.find("gone") is store.entries.find("never") is None
     assert store.entries.state("gone") is store.entries.state("never") is None
 
@@ -37,7 +37,7 @@ def test_when_an_entry_was_handed_over_is_known_for_a_while(store):
     store.schedule("cancelled", FAR_MS)
     store.set_ms(NOW_MS + 5)
     assert store.entries.handed_over_ms("a") is None
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.entries.cancel("cancelled")
     assert store.entries.handed_over_ms("a") == NOW_MS + 5
     assert store.entries.handed_over_ms("cancelled") is store.entries.handed_over_ms("b") is None
@@ -47,9 +47,9 @@ def test_every_state_is_told(store):
     store.schedule("scheduled", FAR_MS)
     for task_id in ("dead", "flying"):
         store.schedule_relayed(task_id)
-    engine = store.engine()
-    (dead, _), *_ = engine.claim(2)
-    engine.nack("dead", [dead], reason="NO_ROUTE")
+    shard_steps = store.steps()
+    (dead, _), *_ = shard_steps.claim(2)
+    shard_steps.nack("dead", [dead], reason="NO_ROUTE")
     states = {task_id: store.entries.state(task_id) for task_id in ("scheduled", "dead", "flying")}
     assert states == {
         "scheduled": State.SCHEDULED,
@@ -207,9 +207,9 @@ def test_a_listing_reads_no_further_than_it_is_asked(store, monkeypatch):
 
 def test_a_refused_entry_is_listed_with_its_own_due_time(store):
     store.schedule_relayed("a", NOW_MS - 5)
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.nack("refused", claimed, wait=60)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack("refused", claimed, wait=60)
     (entry,) = store.entries.waiting(*ALL)
     assert entry.due_ms == NOW_MS - 5
 
@@ -225,17 +225,17 @@ def test_counts_by_state_are_exact(store):
         store.schedule(f"list{step}", FAR_MS + step)
     for step in range(4):
         store.schedule_relayed(f"relay{step}", NOW_MS + step)
-    engine = store.engine()
+    shard_steps = store.steps()
     store.set_ms(NOW_MS + 2)
-    claimed, *_ = engine.claim(3)
-    engine.nack("dead", claimed[:1], reason="NO_ROUTE")
+    claimed, *_ = shard_steps.claim(3)
+    shard_steps.nack("dead", claimed[:1], reason="NO_ROUTE")
     counts = store.entries.counts()
     assert (counts.scheduled, counts.in_flight, counts.dead) == (4, 2, 1)
     assert counts.next_due_ms == NOW_MS + 3
 
 
 def test_a_scanner_counts_as_alive_for_as_long_as_it_said(store):
-    first, second = store.engine(alive=15), store.engine(alive=15)
+    first, second = store.steps(alive=15), store.steps(alive=15)
     first.hand_over()
     store.set_ms(NOW_MS + 1000)
     second.hand_over()
@@ -247,16 +247,16 @@ def test_a_scanner_counts_as_alive_for_as_long_as_it_said(store):
 
 
 def test_a_scanner_that_is_busy_stays_alive(store):
-    engine = store.engine(alive=15)
+    shard_steps = store.steps(alive=15)
     for _ in range(3):
-        engine.hand_over()
+        shard_steps.hand_over()
     store.set_ms(NOW_MS + 14_000)
     assert store.entries.counts().scanners == 1
 
 
 def test_a_scanner_silent_for_an_hour_is_forgotten(store):
-    store.engine(alive=15).hand_over()
+    store.steps(alive=15).hand_over()
     store.set_ms(NOW_MS + 3_700_000)
-    living = store.engine(alive=15)
+    living = store.steps(alive=15)
     living.hand_over()
     assert store.raw.zrange(store.keys["scanners"], 0, -1) == [living.name.encode()]

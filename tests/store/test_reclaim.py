@@ -11,62 +11,62 @@ LEASE_MS = 30_000
 
 def test_a_lease_is_not_taken_back_one_millisecond_early(store):
     store.schedule_relayed("a", NOW_MS - 5)
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     store.set_ms(NOW_MS + LEASE_MS - 1)
-    assert engine.reclaim() == []
+    assert shard_steps.reclaim() == []
     store.set_ms(NOW_MS + LEASE_MS)
-    assert engine.reclaim() == ["a"]
+    assert shard_steps.reclaim() == ["a"]
     assert store.score("relay", "a") == NOW_MS - 5
 
 
 def test_what_was_taken_back_says_that_it_may_be_a_second_copy(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     store.lease_out()
-    engine.reclaim()
-    (entry,) = engine.claim(1)[0]
+    shard_steps.reclaim()
+    (entry,) = shard_steps.claim(1)[0]
     assert tally(entry) == (1, 0, True)
 
 
 def test_of_two_scanners_that_take_back_one_gets_the_entry(store):
     store.schedule_relayed("a")
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     first.claim(1)
     store.lease_out()
     assert (first.reclaim(), second.reclaim()) == (["a"], [])
 
 
 def test_leases_are_taken_back_batch_by_batch(store):
-    engine = store.engine(batch_size=10)
+    shard_steps = store.steps(batch_size=10)
     for step in range(25):
         store.schedule_relayed(f"a{step}")
-    engine.claim(100)
+    shard_steps.claim(100)
     store.lease_out()
-    assert [len(engine.reclaim()) for _ in range(4)] == [10, 10, 5, 0]
+    assert [len(shard_steps.reclaim()) for _ in range(4)] == [10, 10, 5, 0]
     store.check()
 
 
 def test_a_lease_further_off_than_it_was_long_counts_as_ended(store):
     store.schedule_relayed("a")
-    store.engine().claim(1)
+    store.steps().claim(1)
     # Redis's clock was an hour ahead, and was corrected.
     store.set_ms(NOW_MS - 3_600_000)
-    assert store.engine().reclaim() == ["a"]
+    assert store.steps().reclaim() == ["a"]
 
 
 def test_a_long_lease_of_another_scanner_is_not_taken_for_a_clock_set_back(store):
     store.schedule_relayed("long")
-    store.engine(lease=3600).claim(1)
-    assert store.engine(lease=1).reclaim() == []
+    store.steps(lease=3600).claim(1)
+    assert store.steps(lease=1).reclaim() == []
 
 
 def test_a_lease_without_a_claim_is_taken_back(store):
     store.schedule_relayed("a", NOW_MS - 5)
-    store.engine().claim(1)
+    store.steps().claim(1)
     store.raw.delete(store.keys["claims"])
-    assert store.engine().reclaim() == ["a"]
+    assert store.steps().reclaim() == ["a"]
     assert store.score("relay", "a") == NOW_MS - 5
     store.check()
 
@@ -74,10 +74,10 @@ def test_a_lease_without_a_claim_is_taken_back(store):
 def test_an_id_that_is_no_text_is_taken_back_with_the_others(store):
     for task_id in "abc":
         store.schedule_relayed(task_id)
-    store.engine().claim(3)
+    store.steps().claim(3)
     member = store.raw.zrange(store.keys["leased"], 1, 1)[0]
     store.raw.zrem(store.keys["leased"], member)
     store.raw.zadd(store.keys["leased"], {member[:6] + b"\xff\xfe": 0})
     store.lease_out()
-    assert sorted(store.engine().reclaim()) == ["a", "c", "\ufffd\ufffd"]
+    assert sorted(store.steps().reclaim()) == ["a", "c", "\ufffd\ufffd"]
     assert store.raw.zcard(store.keys["leased"]) == 0

@@ -67,11 +67,11 @@ def cancelled(store, task_id):
 
 def pass_over(store, put):
     """Let any step take the entry; returns the entries that it declared dead, and those it took."""
-    engine = store.engine()
+    shard_steps = store.steps()
     if put == "schedule":
-        seen = engine.hand_over()
+        seen = shard_steps.hand_over()
         return seen.dead, store.arrived()
-    claimed, aside, *_ = engine.claim(100)
+    claimed, aside, *_ = shard_steps.claim(100)
     return aside, [entry.task_id for entry in claimed]
 
 
@@ -148,7 +148,7 @@ def test_no_good_record_is_called_damaged(store, monkeypatch, bytes_of):
     for number, lines in enumerate(itertools.islice(names_of(b"IT"), 4)):
         monkeypatch.setattr(support, "LINES", lines)
         store.schedule(f"a{number}", share=True)
-    seen = store.engine().hand_over()
+    seen = store.steps().hand_over()
     assert (seen.handed_over, seen.dead) == (4, [])
 
 
@@ -169,10 +169,10 @@ def test_what_is_dead_for_its_version_is_whole_for_the_version_that_reads_it(sto
     store.schedule("a", share=True)
     record = store.record("a")
     damage(store, "a", b"2" + record[1:])
-    store.engine().hand_over()
+    store.steps().hand_over()
     damage(store, "a", record)
     assert store.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
     assert store.arrived() == ["a"]
 
 
@@ -196,9 +196,9 @@ def test_a_foreign_member_of_an_index_harms_no_other(store, index, member):
     store.schedule("a")
     store.schedule_relayed("b")
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS)] == ["a", "b"]
-    engine = store.engine()
-    engine.hand_over()
-    assert [entry.task_id for entry in engine.claim(10)[0]] == ["b"]
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    assert [entry.task_id for entry in shard_steps.claim(10)[0]] == ["b"]
     assert store.arrived() == ["a"]
 
 
@@ -234,7 +234,7 @@ def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
     except UnreadableRecord as error:
         assert error.why  # noqa: PT017 (whether it is raised is not the claim)
     list(store.entries.waiting(0, FAR_MS))
-    seen = store.engine().hand_over()
+    seen = store.steps().hand_over()
     # By chance it may be a valid record; then it went to some list, which counts.
     assert seen.handed_over + len(seen.dead) == 3
     assert b'"id": "first"' in store.raw.lindex("celery", -1)
@@ -263,8 +263,8 @@ def remove(store, task_id):
 def test_what_lost_its_record_when_it_was_dead_can_be_removed(store):
     for task_id in ("other", "ghost"):
         store.schedule_relayed(task_id)
-        engine = store.engine()
-        engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+        shard_steps = store.steps()
+        shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
     store.raw.delete(store.keys["records"])
     assert [one.kind for one in check(store.entries) if one.part == "dead"] == [
         "place_without_record"
@@ -298,6 +298,6 @@ def test_one_that_begins_as_the_one_before_and_lost_its_end_is_dead_and_the_othe
     for task_id in "abc":
         store.schedule(task_id, share=True, extras=Extras(tags=(task_id,)))
     store.raw.hset(store.keys["records"], "b", store.record("b")[:-1])
-    seen = store.engine().hand_over()
+    seen = store.steps().hand_over()
     assert (seen.handed_over, [task_id for task_id, _ in seen.dead]) == (2, ["b"])
     assert store.arrived() == ["a", "c"]

@@ -23,14 +23,14 @@ def spoilt(store):
 def refuse_again(store) -> None:
     """Let the wait be over, and hand over once more."""
     store.set_ms(store.score("refused", "bad"))
-    assert store.engine().hand_over().handed_over == 0
+    assert store.steps().hand_over().handed_over == 0
 
 
 @pytest.mark.parametrize("share", [False, True])
 def test_others_go_and_it_waits_and_is_known_as_scheduled(spoilt, share):
     for task_id, queue in (("a", "celery"), ("bad", "taken"), ("b", "celery")):
         spoilt.schedule(task_id, to=queue, share=share)
-    seen = spoilt.engine().hand_over()
+    seen = spoilt.steps().hand_over()
     assert (seen.handed_over, seen.dead) == (2, [])
     [(reason, count)] = seen.refused
     assert count == 1
@@ -46,12 +46,12 @@ def test_others_go_and_it_waits_and_is_known_as_scheduled(spoilt, share):
 
 def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt):
     spoilt.schedule("bad", to="taken")
-    engine, waits, now = spoilt.engine(), [], NOW_MS
-    while not (seen := engine.hand_over()).dead:
+    shard_steps, waits, now = spoilt.steps(), [], NOW_MS
+    while not (seen := shard_steps.hand_over()).dead:
         again = spoilt.score("refused", "bad")
         waits.append((again - now) // 1000)
         spoilt.set_ms(again - 1)
-        assert engine.hand_over().refused == []
+        assert shard_steps.hand_over().refused == []
         now = again
         spoilt.set_ms(now)
     assert waits == WAITS_S
@@ -64,12 +64,12 @@ def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt):
 
 def test_it_goes_once_the_list_can_be_pushed_to_and_nothing_of_it_is_left(spoilt):
     spoilt.schedule("bad", to="taken")
-    engine = spoilt.engine()
-    engine.hand_over()
+    shard_steps = spoilt.steps()
+    shard_steps.hand_over()
     refuse_again(spoilt)
     spoilt.raw.delete("taken")
     spoilt.set_ms(NOW_MS + 6000)
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
     assert spoilt.arrived("taken") == ["bad"]
     assert not spoilt.raw.exists(spoilt.keys["claims"])
     spoilt.check()
@@ -79,8 +79,8 @@ def test_a_thousand_of_one_list_hold_up_nothing_and_all_wait(spoilt):
     for number in range(1000):
         spoilt.schedule(f"bad{number}", to="taken", share=True)
     spoilt.schedule("good")
-    engine = spoilt.engine(batch_size=200)
-    seen = [engine.hand_over() for _ in range(6)]
+    shard_steps = spoilt.steps(batch_size=200)
+    seen = [shard_steps.hand_over() for _ in range(6)]
     assert [count for one in seen for _, count in one.refused] == [200] * 5
     assert [one.handed_over for one in seen] == [0, 0, 0, 0, 0, 1]
     counts = spoilt.entries.counts()
@@ -96,8 +96,8 @@ def test_those_behind_it_stay_when_a_batch_is_full(spoilt, age_ms):
         spoilt.schedule(f"a{number:02}", to=("celery", "taken")[number % 2])
     spoilt.schedule("new", NOW_MS + age_ms)
     spoilt.set_ms(NOW_MS + age_ms)
-    engine = spoilt.engine(batch_size=8)
-    while (seen := engine.hand_over()).is_past(seen.due):
+    shard_steps = spoilt.steps(batch_size=8)
+    while (seen := shard_steps.hand_over()).is_past(seen.due):
         spoilt.check()
     assert sorted(spoilt.arrived()) == sorted(["new", *(f"a{n:02}" for n in range(0, 30, 2))])
     assert spoilt.entries.counts().scheduled == 15
@@ -106,8 +106,8 @@ def test_those_behind_it_stay_when_a_batch_is_full(spoilt, age_ms):
 
 def test_why_how_often_and_when_again_is_known_until_it_goes(spoilt):
     spoilt.schedule("bad", to="taken")
-    engine = spoilt.engine()
-    [(reason, _)] = engine.hand_over().refused
+    shard_steps = spoilt.steps()
+    [(reason, _)] = shard_steps.hand_over().refused
     entry = spoilt.entries.find("bad")
     assert (entry.reason, entry.attempts, entry.next_try_ms) == (reason, 1, NOW_MS + 2000)
     assert entry.since_ms is None
@@ -115,7 +115,7 @@ def test_why_how_often_and_when_again_is_known_until_it_goes(spoilt):
     assert (counts.scheduled, counts.overdue, counts.refused) == (1, 1, 1)
     spoilt.raw.delete("taken")
     spoilt.set_ms(NOW_MS + 2000)
-    assert engine.hand_over().back is None
+    assert shard_steps.hand_over().back is None
     assert not spoilt.raw.exists(spoilt.keys["errors"])
     spoilt.check()
 
@@ -123,7 +123,7 @@ def test_why_how_often_and_when_again_is_known_until_it_goes(spoilt):
 def test_why_since_when_and_after_how_many_attempts_it_is_dead(spoilt):
     spoilt.schedule("bad", to="taken")
     while not spoilt.score("dead", "bad"):
-        spoilt.engine().hand_over()
+        spoilt.steps().hand_over()
         spoilt.set_ms(spoilt.score("refused", "bad") or NOW_MS)
     entry = spoilt.entries.find("bad")
     assert (entry.attempts, entry.since_ms) == (8, NOW_MS + 1000 * sum(WAITS_S))
@@ -141,11 +141,11 @@ def test_what_is_due_counts_as_overdue_and_what_is_not_does_not(store):
 def test_up_again_in_a_full_batch_it_can_be_cancelled_and_nothing_of_it_is_left(spoilt):
     """It is in `due` again, and there is a record of its attempt."""
     spoilt.schedule("bad", to="taken")
-    engine = spoilt.engine(batch_size=1)
-    engine.hand_over()
+    shard_steps = spoilt.steps(batch_size=1)
+    shard_steps.hand_over()
     spoilt.schedule("earlier", NOW_MS - 1)
     spoilt.set_ms(NOW_MS + 2000)
-    engine.hand_over()
+    shard_steps.hand_over()
     assert spoilt.places("bad") == ["due"]
     assert spoilt.entries.cancel("bad")[0] is Outcome.DONE
     assert spoilt.raw.hlen(spoilt.keys["claims"]) == spoilt.raw.hlen(spoilt.keys["errors"]) == 0
@@ -154,19 +154,19 @@ def test_up_again_in_a_full_batch_it_can_be_cancelled_and_nothing_of_it_is_left(
 
 def test_up_again_it_is_tried_in_its_place_among_the_due(spoilt):
     spoilt.schedule("bad", NOW_MS - 5, to="taken")
-    engine = spoilt.engine()
-    engine.hand_over()
+    shard_steps = spoilt.steps()
+    shard_steps.hand_over()
     spoilt.raw.delete("taken")
     spoilt.schedule("earlier", NOW_MS - 6, to="taken")
     spoilt.schedule("later", NOW_MS - 4, to="taken")
     spoilt.set_ms(NOW_MS + 2000)
-    engine.hand_over()
+    shard_steps.hand_over()
     assert spoilt.arrived("taken") == ["earlier", "bad", "later"]
 
 
 def test_it_can_be_cancelled_for_certain(spoilt):
     spoilt.schedule("bad", to="taken")
-    spoilt.engine().hand_over()
+    spoilt.steps().hand_over()
     assert spoilt.entries.cancel("bad")[0] is Outcome.DONE
     assert not spoilt.raw.exists(spoilt.keys["claims"])
     spoilt.check()
@@ -175,14 +175,14 @@ def test_it_can_be_cancelled_for_certain(spoilt):
 @pytest.mark.parametrize("dead", [False, True])
 def test_given_another_time_its_refusals_are_forgotten(spoilt, dead):
     spoilt.schedule("bad", to="taken")
-    engine = spoilt.engine()
-    engine.hand_over()
+    shard_steps = spoilt.steps()
+    shard_steps.hand_over()
     while dead and not spoilt.score("dead", "bad"):
         refuse_again(spoilt)
     assert spoilt.reschedule("bad", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
     assert not spoilt.raw.exists(spoilt.keys["claims"])
     spoilt.set_ms(FAR_MS)
-    engine.hand_over()
+    shard_steps.hand_over()
     assert spoilt.score("refused", "bad") == FAR_MS + 2000
     spoilt.check()
 
@@ -193,7 +193,7 @@ def test_what_is_known_of_an_earlier_one_under_its_id_stays(spoilt):
     first = call.send()[:2]
     spoilt.entries.cancel("bad")
     spoilt.schedule("bad", to="taken")
-    spoilt.engine().hand_over()
+    spoilt.steps().hand_over()
     before = spoilt.snapshot()
     assert call.send()[:2] == first
     assert spoilt.snapshot() == before
@@ -205,33 +205,33 @@ def test_what_is_known_of_an_earlier_one_under_its_id_stays(spoilt):
 @pytest.mark.parametrize("score", ["-inf", -1])
 def test_a_score_below_0_holds_up_nothing_that_is_to_be_tried_again(spoilt, score):
     spoilt.schedule("bad", to="taken")
-    engine = spoilt.engine()
-    engine.hand_over()
+    shard_steps = spoilt.steps()
+    shard_steps.hand_over()
     spoilt.raw.delete("taken")
     spoilt.raw.zadd(spoilt.keys["refused"], {b"123456somebody": score})
     spoilt.set_ms(NOW_MS + 2000)
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
 
 
 def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt):
     spoilt.schedule("bad", to="taken", extras=Extras(tags=("x",)))
-    spoilt.engine().hand_over()
+    spoilt.steps().hand_over()
     (member,) = spoilt.raw.zrange(spoilt.keys["refused"], 0, -1)
     for score in ("inf", 2**53):
         spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
         (listed,) = spoilt.entries.waiting(0, FAR_MS)
-        ((_, chosen),) = selection_scan.read(spoilt.link, Filter(), [member])
+        ((_, chosen),) = selection_scan.read(spoilt.shard, Filter(), [member])
         assert {listed.next_try_ms, chosen.next_try_ms} == {LAST_MS}
 
 
 def test_flags_that_say_that_it_has_a_key_stop_nothing_that_is_tried_again(spoilt):
     spoilt.schedule("bad", to="taken", extras=Extras(tags=("x",)))
     spoilt.schedule("good", NOW_MS + 3000)
-    engine = spoilt.engine()
-    engine.hand_over()
+    shard_steps = spoilt.steps()
+    shard_steps.hand_over()
     text, at = spoilt.record("bad"), len(b"1L5:taken") + FLAGS
     changed = text[:at] + bytes([text[at] | HAS_KEY]) + text[at + 1 :]
     spoilt.raw.hset(spoilt.keys["records"], "bad", changed)
     spoilt.set_ms(NOW_MS + 3000)
-    assert engine.hand_over().handed_over == 1
+    assert shard_steps.hand_over().handed_over == 1
     assert spoilt.arrived() == ["good"]

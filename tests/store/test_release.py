@@ -36,7 +36,7 @@ def part_of(store, task_id, payload="new"):
 
 
 def release(store, *parts, **options):
-    return [one.outcome for one in changes.release(store.link, parts, **options)]
+    return [one.outcome for one in changes.release(store.shard, parts, **options)]
 
 
 @both_kinds
@@ -83,8 +83,8 @@ def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
     elif change == "reschedule":
         store.reschedule("a", When("by", 1))
     elif change == "dead":
-        engine = store.engine()
-        engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+        shard_steps = store.steps()
+        shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
     else:
         store.entries.cancel("a")
         store.schedule("a", FAR_MS, payload="anew")
@@ -99,8 +99,8 @@ def test_what_is_leased_or_gone_stays(store):
     store.schedule("gone")
     store.schedule_relayed("leased")
     parts = [part_of(store, one) for one in ("gone", "leased")]
-    store.engine().hand_over()
-    store.engine().claim(1)
+    store.steps().hand_over()
+    store.steps().claim(1)
     nobody = ("nobody", *parts[0][1:])
 
     found = release(store, nobody, *parts)
@@ -162,7 +162,7 @@ def test_where_redis_stops_it_nothing_leaves_early_as_it_was(stoppable, payload)
     for nth in range(1, len(trace) + 1):
         for side in ("before", "after"):
             ready, *_ = stop_at(store, case, nth, side)
-            ready.engine.hand_over()
+            ready.steps.hand_over()
             bodies = [json.loads(one)["body"] for one in ready.store.raw.lrange("celery", 0, -1)]
             assert "old" not in bodies
             assert bool(ready.store.entries.find("far")) != (payload in bodies)

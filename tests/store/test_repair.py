@@ -40,14 +40,14 @@ def repair(store, *, of=None):
 def drain(store):
     """Let time pass, and deliver all entries that can go: (id, whether marked) of each."""
     store.set_ms(FAR_MS + 1)
-    engine, gone = store.engine(), []
+    shard_steps, gone = store.steps(), []
     for _ in range(3):
-        engine.reclaim()
-        while (seen := engine.hand_over()).handed_over or seen.is_past(seen.due):
+        shard_steps.reclaim()
+        while (seen := shard_steps.hand_over()).handed_over or seen.is_past(seen.due):
             pass
-        for entry in engine.claim(50)[0]:
+        for entry in shard_steps.claim(50)[0]:
             gone.append((entry.task_id, bool(entry.uncertain)))
-            engine.ack([entry])
+            shard_steps.ack([entry])
     gone += [(task_id, False) for task_id in store.arrived()]
     store.raw.delete("celery")
     return sorted(gone)
@@ -122,7 +122,7 @@ def test_what_nobody_found_is_not_touched(store):
     ready = fitting(store)
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     store.schedule_relayed("tried", NOW_MS, extras=Extras("k3"))
-    ready.engine.nack("refused", ready.engine.claim(3)[0], wait=60, reason="NO_ROUTE")
+    ready.steps.nack("refused", ready.steps.claim(3)[0], wait=60, reason="NO_ROUTE")
     before, found = kept(store), list(made_up(store))
     assert {one.kind for one in found} == {kind for kind, one in KINDS.items() if one.repair}
     assert {one.what for some in repairing.repair(store.entries, found) for one in some} == {"gone"}
@@ -148,12 +148,12 @@ def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
     """Entries that come back from a pause are excused, but there is no record of them as parked."""
     extras = Extras(grace_ms=1000)
     put = store.schedule_relayed if relayed else store.schedule
-    engine = store.engine()
+    shard_steps = store.steps()
     store.entries.pause(lane_for(), "")
     put("a", NOW_MS, extras=extras)
     put("b", NOW_MS + 60_000, extras=extras)
-    engine.hand_over()
-    engine.claim(1)
+    shard_steps.hand_over()
+    shard_steps.claim(1)
     store.raw.delete(*(key(store, one) for one in ("parked", "due", "relay")))
     store.set_ms(NOW_MS + 60_000)
     paused = repair(store)
@@ -164,7 +164,7 @@ def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
     store.entries.resume(lane_for(), 0)
     became = repair(store)
     assert [became["record_without_place", one] for one in "ab"] == ["late", "back"]
-    seen = engine.claim(2) if relayed else engine.hand_over()
+    seen = shard_steps.claim(2) if relayed else shard_steps.hand_over()
     assert [task_id for task_id, _ in seen.skipped] == ["a"]
 
 
@@ -187,7 +187,7 @@ def test_it_can_be_cancelled_and_stays_cancelled(store):
 def test_a_scanner_is_told_of_what_waits_again(store):
     store.schedule("a", NOW_MS)
     store.raw.delete(key(store, "due"))
-    store.engine().hand_over(asleep=5.0)
+    store.steps().hand_over(asleep=5.0)
     with store.raw.pubsub() as ears:
         ears.psubscribe("*wake*")
         assert ears.get_message(timeout=30)["type"] == "psubscribe"
@@ -211,9 +211,9 @@ def test_what_was_to_be_published_by_now_goes_marked(store):
 
 def test_what_is_marked_since_a_scanner_found_all_tidy_is_cancelled_as_uncertain(store):
     """Repair removes the scanner's note; by that note, no entry has had an attempt."""
-    store.engine()
+    store.steps()
     store.schedule_relayed("relay", NOW_MS)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.raw.hget(store.keys["meta"], "tidy") == b"wu"
     store.raw.delete(store.keys["relay"])
     assert repair(store) == {("record_without_place", "relay"): "back"}
@@ -223,8 +223,8 @@ def test_what_is_marked_since_a_scanner_found_all_tidy_is_cancelled_as_uncertain
 def test_what_was_tried_and_did_not_leave_is_not_marked(store):
     """Its claim shows that no attempt is uncertain."""
     store.schedule_relayed("a", NOW_MS)
-    engine = store.engine()
-    engine.nack("refused", engine.claim(1)[0], wait=1, reason="NO_ROUTE")
+    shard_steps = store.steps()
+    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=1, reason="NO_ROUTE")
     store.raw.hdel(key(store, "errors"), "a")
     store.raw.delete(key(store, "refused"))
     assert repair(store) == {("record_without_place", "a"): "back"}
@@ -233,22 +233,22 @@ def test_what_was_tried_and_did_not_leave_is_not_marked(store):
 
 def test_what_is_being_published_goes_on_and_its_lease_is_as_it_was(store):
     store.schedule_relayed("a", NOW_MS)
-    engine = store.engine(lease=30)
-    claimed, *_ = engine.claim(1)
+    shard_steps = store.steps(lease=30)
+    claimed, *_ = shard_steps.claim(1)
     before = kept(store)
     store.raw.delete(key(store, "leased"))
     store.set_ms(NOW_MS + 1000)
     assert repair(store) == {("record_without_place", "a"): "done"}
     assert kept(store) == before
     assert store.entries.cancel("a")[0] is Outcome.IN_FLIGHT
-    assert engine.ack(claimed) == 1
+    assert shard_steps.ack(claimed) == 1
     assert drain(store) == []
     store.check()
 
 
 def test_and_if_its_scanner_is_dead_it_goes_marked_when_its_lease_ends(store):
     store.schedule_relayed("a", NOW_MS)
-    store.engine(lease=30).claim(1)
+    store.steps(lease=30).claim(1)
     store.raw.delete(key(store, "leased"))
     repair(store)
     assert drain(store) == [("a", True)]
@@ -256,7 +256,7 @@ def test_and_if_its_scanner_is_dead_it_goes_marked_when_its_lease_ends(store):
 
 def test_a_claim_of_before_the_clock_was_set_back_holds_no_longer_than_a_lease(store):
     store.schedule_relayed("a", NOW_MS)
-    store.engine(lease=30).claim(1)
+    store.steps(lease=30).claim(1)
     store.raw.delete(key(store, "leased"))
     store.set_ms(NOW_MS - 3_600_000)
     repair(store)
@@ -266,8 +266,8 @@ def test_a_claim_of_before_the_clock_was_set_back_holds_no_longer_than_a_lease(s
 @pytest.mark.parametrize("index", ["dead", "refused"])
 def test_what_had_failed_is_dead_with_its_reason(store, index):
     store.schedule_relayed("a", NOW_MS)
-    engine = store.engine()
-    engine.nack(index, engine.claim(1)[0], wait=1, reason="NO_ROUTE")
+    shard_steps = store.steps()
+    shard_steps.nack(index, shard_steps.claim(1)[0], wait=1, reason="NO_ROUTE")
     before = kept(store)
     store.raw.delete(key(store, index))
     assert repair(store) == {("record_without_place", "a"): "dead"}
@@ -282,7 +282,7 @@ def test_what_had_failed_is_dead_with_its_reason(store, index):
 def test_what_may_have_left_is_dead_and_says_so(store):
     store.schedule("a", NOW_MS)
     record = store.record("a")
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.raw.hset(key(store, "records"), "a", record)
     found = list(check(store.entries))
     (repaired,) = (one for some in repairing.repair(store.entries, found) for one in some)
@@ -294,7 +294,7 @@ def test_what_may_have_left_is_dead_and_says_so(store):
 
 def test_what_was_scheduled_anew_since_it_left_waits_again(store):
     store.schedule("a", NOW_MS)
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.raw.delete("celery")
     store.set_ms(NOW_MS + 1)
     store.schedule("a", FAR_MS)
@@ -308,8 +308,8 @@ def test_the_history_tells_of_what_waits_again(store):
     entries.join()
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.schedule_relayed("b", NOW_MS)
-    engine = store.engine()
-    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    shard_steps = store.steps()
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
     store.raw.delete(key(store, "due"), key(store, "dead"))
     repair(store)
     told = [(one.what.value, one.task_id, one.key) for one in entries.history(2)]
@@ -346,14 +346,14 @@ def test_of_two_places_that_stays_where_it_waits(store, put_it, own, other):
 
 def test_but_a_lease_under_which_it_is_published_stays_and_no_place_where_it_waits(store):
     store.schedule_relayed("a", NOW_MS)
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
     before = store.contents()
     for other in ("relay", "due", "refused", "dead"):
         store.raw.zadd(key(store, other), {claimed[0].member: NOW_MS})
     repair(store)
     assert store.contents() == before
-    assert engine.ack(claimed) == 1
+    assert shard_steps.ack(claimed) == 1
     assert drain(store) == []
     store.check()
 
@@ -361,10 +361,10 @@ def test_but_a_lease_under_which_it_is_published_stays_and_no_place_where_it_wai
 def test_a_lease_that_was_ended_gives_way(store):
     """Redis stopped the script that gave it back before the removal from `leased`."""
     store.schedule_relayed("a", NOW_MS)
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
     lease = store.raw.zrange(key(store, "leased"), 0, -1, withscores=True)
-    engine.nack("unsent", claimed)
+    shard_steps.nack("unsent", claimed)
     before = store.contents()
     store.raw.zadd(key(store, "leased"), dict(lease))
     assert set(repair(store)) == {("second_place", "a")}
@@ -375,7 +375,7 @@ def test_what_is_parked_twice_is_parked_once(store):
     store.entries.pause(lane_for(), "")
     store.entries.pause(lane_for(queue="celery"), "celery")
     store.schedule("a", NOW_MS)
-    store.engine().hand_over()
+    store.steps().hand_over()
     before = store.contents()
     (member,) = store.raw.zrange(key(store, "parked"), 0, -1)
     other = lane_for(queue="celery") + member[7:]
@@ -402,21 +402,21 @@ def test_what_is_parked_for_ever_comes_back_with_its_due_time_and_is_excused(sto
     store.entries.pause(lane_for(), "")
     extras = Extras(grace_ms=1000)
     (store.schedule_relayed if relayed else store.schedule)("a", NOW_MS, extras=extras)
-    engine = store.engine()
-    engine.hand_over()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    shard_steps.claim(1)
     assert store.places("a") == ["parked"]
     store.raw.delete(key(store, "paused"))
     store.set_ms(NOW_MS + 60_000)
     assert repair(store) == {("record_without_place", "a"): "done"}
     assert store.score("relay" if relayed else "due", "a") == NOW_MS
-    assert engine.hand_over().handed_over + len(engine.claim(1)[0]) == 1
+    assert shard_steps.hand_over().handed_over + len(shard_steps.claim(1)[0]) == 1
 
 
 def test_what_is_paused_or_comes_back_is_not_parked_for_ever(store):
     store.entries.pause(lane_for(), "")
     store.schedule("a", NOW_MS)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert kinds(store) == set()
     store.entries.resume(lane_for(), 1)
     assert kinds(store) == set()
@@ -463,7 +463,7 @@ def test_a_key_that_names_another_s_entry_goes_back_to_who_waits(store):
 
 
 def owed(store):
-    return [one.task_id for one in store.engine().owed()]
+    return [one.task_id for one in store.steps().owed()]
 
 
 def test_what_is_owed_and_not_noted_is_stored(store):
@@ -635,7 +635,7 @@ def test_two_repairs_at_once_raise_a_count_once(store):
         at=2,
     )
     outer = [one.what for some in repairing.repair(store.entries, found) for one in some]
-    other.links[0].scripts.connection.close()
+    other.shards[0].scripts.connection.close()
     assert (inner, outer) == (["done"], ["gone"])
     assert uses(store) == before
 

@@ -188,15 +188,15 @@ class Caller:
 
 class Scanner:
     def __init__(self, store, books, number):
-        self.engine = store.engine(lease=LEASE, batch_size=20)
-        self.engine._scripts = store.faulty(number)
+        self.steps = store.steps(lease=LEASE, batch_size=20)
+        self.steps._scripts = store.faulty(number)
         self.store, self.books, self.dice = store, books, random.Random(number)
 
     def step(self):
         with suppress(StoreError):  # it dies, with its claimed entries
-            self.engine.hand_over()
-            self.engine.reclaim()
-            self.relay(self.engine.claim(self.dice.randint(1, 5))[0])
+            self.steps.hand_over()
+            self.steps.reclaim()
+            self.relay(self.steps.claim(self.dice.randint(1, 5))[0])
 
     def relay(self, claimed):
         for entry in claimed:
@@ -204,12 +204,12 @@ class Scanner:
             if fate < 0.1:
                 return  # killed before it published
             if fate < 0.2:
-                self.engine.nack("refused", [entry], wait=0.01, reason="NO_ROUTE")
+                self.steps.nack("refused", [entry], wait=0.01, reason="NO_ROUTE")
                 continue
             self.books.published.append((entry.task_id, bool(entry.uncertain)))
             if fate < 0.3:
                 continue  # killed before it acknowledged
-            self.engine.ack([entry])
+            self.steps.ack([entry])
 
 
 DROP = """
@@ -317,18 +317,18 @@ def settle(store, books):
     """End the faults: mend the remaining findings, deliver all entries, and retry the dead ones."""
     for _ in range(5):
         mend(store.entries, books)
-    engine = store.engine()
+    shard_steps = store.steps()
     store.entries.resume(MAIL)
     for raw_id in store.raw.hkeys(store.keys["records"]):
         store.reschedule(raw_id.decode(), When("at", 0))
     for _ in range(3):
         store.lease_out()
-        engine.reclaim()
-        while engine.hand_over().handed_over:
+        shard_steps.reclaim()
+        while shard_steps.hand_over().handed_over:
             pass
-        for entry in engine.claim(500)[0]:
+        for entry in shard_steps.claim(500)[0]:
             books.published.append((entry.task_id, bool(entry.uncertain)))
-            engine.ack([entry])
+            shard_steps.ack([entry])
     mend(store.entries, books)
     assert [str(one) for one in check(store.entries)] == []
     assert store.entries.counts().dead == 0

@@ -39,21 +39,21 @@ def test_a_repetition_while_the_entry_waits(store, to, when, share):
 
 @SHARE
 def test_a_repetition_after_the_hand_over(store, share):
-    call, engine = schedule(store, "a", when=AT_ONCE, share=share), store.engine()
+    call, shard_steps = schedule(store, "a", when=AT_ONCE, share=share), store.steps()
     first = call.answer()
-    engine.hand_over()
+    shard_steps.hand_over()
     assert is_told_the_same(store, call, first)
-    assert engine.hand_over().handed_over == 0
+    assert shard_steps.hand_over().handed_over == 0
     assert store.arrived() == ["a"]
 
 
 def test_a_repetition_during_and_after_a_relay(store):
-    call, engine = schedule(store, "a", when=AT_ONCE, to=None), store.engine()
+    call, shard_steps = schedule(store, "a", when=AT_ONCE, to=None), store.steps()
     first = call.answer()
-    claimed, *_ = engine.claim(1)
+    claimed, *_ = shard_steps.claim(1)
     assert is_told_the_same(store, call, first)
     assert store.places("a") == ["leased"]
-    engine.ack(claimed)
+    shard_steps.ack(claimed)
     assert is_told_the_same(store, call, first)
     assert store.places("a") == []
 
@@ -84,34 +84,34 @@ def test_a_repetition_after_a_reschedule(store):
 
 
 def test_a_repetition_after_a_refusal_by_the_broker(store):
-    call, engine = schedule(store, "a", to=None, when=AT_ONCE), store.engine()
+    call, shard_steps = schedule(store, "a", to=None, when=AT_ONCE), store.steps()
     first = call.answer()
-    engine.nack("refused", engine.claim(1)[0], wait=60)
+    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=60)
     assert is_told_the_same(store, call, first)
     assert store.score("refused", "a") == NOW_MS + 60_000
 
 
 def test_a_repetition_after_twenty_thousand_others_have_left(store):
     """Enough to replace both generations of tombstones; a call's answer is kept by time."""
-    call, engine = schedule(store, "a", when=AT_ONCE), store.engine(batch_size=1000)
+    call, shard_steps = schedule(store, "a", when=AT_ONCE), store.steps(batch_size=1000)
     first = call.answer()
-    engine.hand_over()
+    shard_steps.hand_over()
     for _ in range(2):
         store.flood(10_000)
-        while engine.hand_over().handed_over:
+        while shard_steps.hand_over().handed_over:
             pass
     assert not store.raw.hexists(store.keys["tombstones"], "a")
     assert not store.raw.hexists(store.keys["tombstones_old"], "a")
     store.raw.delete("celery")
     assert is_told_the_same(store, call, first)
-    assert engine.hand_over().handed_over == 0
+    assert shard_steps.hand_over().handed_over == 0
 
 
 def test_a_repetition_of_a_conflict_when_the_id_is_free_again(store):
     store.schedule("a", NOW_MS)
     call = schedule(store, "a")
     assert call.answer() == b"scheduled"
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert is_told_the_same(store, call, b"scheduled")
     assert store.places("a") == []
 
@@ -124,11 +124,11 @@ def test_a_repetition_of_what_was_due_too_late(store):
 
 def test_a_repetition_of_a_superseding_entry(store):
     store.schedule_relayed("a", NOW_MS)
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     call = schedule(store, "a", to=None, when=AT_ONCE, supersede=True)
     first = call.answer()
-    engine.ack(engine.claim(1)[0])
+    shard_steps.ack(shard_steps.claim(1)[0])
     assert is_told_the_same(store, call, first)
     assert store.places("a") == []
 
@@ -148,14 +148,14 @@ def test_a_repetition_of_a_slice(store, to, share):
 
 
 def test_a_repetition_of_a_slice_brings_back_nothing_that_left(store):
-    call, engine = schedule(store, "moved", "cancelled", when=LATER), store.engine()
+    call, shard_steps = schedule(store, "moved", "cancelled", when=LATER), store.steps()
     first = call.answer()
     store.reschedule("moved", When("at", NOW_MS))
-    engine.hand_over()
+    shard_steps.hand_over()
     assert store.entries.cancel("cancelled")[0] is Outcome.DONE
     assert is_told_the_same(store, call, first)
     assert [store.places(one) for one in ("moved", "cancelled")] == [[], []]
-    assert engine.hand_over().handed_over == 0
+    assert shard_steps.hand_over().handed_over == 0
 
 
 # Cancelling.
@@ -185,7 +185,7 @@ def test_only_the_first_answer_to_a_cancel_has_the_message(store):
 def test_a_repetition_of_a_cancel_that_came_too_late(store, gone):
     if gone:
         store.schedule("a", NOW_MS)
-        store.engine().hand_over()
+        store.steps().hand_over()
     call = cancel(store, "a")
     first = call.answer()
     assert first == (b"handed_over" if gone else b"not_found")
@@ -197,7 +197,7 @@ def test_a_repetition_of_a_cancel_that_came_too_late(store, gone):
 
 def test_a_repetition_of_a_cancel_under_a_lease_when_the_lease_is_over(store):
     store.schedule_relayed("a", NOW_MS)
-    store.engine(lease=1).claim(1)
+    store.steps(lease=1).claim(1)
     call = cancel(store, "a")
     assert call.answer() == b"in_flight"
     store.set_ms(NOW_MS + 2000)
@@ -232,7 +232,7 @@ def test_a_repetition_of_a_reschedule_after_the_hand_over(store):
     store.schedule("a", FAR_MS)
     call = reschedule(store, "a", "at", NOW_MS)
     first = call.answer()
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert is_told_the_same(store, call, first)
     assert store.arrived() == ["a"]
 

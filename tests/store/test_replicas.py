@@ -148,18 +148,18 @@ def test_of_several_calls_each_has_to_be_known(redis_server, pooled):
     entries = entries_on(pooled)
     operations = [schedule(entries, name)[0].operation for name in "ab"]
     assert len({*operations}) == 2
-    assert entries.links[0].scripts.call("replicate", operations=operations) == 1
+    assert entries.shards[0].scripts.call("replicate", operations=operations) == 1
     unknown = bytes(12)
     for asked in ([*operations, unknown], [unknown, *operations]):
-        assert entries.links[0].scripts.call("replicate", operations=asked) == 0
+        assert entries.shards[0].scripts.call("replicate", operations=asked) == 0
 
 
 def test_a_call_is_known_when_its_answer_has_become_an_older_one(redis_server, pooled):
     entries = entries_on(pooled)
     (receipt,) = schedule(entries, "a")
-    raw, keys = redis_server.client(), entries.links[0].keys
+    raw, keys = redis_server.client(), entries.shards[0].keys
     raw.rename(keys["calls"], keys["calls_old"])
-    scripts = entries.links[0].scripts
+    scripts = entries.shards[0].scripts
     assert scripts.call("replicate", operations=[receipt.operation]) == 1
 
 
@@ -169,7 +169,7 @@ def test_a_full_redis_can_still_be_asked(start_redis):
     entries = entries_on(pooled)
     (receipt,) = schedule(entries, "a")
     server.client().config_set("maxmemory", 1)
-    assert entries.links[0].scripts.call("replicate", operations=[receipt.operation]) == 1
+    assert entries.shards[0].scripts.call("replicate", operations=[receipt.operation]) == 1
     pooled.close()
 
 

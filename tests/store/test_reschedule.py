@@ -16,12 +16,12 @@ both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 def take(store, put) -> list[str]:
     """The ids of entries that a scanner takes now."""
-    engine = store.engine()
+    shard_steps = store.steps()
     if put == "schedule":
         store.raw.delete("celery")
-        engine.hand_over()
+        shard_steps.hand_over()
         return store.arrived()
-    return [entry.task_id for entry in engine.claim(10)[0]]
+    return [entry.task_id for entry in shard_steps.claim(10)[0]]
 
 
 @both_kinds
@@ -131,14 +131,14 @@ def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative)
 @pytest.mark.parametrize("when", [When("at", FAR_MS), When("after", 5), When("by", 5)])
 @pytest.mark.parametrize("gone", ["moved", "acked", "cancelled", "never"])
 def test_what_is_not_scheduled_any_more_is_not_brought_back(store, gone, when):
-    engine = store.engine()
+    shard_steps = store.steps()
     if gone != "never":
         getattr(store, "schedule_relayed" if gone == "acked" else "schedule")("a")
     if gone == "moved":
-        engine.hand_over()
+        shard_steps.hand_over()
     elif gone == "acked":
-        claimed, *_ = engine.claim(1)
-        engine.ack(claimed)
+        claimed, *_ = shard_steps.claim(1)
+        shard_steps.ack(claimed)
     elif gone == "cancelled":
         store.entries.cancel("a")
     before = store.snapshot()
@@ -149,77 +149,77 @@ def test_what_is_not_scheduled_any_more_is_not_brought_back(store, gone, when):
 
 def test_what_a_scanner_holds_is_in_flight_and_stays(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
     before = store.snapshot()
     assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.IN_FLIGHT, None)
     assert store.snapshot() == before
-    assert engine.ack(claimed) == 1
+    assert shard_steps.ack(claimed) == 1
 
 
 def test_after_a_lease_ran_out_a_reschedule_is_uncertain_and_done(store):
     store.schedule_relayed("a")
-    engine = store.engine(lease=30)
-    claimed, *_ = engine.claim(1)
+    shard_steps = store.steps(lease=30)
+    claimed, *_ = shard_steps.claim(1)
     store.set_ms(NOW_MS + 30_000)
     assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
     # The token prevents a loss: a late ack must not remove the new version.
-    assert engine.ack(claimed) == 0
+    assert shard_steps.ack(claimed) == 0
     assert store.score("relay", "a") == FAR_MS
     store.check()
 
 
 def test_uncertainty_goes_with_the_entry_into_its_next_attempt(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.nack("unknown", claimed)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack("unknown", claimed)
     assert store.reschedule("a", When("at", 7)) == (Outcome.UNCERTAIN, 7)
     assert store.reschedule("a", When("at", 8)) == (Outcome.UNCERTAIN, 8)
-    (again,) = engine.claim(1)[0]
+    (again,) = shard_steps.claim(1)[0]
     assert (bool(again.uncertain), again.attempts, again.refusals) == (True, 1, 0)
 
 
 def test_refusals_are_forgotten_though_uncertainty_is_not(store):
     store.schedule_relayed("a")
-    engine = store.engine()
+    shard_steps = store.steps()
     for verdict in ("unknown", "refused"):
-        claimed, *_ = engine.claim(1)
-        engine.nack(verdict, claimed, wait=60)
+        claimed, *_ = shard_steps.claim(1)
+        shard_steps.nack(verdict, claimed, wait=60)
     assert store.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
-    (again,) = engine.claim(1)[0]
+    (again,) = shard_steps.claim(1)[0]
     assert (again.attempts, again.refusals, bool(again.uncertain)) == (2, 0, True)
 
 
 def test_uncertainty_outlives_a_claim_that_was_given_back(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     store.lease_out()
     assert store.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
-    claimed, *_ = engine.claim(1)
+    claimed, *_ = shard_steps.claim(1)
     assert (claimed[0].attempts, bool(claimed[0].uncertain)) == (1, True)
-    engine.nack("unsent", claimed)
-    assert engine.claim(1)[0][0].uncertain
+    shard_steps.nack("unsent", claimed)
+    assert shard_steps.claim(1)[0][0].uncertain
     store.lease_out()
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
 
 def test_a_refused_entry_starts_anew_at_its_new_time(store):
     store.schedule_relayed("a", NOW_MS - 5)
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.nack("refused", claimed, wait=60)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack("refused", claimed, wait=60)
     assert store.reschedule("a", When("by", 1)) == (Outcome.DONE, NOW_MS - 4)
-    (again,) = engine.claim(1)[0]
+    (again,) = shard_steps.claim(1)[0]
     assert (again.attempts, again.refusals, bool(again.uncertain)) == (0, 0, False)
 
 
 def test_what_is_dead_can_be_brought_back(store):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.nack("dead", claimed, reason="NO_ROUTE")
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
     assert store.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.SCHEDULED, "")
@@ -277,8 +277,8 @@ def test_but_it_is_now_where_the_clock_was_set_back(store, back_us):
 
 def test_what_replaces_an_entry_counts_as_changed_after_it(store):
     store.schedule_relayed("b", NOW_MS)
-    engine = store.engine()
-    engine.nack("unknown", engine.claim(1)[0])
+    shard_steps = store.steps()
+    shard_steps.nack("unknown", shard_steps.claim(1)[0])
     store.set_ms(NOW_MS - 100)
     store.schedule("b", FAR_MS, supersede=True)
     assert parts(store, "b")[1] == NOW_MS * 1000 + 1
@@ -288,6 +288,6 @@ def test_a_scanners_step_is_no_change(store):
     store.schedule_relayed("a", NOW_MS)
     before = store.record("a")
     store.set_ms(NOW_MS + 5000)
-    engine = store.engine()
-    engine.nack("refused", engine.claim(1)[0], wait=1)
+    shard_steps = store.steps()
+    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=1)
     assert store.record("a") == before

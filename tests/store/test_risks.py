@@ -264,11 +264,11 @@ def test_each_policy(told, config, line):
 
 def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
     """So a volatile policy deletes none of them."""
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule("a")
     store.schedule_relayed("b")
-    engine.hand_over()
-    engine.claim(1)
+    shard_steps.hand_over()
+    shard_steps.claim(1)
     store.entries.cancel("c")
 
     lives = {key: store.raw.ttl(key) for key in store.raw.keys("{*")}

@@ -53,18 +53,18 @@ def test_a_relative_time_counts_from_the_next_millisecond_never_from_the_last(st
 def test_a_due_time_in_the_past_is_scheduled_and_leaves_at_once(store, due_ms):
     store.schedule("a", due_ms)
     assert store.places("a") == ["due"]
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
 
 def test_what_is_due_at_once_can_be_cancelled_until_it_left(store):
     store.schedule("a", 0)
     assert store.entries.cancel("a")[0] is Outcome.DONE
-    assert store.engine().hand_over().handed_over == 0
+    assert store.steps().hand_over().handed_over == 0
 
 
 def test_no_delay_is_due_at_once(store):
     assert store.schedule("a", when=When("after", 0)) == NOW_MS
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
 
 @both_kinds
@@ -74,8 +74,8 @@ def test_what_is_due_at_once_leaves_in_the_millisecond_that_has_begun(store, put
 
     assert getattr(store, put)("a", when=when) == due_ms
 
-    engine = store.engine()
-    assert engine.hand_over().handed_over + len(engine.claim(10)[0]) == 1
+    shard_steps = store.steps()
+    assert shard_steps.hand_over().handed_over + len(shard_steps.claim(10)[0]) == 1
 
 
 @pytest.mark.parametrize(("when", "due_ms"), STILL_TO_COME, ids=str)
@@ -85,7 +85,7 @@ def test_what_is_still_to_come_is_due_in_the_millisecond_after(store, when, due_
     assert store.schedule("a", when=when) == due_ms
 
     store.set_us(due_ms * 1000 - 1)
-    assert store.engine().hand_over().handed_over == 0
+    assert store.steps().hand_over().handed_over == 0
 
 
 @pytest.mark.parametrize(("when", "due_ms"), DUE_AT_ONCE + STILL_TO_COME, ids=str)
@@ -124,11 +124,11 @@ def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(s
 
 @pytest.mark.parametrize("place", ["leased", "dead"])
 def test_an_id_in_flight_or_dead_is_taken_as_well(store, place):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a")
-    claimed, *_ = engine.claim(1)
+    claimed, *_ = shard_steps.claim(1)
     if place == "dead":
-        engine.nack("dead", claimed, reason="NO_ROUTE")
+        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
     assert store.places("a") == [place]
     before = store.snapshot()
     with pytest.raises(AlreadyDead if place == "dead" else AlreadyScheduled):
@@ -145,7 +145,7 @@ def test_an_id_that_was_cancelled_can_be_scheduled_again_at_once(store):
 
 def test_an_id_that_was_handed_over_can_be_scheduled_again(store):
     store.schedule("a")
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert store.schedule("a", FAR_MS) == FAR_MS
     assert store.entries.find("a").due_ms == FAR_MS
     store.check()
@@ -157,30 +157,30 @@ def test_an_id_that_was_handed_over_can_be_scheduled_again(store):
 @both_kinds
 def test_a_running_task_that_retries_replaces_an_entry_of_its_own(store, put):
     store.schedule_relayed("a", payload="old")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
     getattr(store, put)("a", FAR_MS, payload="new", supersede=True)
     store.check()
     assert b'"new"' in store.entries.find("a").message
-    assert engine.ack(claimed) == 0
-    assert engine.nack("unknown", claimed) == 0
+    assert shard_steps.ack(claimed) == 0
+    assert shard_steps.nack("unknown", claimed) == 0
     assert store.entries.find("a").due_ms == FAR_MS
 
 
 def test_a_running_task_replaces_an_entry_whose_attempt_had_no_answer(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a")
-    engine.nack("unknown", engine.claim(1)[0])
+    shard_steps.nack("unknown", shard_steps.claim(1)[0])
     store.schedule("a", FAR_MS, supersede=True)
     assert store.places("a") == ["due"]
     store.check()
 
 
 def test_a_running_task_replaces_a_dead_entry_that_may_have_been_delivered(store):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a", share=True)
-    engine.nack("unknown", engine.claim(1)[0])
-    engine.nack("dead", engine.claim(1)[0], reason="NO_ROUTE")
+    shard_steps.nack("unknown", shard_steps.claim(1)[0])
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
     store.schedule("a", FAR_MS, supersede=True, share=True)
     assert store.places("a") == ["due"]
     store.check()
@@ -190,7 +190,7 @@ def test_a_running_task_replaces_a_dead_entry_that_may_have_been_delivered(store
 def test_a_running_task_replaces_no_entry_that_has_not_left(store, put):
     getattr(store, put)("a", FAR_MS, payload="tomorrow")
     store.schedule_relayed("other")
-    store.engine().claim(1)  # so that another task has a claim
+    store.steps().claim(1)  # so that another task has a claim
     with pytest.raises(AlreadyScheduled):
         store.schedule("a", supersede=True)
     assert b'"tomorrow"' in store.entries.find("a").message
@@ -199,9 +199,9 @@ def test_a_running_task_replaces_no_entry_that_has_not_left(store, put):
 
 @pytest.mark.parametrize("verdict", ["refused", "dead"])
 def test_a_running_task_replaces_no_entry_that_its_broker_refused(store, verdict):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a", payload="tomorrow")
-    engine.nack(verdict, engine.claim(1)[0], wait=60, reason="NO_ROUTE")
+    shard_steps.nack(verdict, shard_steps.claim(1)[0], wait=60, reason="NO_ROUTE")
     with pytest.raises(AlreadyScheduled):
         store.schedule("a", supersede=True)
     assert b'"tomorrow"' in store.entries.find("a").message
@@ -225,7 +225,7 @@ def test_an_entry_of_an_unknown_format_is_not_superseded(store):
 def test_nothing_of_a_dead_ghost_clings_to_a_new_entry_of_its_id(store):
     store.schedule_relayed("a", NOW_MS)
     store.raw.hdel(store.keys["records"], "a")
-    store.engine().claim(1)
+    store.steps().claim(1)
     assert store.places("a") == ["dead"]
     store.schedule("a", FAR_MS)
     entry = store.entries.find("a")

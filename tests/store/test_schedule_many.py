@@ -61,7 +61,7 @@ def test_equal_due_times_keep_their_order_whatever_their_form(store):
     ids = [f"a{number}" for number in range(300)]
     schedule(store, *(new(one, NOW_MS, share=place % 3 > 0) for place, one in enumerate(ids)))
 
-    store.engine(batch_size=300).hand_over()
+    store.steps(batch_size=300).hand_over()
 
     assert store.arrived() == ids
 
@@ -69,7 +69,7 @@ def test_equal_due_times_keep_their_order_whatever_their_form(store):
 @pytest.mark.parametrize("first", ["held", "late"])
 def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_refused(store, first):
     schedule(store, new("x", NOW_MS))
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.schedule("held")
 
     schedule(
@@ -81,7 +81,7 @@ def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_ref
         new("d", NOW_MS),
     )
 
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert [one for one in store.arrived() if one not in ("x", "held")] == ["a", "b", "c", "d"]
     store.check()
 
@@ -89,7 +89,7 @@ def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_ref
 def test_what_is_refused_spoils_none_of_the_others(store):
     store.schedule("held", FAR_MS, payload="first", share=True)
     store.schedule_relayed("in flight", share=True)
-    store.engine().claim(1)
+    store.steps().claim(1)
     before = store.record("held"), store.record("in flight")
 
     answers = schedule(
@@ -141,7 +141,7 @@ def test_another_call_meets_what_the_first_one_holds(store):
 
 def test_superseding_replaces_each_entry_that_is_scheduled(store):
     schedule(store, new("a", NOW_MS, to=RELAY), new("b", NOW_MS, to=RELAY, share=False), new("c"))
-    store.engine().claim(2)
+    store.steps().claim(2)
 
     answers = schedule(
         store,
@@ -159,7 +159,7 @@ def test_superseding_replaces_each_entry_that_is_scheduled(store):
 
 @pytest.mark.parametrize("to", [LIST, RELAY])
 def test_scanners_are_told_once_of_the_earliest_wherever_it_stands(store, to):
-    store.engine().hand_over(asleep=60)
+    store.steps().hand_over(asleep=60)
     store.raw.config_resetstat()
 
     schedule(store, new("a"), new("b", NOW_MS + 9, to=to), new("c", NOW_MS + 5, to=to), new("d"))
@@ -183,7 +183,7 @@ def test_templates_are_counted_each_by_its_own_entries_and_gone_with_them(store,
     uses = store.raw.hgetall(store.keys["template_uses"])
     assert sorted(map(int, uses.values())) == [1, 2, 3]
     store.check()
-    assert store.engine().hand_over().handed_over == 7
+    assert store.steps().hand_over().handed_over == 7
     assert not store.raw.exists(store.keys["templates"], store.keys["template_uses"])
 
 
@@ -192,7 +192,7 @@ def test_templates_that_this_process_sent_and_redis_forgot_are_sent_again(
     store, monkeypatch, count
 ):
     store.schedule("x", NOW_MS, share=True)
-    store.engine().hand_over()
+    store.steps().hand_over()
     store.check()
 
     schedule(store, *(new(f"a{step}") for step in range(count)))
@@ -209,7 +209,7 @@ def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(st
         schedule(store, new(f"{number}a"), new(f"{number}b"))
         store.schedule(f"{number}c", share=True)
 
-    assert len(store.link.templates) <= 2
+    assert len(store.shard.templates) <= 2
     assert sorted(map(int, store.raw.hvals(store.keys["template_uses"]))) == [3] * 5
     store.check()
 

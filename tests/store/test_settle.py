@@ -16,7 +16,7 @@ VERDICTS = ["unsent", "unknown", "refused", "dead"]
 @pytest.fixture
 def claimed_by_other(store):
     """An entry that a second scanner claimed after the first lease ran out, and the first token."""
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     store.schedule_relayed("a", share=True)
     claimed, *_ = first.claim(1)
     store.set_ms(NOW_MS + LEASE_MS)
@@ -27,9 +27,9 @@ def claimed_by_other(store):
 
 def test_an_ack_leaves_nothing_but_the_trace(store):
     store.schedule_relayed("a", share=True)
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    assert engine.ack(claimed) == 1
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    assert shard_steps.ack(claimed) == 1
     names = ("relay", "leased", "records", "templates", "template_uses", "claims")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
     assert store.entries.cancel("a")[0] is Outcome.HANDED_OVER
@@ -37,22 +37,22 @@ def test_an_ack_leaves_nothing_but_the_trace(store):
 
 def test_a_second_ack_does_nothing(store):
     store.schedule_relayed("a")
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.ack(claimed)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.ack(claimed)
     before = store.snapshot()
-    assert engine.ack(claimed) == 0
+    assert shard_steps.ack(claimed) == 0
     assert store.snapshot() == before
 
 
 def test_the_tombstones_of_what_was_relayed_are_bounded(store):
     for task_id in ("a", "b", "c"):
         store.schedule_relayed(task_id)
-    engine = store.engine()
-    claimed, *_ = engine.claim(3)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(3)
     store.raw.hset(store.keys["tombstones"], mapping={f"h{step}": "h" for step in range(9_998)})
     for one, kept in zip(claimed, ([9_999, 0], [0, 10_000], [1, 10_000]), strict=True):
-        engine.ack([one])
+        shard_steps.ack([one])
         assert [
             store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")
         ] == kept
@@ -60,25 +60,25 @@ def test_the_tombstones_of_what_was_relayed_are_bounded(store):
 
 def test_the_end_of_a_token_is_not_the_token(store):
     store.schedule_relayed("a")
-    claimed, *_ = store.engine().claim(1)
+    claimed, *_ = store.steps().claim(1)
     shorter = [replace(claimed[0], token=claimed[0].token[1:])]
-    assert store.engine().ack(shorter) == store.engine().nack("unsent", shorter) == 0
+    assert store.steps().ack(shorter) == store.steps().nack("unsent", shorter) == 0
     assert store.entries.state("a") is State.IN_FLIGHT
 
 
 def test_nothing_to_ack_or_release_asks_redis_nothing(start_redis, store_on):
     server = start_redis()
-    engine = store_on(server).engine()
+    shard_steps = store_on(server).steps()
     server.kill()
-    assert engine.ack([]) == 0
-    assert engine.nack("unsent", []) == 0
+    assert shard_steps.ack([]) == 0
+    assert shard_steps.nack("unsent", []) == 0
 
 
 @pytest.mark.parametrize("step", ["ack", *VERDICTS])
 def test_a_late_step_with_an_old_token_does_nothing(store, claimed_by_other, step):
-    engine, claimed = claimed_by_other
+    shard_steps, claimed = claimed_by_other
     before = store.snapshot()
-    late = engine.ack(claimed) if step == "ack" else engine.nack(step, claimed)
+    late = shard_steps.ack(claimed) if step == "ack" else shard_steps.nack(step, claimed)
     assert late == 0
     assert store.snapshot() == before
 
@@ -86,12 +86,12 @@ def test_a_late_step_with_an_old_token_does_nothing(store, claimed_by_other, ste
 @pytest.mark.parametrize("step", ["ack", *VERDICTS])
 @pytest.mark.parametrize("meanwhile", ["reclaimed", "cancelled", "rescheduled", "scheduled anew"])
 def test_a_late_step_does_nothing_to_what_became_of_the_entry(store, step, meanwhile):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a")
-    claimed, *_ = engine.claim(1)
+    claimed, *_ = shard_steps.claim(1)
     store.lease_out()
     if meanwhile == "reclaimed":
-        engine.reclaim()
+        shard_steps.reclaim()
     elif meanwhile == "rescheduled":
         store.reschedule("a", When("at", FAR_MS))
     else:
@@ -99,18 +99,18 @@ def test_a_late_step_does_nothing_to_what_became_of_the_entry(store, step, meanw
     if meanwhile == "scheduled anew":
         store.schedule_relayed("a", FAR_MS)
     before = store.snapshot()
-    late = engine.ack(claimed) if step == "ack" else engine.nack(step, claimed)
+    late = shard_steps.ack(claimed) if step == "ack" else shard_steps.nack(step, claimed)
     assert late == 0
     assert store.snapshot() == before
 
 
 @pytest.mark.parametrize("step", ["ack", *VERDICTS])
 def test_a_step_after_the_lease_ran_out_still_counts_while_nobody_took_the_entry(store, step):
-    engine = store.engine()
+    shard_steps = store.steps()
     store.schedule_relayed("a")
-    claimed, *_ = engine.claim(1)
+    claimed, *_ = shard_steps.claim(1)
     store.set_ms(NOW_MS + 2 * LEASE_MS)
-    done = engine.ack(claimed) if step == "ack" else engine.nack(step, claimed)
+    done = shard_steps.ack(claimed) if step == "ack" else shard_steps.nack(step, claimed)
     assert done == 1
     store.check()
 
@@ -118,73 +118,73 @@ def test_a_step_after_the_lease_ran_out_still_counts_while_nobody_took_the_entry
 def test_what_was_not_sent_goes_back_as_if_nothing_had_been(store):
     store.schedule_relayed("a", NOW_MS - 5)
     before = store.snapshot()
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    assert engine.nack("unsent", claimed) == 1
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    assert shard_steps.nack("unsent", claimed) == 1
     assert store.snapshot() == before
 
 
 def test_an_unknown_outcome_goes_back_at_once_and_every_later_attempt_says_so(store):
     store.schedule_relayed("a", NOW_MS - 5)
-    engine = store.engine()
+    shard_steps = store.steps()
     for verdict in ("unknown", "unsent", "refused"):
-        claimed, *_ = engine.claim(1)
+        claimed, *_ = shard_steps.claim(1)
         assert bool(claimed[0].uncertain) is (verdict != "unknown")
-        engine.nack(verdict, claimed)
-        engine.hand_over()
-    assert engine.claim(1)[0][0].uncertain
+        shard_steps.nack(verdict, claimed)
+        shard_steps.hand_over()
+    assert shard_steps.claim(1)[0][0].uncertain
     assert store.entries.find("a").due_ms == NOW_MS - 5
 
 
 def test_a_refusal_is_counted_and_waits_and_the_due_time_stays(store):
     store.schedule_relayed("a", NOW_MS - 5)
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    engine.nack("refused", claimed, wait=1.5)
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack("refused", claimed, wait=1.5)
     assert store.score("refused", "a") == NOW_MS + 1500
     entry = store.entries.find("a")
     assert (entry.due_ms, entry.state) == (NOW_MS - 5, State.SCHEDULED)
     store.set_ms(NOW_MS + 1499)
-    assert engine.hand_over().back == NOW_MS + 1500
-    assert engine.claim(1)[0] == []
+    assert shard_steps.hand_over().back == NOW_MS + 1500
+    assert shard_steps.claim(1)[0] == []
     store.set_ms(NOW_MS + 1500)
-    assert engine.hand_over().back is None
+    assert shard_steps.hand_over().back is None
     assert store.score("relay", "a") == NOW_MS - 5
     store.check()
-    (again,), *_ = engine.claim(1)
+    (again,), *_ = shard_steps.claim(1)
     assert tally(again) == (1, 1, False)
     assert json.loads(again.message)["headers"]["delayq_due"] == NOW_MS - 5
 
 
 def test_attempts_and_refusals_are_counted_and_what_was_not_sent_is_neither(store):
     store.schedule_relayed("a")
-    engine, tallies = store.engine(), []
+    shard_steps, tallies = store.steps(), []
     for verdict in ("refused", "unsent", "unknown", "refused", "dead"):
-        claimed, *_ = engine.claim(1)
+        claimed, *_ = shard_steps.claim(1)
         tallies.append(tally(*claimed))
-        engine.nack(verdict, claimed, wait=0)
-        engine.hand_over()
+        shard_steps.nack(verdict, claimed, wait=0)
+        shard_steps.hand_over()
     assert tallies == [(0, 0, False), (1, 1, False), (1, 1, False), (2, 1, True), (3, 2, True)]
 
 
 def test_the_last_refusal_sets_aside_with_the_reason(store):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
-    engine = store.engine()
-    claimed, *_ = engine.claim(1)
-    assert engine.nack("dead", claimed, reason="é: NO_ROUTE") == 1
+    shard_steps = store.steps()
+    claimed, *_ = shard_steps.claim(1)
+    assert shard_steps.nack("dead", claimed, reason="é: NO_ROUTE") == 1
     entry = store.entries.find("a")
     assert (entry.state, entry.reason, entry.due_ms) == (State.DEAD, "é: NO_ROUTE", NOW_MS - 5)
     assert store.places("a") == ["dead"]
-    assert engine.claim(1)[0] == []
+    assert shard_steps.claim(1)[0] == []
     store.check()
 
 
 def test_a_step_touches_only_the_entries_it_names(store):
     for task_id in "abc":
         store.schedule_relayed(task_id)
-    engine = store.engine()
-    (a, b, c), *_ = engine.claim(3)
-    assert engine.ack([b]) == 1
-    assert engine.nack("unsent", [a, b]) == 1
+    shard_steps = store.steps()
+    (a, b, c), *_ = shard_steps.claim(3)
+    assert shard_steps.ack([b]) == 1
+    assert shard_steps.nack("unsent", [a, b]) == 1
     assert (store.places("a"), store.places("b"), store.places("c")) == (["relay"], [], ["leased"])
-    assert engine.ack([c]) == 1
+    assert shard_steps.ack([c]) == 1

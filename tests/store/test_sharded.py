@@ -114,7 +114,7 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
 
 @pytest.mark.parametrize("key", [f"key-{number}" for number in range(7)])
 def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
-    copies = Copies([one.scripts for one in entries.links], 30.0, (3600, 1000))
+    copies = Copies([one.scripts for one in entries.shards], 30.0, (3600, 1000))
     taken, runs = ("id-1", "one"), ("id-1", "another")
     received, until = clock.monotonic(), clock.monotonic() + PATIENCE
 
@@ -134,16 +134,16 @@ def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
 
 
 def test_a_running_task_takes_a_key_though_its_own_entry_is_still_leased(entries, raw):
-    link = entries.links[shard_of("id-1", SHARDS)]
+    link = entries.shards[shard_of("id-1", SHARDS)]
     settings = {"batch_size": 1, "lease": 30.0, "alive": 15.0}
-    engine = ScannerSteps(link.scripts, Membership(5.0, shards=SHARDS), **settings)
+    shard_steps = ScannerSteps(link.scripts, Membership(5.0, shards=SHARDS), **settings)
     record = new_record("id-1", LIST).with_extras(Extras(key="key-1"))
     keyed = NewEntry("id-1", When("at", FAR_MS), record)
 
     entries.schedule([new("id-1", 1000, RELAY)])
     (answer,) = entries.schedule([keyed], supersede=True)
     assert isinstance(answer, AlreadyScheduled), "it did not deliver the running task"
-    assert len(engine.claim(1).entries) == 1
+    assert len(shard_steps.claim(1).entries) == 1
     (answer,) = entries.schedule([keyed])
     assert isinstance(answer, InFlight)
     (answer,) = entries.schedule([keyed], supersede=True)
@@ -290,7 +290,7 @@ def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
     entries.pause(EVERYTHING, "")
     entries.schedule([new(one, 1000) for one in IDS])
     told = []
-    for link in entries.links:
+    for link in entries.shards:
         told += [(one.resumed, one.parked) for one in entries.pauses()]
         link.calls.call("resume", lane=EVERYTHING, rate=1)
     assert told == [(False, len(IDS))] * SHARDS

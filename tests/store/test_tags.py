@@ -34,15 +34,15 @@ def direct(store):
 @pytest.fixture
 def leased(store):
     store.schedule_relayed("a", NOW_MS, extras=TAGGED, share=True)
-    engine = store.engine(lease=1)
-    claimed, *_ = engine.claim(1)
-    return engine, claimed
+    shard_steps = store.steps(lease=1)
+    claimed, *_ = shard_steps.claim(1)
+    return shard_steps, claimed
 
 
 @pytest.fixture
 def dead(leased):
-    engine, claimed = leased
-    engine.nack("dead", claimed, reason="NO_ROUTE")
+    shard_steps, claimed = leased
+    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
 
 
 def schedule(store, task_id, extras=OTHER, conflict="replace", kind="L", **options):
@@ -73,7 +73,7 @@ def test_members_of_a_tag_are_in_the_order_of_their_scheduling(store):
 
 @pytest.mark.usefixtures("direct")
 def test_handed_over(store):
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
     assert tags(store) == {}
     store.check()
 
@@ -83,23 +83,23 @@ def test_a_batch_handed_over(store):
         own = tuple(f"t{number + tag}" for tag in range(16))
         store.schedule(f"a{number}", extras=Extras(f"k{number}", own))
 
-    assert store.engine(batch_size=300).hand_over().handed_over == 300
+    assert store.steps(batch_size=300).hand_over().handed_over == 300
     assert tags(store) == {}
     assert not store.raw.exists(store.keys["holders"])
     store.check()
 
 
 def test_published_and_acknowledged(store, leased):
-    engine, claimed = leased
+    shard_steps, claimed = leased
     assert tags(store) == of("a")
-    assert engine.ack(claimed) == 1
+    assert shard_steps.ack(claimed) == 1
     assert tags(store) == {}
     store.check()
 
 
 def test_given_back(store, leased):
-    engine, claimed = leased
-    engine.nack("unknown", claimed)
+    shard_steps, claimed = leased
+    shard_steps.nack("unknown", claimed)
     assert tags(store) == of("a")
     store.check()
 
@@ -107,7 +107,7 @@ def test_given_back(store, leased):
 @pytest.mark.usefixtures("leased")
 def test_reclaimed(store):
     store.set_ms(NOW_MS + 5000)
-    assert store.engine().reclaim() == ["a"]
+    assert store.steps().reclaim() == ["a"]
     assert tags(store) == of("a")
     store.check()
 
@@ -116,9 +116,9 @@ def test_reclaimed(store):
 def test_too_late_to_leave(store, kind):
     getattr(store, kind)("a", NOW_MS, extras=Extras("k", TAGGED.tags, 1000))
     store.set_ms(NOW_MS + 5000)
-    engine = store.engine()
-    engine.hand_over()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.hand_over()
+    shard_steps.claim(1)
     assert store.record("a") is None
     assert tags(store) == {}
     store.check()
@@ -201,11 +201,11 @@ def test_dead_and_scheduled_anew(store):
 def test_refused_until_it_is_dead_and_removed(store):
     store.raw.set("broken", "no list")
     store.schedule("a", NOW_MS, to="broken", extras=TAGGED, share=True)
-    engine = store.engine()
+    shard_steps = store.steps()
     for attempt in range(MAX_REFUSALS):
         assert tags(store) == of("a")
         store.set_ms(NOW_MS + attempt * 3_600_000)
-        engine.hand_over()
+        shard_steps.hand_over()
     assert store.places("a") == ["dead"]
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert tags(store) == {}
@@ -215,9 +215,9 @@ def test_refused_until_it_is_dead_and_removed(store):
 def test_tags_and_key_of_the_longest_survive_everything(store):
     longest = Extras("k" * 255, tuple(f"{number:x}" + "é" * 127 for number in range(16)), 10**15)
     store.schedule_relayed("a", NOW_MS, extras=longest, share=True)
-    engine = store.engine()
+    shard_steps = store.steps()
 
-    engine.nack("unknown", engine.claim(1)[0])
+    shard_steps.nack("unknown", shard_steps.claim(1)[0])
     store.reschedule("a", When("at", FAR_MS))
 
     assert store.entries.find("a").extras == longest

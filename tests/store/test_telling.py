@@ -57,10 +57,10 @@ def scanner(store):
     """Make a scanner with that name, which has looked once."""
 
     def make(name, **options):
-        engine = store.engine()
-        engine.name = name
-        engine.hand_over(asleep=ASLEEP, **options)
-        return engine
+        shard_steps = store.steps()
+        shard_steps.name = name
+        shard_steps.hand_over(asleep=ASLEEP, **options)
+        return shard_steps
 
     return make
 
@@ -190,10 +190,10 @@ def test_moving_the_head_to_earlier_tells_it_and_to_later_does_not(store, listen
 
 
 def test_bringing_back_what_is_dead_tells_it(store, listen, scanner):
-    ears, engine = listen("a"), store.engine()
+    ears, shard_steps = listen("a"), store.steps()
     store.schedule_relayed("x")
-    claimed, *_ = engine.claim(1)
-    engine.nack("dead", claimed, reason="NO_ROUTE")
+    claimed, *_ = shard_steps.claim(1)
+    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
     scanner("a")
     ears.heard()
     store.reschedule("x", When("after", 0))
@@ -242,11 +242,11 @@ def test_alone_it_is_told_itself_and_looks_when_it_has_published(store, listen, 
     ears = listen("a")
     store.schedule_relayed("r", NOW_MS)
     ears.heard()
-    engine = scanner("a")
+    shard_steps = scanner("a")
     store.schedule("x", NOW_MS + 500)
     assert ears.heard() == ["a"]
-    engine.ack(engine.claim(5)[0])
-    assert engine.hand_over(asleep=ASLEEP).has_timer
+    shard_steps.ack(shard_steps.claim(5)[0])
+    assert shard_steps.hand_over(asleep=ASLEEP).has_timer
     assert timer(store) == (NOW_MS + 500, "a")
 
 
@@ -254,9 +254,9 @@ def test_who_was_to_be_told_meanwhile_gives_way_to_whoever_knows_what_is_next(st
     scanner("b")
     store.schedule_relayed("r", NOW_MS)
     store.schedule("x", NOW_MS + 500)
-    engine = scanner("a")
-    engine.ack(engine.claim(5)[0])
-    assert engine.hand_over(asleep=ASLEEP).has_timer
+    shard_steps = scanner("a")
+    shard_steps.ack(shard_steps.claim(5)[0])
+    assert shard_steps.hand_over(asleep=ASLEEP).has_timer
     assert timer(store) == (NOW_MS + 500, "a")
 
 
@@ -283,9 +283,9 @@ def without_publish(store):
 
 @pytest.mark.usefixtures("without_publish")
 def test_without_the_right_to_publish_everything_is_done_all_the_same(store, scanner):
-    engine = scanner("a")
+    shard_steps = scanner("a")
     store.schedule("x", NOW_MS + 500)
     store.reschedule("x", When("at", NOW_MS))
-    assert engine.hand_over(asleep=ASLEEP).handed_over == 1
-    engine.leave()
+    assert shard_steps.hand_over(asleep=ASLEEP).handed_over == 1
+    shard_steps.leave()
     assert store.arrived() == ["x"]

@@ -17,25 +17,25 @@ def templates(store) -> dict[bytes, int]:
 
 def ends(store):
     """All ways in which a record can leave."""
-    engine = store.engine()
+    shard_steps = store.steps()
 
     def hand_over(_):
-        engine.hand_over()
+        shard_steps.hand_over()
 
     def ack(_):
-        claimed, *_ = engine.claim(1)
-        engine.ack(claimed)
+        claimed, *_ = shard_steps.claim(1)
+        shard_steps.ack(claimed)
 
     def cancel(task_id):
         store.entries.cancel(task_id)
 
     def cancel_of_dead(task_id):
-        claimed, *_ = engine.claim(1)
-        engine.nack("dead", claimed, reason="NO_ROUTE")
+        claimed, *_ = shard_steps.claim(1)
+        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
         store.entries.cancel(task_id)
 
     def cancel_of_lost(task_id):
-        engine.claim(1)
+        shard_steps.claim(1)
         store.lease_out()
         assert store.entries.cancel(task_id)[0] is Outcome.UNCERTAIN
 
@@ -75,14 +75,14 @@ def test_a_batch_counts_every_template_down_by_its_own_records(store, monkeypatc
             store.schedule(f"a{number}{step}", NOW_MS - 1, share=True)
         store.schedule(f"later{number}", FAR_MS, share=True)
     assert sorted(templates(store).values()) == [3, 4, 5]
-    assert store.engine().hand_over().handed_over == 9
+    assert store.steps().hand_over().handed_over == 9
     assert list(templates(store).values()) == [1, 1, 1]
 
 
 @pytest.mark.parametrize("share", [False, True])
 def test_a_superseded_record_gives_its_template_back(store, share):
     store.schedule_relayed("a", share=True)
-    store.engine().claim(1)
+    store.steps().claim(1)
     store.schedule("a", FAR_MS, share=share, supersede=True)
     assert list(templates(store).values()) == [1] * share
 
@@ -90,17 +90,17 @@ def test_a_superseded_record_gives_its_template_back(store, share):
 def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store):
     store.schedule_relayed("a", share=True)
     store.reschedule("a", When("at", 0))
-    engine = store.engine()
-    engine.claim(1)
+    shard_steps = store.steps()
+    shard_steps.claim(1)
     store.lease_out()
-    assert engine.reclaim() == ["a"]
+    assert shard_steps.reclaim() == ["a"]
     assert list(templates(store).values()) == [1]
 
 
 def test_a_dead_entry_keeps_its_template(store):
     store.raw.set("taken", "x")
     store.schedule("a", to="taken", share=True)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert list(templates(store).values()) == [1]
     assert b"tests.remind" in store.entries.find("a").message
 
@@ -121,11 +121,11 @@ def test_a_call_that_writes_nothing_counts_nothing(store, refusal):
 
 def test_a_template_that_a_process_believes_to_be_here_is_sent_again_when_it_is_not(store):
     store.schedule("a", share=True)
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert templates(store) == {}
     store.schedule("b", share=True)
     assert list(templates(store).values()) == [1]
-    assert store.engine().hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
 
 
 def spoil(store):
@@ -162,7 +162,7 @@ def test_a_template_whose_text_was_damaged_is_sent_again_and_nothing_dies_of_it(
     assert store.raw.hvals(store.keys["templates"]) == [text]
     store.check()
     ids = store.raw.hkeys(store.keys["records"])
-    seen = store.engine().hand_over()
+    seen = store.steps().hand_over()
     assert (seen.handed_over, seen.dead) == (len(ids), [])
     assert {"a", "whole"} <= set(store.arrived())
 
@@ -176,6 +176,6 @@ def test_a_template_is_sent_once_per_process(store):
     record = support.new_record("c", b"L6:celery", share=True)
     stranger.schedule([NewEntry("c", When("at", FAR_MS), record)])
     first = store.raw.info("stats")["total_net_input_bytes"] - received - again
-    stranger.links[0].scripts.connection.close()
+    stranger.shards[0].scripts.connection.close()
     assert first - again > len(record.template) / 2
     assert list(templates(store).values()) == [3]

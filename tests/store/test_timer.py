@@ -8,8 +8,8 @@ HOLD = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 ASLEEP = 5.0
 
 
-def looks(engine, **options):
-    return engine.hand_over(asleep=ASLEEP, **options)
+def looks(shard_steps, **options):
+    return shard_steps.hand_over(asleep=ASLEEP, **options)
 
 
 def up_at(store) -> int:
@@ -19,7 +19,7 @@ def up_at(store) -> int:
 @HOLD
 def test_the_first_that_looks_is_up_for_the_head_and_the_others_are_not(store, put):
     getattr(store, put)("a", NOW_MS + 1000)
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     assert looks(first).has_timer
     assert not looks(second).has_timer
     assert looks(first).has_timer
@@ -28,7 +28,7 @@ def test_the_first_that_looks_is_up_for_the_head_and_the_others_are_not(store, p
 
 def test_with_nothing_near_it_is_up_when_it_looks_next(store):
     """It looks at the end of its safety interval, and announces only that."""
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     assert looks(first).has_timer
     assert up_at(store) == NOW_MS + 5000
     store.schedule("a", FAR_MS)
@@ -39,13 +39,13 @@ def test_with_nothing_near_it_is_up_when_it_looks_next(store):
 def test_who_may_not_look_again_promises_nothing(store):
     store.schedule("a", NOW_MS + 1000)
     before = store.raw.hget(store.keys["meta"], "timer")
-    assert not store.engine().hand_over().has_timer
+    assert not store.steps().hand_over().has_timer
     assert store.raw.hget(store.keys["meta"], "timer") == before
 
 
 def test_whoever_learns_of_an_earlier_head_is_up_for_it(store):
     store.schedule("a", NOW_MS + 1000)
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     looks(first)
     # As after a lost notification: the first one got none.
     store.schedule("b", NOW_MS + 900)
@@ -57,7 +57,7 @@ def test_whoever_learns_of_an_earlier_head_is_up_for_it(store):
 def test_a_later_head_stays_with_the_one_that_was_up_for_the_first(store):
     store.schedule("a", NOW_MS + 1000)
     store.schedule("b", NOW_MS + 2000)
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     looks(first)
     store.set_ms(NOW_MS + 1000)
     assert looks(first).has_timer
@@ -68,14 +68,14 @@ def test_in_the_midst_of_what_it_is_behind_with_it_is_up(store):
     """It takes the next batch at once, so no other scanner has to wake."""
     for step in range(3):
         store.schedule(f"a{step}", NOW_MS - 10_000 + step)
-    first, second = store.engine(batch_size=1), store.engine(batch_size=1)
+    first, second = store.steps(batch_size=1), store.steps(batch_size=1)
     assert looks(first).has_timer
     assert up_at(store) == NOW_MS
     assert not looks(second).has_timer
 
 
 def test_when_the_one_that_is_up_leaves_another_is_told_and_takes_over(store):
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     looks(first)
     looks(second)
     with store.raw.pubsub(ignore_subscribe_messages=True) as ear:
@@ -88,7 +88,7 @@ def test_when_the_one_that_is_up_leaves_another_is_told_and_takes_over(store):
 
 
 def test_when_the_other_does_not_listen_all_are_told(store):
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     looks(first)
     looks(second)
     with store.raw.pubsub(ignore_subscribe_messages=True) as ear:
@@ -99,7 +99,7 @@ def test_when_the_other_does_not_listen_all_are_told(store):
 
 
 def test_when_one_that_is_not_up_leaves_nobody_is_told(store):
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     looks(first)
     looks(second)
     store.raw.config_resetstat()
@@ -110,7 +110,7 @@ def test_when_one_that_is_not_up_leaves_nobody_is_told(store):
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_only_who_is_alive_stands_in(store, alive):
-    first, second = store.engine(alive=15), store.engine(alive=15)
+    first, second = store.steps(alive=15), store.steps(alive=15)
     looks(second)
     store.set_ms(NOW_MS + (14_000 if alive else 16_000))
     store.schedule_relayed("a", NOW_MS)
@@ -121,7 +121,7 @@ def test_only_who_is_alive_stands_in(store, alive):
 
 def test_one_that_is_overdue_is_taken_for_dead(store):
     store.schedule_relayed("a", NOW_MS + 1000)
-    dead, living = store.engine(), store.engine()
+    dead, living = store.steps(), store.steps()
     looks(dead)
     store.set_ms(NOW_MS + 1100)
     assert not looks(living, relay_in=1.0).has_timer
@@ -130,7 +130,7 @@ def test_one_that_is_overdue_is_taken_for_dead(store):
 
 
 def test_after_a_clock_set_back_a_promise_for_later_binds_nobody(store):
-    first, second = store.engine(), store.engine()
+    first, second = store.steps(), store.steps()
     looks(first)
     store.set_ms(NOW_MS - 3_600_000)
     store.schedule("b", NOW_MS - 3_600_000 + 1000)

@@ -39,7 +39,7 @@ def few(store):
 def leave(store, *ids):
     for one in ids:
         store.schedule(one)
-    store.engine().hand_over()
+    store.steps().hand_over()
 
 
 def pass_ms(store, ms):
@@ -85,24 +85,24 @@ def test_it_is_forgotten_after_twice_so_long_though_nothing_else_leaves(short):
     leave(short, "a")
     for expected in ([0, 1], [0, 0]):
         pass_ms(short, SECONDS * 1000)
-        short.engine().hand_over()  # with a heartbeat
+        short.steps().hand_over()  # with a heartbeat
         assert kept(short) == expected
 
 
-def deliver(store, engine):
+def deliver(store, shard_steps):
     store.schedule("b")
-    engine.hand_over()
+    shard_steps.hand_over()
 
 
-def publish(store, engine):
+def publish(store, shard_steps):
     store.schedule_relayed("b")
-    engine.ack(engine.claim(1)[0])
+    shard_steps.ack(shard_steps.claim(1)[0])
 
 
-def skip(store, engine):
+def skip(store, shard_steps):
     store.schedule_relayed("b", extras=Extras(grace_ms=1))
     pass_ms(store, 2)
-    assert engine.claim(1).skipped
+    assert shard_steps.claim(1).skipped
 
 
 def cancel(store, _):
@@ -114,18 +114,18 @@ def cancel(store, _):
 def cancel_many(store, _):
     store.schedule("b", FAR_MS)
     store.schedule("c", FAR_MS)
-    list(changes.cancel(store.link, ["b", "c"]))
+    list(changes.cancel(store.shard, ["b", "c"]))
 
 
 @pytest.mark.parametrize("way", [deliver, publish, skip, cancel, cancel_many])
 def test_however_an_entry_leaves_a_generation_ends_in_time(short, way):
-    engine = short.engine()
+    shard_steps = short.steps()
     short.schedule("a")
-    engine.hand_over()
-    engine._beat_again = math.inf
+    shard_steps.hand_over()
+    shard_steps._beat_again = math.inf
     pass_ms(short, SECONDS * 1000)
 
-    way(short, engine)
+    way(short, shard_steps)
 
     assert short.raw.hkeys(short.keys["tombstones_old"])[0] == b"a"
 
@@ -136,12 +136,12 @@ def test_after_the_clock_was_set_back_nothing_is_forgotten_early(short):
     leave(short, "b")
     short.set_ms(NOW_MS - 3_600_000)
     for _ in range(2):
-        short.engine().hand_over()
+        short.steps().hand_over()
         assert short.entries.cancel("a")[0] is Outcome.HANDED_OVER
 
     for _ in range(2):
         pass_ms(short, SECONDS * 1000)
-        short.engine().hand_over()
+        short.steps().hand_over()
     assert kept(short) == [0, 0]
 
 
@@ -154,12 +154,12 @@ def stoppable(redis_server, redis_url):
 
 def trace(store, nth=0):
     """Send a heartbeat that stops before its *nth* write; returns its writes."""
-    engine = store.engine()
+    shard_steps = store.steps()
     store.raw.delete(TRACE)
     store.raw.hset(STOP, mapping={"nth": nth, "side": "before"})
-    engine._scripts.let_stop("hand_over")
+    shard_steps._scripts.let_stop("hand_over")
     with suppress(StoreError):
-        engine.hand_over()
+        shard_steps.hand_over()
     return store.raw.lrange(TRACE, 0, -1)
 
 
@@ -183,7 +183,7 @@ def test_a_time_that_is_none_is_mended_and_nothing_is_forgotten(short, garbage):
     leave(short, "b")
     short.raw.hset(short.keys["meta"], "remember_since", garbage)
 
-    short.engine().hand_over()
+    short.steps().hand_over()
 
     since = short.raw.hget(short.keys["meta"], "remember_since")
     assert int(since) == NOW_MS + SECONDS * 1000
@@ -192,16 +192,16 @@ def test_a_time_that_is_none_is_mended_and_nothing_is_forgotten(short, garbage):
 
 @pytest.mark.parametrize("garbage", ["", "x", "60000", "60000 10 1", "nan 10"])
 def test_without_a_setting_nothing_is_forgotten_until_a_process_joins(few, garbage):
-    engine = few.engine()
+    shard_steps = few.steps()
     for number in range(3 * MOST):
         few.schedule(f"a{number}")  # which may join
         few.raw.hset(few.keys["meta"], "remember", garbage)
-        engine.hand_over()
+        shard_steps.hand_over()
     assert kept(few) == [3 * MOST, 0]
 
     requests.join(few)
     few.schedule("b")
-    engine.hand_over()
+    shard_steps.hand_over()
 
     assert kept(few) == [0, 3 * MOST + 1]
 

@@ -32,7 +32,7 @@ def test_so_is_a_scanner(store):
     before = store.snapshot()
 
     with pytest.raises(StoreError, match=f"the key {store.keys['leased']}: WRONGTYPE"):
-        store.engine().hand_over()
+        store.steps().hand_over()
 
     assert store.snapshot() == before
 

@@ -13,15 +13,15 @@ KEY = Extras("k")
 
 
 @pytest.fixture
-def engine(store):
-    return store.engine(lease=1)
+def shard_steps(store):
+    return store.steps(lease=1)
 
 
 @pytest.fixture
-def claimed(store, engine):
+def claimed(store, shard_steps):
     """An entry with the key that is being published."""
     store.schedule_relayed("a", extras=KEY, share=True)
-    return engine.claim(1)[0]
+    return shard_steps.claim(1)[0]
 
 
 def holder(store):
@@ -50,9 +50,9 @@ def test_keys_are_told_apart_by_their_bytes(store, keys):
     store.check()
 
 
-def test_it_is_free_once_its_entry_was_handed_over(store, engine):
+def test_it_is_free_once_its_entry_was_handed_over(store, shard_steps):
     store.schedule("a", extras=KEY)
-    engine.hand_over()
+    shard_steps.hand_over()
     assert holder(store) is None
     assert is_free(store)
 
@@ -71,29 +71,29 @@ def test_it_is_free_while_its_entry_is_published(store):
     store.check()
 
 
-def test_it_is_free_once_its_entry_was_acknowledged(store, engine, claimed):
-    engine.ack(claimed)
+def test_it_is_free_once_its_entry_was_acknowledged(store, shard_steps, claimed):
+    shard_steps.ack(claimed)
     assert holder(store) is None
     assert is_free(store)
 
 
-def test_it_is_free_once_its_entry_is_dead(store, engine, claimed):
-    engine.nack("dead", claimed, reason="NO_ROUTE")
+def test_it_is_free_once_its_entry_is_dead(store, shard_steps, claimed):
+    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
     assert is_free(store)
     store.check()
 
 
-def back_by_nack(store, engine, claimed):
-    engine.nack("unknown", claimed)
+def back_by_nack(store, shard_steps, claimed):
+    shard_steps.nack("unknown", claimed)
 
 
-def back_by_reclaim(store, engine, claimed):
+def back_by_reclaim(store, shard_steps, claimed):
     store.set_ms(NOW_MS + 5000)
-    engine.reclaim()
+    shard_steps.reclaim()
 
 
-def back_from_the_dead(store, engine, claimed):
-    engine.nack("dead", claimed, reason="NO_ROUTE")
+def back_from_the_dead(store, shard_steps, claimed):
+    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
     store.set_ms(NOW_MS + 5000)
     assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
 
@@ -102,8 +102,8 @@ WAYS_BACK = [back_by_nack, back_by_reclaim, back_from_the_dead]
 
 
 @pytest.mark.parametrize("come_back", WAYS_BACK)
-def test_what_comes_back_has_its_key_again(store, engine, claimed, come_back):
-    come_back(store, engine, claimed)
+def test_what_comes_back_has_its_key_again(store, shard_steps, claimed, come_back):
+    come_back(store, shard_steps, claimed)
 
     assert holder(store) == b"a"
     assert not is_free(store)
@@ -111,10 +111,12 @@ def test_what_comes_back_has_its_key_again(store, engine, claimed, come_back):
 
 
 @pytest.mark.parametrize("come_back", WAYS_BACK)
-def test_what_comes_back_does_without_it_where_another_has_it(store, engine, claimed, come_back):
+def test_what_comes_back_does_without_it_where_another_has_it(
+    store, shard_steps, claimed, come_back
+):
     assert is_free(store)
 
-    come_back(store, engine, claimed)
+    come_back(store, shard_steps, claimed)
 
     assert holder(store) == b"next"
     assert {"a", "next"} == {entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)}
@@ -122,24 +124,24 @@ def test_what_comes_back_does_without_it_where_another_has_it(store, engine, cla
 
 
 @pytest.mark.parametrize("come_back", WAYS_BACK)
-def test_it_has_it_again_where_the_other_has_left_meanwhile(store, engine, claimed, come_back):
+def test_it_has_it_again_where_the_other_has_left_meanwhile(store, shard_steps, claimed, come_back):
     assert is_free(store)
     store.entries.cancel("next")
 
-    come_back(store, engine, claimed)
+    come_back(store, shard_steps, claimed)
 
     assert holder(store) == b"a"
     store.check()
 
 
 @pytest.mark.parametrize("end", ["ack", "cancel"])
-def test_what_leaves_takes_no_other_s_key_along(store, engine, claimed, end):
+def test_what_leaves_takes_no_other_s_key_along(store, shard_steps, claimed, end):
     assert is_free(store)
 
     if end == "ack":
-        engine.ack(claimed)
+        shard_steps.ack(claimed)
     else:
-        engine.nack("unknown", claimed)
+        shard_steps.nack("unknown", claimed)
         assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
     assert holder(store) == b"next"

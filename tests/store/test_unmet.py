@@ -33,16 +33,16 @@ def put_many(store, count, **options):
         put(store, f"a{number:03}", NOW_MS + number, **options)
 
 
-def look(engine):
+def look(shard_steps):
     """Run a scanner until nothing is due; returns the ids that left, and the skipped entries."""
     went, skipped = [], []
     while True:
-        seen = engine.hand_over(tells=1)
-        claimed = engine.claim(1000) if seen.is_past(seen.relay) else None
+        seen = shard_steps.hand_over(tells=1)
+        claimed = shard_steps.claim(1000) if seen.is_past(seen.relay) else None
         went += seen.ids + [one.task_id for one in claimed.entries] if claimed else seen.ids
         skipped += seen.skipped + (claimed.skipped if claimed else [])
         if claimed:
-            engine.ack(claimed.entries)
+            shard_steps.ack(claimed.entries)
         if not (claimed or seen.is_past(seen.due) or seen.is_past(seen.back)):
             return went, skipped
 
@@ -60,10 +60,10 @@ def test_at_a_rate_what_no_scanner_has_met_comes_back_in_due_order(store, relaye
     put_many(store, 50, relayed=relayed)
     store.set_ms(NOW_MS + SECOND)
     store.entries.resume(MAIL, 20)
-    engine, went, steps = store.engine(batch_size=7), [], []
+    shard_steps, went, steps = store.steps(batch_size=7), [], []
     for tenth in range(0, 2600, 100):
         store.set_ms(NOW_MS + SECOND + tenth)
-        some, _ = look(engine)
+        some, _ = look(shard_steps)
         went += some
         steps.append(len(some))
     assert went == [f"a{number:03}" for number in range(50)]
@@ -76,9 +76,9 @@ def test_at_a_rate_what_no_scanner_has_met_comes_back_in_due_order(store, relaye
 def test_what_was_met_and_what_was_not_come_back_as_one(store, relayed):
     store.entries.pause(MAIL, "mail")
     put_many(store, 5, relayed=relayed)
-    engine = store.engine()
+    shard_steps = store.steps()
     store.set_ms(NOW_MS + SECOND)
-    look(engine)
+    look(shard_steps)
     for number in range(5):
         put(store, f"b{number}", NOW_MS + SECOND + number, relayed=not relayed)
     store.set_ms(NOW_MS + 2 * SECOND)
@@ -86,7 +86,7 @@ def test_what_was_met_and_what_was_not_come_back_as_one(store, relayed):
     went = []
     for tenth in range(0, 500, 100):
         store.set_ms(NOW_MS + 2 * SECOND + tenth)
-        some, _ = look(engine)
+        some, _ = look(shard_steps)
         assert len(some) == 2
         went += sorted(some)  # in one look, direct entries leave before relayed ones
     assert went == [f"a00{n}" for n in range(5)] + [f"b{n}" for n in range(5)]
@@ -99,16 +99,16 @@ def test_what_no_scanner_has_met_takes_turns_of_what_is_parked_and_due_later(sto
     store.entries.pause(MAIL, "mail")
     for number in range(5):
         put(store, f"met{number}", NOW_MS + 500 + number, relayed=relayed)
-    engine = store.engine()
+    shard_steps = store.steps()
     store.set_ms(NOW_MS + SECOND)
-    look(engine)
+    look(shard_steps)
     for number in range(5):
         put(store, f"earlier{number}", NOW_MS + number, relayed=relayed)
     store.entries.resume(MAIL, 20)
     went = []
     for tenth in range(0, 500, 100):
         store.set_ms(NOW_MS + SECOND + tenth)
-        some, _ = look(engine)
+        some, _ = look(shard_steps)
         assert len(some) == 2
         went += some
     assert sorted(went) == sorted(f"{when}{n}" for when in ("earlier", "met") for n in range(5))
@@ -119,14 +119,14 @@ def test_what_no_scanner_has_met_takes_turns_of_what_is_parked_and_due_later(sto
 def test_a_turn_that_one_claim_took_is_not_there_for_the_next_one(store):
     store.entries.pause(MAIL, "mail")
     put_many(store, 5, relayed=True)
-    engine = store.engine()
+    shard_steps = store.steps()
     store.set_ms(NOW_MS + SECOND)
-    look(engine)
+    look(shard_steps)
     for number in range(3):
         put(store, f"earlier{number}", NOW_MS - 1, relayed=True)
     store.entries.resume(MAIL, 20)
-    engine.hand_over()
-    assert [len(engine.claim(1).entries) for _ in range(4)] == [1, 1, 0, 0]
+    shard_steps.hand_over()
+    assert [len(shard_steps.claim(1).entries) for _ in range(4)] == [1, 1, 0, 0]
 
 
 def test_without_a_rate_it_goes_at_once(store):
@@ -134,7 +134,7 @@ def test_without_a_rate_it_goes_at_once(store):
     put_many(store, 30)
     store.set_ms(NOW_MS + SECOND)
     assert store.entries.resume(MAIL)
-    went, _ = look(store.engine(batch_size=7))
+    went, _ = look(store.steps(batch_size=7))
     assert went == [f"a{number:03}" for number in range(30)]
     assert store.entries.pauses() == []
     store.check()
@@ -149,7 +149,7 @@ def test_what_falls_due_after_it_was_resumed_goes_at_once(store, relayed):
     store.entries.resume(MAIL, 0.01)
     put(store, "new", NOW_MS - 1, relayed=relayed)  # due before, and scheduled after it
     store.set_ms(NOW_MS + SECOND + 1)
-    went, _ = look(store.engine())
+    went, _ = look(store.steps())
     assert sorted(went) == ["a000", "later", "new"]
     store.check()
 
@@ -160,7 +160,7 @@ def test_another_queue_does_not_wait_for_it(store):
     put(store, "other", NOW_MS + 3, queue="other")
     store.set_ms(NOW_MS + SECOND)
     store.entries.resume(MAIL, 1)
-    assert look(store.engine())[0] == ["other", "a000"]
+    assert look(store.steps())[0] == ["other", "a000"]
 
 
 @pytest.mark.parametrize("is_met", [False, True], ids=["unmet", "met"])
@@ -168,15 +168,15 @@ def test_two_lanes_that_come_back_are_both_kept_to(store, is_met):
     for lane, name in ((MAIL, "mail"), (TASK, "t")):
         store.entries.pause(lane, name)
     put_many(store, 40)
-    engine, went = store.engine(), []
+    shard_steps, went = store.steps(), []
     store.set_ms(NOW_MS + SECOND)
     if is_met:
-        look(engine)
+        look(shard_steps)
     store.entries.resume(TASK, 10)
     store.entries.resume(MAIL, 20)
     for tenth in range(0, 4000, 100):
         store.set_ms(NOW_MS + SECOND + tenth)
-        some, _ = look(engine)
+        some, _ = look(shard_steps)
         went += some
         assert len(went) <= 1 + tenth // 100
     assert went == [f"a{number:03}" for number in range(40)]
@@ -191,7 +191,7 @@ def test_a_rate_that_is_given_anew_holds_for_no_more_than_before(store):
     put(store, "later", NOW_MS + 2 * SECOND)
     store.set_ms(NOW_MS + 3 * SECOND)
     assert store.entries.resume(MAIL, 10)
-    assert sorted(look(store.engine())[0]) == ["a000", "later"]
+    assert sorted(look(store.steps())[0]) == ["a000", "later"]
 
 
 def test_what_came_back_and_is_paused_anew_waits_for_the_next_resume(store):
@@ -199,12 +199,12 @@ def test_what_came_back_and_is_paused_anew_waits_for_the_next_resume(store):
     put_many(store, 30, relayed=True)
     store.set_ms(NOW_MS + SECOND)
     store.entries.resume(MAIL)
-    engine = store.engine()
-    engine.hand_over()  # without a broker
+    shard_steps = store.steps()
+    shard_steps.hand_over()  # without a broker
     store.entries.pause(MAIL, "mail")
     store.set_ms(NOW_MS + 2 * SECOND)
     store.entries.resume(MAIL, 1)
-    assert look(engine)[0] == ["a000"]
+    assert look(shard_steps)[0] == ["a000"]
     store.check()
 
 
@@ -216,8 +216,8 @@ def test_what_comes_back_and_fell_due_just_now_goes_behind_what_is_older(store):
         put(store, f"young{number}", NOW_MS + number)
     store.set_ms(NOW_MS + 5)
     store.entries.resume(MAIL, 20)
-    engine = store.engine(batch_size=8)
-    assert look(engine)[0] == ["old00", "old01"]
+    shard_steps = store.steps(batch_size=8)
+    assert look(shard_steps)[0] == ["old00", "old01"]
 
 
 def test_a_lane_is_forgotten_when_nothing_that_is_unmet_was_due_before(store):
@@ -226,10 +226,10 @@ def test_a_lane_is_forgotten_when_nothing_that_is_unmet_was_due_before(store):
     put(store, "later", NOW_MS + 2 * SECOND)
     store.set_ms(NOW_MS + SECOND)
     assert store.entries.resume(MAIL, 1) is True
-    engine = store.engine()
-    engine.hand_over()
+    shard_steps = store.steps()
+    shard_steps.hand_over()
     assert [one.resumed for one in store.entries.pauses()] == [True]
-    look(engine)
+    look(shard_steps)
     assert store.entries.pauses() == []
     assert store.entries.resume(MAIL) is False
 
@@ -253,10 +253,10 @@ def test_a_pause_that_no_scanner_has_seen_is_no_lateness(store, relayed, rate):
     put_many(store, 10, relayed=relayed, extras=GRACE)
     store.set_ms(NOW_MS + 10 * SECOND)
     store.entries.resume(MAIL, rate)
-    engine, went, skipped = store.engine(), [], []
+    shard_steps, went, skipped = store.steps(), [], []
     for tenth in range(0, 1000, 100):
         store.set_ms(NOW_MS + 10 * SECOND + tenth)
-        some, others = look(engine)
+        some, others = look(shard_steps)
         went, skipped = went + some, skipped + others
     assert (went, skipped) == ([f"a{number:03}" for number in range(10)], [])
     store.check()
@@ -268,7 +268,7 @@ def test_it_is_lateness_where_that_was_asked_for(store, relayed):
     put_many(store, 10, relayed=relayed, extras=GRACE)
     store.set_ms(NOW_MS + 10 * SECOND)
     store.entries.resume(MAIL)
-    assert len(skipped_in(look(store.engine()))) == 10
+    assert len(skipped_in(look(store.steps()))) == 10
     store.check()
 
 
@@ -279,12 +279,12 @@ def test_what_was_too_late_before_the_pause_stays_too_late(store, relayed, is_me
     put(store, "in time", NOW_MS + 1, relayed=relayed, extras=GRACE)
     store.set_ms(NOW_MS + 501)
     store.entries.pause(MAIL, "mail")
-    engine = store.engine()
+    shard_steps = store.steps()
     if is_met:
-        look(engine)
+        look(shard_steps)
     store.set_ms(NOW_MS + 10 * SECOND)
     store.entries.resume(MAIL)
-    assert look(engine) == (["in time"], [("late", "skipped: 10 s late")])
+    assert look(shard_steps) == (["in time"], [("late", "skipped: 10 s late")])
     store.check()
 
 
@@ -303,7 +303,7 @@ def test_pauses_of_several_lanes_are_joined(store):
         if number != 1:
             store.set_ms(NOW_MS + to_ms)
             store.entries.resume(lane)
-    answer = look(store.engine())
+    answer = look(store.steps())
     assert sorted(answer[0]) == ["a0", "a1", "a2", "other1", "other2"]
     assert skipped_in(answer) == ["other0"]
 
@@ -322,7 +322,7 @@ def test_a_lane_remembers_eight_pauses_before_the_last_one(store):
     ]
     assert field.count(b",") == 8
     # Entries that were excused until the last pause are late by the length of it.
-    assert len(skipped_in(look(store.engine()))) == 12
+    assert len(skipped_in(look(store.steps()))) == 12
     assert not store.raw.exists(store.keys["paused"])
 
 
@@ -334,7 +334,7 @@ def test_an_earlier_pause_excuses_also_where_a_later_one_counts(store):
     store.entries.pause(MAIL, "mail", late=True)
     store.set_ms(NOW_MS + 10 * SECOND + 400)
     store.entries.resume(MAIL)
-    assert look(store.engine())[0] == ["a"]
+    assert look(store.steps())[0] == ["a"]
 
 
 def test_what_is_excused_stays_so_when_the_pause_is_forgotten(store):
@@ -344,12 +344,12 @@ def test_what_is_excused_stays_so_when_the_pause_is_forgotten(store):
     put(store, "a", extras=Extras(grace_ms=5000))
     store.set_ms(NOW_MS + 10 * SECOND)
     store.entries.resume(MAIL)
-    engine = store.engine()
-    look(engine)
+    shard_steps = store.steps()
+    look(shard_steps)
     assert (store.places("a"), store.entries.pauses()) == (["refused"], [])
     store.raw.delete("mail")
     store.set_ms(NOW_MS + 12 * SECOND)
-    assert look(engine)[0] == ["a"]
+    assert look(shard_steps)[0] == ["a"]
 
 
 def test_so_it_does_where_its_broker_is_away(store):
@@ -357,13 +357,13 @@ def test_so_it_does_where_its_broker_is_away(store):
     put(store, "a", relayed=True, extras=Extras(grace_ms=5000))
     store.set_ms(NOW_MS + 10 * SECOND)
     store.entries.resume(MAIL)
-    engine = store.engine()
-    claimed = engine.claim(9).entries
-    engine.hand_over()
+    shard_steps = store.steps()
+    claimed = shard_steps.claim(9).entries
+    shard_steps.hand_over()
     assert store.entries.pauses() == []
-    engine.nack("unsent", claimed)
+    shard_steps.nack("unsent", claimed)
     store.set_ms(NOW_MS + 14 * SECOND)
-    assert look(engine)[0] == ["a"]
+    assert look(shard_steps)[0] == ["a"]
 
 
 @pytest.mark.parametrize(("ms", "is_late"), [(500, False), (501, True)])
@@ -373,29 +373,29 @@ def test_so_it_does_where_another_pause_that_counts_parks_it_which_counts(store,
     put(store, "a", extras=GRACE)
     store.set_ms(NOW_MS + 10 * SECOND)
     store.entries.resume(MAIL)
-    engine = store.engine()
-    look(engine)
+    shard_steps = store.steps()
+    look(shard_steps)
     assert store.places("a") == ["parked"]
     store.set_ms(NOW_MS + 10 * SECOND + ms)
     store.entries.resume(TASK)
-    assert skipped_in(look(engine)) == ["a"] * is_late
+    assert skipped_in(look(shard_steps)) == ["a"] * is_late
 
 
 def test_waiting_for_its_turn_in_a_second_lane_is_no_lateness(store):
     for lane, name in ((MAIL, "mail"), (TASK, "t")):
         store.entries.pause(lane, name)
     put_many(store, 3, extras=GRACE)
-    engine = store.engine()
-    look(engine)
+    shard_steps = store.steps()
+    look(shard_steps)
     store.set_ms(NOW_MS + 10 * SECOND)
     store.entries.resume(TASK, 0.1)
     store.set_ms(NOW_MS + 11 * SECOND)
-    look(engine)
+    look(shard_steps)
     store.entries.resume(MAIL)
     went = []
     for second in range(11, 60, 5):
         store.set_ms(NOW_MS + second * SECOND)
-        some, skipped = look(engine)
+        some, skipped = look(shard_steps)
         went += some
         assert skipped == []
     assert went == ["a000", "a001", "a002"]
@@ -416,7 +416,7 @@ def told_in(store, task_id="a"):
         members = [member for page in store.pages(chosen) for member in page]
         if any(
             entry.task_id == task_id
-            for _, entry in selection_scan.read(store.link, chosen, members)
+            for _, entry in selection_scan.read(store.shard, chosen, members)
         ):
             states.add(state)
     counts = store.entries.counts()
@@ -433,10 +433,10 @@ def told_in(store, task_id="a"):
 def test_all_tell_the_same_of_what_is_paused(store, relayed, lane, is_met):
     def seen():
         if is_met:
-            look(engine)
+            look(shard_steps)
         return told_in(store)
 
-    engine = store.engine()
+    shard_steps = store.steps()
     store.entries.pause(lane, "x")
     put(store, "a", NOW_MS + 1, relayed=relayed)
     put(store, "b", NOW_MS + 1, relayed=relayed)
@@ -460,7 +460,7 @@ def test_what_comes_back_from_one_pause_and_is_in_another_is_paused(store, relay
     store.entries.pause(MAIL, "mail")
     for task_id in "ab":
         put(store, task_id, relayed=relayed)
-    look(store.engine())
+    look(store.steps())
     store.entries.pause(TASK, "t")
     assert told_in(store) == (State.PAUSED, (0, 0, 2))
     store.entries.resume(MAIL)
@@ -472,7 +472,7 @@ def test_what_comes_back_from_one_pause_and_is_in_another_is_paused(store, relay
 def test_what_is_refused_is_paused_when_its_queue_is(store):
     store.raw.set("mail", "no list")
     put(store, "a")
-    store.engine().hand_over()
+    store.steps().hand_over()
     assert told_in(store) == (State.SCHEDULED, (1, 1, 0))
     store.entries.pause(MAIL, "mail")
     assert told_in(store) == (State.PAUSED, (0, 0, 1))
@@ -496,7 +496,7 @@ def test_a_selection_of_the_paused_cancels_what_no_scanner_has_met(store, relaye
     targets = [target_of_member(member) for page in store.pages(chosen) for member in page]
     outcomes = [
         change.outcome
-        for changes in changes.cancel(store.link, targets, revoker="none", chosen=chosen.text)
+        for changes in changes.cancel(store.shard, targets, revoker="none", chosen=chosen.text)
         for change in changes
     ]
     assert outcomes.count(Outcome.DONE) == 1
@@ -519,7 +519,7 @@ def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
     store.entries.resume(MAIL)
     chosen = Filter(queues=("mail",))
     [members] = store.pages(chosen)
-    [(_, entry)] = selection_scan.read(store.link, chosen, members)
+    [(_, entry)] = selection_scan.read(store.shard, chosen, members)
     assert (entry.state, entry.paused_by) == (State.SCHEDULED, "*t")
 
 

@@ -23,16 +23,16 @@ def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -
     made: list[LeasedEntry] = []
     shards = delayq.services.scripts
     scripts = Scripts(delayq.services.connect(), shards[shard_of(task_id, len(shards))].keys)
-    with closing(delayq.services.engine(scripts)) as engine:
-        engine._lease_ms = AT_ONCE
+    with closing(delayq.services.steps(scripts)) as shard_steps:
+        shard_steps._lease_ms = AT_ONCE
         for number in range(1, count + 1):
-            claimed, *_ = engine.claim(100)
+            claimed, *_ = shard_steps.claim(100)
             (entry,) = (one for one in claimed if one.task_id == task_id)
             made.append(entry)
             if ack and number == count:
-                assert engine.ack([entry]) == 1
+                assert shard_steps.ack([entry]) == 1
             else:
-                eventually(lambda: task_id in engine.reclaim(), message="the lease runs out")
+                eventually(lambda: task_id in shard_steps.reclaim(), message="the lease runs out")
     return made
 
 

@@ -169,7 +169,7 @@ def test_messages_with_an_eta_that_an_ended_thread_was_writing_are_asked_for_aga
 
 def test_a_shard_whose_watch_has_ended_comes_back(at_once):
     pauses = SimpleNamespace(next=lambda: 0.0)
-    shard = Shard(engine=SimpleNamespace(counts=ending(1)), up_at=0.0, pauses=pauses)
+    shard = Shard(shard_steps=SimpleNamespace(counts=ending(1)), up_at=0.0, pauses=pauses)
     back = threading.Event()
     Away(threading.Event(), back.set).add([shard])
 

@@ -14,7 +14,7 @@ from kombu import Queue
 from celery_delayq import __version__
 from celery_delayq.contrib.metrics import Collector
 from celery_delayq.contrib.web import wsgi
-from celery_delayq.core.store import member, overview
+from celery_delayq.core.store import overview, registration
 from celery_delayq.errors import StoreFull
 from celery_delayq.operations import unread, workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
@@ -54,9 +54,9 @@ def alive():
     """Let a scanner of an app be alive, and deliver once."""
 
     def alive(app):
-        [engine] = app.delayq.services.engines()
-        with closing(engine):
-            engine.hand_over()
+        [shard_steps] = app.delayq.services.steps_by_shard()
+        with closing(shard_steps):
+            shard_steps.hand_over()
 
     return alive
 
@@ -72,7 +72,7 @@ def shop(standing):
 @pytest.fixture
 def patient(monkeypatch, told):
     """Give workers enough time to reply, and let callers warn as usual."""
-    monkeypatch.setattr(member, "SILENT_MS", 60_000)
+    monkeypatch.setattr(registration, "SILENT_MS", 60_000)
     monkeypatch.setattr(workers, "WAIT", 1.0)
 
 

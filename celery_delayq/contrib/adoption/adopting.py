@@ -14,7 +14,7 @@ from ...core import clock
 from ...core.errors import DelayQError
 from ...core.libraries import Feature, works
 from ...core.logs import logger_of
-from ...core.scheduling.intercept import Sender
+from ...core.scheduling.intercept import Interceptor
 from ...core.services import Services, find
 from ...core.store import Receipt
 from ..store_query import StoreQuery
@@ -43,10 +43,10 @@ class AdoptingStep(bootsteps.StartStopStep):
         if services is None or not self.enabled:
             return
         self._worker = worker = Worker(services, consumer)
-        sender = Sender(services, never)
+        interceptor = Interceptor(services, never)
 
         def looked_at(strategy: Strategy) -> Strategy:
-            return adopting(sender, worker.adopting(strategy), consumer)
+            return adopting(interceptor, worker.adopting(strategy), consumer)
 
         wrap_strategies(consumer, looked_at)
 

@@ -10,21 +10,21 @@ from typing import Any
 
 from ...core.errors import AlreadyScheduled, DelayQError, StoreError
 from ...core.logs import logger_of
-from ...core.scheduling.intercept import Sender
+from ...core.scheduling.intercept import Interceptor
 from ..strategies import Strategy
 from .delivered import asks_for_a_time, schedule_delivered
 
 logger = logger_of(__name__)
 
 
-def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:
+def adopting(interceptor: Interceptor, strategy: Strategy, consumer: Any) -> Strategy:
     """*strategy*, for all messages but those that should have been scheduled."""
 
     def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
         if not asks_for_a_time(message):
             return strategy(message, body, ack, *rest)
         try:
-            _schedule(sender, message)
+            _schedule(interceptor, message)
         except StoreError as error:
             # It must neither run now nor be lost, so the broker keeps it and delivers it again.
             logger.error("task %s: left to its broker, not scheduled: %s", _id(message), error)
@@ -38,10 +38,10 @@ def adopting(sender: Sender, strategy: Strategy, consumer: Any) -> Strategy:
     return received
 
 
-def _schedule(sender: Sender, message: Any) -> None:
+def _schedule(interceptor: Interceptor, message: Any) -> None:
     task_id = _id(message)
     try:
-        receipt = schedule_delivered(sender, message)
+        receipt = schedule_delivered(interceptor, message)
     except AlreadyScheduled:
         waits = True  # and is being published
     else:

@@ -16,7 +16,7 @@ from ...core.errors import InvalidOption
 from ...core.message.body import serializer_of
 from ...core.message.headers import REDELIVERED_HEADER, foreign
 from ...core.message.outgoing import recorded
-from ...core.scheduling.intercept import ONCE, Request, Sender, requested
+from ...core.scheduling.intercept import ONCE, Interceptor, Request, requested
 from ...core.scheduling.options import AFTER, AT, LASTING, PREFIX
 from ...core.scheduling.writing import Ready, write_one
 from ...core.store import Receipt, checked_id
@@ -27,7 +27,7 @@ _OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
 _APART = ("application_headers", "content_type", "content_encoding")
 
 
-def schedule_delivered(sender: Sender, message: Message) -> Receipt:
+def schedule_delivered(interceptor: Interceptor, message: Message) -> Receipt:
     """Schedule a message that a broker delivered, by the options in its properties.
 
     No caller is left to handle a conflict, so the waiting task is kept unless the options say
@@ -37,17 +37,17 @@ def schedule_delivered(sender: Sender, message: Message) -> Receipt:
         DelayQError: the message was not scheduled.
     """
     asked = {name: value for name, value in message.properties.items() if _is_own(name)}
-    request = requested(sender.services, asked, None, _task_of(message))
+    request = requested(interceptor.services, asked, None, _task_of(message))
     if request is None:
         raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
     request.terms = replace(request.terms, conflict=request.terms.conflict or "keep")
     words = {name: asked[name] for name in LASTING if name in asked}
-    ready = entry_of(sender, message, request, headers=words)
-    return write_one(sender.services, ready)
+    ready = entry_of(interceptor, message, request, headers=words)
+    return write_one(interceptor.services, ready)
 
 
 def entry_of(
-    sender: Sender,
+    interceptor: Interceptor,
     message: Message,
     request: Request,
     *,
@@ -79,10 +79,10 @@ def entry_of(
         all_headers["eta"] = None
     exchange = "" if queue else message.delivery_info.get("exchange") or ""
     routing_key = queue or message.delivery_info["routing_key"]
-    declared = None if exchange else sender.services.app.amqp.queues.get(routing_key)
+    declared = None if exchange else interceptor.services.app.amqp.queues.get(routing_key)
     task_id = checked_id(properties["correlation_id"])
     outgoing = recorded(
-        sender.producer,
+        interceptor.producer,
         body,
         exchange=exchange,
         routing_key=routing_key,
@@ -93,7 +93,7 @@ def entry_of(
         **content,
         **properties,
     )
-    return sender.entry(outgoing, request, task_id, ONCE)
+    return interceptor.entry(outgoing, request, task_id, ONCE)
 
 
 def _without_eta(message: Message) -> tuple[Any, dict[str, Any]]:

@@ -9,7 +9,7 @@ from ...core.errors import DelayQError
 from ...core.logs import logger_of
 from ...core.message.headers import HOLD_HEADER
 from ...core.message.hold import Hold
-from ...core.scheduling.intercept import ONCE, Request, Sender
+from ...core.scheduling.intercept import ONCE, Interceptor, Request
 from ...core.scheduling.options import PLAIN
 from ...core.scheduling.writing import write
 from ...core.services import Services
@@ -24,7 +24,7 @@ class Entering:
     """Makes and writes entries; used by one thread."""
 
     def __init__(self, services: Services) -> None:
-        self._sender = Sender(services, never)
+        self._interceptor = Interceptor(services, never)
         self._services = services
 
     def write(self, batch: Sequence[Far]) -> list[Receipt | DelayQError]:
@@ -48,7 +48,7 @@ class Entering:
         try:
             hold = Hold.of(one.message.headers.get(HOLD_HEADER), one.task_id)
             request = Request(one.when, delivery=delivery, terms=PLAIN.holding(hold))
-            return entry_of(self._sender, one.message, request, queue=one.queue).new
+            return entry_of(self._interceptor, one.message, request, queue=one.queue).new
         except DelayQError as error:
             return error
         except Exception as error:

@@ -33,7 +33,7 @@ from ...core.message.headers import EXPIRES_HEADER
 from ...core.message.identity import give_identity
 from ...core.message.outgoing import dumps, recorded
 from ...core.message.route import relay_route
-from ...core.scheduling.intercept import Request, Sender
+from ...core.scheduling.intercept import Interceptor, Request
 from ...core.services import Services
 
 _COUNTDOWN = "delayq_countdown_ms"  # a header, until the message is kept
@@ -88,7 +88,11 @@ class Kept:
                 headers[header] = round(seconds * 1000)
 
     def keeper(
-        self, sender: Sender, request: Request | None, message: Any, options: Mapping[str, Any]
+        self,
+        interceptor: Interceptor,
+        request: Request | None,
+        message: Any,
+        options: Mapping[str, Any],
     ) -> _Keeper:
         """Return the producer that keeps one message."""
         if self.serializer is None:
@@ -108,7 +112,7 @@ class Kept:
             message.headers["eta"] = None
         if request is not None:
             step["terms"] = asdict(request.terms)
-        return _Keeper(self, sender, step)
+        return _Keeper(self, interceptor, step)
 
     def ask_backend(self, name: str, method: Callable[..., Any], *args: Any, **more: Any) -> None:
         """Keep one call of the result backend."""
@@ -127,13 +131,13 @@ class _Keeper:
     """A producer for Celery's sender that keeps one message."""
 
     kept: Kept
-    sender: Sender
+    interceptor: Interceptor
     step: Step
 
     def publish(self, body: Any, **options: Any) -> None:
         services = self.kept.services
-        message = recorded(self.sender.producer, body, **options)
-        if self.sender.is_for_amqp:
+        message = recorded(self.interceptor.producer, body, **options)
+        if self.interceptor.is_for_amqp:
             give_identity(message.message["properties"])
         route = relay_route(message, services.app.amqp.queues)
         if self.step["sent"]:

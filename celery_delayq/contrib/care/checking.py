@@ -46,13 +46,13 @@ def check(entries: Entries) -> Iterator[Finding]:
         check_types(one.connection, one.keys, "check", None)
     entries.check_membership()
     entries = entries.now()  # over the shards that the store has
-    for number, link in enumerate(entries.links):
-        for finding in _check(link):
+    for number, shard in enumerate(entries.shards):
+        for finding in _check(shard):
             yield replace(finding, shard=number)
 
 
-def _check(link: Shard) -> Iterator[Finding]:
-    uses = Uses(link)
+def _check(shard: Shard) -> Iterator[Finding]:
+    uses = Uses(shard)
     given: set[int] = set()  # hashes, which take less memory than the findings
     for part in (*_INDEXES, *_HASHES, *COUNTING):
         for finding in uses.find(part):
@@ -102,8 +102,8 @@ class Uses:
     and no count is reported as too high.
     """
 
-    def __init__(self, link: Shard, names: Container[bytes] | None = None) -> None:
-        self._link = link
+    def __init__(self, shard: Shard, names: Container[bytes] | None = None) -> None:
+        self._shard = shard
         self._names = names  # if given, only these are counted
         self._began_us = 0
         self._counts, self._lasts = self._read()
@@ -114,7 +114,7 @@ class Uses:
         self._reads_all = True
 
     def find(self, part: str) -> Iterator[Finding]:
-        for found, _, _, shared in _slices(self._link, part):
+        for found, _, _, shared in _slices(self._shard, part):
             for name, member, changed in shared:
                 self._count(name, member, int.from_bytes(changed, "big"))
             for kind, task_id, field in found:
@@ -166,18 +166,18 @@ class Uses:
     def _read(self) -> tuple[dict[bytes, bytes], set[int]]:
         counts: dict[bytes, bytes] = {}
         lasts = set()
-        for _, last, now_us, shared in _slices(self._link, "template_uses"):
+        for _, last, now_us, shared in _slices(self._shard, "template_uses"):
             self._began_us = self._began_us or now_us
             lasts.add(last)
             counts |= {name: uses for name, uses, _ in shared if self._means(name)}
         return counts, lasts
 
 
-def _slices(link: Shard, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
+def _slices(shard: Shard, part: str) -> Iterator[tuple[list[Any], int, int, list[Any]]]:
     cursor: Any = 0
     count = FIRST
     while True:
-        slice_ = link.scripts.call("check", part=part, cursor=cursor, count=count)
+        slice_ = shard.scripts.call("check", part=part, cursor=cursor, count=count)
         cursor = slice_.cursor
         yield slice_.found, number(slice_.last), slice_.now, slice_.shared
         if int(cursor) == 0:

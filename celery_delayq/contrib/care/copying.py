@@ -48,12 +48,12 @@ class Copying:
             OutOfStepError: another process went on.
             StoreError: a task waits in two shards.
         """
-        for link in self._old:
-            count = sizes(link)
+        for scripts in self._old:
+            count = sizes(scripts)
             for part in PLACES:
                 first = 0
                 while first >= 0:
-                    page = read_page(link, part, first, self._last)
+                    page = read_page(scripts, part, first, self._last)
                     self._spread(part, page)
                     first = page.next
                     tell(self._last + max(first, 0))
@@ -120,16 +120,16 @@ class Copying:
         return shard_of(name.removeprefix(b"\xff").decode(errors="replace"), len(self._new))
 
 
-def read_page(link: Scripts, part: str, first: int, base: int) -> Any:
+def read_page(scripts: Scripts, part: str, first: int, base: int) -> Any:
     """Return the reply of ``move_out.lua``."""
-    return link.call(
+    return scripts.call(
         "move_out", part=part, first=first, base=base, count=PAGE, max_bytes=PAGE_BYTES
     )
 
 
-def sizes(link: Scripts) -> Counter[str]:
+def sizes(scripts: Scripts) -> Counter[str]:
     """Return how many entries each place of a shard has; of records; of leases that still hold."""
-    return Counter({one.field.decode(): one.value for one in _all([link], "sizes")})
+    return Counter({one.field.decode(): one.value for one in _all([scripts], "sizes")})
 
 
 def in_step(answer: int) -> None:
@@ -146,18 +146,18 @@ def _most(part: str) -> int:
     return PAGE if part == "outbox_messages" else NOTES
 
 
-def _slices(links: Iterable[Scripts], part: str) -> Iterator[Sequence[Any]]:
-    for link in links:
+def _slices(shards: Iterable[Scripts], part: str) -> Iterator[Sequence[Any]]:
+    for scripts in shards:
         cursor: Any = 0
         while True:
-            cursor, found = link.call("move_rest", part=part, cursor=cursor, count=_most(part))
+            cursor, found = scripts.call("move_rest", part=part, cursor=cursor, count=_most(part))
             yield found
             if int(cursor) == 0:
                 break
 
 
-def _all(links: Iterable[Scripts], part: str) -> list[Any]:
-    return [one for some in _slices(links, part) for one in some]
+def _all(shards: Iterable[Scripts], part: str) -> list[Any]:
+    return [one for some in _slices(shards, part) for one in some]
 
 
 def _when(event: bytes) -> bytes:

@@ -93,7 +93,7 @@ def _first(services: Services) -> Line:
         format=FORMAT,
         made_by=f"{_PACKAGE} {_version()}",
         schema=SCHEMA,
-        store=store_of(entries.links[0]),
+        store=store_of(entries.shards[0]),
         prefix=settings.prefix,
         shards=settings.shards,
         time_ms=dumps.now_ms(entries),

@@ -73,12 +73,12 @@ class Kept:
 
 def now_ms(entries: Entries) -> int:
     """Redis's time."""
-    return int(_step(entries.links[0], []).now) // 1000
+    return int(_step(entries.shards[0], []).now) // 1000
 
 
 def owed(entries: Entries) -> int:
     """Return how many cancelled tasks still lack ``REVOKED``."""
-    return sum(int(_step(link, []).owed) for link in entries.links)
+    return sum(int(_step(shard, []).owed) for shard in entries.shards)
 
 
 def dump(entries: Entries) -> Iterator[Kept]:
@@ -87,23 +87,23 @@ def dump(entries: Entries) -> Iterator[Kept]:
     Raises:
         StoreDiffers: the store was emptied meanwhile, and is another one now.
     """
-    for link in entries.links:
-        store, start = selection_scan.start(link)
-        for members in selection_scan.pages(link, Filter(whole=True), store, start, Position()):
-            yield from _read(link, members)
+    for shard in entries.shards:
+        store, start = selection_scan.start(shard)
+        for members in selection_scan.pages(shard, Filter(whole=True), store, start, Position()):
+            yield from _read(shard, members)
         # A dead entry without its record is found only here.
         for members in selection_scan.pages(
-            link, Filter(states=(State.DEAD,)), store, start, Position()
+            shard, Filter(states=(State.DEAD,)), store, start, Position()
         ):
             lost = [one for one in members if Position.of(one).number == 0]
-            yield from (kept for kept in _read(link, lost) if kept.place == _LOST)
+            yield from (kept for kept in _read(shard, lost) if kept.place == _LOST)
 
 
-def _read(link: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
+def _read(shard: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
     left = list(members)
     while left:
         some = left[:READ]
-        step = _step(link, some)
+        step = _step(shard, some)
         templates, rows = dict(step.templates), iter(step.found)
         words = step.words.decode().split()
         for member, word in zip(some, words, strict=True):
@@ -112,8 +112,8 @@ def _read(link: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
         left = left[len(words) - words.count(_AGAIN) :]
 
 
-def _step(link: Shard, members: Sequence[bytes]) -> Any:
-    return link.scripts.call("dump", max_bytes=READ_BYTES, members=members)
+def _step(shard: Shard, members: Sequence[bytes]) -> Any:
+    return shard.scripts.call("dump", max_bytes=READ_BYTES, members=members)
 
 
 def _kept(

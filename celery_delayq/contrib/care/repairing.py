@@ -29,14 +29,14 @@ def repair(entries: Entries, findings: Iterable[Finding]) -> Iterator[list[Repai
     Raises:
         InvalidOption: a finding names a shard that does not exist.
     """
-    links = entries.links
+    shards = entries.shards
     for number, some in groupby(findings, attrgetter("shard")):
-        if not 0 <= number < len(links):
+        if not 0 <= number < len(shards):
             raise InvalidOption("finding", number, "one that this store's check gave")
-        yield from _repair(links[number], some)
+        yield from _repair(shards[number], some)
 
 
-def _repair(link: Shard, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+def _repair(shard: Shard, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
     rest = iter(findings)
     counted: dict[bytes, list[Finding]] = {}
     while some := list(islice(rest, CHUNK)):
@@ -44,9 +44,9 @@ def _repair(link: Shard, findings: Iterable[Finding]) -> Iterator[list[Repaired]
             if one.kind == COUNTED:
                 counted.setdefault(one.at, []).append(one)
         yield [Repaired(one, "left") for one in some if not one.repair]
-        yield _mended(link, [one for one in some if one.repair and one.kind != COUNTED])
+        yield _mended(shard, [one for one in some if one.repair and one.kind != COUNTED])
     if counted:
-        done = _recounted(link, counted)
+        done = _recounted(shard, counted)
         yield [
             Repaired(one, "done" if name in done else "gone")
             for name, each in counted.items()
@@ -54,27 +54,27 @@ def _repair(link: Shard, findings: Iterable[Finding]) -> Iterator[list[Repaired]
         ]
 
 
-def _mended(link: Shard, findings: Sequence[Finding]) -> list[Repaired]:
+def _mended(shard: Shard, findings: Sequence[Finding]) -> list[Repaired]:
     if not findings:
         return []
     flat = [word for one in findings for word in (one.kind, one.part, one.at)]
-    words = link.scripts.call("repair", findings=flat)
+    words = shard.scripts.call("repair", findings=flat)
     parts = [word.decode(errors="replace").partition(" ") for word in words]
     return [
         Repaired(one, what, reason) for one, (what, _, reason) in zip(findings, parts, strict=True)
     ]
 
 
-def _recounted(link: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
+def _recounted(shard: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
     """Count all records again, and correct these templates; return those that were wrong."""
-    seen, _ = link.scripts.call("recount", seen="", own="", counts=[])
-    uses = Uses(link, counted.keys())
+    seen, _ = shard.scripts.call("recount", seen="", own="", counts=[])
+    uses = Uses(shard, counted.keys())
     for part in COUNTING:
         for _ in uses.find(part):
             pass  # check reports these
     own, done, wrong = os.urandom(8).hex(), set(), iter(uses.wrong())
     while some := list(islice(wrong, TEMPLATES)):
         flat = [word for one in some for word in one.arguments]
-        _, words = link.scripts.call("recount", seen=seen, own=own, counts=flat)
+        _, words = shard.scripts.call("recount", seen=seen, own=own, counts=flat)
         done |= {one.name for one, word in zip(some, words, strict=True) if word == b"done"}
     return done

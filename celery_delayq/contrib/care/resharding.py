@@ -152,12 +152,12 @@ class Resharding:
         """Return what it takes, from a sample; changes nothing."""
         old = self._shards(self.shards() or shards)
         entries, left, read, length, seconds = 0, 0, 0, 0, 0.0
-        for link in old:
-            size = sizes(link)
+        for scripts in old:
+            size = sizes(scripts)
             entries += size["records"]
             left += size["left"]
             began = clock.monotonic()
-            found = read_page(link, max(("due", "relay"), key=size.__getitem__), 0, 0).found
+            found = read_page(scripts, max(("due", "relay"), key=size.__getitem__), 0, 0).found
             seconds += clock.monotonic() - began
             read += len(found)
             length += sum(len(one.record) for one in found)
@@ -226,18 +226,18 @@ class Resharding:
         self._set(self._shards(phase.before), OPEN, phase)
         self._go_on(phase, None)
 
-    def _set(self, links: Iterable[Scripts], level: int, phase: Phase) -> None:
-        for one in links:
+    def _set(self, shards: Iterable[Scripts], level: int, phase: Phase) -> None:
+        for one in shards:
             in_step(self._ask(one, level, phase))
 
-    def _ask(self, link: Scripts, level: int, phase: Phase) -> int:
+    def _ask(self, scripts: Scripts, level: int, phase: Phase) -> int:
         numbers = phase[2:0:-1] if level == FILLING else phase[1:3]
         ours, theirs = numbers
         arguments = {"level": level, "ours": ours, "theirs": theirs, "run": phase.run}
-        done: int = self._write(link, "close", **arguments)
+        done: int = self._write(scripts, "close", **arguments)
         return done
 
-    def _write(self, link: Scripts, name: str, **arguments: Any) -> Any:
+    def _write(self, scripts: Scripts, name: str, **arguments: Any) -> Any:
         """Run a script; return its reply once replicas have what was written here so far.
 
         Raises:
@@ -245,10 +245,10 @@ class Resharding:
         """
         wait = self._services.settings.wait_replicas
         if wait is None:
-            return link.call(name, **arguments)
+            return scripts.call(name, **arguments)
         wanted = Wanted(*wait)
         until = clock.monotonic() + CATCH_UP + self._services.settings.timeout
-        answer, told = link.call_and(name, wanted.packed(CATCH_UP), until=until, **arguments)
+        answer, told = scripts.call_and(name, wanted.packed(CATCH_UP), until=until, **arguments)
         local, reached = wanted.reached(told)
         if not local or reached < wanted.replicas:
             raise _error(
@@ -267,11 +267,11 @@ class Resharding:
         return self._noted(seen.text if seen else "", then.text if then else "")[1]
 
     def _noted(self, seen: str, then: str) -> tuple[int | None, Phase | None, float]:
-        (link,) = self._shards(1)
+        (scripts,) = self._shards(1)
         if then:
-            shards, phase, timeout = self._write(link, "reshard", seen=seen, next=then)
+            shards, phase, timeout = self._write(scripts, "reshard", seen=seen, next=then)
         else:
-            shards, phase, timeout = link.call("reshard", seen=seen, next=then)
+            shards, phase, timeout = scripts.call("reshard", seen=seen, next=then)
         return int(shards) if shards else None, Phase.read(phase.decode()), timeout / 1000
 
     def _longest_call(self) -> float:
@@ -291,17 +291,17 @@ class Resharding:
         return self._layouts[number]
 
 
-def _records(links: Iterable[Scripts]) -> int:
-    return sum(sizes(one)["records"] for one in links)
+def _records(shards: Iterable[Scripts]) -> int:
+    return sum(sizes(one)["records"] for one in shards)
 
 
-def _lacking(links: Sequence[Scripts], need: int) -> int:
+def _lacking(shards: Sequence[Scripts], need: int) -> int:
     """Return how many bytes the servers lack for this need, shared by all shards."""
     needs, room = Counter[str](), dict[str, int]()
-    for one in links:
+    for one in shards:
         facts = Facts.ask(one.connection)
         name = facts.info.get("run_id", "")
-        needs[name] += need // len(links)
+        needs[name] += need // len(shards)
         if facts.maxmemory and facts.used is not None:
             room[name] = max(0, facts.maxmemory - facts.used)
     return max([0, *(needs[name] - left for name, left in room.items())])

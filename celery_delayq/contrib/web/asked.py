@@ -18,7 +18,7 @@ from werkzeug.exceptions import BadRequest
 from ...core import clock
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
-from ...operations.cli.when import GivenTime, When
+from ...operations.cli.when import GivenTime, TimeParam
 from .visit import Visit
 
 #: The filters of ``select``, as they stand in a URL, with the names that ``select`` has for them.
@@ -35,13 +35,13 @@ _ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time w
 
 
 def time_of(text: str, **forms: bool) -> GivenTime:
-    """Read a time; *forms* are those of :class:`When`.
+    """Read a time; *forms* are those of :class:`TimeParam`.
 
     Raises:
         BadRequest: it is none; the sentence has examples.
     """
     try:
-        return When(**forms).convert(text.strip(), None, None)
+        return TimeParam(**forms).convert(text.strip(), None, None)
     except click.BadParameter as error:
         raise BadRequest(error.message) from None
 

@@ -13,7 +13,7 @@ from ...core import clock
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import KeyHolder, lane_in_words
-from ...core.store.queue_counts import Place
+from ...core.store.queue_counts import WalkPosition
 from ...operations.cli.command_free import NOBODY, REFUSED, sentence_of
 from ...operations.queues import counts_from
 from .bulk import SECOND
@@ -121,7 +121,7 @@ def queues(visit: Visit) -> Response:
     """
     found = Counter(dict(_found(text) for text in visit.request.args.getlist("found")))
     until = clock.monotonic() + SECOND
-    place: Place | None = None
+    place: WalkPosition | None = None
     for place, counts in counts_from(visit.delayq.services, _place(visit)):  # noqa: B007
         for one in counts:
             found[one.queue] += one.waiting
@@ -140,9 +140,9 @@ def _found(text: str) -> tuple[str, int]:
     return name, int(count)
 
 
-def _place(visit: Visit) -> Place:
+def _place(visit: Visit) -> WalkPosition:
     text = visit.request.args.get("place", "0:-1:-1")
     found = _PLACE.fullmatch(text)
     if not found or int(found[1]) >= len(visit.delayq.services.scripts):
         raise InvalidOption("place", text, "the place at which counting stopped")
-    return Place(int(found[1]), found[2], int(found[3]))
+    return WalkPosition(int(found[1]), found[2], int(found[3]))

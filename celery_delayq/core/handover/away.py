@@ -27,7 +27,7 @@ logger = logger_of(__name__)
 class HasTurn(Protocol):
     """A shard as a scanner sees it."""
 
-    engine: ScannerSteps
+    steps: ScannerSteps
     up_at: float
     pauses: Backoff
 
@@ -61,7 +61,7 @@ class Away:
         while shards and not self._stopping.wait(pause):
             shard = shards[0]
             try:
-                shard.engine.counts()
+                shard.steps.counts()
             except StoreUnavailable as error:
                 logger.debug("a shard's node is still away: %s", error.why)
                 shards.append(shards.pop(0))  # the next one may have another node by now

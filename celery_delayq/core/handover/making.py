@@ -37,9 +37,11 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
 
 def _parts(services: Services, mark: Mark | None) -> Parts:
     relays = new_relays(services, owes=mark is not None)
-    engines = [relay.engine for relay in relays]
-    outbox = None if mark is None else Outbox(services.engines(), mark, services.take_back)
-    return Parts(relays, services.wakeup(engines[0].name), outbox, Start.of(services, engines))
+    steps_by_shard = [relay.steps for relay in relays]
+    outbox = None if mark is None else Outbox(services.steps_by_shard(), mark, services.take_back)
+    return Parts(
+        relays, services.wakeup(steps_by_shard[0].name), outbox, Start.of(services, steps_by_shard)
+    )
 
 
 def _contacts(services: Services) -> tuple[Contact, Contact]:
@@ -58,5 +60,5 @@ def new_relays(services: Services, *, owes: bool = False) -> list[Relay]:
     """Make a relay for each shard, with their own connections to the store and the broker."""
     lease = services.settings.lease
     link = Link(services.app.connection_for_write, timeout=min(PUBLISH_TIMEOUT, lease * 0.3))
-    engines = services.engines(owes=owes)
-    return [Relay(engine, link, lease=lease, hooks=services.hooks) for engine in engines]
+    steps_by_shard = services.steps_by_shard(owes=owes)
+    return [Relay(steps, link, lease=lease, hooks=services.hooks) for steps in steps_by_shard]

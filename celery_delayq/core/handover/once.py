@@ -36,8 +36,8 @@ def _hand_over_each(services: Services, *, owes: bool) -> int:
     away = set[Address | None]()
     went, failed = 0, None
     for relay in new_relays(services, owes=owes):
-        engine = relay.engine
-        node = engine.node
+        steps = relay.steps
+        node = steps.node
         if node in away:
             continue
         try:
@@ -47,37 +47,37 @@ def _hand_over_each(services: Services, *, owes: bool) -> int:
             failed = error  # direct deliveries go on
         except StoreUnavailable as error:
             failed = error
-            away |= {None, node, engine.node}
+            away |= {None, node, steps.node}
     if failed is not None:
         raise failed
     return went
 
 
 def _hand_over_shard(relay: Relay, hooks: Hooks) -> int:
-    engine = relay.engine
+    steps = relay.steps
     try:
         went = _hand_over_all(relay, hooks)
-        engine.leave()
+        steps.leave()
     except StoreUnavailable:
         raise
     except Exception:
         # Otherwise it would count as alive.
         with suppress(StoreError):
-            engine.leave()
+            steps.leave()
         raise
     finally:
         relay.close()
-        engine.close()
+        steps.close()
     return went
 
 
 def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
-    engine = relay.engine
-    while reclaimed := engine.reclaim():
+    steps = relay.steps
+    while reclaimed := steps.reclaim():
         hooks.reclaimed(reclaimed)
     went, more = 0, True
     while more:
-        seen = engine.hand_over(tells=hooks.wants)
+        seen = steps.hand_over(tells=hooks.wants)
         report(hooks, seen)
         went, more = went + seen.handed_over, seen.is_past(seen.due) or seen.is_past(seen.back)
     more = seen.is_past(seen.relay)

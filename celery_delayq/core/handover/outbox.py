@@ -30,18 +30,18 @@ class Outbox:
     """Looks for cancelled tasks without ``REVOKED``, and stores it.
 
     Args:
-        engines: The steps of each shard, over a connection of their own.
+        steps_by_shard: The steps of each shard, over a connection of their own.
         mark: Stores ``REVOKED`` for a task; returns whether that is done.
         take_back: Resets it for a task whose id was scheduled anew meanwhile.
     """
 
     def __init__(
         self,
-        engines: Sequence[ScannerSteps],
+        steps_by_shard: Sequence[ScannerSteps],
         mark: Mark,
         take_back: Callable[[Cancelled], object] = lambda _: None,
     ) -> None:
-        self._engines = engines
+        self._steps_by_shard = steps_by_shard
         self._mark = mark
         self._take_back = take_back
         self._stopping = threading.Event()
@@ -71,22 +71,22 @@ class Outbox:
                 break
             while self.drain():
                 pass
-        for engine in self._engines:
-            engine.close()
+        for steps in self._steps_by_shard:
+            steps.close()
 
     def drain(self) -> bool:
         """Store ``REVOKED`` for one batch of tasks; return whether there may be more."""
-        return any(self._tried(engine) for engine in self._engines)
+        return any(self._tried(steps) for steps in self._steps_by_shard)
 
-    def _tried(self, engine: ScannerSteps) -> bool:
+    def _tried(self, steps: ScannerSteps) -> bool:
         try:
-            return self._drain(engine)
+            return self._drain(steps)
         except StoreError as error:
             logger.debug("cannot read which tasks lack REVOKED: %s", error)
             return False
 
-    def _drain(self, engine: ScannerSteps) -> bool:
-        owed = engine.owed()
+    def _drain(self, steps: ScannerSteps) -> bool:
+        owed = steps.owed()
         done = []
         for cancelled in owed:
             if self._stopping.is_set():
@@ -94,7 +94,7 @@ class Outbox:
             if self._mark(cancelled):
                 done.append(cancelled)
         if done:
-            anew = engine.mark_stored(done)
+            anew = steps.mark_stored(done)
             for one in done:
                 if one.task_id in anew:
                     self._take_back(one)

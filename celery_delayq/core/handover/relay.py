@@ -43,8 +43,8 @@ class Batch(NamedTuple):
 class Relay:
     """Publishes due entries under a lease; used by one scanner."""
 
-    def __init__(self, engine: ScannerSteps, link: Link, *, lease: float, hooks: Hooks) -> None:
-        self.engine = engine
+    def __init__(self, steps: ScannerSteps, link: Link, *, lease: float, hooks: Hooks) -> None:
+        self.steps = steps
         self._link = link
         self._lease = lease
         self._hooks = hooks
@@ -59,7 +59,7 @@ class Relay:
         self._link.prepare()
         # Before the claim, so that the time runs out here before it does in Redis.
         started = clock.monotonic()
-        claimed = self.engine.claim(BATCH)
+        claimed = self.steps.claim(BATCH)
         tell(self._hooks, claimed.dead)
         tell_skipped(self._hooks, claimed.skipped)
         until = started + self._lease * LEASE_MARGIN
@@ -81,11 +81,11 @@ class Relay:
 
     def _resolve(self, verdicts: dict[str, list[tuple[LeasedEntry, Verdict]]]) -> None:
         sent = [entry for entry, _ in verdicts["sent"]]
-        if self.engine.ack(sent) < len(sent):
+        if self.steps.ack(sent) < len(sent):
             logger.warning("a lease ran out before its tasks were acknowledged; some may run twice")
         self._tell(sent, verdicts["unknown"])
         for word in ("unknown", "unsent"):
-            self.engine.nack(word, [entry for entry, _ in verdicts[word]])
+            self.steps.nack(word, [entry for entry, _ in verdicts[word]])
         for word in ("refused", "dead"):
             for entry, verdict in verdicts[word]:
                 self._refuse(entry, verdict)
@@ -105,7 +105,7 @@ class Relay:
     def _refuse(self, entry: LeasedEntry, verdict: Verdict) -> None:
         uncertain, reason = verdict.uncertain, verdict.reason
         if verdict.word == "dead" or entry.refusals + 1 >= MAX_REFUSALS:
-            self.engine.nack("dead", [entry], uncertain=uncertain, reason=reason)
+            self.steps.nack("dead", [entry], uncertain=uncertain, reason=reason)
             tell(self._hooks, [(entry.task_id, reason)])
             return
         wait = min(LONGEST_WAIT, 2.0 ** (entry.refusals + 1))
@@ -118,7 +118,7 @@ class Relay:
             reason,
         )
         self._hooks.refused(RELAY, 1)
-        self.engine.nack("refused", [entry], wait=wait, uncertain=uncertain, reason=reason)
+        self.steps.nack("refused", [entry], wait=wait, uncertain=uncertain, reason=reason)
 
     def close(self) -> None:
         self._link.close()

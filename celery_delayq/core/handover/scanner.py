@@ -7,7 +7,7 @@
 
 In a Cluster, a node that does not answer, or refuses, delays only its own shards; see ``away.py``.
 Any number of scanners may run at once; there is no leader. The scanner uses neither Redis, Celery
-nor kombu: its caller passes the shards' engines and relays, and the wake-up.
+nor kombu: its caller passes the shards' steps and relays, and the wake-up.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Shard:
     """A shard as a scanner sees it; its next turn is at ``up_at``, by the monotonic clock."""
 
     def __init__(self, relay: Relay) -> None:
-        self.engine: ScannerSteps = relay.engine
+        self.steps: ScannerSteps = relay.steps
         self.relay = relay
         self.up_at = 0.0
         self.pauses = Backoff(longest=ELECTION)
@@ -61,7 +61,7 @@ class Scanner:
     """One scanner, to be run in a thread of its own.
 
     Args:
-        relays: The relay of each shard, with the shard's engine; all over one link to the broker.
+        relays: The relay of each shard, with the shard's steps; all over one link to the broker.
         wakeup: Listens for all shards.
         safety_interval: Seconds after which it scans even if nothing woke it.
         lease: Seconds for which a claim holds.
@@ -105,7 +105,7 @@ class Scanner:
         relays, self._wakeup, self._outbox, self._start = parts
         self._shards = [_Shard(relay) for relay in relays]
         self._turns = list(self._shards)
-        self._name = self._first_name = self._shards[0].engine.name
+        self._name = self._first_name = self._shards[0].steps.name
         self._away = Away(self._stopping, self._wakeup.interrupt)
 
     def start(self) -> None:
@@ -159,7 +159,7 @@ class Scanner:
         self._name = restarted(self._first_name, restarts)
         self._hooks.restarted(self._name)
         for shard in self._shards:
-            shard.engine.go_on_as(self._name)
+            shard.steps.go_on_as(self._name)
         self._wakeup.name_is(self._name)
 
     def _rest(self, seconds: float) -> None:
@@ -235,13 +235,13 @@ class Scanner:
 
     def _turn(self, shard: _Shard) -> None:
         """Make a step; if the shard's node is away, leave out all shards of that node."""
-        node = shard.engine.node
+        node = shard.steps.node
         try:
             self._step(shard)
         except StoreUnavailable as error:
             # The shard itself may have another node by now.
-            lost = (None, node, shard.engine.node)
-            there = [one for one in self._shards if one.engine.node in lost]
+            lost = (None, node, shard.steps.node)
+            there = [one for one in self._shards if one.steps.node in lost]
             if len(there) == len(self._shards):
                 raise
             self._store.lost(error.why)
@@ -254,7 +254,7 @@ class Scanner:
         asleep = self._safety_interval * random.uniform(0.8, 1.0)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
         overdue = self._overdue(self._store, shard)
-        seen = shard.engine.hand_over(asleep=asleep, relay_in=relay_in, tells=self._hooks.wants)
+        seen = shard.steps.hand_over(asleep=asleep, relay_in=relay_in, tells=self._hooks.wants)
         shard.pauses.reset()
         self._away.shards.discard(shard)
         if not self._away.shards:
@@ -282,7 +282,7 @@ class Scanner:
         # Further off than any lease can be: Redis's clock was set back, which the script handles.
         if left is None or 0 < left <= self._lease:
             return False
-        reclaimed = shard.engine.reclaim()
+        reclaimed = shard.steps.reclaim()
         if reclaimed:
             self._hooks.reclaimed(reclaimed)
         for task_id in reclaimed:
@@ -327,7 +327,7 @@ class Scanner:
             # leave, this scanner's heartbeat runs out by itself.
             for shard in self._shards if self._reachable else ():
                 if shard not in self._away.shards:
-                    shard.engine.leave()
+                    shard.steps.leave()
         except Exception as error:
             logger.debug("leaving: %r", error)
 
@@ -338,5 +338,5 @@ class Scanner:
     def _close(self) -> None:
         self._let_go()
         for shard in self._shards:
-            shard.engine.close()
+            shard.steps.close()
         self._wakeup.close()

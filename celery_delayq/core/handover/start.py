@@ -22,26 +22,28 @@ class Start:
     """Logs it once.
 
     Args:
-        engines: The scanner's engines, one for each shard.
+        steps_by_shard: The scanner's steps, of each shard.
         store: The store's URL, without secrets.
         prefix: The prefix of its keys.
         way: How due tasks reach their queues, in words.
     """
 
     def __init__(
-        self, engines: Sequence[ScannerSteps], *, store: str, prefix: str, way: str
+        self, steps_by_shard: Sequence[ScannerSteps], *, store: str, prefix: str, way: str
     ) -> None:
-        self._engines = engines
+        self._steps_by_shard = steps_by_shard
         self._store = store
         self._prefix = prefix
         self._way = way
         self._is_said = False
 
     @classmethod
-    def of(cls, services: Services, engines: Sequence[ScannerSteps]) -> Start:
+    def of(cls, services: Services, steps_by_shard: Sequence[ScannerSteps]) -> Start:
         """Return the start of an app's scanner."""
         settings = services.settings
-        return cls(engines, store=services.endpoint.url, prefix=settings.prefix, way=_way(services))
+        return cls(
+            steps_by_shard, store=services.endpoint.url, prefix=settings.prefix, way=_way(services)
+        )
 
     def join(self) -> None:
         """Join the store and log it, unless that is done.
@@ -52,24 +54,24 @@ class Start:
         """
         if self._is_said:
             return
-        self._engines[0].meet()
+        self._steps_by_shard[0].meet()
         with suppress(StoreUnavailable):  # of another shard, which the scan will find as well
             self._say()
 
     def _say(self) -> None:
-        for engine in self._engines:
-            engine.join()
+        for steps in self._steps_by_shard:
+            steps.join()
         waiting = self._waiting()
         self._is_said = True
-        name = self._engines[0].name
+        name = self._steps_by_shard[0].name
         facts = (name, self._store, self._prefix, self._way, waiting)
         logger.info("scanner %s started: store %s, prefix %s, %s; %s", *facts)
         # A proxy may close a connection that asks this; tasks need no answer.
         with suppress(StoreUnavailable):
-            nodes = {engine.node: engine for engine in self._engines}
-            for node, engine in nodes.items():
+            nodes = {steps.node: steps for steps in self._steps_by_shard}
+            for node, steps in nodes.items():
                 where = f"node {shown(*node)}: " if node and len(nodes) > 1 else ""
-                for line in engine.risks():
+                for line in steps.risks():
                     logger.warning("%s%s; %s", where, line.found, line.advice)
 
     def overdue(self) -> int | None:
@@ -79,7 +81,7 @@ class Start:
             StoreUnavailable: the store is down.
         """
         try:
-            return sum_of([engine.counts() for engine in self._engines]).overdue
+            return sum_of([steps.counts() for steps in self._steps_by_shard]).overdue
         except StoreUnavailable:
             raise
         except StoreError:
@@ -87,8 +89,8 @@ class Start:
 
     def _waiting(self) -> str:
         try:
-            counts = sum_of([engine.counts() for engine in self._engines])
-            pauses = union_of([engine.pauses() for engine in self._engines])
+            counts = sum_of([steps.counts() for steps in self._steps_by_shard])
+            pauses = union_of([steps.pauses() for steps in self._steps_by_shard])
         except StoreUnavailable:
             raise
         except StoreError as error:

@@ -4,7 +4,7 @@
                         |
                     router, result backend
                         |
-                    Sender -- no --> Celery's sender --> the broker
+                    Interceptor -- no --> Celery's sender --> the broker
                         |
                         +--- yes --> Celery's sender --> signals, kombu --> entry --> store
                                                                               |
@@ -201,7 +201,7 @@ class SchedulingMixin:
     def _create_task_sender(self) -> Send:
         send: Send = super()._create_task_sender()  # type: ignore[misc]
         services = find(self.app)
-        return send if services is None else Sender(services, send)
+        return send if services is None else Interceptor(services, send)
 
 
 def _is_for_amqp(services: Services) -> bool:
@@ -373,7 +373,7 @@ def _captured(services: Services, eta: str, task: str, *, is_asked: bool) -> Req
     return Request(when, captured=True) if ahead >= settings.min_delay else None
 
 
-class Sender:
+class Interceptor:
     """Celery's ``send_task_message``: schedules a message, or passes it on.
 
     Only here a message is complete and not yet published.
@@ -617,7 +617,7 @@ def _for_celery(options: Mapping[str, Any]) -> dict[str, Any]:
 class _Entrance:
     """A producer for Celery's sender that writes into the store instead."""
 
-    sender: Sender
+    interceptor: Interceptor
     request: Request
     task_id: str
     policy: Mapping[str, Any]
@@ -628,11 +628,11 @@ class _Entrance:
             self._publish_event(body, options)
             return
         self.is_over = True
-        sender, request = self.sender, self.request
-        message = recorded(sender.producer, body, **options)
+        interceptor, request = self.interceptor, self.request
+        message = recorded(interceptor.producer, body, **options)
         # A captured message's size was checked before: its call must not fail.
         limited = not request.captured
-        ready = sender.entry(message, request, self.task_id, self.policy, limited=limited)
+        ready = interceptor.entry(message, request, self.task_id, self.policy, limited=limited)
         # A task's own `apply_async` may send two messages: the first is the call's.
         if not request.writes and request.ready is None:
             request.ready = ready
@@ -643,7 +643,7 @@ class _Entrance:
         began = 0.0 if request.broker is None else clock.monotonic()
         try:
             receipt = write_one(
-                sender.services, ready, given_out=request.given_out, frozen=request.frozen
+                interceptor.services, ready, given_out=request.given_out, frozen=request.frozen
             )
         except StoreError as error:
             if request.broker is None:
@@ -668,5 +668,8 @@ class _Entrance:
     def _note(self, error: StoreError, began: float) -> None:
         """Note that the store did not take a captured message."""
         self.request.left = True
-        seconds, mark = self.sender.refusals.note(began), _MARKED if may_be_stored(error) else ""
+        seconds, mark = (
+            self.interceptor.refusals.note(began),
+            _MARKED if may_be_stored(error) else "",
+        )
         logger.warning(_LEFT, self.task_id, mark, seconds, error)

@@ -27,11 +27,11 @@ from .ids import (
 )
 from .keys import Keys, id_beside
 from .lookup import Departure
-from .member import Membership
 from .outcome import Outcome
-from .overview import Counts, Pause, Scanner, lane_in_words, sum_of, union_of
-from .queue_counts import Tally
+from .overview import Counts, LiveScanner, Pause, lane_in_words, sum_of, union_of
+from .queue_counts import QueueCount
 from .record import label_of, lane_for
+from .registration import Membership
 from .replicas import Wanted
 from .scripts import Scripts
 from .selection_scan import Match, Position
@@ -63,19 +63,19 @@ __all__ = [
     "KeyHolder",
     "Keys",
     "LeasedEntry",
+    "LiveScanner",
     "Match",
     "Membership",
     "NewEntry",
     "Outcome",
     "Pause",
     "Position",
+    "QueueCount",
     "Receipt",
-    "Scanner",
     "Scripts",
     "Seen",
     "Shard",
     "State",
-    "Tally",
     "Target",
     "Wanted",
     "What",

@@ -66,7 +66,7 @@ class Calls:
     Args:
         scripts: The shard's scripts.
         join: Registers this process with the store and returns Redis's time, and the store's name;
-            :meth:`Member.join`.
+            :meth:`Registration.join`.
         timeout: The longest that a call may take, in seconds.
 
     Attributes:
@@ -83,7 +83,7 @@ class Calls:
         self._time = RedisTime()
 
     def join(self, until: float | None = None, step: str = "join") -> None:
-        """Register with the store, and learn its time; see :meth:`Member.join`."""
+        """Register with the store, and learn its time; see :meth:`Registration.join`."""
         now_us, self.store = self._join(until, step)
         self._time.learn(now_us)
 

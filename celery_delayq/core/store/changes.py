@@ -55,7 +55,7 @@ ALWAYS = Conditions()
 
 
 def cancel(
-    link: Shard,
+    shard: Shard,
     targets: Sequence[Target],
     *,
     revoker: str = "none",
@@ -68,7 +68,7 @@ def cancel(
     """Remove entries that were not delivered yet.
 
     Args:
-        link: Their shard.
+        shard: Their shard.
         targets: The entries.
         revoker: Who must store ``REVOKED`` for them. ``none``; ``caller``, who then calls
             :func:`mark_stored`, and if it does not, a scanner stores it; or ``scanner``.
@@ -80,7 +80,7 @@ def cancel(
     """
 
     def call(some: Sequence[bytes]) -> Any:
-        return link.calls.call(
+        return shard.calls.call(
             "cancel",
             until=until,
             mode="remove" if remove else "cancel",
@@ -95,14 +95,14 @@ def cancel(
     for some, words, (rows,) in _in_chunks(targets, call):
         told = {one.place: (one.when, one.message) for one in rows}
         yield [
-            _read(who, word) or _cancelled(who, word, told.get(at), link.number)
+            _read(who, word) or _cancelled(who, word, told.get(at), shard.number)
             for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
             if word != _AGAIN
         ]
 
 
 def reschedule(
-    link: Shard,
+    shard: Shard,
     targets: Sequence[Target],
     when: When,
     *,
@@ -115,7 +115,7 @@ def reschedule(
     """Move entries that were not delivered yet to another due time.
 
     Args:
-        link: Their shard.
+        shard: Their shard.
         targets: The entries.
         when: The new time.
         mode: Replaces *when*. ``"now"``: at once, ignoring pauses. ``"retry"``: at once, and only
@@ -126,7 +126,7 @@ def reschedule(
     if_due_ms = conditions.if_due_ms
 
     def call(some: Sequence[bytes]) -> Any:
-        return link.calls.call(
+        return shard.calls.call(
             "reschedule",
             until=until,
             mode=mode or when.mode,
@@ -149,12 +149,12 @@ def reschedule(
 
 
 def release(
-    link: Shard, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
+    shard: Shard, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
 ) -> list[Change]:
     """Deliver waiting entries at once, with other messages.
 
     Args:
-        link: Their shard.
+        shard: Their shard.
         parts: Up to 100 triples: the target, its record as you read it, and its new record, made
             by :meth:`Record.released`.
         chosen: As in :func:`cancel`.
@@ -167,18 +167,18 @@ def release(
         for who, seen, new in parts
         for word in (target_of(who), seen.seen, new.labels + new.body)
     ]
-    (text,) = link.calls.call("release", filter=chosen, max_bytes=MAX_BYTES, parts=flat)
+    (text,) = shard.calls.call("release", filter=chosen, max_bytes=MAX_BYTES, parts=flat)
     words = (word.split(b":") for word in text.split(b" "))
     return [_released(who, word) for (who, *_), word in zip(parts, words, strict=True)]
 
 
 def cancel_one(
-    link: Shard, who: Target, *, owes: bool, tells: bool, remove: bool, seen: bytes, until: float
+    shard: Shard, who: Target, *, owes: bool, tells: bool, remove: bool, seen: bytes, until: float
 ) -> tuple[Outcome, Cancelled | None]:
     """Remove an entry that was not delivered yet; return its details if it was removed.
 
     Args:
-        link: Its shard.
+        shard: Its shard.
         who: The entry.
         owes: Whether to note that ``REVOKED`` must be stored for it, until :func:`mark_stored`.
         tells: Whether to return its message.
@@ -191,7 +191,7 @@ def cancel_one(
             the insertion number in *who*.
     """
     changes = cancel(
-        link,
+        shard,
         [who],
         revoker="caller" if owes else "none",
         tells=tells,
@@ -204,7 +204,7 @@ def cancel_one(
 
 
 def edit(
-    link: Shard,
+    shard: Shard,
     parts: Sequence[tuple[Target, Record | None, NewRecord]],
     *,
     chosen: str = "",
@@ -213,7 +213,7 @@ def edit(
     """Give entries another message, queue, key or tags; their tasks and due times stay.
 
     Args:
-        link: Their shard.
+        shard: Their shard.
         parts: Up to 100 triples, as in :func:`release`; a new record is made by
             :meth:`Record.with_message`. Without an old one, nothing is changed.
         chosen, until: As in :func:`cancel`.
@@ -233,15 +233,15 @@ def edit(
             new.template,
         )
     ]
-    (text,) = link.calls.call("edit", until=until, filter=chosen, max_bytes=MAX_BYTES, parts=flat)
+    (text,) = shard.calls.call("edit", until=until, filter=chosen, max_bytes=MAX_BYTES, parts=flat)
     words = (word.split(b":") for word in text.split(b" "))
     return [_edited(who, word) for (who, *_), word in zip(parts, words, strict=True)]
 
 
-def mark_stored(link: Shard, cancelled: Iterable[Cancelled]) -> set[str]:
+def mark_stored(shard: Shard, cancelled: Iterable[Cancelled]) -> set[str]:
     """Note that ``REVOKED`` was stored for tasks; return the ids that were scheduled anew since."""
     stored = [word for one in cancelled for word in (one.task_id, one.when)]
-    anew = link.scripts.call("mark_stored", stored=stored)
+    anew = shard.scripts.call("mark_stored", stored=stored)
     return {one.decode(errors="replace") for one in anew}
 
 

@@ -39,12 +39,12 @@ from .holder import KeyHolder
 from .ids import Target, target_of_member
 from .keys import shard_of
 from .lookup import Departure
-from .member import Member, Membership
 from .outcome import Outcome
-from .overview import Counts, Pause, Scanner
+from .overview import Counts, LiveScanner, Pause
 from .pages import MAX_SIZE
-from .queue_counts import Tally
+from .queue_counts import QueueCount
 from .record import NewRecord, Record
+from .registration import Membership, Registration
 from .replicas import Shortfalls, Wanted
 from .schedule import schedule
 from .scripts import Scripts
@@ -84,7 +84,7 @@ class Entries:
 
     Attributes:
         key_sets: The scripts of each set of keys: the meeting place, if it has its own; the shards.
-        unasked_links: Each shard, before a check.
+        unasked_shards: Each shard, before a check.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class Entries:
         self.now = now or (lambda: self)
         apart = [] if meeting_place is None else [meeting_place]
         self.key_sets = [*apart, *shards]
-        meeting = next((Member(one, membership) for one in apart), None)
-        self.unasked_links = [
+        meeting = next((Registration(one, membership) for one in apart), None)
+        self.unasked_shards = [
             Shard(one, membership, number, meeting_place=meeting)
             for number, one in enumerate(shards)
         ]
@@ -115,7 +115,7 @@ class Entries:
         Raises:
             StoreDiffers: other processes use it with different settings.
         """
-        self.unasked_links[0].calls.join(until)
+        self.unasked_shards[0].calls.join(until)
 
     @_over_its_shards
     def check_membership(self) -> str:
@@ -127,22 +127,22 @@ class Entries:
         Raises:
             StoreDiffers: other processes use it with different settings.
         """
-        broker = self.unasked_links[0].check_membership()
+        broker = self.unasked_shards[0].check_membership()
         self._has_looked = True
         return broker
 
     @property
-    def links(self) -> Sequence[Shard]:
+    def shards(self) -> Sequence[Shard]:
         """Each shard, to read. Checks first: with another layout all would look empty."""
         if self._has_looked:
-            return self.unasked_links
+            return self.unasked_shards
         self.check_membership()
-        return self.now().unasked_links
+        return self.now().unasked_shards
 
     @_over_its_shards
     def each(self, step: Callable[[Shard], Answer]) -> list[Answer]:
         """Take a step that reads in every shard."""
-        return [step(link) for link in self.links]
+        return [step(shard) for shard in self.shards]
 
     def in_parts(
         self, given: Sequence[Part], step: Callable[[Shard, list[Part]], Iterable[Answer]]
@@ -155,12 +155,12 @@ class Entries:
         Raises:
             StoreUnavailable: a step raised it; other shards may have been changed before.
         """
-        links, answers = self.unasked_links, dict[int, Answer]()
+        shards, answers = self.unasked_shards, dict[int, Answer]()
         parts: defaultdict[int, list[int]] = defaultdict(list)
         for place, one in enumerate(given):
-            parts[placement.place_of(one, len(links))].append(place)
-        for shard, places in parts.items():
-            told = step(links[shard], [given[place] for place in places])
+            parts[placement.shard_for(one, len(shards))].append(place)
+        for number, places in parts.items():
+            told = step(shards[number], [given[place] for place in places])
             answers.update(zip(places, told, strict=True))
         return [answers[place] for place in range(len(given))]
 
@@ -176,12 +176,12 @@ class Entries:
         pauses: Iterable[float] = (),
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
-        links = self.unasked_links
-        until = clock.monotonic() + links[0].timeout if until is None else until
+        shards = self.unasked_shards
+        until = clock.monotonic() + shards[0].timeout if until is None else until
 
-        def step(link: Shard, some: Sequence[NewEntry]) -> list[Receipt | DelayQError]:
+        def step(shard: Shard, some: Sequence[NewEntry]) -> list[Receipt | DelayQError]:
             return schedule(
-                link,
+                shard,
                 some,
                 supersede=supersede,
                 revokes=revokes,
@@ -190,9 +190,9 @@ class Entries:
                 pauses=pauses,
             )
 
-        if len(links) == 1:
-            return step(links[0], new)
-        refused = placement.refused(links, new, supersede=supersede, until=until, pauses=pauses)
+        if len(shards) == 1:
+            return step(shards[0], new)
+        refused = placement.refused(shards, new, supersede=supersede, until=until, pauses=pauses)
         rest = [one for place, one in enumerate(new) if place not in refused]
         answers = iter(self.in_parts(rest, step))
         return [refused.get(place) or next(answers) for place in range(len(new))]
@@ -208,8 +208,8 @@ class Entries:
         for one in receipts:
             parts[one.shard].append(one)
         return min(
-            replicas.wait(self.unasked_links[shard], wanted, some, until, self._shortfalls)
-            for shard, some in parts.items()
+            replicas.wait(self.unasked_shards[number], wanted, some, until, self._shortfalls)
+            for number, some in parts.items()
         )
 
     @_over_its_shards
@@ -228,10 +228,10 @@ class Entries:
             UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
         """
 
-        def cancel(link: Shard, until: float) -> tuple[Outcome, Cancelled | None]:
+        def cancel(shard: Shard, until: float) -> tuple[Outcome, Cancelled | None]:
             def step(who: Target, seen: bytes) -> tuple[Outcome, Cancelled | None]:
                 return changes.cancel_one(
-                    link, who, owes=owes, tells=tells, remove=remove, seen=seen, until=until
+                    shard, who, owes=owes, tells=tells, remove=remove, seen=seen, until=until
                 )
 
             try:
@@ -239,18 +239,18 @@ class Entries:
             except UnreadableRecord as error:
                 # Only a record tells the last change.
                 asks = remove and not seen
-                member = selection_scan.dead_member(link, error.task_id) if asks else None
+                member = selection_scan.dead_member(shard, error.task_id) if asks else None
                 if member is not None:
                     return step(target_of_member(member), b"")
                 if error.why == changes.NO_RECORD:
                     return Outcome.NOT_FOUND, None
                 raise
 
-        return placement.change(self.unasked_links, who, cancel)
+        return placement.change(self.unasked_shards, who, cancel)
 
     def mark_stored(self, cancelled: Cancelled) -> bool:
         """Note that ``REVOKED`` was stored for a task; return whether its id was scheduled anew."""
-        return bool(changes.mark_stored(self.unasked_links[cancelled.shard], [cancelled]))
+        return bool(changes.mark_stored(self.unasked_shards[cancelled.shard], [cancelled]))
 
     @_over_its_shards
     def move(
@@ -264,44 +264,44 @@ class Entries:
     ) -> tuple[Outcome, Change]:
         """Give an entry another due time; see :func:`changes.reschedule`."""
 
-        def move(link: Shard, until: float) -> tuple[Outcome, Change]:
+        def move(shard: Shard, until: float) -> tuple[Outcome, Change]:
             moved = changes.reschedule(
-                link, [who], when, mode=mode, conditions=conditions, seen=seen, until=until
+                shard, [who], when, mode=mode, conditions=conditions, seen=seen, until=until
             )
             return changes.only(moved)
 
-        return placement.change(self.unasked_links, who, move)
+        return placement.change(self.unasked_shards, who, move)
 
     @_over_its_shards
     def hold(self, words: Sequence[tuple[str, str, str, int, int]], until: float) -> None:
         """Report of runs that hold keys: the words that ``hold.lua`` takes."""
         parts: defaultdict[int, list[str | int]] = defaultdict(list)
         for word in words:
-            parts[shard_of(word[1], len(self.unasked_links))] += word
-        for shard, some in parts.items():
-            self.unasked_links[shard].scripts.call("hold", until=until, words=some)
+            parts[shard_of(word[1], len(self.unasked_shards))] += word
+        for number, some in parts.items():
+            self.unasked_shards[number].scripts.call("hold", until=until, words=some)
 
     @_over_its_shards
     def free(self, key: str, seen: str = "") -> tuple[Outcome, str]:
         """Free a key that an entry which has left still holds; see :func:`holder.free`."""
-        return holder.free(self._of_key(key, self.unasked_links), key, seen=seen)
+        return holder.free(self._of_key(key, self.unasked_shards), key, seen=seen)
 
     @_over_its_shards
     def holder(self, key: str) -> KeyHolder | None:
         """Return the holder of a key, or ``None``."""
-        return holder.find(self._of_key(key, self.links), key)
+        return holder.find(self._of_key(key, self.shards), key)
 
-    def _of_key(self, key: str, links: Sequence[Shard]) -> Shard:
-        return links[shard_of(key, len(links))]
+    def _of_key(self, key: str, shards: Sequence[Shard]) -> Shard:
+        return shards[shard_of(key, len(shards))]
 
     @_over_its_shards
     def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
         """Give an entry another message, queue, key or tags; see :func:`changes.edit`."""
 
-        def edit(link: Shard, until: float) -> tuple[Outcome, Change]:
-            return changes.only([changes.edit(link, [(who, seen, new)], until=until)])
+        def edit(shard: Shard, until: float) -> tuple[Outcome, Change]:
+            return changes.only([changes.edit(shard, [(who, seen, new)], until=until)])
 
-        return placement.change(self.unasked_links, who, edit)[0]
+        return placement.change(self.unasked_shards, who, edit)[0]
 
     @_over_its_shards
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
@@ -312,8 +312,8 @@ class Entries:
             name: The name of the queue or task, for display.
             late: Whether the time parked counts as lateness.
         """
-        for link in self.unasked_links:
-            link.calls.call("pause", lane=lane, called=name, late=int(late))
+        for shard in self.unasked_shards:
+            shard.calls.call("pause", lane=lane, called=name, late=int(late))
 
     @_over_its_shards
     def resume(self, lane: bytes, rate: float | None = None) -> bool:
@@ -321,28 +321,28 @@ class Entries:
 
         Shards share the rate.
         """
-        links = self.unasked_links
-        part = (rate or 0) / len(links)
+        shards = self.unasked_shards
+        part = (rate or 0) / len(shards)
         # Ask each shard, whatever the first ones answer.
-        answers = [link.calls.call("resume", lane=lane, rate=part) for link in links]
+        answers = [shard.calls.call("resume", lane=lane, rate=part) for shard in shards]
         return [b"done"] in answers
 
     @_over_its_shards
     def find(self, who: Target, until: float | None = None) -> Entry | None:
         """Return the entry, or ``None``; see :func:`lookup.find`."""
-        found = (lookup.find(link, who, until) for link in placement.to_ask(self.links, who))
+        found = (lookup.find(shard, who, until) for shard in placement.to_ask(self.shards, who))
         return next(filter(None, found), None)
 
     @_over_its_shards
     def state(self, who: Target) -> State | None:
         """Return the state of an entry, or ``None``; see :func:`lookup.state`."""
-        found = (lookup.state(link, who) for link in placement.to_ask(self.links, who))
+        found = (lookup.state(shard, who) for shard in placement.to_ask(self.shards, who))
         return next(filter(None, found), None)
 
     @_over_its_shards
     def departure(self, who: Target) -> Departure | None:
         """Return how and when an entry left; see :func:`lookup.departure`."""
-        return lookup.departure(placement.to_ask(self.links, who), who)
+        return lookup.departure(placement.to_ask(self.shards, who), who)
 
     def handed_over_ms(self, who: Target) -> int | None:
         """Return when an entry was delivered; ``None`` if it was not, or its tombstone is gone."""
@@ -366,9 +366,9 @@ class Entries:
     ) -> Iterator[Entry]:
         """Yield waiting entries in due order; see :func:`listing.waiting`."""
 
-        def step(links: Sequence[Shard]) -> Iterator[Entry]:
+        def step(shards: Sequence[Shard]) -> Iterator[Entry]:
             return listing.waiting(
-                links,
+                shards,
                 earliest_ms,
                 end_ms,
                 chosen=chosen,
@@ -377,7 +377,7 @@ class Entries:
                 size=size,
             )
 
-        return self._through(step, step(self.links))
+        return self._through(step, step(self.shards))
 
     def _through(
         self, step: Callable[[Sequence[Shard]], Iterator[Entry]], found: Iterator[Entry]
@@ -388,7 +388,7 @@ class Entries:
             now = self.now()
             if now is self:
                 raise
-            found = step(now.links)
+            found = step(now.shards)
             first = next(found, None)
         if first is not None:
             yield first
@@ -397,33 +397,33 @@ class Entries:
     @_over_its_shards
     def history(self, limit: int) -> list[HistoryEntry]:
         """Return the latest events, newest first."""
-        events = (lookup.history(link, limit) for link in self.links)
+        events = (lookup.history(shard, limit) for shard in self.shards)
         newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
         return list(islice(newest_first, limit))
 
     @_over_its_shards
     def pauses(self) -> list[Pause]:
         """Return the lanes that are paused or coming back."""
-        return overview.union_of(overview.pauses_in(link) for link in self.links)
+        return overview.union_of(overview.pauses_in(shard) for shard in self.shards)
 
     @_over_its_shards
     def counts(self) -> Counts:
         """Return all counts; those of one shard are of one instant."""
-        return overview.sum_of([overview.counts_in(link) for link in self.links])
+        return overview.sum_of([overview.counts_in(shard) for shard in self.shards])
 
     @_over_its_shards
-    def scanners(self) -> list[Scanner]:
+    def scanners(self) -> list[LiveScanner]:
         """Return the live scanners by name; each serves every shard."""
-        found: dict[str, Scanner] = {}
-        for link in self.links:
-            for one in overview.scanners_in(link):
+        found: dict[str, LiveScanner] = {}
+        for shard in self.shards:
+            for one in overview.scanners_in(shard):
                 before = found.setdefault(one.name, one)
                 found[one.name] = max(before, one, key=attrgetter("seen_ms"))
         return sorted(found.values(), key=attrgetter("name"))
 
     @_over_its_shards
-    def tallies(self, most: int) -> tuple[list[Tally], bool]:
+    def tallies(self, most: int) -> tuple[list[QueueCount], bool]:
         """Count each shard's waiting entries by queue; see :func:`queue_counts.tallies_in`."""
-        part = max(1, most // len(self.unasked_links))
-        found = [queue_counts.tallies_in(link, part) for link in self.links]
+        part = max(1, most // len(self.unasked_shards))
+        found = [queue_counts.tallies_in(shard, part) for shard in self.shards]
         return [one for some, _ in found for one in some], all(is_all for _, is_all in found)

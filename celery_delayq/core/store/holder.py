@@ -42,9 +42,9 @@ class KeyHolder:
     until_finished: bool = False
 
 
-def find(link: Shard, key: str) -> KeyHolder | None:
+def find(shard: Shard, key: str) -> KeyHolder | None:
     """Return the holder of a key, or ``None``."""
-    state, task_id, *more = link.scripts.call("holder", key=key) or (b"", b"")
+    state, task_id, *more = shard.scripts.call("holder", key=key) or (b"", b"")
     found = KeyHolder(key, _text(task_id), state.decode())
     if not more:
         return found if state else None
@@ -62,12 +62,12 @@ def find(link: Shard, key: str) -> KeyHolder | None:
 
 
 def free(
-    link: Shard, key: str, *, seen: str = "", until: float | None = None
+    shard: Shard, key: str, *, seen: str = "", until: float | None = None
 ) -> tuple[Outcome, str]:
     """Free a key that an entry which has left still holds.
 
     Args:
-        link: The key's shard.
+        shard: The key's shard.
         key: The key.
         seen: Free it only if this delivery holds it.
         until: When to give up, by the monotonic clock.
@@ -76,7 +76,7 @@ def free(
         The outcome, and the id of the entry that held it. ``UNCHANGED``: its holder waits, or is
         another one; ``NOT_FOUND``: nothing holds it.
     """
-    (text,) = link.calls.call("free", until=until, key=key, seen=seen)
+    (text,) = shard.calls.call("free", until=until, key=key, seen=seen)
     word, *held = text.split(b":")
     return Outcome(_text(word)), _text(unquote_to_bytes(b"".join(held)))
 

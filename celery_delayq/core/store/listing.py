@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..errors import InvalidOption
 from . import pages, selection_scan
 from .filter import Filter
-from .pages import CURSOR, MAX_SIZE, Cursor
+from .pages import CURSOR, MAX_SIZE, ListCursor
 from .selection_scan import READ, Position
 from .shard import Shard
 from .values import Entry, State
@@ -27,7 +27,7 @@ ALL = Filter()
 _SORTED = f"a tag of at most {MOST:,} waiting tasks, as they are sorted first; for more use select"
 
 
-class Place(NamedTuple):
+class SortKey(NamedTuple):
     """The place of an entry among those of all shards."""
 
     due_ms: float
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 def waiting(
-    links: Sequence[Shard],
+    shards: Sequence[Shard],
     earliest_ms: int,
     end_ms: int,
     *,
@@ -55,7 +55,7 @@ def waiting(
     same due time have no order.
 
     Args:
-        links: The shards.
+        shards: The shards.
         earliest_ms: The earliest due time.
         end_ms: Just after the latest due time.
         chosen: Only entries of these tags, tasks and queues. With tags, it first reads the due
@@ -67,7 +67,7 @@ def waiting(
     Raises:
         InvalidOption: *cursor* is not of this store; or, as you iterate, the tags have too many.
     """
-    behind = None if cursor is None else _behind(cursor, links)
+    behind = None if cursor is None else _behind(cursor, shards)
     if chosen.tags:
         whole = replace(
             chosen,
@@ -75,10 +75,10 @@ def waiting(
             after_ms=earliest_ms,
             before_ms=end_ms,
         )
-        return _tagged(links, whole, newest_first, behind)
+        return _tagged(shards, whole, newest_first, behind)
     rows = (
         pages.rows(
-            link,
+            shard,
             number,
             earliest_ms,
             end_ms,
@@ -88,49 +88,49 @@ def waiting(
             # Of those that it looks at, few may match.
             size=size if chosen == ALL else MAX_SIZE,
         )
-        for number, link in enumerate(links)
+        for number, shard in enumerate(shards)
     )
     return pages.readable(heapq.merge(*rows, key=attrgetter("place"), reverse=newest_first))
 
 
 def _tagged(
-    links: Sequence[Shard], chosen: Filter, newest_first: bool, behind: Cursor | None
+    shards: Sequence[Shard], chosen: Filter, newest_first: bool, behind: ListCursor | None
 ) -> Iterator[Entry]:
-    places = sorted(_places(links, chosen), reverse=newest_first)
+    places = sorted(_places(shards, chosen), reverse=newest_first)
     if behind is not None:
         end = float(behind.due), behind.number, behind.shard
         places = [one for one in places if (one[:3] < end if newest_first else one[:3] > end)]
     for first in range(0, len(places), READ):
         some = places[first : first + READ]
         found: dict[tuple[int, bytes], Entry] = {}
-        for shard in {one.shard for one in some}:
-            members = [one.member for one in some if one.shard == shard]
-            read = selection_scan.read(links[shard], chosen, members)
-            found.update(((shard, member), entry) for member, entry in read)
+        for shard_number in {one.shard for one in some}:
+            members = [one.member for one in some if one.shard == shard_number]
+            read = selection_scan.read(shards[shard_number], chosen, members)
+            found.update(((shard_number, member), entry) for member, entry in read)
         for one in some:
             entry = found.get((one.shard, one.member))
             if entry is not None and entry.record.text:
-                at = Cursor(one.store, one.shard, str(one.due_ms), one.number)
+                at = ListCursor(one.store, one.shard, str(one.due_ms), one.number)
                 yield replace(entry, cursor=str(at))
 
 
-def _places(links: Sequence[Shard], chosen: Filter) -> list[Place]:
-    found: list[Place] = []
-    for shard, link in enumerate(links):
-        store, last = selection_scan.start(link)
-        for members in selection_scan.pages(link, chosen, store, last, Position()):
-            for one in selection_scan.peek(link, chosen, members):
+def _places(shards: Sequence[Shard], chosen: Filter) -> list[SortKey]:
+    found: list[SortKey] = []
+    for shard_number, shard in enumerate(shards):
+        store, last = selection_scan.start(shard)
+        for members in selection_scan.pages(shard, chosen, store, last, Position()):
+            for one in selection_scan.peek(shard, chosen, members):
                 number = pages.number_of(one.member)
-                found.append(Place(one.due_ms, number, shard, one.member, store))
+                found.append(SortKey(one.due_ms, number, shard_number, one.member, store))
             if len(found) > MOST:
                 tags = chosen.tags[0] if len(chosen.tags) == 1 else list(chosen.tags)
                 raise InvalidOption("tag", tags, _SORTED)
     return found
 
 
-def _behind(text: str, links: Sequence[Shard]) -> Cursor:
-    cursor = Cursor.read(text)
-    in_range = cursor.shard < len(links)
-    if not in_range or pages.store_of(links[cursor.shard]) != cursor.store:
+def _behind(text: str, shards: Sequence[Shard]) -> ListCursor:
+    cursor = ListCursor.read(text)
+    in_range = cursor.shard < len(shards)
+    if not in_range or pages.store_of(shards[cursor.shard]) != cursor.store:
         raise InvalidOption("cursor", text, CURSOR)
     return cursor

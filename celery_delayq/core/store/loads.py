@@ -63,8 +63,8 @@ def load(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]
     return entries.in_parts(given, _load)
 
 
-def _load(link: Shard, given: Sequence[OldEntry]) -> Iterator[str | DelayQError]:
-    (text,) = link.calls.call("load", entries=list(_arguments(given)))
+def _load(shard: Shard, given: Sequence[OldEntry]) -> Iterator[str | DelayQError]:
+    (text,) = shard.calls.call("load", entries=list(_arguments(given)))
     words = text.decode(errors="replace").split(" ")
     return (_read(word, one) for word, one in zip(words, given, strict=True))
 

@@ -35,18 +35,18 @@ class Departure:
     now_ms: int
 
 
-def find(link: Shard, who: Target, until: float | None = None) -> Entry | None:
+def find(shard: Shard, who: Target, until: float | None = None) -> Entry | None:
     """Return the entry, or ``None``.
 
     Args:
-        link: The shard.
+        shard: The shard.
         who: The entry.
         until: When to give up, by the monotonic clock.
 
     Raises:
         UnreadableRecord: this version does not know its format.
     """
-    found = _read(link, who, until)
+    found = _read(shard, who, until)
     if not found:
         return None
     state, task_id, whole, header_end, template, *known = found
@@ -69,41 +69,41 @@ def find(link: Shard, who: Target, until: float | None = None) -> Entry | None:
     )
 
 
-def state(link: Shard, who: Target) -> State | None:
+def state(shard: Shard, who: Target) -> State | None:
     """Return the state of an entry; ``None`` if it is not in the store.
 
     Raises:
         UnreadableRecord: this version does not know its format.
     """
-    found = _read(link, who)
+    found = _read(shard, who)
     return State(found[0].decode()) if found else None
 
 
-def departure(links: Sequence[Shard], who: Target) -> Departure | None:
+def departure(shards: Sequence[Shard], who: Target) -> Departure | None:
     """Return how an entry left last; ``None`` if it waits, or its tombstone is gone.
 
     Args:
-        links: The shards that may have it.
+        shards: The shards that may have it.
         who: The entry.
     """
-    found = [link.scripts.call("find", target=target_of(who)) for link in links]
+    found = [shard.scripts.call("find", target=target_of(who)) for shard in shards]
     if any(one and one[0] not in _LEFT for one in found):
         return None
     left = [Departure(one[0].decode(), *one[1:]) for one in found if one]
     return max(left, key=attrgetter("when_ms"), default=None)
 
 
-def _read(link: Shard, who: Target, until: float | None = None) -> Any:
-    found = link.scripts.call("find", until=until, target=target_of(who))
+def _read(shard: Shard, who: Target, until: float | None = None) -> Any:
+    found = shard.scripts.call("find", until=until, target=target_of(who))
     if found and found[0] == b"unreadable":
         raise UnreadableRecord(named(who), found[1].decode(errors="replace"))
     return [] if found and found[0] in _LEFT else found
 
 
-def history(link: Shard, limit: int) -> list[HistoryEntry]:
+def history(shard: Shard, limit: int) -> list[HistoryEntry]:
     """Return a shard's latest events, newest first."""
     events = []
-    for event in link.scripts.call("history", limit=limit):
+    for event in shard.scripts.call("history", limit=limit):
         with suppress(ValueError):  # another program's
             events.append(HistoryEntry.read(event))
     return events

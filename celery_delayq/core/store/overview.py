@@ -50,7 +50,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Scanner:
+class LiveScanner:
     """A live scanner: its name, and the time of its last heartbeat, in ms."""
 
     name: str
@@ -138,9 +138,9 @@ def lane_in_words(queue: str | None, task: str | None) -> str:
     return f"task {task}" if queue is None else f"queue {queue}"
 
 
-def counts_in(link: Shard) -> Counts:
+def counts_in(shard: Shard) -> Counts:
     """Return all counts of a shard, at one instant."""
-    found = link.scripts.call("counts", most=OVERDUE, max_bytes=OVERDUE_BYTES)
+    found = shard.scripts.call("counts", most=OVERDUE, max_bytes=OVERDUE_BYTES)
     closed = found.closed.split()
     return Counts(
         found.scheduled,
@@ -159,25 +159,25 @@ def counts_in(link: Shard) -> Counts:
 
 
 def ahead(
-    links: Iterable[Shard], span_ms: int, spans: int, after_ms: int = -1
+    shards: Iterable[Shard], span_ms: int, spans: int, after_ms: int = -1
 ) -> tuple[int, list[int]]:
     """Return the time now, in ms, and how many entries fall due in each span after a time, or now.
 
     Entries that are refused or parked are not counted.
     """
     found = [
-        link.scripts.call("ahead", after_ms=after_ms, span_ms=span_ms, spans=spans)
-        for link in links
+        shard.scripts.call("ahead", after_ms=after_ms, span_ms=span_ms, spans=spans)
+        for shard in shards
     ]
     counts = [sum(some) for some in zip(*(one.counts for one in found), strict=True)]
     return min(one.now for one in found) // 1000, counts
 
 
-def scanners_in(link: Shard) -> list[Scanner]:
+def scanners_in(shard: Shard) -> list[LiveScanner]:
     """Return the live scanners, as a shard knows them; each serves all shards."""
     return [
-        Scanner(one.name.decode(errors="replace"), time_in(one.seen) or 0)
-        for one in link.scripts.call("scanners")
+        LiveScanner(one.name.decode(errors="replace"), time_in(one.seen) or 0)
+        for one in shard.scripts.call("scanners")
     ]
 
 
@@ -198,12 +198,12 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
     )
 
 
-def pauses_in(link: Shard) -> list[Pause]:
+def pauses_in(shard: Shard) -> list[Pause]:
     """Return the lanes of a shard that are paused or coming back."""
     found: dict[bytes, Pause] = {}
     cursor: Any = 0
     while True:
-        cursor, cut, lanes = link.scripts.call(
+        cursor, cut, lanes = shard.scripts.call(
             "pauses", cursor=cursor, count=SLICE, most=OVERDUE, max_bytes=OVERDUE_BYTES
         )
         found |= {one.lane: _pause(one, is_exact=not cut) for one in lanes}

@@ -30,7 +30,7 @@ _CURSOR = re.compile(r"([0-9a-f]*):(\d{1,2}):(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?):(\d
 
 
 @dataclass(frozen=True)
-class Cursor:
+class ListCursor:
     """A row of a listing, after which another listing can continue.
 
     Attributes:
@@ -49,7 +49,7 @@ class Cursor:
         return f"{self.store}:{self.shard}:{self.due}:{self.number}"
 
     @classmethod
-    def read(cls, text: str) -> Cursor:
+    def read(cls, text: str) -> ListCursor:
         """Read a cursor from text.
 
         Raises:
@@ -60,11 +60,11 @@ class Cursor:
             raise InvalidOption("cursor", text, CURSOR)
         return cls(found[1], int(found[2]), found[3], int(found[4]))
 
-    def order_in(self, shard: int, *, newest_first: bool) -> int:
+    def order_in(self, shard_number: int, *, newest_first: bool) -> int:
         """Return the insertion number after which a shard continues, at the same due time."""
         if newest_first:
-            return self.number if shard >= self.shard else self.number + 1
-        return self.number if shard <= self.shard else self.number - 1
+            return self.number if shard_number >= self.shard else self.number + 1
+        return self.number if shard_number <= self.shard else self.number - 1
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Row:
     """A row as read from the store."""
 
     due: float
-    cursor: Cursor
+    cursor: ListCursor
     member: bytes
     record: Record
     template: bytes | None
@@ -110,28 +110,28 @@ class Row:
         )
 
 
-def store_of(link: Shard) -> str:
+def store_of(shard: Shard) -> str:
     """Return the store's random name; empty if no process has joined it."""
-    name: bytes = _page(link, "-1", -1, 0, 0, limit=0).store
+    name: bytes = _page(shard, "-1", -1, 0, 0, limit=0).store
     return name.decode(errors="replace")
 
 
 def rows(
-    link: Shard,
-    shard: int,
+    shard: Shard,
+    shard_number: int,
     earliest_ms: int,
     end_ms: int,
     *,
     chosen: str = "",
     newest_first: bool = False,
-    behind: Cursor | None = None,
+    behind: ListCursor | None = None,
     size: int = MAX_SIZE,
 ) -> Iterator[Row]:
     """Yield the rows of a shard that are due from *earliest_ms* to just before *end_ms*.
 
     Args:
-        link: The shard.
-        shard: Its number.
+        shard: The shard.
+        shard_number: Its number.
         earliest_ms: The earliest due time.
         end_ms: Just after the latest due time.
         chosen: The text of a filter, without a state.
@@ -143,10 +143,10 @@ def rows(
     if behind is not None:
         is_inside = float(behind.due) < end_ms if newest_first else float(behind.due) >= earliest_ms
         if is_inside:
-            due, order = behind.due, behind.order_in(shard, newest_first=newest_first)
+            due, order = behind.due, behind.order_in(shard_number, newest_first=newest_first)
     while True:
         page = _page(
-            link,
+            shard,
             due,
             order,
             earliest_ms,
@@ -161,7 +161,7 @@ def rows(
             record = Record(text, int(known.header_end))
             yield Row(
                 float(known.due),
-                Cursor(store, shard, known.due.decode(), number_of(member)),
+                ListCursor(store, shard_number, known.due.decode(), number_of(member)),
                 member,
                 record,
                 templates.get(record.name),
@@ -184,7 +184,7 @@ def number_of(member: bytes) -> int:
 
 
 def _page(
-    link: Shard,
+    shard: Shard,
     after: str,
     order: int,
     first: int,
@@ -194,7 +194,7 @@ def _page(
     chosen: str = "",
     newest_first: bool = False,
 ) -> Any:
-    return link.scripts.call(
+    return shard.scripts.call(
         "page",
         after=after,
         order=order,

@@ -44,36 +44,36 @@ class Placed(Protocol):
     def record(self) -> NewRecord: ...
 
 
-def place_of(one: Placed, shards: int) -> int:
+def shard_for(one: Placed, shards: int) -> int:
     """Return the shard of an entry."""
     return shard_of(one.record.key or one.task_id, shards)
 
 
-def to_ask(links: Sequence[Shard], who: Target) -> Sequence[Shard]:
+def to_ask(shards: Sequence[Shard], who: Target) -> Sequence[Shard]:
     """Return the shards that may have an entry, the likeliest first."""
-    own = shard_of(named(who), len(links))
-    return [links[own]] if who[:1] == b"k" else [*links[own:], *links[:own]]
+    own = shard_of(named(who), len(shards))
+    return [shards[own]] if who[:1] == b"k" else [*shards[own:], *shards[:own]]
 
 
 def change(
-    links: Sequence[Shard],
+    shards: Sequence[Shard],
     who: Target,
     step: Callable[[Shard, float], tuple[Outcome, Detail]],
 ) -> tuple[Outcome, Detail]:
     """Change an entry on the first shard that has it.
 
     Args:
-        links: All shards.
+        shards: All shards.
         who: The entry.
         step: Changes it on one shard; gets the shard, and when the call ends.
 
     Returns:
         The answer of that shard. If none has it: ``HANDED_OVER``, if one knows of that.
     """
-    until = clock.monotonic() + links[0].timeout
+    until = clock.monotonic() + shards[0].timeout
     told: tuple[Outcome, Detail] | None = None
-    for link in to_ask(links, who):
-        answer = step(link, until)
+    for shard in to_ask(shards, who):
+        answer = step(shard, until)
         if answer[0] not in _GONE:
             return answer
         if told is None or answer[0] is Outcome.HANDED_OVER:
@@ -83,7 +83,7 @@ def change(
 
 
 def refused(
-    links: Sequence[Shard],
+    shards: Sequence[Shard],
     new: Sequence[NewEntry],
     *,
     supersede: bool,
@@ -101,22 +101,22 @@ def refused(
     errors: dict[int, DelayQError] = {}
     shard_by_id: dict[str, int] = {}
     for place, one in enumerate(new):
-        own, here = shard_of(one.task_id, len(links)), place_of(one, len(links))
+        own, here = shard_of(one.task_id, len(shards)), shard_for(one, len(shards))
         error: DelayQError | None = None
         if shard_by_id.setdefault(one.task_id, here) != here:
             error = AlreadyScheduled(one.task_id)
         elif own != here:
-            error = _in_the_way(links[own], one.task_id, supersede, until, pauses)
+            error = _in_the_way(shards[own], one.task_id, supersede, until, pauses)
         if error is not None:
             errors[place] = error
     return errors
 
 
 def _in_the_way(
-    link: Shard, task_id: str, supersede: bool, until: float, pauses: Iterable[float]
+    shard: Shard, task_id: str, supersede: bool, until: float, pauses: Iterable[float]
 ) -> DelayQError | None:
     try:
-        entry = _read(link, task_id, until, pauses)
+        entry = _read(shard, task_id, until, pauses)
     except UnreadableRecord:
         return AlreadyScheduled(task_id)
     # The running task schedules itself anew, and this is the entry that delivered it.
@@ -125,11 +125,11 @@ def _in_the_way(
     return (InFlight if entry.state is State.IN_FLIGHT else AlreadyScheduled)(task_id)
 
 
-def _read(link: Shard, task_id: str, until: float, pauses: Iterable[float]) -> Entry | None:
+def _read(shard: Shard, task_id: str, until: float, pauses: Iterable[float]) -> Entry | None:
     attempts = Attempts(until, iter(pauses))
     while True:
         try:
-            return lookup.find(link, task_id, until)
+            return lookup.find(shard, task_id, until)
         except StoreUnavailable as error:
             # The call that schedules was not sent yet.
             attempts.wait_after(StoreUnavailable("schedule", error.why, False))

@@ -14,7 +14,7 @@ MOST_STEPS = 60  # per shard, if records are large
 
 
 @dataclass(frozen=True)
-class Tally:
+class QueueCount:
     """How many entries of a queue wait, of those that were looked at.
 
     Attributes:
@@ -32,7 +32,7 @@ class Tally:
     place: str
 
 
-class Place(NamedTuple):
+class WalkPosition(NamedTuple):
     """A place among all waiting entries: a shard, and the last entry that was looked at there."""
 
     shard: int = 0
@@ -40,24 +40,30 @@ class Place(NamedTuple):
     order: int = -1
 
 
-def walk(links: Sequence[Shard], place: Place) -> Iterator[tuple[Place | None, list[Tally]]]:
+def walk(
+    shards: Sequence[Shard], place: WalkPosition
+) -> Iterator[tuple[WalkPosition | None, list[QueueCount]]]:
     """Yield the tallies of some entries after a place, and the place behind them.
 
     That place is ``None`` behind the last entries. A step counts and leaves out as ``queues.lua``.
     """
-    for shard, link in enumerate(links[place.shard :], place.shard):
-        after, order = place[1:] if shard == place.shard else Place()[1:]
+    for shard_number, shard in enumerate(shards[place.shard :], place.shard):
+        after, order = place[1:] if shard_number == place.shard else WalkPosition()[1:]
         while after:
-            step = link.scripts.call(
+            step = shard.scripts.call(
                 "queues", after=after, order=order, limit=STEP, max_bytes=STEP_BYTES
             )
             after, order = step.after.decode(), step.order
-            behind = Place(shard, after, order) if after else Place(shard + 1)
+            behind = (
+                WalkPosition(shard_number, after, order)
+                if after
+                else WalkPosition(shard_number + 1)
+            )
             tallies = [
-                Tally(label, waiting, overdue, *_divided(where))
+                QueueCount(label, waiting, overdue, *_divided(where))
                 for label, waiting, overdue, where in step.tallies
             ]
-            yield (behind if behind.shard < len(links) else None), tallies
+            yield (behind if behind.shard < len(shards) else None), tallies
 
 
 def _divided(place: bytes) -> tuple[str, str]:
@@ -65,17 +71,17 @@ def _divided(place: bytes) -> tuple[str, str]:
     return text[:1], text[1:]
 
 
-def tallies_in(link: Shard, most: int) -> tuple[list[Tally], bool]:
+def tallies_in(shard: Shard, most: int) -> tuple[list[QueueCount], bool]:
     """Count a shard's waiting entries by queue; also return whether all were counted.
 
     Args:
-        link: The shard.
+        shard: The shard.
         most: The most entries to look at, > 0; those overdue longest come first.
     """
-    found: dict[bytes, Tally] = {}
+    found: dict[bytes, QueueCount] = {}
     after, order, looked, is_complete = b"-1", -1, 0, True
     for _ in range(MOST_STEPS):
-        step = link.scripts.call(
+        step = shard.scripts.call(
             "queues",
             after=after,
             order=order,
@@ -86,8 +92,8 @@ def tallies_in(link: Shard, most: int) -> tuple[list[Tally], bool]:
         looked += step.looked
         is_complete = is_complete and step.left_out <= 0
         for label, waiting, overdue, place in step.tallies:
-            one = found.get(label) or Tally(label, 0, 0, *_divided(place))
-            found[label] = Tally(
+            one = found.get(label) or QueueCount(label, 0, 0, *_divided(place))
+            found[label] = QueueCount(
                 label, one.waiting + waiting, one.overdue + overdue, one.kind, one.place
             )
         if not after:

@@ -89,12 +89,12 @@ class Shortfalls:
 
 
 def wait(
-    link: Shard, wanted: Wanted, receipts: Sequence[Receipt], until: float, shortfalls: Shortfalls
+    shard: Shard, wanted: Wanted, receipts: Sequence[Receipt], until: float, shortfalls: Shortfalls
 ) -> int:
     """Wait until replicas of a shard's Redis have the changes of calls.
 
     Args:
-        link: The shard.
+        shard: The shard.
         wanted: How many replicas, and how.
         receipts: The calls' answers, just received.
         until: When to give up, by the monotonic clock.
@@ -106,7 +106,7 @@ def wait(
     """
     seconds, tasks = until - clock.monotonic(), len(receipts)
     try:
-        is_known, told = link.scripts.call_and(
+        is_known, told = shard.scripts.call_and(
             "replicate",
             wanted.packed(seconds),
             until=clock.monotonic() + max(0.0, seconds) + GRACE,

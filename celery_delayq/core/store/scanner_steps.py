@@ -16,9 +16,9 @@ from ..servers.endpoint import Address
 from ..servers.risks import Line, risks
 from .changes import mark_stored
 from .lateness import lateness_in
-from .member import Member, Membership
 from .overview import Counts, Pause, counts_in, pauses_in
 from .record import Record
+from .registration import Membership, Registration
 from .scripts import Scripts
 from .shard import Shard
 from .values import Cancelled, Claimed, LeasedEntry, Seen
@@ -58,11 +58,11 @@ class ScannerSteps:
         name: str | None = None,
         catch_up: float | None = None,
         owes: bool = False,
-        meeting_place: Member | None = None,
+        meeting_place: Registration | None = None,
     ) -> None:
         self.name = name or new_name()
         self._scripts = scripts
-        self._link = Shard(scripts, membership, scanner=True, meeting_place=meeting_place)
+        self._shard = Shard(scripts, membership, scanner=True, meeting_place=meeting_place)
         self._batch_size = batch_size
         self._lease_ms = round(lease * 1000)
         self._alive = alive
@@ -80,7 +80,7 @@ class ScannerSteps:
 
     def meet(self) -> None:
         """Register at the meeting place; see :meth:`Shard.meet`."""
-        self._link.meet()
+        self._shard.meet()
 
     def join(self) -> None:
         """Register with the store, unless that is done.
@@ -89,7 +89,7 @@ class ScannerSteps:
             StoreDiffers: other processes use the store with different settings.
         """
         if not self._joined:
-            self._link.calls.join(step="hand_over")
+            self._shard.calls.join(step="hand_over")
             self._joined = True
 
     def risks(self) -> list[Line]:
@@ -98,11 +98,11 @@ class ScannerSteps:
 
     def counts(self) -> Counts:
         """Return all counts of the shard."""
-        return counts_in(self._link)
+        return counts_in(self._shard)
 
     def pauses(self) -> list[Pause]:
         """Return the lanes of the shard that are paused or coming back."""
-        return pauses_in(self._link)
+        return pauses_in(self._shard)
 
     def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: int = 0) -> Seen:
         """Deliver one batch of the entries bound for lists in the store's own Redis.
@@ -122,7 +122,7 @@ class ScannerSteps:
         reply = self._scripts.call(
             "hand_over",
             scanner=self.name,
-            store=self._link.calls.store,
+            store=self._shard.calls.store,
             alive_ms=round(self._alive * 1000) if beats else 0,
             limit=self._batch_size,
             max_bytes=MAX_BYTES,
@@ -235,11 +235,11 @@ class ScannerSteps:
         owed = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
-        return [Cancelled.of(one, self._link.number) for one in owed]
+        return [Cancelled.of(one, self._shard.number) for one in owed]
 
     def mark_stored(self, cancelled: Iterable[Cancelled]) -> set[str]:
         """As :func:`changes.mark_stored`."""
-        return mark_stored(self._link, cancelled)
+        return mark_stored(self._shard, cancelled)
 
     def go_on_as(self, name: str) -> None:
         """Take another name; the next step brings its first heartbeat."""

@@ -36,7 +36,7 @@ Answer = Union[Receipt, DelayQError]
 
 
 def schedule(
-    link: Shard,
+    shard: Shard,
     new: Sequence[NewEntry],
     *,
     supersede: bool = False,
@@ -48,7 +48,7 @@ def schedule(
     """Schedule entries of a shard, all in one step of Redis; the caller limits their number.
 
     Args:
-        link: The shard.
+        shard: The shard.
         new: The entries.
         supersede: The caller is this very task, running. An entry with its id is replaced if it may
             have been delivered; one still in the store is another task, and stays.
@@ -63,12 +63,12 @@ def schedule(
         For each a receipt, or the reason why it was not scheduled: ``AlreadyScheduled`` (the entry
         with its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past 2255-06-05).
     """
-    until = clock.monotonic() + link.timeout if until is None else until
+    until = clock.monotonic() + shard.timeout if until is None else until
     answers: list[Answer | None] = [None] * len(new)
     left = list(range(len(new)))
     while left:
         told = _ask(
-            link,
+            shard,
             [new[place] for place in left],
             supersede=supersede,
             revokes=revokes,
@@ -88,7 +88,7 @@ def schedule(
 
 
 def _ask(
-    link: Shard,
+    shard: Shard,
     new: Sequence[NewEntry],
     *,
     supersede: bool,
@@ -99,13 +99,13 @@ def _ask(
 ) -> list[Answer | None]:
     # A template that this process has sent before is usually in the store. Leave it out, unless
     # there are many entries.
-    known: Container[bytes] = link.templates if len(new) == 1 else ()
+    known: Container[bytes] = shard.templates if len(new) == 1 else ()
     operation, first = new_operation(), new[0].delivery
 
     def arguments(known: Container[bytes]) -> list[Any]:
-        return _arguments(new, known, lambda moment: link.calls.time_of(moment, until))
+        return _arguments(new, known, lambda moment: shard.calls.time_of(moment, until))
 
-    text, *more = link.calls.call(
+    text, *more = shard.calls.call(
         "schedule",
         operation=operation,
         until=until,
@@ -120,12 +120,12 @@ def _ask(
         most_marks=first.most if first else 0,
         entries=arguments(known),
     )
-    if len(link.templates) < SENT_AT_MOST:
-        link.templates |= {name for one in new if (name := one.record.name)}
-    cancelled = (Cancelled.of(row, link.number) for rows in more for row in rows)
+    if len(shard.templates) < SENT_AT_MOST:
+        shard.templates |= {name for one in new if (name := one.record.name)}
+    cancelled = (Cancelled.of(row, shard.number) for rows in more for row in rows)
     owed = {one.task_id: one for one in cancelled}
     words = zip(text.split(b" "), new, strict=True)
-    return [_read(word, one, owed, operation, link.number) for word, one in words]
+    return [_read(word, one, owed, operation, shard.number) for word, one in words]
 
 
 def _arguments(

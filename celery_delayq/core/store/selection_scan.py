@@ -75,17 +75,17 @@ class Match:
     behind_until_ms: int | None = None
 
 
-def start(link: Shard) -> tuple[str, int]:
+def start(shard: Shard) -> tuple[str, int]:
     """Return the store's name, and the last insertion number."""
-    found = _sift(link, "start")
+    found = _sift(shard, "start")
     if not found.store:
-        link.calls.join()
-        found = _sift(link, "start")
+        shard.calls.join()
+        found = _sift(shard, "start")
     return found.store.decode(errors="backslashreplace"), found.last
 
 
 def pages(
-    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
     """Yield members that may match, in order, after *behind* and up to *start*.
 
@@ -93,36 +93,36 @@ def pages(
         StoreDiffers: the store was emptied, and is another one now.
     """
     if chosen.tags:
-        return _tagged(link, chosen, store, start, behind)
-    return _passes(link, chosen, store, start, behind)
+        return _tagged(shard, chosen, store, start, behind)
+    return _passes(shard, chosen, store, start, behind)
 
 
-def dead_member(link: Shard, task_id: str) -> bytes | None:
+def dead_member(shard: Shard, task_id: str) -> bytes | None:
     """Return the member of a dead entry whose record, and thus its number, cannot be read."""
-    for page in pages(link, Filter(states=(State.DEAD,)), *start(link), Position()):
+    for page in pages(shard, Filter(states=(State.DEAD,)), *start(shard), Position()):
         for member in page:
             if member[6:] == task_id.encode():
                 return member
     return None
 
 
-def counts(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
+def counts(shard: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
     """Yield part by part how many entries match, if :attr:`Filter.is_found_by_way`."""
     if chosen.tags:
-        yield _step(link, store, "count", chosen, after=behind.number, upto=start)[1]
+        yield _step(shard, store, "count", chosen, after=behind.number, upto=start)[1]
         return
     met: set[int] = set()  # numbers, which take less memory than members
-    for members in _scan(link, chosen, store, behind, [start]):
+    for members in _scan(shard, chosen, store, behind, [start]):
         before = len(met)
         met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
         yield len(met) - before
 
 
 def _tagged(
-    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
     each = (replace(chosen, tags=(tag,)) for tag in chosen.tags)
-    found = merge(*(_of_tag(link, one, store, start, behind) for one in each), key=_sorting)
+    found = merge(*(_of_tag(shard, one, store, start, behind) for one in each), key=_sorting)
     # Once each: an entry may have several of the tags, and an aborted script may have left a member
     # with another last bit.
     members = (next(same) for _, same in groupby(found, _sorting))
@@ -131,42 +131,42 @@ def _tagged(
 
 
 def _of_tag(
-    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[bytes]:
     cursor = b"1"
     while cursor != b"0":
         cursor, _, found = _step(
-            link, store, "tag", chosen, after=behind.number, upto=start, count=PAGE
+            shard, store, "tag", chosen, after=behind.number, upto=start, count=PAGE
         )
         yield from found
         behind = Position.of(found[-1]) if found else behind
 
 
 def _passes(
-    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
-    for members in _each_pass(link, chosen, store, start, behind):
+    for members in _each_pass(shard, chosen, store, start, behind):
         for first in range(0, len(members), PAGE):
             yield members[first : first + PAGE]
 
 
 def _each_pass(
-    link: Shard, chosen: Filter, store: str, start: int, behind: Position
+    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
     is_full = True
     while is_full:
-        members = _pass(link, chosen, store, start, behind)
+        members = _pass(shard, chosen, store, start, behind)
         is_full = len(members) == MOST
         if members:
             yield members
             behind = Position.of(members[-1])
 
 
-def _pass(link: Shard, chosen: Filter, store: str, start: int, behind: Position) -> list[bytes]:
+def _pass(shard: Shard, chosen: Filter, store: str, start: int, behind: Position) -> list[bytes]:
     """Return the first MOST members after a position, in order."""
     found: dict[bytes, bytes] = {}
     last = [start]
-    for members in _scan(link, chosen, store, behind, last):
+    for members in _scan(shard, chosen, store, behind, last):
         found.update((_sorting(member), member) for member in members)
         if len(found) > 2 * MOST:
             found = {key: found[key] for key in sorted(found)[:MOST]}
@@ -176,14 +176,14 @@ def _pass(link: Shard, chosen: Filter, store: str, start: int, behind: Position)
 
 
 def _scan(
-    link: Shard, chosen: Filter, store: str, behind: Position, last: Sequence[int]
+    shard: Shard, chosen: Filter, store: str, behind: Position, last: Sequence[int]
 ) -> Iterator[list[bytes]]:
     """Yield all members found without order, up to *last*; some come twice."""
     for way in chosen.ways:
         cursor, count = b"", FIRST
         while cursor != b"0":
             cursor, size, members = _step(
-                link,
+                shard,
                 store,
                 way,
                 chosen,
@@ -198,7 +198,7 @@ def _scan(
 
 
 def _step(
-    link: Shard,
+    shard: Shard,
     store: str,
     way: str,
     chosen: Filter,
@@ -208,7 +208,7 @@ def _step(
     cursor: bytes = b"0",
     count: int = PAGE,
 ) -> tuple[bytes, int, list[bytes]]:
-    found = _sift(link, way, chosen.text, after=after, upto=upto, cursor=cursor, count=count)
+    found = _sift(shard, way, chosen.text, after=after, upto=upto, cursor=cursor, count=count)
     here = found.store.decode(errors="backslashreplace")
     if here != store:
         raise StoreDiffers("name", here, store)
@@ -216,7 +216,7 @@ def _step(
 
 
 def _sift(
-    link: Shard,
+    shard: Shard,
     way: str,
     chosen: str = "",
     *,
@@ -225,19 +225,19 @@ def _sift(
     cursor: bytes = b"0",
     count: int = PAGE,
 ) -> Any:
-    return link.scripts.call(
+    return shard.scripts.call(
         "sift", way=way, cursor=cursor, count=count, after=after, upto=upto, filter=chosen
     )
 
 
 def peek(
-    link: Shard, chosen: Filter, members: Sequence[bytes], *, reads: bool = False
+    shard: Shard, chosen: Filter, members: Sequence[bytes], *, reads: bool = False
 ) -> Iterator[Match]:
     """Yield the *members* that match, in order; with their records, if *reads*."""
     left = list(members)
     while left:
         some = left[: READ if reads else PEEK]
-        reply = link.scripts.call(
+        reply = shard.scripts.call(
             "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
         )
         templates, rows = dict(reply.templates), iter(reply.found)
@@ -249,9 +249,9 @@ def peek(
         left = left[len(words) - words.count("again") :]
 
 
-def read(link: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
+def read(shard: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
     """Yield the *members* that match, as entries; unreadable ones with whatever is known."""
-    for met in peek(link, chosen, members, reads=True):
+    for met in peek(shard, chosen, members, reads=True):
         task_id = met.member[6:].decode(errors="replace")
         state = _STATES.get(met.state) or State(met.state)
         entry = Entry(task_id, state, met.due_ms, 0, b"")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .caller import Calls
 from .keys import Keys
-from .member import Member, Membership
+from .registration import Membership, Registration
 from .scripts import Scripts
 
 
@@ -34,14 +34,14 @@ class Shard:
         number: int = 0,
         *,
         scanner: bool = False,
-        meeting_place: Member | None = None,
+        meeting_place: Registration | None = None,
     ) -> None:
         self.number = number
         self.scripts = scripts
-        self.member = Member(scripts, membership, scanner=scanner)
+        self.registration = Registration(scripts, membership, scanner=scanner)
         self._meeting_place = meeting_place
         if meeting_place is not None:
-            self.member.warned = meeting_place.warned  # one warning for all shards
+            self.registration.warned = meeting_place.warned  # one warning for all shards
         self.calls = Calls(scripts, self._join, membership.timeout)
         self.timeout = membership.timeout
         self.templates: set[bytes] = set()
@@ -52,17 +52,17 @@ class Shard:
         return self.scripts.keys
 
     def check_membership(self) -> str:
-        """Check that this process may read the shard; see :meth:`Member.check_membership`."""
+        """Check that this process may read the shard; see :meth:`Registration.check_membership`."""
         if self._meeting_place is not None:
             self._meeting_place.check_membership()
-        return self.member.check_membership()
+        return self.registration.check_membership()
 
     def meet(self) -> None:
         """Register at the meeting place; without that, nothing may be written to any shard."""
-        (self._meeting_place or self.member).join()
+        (self._meeting_place or self.registration).join()
 
     def _join(self, until: float | None, step: str) -> tuple[int, str]:
         # The meeting place first: a process that is refused there has written nothing here.
         if self._meeting_place is not None:
             self._meeting_place.join(until, step)
-        return self.member.join(until, step)
+        return self.registration.join(until, step)

@@ -13,7 +13,7 @@ LAST_NUMBER = 2**47  # of insertion
 
 
 @dataclass(frozen=True)
-class Cursor:
+class SelectionCursor:
     """The position of a selection.
 
     Attributes:
@@ -30,7 +30,7 @@ class Cursor:
     shard: int = 0
     place: Position = field(default_factory=Position)
 
-    def behind(self, shard: int, place: Position) -> Cursor:
+    def behind(self, shard: int, place: Position) -> SelectionCursor:
         """Return a cursor of the same selection, further on."""
         return replace(self, shard=shard, place=place)
 
@@ -48,7 +48,7 @@ class Cursor:
         return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
     @classmethod
-    def read(cls, text: str, now: Cursor) -> Cursor:
+    def read(cls, text: str, now: SelectionCursor) -> SelectionCursor:
         """Parse *text*, the cursor of an earlier selection; *now* is that of the new one.
 
         Raises:
@@ -68,7 +68,7 @@ class Cursor:
         return made
 
 
-def _unpacked(text: str) -> Cursor | None:
+def _unpacked(text: str) -> SelectionCursor | None:
     try:
         padded = text + "=" * (-len(text) % 4)
         facts = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -79,6 +79,6 @@ def _unpacked(text: str) -> Cursor | None:
             return None
         if any(type(one) is not int or not 0 <= one <= LAST_NUMBER for one in numbers):
             return None
-        return Cursor(store, digest, tuple(starts), shard, Position(number, *task_id))
+        return SelectionCursor(store, digest, tuple(starts), shard, Position(number, *task_id))
     except (TypeError, ValueError, AttributeError, RecursionError):
         return None

@@ -13,7 +13,7 @@ from typing import Any
 from ..message.outgoing import queues_of_list
 from ..message.route import Route
 from ..services import Services
-from ..store import Entry, Tally, label_of
+from ..store import Entry, QueueCount, label_of
 
 
 class QueueNames:
@@ -35,10 +35,10 @@ class QueueNames:
         _, label = record.labels
         if label not in self._known:
             kind = "L" if record.is_for_list else "R"
-            self._known[label] = self._found(Tally(label, 0, 0, kind, record.destination))
+            self._known[label] = self._found(QueueCount(label, 0, 0, kind, record.destination))
         return self._known[label]
 
-    def _found(self, tally: Tally) -> str:
+    def _found(self, tally: QueueCount) -> str:
         # Any name with this hash is the right one, so try the cheapest sources first.
         names = names_in(tally, self._services.broker.options)
         known = chain(names, self._services.app.amqp.queues, self._paused())
@@ -52,7 +52,7 @@ class QueueNames:
         return [one.queue for one in self._services.entries.pauses() if one.queue]
 
 
-def names_in(tally: Tally, options: Any) -> Sequence[str]:
+def names_in(tally: QueueCount, options: Any) -> Sequence[str]:
     """Return possible names of the queue, from a task's destination; the likeliest first."""
     if tally.kind == "L":
         return queues_of_list(tally.place, options)

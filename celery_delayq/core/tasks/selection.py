@@ -27,7 +27,7 @@ from ..store import (
 )
 from ..store.changes import ALWAYS, Conditions
 from .count import Count, Progress, Tally, report, telling_so_far
-from .cursor import Cursor
+from .cursor import SelectionCursor
 from .moves import Direction, conditions_of, would_move
 from .queue_names import QueueNames
 from .scheduled_task import ScheduledTask
@@ -63,8 +63,8 @@ class Selection:
         self._services = services
         self._chosen, self._limit = chosen, limit
         started = services.entries.each(selection_scan.start)
-        begun = Cursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
-        self._begun = begun if cursor is None else Cursor.read(cursor, begun)
+        begun = SelectionCursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
+        self._begun = begun if cursor is None else SelectionCursor.read(cursor, begun)
         self._names = [name for name, _ in started]
         self._at = self._begun
 
@@ -75,11 +75,11 @@ class Selection:
     def __iter__(self) -> Iterator[ScheduledTask]:
         """Yield the tasks, read page by page."""
         self._at, queues = self._begun, QueueNames(self._services)
-        for shard, link, page in self._pages():
-            for member, entry in selection_scan.read(link, self._chosen, page):
-                self._at = self._begun.behind(shard, Position.of(member))
+        for number, shard, page in self._pages():
+            for member, entry in selection_scan.read(shard, self._chosen, page):
+                self._at = self._begun.behind(number, Position.of(member))
                 yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
-            self._at = self._begun.behind(shard, Position.of(page[-1]))
+            self._at = self._begun.behind(number, Position.of(page[-1]))
 
     def count(self, *, progress: Progress | None = None) -> Count:
         """Return the number of matching tasks; nothing changes."""
@@ -159,9 +159,9 @@ class Selection:
         mode: str = "",
         conditions: Conditions = ALWAYS,
     ) -> Count:
-        def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
+        def steps(shard: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
             return changes.reschedule(
-                link,
+                shard,
                 targets,
                 when,
                 mode=mode,
@@ -178,10 +178,10 @@ class Selection:
             return self._would_change(lambda met: met.state in states, progress)
         owes = self._services.has_backend
 
-        def steps(link: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
+        def steps(shard: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
             tells = bool(self._services.hooks.hears_messages())
             return changes.cancel(
-                link,
+                shard,
                 targets,
                 revoker="scanner" if owes else "none",
                 tells=tells,
@@ -192,37 +192,37 @@ class Selection:
         return self._change(steps, progress, owes=owes)
 
     def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
-        """Yield members that may match, from the start position: shard, link, page.
+        """Yield members that may match, from the start position: number, shard, page.
 
         With a limit, only members that match just now, and no more than that.
         """
         left = self._limit
-        for shard, link, behind in self._shards():
-            name, start = self._names[shard], self._begun.starts[shard]
-            for found in selection_scan.pages(link, self._chosen, name, start, behind):
+        for number, shard, behind in self._shards():
+            name, start = self._names[number], self._begun.starts[number]
+            for found in selection_scan.pages(shard, self._chosen, name, start, behind):
                 if left == 0:
                     return
                 page = found
                 if left is not None:
-                    met = selection_scan.peek(link, self._chosen, found)
+                    met = selection_scan.peek(shard, self._chosen, found)
                     page = [one.member for one in islice(met, min(left, len(found)))]
                     left -= len(page)
                 if page:
-                    yield shard, link, page
+                    yield number, shard, page
 
     def _shards(self) -> Iterator[tuple[int, Shard, Position]]:
         """Yield the unfinished shards, each with the position to continue after."""
-        for shard, link in enumerate(self._services.entries.links):
-            behind = self._begun.place_in(shard)
+        for number, shard in enumerate(self._services.entries.shards):
+            behind = self._begun.place_in(number)
             if behind is not None:
-                yield shard, link, behind
+                yield number, shard, behind
 
     def _count(self, progress: Progress | None) -> Count:
         tally = Tally()
         with telling_so_far(tally):
-            for shard, link, behind in self._shards():
-                name, start = self._names[shard], self._begun.starts[shard]
-                for found in selection_scan.counts(link, self._chosen, name, start, behind):
+            for number, shard, behind in self._shards():
+                name, start = self._names[number], self._begun.starts[number]
+                for found in selection_scan.counts(shard, self._chosen, name, start, behind):
                     tally.add(found)
                     report(progress, tally)
         return tally.count
@@ -230,10 +230,10 @@ class Selection:
     def _would_change(self, would: Callable[[Match], bool], progress: Progress | None) -> Count:
         tally, self._at = Tally(), self._begun
         with telling_so_far(tally):
-            for shard, link, page in self._pages():
-                for met in selection_scan.peek(link, self._chosen, page):
+            for number, shard, page in self._pages():
+                for met in selection_scan.peek(shard, self._chosen, page):
                     tally.met(met.state, would=would(met))
-                self._at = self._begun.behind(shard, Position.of(page[-1]))
+                self._at = self._begun.behind(number, Position.of(page[-1]))
                 report(progress, tally)
         return tally.count
 
@@ -242,14 +242,14 @@ class Selection:
         # Recording the owed ``REVOKED`` takes as long again.
         size = CHUNK // 2 if owes else CHUNK
         with telling_so_far(tally):
-            for shard, link, page in self._pages():
+            for number, shard, page in self._pages():
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
                     done = 0
-                    for made in steps(link, [target_of_member(one) for one in some]):
+                    for made in steps(shard, [target_of_member(one) for one in some]):
                         # Set before progress or an error is reported, so no task is done twice.
                         done += len(made)
-                        self._at = self._begun.behind(shard, Position.of(some[done - 1]))
+                        self._at = self._begun.behind(number, Position.of(some[done - 1]))
                         _note(self._services, tally, made)
                         report(progress, tally)
         return tally.count

@@ -17,7 +17,7 @@ from ..selection import RewritableSelection
 from .chosen_tasks import ChosenTasks, meaning
 from .common import REFUSED, Argument, ErrorSentences, examples
 from .looks import CeleryCommand, CeleryOption
-from .when import GivenTime, When, earlier, misplaced
+from .when import GivenTime, TimeParam, earlier, misplaced
 from .zones import with_zone, zone_of
 
 _NOT_DEAD = "task {} is not dead; nothing was changed"
@@ -76,13 +76,13 @@ def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
     ),
 )
 @meaning
-@click.argument("when", type=When(due=True), cls=Argument, help="The time; see above.")
+@click.argument("when", type=TimeParam(due=True), cls=Argument, help="The time; see above.")
 @click.option(
     "--only", type=click.Choice(["earlier", "later"]), cls=CeleryOption, help_group="Moves",
     help="Move tasks only in this direction.",
 )  # fmt: skip
 @click.option(
-    "--if-due", type=When(), cls=CeleryOption, help_group="Moves",
+    "--if-due", type=TimeParam(), cls=CeleryOption, help_group="Moves",
     help="Move only tasks that are due at this time.",
 )  # fmt: skip
 def reschedule(

@@ -24,7 +24,7 @@ from .chosen_tasks import ChosenTasks, meaning
 from .common import UsageErrors, examples
 from .looks import CeleryCommand, CeleryOption
 from .stdin import STDIN
-from .when import GivenTime, When
+from .when import GivenTime, TimeParam
 
 _ONE_ID = "--new-key takes one task, by its id."
 _CHANGES = (
@@ -48,7 +48,7 @@ _CHANGES = (
 )
 @click.option("--priority", type=int, cls=CeleryOption, help_group="Message", help="0 to 255.")
 @click.option(
-    "--expires", type=When(due=True, never=True), cls=CeleryOption, help_group="Message",
+    "--expires", type=TimeParam(due=True, never=True), cls=CeleryOption, help_group="Message",
     help="A time, +2h from now, by:+30m from its due time, or never.",
 )  # fmt: skip
 @click.option(

@@ -19,10 +19,10 @@ from ...core.store import State
 from ..selecting import select
 from ..selection import RewritableSelection
 from .looks import CeleryOption
-from .when import GivenTime, When, now_of
+from .when import GivenTime, TimeParam, now_of
 from .zones import zone_of
 
-_WHEN = When(ago=True)
+_WHEN = TimeParam(ago=True)
 _FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m, ten minutes ago."
 _AGAIN = "This and the next three can be given more than once: any of the values is enough."
 _STATES = [one.value.lower() for one in State]

@@ -76,7 +76,7 @@ class GivenTime:
         return Move(after=self.value) if self.kind == "after" else Move(by=self.value)
 
 
-class When(click.ParamType):  # type: ignore[type-arg]
+class TimeParam(click.ParamType):  # type: ignore[type-arg]
     """Parses a time.
 
     Args:
@@ -140,7 +140,7 @@ def misplaced(words: Sequence[str]) -> str | None:
     for before, word in pairwise(["", *words]):
         # Skip values of options, and numbers, which may be ids.
         is_own = not before.startswith("--") and not _NUMBER.fullmatch(word)
-        if is_own and _is_read(When(due=True).read, word):
+        if is_own and _is_read(TimeParam(due=True).read, word):
             return f"the time comes last, after the ids: {word}"
     return None
 

@@ -89,14 +89,14 @@ def _whole(lab: Lab, count: int) -> float:
     server = lab.server
     with lab.app(server.url()) as app:
         fill(server.socket, Template(app), shuffled_past(count))
-        engine = app.delayq.services.engines()[0]
+        shard_steps = app.delayq.services.steps_by_shard()[0]
 
         def move_all() -> None:
-            while engine.hand_over().handed_over:
+            while shard_steps.hand_over().handed_over:
                 pass
 
         used = script_us(server.client(), move_all)
-        engine.close()
+        shard_steps.close()
         return used / count
 
 

@@ -168,14 +168,14 @@ def _put_first(client: redis.Redis) -> None:
 
 
 def _hand_over(app: Celery, _: Iterator[str]) -> Run:
-    engine = app.delayq.services.engines()[0]
-    return lambda: (app.noop.delay_until(PAST, 1, 2), engine.hand_over())
+    shard_steps = app.delayq.services.steps_by_shard()[0]
+    return lambda: (app.noop.delay_until(PAST, 1, 2), shard_steps.hand_over())
 
 
 def _claim(app: Celery, _: Iterator[str]) -> Run:
-    engine = app.delayq.services.engines()[0]
-    engine.hand_over()
-    return lambda: (app.noop.delay_until(PAST, 1, 2), engine.claim(1))
+    shard_steps = app.delayq.services.steps_by_shard()[0]
+    shard_steps.hand_over()
+    return lambda: (app.noop.delay_until(PAST, 1, 2), shard_steps.claim(1))
 
 
 def _replace(app: Celery, _: Iterator[str]) -> Run:

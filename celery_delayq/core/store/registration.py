@@ -1,7 +1,7 @@
 """Membership in a store: the settings on which its processes must agree.
 
-Member.join --> the script `join`: layout, shards, broker --> refused, warned, or a member
-Member.check_membership --> the same check, which writes nothing
+Registration.join --> the script `join`: layout, shards, broker --> refused, warned, or a member
+Registration.check_membership --> the same check, which writes nothing
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Membership:
         return f"{round(seconds * 1000)} {math.ceil(tasks / self.shards)}"
 
 
-class Member:
+class Registration:
     """A process's membership in a store.
 
     Args:
