@@ -27,9 +27,9 @@ from ..core.errors import (
 from ..core.logs import logger_of
 from ..core.message.signatures import is_canvas
 from ..core.scheduling import past
-from ..core.scheduling.intercept import Request
 from ..core.scheduling.left import may_be_stored
 from ..core.scheduling.options import NAMES, EntryOptions, entry_options_of, options_of_entry
+from ..core.scheduling.request import Request
 from ..core.scheduling.writing import new_id, write
 from ..core.services import Services
 from ..core.store import NewEntry, Receipt, checked_id, id_text
@@ -291,7 +291,7 @@ class BulkWriter:
         options = {"task_id": task_id, "add_to_parent": False, **item.options}
         apply_async = self._signature.apply_async
         result = request.sent_by(apply_async, item.args, item.kwargs, **options)
-        ready = request.ready
+        ready = request.answer.ready
         if ready is None:
             return self._not_made(result, request)
         self._policy = ready.policy

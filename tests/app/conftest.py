@@ -10,7 +10,7 @@ from celery.signals import import_modules
 from celery_delayq import DelayQ, signals
 from celery_delayq.contrib import store_query
 from celery_delayq.core import clock, services
-from celery_delayq.core.scheduling.intercept import Request
+from celery_delayq.core.scheduling.request import Request
 from celery_delayq.core.servers import endpoint
 from celery_delayq.operations import bulk
 from tests.app.network import QUICK, Listener, ReplySwallower

@@ -16,8 +16,10 @@ from ...core.errors import InvalidOption
 from ...core.message.body import serializer_of
 from ...core.message.headers import REDELIVERED_HEADER, foreign
 from ...core.message.outgoing import recorded
-from ...core.scheduling.intercept import ONCE, Interceptor, Request, requested
+from ...core.scheduling.deciding import request_of
+from ...core.scheduling.intercept import ONCE, Interceptor
 from ...core.scheduling.options import AFTER, AT, LASTING, PREFIX
+from ...core.scheduling.request import Request
 from ...core.scheduling.writing import Ready, write_one
 from ...core.store import Receipt, checked_id
 
@@ -37,10 +39,11 @@ def schedule_delivered(interceptor: Interceptor, message: Message) -> Receipt:
         DelayQError: the message was not scheduled.
     """
     asked = {name: value for name, value in message.properties.items() if _is_own(name)}
-    request = requested(interceptor.services, asked, None, _task_of(message))
+    request = request_of(interceptor.services, asked, None, _task_of(message))
     if request is None:
         raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
-    request.terms = replace(request.terms, conflict=request.terms.conflict or "keep")
+    own = request.entry_options
+    request = replace(request, entry_options=replace(own, conflict=own.conflict or "keep"))
     words = {name: asked[name] for name in LASTING if name in asked}
     ready = entry_of(interceptor, message, request, headers=words)
     return write_one(interceptor.services, ready)

@@ -9,8 +9,9 @@ from ...core.errors import DelayQError
 from ...core.logs import logger_of
 from ...core.message.headers import HOLD_HEADER
 from ...core.message.hold import Hold
-from ...core.scheduling.intercept import ONCE, Interceptor, Request
+from ...core.scheduling.intercept import ONCE, Interceptor
 from ...core.scheduling.options import PLAIN
+from ...core.scheduling.request import Request
 from ...core.scheduling.writing import write
 from ...core.services import Services
 from ...core.store import NewEntry, Receipt
@@ -47,7 +48,7 @@ class Entering:
         )
         try:
             hold = Hold.of(one.message.headers.get(HOLD_HEADER), one.task_id)
-            request = Request(one.when, delivery=delivery, terms=PLAIN.holding(hold))
+            request = Request(one.when, delivery=delivery, entry_options=PLAIN.holding(hold))
             return entry_of(self._interceptor, one.message, request, queue=one.queue).new
         except DelayQError as error:
             return error

@@ -33,7 +33,8 @@ from ...core.message.headers import EXPIRES_HEADER
 from ...core.message.identity import give_identity
 from ...core.message.outgoing import dumps, recorded
 from ...core.message.route import relay_route
-from ...core.scheduling.intercept import Interceptor, Request
+from ...core.scheduling.intercept import Interceptor
+from ...core.scheduling.request import Request
 from ...core.services import Services
 
 _COUNTDOWN = "delayq_countdown_ms"  # a header, until the message is kept
@@ -111,7 +112,7 @@ class Kept:
             step["time"] = ["after", after_ms] if after_ms else [when.mode, when.ms]
             message.headers["eta"] = None
         if request is not None:
-            step["terms"] = asdict(request.terms)
+            step["terms"] = asdict(request.entry_options)
         return _Keeper(self, interceptor, step)
 
     def ask_backend(self, name: str, method: Callable[..., Any], *args: Any, **more: Any) -> None:

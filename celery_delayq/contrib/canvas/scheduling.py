@@ -20,7 +20,7 @@ from ...core.errors import NotScheduled
 from ...core.integration.apply_async import result_of, schedule_call
 from ...core.integration.results import ScheduledResult
 from ...core.message.headers import LAUNCH, ONCE_HEADER
-from ...core.scheduling.intercept import Request
+from ...core.scheduling.request import Request
 from ...core.services import Services
 from ...core.store import id_text
 from .keeping import Kept
@@ -80,7 +80,7 @@ def _applied(canvas: Signature, kept: Kept, when: When) -> Any:
     """
     request = Request(when)
     result = request.sent_by(kept.of, canvas.apply_async)
-    for one in request.sent and _all_ids(result).intersection(request.sent):
+    for one in request.answer.sent and _all_ids(result).intersection(request.answer.sent):
         raise NotScheduled(one)
     return result
 

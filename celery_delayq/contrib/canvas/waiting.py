@@ -22,7 +22,7 @@ from ...core.errors import DelayQError, StoreError
 from ...core.handover.dead import tell
 from ...core.logs import logger_of, plain
 from ...core.message.headers import DUE_HEADER, PUT_OFFS_HEADER, put_offs_in
-from ...core.scheduling.intercept import Request
+from ...core.scheduling.request import Request
 from ...core.services import Services
 from ...core.store.loads import DEAD, REFUSED, OldEntry, load
 from ...core.store.record import NewRecord
@@ -140,7 +140,7 @@ def _record(task: Any, args: list[Any], own: dict[str, Any]) -> NewRecord:
     headers = {**(signature.options["headers"] or {}), **own}
     request = Request(When("after", 0), writes=False)
     request.sent_by(signature.apply_async, headers=headers)
-    ready: Any = request.ready  # it is none only if it was written
+    ready: Any = request.answer.ready  # it is none only if it was written
     record: NewRecord = ready.new.record
     return record
 

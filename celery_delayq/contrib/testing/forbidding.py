@@ -8,8 +8,9 @@ from typing import Any
 from unittest.mock import patch
 
 from ...core.errors import StoreForbidden
-from ...core.scheduling import intercept
+from ...core.scheduling import deciding
 from ...core.scheduling.options import PART
+from ...core.scheduling.request import Request
 from ...core.servers.connection import Connection
 from ...core.services import Configured, Services
 from ...core.store.scripts import Scripts
@@ -23,11 +24,11 @@ def forbid_stores() -> Callable[[], None]:
     Returns:
         A function that permits these calls again.
     """
-    stack, connect, requested = ExitStack(), Services.connect, intercept.requested
+    stack, connect, request_of = ExitStack(), Services.connect, deciding.request_of
 
-    def asked(services: Services, options: Any, *args: Any) -> intercept.Request | None:
+    def asked(services: Services, options: Any, *args: Any) -> Request | None:
         # Here, as Celery then asks the result backend, for twenty seconds if that is away.
-        request = requested(services, options, *args)
+        request = request_of(services, options, *args)
         if request is not None or PART in options:
             _ = services.scripts
         return request
@@ -39,7 +40,7 @@ def forbid_stores() -> Callable[[], None]:
     for name in _REACH:
         stack.enter_context(patch.object(Configured, name, _of_isolated(vars(Configured)[name])))
     stack.enter_context(patch.object(Services, "connect", connected))
-    stack.enter_context(patch.object(intercept, "requested", asked))
+    stack.enter_context(patch.object(deciding, "request_of", asked))
     return stack.close
 
 

@@ -15,8 +15,8 @@ from ..clock import When
 from ..errors import InvalidOption, NotATask
 from ..leaves import leaf
 from ..message.signatures import is_canvas
-from ..scheduling.intercept import Request
 from ..scheduling.options import FINISHED, KEY, UNTIL, entry_options_of, options_of_entry
+from ..scheduling.request import Request
 from ..scheduling.writing import new_id
 from ..services import Services
 from ..store import Delivery, Receipt
@@ -57,11 +57,11 @@ def schedule_call(
     """
     request = Request(when, delivery, given_out=given_out, frozen=given_out, captured=captured)
     result = request.sent_by(apply_async, *args, **options)
-    receipt = request.receipt
+    receipt = request.answer.receipt
     if receipt is not None:
         return _kept(services, result, receipt) if receipt.existed else result, receipt
     is_eager = isinstance(result, EagerResult) or services.app.conf.task_always_eager
-    if is_eager or request.left:
+    if is_eager or request.answer.left:
         return result, None
     request.refuse_sent(result)
     return result, _receipt_of(services, result)

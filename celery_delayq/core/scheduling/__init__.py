@@ -6,6 +6,6 @@
                   |                                                |
                   +---- other items: arguments filled in <---------+----> writing --> receipts
 
-``intercept`` decides once, for every message that Celery makes, whether it is scheduled.
+``deciding`` decides once, for every message that Celery makes, whether it is scheduled.
 ``patches`` says whether a bulk's messages may be made of one another.
 """

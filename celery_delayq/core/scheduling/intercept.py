@@ -8,7 +8,7 @@
                         |
                         +--- yes --> Celery's sender --> signals, kombu --> entry --> store
                                                                               |
-    the call <------- Request.receipt <---------------------------------------+
+    the call <------- Request.answer <----------------------------------------+
 
 Every way to send a task passes here: ``apply_async``, ``send_task``, signatures, retries, each part
 of a canvas. Celery calls the app's ``AMQP`` to make each message (``as_task_v2``), to route it
@@ -19,35 +19,29 @@ stays Celery's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
-import celery.app.amqp
 from celery.app.amqp import AMQP
 from celery.utils.imports import symbol_by_name
 from kombu import Producer
 
 from .. import clock
-from ..clock import When, after, at, from_ms
 from ..errors import (
     AlreadyScheduled,
-    InvalidDueTime,
     InvalidOption,
     InvalidSetting,
     MessageTooLarge,
-    NotScheduled,
     StoreError,
 )
 from ..logs import logger_of
 from ..message import native_delay
 from ..message.amqp import check_encodable
 from ..message.destination import destination_of
-from ..message.expiry import expiry_after, warn_of_expiry
-from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, HOLD_HEADER, foreign
+from ..message.expiry import warn_of_expiry
+from ..message.headers import EXPIRES_HEADER, HOLD_HEADER, foreign
 from ..message.hold import Hold, continues, hand_on
 from ..message.identity import give_identity
 from ..message.outgoing import (
@@ -59,22 +53,16 @@ from ..message.outgoing import (
     recording_producer,
 )
 from ..services import Services, find
-from ..store import Delivery, NewEntry, Receipt, checked_id
+from ..store import NewEntry, Receipt, checked_id
 from ..store.record import NewRecord
+from . import deciding
 from .left import Broker, Refusals, celerys, leave, may_be_stored
 from .options import (
-    AFTER,
-    AT,
     LASTING,
-    NAMES,
-    OPTION,
     PART,
-    PLAIN,
     PREFIX,
-    EntryOptions,
-    entry_options_of,
-    own_options,
 )
+from .request import Request, under_way
 from .writing import Ready, write_one
 
 logger = logger_of(__name__)
@@ -83,18 +71,10 @@ SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 ONCE = {"max_retries": 0}
 _RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
 
-# Places among the arguments of AMQP.as_task_v2. Celery fills them; a program may name them.
-EXPIRES_AT = 8
-_PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES_AT}
-
-# Headers with ids. A UUID in them becomes text; Celery alone cannot send one by RabbitMQ.
-_IDS = ("id", "root_id", "parent_id", "group")
-
 _LEFT = "task %s is left to Celery%s, as are all captured calls of the next %.0f s: %s"
 _MARKED = " as well, marked as a possible duplicate"
 _REFUSED_LATELY = "task %s is left to Celery: the store refused a captured call a moment ago"
 _PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
-_NO_SECOND = "none beside the time that the task is scheduled for"
 # Options of a call that publishes at once.
 _OF_PUBLISHING = ("immediate", "event_dispatcher")
 _NOT_PUBLISHED = "none: the call publishes nothing, and a scanner does later"
@@ -103,83 +83,7 @@ _OWN_BROKER = (
     " for another broker, use an app of that broker"
 )
 
-# Undocumented. If it is gone, `libraries` says so; an import of it would say less.
-_TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
-
 Send = Callable[..., Any]
-
-
-@dataclass(eq=False)
-class Request:
-    """The due time and options of a message to schedule; afterwards, the outcome.
-
-    It travels as an option of ``apply_async``, through the task, canvas and router code that every
-    other option passes. Celery drops a sender's return value, so the answer comes back in it.
-
-    Attributes:
-        when: The due time.
-        delivery: The message that a broker delivered, if the call is about one.
-        given_out: Whether a caller may know the task's id already.
-        frozen: Whether a signature had the task's id already.
-        writes: False: the entry is only made, and the caller writes it.
-        captured: The call has an eta, or is put off, and has no option of this package. If the
-            store does not take the message, it is left to Celery.
-        terms: The options of the entry.
-        ready: The entry for the caller to write.
-        receipt: The store's.
-        broker: Publishes a captured message that the store does not take.
-        left: Whether a captured message was left to Celery.
-        sent: The ids of the messages that the call sent instead of scheduling them.
-    """
-
-    when: When
-    delivery: Delivery | None = None
-    given_out: bool = True
-    frozen: bool = False
-    writes: bool = True
-    captured: bool = False
-    terms: EntryOptions = PLAIN
-    ready: Ready | None = None
-    receipt: Receipt | None = None
-    broker: Broker | None = None
-    left: bool = False
-    sent: list[str] = field(default_factory=list)
-
-    # A task's own `apply_async` may copy its options; the caller reads the answer from this one.
-    def __copy__(self) -> Request:
-        return self
-
-    def __deepcopy__(self, _: object) -> Request:
-        return self
-
-    def sent_by(self, apply_async: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call ``apply_async(*args, **options)`` with this request among its options."""
-        token = _under_way.set(self)
-        try:
-            return apply_async(*args, **{OPTION: self, **options})
-        finally:
-            _under_way.reset(token)
-
-    def refuse_sent(self, result: Any) -> None:
-        """Check the result of a call that scheduled nothing.
-
-        Raises:
-            NotScheduled: the call sent this result's task at once.
-        """
-        # An `apply_async` of the task's own may have sent other messages on the way.
-        task_id = getattr(result, "id", self.sent[0] if self.sent else None)
-        if task_id in self.sent:
-            raise NotScheduled(str(task_id))
-
-    def expected_due(self) -> datetime:
-        """Return the due time by this machine's clock; the store's own is in the receipt."""
-        if self.when.mode == "at":
-            return from_ms(self.when.ms)
-        return clock.utc_now() + timedelta(milliseconds=self.when.ms)
-
-
-# The request of the call under way: an `apply_async` that drops options sends a message without it.
-_under_way: ContextVar[Request | None] = ContextVar("celery_delayq_under_way", default=None)
 
 
 class SchedulingMixin:
@@ -191,7 +95,7 @@ class SchedulingMixin:
     def as_task_v2(self, *args: Any, **options: Any) -> Any:
         message = super().as_task_v2(*args, **options)  # type: ignore[misc]
         services = find(self.app)
-        return message if services is None else _decided(services, message, args, options)
+        return message if services is None else deciding.decide(services, message, args, options)
 
     def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         router = super().Router(*args, **options)  # type: ignore[misc]
@@ -239,140 +143,6 @@ class TextIds:
         super().__init__(text, *args, **kwargs)  # type: ignore[call-arg]
 
 
-class _DecidedMessage(_TaskMessage):
-    """Celery's task message with the request that schedules it, or ``None``."""
-
-    request: Request | None
-
-
-def _decided(
-    services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
-) -> Any:
-    """Decide whether to schedule a message; *args* and *options* made it.
-
-    A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
-    so a task may expire before it is due.) A naive one is UTC, as Celery's workers read it, and is
-    made aware. This happens here and not in the sender, because Celery calls the result backend in
-    between.
-
-    Raises:
-        InvalidOption, InvalidDueTime: an option is invalid.
-    """
-    headers = message.headers
-    for name in _IDS:
-        if isinstance(headers.get(name), UUID):
-            headers[name] = str(headers[name])
-    message.properties["correlation_id"] = headers["id"]
-    given = {**options, **{name: args[at] for name, at in _PLACES.items() if at < len(args)}}
-    part = options.get(PART)
-    if part is not None:
-        part.note(headers, given)
-    # A retry always has a time: its task's default delay.
-    beside = {} if headers.get("retries") else given
-    request = requested(services, options, headers.get("eta"), given["name"], beside)
-    if request is not None:
-        message.properties["correlation_id"] = checked_id(headers["id"])
-        expires = given.get("expires")
-        if isinstance(expires, (int, float)) and not isinstance(expires, bool):
-            headers["expires"] = expiry_after(request.expected_due(), expires).isoformat()
-            headers[EXPIRES_HEADER] = round(expires * 1000)
-        elif expires:
-            headers["expires"] = clock.celery_time(headers["expires"]).isoformat()
-    if type(message) is not _TaskMessage:
-        return message  # an AMQP class with messages of its own: the sender decides
-    made: _DecidedMessage = _DecidedMessage._make(message)
-    made.request = request
-    return made
-
-
-def requested(
-    services: Services,
-    options: Mapping[str, Any],
-    eta: str | None,
-    task: str,
-    beside: Mapping[str, Any] | None = None,
-) -> Request | None:
-    """Return the request to schedule a message: by its options or its eta; else ``None``.
-
-    Args:
-        services: The services of the sending app.
-        options: The call's options.
-        eta: The message's eta.
-        task: The name of its task, whose attributes are the options' defaults.
-        beside: Options that may have a second time, Celery's, which is an error.
-
-    Raises:
-        InvalidOption: an option of this package is unknown or invalid, or there are two times.
-        InvalidDueTime: a value is no time.
-    """
-    times = own_options(options)
-    said = {name: times.pop(name) for name in NAMES if name in times}
-    lasting = {name: times.pop(name) for name in LASTING if name in times}
-    for name, value in lasting.items():
-        if not isinstance(value, bool):
-            raise InvalidOption(name, value, "true or false")
-    tasks = services.app._tasks
-    # `app.tasks` would finalize the app and make all tasks; a task that is called exists already.
-    known = tasks.get(task) or services.app.tasks.get(task)
-    request: Request | None = None
-    if times:
-        request = _asked_for(services, times, beside or {})
-    # A retry has the options of its call among its headers.
-    elif eta and wants_capture(known, {**(options.get("headers") or {}), **lasting}):
-        request = _captured(services, eta, task, is_asked=bool(said))
-    if request is not None:
-        request.terms = entry_options_of(said, known)
-    elif said:
-        name = next(iter(said))
-        raise InvalidOption(name, said[name], f"a due time beside it: {AT} or {AFTER}")
-    return request
-
-
-def _asked_for(services: Services, times: Mapping[str, Any], beside: Mapping[str, Any]) -> Request:
-    if len(times) > 1:
-        raise InvalidOption("time", dict(times), f"only one of {AT} and {AFTER}")
-    ((name, value),) = times.items()
-    if name == AT:
-        request = Request(at(value, services.timezone))
-    elif name == AFTER:
-        request = Request(after(value))
-    else:
-        request = value
-    for name in ("countdown", "eta"):
-        if beside.get(name) is not None:
-            raise InvalidOption(name, beside[name], _NO_SECOND)
-    return request
-
-
-def wants_capture(task: Any, said: Mapping[str, Any]) -> bool:
-    """Return whether a task may be captured by its ``eta``.
-
-    Args:
-        task: The task, whose attribute is the default; ``None`` if it is not known.
-        said: The call's options, among others.
-    """
-    return said.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
-
-
-def _captured(services: Services, eta: str, task: str, *, is_asked: bool) -> Request | None:
-    settings = services.settings
-    if not settings.capture_eta:
-        return None
-    try:
-        when = at(clock.celery_time(eta), timezone.utc)
-    except InvalidDueTime as error:
-        if is_asked:
-            raise
-        logger.warning("a call of %s is left to Celery: its eta %s", task, error)
-        return None
-    if is_asked:  # it has options that only an entry can have, so Celery must not send it
-        return Request(when)
-    if not services.has_store:
-        return None
-    ahead = when.ms / 1000 - clock.utc_now().timestamp()
-    return Request(when, captured=True) if ahead >= settings.min_delay else None
-
-
 class Interceptor:
     """Celery's ``send_task_message``: schedules a message, or passes it on.
 
@@ -400,8 +170,7 @@ class Interceptor:
         try:
             request = message.request
         except AttributeError:
-            # Not made by the app's AMQP, or copied since, or of protocol 1.
-            request = self._requested(name, message, options)
+            request = self._late_request(name, message, options)
         hold = self._hold_of(message, dict(options.get("headers") or {}))
         theirs = _for_celery(options)
         part = options.get(PART)
@@ -409,14 +178,14 @@ class Interceptor:
             return self._keep(partial(part.keeper, self, request), name, message, where, theirs)
         if request is not None and not self._leaves(request, producer, message, theirs, hold):
             if hold is not None:
-                request.terms = request.terms.holding(hold)
+                request = replace(request, entry_options=request.entry_options.holding(hold))
             return self._schedule(request, name, message, where, theirs)
         if hold is not None:
             theirs["headers"] = {**(theirs.get("headers") or {}), HOLD_HEADER: hold._asdict()}
         message.headers.pop(EXPIRES_HEADER, None)
-        call = _under_way.get()
+        call = under_way.get()
         if call is not None:
-            call.sent.append(message.properties["correlation_id"])
+            call.answer.sent.append(message.properties["correlation_id"])
         if self.is_for_amqp:
             give_identity(message.properties)
         return self._send(producer, name, message, *where, **theirs)
@@ -435,13 +204,13 @@ class Interceptor:
             return False
         # A task that puts itself off has no eta yet.
         eta = message.headers.get("eta") or request.expected_due().isoformat()
-        request.left = is_elsewhere or self._is_left(message, options)
-        if request.left:
+        request.answer.left = is_elsewhere or self._is_left(message, options)
+        if request.answer.left:
             leave(message.headers, eta)
             return True
         given = celerys(options, self.services.app.conf)
         name = request.delivery.name if request.delivery else ""
-        request.broker = Broker(producer, given, eta, hold, name, names=self.is_for_amqp)
+        request.answer.broker = Broker(producer, given, eta, hold, name, names=self.is_for_amqp)
         return False
 
     def _goes_elsewhere(self, request: Request, producer: Any) -> bool:
@@ -490,10 +259,11 @@ class Interceptor:
         made = message.body if isinstance(message.body, dict) else message.headers
         return hold if continues({**made, **headers}, sender) else None
 
-    def _requested(self, name: str, message: Any, options: Mapping[str, Any]) -> Request | None:
+    def _late_request(self, name: str, message: Any, options: Mapping[str, Any]) -> Request | None:
+        """Decide about a message that the app's AMQP has not made, or that was copied since."""
         is_v1 = isinstance(message.body, dict)
         eta = (message.body if is_v1 else message.headers).get("eta")
-        request = requested(self.services, options, eta, name)
+        request = deciding.request_of(self.services, options, eta, name)
         if request is None:
             return None
         if is_v1:
@@ -554,7 +324,7 @@ class Interceptor:
         task_id = message.properties["correlation_id"]
         entrance = _Entrance(self, request, task_id, policy if retries else ONCE)
         # The store retries: there is no broker connection here that Celery could revive.
-        if request.broker is None:
+        if request.answer.broker is None:
             message = message._replace(sent_event=None)
         self._send(entrance, name, message, *where, retry=False, **options)
 
@@ -588,7 +358,7 @@ class Interceptor:
         if limited and record.size > store.settings.max_message:
             raise MessageTooLarge(task_id, record.size, store.settings.max_message)
         new = NewEntry(task_id, request.when, record, delivery=request.delivery)
-        return Ready(request.terms.of(new), message, destination, policy)
+        return Ready(request.entry_options.of(new), message, destination, policy)
 
     def _new_record(self, message: OutgoingMessage, destination: bytes) -> NewRecord:
         record = record_of(message.message, destination, message.labels, share=True)
@@ -634,31 +404,31 @@ class _Entrance:
         limited = not request.captured
         ready = interceptor.entry(message, request, self.task_id, self.policy, limited=limited)
         # A task's own `apply_async` may send two messages: the first is the call's.
-        if not request.writes and request.ready is None:
-            request.ready = ready
+        if not request.writes and request.answer.ready is None:
+            request.answer.ready = ready
             return
-        if request.ready and request.ready.new.task_id == self.task_id:
+        if request.answer.ready and request.answer.ready.new.task_id == self.task_id:
             # Otherwise this entry would exist, although its caller gets an error.
             raise AlreadyScheduled(self.task_id)
-        began = 0.0 if request.broker is None else clock.monotonic()
+        began = 0.0 if request.answer.broker is None else clock.monotonic()
         try:
             receipt = write_one(
                 interceptor.services, ready, given_out=request.given_out, frozen=request.frozen
             )
         except StoreError as error:
-            if request.broker is None:
+            if request.answer.broker is None:
                 raise
             self._note(error, began)
-            request.broker.publish(body, options, uncertain=may_be_stored(error))
+            request.answer.broker.publish(body, options, uncertain=may_be_stored(error))
         else:
-            request.receipt = request.receipt or receipt
+            request.answer.receipt = request.answer.receipt or receipt
             if request.captured:
                 self._warn_of_expiry(options["headers"], receipt)
 
     def _publish_event(self, event: Any, options: dict[str, Any]) -> None:
         """Publish Celery's event that it sent the message, if it did."""
-        if self.request.broker is not None and self.request.left:
-            self.request.broker.publish_event(event, options)
+        if self.request.answer.broker is not None and self.request.answer.left:
+            self.request.answer.broker.publish_event(event, options)
 
     def _warn_of_expiry(self, headers: Mapping[str, Any], receipt: Receipt) -> None:
         """Warn of a retry, or of a task that puts itself off, beyond its expiry."""
@@ -667,7 +437,7 @@ class _Entrance:
 
     def _note(self, error: StoreError, began: float) -> None:
         """Note that the store did not take a captured message."""
-        self.request.left = True
+        self.request.answer.left = True
         seconds, mark = (
             self.interceptor.refusals.note(began),
             _MARKED if may_be_stored(error) else "",
