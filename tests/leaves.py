@@ -1,13 +1,15 @@
-"""``./tests/run leaves [--lines] [--only LEAF]``: the kernel's tests without each leaf in turn.
+"""``./tests/run leaves [--lines] [--only PART]``: the tests of the rest without each part in turn.
 
 For each leaf it copies the project, deletes the leaf's folder and its line in
-``celery_delayq/core/leaves.py``, and runs the tests marked ``kernel`` on the copy. With ``--lines``
-it runs no test, but counts the lines of the kernel and of each leaf.
+``celery_delayq/core/leaves.py``, and runs the tests marked ``core`` or ``operations`` on the copy.
+In a last trial it deletes all leaves and the operations, and runs the tests marked ``core``. With
+``--lines`` it runs no test, but counts the lines of the core, the operations and each leaf.
 """
 
 import argparse
 import ast
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,9 +23,12 @@ from celery_delayq.core.leaves import LEAVES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "celery_delayq"
+CONTRIB = PACKAGE / "contrib"
+MARKED = re.compile(r"pytest\.mark\.(\w+)")
 LOGS = ROOT / ".pytest_cache" / "leaves"
 LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv*", ".*_cache", "__pycache__")
-KERNEL = "kernel"
+CORE, OPERATIONS = "core", "operations"  # markers, and folders
+ALONE = "the core alone"
 
 
 class Size(NamedTuple):
@@ -52,40 +57,59 @@ def _code(text: str) -> int:
 
 
 def sizes() -> dict[str, Size]:
-    """The sizes of the kernel and of each leaf."""
-    belongs = {path: _leaf_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
+    """The sizes of the core, the operations and each leaf."""
+    belongs = {path: _part_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
     return {
         name: size_of([path for path, whose in belongs.items() if whose == name])
-        for name in (KERNEL, *LEAVES)
+        for name in (CORE, OPERATIONS, *LEAVES)
     }
 
 
-def _leaf_of(path: Path) -> str:
+def _part_of(path: Path) -> str:
     for name, leaf in LEAVES.items():
-        place = PACKAGE / leaf.folder.replace(".", "/")
+        place = CONTRIB / leaf.folder
         if path.is_relative_to(place) or path == place.with_suffix(".py"):
             return name
-    # pytest finds the plugin here; its fixtures belong to the leaf.
-    return "testing" if path.is_relative_to(PACKAGE / "contrib") else KERNEL
+    if path.is_relative_to(CONTRIB):
+        # pytest finds the plugin there; the others are shared by leaves.
+        return {"pytest.py": "testing", "store_query.py": "control"}.get(path.name, "cluster")
+    return OPERATIONS if path.is_relative_to(PACKAGE / OPERATIONS) else CORE
 
 
-def files_of_kernel(tree: Path) -> list[Path]:
-    """The marked files; the others may import a leaf that was removed."""
+def files_with(tree: Path, *markers: str) -> list[Path]:
+    """The files with one of these markers; the others may import a part that was removed."""
     return [
         path
         for path in sorted((tree / "tests").rglob("test_*.py"))
-        if f"pytest.mark.{KERNEL}" in path.read_text(encoding="utf-8")
+        if set(MARKED.findall(path.read_text(encoding="utf-8"))) & {*markers}
     ]
 
 
 def take_out(name: str, tree: Path) -> None:
     """Delete a leaf's folder and line in a copy of the project."""
-    place = tree / PACKAGE.name / LEAVES[name].folder.replace(".", "/")
+    place = tree / CONTRIB.relative_to(ROOT) / LEAVES[name].folder
     if place.is_dir():
         shutil.rmtree(place)
     else:
         place.with_suffix(".py").unlink()
-    registry = tree / PACKAGE.name / "leaves.py"
+    _drop_line(tree, name)
+
+
+def take_out_all(tree: Path) -> None:
+    """Delete the leaves and the operations in a copy of the project, and their lines."""
+    shutil.rmtree(tree / CONTRIB.relative_to(ROOT))
+    shutil.rmtree(tree / PACKAGE.name / OPERATIONS)
+    for name in LEAVES:
+        _drop_line(tree, name)
+    registry = tree / PACKAGE.name / "core" / "leaves.py"
+    text = registry.read_text(encoding="utf-8")
+    registry.write_text(
+        re.sub(r"^OPERATIONS = .*", 'OPERATIONS = ""', text, flags=re.MULTILINE), encoding="utf-8"
+    )
+
+
+def _drop_line(tree: Path, name: str) -> None:
+    registry = tree / PACKAGE.name / "core" / "leaves.py"
     lines = registry.read_text(encoding="utf-8").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(f'    "{name}": Leaf(')]
     if len(kept) != len(lines) - 1:
@@ -94,18 +118,23 @@ def take_out(name: str, tree: Path) -> None:
 
 
 def trial(name: str) -> tuple[bool, str]:
-    """Whether the kernel's tests pass without a leaf, and pytest's last line."""
+    """Whether the tests of the rest pass without a part, and pytest's last line."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{name}.log"
     with tempfile.TemporaryDirectory(prefix="delayq-leaves-") as folder:
         tree = Path(folder, ROOT.name)
         shutil.copytree(ROOT, tree, ignore=LEFT_BEHIND, symlinks=True)
-        take_out(name, tree)
+        if name == ALONE:
+            take_out_all(tree)
+        else:
+            take_out(name, tree)
+        markers = [CORE] if name == ALONE else [CORE, OPERATIONS]
+        which = f"{CORE} and not {OPERATIONS}" if name == ALONE else f"{CORE} or {OPERATIONS}"
         # The plugin belongs to a leaf, but the environment still names it.
-        command = ["-m", "pytest", "-q", "-n", "2", "-m", KERNEL, "-p", "no:celery_delayq"]
+        command = ["-m", "pytest", "-q", "-n", "2", "-m", which, "-p", "no:celery_delayq"]
         with log.open("w") as out:
             status = subprocess.run(
-                [sys.executable, *command, *map(str, files_of_kernel(tree))],
+                [sys.executable, *command, *map(str, files_with(tree, *markers))],
                 cwd=tree,
                 env={**os.environ, "PYTHONPATH": str(tree)},
                 stdout=out,
@@ -118,24 +147,26 @@ def trial(name: str) -> tuple[bool, str]:
 
 def rows(names: list[str], *, tries: bool) -> Iterator[tuple[str, bool]]:
     """Each line of the table, and whether it is as expected."""
-    found = sizes()
-    for name in (KERNEL, *names):
-        fine, said = trial(name) if tries and name != KERNEL else (True, "")
+    found = {**sizes(), ALONE: Size(0, 0, 0)}
+    for name in names:
+        fine, said = trial(name) if tries and name not in (CORE, OPERATIONS) else (True, "")
         verdict = "" if not said else f"{'ok' if fine else 'FAILED'}: {said}"
         files, lines, code = found[name]
-        yield f"{name:10}  {files:5d}  {lines:6d}  {code:6d}  {verdict}".rstrip(), fine
+        yield f"{name:14}  {files:5d}  {lines:6d}  {code:6d}  {verdict}".rstrip(), fine
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./tests/run leaves", description=__doc__)
-    parser.add_argument("--only", choices=LEAVES, action="append", help="this leaf; repeatable")
+    parser.add_argument("--only", choices=[*LEAVES, CORE], action="append", help="repeatable")
     parser.add_argument("--lines", action="store_true", help="count lines, and run nothing")
     asked = parser.parse_args()
     # By default SIGTERM would leave the tests running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    print(f"{'':10}  files   lines    code  the kernel's tests without it")
+    print(f"{'':14}  files   lines    code  the tests of the rest without it")
+    chosen = [ALONE if name == CORE else name for name in asked.only or ()]
     all_fine = True
-    for row, fine in rows(asked.only or [*LEAVES], tries=not asked.lines):
+    names = chosen or [CORE, OPERATIONS, *LEAVES, *[ALONE] * (not asked.lines)]
+    for row, fine in rows(names, tries=not asked.lines):
         print(row, flush=True)
         all_fine = all_fine and fine
     sys.exit(not all_fine)

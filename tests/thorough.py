@@ -18,7 +18,7 @@ TRIALS = {
     "simulator, fresh seeds": "simulate --minutes MINUTES",
     # The longest may take 1,800 seconds.
     "tests marked thorough": "-m thorough -o faulthandler_timeout=2000",
-    "the kernel without each leaf": "leaves",
+    "the rest without each leaf, and the core alone": "leaves",
     "soak": "soak --minutes MINUTES",
     "faults": "faults",
     "failovers of Sentinel": "failovers --runs 6",

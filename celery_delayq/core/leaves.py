@@ -61,6 +61,7 @@ _CARE = {
     "load": "command_dump",
     "reshard": "command_reshard",
 }
+_HISTORY = {"history": "command_history"}
 
 LEAVES = {
     "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),
@@ -72,9 +73,7 @@ LEAVES = {
     "django": Leaf("django", at=(DJANGO,)),
     "events": Leaf("events", at=(HOOKS, SET_UP)),
     "held": Leaf("held", consumer_step="watching:HoldingStep"),
-    "history": Leaf(
-        "history", commands={"history": "command_history"}, methods="methods:HistoryMethods"
-    ),
+    "history": Leaf("history", commands=_HISTORY, methods="methods:HistoryMethods"),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step="receiving:NotingStep"),
     "sentinel": Leaf("sentinel"),

@@ -50,7 +50,7 @@ def comparable(raw):
 
 def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery", **options):
     """Adopt, as a worker does, the messages of a process without a DelayQ in an empty queue."""
-    # It belongs to a leaf, and tests of the kernel run without it.
+    # It belongs to a leaf, and tests of the core run without it.
     from celery_delayq.contrib.adoption.delivered import schedule_delivered
     from celery_delayq.contrib.adoption.entering import never
 

@@ -12,7 +12,7 @@ from celery_delayq import Outcome, State
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.app.test_reading import Mark
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 @pytest.fixture

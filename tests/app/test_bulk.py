@@ -14,7 +14,7 @@ from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists, templates
 from tests.support.shards import total, with_one_shard
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.operations, pytest.mark.libraries]
 
 
 @pytest.fixture

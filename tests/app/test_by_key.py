@@ -6,9 +6,10 @@ from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
+@pytest.mark.operations
 def test_who_waits_under_a_key_is_read_and_edited(add, delayq):
     delayq.schedule(add.s(9), at=FAR, key="other")
     first = delayq.schedule(add.s(1), at=FAR, key="k")
@@ -26,6 +27,7 @@ def test_who_waits_under_a_key_is_read_and_edited(add, delayq):
     assert delayq.cancel(key="k")
 
 
+@pytest.mark.operations
 def test_the_next_under_a_key_is_meant_and_not_the_one_before(add, delayq):
     first = delayq.schedule(add.s(1), at=FAR, key="k")
     second = delayq.schedule(add.s(2), at=FAR, key="k", conflict="replace")
@@ -37,6 +39,7 @@ def test_the_next_under_a_key_is_meant_and_not_the_one_before(add, delayq):
     assert delayq.get(first) is None
 
 
+@pytest.mark.operations
 def test_of_whom_had_a_key_it_is_known_when_he_left(add, delayq):
     first = delayq.schedule(add.s(1), at=LONG_AGO, key="k")
     assert delayq.handed_over(key="k") is None
@@ -59,6 +62,7 @@ WAYS = {
 }
 
 
+@pytest.mark.operations
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("who", "words"),

@@ -11,7 +11,7 @@ from celery.result import AsyncResult
 from celery_delayq import Outcome
 from tests.app.support import FAR, LONG_AGO, lists
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 @pytest.fixture

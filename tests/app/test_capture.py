@@ -11,7 +11,7 @@ from celery_delayq import AlreadyScheduled, InvalidDueTime
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, envelope, lists, only_message, redis_ms, to_ms
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 UTC = timezone.utc
 DUE = datetime.fromtimestamp(FAR, UTC)

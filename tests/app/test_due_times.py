@@ -10,7 +10,7 @@ from celery_delayq import InvalidDueTime
 from celery_delayq.errors import NotADueTime
 from tests.app.support import FAR, LONG_AGO, lists, redis_ms, to_ms
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 UTC = timezone.utc
 A_MILLISECOND = timedelta(milliseconds=1)

@@ -11,7 +11,7 @@ from celery_delayq.errors import InFlight
 from tests.app.conflicts import ALWAYS, told, waiting
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.operations
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tests.app.support import LONG_AGO, claim
 from tests.support.ports import free_port
 from tests.support.shards import each, keys_of
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 @pytest.fixture

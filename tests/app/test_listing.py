@@ -11,7 +11,7 @@ from celery_delayq.errors import InvalidDueTime, InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import keys_of, with_one_shard
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.operations
 
 TOPIC = Queue("q", Exchange("x", type="topic"), routing_key="#")
 UTC = timezone.utc

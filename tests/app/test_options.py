@@ -6,7 +6,7 @@ import pytest
 
 from tests.app.support import LONG_AGO, envelope, lists, only_message
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 OPTIONS = {
     "priority": 4,

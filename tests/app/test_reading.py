@@ -11,7 +11,7 @@ from celery_delayq import DelayQ, ScheduledTask, State
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms, to_ms
 from tests.support.shards import keys_of
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 UTC = timezone.utc
 

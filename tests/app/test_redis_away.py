@@ -15,7 +15,7 @@ from tests.support.ports import free_port
 from tests.support.shards import total
 from tests.support.waiting import PATIENCE
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 FOREVER = {"max_retries": None, "interval_start": 0.01, "interval_step": 0, "interval_max": 0.01}
 

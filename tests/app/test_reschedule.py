@@ -18,7 +18,7 @@ from tests.app.support import (
 )
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 UTC = timezone.utc
 DUE = datetime.fromtimestamp(FAR, UTC)

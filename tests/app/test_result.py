@@ -14,7 +14,7 @@ from celery_delayq.core.integration.results import scheduled
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 UTC = timezone.utc
 DUE = datetime.fromtimestamp(FAR, UTC)

@@ -8,7 +8,7 @@ from kombu import Exchange, Queue
 from tests.app.support import LONG_AGO, comparable, lists
 from tests.support.shards import total
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from celery_delayq.errors import AlreadyScheduled, InFlight, InvalidSetting
 from tests.app.support import FAR, LONG_AGO, claim, redis_ms
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.operations
 
 SHARDS = 3
 # The keys of three shards, and an id of each shard that is not its own.

@@ -10,7 +10,7 @@ from celery_delayq.errors import InvalidDueTime, InvalidOption
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
 from tests.support.shards import with_one_shard
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 @pytest.fixture
@@ -75,6 +75,7 @@ def test_of_several_tags_each_task_is_met_once_in_the_order_of_scheduling(app, d
     assert met + [one.id for one in rest] == [f"t{number}" for number in range(9)]
 
 
+@pytest.mark.operations
 def test_states_are_values_too(some, app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="t20", queue="broken", delayq_at=LONG_AGO)
@@ -137,6 +138,7 @@ def test_a_limited_selection_goes_on_behind_its_cursor(some, delayq):
     assert numbers(delayq.tasks(after_due=FAR + 60)) == list(range(12))
 
 
+@pytest.mark.operations
 def test_a_limit_counts_tasks_that_the_operation_leaves(some, delayq):
     assert delayq.select(tag="all", limit=4).retry() == 0
     released = delayq.select(tag="all", limit=4).release()

@@ -7,7 +7,7 @@ from celery_delayq import DelayQ, DelayQTask
 from celery_delayq.errors import NoDelayQ
 from tests.app.support import FAR
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 @pytest.mark.parametrize("name", ["delay_until", "delay_for"])

@@ -15,7 +15,7 @@ from celery_delayq.core.clock import from_ms
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, only_message
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 class Job(str, Enum):  # StrEnum is its own value in every respect
@@ -39,6 +39,7 @@ def schedule(request, add, app, delayq):
     return ways[request.param]
 
 
+@pytest.mark.operations
 def test_an_enum_s_value_is_the_id_in_the_store_and_in_the_queue(schedule, delayq, redis):
     schedule(Job.NIGHTLY, FAR)
     assert [task.id for task in delayq.tasks()] == ["nightly-report"]
@@ -52,12 +53,14 @@ def test_an_enum_s_value_is_the_id_in_the_store_and_in_the_queue(schedule, delay
     assert message["headers"]["root_id"] == "nightly-report"
 
 
+@pytest.mark.operations
 def test_an_enum_cancels_what_its_value_scheduled(schedule, delayq):
     schedule("nightly-report", FAR)
 
     assert delayq.cancel(Job.NIGHTLY)
 
 
+@pytest.mark.operations
 def test_a_uuid_is_its_text_in_the_store_in_the_queue_and_as_a_name(schedule, delayq, redis):
     schedule(NUMBER, FAR)
     assert [task.id for task in delayq.tasks()] == [str(NUMBER)]
@@ -86,6 +89,7 @@ def test_a_uuid_is_text_in_a_call_s_message_and_in_its_result(delayq_app, url, r
     assert result.id == app.AsyncResult(NUMBER).id == str(NUMBER)
 
 
+@pytest.mark.operations
 def test_a_canvas_s_uuid_is_its_entry_s_id(add, delayq):
     result = delayq.schedule(group(add.s(1), add.s(2)).set(task_id=NUMBER), at=FAR)
 

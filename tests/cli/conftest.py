@@ -136,7 +136,7 @@ def sigint():
 @pytest.fixture
 def patient_doctor(monkeypatch):
     """To the doctor, a broker that is starved for seconds still answers."""
-    # It belongs to a leaf, and tests of the kernel run without it.
+    # It belongs to a leaf, and tests of the core run without it.
     from celery_delayq.contrib.care import doctor_broker
 
     for name in ("TIMEOUT", "CONNECT_TIMEOUT"):
@@ -150,7 +150,7 @@ def look(patient_doctor):
     patients = []
 
     def look(app, *names):
-        # It belongs to a leaf, and tests of the kernel run without it.
+        # It belongs to a leaf, and tests of the core run without it.
         from celery_delayq.contrib.care.doctor import AT_THE_BROKER, AT_THE_STORE, Patient
 
         patients.append(Patient(app.delayq.services))

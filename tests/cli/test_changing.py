@@ -13,7 +13,7 @@ from celery_delayq.operations.health import NO_SCANNER
 from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
 from tests.support.forked import run_forked
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.operations
 
 UTC = timezone.utc
 NOT_SCHEDULED = "task {} is not scheduled"

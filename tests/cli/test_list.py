@@ -8,7 +8,7 @@ import pytest
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import keys_of
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.operations, pytest.mark.libraries]
 
 
 @pytest.fixture

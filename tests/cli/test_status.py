@@ -16,7 +16,7 @@ from celery_delayq.operations.health import NO_SCANNER
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import each
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.operations
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 OWN = (
     "delayq_due",

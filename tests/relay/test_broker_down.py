@@ -11,7 +11,7 @@ from celery_delayq.errors import BrokerDown
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 def attempts(messages):

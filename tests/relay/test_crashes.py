@@ -8,7 +8,7 @@ from tests.faults.processes import ScannerProcess
 from tests.relay.house import end_leases
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 LEASE = 1  # second, of a process that outlasts it
 LONG = 10 * PATIENCE  # the lease of every other one, which a busy machine does not outlast
@@ -66,6 +66,7 @@ FIRST = [(task_id, 1, False) for task_id in WANTED]
 SECOND = [(task_id, 2, True) for task_id in WANTED]
 
 
+@pytest.mark.operations
 def test_death_before_publishing_loses_nothing(house, scan, three):
     assert scan("claimed", "die").wait() == 9
     assert house.counts() == (0, 3, 0)
@@ -76,6 +77,7 @@ def test_death_before_publishing_loses_nothing(house, scan, three):
     eventually(lambda: house.counts() == (0, 0, 0))
 
 
+@pytest.mark.operations
 def test_death_between_publishing_and_ack_repeats_and_says_so(house, scan, three):
     assert scan("published", "die").wait() == 9
     assert house.counts() == (0, 3, 0)
@@ -87,6 +89,7 @@ def test_death_between_publishing_and_ack_repeats_and_says_so(house, scan, three
     assert house.left() == 0
 
 
+@pytest.mark.operations
 def test_death_after_the_ack_repeats_nothing(house, scan, three):
     assert scan("acked", "die").wait() == 9
     house.start()
@@ -95,6 +98,7 @@ def test_death_after_the_ack_repeats_nothing(house, scan, three):
     eventually(lambda: house.counts() == (0, 0, 0))
 
 
+@pytest.mark.operations
 def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, three):
     first = scan("claimed", "freeze", lease=LEASE)
     first.wait_log("frozen")
@@ -119,6 +123,7 @@ def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, thre
     assert house.left() == 0
 
 
+@pytest.mark.operations
 def test_a_late_ack_takes_nothing_away(house, scan, three):
     first = scan("published", "freeze")
     first.wait_log("frozen")
@@ -135,6 +140,7 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
     assert house.left() == 0
 
 
+@pytest.mark.operations
 def test_a_scanner_that_is_told_to_end_gives_back_what_it_holds(house, scan, three, monkeypatch):
     process = scan()
     house.take(count=3)

@@ -8,9 +8,10 @@ from kombu import Queue
 from celery_delayq.core.handover.publishers import OneByOne
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
+@pytest.mark.operations
 @pytest.mark.parametrize("count", [2, 5])
 def test_scanners_share_what_is_due_and_repeat_nothing(rabbit, count):
     wanted = rabbit.due_now_many(2000)
@@ -49,6 +50,7 @@ def test_one_by_one_with_a_batch_of_one_each_arrives_once(make_house, rabbitmq_s
     assert [message.headers["id"] for message in house.take(count=50)] == wanted
 
 
+@pytest.mark.operations
 def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch):
     for name in ("FIRST_WINDOW", "WINDOW"):
         monkeypatch.setattr(f"celery_delayq.core.handover.link.{name}", 10)

@@ -6,7 +6,7 @@ from kombu import Connection
 from celery_delayq.core.handover.link import Link
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from celery_delayq import Outcome, State
 from tests.relay.house import LONG_AGO, end_leases
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from kombu import Exchange, Queue
 
 from tests.relay.house import new_name
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 @pytest.fixture

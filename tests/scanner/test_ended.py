@@ -8,7 +8,7 @@ import pytest
 from celery_delayq.core import threads
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 @pytest.fixture

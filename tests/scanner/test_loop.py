@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.core.handover.scanner import GRACE
 from tests.scanner.fakes import HOUR_MS, START_MS
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 def test_more_due_than_a_batch_is_drained_without_a_wait_between(world):

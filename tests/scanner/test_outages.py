@@ -11,7 +11,7 @@ from celery_delayq.core.handover.contact import Contact
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
 from tests.scanner.fakes import START_MS
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 OUTAGE = 25.0  # seconds
 BACK_WITHIN = 3.0

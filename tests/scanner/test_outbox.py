@@ -10,7 +10,7 @@ from celery_delayq.core.store import Cancelled, Outcome
 from celery_delayq.errors import StoreUnavailable
 from tests.support.waiting import PATIENCE
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 class Owing:

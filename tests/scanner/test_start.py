@@ -11,7 +11,7 @@ from tests.faults.proxy import Proxy
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 EVICTS = (
     "the store's Redis deletes waiting tasks when its memory is full, as its maxmemory-policy is "
@@ -62,6 +62,7 @@ def test_an_empty_store_is_one_line(house, said, redis_server):
     ]
 
 
+@pytest.mark.operations
 def test_what_waits_is_counted_before_anything_is_handed_over(house, said):
     made = house()
     app, delayq = made.delayq.app, made.delayq
@@ -76,6 +77,7 @@ def test_what_waits_is_counted_before_anything_is_handed_over(house, said):
     assert line.endswith("; 2 waiting, 1 overdue; paused: task t, queue mail (1 due)")
 
 
+@pytest.mark.operations
 def test_what_comes_back_is_not_called_paused(house, said):
     made = house()
     made.delayq.pause(queue="mail")
@@ -110,6 +112,7 @@ def test_another_broker_is_named_and_no_password(house, start_redis, said):
     assert "hunter2" not in line
 
 
+@pytest.mark.operations
 def test_a_right_that_is_missing_for_the_count_holds_up_nothing(house, start_redis, said):
     server = start_redis()
     server.client().execute_command(

@@ -9,7 +9,7 @@ from celery_delayq.errors import StoreUnavailable
 from tests.scanner.fakes import START_MS
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 def test_a_stop_between_batches_moves_nothing_afterwards(world):
@@ -103,6 +103,7 @@ def test_a_stopped_scanner_is_not_counted_as_alive(house):
     assert made.delayq.counts().scanners == 0
 
 
+@pytest.mark.operations
 def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house, monkeypatch):
     made = house(delayq_batch_size=1)
     made.delayq.schedule_many(made.task, [((), {})] * 400, at=1_000_000_000)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.shards import SHARDS, with_one_shard
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 FOREVER = 300  # seconds of safety interval: only a notification can wake the scanner
 
@@ -119,6 +119,7 @@ def test_a_scanner_whose_connection_broke_hears_again(house):
     assert made.next_arrival()[0] == result.id
 
 
+@pytest.mark.operations
 @pytest.mark.parametrize("count", [2, 10])
 def test_each_of_many_scanners_hands_over_what_no_other_does(house, count):
     made = house(delayq_safety_interval=FOREVER, delayq_batch_size=7)

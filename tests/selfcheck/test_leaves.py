@@ -7,9 +7,19 @@ from pathlib import Path
 import pytest
 
 from celery_delayq.core.leaves import LEAVES
-from tests.leaves import KERNEL, PACKAGE, ROOT, files_of_kernel, size_of, sizes, take_out
+from tests.leaves import (
+    CORE,
+    OPERATIONS,
+    PACKAGE,
+    ROOT,
+    files_with,
+    size_of,
+    sizes,
+    take_out,
+    take_out_all,
+)
 
-FOLDERS = {f"celery_delayq.{leaf.folder}" for leaf in LEAVES.values()}
+CONTRIB, ABOVE = "celery_delayq.contrib.", "celery_delayq.operations."
 
 
 def imported(path):
@@ -21,17 +31,20 @@ def imported(path):
             yield from (f"{node.module}.{each.name}" for each in node.names)
 
 
-def test_no_test_of_the_kernel_imports_a_leaf():
-    marked = files_of_kernel(ROOT)
+@pytest.mark.parametrize(
+    ("markers", "above"), [((CORE, OPERATIONS), (CONTRIB,)), ((CORE,), (CONTRIB, ABOVE))]
+)
+def test_no_test_of_the_core_or_the_operations_imports_what_stands_above(markers, above):
+    marked = files_with(ROOT, *markers)
     conftests = {path.parent / "conftest.py" for path in marked}
     found = [
         (str(path.relative_to(ROOT)), name)
         for path in [*marked, *(one for one in conftests if one.exists())]
         for name in imported(path)
-        if any(f"{name}.".startswith(f"{folder}.") for folder in FOLDERS)
+        if f"{name}.".startswith(above)
     ]
 
-    assert len(marked) > 30
+    assert len(marked) > 20
     assert found == []
 
 
@@ -42,16 +55,30 @@ def test_a_leaf_that_is_taken_out_is_gone_with_its_line(tmp_path, name):
 
     take_out(name, tmp_path)
 
-    place = Path(tmp_path, PACKAGE.name, *LEAVES[name].folder.split("."))
+    place = Path(tmp_path, PACKAGE.name, "contrib", LEAVES[name].folder)
     assert not place.exists()
     assert not place.with_suffix(".py").exists()
-    assert f'"{name}"' not in (tmp_path / PACKAGE.name / "leaves.py").read_text("utf-8")
+    registry = tmp_path / PACKAGE.name / "core" / "leaves.py"
+    assert f'"{name}": Leaf(' not in registry.read_text("utf-8")
+
+
+@pytest.mark.thorough
+def test_without_leaves_and_operations_the_core_is_left(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name)
+
+    take_out_all(tmp_path)
+
+    left = {path.name for path in (tmp_path / PACKAGE.name).iterdir()}
+    assert not left & {"contrib", "operations"}
+    registry = (tmp_path / PACKAGE.name / "core" / "leaves.py").read_text("utf-8")
+    assert 'OPERATIONS = ""' in registry
+    assert ": Leaf(" not in registry
 
 
 def test_each_file_is_counted_once():
     found = sizes()
 
-    assert found.keys() == {KERNEL, *LEAVES}
+    assert found.keys() == {CORE, OPERATIONS, *LEAVES}
     assert sum(one.lines for one in found.values()) == size_of([*PACKAGE.rglob("*.py")]).lines
 
 

@@ -15,7 +15,7 @@ from celery_delayq.core.store.keys import SCHEMA, Keys
 from celery_delayq.core.store.registration import Membership, Registration
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 TIMEOUT = 5.0
 REDIS_S = 1_800_000_000.0  # Redis's clock when ours shows 0

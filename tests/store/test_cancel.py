@@ -12,7 +12,7 @@ from tests.store.support import (
     TIMEOUT_MS,
 )
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 

@@ -11,7 +11,7 @@ from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreUnavailable
 from tests.store.support import NOW_MS, ROUTE, tally
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 LEASE_MS = 30_000
 

@@ -13,7 +13,7 @@ from celery_delayq.errors import StoreError
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 

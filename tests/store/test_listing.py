@@ -16,7 +16,7 @@ from celery_delayq.core.store.record import destination_for, labels_for, lane_fo
 from celery_delayq.errors import InvalidOption
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 END = 2**53
 LATE = Extras(grace_ms=10**9)

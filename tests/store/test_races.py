@@ -11,7 +11,7 @@ from celery_delayq.core.store import Outcome
 from celery_delayq.errors import AlreadyScheduled
 from tests.store.support import FAR_MS, NOW_MS
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 SCANNERS = 10
 ROUNDS = 60  # chance decides which call wins; the answers have to fit in each round

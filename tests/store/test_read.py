@@ -8,7 +8,7 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entry, State, pages
 from tests.store.support import FAR_MS, NOW_MS
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 ALL = (0, 2**53)
 

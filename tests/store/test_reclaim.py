@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.support import NOW_MS, tally
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 LEASE_MS = 30_000
 

@@ -8,7 +8,7 @@ from tests.store import requests
 from tests.store.requests import cancel, reschedule, schedule
 from tests.store.support import FAR_MS, NOW_MS
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 AT_ONCE, LATER = When("after", 0), When("after", 86_400_000)
 LISTS = pytest.mark.parametrize("to", ["celery", None], ids=["list", "relay"])

@@ -9,7 +9,7 @@ from celery_delayq.core.store import Outcome, State
 from celery_delayq.errors import InvalidDueTime
 from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 

@@ -18,7 +18,7 @@ from tests.store.support import (
     new_record,
 )
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 HOLD = ["schedule", "schedule_relayed"]
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])

@@ -21,7 +21,7 @@ from celery_delayq.errors import StoreUnavailable
 from tests.store.support import endpoint
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 KEYS = [Keys("delayq", shard, 3) for shard in range(3)]
 ALL, OWN = KEYS[0].channels("me")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.who_stays import DUE, POLICIES, outcome
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 
 @pytest.mark.parametrize("policy", POLICIES)

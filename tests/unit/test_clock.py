@@ -10,7 +10,7 @@ import pytest
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, at, by, from_ms
 from celery_delayq.errors import InvalidDueTime, NotADueTime
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 UTC = timezone.utc
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -8,7 +8,7 @@ from redis.crc import key_slot
 
 from celery_delayq.core.store.keys import KEYS, SLOTS, Keys, hash_tag, shard_of
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 EACH_NUMBER = range(1, 65)
 

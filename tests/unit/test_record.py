@@ -15,7 +15,7 @@ from celery_delayq.core.store.record import (
     whole,
 )
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 LABELS = labels_for("tests.remind", "celery")
 texts = st.text(st.characters(exclude_categories=["Cs"]))

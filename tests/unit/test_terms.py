@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.core.scheduling.options import PLAIN, entry_options_of
 from celery_delayq.errors import InvalidOption
 
-pytestmark = pytest.mark.kernel
+pytestmark = pytest.mark.core
 
 LONG = "x" * 256
 TEXT = "text of 1 to 255 bytes without NUL"

@@ -97,7 +97,7 @@ def define(app, task):
 
     @task("later_held", acks_late=True, ignore_result=False)
     def later_held(self, delay=0.1):
-        # It belongs to a leaf: the kernel's tests define these tasks too, and run without it.
+        # It belongs to a leaf: the core's tests define these tasks too, and run without it.
         from celery_delayq import Defer
 
         if jobs.record(app.delayq, self.request) == 1:

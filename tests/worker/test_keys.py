@@ -4,7 +4,7 @@ import pytest
 from celery import states
 from celery.exceptions import TaskRevokedError
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 def test_ten_calls_within_the_window_are_one_run_of_the_last(crew):
@@ -62,6 +62,7 @@ def test_a_retry_that_replaces_another_task_runs(capturing):
     assert other.state == states.REVOKED
 
 
+@pytest.mark.operations
 def test_a_retry_that_gives_way_is_revoked(capturing):
     other = capturing.delayq.schedule(capturing.tasks["note"].s(), after=3600, key="other's")
 

@@ -9,7 +9,7 @@ from tests.worker.project import TASKS
 
 A_LITTLE = timedelta(seconds=0.2)
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 @pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])

@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 # A scanner that did not end would sleep this long; most of the time to end is Celery's own.
 SLEEPS = 10 * PATIENCE
@@ -43,6 +43,7 @@ def test_an_idle_worker_ends_promptly(ended, pool, number):
     assert crew.delayq.counts().scheduled == 1
 
 
+@pytest.mark.operations
 def test_a_worker_ends_promptly_with_much_that_is_due(make_project, start_worker):
     project = make_project(delayq_batch_size=1, delayq_safety_interval=SLEEPS)
     items = [((), {}, 1_000_000_000)] * 2000

@@ -13,7 +13,7 @@ from tests.support.worker import ROOT
 from tests.worker.project import TASKS
 from tests.worker.test_revoke import celery
 
-pytestmark = [pytest.mark.kernel, pytest.mark.libraries]
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 STARTED = r"scanner \S+ started: (.*)"
 NO_DATABASE = (
@@ -41,6 +41,7 @@ def ended(process, sentence):
     assert not any("Traceback" in line for line in process.lines)
 
 
+@pytest.mark.operations
 def test_it_is_one_line(make_project, start_worker):
     project = make_project(delayq_url=None)
     project.delayq.pause(queue="mail")
@@ -173,12 +174,14 @@ def test_beat_begins_where_the_store_is_away(make_project, start_beat):
     assert beat.running
 
 
+@pytest.mark.operations
 def test_the_commands_say_it_too(make_project):
     done = celery(make_project(delayq_batchsize=5), "delayq", "scan")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"Error: {UNKNOWN}\n"
 
 
+@pytest.mark.operations
 def test_a_scanner_without_a_worker_ends_where_its_store_refuses_it(make_project):
     project = make_project()
     differ(project)
