@@ -1,0 +1,66 @@
+"""What a method of ``DelayQ`` that changes tasks owes, besides the change.
+
+claim   A task whose lease has run out may still be acked: that late ack must not take away what the
+        method left.
+hook    Signals, metrics and events hear of the change by a function of ``Hooks``.
+metric  A counter of it.
+event   What the history says of it.
+page    An action of the page, or one of its views; the terminal's commands stand in ``table.py``.
+
+Each is a name, or the reason for which there is none.
+"""
+
+from dataclasses import dataclass, fields
+
+REASON = "none: "
+_ONE_TASK = f"{REASON}it changes no task"
+_NEW = f"{REASON}a new task has no lease"
+_DEAD = f"{REASON}a dead task has none"
+_SHELL = f"{REASON}the terminal does"
+_LATER = f"{REASON}the history has no event of it yet"
+
+
+@dataclass(frozen=True)
+class Owed:
+    """The names, or reasons; one that is left out is an error that names it."""
+
+    claim: str
+    hook: str
+    metric: str
+    event: str
+    page: str
+
+
+# Of lanes, keys and stores, not of tasks.
+_NOTHING = {"claim": _ONE_TASK, "hook": _ONE_TASK, "metric": _ONE_TASK, "event": _ONE_TASK}
+
+OWED = {
+    "schedule": Owed(_NEW, "scheduled", "scheduled", "scheduled", f"{REASON}an app schedules"),
+    "schedule_many": Owed(_NEW, "scheduled", "scheduled", "scheduled", f"{REASON}an app does"),
+    "load": Owed(_NEW, f"{REASON}its tasks are old", f"{REASON}as before", _LATER, _SHELL),
+    "cancel": Owed("kept", "cancelled", "cancelled", "cancelled", "cancel"),
+    "remove": Owed(_DEAD, "cancelled", "cancelled", "cancelled", "remove"),
+    "reschedule": Owed("kept", "rescheduled", "rescheduled", _LATER, "reschedule"),
+    "run_now": Owed("kept", "rescheduled", "rescheduled", _LATER, "run_now"),
+    "retry": Owed(_DEAD, "rescheduled", "rescheduled", _LATER, "retry"),
+    "edit": Owed("kept", "edited", "edited", _LATER, "edit"),
+    "free": Owed(**_NOTHING, page="key"),
+    "pause": Owed(**_NOTHING, page="paused"),
+    "resume": Owed(**_NOTHING, page="paused"),
+    "repair": Owed(
+        claim=f"{REASON}it reads the lease itself",
+        hook=f"{REASON}the store was wrong, not a task",
+        metric=f"{REASON}so is this",
+        event="repaired",
+        page=_SHELL,
+    ),
+    "hand_over": Owed(
+        claim=f"{REASON}it takes the lease",
+        hook="handed_over",
+        metric="handed_over",
+        event="handed_over",
+        page=f"{REASON}a scanner does",
+    ),
+}
+
+NAMES = [one.name for one in fields(Owed)]

@@ -1,0 +1,114 @@
+"""Each method that changes tasks pays what `owed.py` says, or that says why it owes nothing."""
+
+import pytest
+
+from celery_delayq.contrib.metrics.names import METRICS
+from celery_delayq.contrib.web.actions import ACTIONS
+from celery_delayq.contrib.web.app import VIEWS
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.store.history_entry import What
+from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
+from tests.operations.owed import NAMES, OWED, REASON
+from tests.operations.table import OPERATIONS
+from tests.support.shards import each
+
+CHANGING = [
+    name for one in OPERATIONS if one.by == "caller" and one.changes for name in one.face
+] + ["hand_over"]
+
+# What is done to the task "a" by each method that is tried here.
+CALLS = {
+    "schedule": lambda delayq: delayq.schedule(delayq.app.signature("t"), at=FAR),
+    "schedule_many": lambda delayq: delayq.schedule_many(
+        delayq.app.signature("t"), [((), {}, FAR)]
+    ),
+    "cancel": lambda delayq: delayq.cancel("a"),
+    "remove": lambda delayq: delayq.remove("a"),
+    "reschedule": lambda delayq: delayq.reschedule("a", FAR),
+    "run_now": lambda delayq: delayq.run_now("a"),
+    "retry": lambda delayq: delayq.retry("a"),
+    "edit": lambda delayq: delayq.edit("a", priority=3),
+    "hand_over": lambda delayq: delayq.hand_over(),
+}
+ON_THE_DEAD = ("remove", "retry")
+
+
+def paid(name):
+    """The methods that have something to show for what is owed."""
+    found = [(method, getattr(owed, name)) for method, owed in OWED.items()]
+    return [(method, what) for method, what in found if not what.startswith(REASON)]
+
+
+def test_every_method_that_changes_something_says_what_it_owes():
+    missing = sorted({*CHANGING} - OWED.keys())
+    assert not missing, (
+        f"{', '.join(missing)}: say in tests/operations/owed.py what it owes: {', '.join(NAMES)}"
+    )
+    assert sorted(OWED) == sorted({*CHANGING})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_named_is_there(name):
+    there = {
+        "claim": {"kept"},
+        "hook": set(Hooks.__dataclass_fields__),
+        "metric": {one.name for one in METRICS},
+        "event": {one.value for one in What},
+        "page": {one.name for one in ACTIONS.values()} | {*VIEWS},
+    }[name]
+    wrong = [(method, what) for method, what in paid(name) if what not in there]
+    assert not wrong, f"no {name} has that name: give it, or `{REASON}` and why"
+
+
+@pytest.fixture
+def delayq(delayq_app, url):
+    return delayq_app(url, delayq_history=100).delayq
+
+
+def prepared(delayq, redis, method):
+    """The task "a", in the state that the method is about."""
+    app = delayq.app
+    if method in ON_THE_DEAD:
+        redis.set("celery", "no list")
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    if method in ON_THE_DEAD:
+        hand_over_until_dead(delayq, redis)
+        redis.delete("celery")
+
+
+@pytest.mark.parametrize(("method", "hook"), paid("hook"))
+def test_its_hook_is_called(delayq, redis, method, hook):
+    prepared(delayq, redis, method)
+    heard = []
+    asked = {"hears_handed_over": lambda: True} if hook == "handed_over" else {}
+    delayq.services.hooks.add(Hooks(**{hook: lambda *_: heard.append(hook)}, **asked))
+    CALLS[method](delayq)
+    assert heard, f"{method} owes the hook {hook}"
+
+
+@pytest.mark.parametrize(
+    ("method", "event"), [(one, what) for one, what in paid("event") if one in CALLS]
+)
+def test_its_event_is_in_the_history(delayq, redis, method, event):
+    prepared(delayq, redis, method)
+    CALLS[method](delayq)
+    assert event in [one.what for one in delayq.history()], f"{method} owes the event {event}"
+
+
+@pytest.mark.parametrize("method", [method for method, _ in paid("claim")])
+def test_a_late_ack_takes_nothing_away(delayq, redis, method):
+    app = delayq.app
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO, exchange="elsewhere", routing_key="k")
+    [entry], _ = claim(delayq)
+    for leased in each("leased"):
+        if redis.zscore(leased, entry.member):
+            redis.zadd(leased, {entry.member: 1})  # it has run out
+    CALLS[method](delayq)
+    before = delayq.get("a")
+
+    for steps in delayq.services.steps_by_shard():
+        steps.ack([entry])
+        steps.close()
+
+    assert delayq.get("a") == before, f"{method} owes the claim: a late ack took the task away"
+    assert [*delayq.check()] == []
