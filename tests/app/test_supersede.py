@@ -64,6 +64,26 @@ def test_a_retry_leaves_a_task_alone_that_was_scheduled_meanwhile(app, task, run
     assert app.delayq.get("a").args == (1,)
 
 
+@pytest.mark.parametrize(("retries", "is_revoked"), [(0, False), (1, True)])
+def test_a_run_that_gives_way_to_another_task_is_revoked_only_if_that_was_its_retry(
+    delayq_app, url, running, retries, is_revoked
+):
+    app = delayq_app(url, url)
+    app.delayq.schedule(app.signature("t"), at=FAR, key="k")
+    running("a")
+
+    app.send_task(
+        "t",
+        task_id="a",
+        retries=retries,
+        delayq_at=FAR + 1,
+        delayq_key="k",
+        delayq_conflict="keep",
+    )
+
+    assert (app.AsyncResult("a").state == "REVOKED") is is_revoked
+
+
 def test_a_running_task_may_schedule_itself_again(app, task, running):
     task.s(1).set(task_id="a").delay_until(LONG_AGO)
     app.delayq.hand_over()

@@ -174,7 +174,8 @@ class Caller:
         new = _new_entry(replace(one, key="") if goes_on else one, hold.id)
         if holds.continues({"retries": int(goes_on)}, {}):
             new = PLAIN.holding(hold).of(new)
-        until, revokes = clock.monotonic() + self._timeout, "all" if one.conflict else "none"
+        until, revokes = clock.monotonic() + self._timeout, "all" if goes_on else "replaced"
+        revokes = revokes if one.conflict else "none"
         given = self._entries.schedule([new], supersede=True, revokes=revokes, until=until)
         return [*map(_answer_of, given)]
 

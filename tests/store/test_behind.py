@@ -236,16 +236,6 @@ def test_the_others_still_answer_with_the_holder(store):
 
 
 @pytest.mark.usefixtures("hold")
-@pytest.mark.parametrize("conflict", ["earliest", "latest"])
-def test_a_run_that_gives_way_to_the_one_behind_it_is_not_revoked(store, conflict):
-    behind(store)
-    due_ms = FAR_MS + 1 if conflict == "earliest" else NOW_MS
-    [receipt] = schedule_many(store, "a", conflict, due_ms, supersede=True)
-    assert (receipt.task_id, receipt.existed, receipt.cancelled) == ("b", True, ())
-    assert not store.raw.exists(store.keys["outbox"])
-
-
-@pytest.mark.usefixtures("hold")
 def test_the_bound_of_debounce_counts_from_the_first_one_behind(store):
     assert behind(store, due_ms=FAR_MS, conflict="debounce 10000") == FAR_MS
     store.set_ms(NOW_MS + 5 * SECOND)

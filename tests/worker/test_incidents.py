@@ -409,16 +409,18 @@ def listens_elsewhere(monkeypatch):
     monkeypatch.setattr(unread, "answers", lambda *_: heard)
 
 
-def test_16_a_key_of_a_task_that_runs_is_no_incident(shop, doctor_of):
-    held = shop.delayq.schedule(
-        shop.tasks["end"].s("succeed"), after=0, key="held", unique_until="finished"
-    )
+def test_16_workers_tell_which_tasks_they_have_as_the_line_of_held_keys_asks(shop, patient):
+    held = shop.tasks["end"].delay("succeed")
     shop.wait_runs(held)
+    services = shop.delayq.services
 
-    _, said = doctor_of(shop.app, "ok keys")
+    def told():
+        heard = workers.answers(services, "query_task", ids=[held.id, "another"])
+        return [task_id for one in heard.values() for task_id in one]
 
-    assert "ok keys workers have the tasks of 1 held key" in said
+    eventually(lambda: told() == [held.id])
     shop.let_go(held)
+    eventually(lambda: told() == [])
 
 
 def test_14_the_web_schedules_with_another_prefix_than_the_workers_have(

@@ -11,6 +11,7 @@ from celery.utils import uuid
 
 from .. import clock
 from ..errors import DelayQError, StoreError
+from ..message.hold import continues
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted, id_beside
@@ -150,7 +151,9 @@ def write_one(
     running = services.app.current_worker_task
     # The running task schedules itself anew: the entry that may have delivered it gives way.
     supersede = running is not None and running.request.id == task_id
-    if given_out and not supersede and (frozen or past.is_chosen(task_id)):
+    if supersede and not continues(ready.message.headers, running.request):
+        given_out = False  # if another task is kept, this run still ends as itself
+    elif given_out and not supersede and (frozen or past.is_chosen(task_id)):
         had = past.of_message(services, task_id, ready.message)
     try:
         (answer,) = write(

@@ -131,8 +131,8 @@ local function owe_one(step, id, how, message, why)
   if step.revokes ~= 'none' then owe(step.call, id, how, message, why) end
 end
 
--- Keep an existing entry instead of the new one. If one with its id stays, or runs and makes this call, there is no other
--- task to revoke. Return the answer.
+-- Keep an existing entry instead of the new one. If one with the same id stays, there is no other task to revoke. Return
+-- the answer.
 local function keep(step, one, new, when, own)
   if new.key then fence(step.call, name_of_key(new.key)) end
   if step.revokes == 'all' and not own and one.id ~= new.id then
@@ -210,7 +210,7 @@ local function contend(step, new, entry, supersede, is_there)
   end
   if is_newer(step, rival) or new.key and is_late_under(step, new.key, behind) then return 'again' end
   if outcome == 'leased' then return outcome end
-  if outcome == 'kept' then return keep(step, other, new, new.when, rival or supersede) end
+  if outcome == 'kept' then return keep(step, other, new, new.when, rival) end
 
   new.created = created_in_place_of(other, policy, created_in_place_of(rival, policy, new.created))
   if policy == 'debounce' and entry.max_wait ~= '' and (other or rival) then
