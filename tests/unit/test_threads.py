@@ -141,7 +141,7 @@ def test_words_about_keys_are_sent_by_the_next_thread(at_once):
     reporter = Reporter(services)
     reporter.has_ended(Hold("a", "k", "1.2", 5000))
 
-    eventually(lambda: sent == [[("a", "k", "1.2", 0)]])
+    eventually(lambda: sent == [[("a", "k", "1.2", 0, 0)]])
     reporter.stop()
 
 
