@@ -41,7 +41,7 @@ def _always() -> bool:
 def _guarded(hook: Hook) -> Hook:
     """Return *hook*, made to log its exceptions, because the step is already done."""
 
-    def told(*facts: Any) -> None:
+    def guarded(*facts: Any) -> None:
         try:
             hook(*facts)
         except Exception:
@@ -49,7 +49,7 @@ def _guarded(hook: Hook) -> Hook:
         except BaseException as error:
             survive(hook, error)
 
-    return hook if hook is _nobody else told
+    return hook if hook is _nobody else guarded
 
 
 @dataclass(eq=False)
@@ -151,11 +151,11 @@ def _told() -> list[str]:
 
 
 def _both(one: Hook, other: Hook) -> Hook:
-    def told(*facts: Any) -> None:
+    def both(*facts: Any) -> None:
         one(*facts)
         other(*facts)
 
-    return told
+    return both
 
 
 def _either(one: Callable[[], object], other: Callable[[], object]) -> Callable[[], bool]:

@@ -75,5 +75,5 @@ def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, An
         return []
     embedded = body[2] if isinstance(body, (list, tuple)) else {}
     # With its chord, which has to fail now instead of waiting forever for this part.
-    told = {"reply_to": reply_to, "correlation_id": task_id, "chord": embedded.get("chord")}
-    return [(task_id, Context({**headers, **told}))]
+    extra = {"reply_to": reply_to, "correlation_id": task_id, "chord": embedded.get("chord")}
+    return [(task_id, Context({**headers, **extra}))]

@@ -308,12 +308,12 @@ class Services:
 
     def _meet(self, error: StoreDiffers) -> None:
         """Use the number of shards that the store has, from the next step on."""
-        made, told = self._made, error.theirs
-        if made is None or error.name != "delayq_shards" or not re.fullmatch(r"\d{1,2}", told):
+        made, theirs = self._made, error.theirs
+        if made is None or error.name != "delayq_shards" or not re.fullmatch(r"\d{1,2}", theirs):
             return
         ours = self._met or made.settings.shards
-        if 0 < int(told) <= MOST_SHARDS and int(told) != ours:
-            self._met = int(told)
+        if 0 < int(theirs) <= MOST_SHARDS and int(theirs) != ours:
+            self._met = int(theirs)
             logger.warning(_SHARDS, self._met, self._met, ours, self._met)
 
 

@@ -133,7 +133,7 @@ def spared(call: Call) -> Call:
     """Return a user's function, made to end no thread of this package; its errors pass."""
 
     @wraps(call)
-    def told(*args: Any, **options: Any) -> Any:
+    def spared_call(*args: Any, **options: Any) -> Any:
         try:
             return call(*args, **options)
         except Exception:
@@ -141,7 +141,7 @@ def spared(call: Call) -> Call:
         except BaseException as error:
             survive(call, error)
 
-    return told  # type: ignore[return-value]
+    return spared_call  # type: ignore[return-value]
 
 
 def _is_killed(error: BaseException) -> bool:

@@ -42,10 +42,10 @@ def bounded(connection: Connection, timeout: float, connect_timeout: float) -> C
         "redis": {**redis, "retry_on_timeout": False},
     }
     own: dict[str, Any] = options.get(copy.transport.driver_type, {})
-    said = copy.transport_options or {}
+    transport = copy.transport_options or {}
     if _is_group(copy):
-        own = {**own, **leaf("sentinel").asked_once(said)}
-    copy.transport_options = {**said, **own}
+        own = {**own, **leaf("sentinel").asked_once(transport)}
+    copy.transport_options = {**transport, **own}
     provider = getattr(copy, "credential_provider", None)  # kombu has it from 5.7 on
     if provider is not None:
         copy.credential_provider = credentials_of(provider, "broker_url")

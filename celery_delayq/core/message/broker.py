@@ -313,8 +313,8 @@ def tls_of_redis(connection: Connection, name: str) -> dict[str, Any] | None:
     if not connection.ssl and connection.transport_cls != "rediss":
         return None
     # By default kombu checks no certificate, so the app's own options are read here.
-    said = connection._initial_params["ssl"]
-    return tls_of(said if isinstance(said, Mapping) else {}, name)
+    ssl = connection._initial_params["ssl"]
+    return tls_of(ssl if isinstance(ssl, Mapping) else {}, name)
 
 
 def database_of(path: str | int | None) -> int:

@@ -32,11 +32,11 @@ class Hold(NamedTuple):
     ms: int
 
     @classmethod
-    def of(cls, told: Any, task_id: Any) -> Hold | None:
+    def of(cls, header: Any, task_id: Any) -> Hold | None:
         """Read the header of a task's message; ``None`` if it has none, or another task's."""
         # Any program may have written it.
         try:
-            hold = cls(**told)
+            hold = cls(**header)
             checked_id(hold.id)
             checked_name("key", hold.key)
             checked_name("delivery", hold.delivery)
@@ -63,14 +63,14 @@ def continues(headers: Mapping[str, Any], sender: Mapping[str, Any]) -> bool:
     )
 
 
-def hand_on(told: Any, run_id: Any, body: Any) -> None:
+def hand_on(hold: Any, run_id: Any, body: Any) -> None:
     """Give the hold of a run to the part of a canvas that gets its id, as it replaces the run.
 
     Celery's ``Task.replace`` sends the canvas's first parts, whose ids are new; in their messages
     are the rest of a chain and the body of a chord. The part sends the hold as its header.
 
     Args:
-        told: The hold, as the run's message has it.
+        hold: The hold, as the run's message has it.
         run_id: The run's.
         body: Of a message: arguments, and what goes with them: the rest of its chain, its chord.
     """
@@ -79,7 +79,7 @@ def hand_on(told: Any, run_id: Any, body: Any) -> None:
         last = part["kwargs"]["body"] if part["task"] == "celery.chord" else part
         options = last["options"]
         if options.get("task_id") == run_id:
-            options["headers"] = {**(options.get("headers") or {}), HOLD_HEADER: told}
+            options["headers"] = {**(options.get("headers") or {}), HOLD_HEADER: hold}
 
 
 def _count(value: object) -> int:

@@ -101,7 +101,7 @@ def request_of(
         InvalidDueTime: a value is no time.
     """
     times = own_options(options)
-    said = {name: times.pop(name) for name in NAMES if name in times}
+    of_entry = {name: times.pop(name) for name in NAMES if name in times}
     lasting = {name: times.pop(name) for name in LASTING if name in times}
     for name, value in lasting.items():
         if not isinstance(value, bool):
@@ -114,12 +114,12 @@ def request_of(
         request = _by_option(services, times, beside or {})
     # A retry has the options of its call among its headers.
     elif eta and wants_capture(known, {**(options.get("headers") or {}), **lasting}):
-        request = _by_eta(services, eta, task, is_asked=bool(said))
+        request = _by_eta(services, eta, task, is_asked=bool(of_entry))
     if request is not None:
-        return replace(request, entry_options=entry_options_of(said, known))
-    if said:
-        name = next(iter(said))
-        raise InvalidOption(name, said[name], f"a due time beside it: {AT} or {AFTER}")
+        return replace(request, entry_options=entry_options_of(of_entry, known))
+    if of_entry:
+        name = next(iter(of_entry))
+        raise InvalidOption(name, of_entry[name], f"a due time beside it: {AT} or {AFTER}")
     return None
 
 
@@ -139,14 +139,14 @@ def _by_option(services: Services, times: Mapping[str, Any], beside: Mapping[str
     return request
 
 
-def wants_capture(task: Any, said: Mapping[str, Any]) -> bool:
+def wants_capture(task: Any, options: Mapping[str, Any]) -> bool:
     """Return whether a task may be captured by its ``eta``.
 
     Args:
         task: The task, whose attribute is the default; ``None`` if it is not known.
-        said: The call's options, among others.
+        options: The call's options, among others.
     """
-    return said.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
+    return options.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
 
 
 def _by_eta(services: Services, eta: str, task: str, *, is_asked: bool) -> Request | None:

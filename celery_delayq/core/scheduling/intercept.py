@@ -248,8 +248,8 @@ class Interceptor:
         """Return the hold that a message takes along, as it continues the run that sends it."""
         running = self.services.app.current_worker_task
         sender = {} if running is None else running.request
-        told = headers.get(HOLD_HEADER, sender.get(HOLD_HEADER))
-        hold = Hold.of(told, message.properties["correlation_id"])
+        header = headers.get(HOLD_HEADER, sender.get(HOLD_HEADER))
+        hold = Hold.of(header, message.properties["correlation_id"])
         if hold is None:
             if held := sender.get(HOLD_HEADER):
                 hand_on(held, sender.get("id"), message.body)
@@ -318,8 +318,8 @@ class Interceptor:
         options.pop("timezone", None)  # of a countdown; a message cannot have it
         conf = self.services.app.conf
         retry, own = options.pop("retry", None), options.pop("retry_policy", None)
-        said = {**conf.task_publish_retry_policy, **(own or {})}
-        policy = {each: said[each] for each in _RETRY_POLICY if each in said}
+        publish_policy = {**conf.task_publish_retry_policy, **(own or {})}
+        policy = {each: publish_policy[each] for each in _RETRY_POLICY if each in publish_policy}
         retries = conf.task_publish_retry if retry is None else retry
         task_id = message.properties["correlation_id"]
         entrance = _Entrance(self, request, task_id, policy if retries else ONCE)

@@ -164,36 +164,36 @@ def entry_options_of(given: Mapping[str, Any], task: Any = None) -> EntryOptions
     Raises:
         InvalidOption: an option is invalid, or needs another one that is missing.
     """
-    said = _with_defaults(given, task)
-    if not said:
+    chosen = _with_defaults(given, task)
+    if not chosen:
         return PLAIN
-    conflict, late = said.get(CONFLICT, REJECT), said.get(LATE, RUN)
+    conflict, late = chosen.get(CONFLICT, REJECT), chosen.get(LATE, RUN)
     if conflict not in POLICIES:
         raise InvalidOption(CONFLICT, conflict, f"one of {', '.join(POLICIES)}")
     if late not in (RUN, SKIP):
         raise InvalidOption(LATE, late, f"{RUN} or {SKIP}")
-    if MAX_WAIT in said and conflict != DEBOUNCE:
-        raise InvalidOption(MAX_WAIT, said[MAX_WAIT], f"{CONFLICT}={DEBOUNCE!r} beside it")
-    if (GRACE in said) != (late == SKIP):
+    if MAX_WAIT in chosen and conflict != DEBOUNCE:
+        raise InvalidOption(MAX_WAIT, chosen[MAX_WAIT], f"{CONFLICT}={DEBOUNCE!r} beside it")
+    if (GRACE in chosen) != (late == SKIP):
         both = f"{LATE}={SKIP!r} and {GRACE} together"
-        raise InvalidOption(*((GRACE, said[GRACE]) if GRACE in said else (LATE, late)), both)
+        raise InvalidOption(*((GRACE, chosen[GRACE]) if GRACE in chosen else (LATE, late)), both)
     made = Extras(
-        key=_text(KEY, said[KEY], _TEXT) if KEY in said else "",
-        tags=_tags(said.get(TAGS, ())),
-        grace_ms=_span_ms(GRACE, said[GRACE]) if GRACE in said else None,
-        hold=_hold(said, given),
+        key=_text(KEY, chosen[KEY], _TEXT) if KEY in chosen else "",
+        tags=_tags(chosen.get(TAGS, ())),
+        grace_ms=_span_ms(GRACE, chosen[GRACE]) if GRACE in chosen else None,
+        hold=_hold(chosen, given),
     )
-    wait = f" {_span_ms(MAX_WAIT, said[MAX_WAIT])}" if MAX_WAIT in said else ""
+    wait = f" {_span_ms(MAX_WAIT, chosen[MAX_WAIT])}" if MAX_WAIT in chosen else ""
     return EntryOptions(made, "" if conflict == REJECT else conflict + wait)
 
 
-def _hold(said: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _hold(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return how long the key holds, as :class:`Extras` has it."""
-    until, seconds = said.get(UNTIL, DELIVERED), said.get(FOR)
+    until, seconds = chosen.get(UNTIL, DELIVERED), chosen.get(FOR)
     if until not in (DELIVERED, FINISHED):
         raise InvalidOption(UNTIL, until, f"{DELIVERED} or {FINISHED}")
     ms = 0 if seconds is None else _span_ms(FOR, seconds, least=1)
-    if KEY not in said:
+    if KEY not in chosen:
         for name in (UNTIL, FOR):
             if name in given:
                 raise InvalidOption(name, given[name], f"{KEY} beside it")
@@ -207,16 +207,16 @@ def _with_defaults(given: Mapping[str, Any], task: Any) -> dict[str, Any]:
     own = {name: getattr(task, name, None) for name in NAMES}
     if own[KEY] is not None:
         raise InvalidOption(KEY, own[KEY], "a key in each call; a task's would be that of them all")
-    said = {name: value for name, value in own.items() if value is not None}
-    said.update(given)
+    chosen = {name: value for name, value in own.items() if value is not None}
+    chosen.update(given)
     # If the call brings its own policy, the task's details of its policy do not apply.
     if CONFLICT in given and MAX_WAIT not in given and given[CONFLICT] != DEBOUNCE:
-        said.pop(MAX_WAIT, None)
+        chosen.pop(MAX_WAIT, None)
     if LATE in given and GRACE not in given and given[LATE] != SKIP:
-        said.pop(GRACE, None)
+        chosen.pop(GRACE, None)
     if UNTIL in given and FOR not in given:
-        said.pop(FOR, None)
-    return said
+        chosen.pop(FOR, None)
+    return chosen
 
 
 def _text(name: str, value: Any, expected: str, shown: Any = None) -> str:

@@ -44,10 +44,10 @@ def mode_of(connection: Connection, step: str, until: float | None = None) -> by
         StoreUnavailable: no answer came in time.
     """
     try:
-        told = connection.execute(step, packed(["HELLO", 2]), until)
+        hello = connection.execute(step, packed(["HELLO", 2]), until)
     except StoreUnavailable:
         raise
     except StoreError:
         return None  # a proxy, or an imitation of Redis, that does not know the command
-    mode: bytes | None = dict(zip(told[::2], told[1::2], strict=False)).get(b"mode")
+    mode: bytes | None = dict(zip(hello[::2], hello[1::2], strict=False)).get(b"mode")
     return mode

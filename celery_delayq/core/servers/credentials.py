@@ -35,22 +35,22 @@ class Credentials(redis.CredentialProvider):
         Raises:
             redis.exceptions.AuthenticationError: the provider failed, or returned no login.
         """
-        told: Any = None
+        login: Any = None
         why = ""
         try:
-            told = spared(self._provider.get_credentials)()
+            login = spared(self._provider.get_credentials)()
         except Exception as error:
             why = f"failed: {type(error).__name__}"
-        if not why and not _is_login(told):
+        if not why and not _is_login(login):
             why = "returned neither (username, password) nor (password,)"
         if why:  # raised here, so that it does not refer to the provider's error
             raise redis.AuthenticationError(f"the credential provider {self.name} {why}")
-        return tuple(told)
+        return tuple(login)
 
 
-def _is_login(told: Any) -> bool:
+def _is_login(login: Any) -> bool:
     return (
-        isinstance(told, (tuple, list))
-        and len(told) in (1, 2)
-        and all(isinstance(word, (str, bytes)) for word in told)
+        isinstance(login, (tuple, list))
+        and len(login) in (1, 2)
+        and all(isinstance(word, (str, bytes)) for word in login)
     )

@@ -100,10 +100,10 @@ def why_of(error: BaseException) -> str:
     """Return the server's words in a refusal, without the place in a script."""
     if refusal_of(error) is Refusal.ELSEWHERE:
         return NO_BROKER if "CROSSSLOT" in said_of(error) else NOT_SERVED
-    said = _PLACE.sub("", str(error))
-    if numbers := _RESHARDING.match(said):
+    text = _PLACE.sub("", str(error))
+    if numbers := _RESHARDING.match(text):
         return _NOW_RESHARDING % numbers.groups()
-    return said + _DATABASE_0 if _NO_DATABASE.search(said) else said
+    return text + _DATABASE_0 if _NO_DATABASE.search(text) else text
 
 
 def said_of(error: BaseException | None) -> str:

@@ -159,21 +159,21 @@ def persistence(server: Facts) -> Iterator[Line]:
 def _log(synced: str | None) -> Line:
     again = "tasks scheduled then are lost, tasks delivered then are delivered again"
     if synced == "always":
-        said = "with appendfsync always a crash loses nothing that was acknowledged"
+        found = "with appendfsync always a crash loses nothing that was acknowledged"
     elif synced == "everysec":
-        said = (
+        found = (
             "with appendfsync everysec a crash of the machine may lose the last second or two, as "
             f"may a kill while the disk is slow: {again}"
         )
     elif synced is None:
-        said = "the store's Redis has an append-only file, and does not report how often it syncs"
+        found = "the store's Redis has an append-only file, and does not report how often it syncs"
     else:
-        said = (
+        found = (
             f"the store's Redis may lose the last half minute when its machine crashes, as its "
             f"appendfsync is {synced}: {again}"
         )
-        return Line("persistence", WARNING, said, "set appendfsync everysec")
-    return Line("persistence", OK, said)
+        return Line("persistence", WARNING, found, "set appendfsync everysec")
+    return Line("persistence", OK, found)
 
 
 def _disk(server: Facts) -> Iterator[Line]:

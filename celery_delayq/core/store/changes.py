@@ -93,9 +93,9 @@ def cancel(
         )
 
     for some, words, (rows,) in _in_chunks(targets, call):
-        told = {one.place: (one.when, one.message) for one in rows}
+        messages = {one.place: (one.when, one.message) for one in rows}
         yield [
-            _read(who, word) or _cancelled(who, word, told.get(at), shard.number)
+            _read(who, word) or _cancelled(who, word, messages.get(at), shard.number)
             for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
             if word != _AGAIN
         ]
@@ -277,10 +277,10 @@ def _read(who: Target, word: Sequence[bytes]) -> Change | None:
 
 
 def _cancelled(
-    who: Target, word: Sequence[bytes], told: tuple[bytes, bytes] | None, shard: int
+    who: Target, word: Sequence[bytes], message: tuple[bytes, bytes] | None, shard: int
 ) -> Change:
     outcome, task_id = Outcome(_text(word[0])), _id_of(who, *word[1:])
-    cancelled = Cancelled(task_id, outcome, *(told or (b"", b"")), shard=shard)
+    cancelled = Cancelled(task_id, outcome, *(message or (b"", b"")), shard=shard)
     return Change(outcome, task_id, cancelled=cancelled)
 
 
@@ -321,10 +321,10 @@ def only(steps: Iterable[list[Change]]) -> tuple[Outcome, Change]:
     return change.outcome, change
 
 
-def _id_of(who: Target, *told: bytes) -> str:
+def _id_of(who: Target, *known: bytes) -> str:
     """Return the id of a target; if the target is a key, the id in the answer."""
-    if told:
-        return _text(told[0])
+    if known:
+        return _text(known[0])
     return "" if isinstance(who, bytes) and who.startswith(b"k") else named(who)
 
 

@@ -85,8 +85,8 @@ class Copies:
             StoreError: it is not known.
         """
         # An entry with a key may be in any shard.
-        told = (self._arrive(one, ("taken", *message), 0, until) for one in self._shards)
-        return any(first == 0 for first in told)
+        firsts = (self._arrive(one, ("taken", *message), 0, until) for one in self._shards)
+        return any(first == 0 for first in firsts)
 
     def _arrive(self, scripts: Scripts, texts: tuple[str, ...], attempt: int, until: float) -> int:
         first: int = scripts.call(

@@ -160,8 +160,8 @@ class Entries:
         for place, one in enumerate(given):
             parts[placement.shard_for(one, len(shards))].append(place)
         for number, places in parts.items():
-            told = step(shards[number], [given[place] for place in places])
-            answers.update(zip(places, told, strict=True))
+            some_answers = step(shards[number], [given[place] for place in places])
+            answers.update(zip(places, some_answers, strict=True))
         return [answers[place] for place in range(len(given))]
 
     @_over_its_shards

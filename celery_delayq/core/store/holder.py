@@ -81,5 +81,5 @@ def free(
     return Outcome(_text(word)), _text(unquote_to_bytes(b"".join(held)))
 
 
-def _text(told: bytes) -> str:
-    return told.decode(errors="replace")
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")

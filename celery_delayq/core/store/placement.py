@@ -71,15 +71,15 @@ def change(
         The answer of that shard. If none has it: ``HANDED_OVER``, if one knows of that.
     """
     until = clock.monotonic() + shards[0].timeout
-    told: tuple[Outcome, Detail] | None = None
+    best: tuple[Outcome, Detail] | None = None
     for shard in to_ask(shards, who):
         answer = step(shard, until)
         if answer[0] not in _GONE:
             return answer
-        if told is None or answer[0] is Outcome.HANDED_OVER:
-            told = answer
-    assert told is not None  # noqa: S101 - there is at least one shard
-    return told
+        if best is None or answer[0] is Outcome.HANDED_OVER:
+            best = answer
+    assert best is not None  # noqa: S101 - there is at least one shard
+    return best
 
 
 def refused(

@@ -106,7 +106,7 @@ def wait(
     """
     seconds, tasks = until - clock.monotonic(), len(receipts)
     try:
-        is_known, told = shard.scripts.call_and(
+        is_known, offsets = shard.scripts.call_and(
             "replicate",
             wanted.packed(seconds),
             until=clock.monotonic() + max(0.0, seconds) + GRACE,
@@ -119,7 +119,7 @@ def wait(
         return shortfalls.note(why, why, tasks, again=False)
     if not is_known:
         return shortfalls.note("unknown", "the Redis that answered does not have them", tasks)
-    local, reached = wanted.reached(told)
+    local, reached = wanted.reached(offsets)
     if not local:
         own = f"not even Redis's own file had them within {wanted.seconds:g} s"
         return shortfalls.note("own", own, tasks)

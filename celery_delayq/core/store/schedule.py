@@ -67,7 +67,7 @@ def schedule(
     answers: list[Answer | None] = [None] * len(new)
     left = list(range(len(new)))
     while left:
-        told = _ask(
+        replies = _ask(
             shard,
             [new[place] for place in left],
             supersede=supersede,
@@ -76,7 +76,7 @@ def schedule(
             until=until,
             pauses=pauses,
         )
-        for place, answer in zip(left, told, strict=True):
+        for place, answer in zip(left, replies, strict=True):
             answers[place] = answer
         left = [place for place in left if answers[place] is None]
         if left and clock.monotonic() >= until:

@@ -306,8 +306,8 @@ class LeasedEntry:
         extras = self.record.extras
         if not extras.is_until_finished:
             return {}
-        told = {"id": self.task_id, "key": extras.key, "delivery": self.hand_over}
-        return {**told, "ms": extras.unique_ms}
+        header = {"id": self.task_id, "key": extras.key, "delivery": self.hand_over}
+        return {**header, "ms": extras.unique_ms}
 
     @property
     def is_first(self) -> bool:

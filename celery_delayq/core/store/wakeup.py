@@ -121,14 +121,14 @@ class Wakeup:
             self._ask_for_life()
             now = clock.monotonic()
             ready = _readable(self._sockets(), max(0.0, min(until, self._next_look()) - now))
-            told = self._told(ready)
+            woken = self._told(ready)
             if self._inner in ready:
                 self._inner.recv(4096)
-                return told
+                return woken
             if self._answer_by and clock.monotonic() >= self._answer_by:
                 raise TimeoutError(f"no answer to a PING within {TIMEOUT} s")
-            if told or clock.monotonic() >= until:
-                return told
+            if woken or clock.monotonic() >= until:
+                return woken
 
     def _told(self, ready: list[Any]) -> set[int]:
         heard = self._herald.sockets if self._herald else []
@@ -158,7 +158,7 @@ class Wakeup:
         self._ping_at = clock.monotonic() + PING_AFTER
 
     def _read(self) -> set[int]:
-        told = set()
+        woken = set()
         # Read all of it: the socket does not show what redis-py has read ahead.
         while self._connection is not None and self._connection.can_read():
             try:
@@ -169,9 +169,9 @@ class Wakeup:
                     raise
                 kind = b""
             if kind == b"message":
-                told.add(self._shards[rest[0]])
+                woken.add(self._shards[rest[0]])
             self._note_life()
-        return told
+        return woken
 
     def rest(self, seconds: float) -> None:
         """Wait *seconds*; end early if the master was down and another one is announced.
