@@ -9,7 +9,7 @@ from kombu import Exchange, Queue
 
 from tests.app.support import FAR, envelope
 
-pytestmark = pytest.mark.libraries
+pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 EXPIRES = datetime(2101, 1, 1, tzinfo=timezone.utc)

@@ -11,6 +11,8 @@ from celery_delayq.core.store.record import EVERYTHING, Template, destination_fo
 from celery_delayq.errors import AlreadyScheduled, InFlight
 from tests.store.support import FAR_MS, LINES, NOW_MS, ROUTE, new_record
 
+pytestmark = pytest.mark.core
+
 POLICIES = ["", "keep", "replace", "earliest", "latest", "debounce"]
 KEY = Extras("k")
 DUE_MS = NOW_MS - 1000  # of the existing entry, which has to be due to get into most places

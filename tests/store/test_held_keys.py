@@ -14,6 +14,8 @@ from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import AlreadyScheduled, InFlight, KeyHeld
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
+pytestmark = pytest.mark.core
+
 SECOND = 1000
 FINISHED = Extras("k", hold=f"f{60 * SECOND}")
 WINDOW = Extras("k", hold=f"w{60 * SECOND}")
