@@ -17,7 +17,7 @@ from tests.support.missing import missing
 from tests.support.ports import free_port
 from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.redis_programs import on_path
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 CONF, USERS, VARIABLES = (block.text for block in page("operate/example").written_in("text"))
 [APP] = page("operate/example").written_in("python")
@@ -87,7 +87,8 @@ def test_all_of_it_is_well_a_task_runs_and_the_worker_ends_by_the_unit_s_signal(
     worker = start(Path(program).name, *words, "-c", "1", name="worker.log")
     try:
         worker.wait_log("worker@.* ready")
-        worker.wait_log("scanner .* started")
+        health = ("celery", "-A", "shop", "delayq", "health")
+        eventually(lambda: start(*health, name="health.log").wait(PATIENCE) == 0)
         doctor = start("celery", "-A", "shop", "delayq", "doctor", name="doctor.log")
         assert doctor.wait(PATIENCE) == 0, doctor.tail()
         call = "import shop; shop.remind.delay_for(0.1, 42)"
