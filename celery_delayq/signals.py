@@ -47,7 +47,7 @@ class Signal(dispatch.Signal):
     """
 
     def _live_receivers(self, sender: Any) -> list[Any]:
-        return [spared(one) for one in super()._live_receivers(sender)]
+        return [spared(receiver) for receiver in super()._live_receivers(sender)]
 
 
 task_scheduled = Signal(name="delayq_task_scheduled", providing_args={"task_id", "due"})

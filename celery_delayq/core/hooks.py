@@ -147,16 +147,16 @@ class Hooks:
 
 
 def _told() -> list[str]:
-    return [one.name for one in fields(Hooks) if not one.name.startswith("hears_")]
+    return [hook.name for hook in fields(Hooks) if not hook.name.startswith("hears_")]
 
 
-def _both(one: Hook, other: Hook) -> Hook:
+def _both(hook: Hook, other: Hook) -> Hook:
     def both(*facts: Any) -> None:
-        one(*facts)
+        hook(*facts)
         other(*facts)
 
     return both
 
 
-def _either(one: Callable[[], object], other: Callable[[], object]) -> Callable[[], bool]:
-    return lambda: bool(one() or other())
+def _either(question: Callable[[], object], other: Callable[[], object]) -> Callable[[], bool]:
+    return lambda: bool(question() or other())

@@ -100,15 +100,15 @@ def operation(name: str) -> Any:
 
 def call(point: str, *app: Any) -> list[Any]:
     """Call the leaves that have a function for *point*, and return their answers."""
-    return [getattr(leaf(name), point)(*app) for name, one in LEAVES.items() if point in one.at]
+    return [getattr(leaf(name), point)(*app) for name, leaf_ in LEAVES.items() if point in leaf_.at]
 
 
 def steps() -> list[tuple[str, str]]:
     """List the steps of leaves: the blueprint, and the class's path for Celery to import."""
     return [
-        (blueprint, f"{_module(one)}.{step}")
-        for one in LEAVES.values()
-        for blueprint, step in (("worker", one.worker_step), ("consumer", one.consumer_step))
+        (blueprint, f"{_module(leaf_)}.{step}")
+        for leaf_ in LEAVES.values()
+        for blueprint, step in (("worker", leaf_.worker_step), ("consumer", leaf_.consumer_step))
         if step
     ]
 
@@ -116,23 +116,23 @@ def steps() -> list[tuple[str, str]]:
 def methods() -> list[type]:
     """Import and return the classes whose methods ``DelayQ`` has beside those of the core."""
     paths = [f"{OPERATIONS}.methods:Operations"] if OPERATIONS else []
-    paths += [f"{_module(one)}.{one.methods}" for one in LEAVES.values() if one.methods]
+    paths += [f"{_module(leaf_)}.{leaf_.methods}" for leaf_ in LEAVES.values() if leaf_.methods]
     found = (path.partition(":") for path in paths)
     return [getattr(import_module(module), name) for module, _, name in found]
 
 
 def commands() -> list[str]:
     """List the names of the leaves' commands."""
-    return [name for one in LEAVES.values() for name in one.commands]
+    return [name for leaf_ in LEAVES.values() for name in leaf_.commands]
 
 
 def command(name: str) -> Any:
     """Import and return a leaf's command; ``None`` if no leaf has one of that name."""
-    for one in LEAVES.values():
-        if name in one.commands:
-            return getattr(import_module(f"{_module(one)}.{one.commands[name]}"), name)
+    for leaf_ in LEAVES.values():
+        if name in leaf_.commands:
+            return getattr(import_module(f"{_module(leaf_)}.{leaf_.commands[name]}"), name)
     return None
 
 
-def _module(one: Leaf) -> str:
-    return f"{FOLDER}.{one.folder}"
+def _module(leaf_: Leaf) -> str:
+    return f"{FOLDER}.{leaf_.folder}"

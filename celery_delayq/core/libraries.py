@@ -123,7 +123,7 @@ def check_messages() -> None:
     Raises:
         LibraryChanged: one is gone, or takes other arguments.
     """
-    _refuse(problem for problem in (_problem(*one) for one in MESSAGES.items()) if problem)
+    _refuse(problem for problem in (_problem(*message) for message in MESSAGES.items()) if problem)
 
 
 def need(names: Iterable[str]) -> None:
@@ -165,7 +165,7 @@ def _problem(name: str, takes: str) -> str:
 def _takes(found: Any, names: list[str]) -> bool:
     """Whether these are its first arguments; a wrapper with ``*args`` passes them on."""
     taken = inspect.signature(found).parameters
-    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in taken.values()):
+    if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in taken.values()):
         return True
     return [name for name in taken if name != "self"][: len(names)] == names
 

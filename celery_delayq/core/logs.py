@@ -49,7 +49,7 @@ def shown(value: object) -> str:
     """Return a value as a message shows it: its beginning, if it is long."""
     # Times that exclude each other are passed by name.
     named = value.items() if type(value) is dict else ()
-    inside = ", ".join(f"{name!r}: {_told(one)}" for name, one in named)
+    inside = ", ".join(f"{name!r}: {_told(part)}" for name, part in named)
     text = f"{{{inside}}}" if inside else _told(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
 
@@ -80,7 +80,7 @@ class _Plain(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
             record.args = tuple(
-                one if isinstance(one, (int, float)) else plain(one) for one in record.args
+                arg if isinstance(arg, (int, float)) else plain(arg) for arg in record.args
             )
         return True
 
@@ -101,8 +101,8 @@ def without_secrets(url: Any) -> Any:
     if not any(sign in text for sign in "@?="):
         return url
     each = text.split(";")
-    if len(each) > 1 and all(one.startswith("sentinel://") for one in each):
-        return ";".join(str(without_secrets(one)) for one in each)
+    if len(each) > 1 and all(part.startswith("sentinel://") for part in each):
+        return ";".join(str(without_secrets(part)) for part in each)
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = "", text

@@ -40,12 +40,12 @@ def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bo
         logger.warning("task %s: its message cannot be read", cancelled.task_id, exc_info=True)
         return True  # it never can be
     try:
-        for one, request in waited_for:
+        for task_id, request in waited_for:
             state = states.PENDING
             if late or cancelled.outcome is Outcome.UNCERTAIN:
-                state = app.backend.get_state(one)
+                state = app.backend.get_state(task_id)
             if state == states.PENDING or (late and state == states.RETRY):
-                app.backend.mark_as_revoked(one, cancelled.reason, request=request)
+                app.backend.mark_as_revoked(task_id, cancelled.reason, request=request)
     except Exception:
         logger.warning("task %s: REVOKED could not be stored", cancelled.task_id, exc_info=True)
         return False
@@ -55,10 +55,10 @@ def mark_revoked(app: Celery, cancelled: Cancelled, *, late: bool = False) -> bo
 def take_back(app: Celery, cancelled: Cancelled) -> None:
     """Reset ``REVOKED``, stored after the task's id had been scheduled anew; never raises."""
     try:
-        for one, request in _waited_for(app, cancelled.task_id, cancelled.message):
+        for task_id, request in _waited_for(app, cancelled.task_id, cancelled.message):
             # A state that the new task has stored since stays.
-            if app.backend.get_task_meta(one, cache=False)["status"] == states.REVOKED:
-                app.backend.store_result(one, None, states.PENDING, request=request)
+            if app.backend.get_task_meta(task_id, cache=False)["status"] == states.REVOKED:
+                app.backend.store_result(task_id, None, states.PENDING, request=request)
     except Exception:
         logger.warning("task %s: it waits, and is REVOKED", cancelled.task_id, exc_info=True)
 
@@ -70,7 +70,9 @@ def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, An
     reply_to = properties.get("reply_to")
     if headers.get("task") == LAUNCH:
         ids = leaf("canvas").task_ids(body)
-        return [(one, Context({"reply_to": reply_to, "correlation_id": one})) for one in ids]
+        return [
+            (part_id, Context({"reply_to": reply_to, "correlation_id": part_id})) for part_id in ids
+        ]
     if headers.get("ignore_result"):
         return []
     embedded = body[2] if isinstance(body, (list, tuple)) else {}

@@ -144,7 +144,7 @@ class Services:
 
     def connect(self) -> Connection:
         """Return a private connection to the store's Redis; it opens on first use."""
-        if len({id(one.connection) for one in self.scripts}) > 1:
+        if len({id(scripts.connection) for scripts in self.scripts}) > 1:
             # A node that is silent keeps a scanner from the shards on other nodes for as long.
             return PooledConnection(self.endpoint, REACH)
         # Finding a Sentinel group's master has its own steps and time limit.
@@ -188,9 +188,11 @@ class Services:
         if apart is not None:
             scripts = self._scripts_of(connection.at(apart.keys.slot), apart.keys, hooks)
             meeting_place = Registration(scripts, self.membership, scanner=True)
-        keys = [one.keys for one in self.scripts]
-        each = [self._scripts_of(connection.at(one.slot), one, hooks) for one in keys]
-        return [self.steps(one, name, owes=owes, meeting_place=meeting_place) for one in each]
+        shards = [
+            self._scripts_of(connection.at(shard.keys.slot), shard.keys, hooks)
+            for shard in self.scripts
+        ]
+        return [self.steps(shard, name, owes=owes, meeting_place=meeting_place) for shard in shards]
 
     def steps(
         self,
@@ -220,7 +222,7 @@ class Services:
         """Return the wake-up on which the scanner of that name blocks."""
         from .store.wakeup import Wakeup
 
-        return Wakeup(self.connect(), [one.keys for one in self.scripts], scanner)
+        return Wakeup(self.connect(), [shard.keys for shard in self.scripts], scanner)
 
     def will_not_run(
         self,
@@ -238,12 +240,12 @@ class Services:
             late: Whether a scanner may have stored it meanwhile; see :func:`mark_revoked`.
             gave_way: Whether they were not scheduled because existing tasks were kept.
         """
-        for one in cancelled:
-            if owed and one.message and mark_revoked(self.app, one, late=late):
+        for entry in cancelled:
+            if owed and entry.message and mark_revoked(self.app, entry, late=late):
                 # The task will not run in any case. If this fails, a scanner repeats the work.
                 with suppress(StoreError):
-                    if self.entries.mark_stored(one):
-                        self.take_back(one)
+                    if self.entries.mark_stored(entry):
+                        self.take_back(entry)
         if gave_way:
             self.hooks.gave_way(list(cancelled))
         elif any(hears() for hears in self.hooks.hears_cancelled):
@@ -427,8 +429,8 @@ class Configured:
         return Copies(self.scripts, lasts, self.settings.remember)
 
     def close(self) -> None:
-        for one in vars(self).get("scripts", ()):
-            one.connection.close()
+        for scripts in vars(self).get("scripts", ()):
+            scripts.connection.close()
 
 
 # The app itself holds its ``DelayQ``, so modules that Celery calls can find it.

@@ -26,8 +26,8 @@ def instant(wall: datetime, zone: tzinfo) -> datetime:
     # (dateutil), but each of them knows what its clocks show at a moment.
     as_utc = wall.replace(fold=0)
     offsets = [_offset(as_utc - _A_DAY, zone), _offset(as_utc + _A_DAY, zone)]
-    moments = [as_utc - one for one in offsets]
-    shown = [at for at, one in zip(moments, offsets, strict=True) if _offset(at, zone) == one]
+    moments = [as_utc - offset for offset in offsets]
+    shown = [at for at, offset in zip(moments, offsets, strict=True) if _offset(at, zone) == offset]
     moment = shown[0] if len(shown) == 1 else moments[wall.fold]
     return moment.replace(tzinfo=timezone.utc)
 

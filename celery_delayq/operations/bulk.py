@@ -209,7 +209,7 @@ class BulkWriter:
 
     def _write(self, new: list[NewEntry]) -> list[Receipt | DelayQError]:
         # A caller knows the ids that its items bring.
-        had = self._forget([one.task_id for one in new if one.task_id in self._own_ids])
+        had = self._forget([entry.task_id for entry in new if entry.task_id in self._own_ids])
         try:
             answers = write(self._services, new, self._policy, given_out=self._has_own_ids)
         except StoreError as error:
@@ -219,8 +219,10 @@ class BulkWriter:
             raise
         self._own_ids.clear()
         if had:
-            refused = {one.task_id for one in answers if isinstance(one, AlreadyScheduled)}
-            past.remember(self._services, {one: had[one] for one in had.keys() & refused})
+            refused = {answer.task_id for answer in answers if isinstance(answer, AlreadyScheduled)}
+            past.remember(
+                self._services, {task_id: had[task_id] for task_id in had.keys() & refused}
+            )
         return answers
 
     def _forget(self, ids: list[str]) -> past.Past:
@@ -241,15 +243,17 @@ class BulkWriter:
     def _note(self, outcomes: list[Receipt | str | Exception]) -> None:
         first = len(self.bulk.ids)
         refused = {
-            place: one for place, one in enumerate(outcomes, first) if isinstance(one, Exception)
+            place: outcome
+            for place, outcome in enumerate(outcomes, first)
+            if isinstance(outcome, Exception)
         }
         existed = {
             place
-            for place, one in enumerate(outcomes, first)
-            if isinstance(one, Receipt) and one.existed
+            for place, outcome in enumerate(outcomes, first)
+            if isinstance(outcome, Receipt) and outcome.existed
         }
-        told = (one.replicas for one in outcomes if isinstance(one, Receipt))
-        reached = [one for one in (*told, self.bulk.replicas) if one is not None]
+        told = (outcome.replicas for outcome in outcomes if isinstance(outcome, Receipt))
+        reached = [number for number in (*told, self.bulk.replicas) if number is not None]
         # In one go, so that an interruption finds all of a slice, or nothing.
         self.bulk.refused.update(refused)
         self.bulk.existed |= existed

@@ -164,7 +164,7 @@ class Draft:
             routed = amqp.router.route({"queue": name}, self.task, args, kwargs)
         except QueueNotFound:
             raise InvalidOption("queue", name, "a queue of the app, see task_queues") from None
-        queue, exchange, key = (routed.get(one) for one in ("queue", "exchange", "routing_key"))
+        queue, exchange, key = (routed.get(part) for part in ("queue", "exchange", "routing_key"))
         # From here on as in Celery's `send_task_message`.
         kind = getattr(queue.exchange, "type", "direct")
         if not (exchange and key) and kind == "direct":

@@ -58,7 +58,7 @@ class Edit:
 
     def __post_init__(self) -> None:
         if not (self.has_message or self.key is not KEPT or self.add_tags or self.remove_tags):
-            names = ", ".join(one.name for one in fields(self))
+            names = ", ".join(field.name for field in fields(self))
             raise InvalidOption("edit", None, f"one of {names}")
         self._check_place()
         if self.args is not KEPT and not isinstance(self.args, (list, tuple)):
@@ -81,7 +81,7 @@ class Edit:
             tags = getattr(self, name)
             if not isinstance(tags, (list, tuple, set, frozenset)):
                 raise InvalidOption(name, tags, _TAGS)
-            object.__setattr__(self, name, tuple(checked_name(name, one) for one in tags))
+            object.__setattr__(self, name, tuple(checked_name(name, tag) for tag in tags))
 
     @property
     def has_arguments(self) -> bool:
@@ -91,7 +91,7 @@ class Edit:
     def has_message(self) -> bool:
         """Whether it changes the message, and not only the key or tags."""
         others = (self.priority, self.expires, self.queue)
-        return self.has_arguments or any(one is not KEPT for one in others)
+        return self.has_arguments or any(other is not KEPT for other in others)
 
     def extras(self, entry: Entry) -> Extras:
         """Return the extras of the edited entry.
@@ -144,7 +144,7 @@ def _draft_of(services: Services, entry: Entry, changes: Edit) -> Draft:
         raise NotATask("task_id", entry.task_id, CANVAS)
     # Protocol 1 has its name in the body, by which it is routed.
     v1_s = (changes.expires, changes.queue) if draft.is_v1 else ()
-    in_body = changes.has_arguments or any(one is not KEPT for one in v1_s)
+    in_body = changes.has_arguments or any(part is not KEPT for part in v1_s)
     if in_body and not draft.is_readable:
         raise InvalidOption("task_id", entry.task_id, _READABLE)
     return draft

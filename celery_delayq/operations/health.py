@@ -102,13 +102,17 @@ def health(
     """
     _check(max_overdue, max_dead, max_paused, here)
     all_of_it = judged(delayq.services, max_overdue, max_dead, max_paused, here)
-    return [one.wrong for one in all_of_it if one.wrong]
+    return [check.wrong for check in all_of_it if check.wrong]
 
 
 def restarts_here(delayq: HasServices) -> dict[str, int]:
     """How often the thread of each scanner on this host was started again, if ever."""
     scanners, host = delayq.services.entries.scanners(), socket.gethostname()
-    return {one.name: one.restarts for one in scanners if one.host == host and one.restarts}
+    return {
+        scanner.name: scanner.restarts
+        for scanner in scanners
+        if scanner.host == host and scanner.restarts
+    }
 
 
 def judged(
@@ -125,8 +129,10 @@ def judged(
         if here:
             return [_here(entries.scanners())]
         counts, pauses = entries.counts(), entries.pauses()
-        nodes = {one.scripts.connection.node: one.scripts.connection for one in entries.shards}
-        servers = [Facts.of_memory(one) for one in nodes.values()]
+        nodes = {
+            shard.scripts.connection.node: shard.scripts.connection for shard in entries.shards
+        }
+        servers = [Facts.of_memory(node) for node in nodes.values()]
     except StoreDiffers as error:
         return [Judged("agreement", str(error))]
     except StoreError as error:
@@ -154,7 +160,7 @@ def no_delivery(counts: Counts) -> str:
 
 def _here(scanners: Iterable[LiveScanner]) -> Judged:
     host = socket.gethostname()
-    is_here = any(one.host == host for one in scanners)
+    is_here = any(scanner.host == host for scanner in scanners)
     return Judged("scanners", "" if is_here else _NOT_HERE.format(host))
 
 
@@ -181,14 +187,14 @@ def _pauses(pauses: Iterable[Pause], now_ms: int, longest: float) -> Judged:
     """Check that no pause has held back a due task for too long."""
     forgotten = [
         _FORGOTTEN.format(
-            one.what,
-            one.since.astimezone(timezone.utc),
-            f"{one.parked_in_words} {'is' if one.parked == 1 else 'are'}",
+            pause.what,
+            pause.since.astimezone(timezone.utc),
+            f"{pause.parked_in_words} {'is' if pause.parked == 1 else 'are'}",
             lasting(held),
             longest,
         )
-        for one in pauses
-        if (held := one.seconds_held(now_ms)) > longest
+        for pause in pauses
+        if (held := pause.seconds_held(now_ms)) > longest
     ]
     return Judged("pauses", ". ".join(forgotten), "no due task is paused for long")
 
@@ -196,17 +202,19 @@ def _pauses(pauses: Iterable[Pause], now_ms: int, longest: float) -> Judged:
 def _rates(pauses: Iterable[Pause], longest: float) -> Judged:
     """Check that no resumed lane is so slow that its last task waits too long."""
     slow = [
-        _COMES_BACK.format(one.what, one.rate, counted(one.parked), lasting(one.seconds_left))
-        for one in pauses
-        if one.seconds_left > longest
+        _COMES_BACK.format(
+            pause.what, pause.rate, counted(pause.parked), lasting(pause.seconds_left)
+        )
+        for pause in pauses
+        if pause.seconds_left > longest
     ]
     return Judged("rates", ". ".join(slow), "no task waits long for the rate of a resume")
 
 
 def _memory(server: Facts) -> Iterator[Judged]:
-    for one in memory(server):
-        is_well = one.level == OK
-        yield Judged("memory", "" if is_well else f"{one.found}; {one.advice}", one.found)
+    for line in memory(server):
+        is_well = line.level == OK
+        yield Judged("memory", "" if is_well else f"{line.found}; {line.advice}", line.found)
 
 
 def _check(max_overdue: Any, max_dead: Any, max_paused: Any, here: Any) -> None:

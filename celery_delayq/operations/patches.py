@@ -87,12 +87,17 @@ def touched(app: Any, task: Any, signature: Signature) -> str | None:
         type(app.amqp.router) is not _Router and f"app.amqp.router, a {type(app.amqp.router)}",
         # A route may be any callable; those made of a mapping look at the task's name only.
         any(type(route) is not _MapRoute for route in app.amqp.router.routes) and "a router",
-        next((f"a handler of {one.name}" for one in _SIGNALS if one.has_listeners(name)), False),
+        next(
+            (f"a handler of {signal.name}" for signal in _SIGNALS if signal.has_listeners(name)),
+            False,
+        ),
     )
     for reason in reasons:
         if reason:
             return str(reason)
-    return next((str(one) for one in places(app, task, signature) if not one.is_untouched), None)
+    return next(
+        (str(place) for place in places(app, task, signature) if not place.is_untouched), None
+    )
 
 
 def _of_one_call(options: dict[str, Any]) -> str:

@@ -87,7 +87,9 @@ def pauses(delayq: HasServices) -> list[Pause]:
 
 def is_all_paused(services: Services) -> bool:
     """Return whether everything is paused, and not resuming."""
-    return any(not (one.queue or one.task or one.resumed) for one in services.entries.pauses())
+    return any(
+        not (found.queue or found.task or found.resumed) for found in services.entries.pauses()
+    )
 
 
 def _is_rate(rate: object) -> bool:

@@ -46,10 +46,10 @@ def queue_counts(services: Services, pauses: Iterable[Pause]) -> tuple[list[Queu
     known = _by_label(services, pauses) if tallies else {}
     waiting: defaultdict[str, int] = defaultdict(int)
     overdue: defaultdict[str, int] = defaultdict(int)
-    for one in tallies:
-        name = _name_of(one, known, services.broker.options) if one.label else ""
-        waiting[name] += one.waiting
-        overdue[name] += one.overdue
+    for tally in tallies:
+        name = _name_of(tally, known, services.broker.options) if tally.label else ""
+        waiting[name] += tally.waiting
+        overdue[name] += tally.overdue
     counts = [QueueCounts(name, waiting[name], overdue[name]) for name in sorted(waiting)]
     return counts, is_complete
 
@@ -64,9 +64,9 @@ def counts_from(
     """
     known, options = _by_label(services, services.entries.pauses()), services.broker.options
     for behind, tallies in walk(services.entries.shards, place):
-        names = [_name_of(one, known, options) if one.label else "" for one in tallies]
+        names = [_name_of(tally, known, options) if tally.label else "" for tally in tallies]
         counts = zip(names, tallies, strict=True)
-        yield behind, [QueueCounts(name, one.waiting, one.overdue) for name, one in counts]
+        yield behind, [QueueCounts(name, count.waiting, count.overdue) for name, count in counts]
 
 
 def names_of(services: Services, labels: set[bytes]) -> dict[bytes, str]:
@@ -79,16 +79,16 @@ def names_of(services: Services, labels: set[bytes]) -> dict[bytes, str]:
         return known
     known = _by_label(services, services.entries.pauses())
     if not labels <= known.keys():
-        for one in services.entries.tallies(FOR_NAMES)[0]:
-            if one.label in labels:
-                name = _name_of(one, known, services.broker.options)
+        for tally in services.entries.tallies(FOR_NAMES)[0]:
+            if tally.label in labels:
+                name = _name_of(tally, known, services.broker.options)
                 # The destination may differ from the queue that the task was sent with.
                 known.setdefault(label_of(name), name)
     return known
 
 
 def _by_label(services: Services, pauses: Iterable[Pause]) -> dict[bytes, str]:
-    names = [*services.app.amqp.queues, *(one.queue for one in pauses if one.queue)]
+    names = [*services.app.amqp.queues, *(pause.queue for pause in pauses if pause.queue)]
     return {label_of(name): name for name in names}
 
 

@@ -70,15 +70,18 @@ class Status:
             "path": self.path,
             "other_broker": self.other_broker,
             **counts_facts(self.counts),
-            "scanners": [{"name": one.name, "seen": one.seen.isoformat()} for one in self.scanners],
-            "pauses": [pause_facts(one) for one in self.pauses],
+            "scanners": [
+                {"name": scanner.name, "seen": scanner.seen.isoformat()}
+                for scanner in self.scanners
+            ],
+            "pauses": [pause_facts(pause) for pause in self.pauses],
             **self._of_queues(),
         }
 
     def _of_queues(self) -> dict[str, Any]:
         if not self.queues and not self.queues_complete:
             return {}
-        queues = [asdict(one) for one in self.queues]
+        queues = [asdict(queue) for queue in self.queues]
         return {"queues": queues, "queues_complete": self.queues_complete}
 
 
@@ -99,7 +102,9 @@ def status(delayq: HasServices, *, queues: bool = True) -> Status:
     other_broker = entries.check_membership()
     counts, pauses = entries.counts(), entries.pauses()
     by_queue, is_complete = queue_counts(services, pauses) if queues else ([], False)
-    scanners = [ScannerSeen(one.name, from_ms(one.seen_ms)) for one in entries.scanners()]
+    scanners = [
+        ScannerSeen(scanner.name, from_ms(scanner.seen_ms)) for scanner in entries.scanners()
+    ]
     return Status(
         store=services.endpoint.url,
         prefix=services.settings.prefix,

@@ -189,7 +189,7 @@ def _messages(services: Services, queue: str) -> int:
 def _known(services: Services) -> list[str]:
     """Return the names of the app's queues, and of those of waiting tasks."""
     waiting_for, _ = queue_counts(services, services.entries.pauses())
-    return [*dict.fromkeys([*services.app.amqp.queues, *(one.queue for one in waiting_for)])]
+    return [*dict.fromkeys([*services.app.amqp.queues, *(count.queue for count in waiting_for)])]
 
 
 @contextmanager

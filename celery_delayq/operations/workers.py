@@ -89,12 +89,12 @@ def strangers(services: Services, told: Mapping[str, Any], heard: Mapping[str, A
     """
     found = []
     for name in sorted(_on_its_queues(services, heard)):
-        one = told.get(name)
-        if one is None:
+        answer = told.get(name)
+        if answer is None:
             found.append(_NO_DELAYQ.format(name))
-        elif "error" in one:
-            found.append(_ERROR.format(name, one["error"].replace("; ", ": ")))
-        elif (version := one.get("version", "of an unknown release")) != __version__:
+        elif "error" in answer:
+            found.append(_ERROR.format(name, answer["error"].replace("; ", ": ")))
+        elif (version := answer.get("version", "of an unknown release")) != __version__:
             found.append(_OTHER_RELEASE.format(name, version, __version__))
     return found
 
@@ -121,8 +121,8 @@ def unheard_queues(
         return []
     scanners = services.entries.scanners()
     queues, _ = queue_counts(services, services.entries.pauses())
-    hosts, own = {one.host for one in scanners}, {*services.app.amqp.queues}
-    own |= {one.queue for one in queues}
+    hosts, own = {scanner.host for scanner in scanners}, {*services.app.amqp.queues}
+    own |= {queue.queue for queue in queues}
     names_by_worker = {worker: _names_in(told) for worker, told in heard.items()}
     answered = [
         worker
@@ -132,7 +132,7 @@ def unheard_queues(
     if not answered or len(answered) < len(scanners):
         return []
     names, workers = set().union(*names_by_worker.values()), counted(len(answered), "worker")
-    unheard = [one for one in queues if one.queue and one.queue not in names]
+    unheard = [queue for queue in queues if queue.queue and queue.queue not in names]
     unread = [
         _UNREAD.format(name, counted(delivered[name], "message"), workers, name)
         for name in sorted(delivered.keys() - names)
@@ -150,8 +150,10 @@ def _sentences(unheard: list[QueueCounts], workers: str) -> list[str]:
 
 def _names_in(told: Any) -> set[str]:
     """Return the names of a worker's queues, and their routing keys."""
-    queues = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
-    return {name for one in queues for name in (one.get("name"), one.get("routing_key")) if name}
+    queues = [queue for queue in told if isinstance(queue, dict)] if isinstance(told, list) else []
+    return {
+        name for queue in queues for name in (queue.get("name"), queue.get("routing_key")) if name
+    }
 
 
 def other_stores(
@@ -169,7 +171,7 @@ def other_stores(
     """
     on_its_queues = _on_its_queues(services, heard)
     ours = services.endpoint.url, services.settings.prefix
-    scanners = {one.name for one in services.entries.scanners()}
+    scanners = {scanner.name for scanner in services.entries.scanners()}
     return [
         _OTHER_STORE.format(name, *theirs, *ours)
         for name, one in sorted(told.items())

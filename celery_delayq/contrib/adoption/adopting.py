@@ -136,12 +136,12 @@ class Worker:
 
         def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
             is_new = message is not self._passed_on and has_eta(message, body)
-            one = self._far_of(message, body) if is_new else None
-            if one is None:
+            far = self._far_of(message, body) if is_new else None
+            if far is None:
                 return strategy(message, body, ack, *rest)
-            if self._takes(replace(one, ack=ack)):
+            if self._takes(replace(far, ack=ack)):
                 return None
-            if self._was_adopted(one):
+            if self._was_adopted(far):
                 return ack(logger, self._consumer.connection_errors)
             return strategy(message, body, ack, *rest)
 
@@ -150,11 +150,11 @@ class Worker:
     def _far_of(self, message: Any, body: Any) -> Far | None:
         """Return a message with an eta as a candidate; ``None`` leaves it to Celery."""
         try:
-            one = self._far(message, body)
+            far = self._far(message, body)
         except Exception:  # it would stop the worker
             logger.exception("a message with an eta is left to Celery")
             return None
-        return one if one and not _is_revoked(message) else None
+        return far if far and not _is_revoked(message) else None
 
     def _far(self, message: Any, body: Any) -> Far | None:
         after = self._services.settings.adopt_after
@@ -162,27 +162,27 @@ class Worker:
             return None
         return far_of(self._services, message, body, self._queues.of(message), after)
 
-    def _takes(self, one: Far) -> bool:
+    def _takes(self, far: Far) -> bool:
         """Take a message, to be settled later; return whether it was taken."""
         batches = self._batches
-        if batches is None or not one.is_far or not batches.put(one):
+        if batches is None or not far.is_far or not batches.put(far):
             return False
         self._raise()
         if self._pipe is None:
             self._wait(batches)
         return True
 
-    def _was_adopted(self, one: Far) -> bool:
+    def _was_adopted(self, far: Far) -> bool:
         """Return whether a message that is not adopted now was adopted at an earlier delivery."""
-        if not one.again:
+        if not far.again:
             return False
         is_taken = self._asking.ask(
-            one.task_id,
-            lambda until: self._services.copies.is_taken(one.identity, until),
+            far.task_id,
+            lambda until: self._services.copies.is_taken(far.identity, until),
             False,
         )
         if is_taken:
-            logger.info(_TAKEN, one.task_id)
+            logger.info(_TAKEN, far.task_id)
         return is_taken
 
     def _wait(self, batches: Batches) -> None:
@@ -198,11 +198,11 @@ class Worker:
         found = self._batches.decided()
         if found:
             self._lower(len(self._batches))
-        for one, is_kept in found:
+        for far, is_kept in found:
             if is_kept:
-                one.ack(logger, self._consumer.connection_errors)
+                far.ack(logger, self._consumer.connection_errors)
             else:
-                self._pass_on(one.message)
+                self._pass_on(far.message)
 
     def _pass_on(self, message: Any) -> None:
         """Pass a message to Celery as if it had just arrived."""
@@ -238,10 +238,10 @@ class Worker:
         answers = self._entering.write(batch)
         return [self._unless_revoked(*both) for both in zip(batch, answers, strict=True)]
 
-    def _unless_revoked(self, one: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
+    def _unless_revoked(self, far: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
         """*answer*; if the id was revoked meanwhile, cancel the entry and return an error."""
-        if is_stored(answer) and _is_revoked(one.message):
-            self._services.entries.cancel(one.task_id)
+        if is_stored(answer) and _is_revoked(far.message):
+            self._services.entries.cancel(far.task_id)
             return DelayQError("revoked")
         return answer
 

@@ -73,12 +73,12 @@ class Batches:
         """Return how many messages are not settled."""
         return len(self._waiting) + len(self._under_way)
 
-    def put(self, one: Far) -> bool:
+    def put(self, far: Far) -> bool:
         """Take a message; false leaves it to Celery."""
         with self._changed:
             if not self._takes() or not self._has_room():
                 return False
-            self._waiting.append(one)
+            self._waiting.append(far)
             if self._thread is None:
                 self._thread = OwnThread("delayq-adopting", self._run, self._over)
                 self._thread.start()
@@ -148,15 +148,15 @@ class Batches:
         while self._waiting and len(batch) < SLICE and size < SLICE_BYTES:
             if self._waiting[0].task_id in batch:
                 break
-            one = self._waiting.popleft()
-            batch[one.task_id] = one
-            size += len(one.message.body)
+            far = self._waiting.popleft()
+            batch[far.task_id] = far
+            size += len(far.message.body)
         return list(batch.values())
 
     def _decide(self, batch: list[Far]) -> None:
         stored: list[bool] | None = None
         try:
-            stored = [is_stored(one) for one in self._write(batch)]
+            stored = [is_stored(answer) for answer in self._write(batch)]
         except DelayQError as error:
             may_have_run = isinstance(error, StoreUnavailable) and error.may_have_run
             if not (may_have_run or self._sharded() or self._is_doubtful):
@@ -184,7 +184,7 @@ class Batches:
 
     def _refuse_waiting(self) -> None:
         self._take_from = clock.monotonic() + AWAY
-        self._tell((one, False) for one in self._waiting)
+        self._tell((far, False) for far in self._waiting)
         self._waiting.clear()
         self._changed.notify_all()
 

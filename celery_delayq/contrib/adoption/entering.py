@@ -37,24 +37,24 @@ class Entering:
         Raises:
             StoreError: none was written, or it is unknown whether they were.
         """
-        made = [self._entry(one) for one in batch]
-        new = [one for one in made if isinstance(one, NewEntry)]
+        made = [self._entry(far) for far in batch]
+        new = [entry for entry in made if isinstance(entry, NewEntry)]
         told = iter(write(self._services, new, ONCE) if new else ())
-        return [next(told) if isinstance(one, NewEntry) else one for one in made]
+        return [next(told) if isinstance(entry, NewEntry) else entry for entry in made]
 
-    def _entry(self, one: Far) -> NewEntry | DelayQError:
+    def _entry(self, far: Far) -> NewEntry | DelayQError:
         delivery = self._services.copies.delivery(
-            one.identity, again=one.again or one.is_named, received=one.received
+            far.identity, again=far.again or far.is_named, received=far.received
         )
         try:
-            hold = Hold.of(one.message.headers.get(HOLD_HEADER), one.task_id)
-            request = Request(one.when, delivery=delivery, entry_options=PLAIN.holding(hold))
-            return entry_of(self._interceptor, one.message, request, queue=one.queue).new
+            hold = Hold.of(far.message.headers.get(HOLD_HEADER), far.task_id)
+            request = Request(far.when, delivery=delivery, entry_options=PLAIN.holding(hold))
+            return entry_of(self._interceptor, far.message, request, queue=far.queue).new
         except DelayQError as error:
             return error
         except Exception as error:
             # Celery writes no such headers. It reports them itself when it gets the message.
-            logger.debug("task %s: not adopted: %r", one.task_id, error)
+            logger.debug("task %s: not adopted: %r", far.task_id, error)
             return DelayQError(str(error))
 
 

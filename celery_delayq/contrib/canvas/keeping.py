@@ -123,7 +123,7 @@ class Kept:
         # A backend that cannot do chords refuses the call, as it does without a due time.
         method.__self__.ensure_chords_allowed()  # type: ignore[attr-defined]
         (group_id, results), body = args
-        tuples = [one.as_tuple() for one in results]
+        tuples = [result.as_tuple() for result in results]
         self.steps.append({"backend": name, "args": [group_id, tuples], "body": body, "more": more})
 
 
@@ -142,7 +142,7 @@ class _Keeper:
             give_identity(message.message["properties"])
         route = relay_route(message, services.app.amqp.queues)
         if self.step["sent"]:
-            names = [getattr(one, "name", "") for one in message.declare]
+            names = [getattr(entity, "name", "") for entity in message.declare]
             self.step["sent"].update(
                 queue=names[0] if names else None,
                 exchange=message.exchange,
@@ -199,7 +199,7 @@ class Aside:
 
 def _route_of(options: Mapping[str, Any]) -> dict[str, Any]:
     queue, exchange = options.get("queue"), options.get("exchange")
-    kinds = {getattr(one, "type", None) for one in (exchange, getattr(queue, "exchange", None))}
+    kinds = {getattr(used, "type", None) for used in (exchange, getattr(queue, "exchange", None))}
     # Each worker that listens would launch the canvas.
     if "fanout" in {*kinds, options.get("exchange_type")}:
         return {}
@@ -213,9 +213,9 @@ def _plain(value: Any) -> Any:
     tasks.
     """
     if isinstance(value, Signature) or type(value) is dict:
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(part) for key, part in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_plain(one) for one in value)
+        return type(value)(_plain(part) for part in value)
     return value
 
 

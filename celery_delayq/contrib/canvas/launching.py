@@ -74,7 +74,7 @@ def _register(app: Celery) -> None:
             if request.called_directly:
                 raise failed.why from None
             sent = {step.get("id") for step in steps[: failed.place]}
-            left = [one for one in ids if one not in sent]
+            left = [task_id for task_id in ids if task_id not in sent]
             wait(services, self, failed, steps[failed.place :], left)
 
 
@@ -161,7 +161,7 @@ class Launch:
             app.backend.set_chord_size(*args)
             return
         group_id, tuples = args
-        results = [result_from_tuple(one, app=app) for one in tuples]
+        results = [result_from_tuple(parts, app=app) for parts in tuples]
         content_type, encoding, data = step["body"]
         # As a worker reads a message: only the app says which serializers may be read.
         accept = prepare_accept_content(app.conf.accept_content)

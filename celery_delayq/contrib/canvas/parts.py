@@ -59,7 +59,7 @@ def _plain_map(sig: Signature) -> Signature:
 
 def _mark_all(copy: Any, part: object, app: Celery) -> bool:
     tasks = list(copy.tasks)
-    found = [marked(one, part, app) for one in tasks]
+    found = [marked(task, part, app) for task in tasks]
     copy.tasks = [new or old for new, old in zip(found, tasks, strict=True)]
     return any(one is not None for one in found)
 

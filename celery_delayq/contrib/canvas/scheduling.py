@@ -80,8 +80,8 @@ def _applied(canvas: Signature, kept: Kept, when: When) -> Any:
     """
     request = Request(when)
     result = request.sent_by(kept.of, canvas.apply_async)
-    for one in request.answer.sent and _all_ids(result).intersection(request.answer.sent):
-        raise NotScheduled(one)
+    for task_id in request.answer.sent and _all_ids(result).intersection(request.answer.sent):
+        raise NotScheduled(task_id)
     return result
 
 
@@ -114,22 +114,22 @@ def _bound_to(app: Celery, result: Any) -> Any:
 
     Celery binds some of them to the current app, which may be another one.
     """
-    one = result
-    while one is not None:
-        one.app = app
-        if isinstance(one, GroupResult):
-            for member in one.results:
+    part = result
+    while part is not None:
+        part.app = app
+        if isinstance(part, GroupResult):
+            for member in part.results:
                 _bound_to(app, member)
         else:
-            one.backend = app.backend
-        one = one.parent
+            part.backend = app.backend
+        part = part.parent
     return result
 
 
 def task_ids(body: Any) -> list[str]:
     """Return the ids that a caller may be waiting for, from a launching task's arguments."""
     (_, ids), *_ = body
-    return [one for one in ids if isinstance(one, str)]
+    return [task_id for task_id in ids if isinstance(task_id, str)]
 
 
 def ids_of(result: ResultBase) -> list[str]:

@@ -149,10 +149,10 @@ def _fail(services: Services, request: Any, why: Exception, ids: Sequence[str]) 
     """Store ``FAILURE`` for those who wait. A result that comes after a retry replaces it."""
     if not services.has_backend:
         return
-    for one in ids:
-        of_caller = Context({"reply_to": request.reply_to, "correlation_id": one})
+    for task_id in ids:
+        of_caller = Context({"reply_to": request.reply_to, "correlation_id": task_id})
         try:
-            services.app.backend.mark_as_failure(one, why, request=of_caller)
+            services.app.backend.mark_as_failure(task_id, why, request=of_caller)
         except Exception:
-            logger.warning("task %s: FAILURE could not be stored", one, exc_info=True)
+            logger.warning("task %s: FAILURE could not be stored", task_id, exc_info=True)
             return

@@ -42,8 +42,8 @@ def check(entries: Entries) -> Iterator[Finding]:
         StoreError: a key belongs to another program; it names the key.
     """
     # First, as an error of the check itself could not name the key.
-    for one in entries.key_sets:
-        check_types(one.connection, one.keys, "check", None)
+    for scripts in entries.key_sets:
+        check_types(scripts.connection, scripts.keys, "check", None)
     entries.check_membership()
     entries = entries.now()  # over the shards that the store has
     for number, shard in enumerate(entries.shards):

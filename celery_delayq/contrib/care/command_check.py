@@ -89,8 +89,8 @@ class Check:
         found = self._find("found")
         if not found:
             return True
-        self._tell_kinds(Counter(one.kind for one in found))
-        mendable = sum(bool(one.repair) for one in found)
+        self._tell_kinds(Counter(finding.kind for finding in found))
+        mendable = sum(bool(finding.repair) for finding in found)
         if not mendable:
             self._say("none of these can be repaired")
             return False
@@ -135,18 +135,22 @@ class Check:
             self._ctx, "repair", lambda count: f"{_counted(count)} processed", len(found)
         ) as taken:
             for some in repair_many(self._delayq.services, found):
-                for one in some:
-                    became[one.what] += 1
-                    self._tell(one)
+                for repaired in some:
+                    became[repaired.what] += 1
+                    self._tell(repaired)
                 taken(became.total())
         for what, count in became.items():
             self._say(f"{count:,} {WORDS[what]}")
 
-    def _tell(self, one: Repaired) -> None:
+    def _tell(self, repaired: Repaired) -> None:
         """Print the result of a repair as JSON; otherwise only the log has lost and dead tasks."""
         if self._as_json:
-            facts = {"kind": one.finding.kind, "id": one.finding.id, "what": one.what}
-            reason = {"reason": one.reason} if one.reason else {}
+            facts = {
+                "kind": repaired.finding.kind,
+                "id": repaired.finding.id,
+                "what": repaired.what,
+            }
+            reason = {"reason": repaired.reason} if repaired.reason else {}
             self._print({"step": "repaired", **facts, **reason})
 
     def _print(self, facts: dict[str, str]) -> None:

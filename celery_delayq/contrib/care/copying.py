@@ -61,14 +61,16 @@ class Copying:
 
     def _spread(self, part: str, page: Any) -> None:
         """Write a page of entries, each to its shard."""
-        texts = {one.name: one.text for one in page.templates}
+        texts = {row.name: row.text for row in page.templates}
         rows: defaultdict[int, list[Any]] = defaultdict(list)
-        for one in page.found:
-            number = self._number_of(one.key or one.id)
-            template = b"" if one.template in self._sent[number] else texts.get(one.template, b"")
-            self._sent[number].add(one.template)
-            rows[number] += (one.id, one.there, one.score, one.record)
-            rows[number] += (one.named, one.claim, one.error, template)
+        for entry in page.found:
+            number = self._number_of(entry.key or entry.id)
+            template = (
+                b"" if entry.template in self._sent[number] else texts.get(entry.template, b"")
+            )
+            self._sent[number].add(entry.template)
+            rows[number] += (entry.id, entry.there, entry.score, entry.record)
+            rows[number] += (entry.named, entry.claim, entry.error, template)
         for number, entries in rows.items():
             answer = self._new[number].call("move_in", run=self._run, part=part, entries=entries)
             if isinstance(answer, bytes):
@@ -88,22 +90,22 @@ class Copying:
         for part in HASHES:
             for some in _slices(self._old, part):
                 parts: defaultdict[int, list[Any]] = defaultdict(list)
-                for one in some:
+                for item in some:
                     # A mark does not tell its task, so each shard gets it.
                     is_mark = part.startswith("arrived")
                     for number in (
-                        range(len(self._new)) if is_mark else [self._number_of(one.field)]
+                        range(len(self._new)) if is_mark else [self._number_of(item.field)]
                     ):
-                        parts[number].append(one)
+                        parts[number].append(item)
                 for number, given in parts.items():
                     self._fill(number, part, given)
         # A lane that is paused in one shard and comes back in another one is paused.
-        pauses = sorted(_all(self._old, "paused"), key=lambda one: bytes(one.value[:1]))
+        pauses = sorted(_all(self._old, "paused"), key=lambda item: bytes(item.value[:1]))
         for number in range(len(self._new)):
-            self._fill(number, "paused", {one.field: one.value for one in pauses}.items())
+            self._fill(number, "paused", {pause.field: pause.value for pause in pauses}.items())
             self._fill(number, "meta", [("seq", self._last)])
         # In one shard: readers merge the events of all, and see the latest.
-        events = sorted((one.value for one in _all(self._old, "history")), key=_when)
+        events = sorted((item.value for item in _all(self._old, "history")), key=_when)
         self._fill(0, "history", enumerate(events[-MOST_EVENTS:]))
 
     def _fill(self, number: int, part: str, given: Iterable[tuple[Any, Any]]) -> None:
@@ -129,7 +131,7 @@ def read_page(scripts: Scripts, part: str, first: int, base: int) -> Any:
 
 def sizes(scripts: Scripts) -> Counter[str]:
     """Return how many entries each place of a shard has; of records; of leases that still hold."""
-    return Counter({one.field.decode(): one.value for one in _all([scripts], "sizes")})
+    return Counter({item.field.decode(): item.value for item in _all([scripts], "sizes")})
 
 
 def in_step(answer: int) -> None:
@@ -157,7 +159,7 @@ def _slices(shards: Iterable[Scripts], part: str) -> Iterator[Sequence[Any]]:
 
 
 def _all(shards: Iterable[Scripts], part: str) -> list[Any]:
-    return [one for some in _slices(shards, part) for one in some]
+    return [item for some in _slices(shards, part) for item in some]
 
 
 def _when(event: bytes) -> bytes:

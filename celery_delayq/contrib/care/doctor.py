@@ -49,13 +49,13 @@ class Patient:
         self.wrong: set[str] = set()
         self.is_away = False
         self.connection = connection or services.connect()
-        self.keys = [] if connection else [one.keys for one in services.scripts]
+        self.keys = [] if connection else [scripts.keys for scripts in services.scripts]
 
     @classmethod
     def each(cls, services: Services) -> list[Patient]:
         """Return the app with each Redis of its store: in a Cluster, the nodes of its shards."""
         first, found = services.connect(), dict[object, Patient]()
-        for keys in (one.keys for one in services.scripts):
+        for keys in (scripts.keys for scripts in services.scripts):
             connection = first.at(keys.slot)
             if connection.node is None:
                 with suppress(StoreError):
@@ -161,9 +161,9 @@ def _examined(patients: list[Patient]) -> Iterator[Line]:
         where = f"{patient.name}: " if others else ""
         for line in _asked([one for one in AT_THE_STORE if one.each], patient):
             yield replace(line, found=where + line.found)
-    if not any(one.is_away for one in patients):
+    if not any(each.is_away for each in patients):
         yield from _asked([one for one in AT_THE_STORE if not one.each], first)
-    if not any(one.is_away for one in patients) or not first.services.store_is_broker:
+    if not any(each.is_away for each in patients) or not first.services.store_is_broker:
         for question in AT_THE_BROKER:
             yield from _answered(question, first)
 
@@ -229,7 +229,7 @@ def _waited_for(
     if ask(patient.connection, *command) is None:
         said = f", and this Redis, or its user, knows no {command[0]}: no call waits"
         return WARNING, said, f"grant +{command[0].lower()}, or leave the setting out"
-    there = sum(one.get("state") == "online" for one in patient.server.replicas)
+    there = sum(replica.get("state") == "online" for replica in patient.server.replicas)
     are = f", and {there} {'is' if there == 1 else 'are'} there"
     if patient.server.info and there < count:
         said = f"{are}: each call waits {seconds:g} s in vain"
@@ -291,17 +291,19 @@ def _held_keys(patient: Patient) -> Iterable[Line]:
 
 AT_THE_STORE = (
     Question("store", _version),
-    Question("replication", lambda one: risks.role(one.server), "whether it has replicas"),
-    Question("eviction", lambda one: risks.eviction(one.server), "its maxmemory-policy"),
-    Question("persistence", lambda one: risks.persistence(one.server), _LOSES, _BOTH),
+    Question("replication", lambda patient: risks.role(patient.server), "whether it has replicas"),
+    Question("eviction", lambda patient: risks.eviction(patient.server), "its maxmemory-policy"),
+    Question("persistence", lambda patient: risks.persistence(patient.server), _LOSES, _BOTH),
     Question("memory", _memory, "how much memory is left"),
     Question("wait for replicas", _replicas),
-    Question("rights", lambda one: rights(one.services, one.connection)),
+    Question("rights", lambda patient: rights(patient.services, patient.connection)),
     Question("round trip", _round_trip),
     Question("clock", _clock),
-    Question("other stores", lambda one: other_stores_here(one.services, one.connection)),
-    Question("scanners", lambda one: health(one.services), each=False),
-    Question("pauses", lambda one: pauses(one.services), each=False),
+    Question(
+        "other stores", lambda patient: other_stores_here(patient.services, patient.connection)
+    ),
+    Question("scanners", lambda patient: health(patient.services), each=False),
+    Question("pauses", lambda patient: pauses(patient.services), each=False),
 )
 AT_THE_BROKER = (
     Question("broker", _broker),

@@ -27,7 +27,7 @@ def held_keys(services: Services) -> Iterator[Line]:
     Nothing, if no key is held so, or somebody may have the tasks: a worker that does not answer, or
     the broker, which has messages.
     """
-    held = {one.id: one for one in _held(services)}
+    held = {hold.id: hold for hold in _held(services)}
     if not held:
         return
     heard = answers(services, "query_task", ids=[*held])
@@ -35,10 +35,10 @@ def held_keys(services: Services) -> Iterator[Line]:
     if not heard or len(heard) < len(services.entries.scanners()) or not is_idle(services):
         return
     # Those that were held before, and are still held after the answers.
-    lost = [one for one in held.values() if one.id not in alive and _is_held(services, one)]
-    for one in lost[:NAMED]:
-        found = _FORLORN.format(plain(one.id), plain(one.key), one.until)
-        yield Line("keys", WARNING, found, _ADVICE.format(plain(one.key)))
+    lost = [hold for hold in held.values() if hold.id not in alive and _is_held(services, hold)]
+    for hold in lost[:NAMED]:
+        found = _FORLORN.format(plain(hold.id), plain(hold.key), hold.until)
+        yield Line("keys", WARNING, found, _ADVICE.format(plain(hold.key)))
     if len(lost) > NAMED:
         yield Line("keys", WARNING, f"so do {counted(len(lost) - NAMED, 'more task')}", "the same")
     if not lost:

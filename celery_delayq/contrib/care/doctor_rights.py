@@ -97,7 +97,7 @@ def _calls(services: Services) -> Iterator[Call]:
     for name, words in sorted({**given, "EVAL": ("", 0), "EVALSHA": ("", 0), "TIME": ()}.items()):
         yield Call("command", name, "", (name, *words))
     own = f"{{{services.settings.prefix}:*}}:*"
-    for keys in (one.keys for one in services.key_sets):
+    for keys in (scripts.keys for scripts in services.key_sets):
         for channel in keys.channels("doctor"):
             yield Call("channel", channel, f"&{own}", ("PUBLISH", channel, ""))
             yield Call("channel", channel, f"&{own}", ("SUBSCRIBE", channel))
@@ -120,8 +120,8 @@ def _pushes(services: Services) -> Iterator[Call]:
         name = f"{prefix}{queue}"
         first, *others = [f"{prefix}{key}" for key in list_keys(queue, options)]
         yield Call("list", name, f"~{name}" + "*" * (first != name), ("EVAL", "", 1, first))
-        for one in others:
-            yield Call("priority", name, f"~{name}*", ("EVAL", "", 1, one))
+        for other in others:
+            yield Call("priority", name, f"~{name}*", ("EVAL", "", 1, other))
 
 
 def _waited_for(services: Services) -> list[str]:
@@ -130,4 +130,4 @@ def _waited_for(services: Services) -> list[str]:
         queues, _ = queue_counts(services, services.entries.pauses())
     except StoreError:
         return []
-    return [one.queue for one in queues if one.queue]
+    return [queue.queue for queue in queues if queue.queue]

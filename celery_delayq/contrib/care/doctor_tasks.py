@@ -27,57 +27,59 @@ _ELSEWHERE = ("memory", "pauses", "rates")
 
 def health(services: Services) -> Iterator[Line]:
     """Yield a line for each check of `health`."""
-    for one in judged(services):
-        if one.about in _ELSEWHERE:
+    for check in judged(services):
+        if check.about in _ELSEWHERE:
             continue
-        about, found, advice = one.about, one.wrong, _ADVICE.get(one.about, "")
+        about, found, advice = check.about, check.wrong, _ADVICE.get(check.about, "")
         if found and not advice:
             found, _, advice = found.partition("; ")
         if found:
             yield Line(about, WARNING if about == "dead" else ERROR, found, advice)
         elif about == "scanners":
             hosts = sorted({scanner.host for scanner in services.entries.scanners()})
-            yield Line(about, OK, f"{one.well}, on {', '.join(map(plain, hosts))}")
+            yield Line(about, OK, f"{check.well}, on {', '.join(map(plain, hosts))}")
         else:
-            yield Line(about, OK, one.well)
+            yield Line(about, OK, check.well)
 
 
 def pauses(services: Services) -> Iterator[Line]:
     """Yield the pauses, and what resumes at a rate; warnings if due tasks wait for that."""
     found, now_ms = services.entries.pauses(), services.entries.counts().now_ms
-    held = [one for one in found if not one.resumed]
-    back = [one for one in found if one.seconds_left]
+    held = [pause for pause in found if not pause.resumed]
+    back = [pause for pause in found if pause.seconds_left]
     if held:
         yield _held(held, now_ms)
-    for one in back:
-        yield _back(one)
+    for pause in back:
+        yield _back(pause)
     if not held and not back:
         yield Line("pauses", OK, "nothing is paused")
 
 
+def _since(pause: Pause) -> str:
+    since = pause.since.astimezone(timezone.utc)
+    return f"{plain(pause.what)} is paused since {since:%Y-%m-%d %H:%M} UTC"
+
+
 def _held(held: list[Pause], now_ms: int) -> Line:
-    said = "; ".join(
-        f"{plain(one.what)} is paused since {one.since.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
-        for one in held
-    )
-    due, is_exact = sum(one.parked for one in held), all(one.is_exact for one in held)
+    said = "; ".join(map(_since, held))
+    due, is_exact = sum(pause.parked for pause in held), all(pause.is_exact for pause in held)
     if not due:
         of = "" if is_exact else f" among the {OVERDUE} that were looked at"
         return Line("pauses", OK, f"{said}: no paused task is due{of}")
     advice = f"to resume: {', '.join(map(_resume, held))}"
-    longest = max(one.seconds_held(now_ms) for one in held)
+    longest = max(pause.seconds_held(now_ms) for pause in held)
     tasks = "at least " * (not is_exact) + counted(due)
     found = f"{said}: {tasks} due and not delivered, the first for {lasting(longest)}"
     return Line("pauses", ERROR if longest > MAX_PAUSED else WARNING, found, advice)
 
 
-def _back(one: Pause) -> Line:
-    seconds = one.seconds_left
-    said = f"{plain(one.what)} comes back at {one.rate:g} a second:"
+def _back(pause: Pause) -> Line:
+    seconds = pause.seconds_left
+    said = f"{plain(pause.what)} comes back at {pause.rate:g} a second:"
     return Line(
         "pauses", WARNING if seconds > MAX_OVERDUE else OK,
-        f"{said} {counted(one.parked)} left, the last one's turn is in {lasting(seconds)}",
-        f"to resume at once: {_resume(one)}" if seconds > MAX_OVERDUE else "",
+        f"{said} {counted(pause.parked)} left, the last one's turn is in {lasting(seconds)}",
+        f"to resume at once: {_resume(pause)}" if seconds > MAX_OVERDUE else "",
     )  # fmt: skip
 
 

@@ -31,8 +31,8 @@ def workers(services: Services) -> Iterator[Line]:
     else:
         yield Line("workers", WARNING, *_SILENT)
     for level, sentences in ((ERROR, wrong), (WARNING, strange)):
-        for one in sentences:
-            found, _, advice = one.partition("; ")
+        for sentence in sentences:
+            found, _, advice = sentence.partition("; ")
             yield Line("workers", level, plain(found), plain(advice))
     if heard and not wrong and not strange:
         answered = f"{counted(len(heard), 'worker')} answered"
@@ -42,8 +42,8 @@ def workers(services: Services) -> Iterator[Line]:
 def other_stores_here(services: Services, connection: Connection) -> Iterator[Line]:
     """Yield each other store in this Redis that has tasks for the app's queues, and no scanner."""
     found = forlorn_stores(services, connection)
-    for one in found or ():
-        said, _, advice = one.partition("; ")
+    for worker in found or ():
+        said, _, advice = worker.partition("; ")
         yield Line("other stores", ERROR, plain(said), plain(advice))
     if not found:
         well = "no tasks for this app's queues wait in another one in this Redis without a scanner"

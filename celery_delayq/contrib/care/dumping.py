@@ -176,14 +176,16 @@ def _names_of(
     kept: Kept, message: dict[str, Any], route: Mapping[str, Any], queues: Iterable[str]
 ) -> dict[str, str]:
     """Return the names that selections filter by, or their hashes if the names are unknown."""
-    declared = [one.get("name") for one in route.get("declare", ()) if isinstance(one, dict)]
+    declared = [
+        entity.get("name") for entity in route.get("declare", ()) if isinstance(entity, dict)
+    ]
     known = {
         "task": [message["headers"].get("task", ""), ""],
         "queue": [route.get("queue"), route.get("routing_key"), *declared, *queues, ""],
     }
     found: dict[str, str] = {}
     for (what, names), label in zip(known.items(), kept.record.labels, strict=True):
-        named = (one for one in names if is_name(one) and label_of(one) == label)
+        named = (name for name in names if is_name(name) and label_of(name) == label)
         told = next(named, None)
         found.update({f"{what}_hash": label.hex()} if told is None else {what: told})
     return found

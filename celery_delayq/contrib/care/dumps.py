@@ -95,7 +95,7 @@ def dump(entries: Entries) -> Iterator[Kept]:
         for members in selection_scan.pages(
             shard, Filter(states=(State.DEAD,)), store, start, Position()
         ):
-            lost = [one for one in members if Position.of(one).number == 0]
+            lost = [member for member in members if Position.of(member).number == 0]
             yield from (kept for kept in _read(shard, lost) if kept.place == _LOST)
 
 

@@ -99,7 +99,7 @@ def _passes(check: Callable[..., object], *given: Any) -> bool:
 def _is_tags(value: Any) -> bool:
     if not isinstance(value, list) or not 0 < len(value) <= MOST_TAGS:
         return False
-    return all(_passes(checked_name, "tag", one) for one in value)
+    return all(_passes(checked_name, "tag", tag) for tag in value)
 
 
 def _is_hash(value: Any) -> bool:
@@ -111,8 +111,8 @@ def _is_message(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     texts, parts = map(value.get, _MESSAGE_TEXTS), map(value.get, ("headers", "properties"))
-    return all(isinstance(one, str) for one in texts) and all(
-        isinstance(one, dict) for one in parts
+    return all(isinstance(text, str) for text in texts) and all(
+        isinstance(part, dict) for part in parts
     )
 
 
@@ -124,7 +124,7 @@ def _is_route(value: Any) -> bool:
         return _is_unicode(value.get("list")) and (queue is None or _is_unicode(queue))
     try:
         Route.parse(json.dumps(value))
-        names = [one["name"] for one in value["declare"]]
+        names = [entity["name"] for entity in value["declare"]]
     except Exception:  # the line gives kombu's classes any values
         return False
     texts = (value["exchange"], value["routing_key"], *names)

@@ -216,7 +216,7 @@ class _Loading:
     def _paused_here(self) -> set[bytes]:
         """The lanes that were paused before the load."""
         found = self._services.entries.pauses()
-        return {lane_for(one.queue, one.task) for one in found if not one.resumed}
+        return {lane_for(pause.queue, pause.task) for pause in found if not pause.resumed}
 
     def _entry_of(self, line: Line) -> OldEntry:
         settings = self._services.settings

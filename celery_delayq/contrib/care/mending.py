@@ -29,19 +29,23 @@ def repair(services: Services, finding: Finding) -> Repaired:
 def repair_many(services: Services, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
     """Repair findings, some in each step; yield the results of each step."""
     for some in repairing.repair(services.entries, findings):
-        for one in some:
-            _tell(services, one)
+        for repaired in some:
+            _tell(services, repaired)
         yield some
 
 
-def _tell(services: Services, one: Repaired) -> None:
+def _tell(services: Services, repaired: Repaired) -> None:
     """Log the effect on a task, and call the hooks."""
-    if one.what == "dead":
-        logger.error("task %s is dead: %s", one.finding.id, one.reason)
-        services.hooks.dead(one.finding.id, one.reason)
-    elif one.what == "back":
-        logger.info("task %s waits again, as its lost place was restored", one.finding.id)
-    elif one.what == "late":
-        logger.warning("task %s had lost its place and will be skipped as too late", one.finding.id)
-    elif one.what == "lost":
-        logger.error("task %s is lost: it had no record, so its place was removed", one.finding.id)
+    if repaired.what == "dead":
+        logger.error("task %s is dead: %s", repaired.finding.id, repaired.reason)
+        services.hooks.dead(repaired.finding.id, repaired.reason)
+    elif repaired.what == "back":
+        logger.info("task %s waits again, as its lost place was restored", repaired.finding.id)
+    elif repaired.what == "late":
+        logger.warning(
+            "task %s had lost its place and will be skipped as too late", repaired.finding.id
+        )
+    elif repaired.what == "lost":
+        logger.error(
+            "task %s is lost: it had no record, so its place was removed", repaired.finding.id
+        )

@@ -40,11 +40,13 @@ def _repair(shard: Shard, findings: Iterable[Finding]) -> Iterator[list[Repaired
     rest = iter(findings)
     counted: dict[bytes, list[Finding]] = {}
     while some := list(islice(rest, CHUNK)):
-        for one in some:
-            if one.kind == COUNTED:
-                counted.setdefault(one.at, []).append(one)
-        yield [Repaired(one, "left") for one in some if not one.repair]
-        yield _mended(shard, [one for one in some if one.repair and one.kind != COUNTED])
+        for finding in some:
+            if finding.kind == COUNTED:
+                counted.setdefault(finding.at, []).append(finding)
+        yield [Repaired(finding, "left") for finding in some if not finding.repair]
+        yield _mended(
+            shard, [finding for finding in some if finding.repair and finding.kind != COUNTED]
+        )
     if counted:
         done = _recounted(shard, counted)
         yield [
@@ -57,11 +59,12 @@ def _repair(shard: Shard, findings: Iterable[Finding]) -> Iterator[list[Repaired
 def _mended(shard: Shard, findings: Sequence[Finding]) -> list[Repaired]:
     if not findings:
         return []
-    flat = [word for one in findings for word in (one.kind, one.part, one.at)]
+    flat = [word for finding in findings for word in (finding.kind, finding.part, finding.at)]
     words = shard.scripts.call("repair", findings=flat)
     parts = [word.decode(errors="replace").partition(" ") for word in words]
     return [
-        Repaired(one, what, reason) for one, (what, _, reason) in zip(findings, parts, strict=True)
+        Repaired(finding, what, reason)
+        for finding, (what, _, reason) in zip(findings, parts, strict=True)
     ]
 
 
@@ -74,7 +77,7 @@ def _recounted(shard: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
             pass  # check reports these
     own, done, wrong = os.urandom(8).hex(), set(), iter(uses.wrong())
     while some := list(islice(wrong, TEMPLATES)):
-        flat = [word for one in some for word in one.arguments]
+        flat = [word for finding in some for word in finding.arguments]
         _, words = shard.scripts.call("recount", seen=seen, own=own, counts=flat)
-        done |= {one.name for one, word in zip(some, words, strict=True) if word == b"done"}
+        done |= {finding.name for finding, word in zip(some, words, strict=True) if word == b"done"}
     return done

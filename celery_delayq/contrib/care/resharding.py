@@ -160,7 +160,7 @@ class Resharding:
             found = read_page(scripts, max(("due", "relay"), key=size.__getitem__), 0, 0).found
             seconds += clock.monotonic() - began
             read += len(found)
-            length += sum(len(one.record) for one in found)
+            length += sum(len(entry.record) for entry in found)
         share = entries / max(1, read)
         need = round(share * length) + entries * ENTRY_BYTES + left * LEFT_BYTES
         lacks = _lacking(self._shards(shards), need)
@@ -169,8 +169,8 @@ class Resharding:
 
     def close(self) -> None:
         """Close its connections."""
-        for one in self._layouts.values():
-            one.close()
+        for layout in self._layouts.values():
+            layout.close()
 
     def _finish(self) -> None:
         stuck = None
@@ -190,7 +190,7 @@ class Resharding:
         self._set(old, NO_CHANGES, phase)
         # Calls from before end meanwhile, or are refused: no copy needs their answers and fences.
         clock.sleep(self._longest_call())
-        while any(sizes(one)["lasting"] for one in old):
+        while any(sizes(shard)["lasting"] for shard in old):
             clock.sleep(LOOK_AGAIN)
         self._set(old, FINAL, phase)
         self._set(self._shards(phase.after), FILLING, phase)
@@ -221,14 +221,14 @@ class Resharding:
 
     def _abort(self, phase: Phase) -> None:
         back = phase._replace(before=phase.after, after=phase.before)
-        for one in self._shards(phase.after):
-            self._ask(one, EMPTY, back)  # it may not be filled yet
+        for shard in self._shards(phase.after):
+            self._ask(shard, EMPTY, back)  # it may not be filled yet
         self._set(self._shards(phase.before), OPEN, phase)
         self._go_on(phase, None)
 
     def _set(self, shards: Iterable[Scripts], level: int, phase: Phase) -> None:
-        for one in shards:
-            in_step(self._ask(one, level, phase))
+        for shard in shards:
+            in_step(self._ask(shard, level, phase))
 
     def _ask(self, scripts: Scripts, level: int, phase: Phase) -> int:
         numbers = phase[2:0:-1] if level == FILLING else phase[1:3]
@@ -292,14 +292,14 @@ class Resharding:
 
 
 def _records(shards: Iterable[Scripts]) -> int:
-    return sum(sizes(one)["records"] for one in shards)
+    return sum(sizes(shard)["records"] for shard in shards)
 
 
 def _lacking(shards: Sequence[Scripts], need: int) -> int:
     """Return how many bytes the servers lack for this need, shared by all shards."""
     needs, room = Counter[str](), dict[str, int]()
-    for one in shards:
-        facts = Facts.ask(one.connection)
+    for shard in shards:
+        facts = Facts.ask(shard.connection)
         name = facts.info.get("run_id", "")
         needs[name] += need // len(shards)
         if facts.maxmemory and facts.used is not None:

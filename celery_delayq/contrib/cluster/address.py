@@ -31,11 +31,11 @@ def nodes_of(url: str) -> list[str]:
     ['redis://:secret@h1:7000/0', 'redis://h2:7001']
     """
     scheme, _, rest = url.strip().partition("+cluster://")
-    texts = [one.strip().removeprefix(f"{scheme}+cluster://") for one in rest.split(";")]
-    parts = [match.groups() for one in texts if one and (match := _PLACE.match(one))]
+    texts = [text.strip().removeprefix(f"{scheme}+cluster://") for text in rest.split(";")]
+    parts = [match.groups() for text in texts if text and (match := _PLACE.match(text))]
     first, *others = [place for place, _ in parts] or [""]
     tail = next((tail for _, tail in reversed(parts) if tail), "")
-    return [f"{scheme}://{first}{tail}", *(f"{scheme}://{one}" for one in others)]
+    return [f"{scheme}://{first}{tail}", *(f"{scheme}://{other}" for other in others)]
 
 
 def owner_of(
@@ -58,8 +58,8 @@ def owner_of(
         InvalidSetting: a port is no number, or ``address_map`` is no map of addresses.
     """
     try:
-        parts = [url_to_parts(one) for one in nodes_of(url)]
-        seeds = {(one.hostname or "localhost", one.port or PORT): None for one in parts}
+        parts = [url_to_parts(node) for node in nodes_of(url)]
+        seeds = {(part.hostname or "localhost", part.port or PORT): None for part in parts}
     except ValueError:
         seeds = {}
     if not seeds:  # raised outside of the block, as that error has a part of the URL

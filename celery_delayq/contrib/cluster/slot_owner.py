@@ -77,7 +77,7 @@ class SlotOwner(MovingMaster):
     def url(self) -> str:
         """The nodes and the database, without logins."""
         scheme = "redis" if self.server.tls is None else "rediss"
-        hosts = ";".join(shown(*one) for one in self.seeds)
+        hosts = ";".join(shown(*seed) for seed in self.seeds)
         return f"{scheme}+cluster://{hosts}/{self.server.db}"
 
     @property

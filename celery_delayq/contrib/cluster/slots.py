@@ -100,7 +100,7 @@ class SlotQuery:
         replicas: list[Address] = []
         masters: list[tuple[int, int, Address]] = []
         for low, high, *servers in ranges:
-            addresses = [self.reachable(_address_of(one, node)) for one in servers]
+            addresses = [self.reachable(_address_of(server, node)) for server in servers]
             if low <= self.slot <= high:
                 owner, *replicas = addresses
             masters.append((low, high, addresses[0]))

@@ -139,7 +139,7 @@ def _listing(plain: Command) -> Any:
 def _finding(plain: Command) -> Any:
     def query_task(state: Any, ids: Any, *args: Any, **options: Any) -> Any:
         its_own, services = plain(state, ids, *args, **options), find(state.app)
-        others = [one for one in maybe_list(ids) or () if one not in its_own]
+        others = [task_id for task_id in maybe_list(ids) or () if task_id not in its_own]
         try:
             stored = inspecting.queried(services, others, state.hostname) if services else {}
         except DelayQError as error:
@@ -164,7 +164,7 @@ _NOT_SHOWN = "tasks waiting in the store are not shown: %s"
 def _cancel(delayq: HasServices, task_id: Any) -> Any:
     """Cancel waiting tasks; return the id, or the ids, that workers still have to revoke."""
     if isinstance(task_id, (list, tuple, set)):
-        return [one for one in task_id if not _is_cancelled(delayq, one)]
+        return [each for each in task_id if not _is_cancelled(delayq, each)]
     return None if _is_cancelled(delayq, task_id) else task_id
 
 

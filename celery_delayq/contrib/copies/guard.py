@@ -124,11 +124,11 @@ class Guard:
 
     def _is_taken(self, message: Any) -> bool:
         task_id = message.properties.get("correlation_id")
-        one = identity_of(task_id, message.headers, message.properties)
-        if one is None or not may_come_again(message):
+        identity = identity_of(task_id, message.headers, message.properties)
+        if identity is None or not may_come_again(message):
             return False
         is_taken = self._asking.ask(
-            task_id, lambda until: self._services.copies.is_taken(one, until), False
+            task_id, lambda until: self._services.copies.is_taken(identity, until), False
         )
         if is_taken:
             logger.info(_TAKEN, task_id)
@@ -144,8 +144,8 @@ class Guard:
             return False
 
         def waits(until: float) -> bool:
-            one = self._services.entries.find(who, until)
-            return one is not None and (one.due_ms, one.attempts) == (due_ms, 0)
+            entry = self._services.entries.find(who, until)
+            return entry is not None and (entry.due_ms, entry.attempts) == (due_ms, 0)
 
         is_entry = self._asking.ask(task_id, waits, False)
         if is_entry:

@@ -55,7 +55,7 @@ class Events:
 
     def sent(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
         """Send that entries were scheduled, each with its due time in ms."""
-        self._send(SENT, [_sent(self._app, *one) for one in entries])
+        self._send(SENT, [_sent(self._app, *entry) for entry in entries])
 
     def revoked(self, task_ids: Iterable[str]) -> None:
         """Send that tasks will not run."""
@@ -146,4 +146,4 @@ def _queue_of(new: NewEntry, info: Mapping[str, str]) -> str | None:
     if not info["exchange"]:
         return info["routing_key"]
     declared = Route.parse(new.record.destination.partition(b":")[2].decode()).declare
-    return next((one.name for one in declared if isinstance(one, Queue)), None)
+    return next((entity.name for entity in declared if isinstance(entity, Queue)), None)

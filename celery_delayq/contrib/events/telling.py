@@ -92,17 +92,17 @@ class Telling:
         task_edited.send(self._app, task_id=task_id)
 
     def cancelled(self, cancelled: Sequence[Cancelled]) -> None:
-        for one in cancelled if task_cancelled.receivers else ():
-            uncertain = one.outcome is Outcome.UNCERTAIN
+        for entry in cancelled if task_cancelled.receivers else ():
+            uncertain = entry.outcome is Outcome.UNCERTAIN
             task_cancelled.send(
-                self._app, task_id=one.task_id, reason=one.reason, uncertain=uncertain
+                self._app, task_id=entry.task_id, reason=entry.reason, uncertain=uncertain
             )
         self._revoked(cancelled)
 
     def gave_way(self, cancelled: Sequence[Cancelled]) -> None:
         running: Task | None = self._app.current_worker_task
-        for one in cancelled:
-            if running is not None and running.request.id == one.task_id:
+        for entry in cancelled:
+            if running is not None and running.request.id == entry.task_id:
                 note_gave_way(running)
         self._revoked(cancelled)
 
@@ -118,11 +118,11 @@ class Telling:
         task_dead.send(self._app, task_id=task_id, reason=reason)
 
     def _revoked(self, cancelled: Sequence[Cancelled]) -> None:
-        for one in cancelled if task_revoked.receivers else ():
-            if one.message:
-                _send_revoked(self._app, one)
+        for entry in cancelled if task_revoked.receivers else ():
+            if entry.message:
+                _send_revoked(self._app, entry)
         if self._app.conf.task_send_sent_event:
-            self._events.revoked([one.task_id for one in cancelled])
+            self._events.revoked([entry.task_id for entry in cancelled])
 
 
 def _hears_handed_over() -> bool:

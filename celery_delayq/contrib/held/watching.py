@@ -77,7 +77,9 @@ def _then_free(refuse: Callable[..., Any], reporter: Reporter) -> Callable[..., 
         try:
             return refuse(*args, **options)
         finally:
-            message = next(one for one in (*args, *options.values()) if hasattr(one, "headers"))
+            message = next(
+                argument for argument in (*args, *options.values()) if hasattr(argument, "headers")
+            )
             headers = message.headers or {}
             hold = Hold.of(headers.get(HOLD_HEADER), headers.get("id"))
             if hold and message.acknowledged:

@@ -43,27 +43,27 @@ def history(services: Services, *, limit: int | None = None) -> list[Event]:
     check_limit(limit, "events")
     most = LONGEST_HISTORY if limit is None else min(limit, LONGEST_HISTORY)
     events = services.entries.history(most) if most else []
-    labels = {one.labels[0] for one in events if one.labels}
+    labels = {event.labels[0] for event in events if event.labels}
     tasks = _by_label(services.app.tasks)
     if not labels <= tasks.keys():
         services.import_tasks()
         tasks = _by_label(services.app.tasks)
-    queues = names_of(services, {one.labels[1] for one in events if one.labels})
-    return [_event(one, tasks, queues) for one in events]
+    queues = names_of(services, {event.labels[1] for event in events if event.labels})
+    return [_event(event, tasks, queues) for event in events]
 
 
 def _by_label(names: Iterable[str]) -> dict[bytes, str]:
     return {label_of(name): name for name in names}
 
 
-def _event(one: HistoryEntry, tasks: dict[bytes, str], queues: dict[bytes, str]) -> Event:
-    task, queue = one.labels or (b"", b"")
+def _event(row: HistoryEntry, tasks: dict[bytes, str], queues: dict[bytes, str]) -> Event:
+    task, queue = row.labels or (b"", b"")
     return Event(
-        what=one.what,
-        when=from_ms(one.when_ms),
-        id=one.task_id,
-        key=one.key,
-        due=None if one.due_ms is None else from_ms(one.due_ms),
+        what=row.what,
+        when=from_ms(row.when_ms),
+        id=row.task_id,
+        key=row.key,
+        due=None if row.due_ms is None else from_ms(row.due_ms),
         task=tasks.get(task, ""),
         queue=queues.get(queue, ""),
     )

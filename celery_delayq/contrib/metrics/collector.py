@@ -45,12 +45,12 @@ class Collector:
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """List the gauges for the registry, without values and without asking the store."""
-        return (_family(one, {}) for one in READ)
+        return (_family(metric, {}) for metric in READ)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the gauges and their values."""
         told = {"build_info": {__version__: 1.0}, "store_up": {"": 0.0}, **self._read()}
-        return (_family(one, told[one.name]) for one in READ if one.name in told)
+        return (_family(metric, told[metric.name]) for metric in READ if metric.name in told)
 
     def _read(self) -> dict[str, Samples]:
         try:
@@ -109,9 +109,9 @@ def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
         "refused_tasks": counts.refused,
         "paused_tasks": counts.paused,
         "oldest_paused_seconds": max(
-            (one.seconds_held(counts.now_ms) for one in found.pauses), default=0
+            (pause.seconds_held(counts.now_ms) for pause in found.pauses), default=0
         ),
-        "coming_back_seconds": max((one.seconds_left for one in found.pauses), default=0),
+        "coming_back_seconds": max((pause.seconds_left for pause in found.pauses), default=0),
         "dead_tasks": counts.dead,
         "scanners": len(found.scanners),
         "queues_complete": found.queues_complete,
@@ -136,13 +136,13 @@ def _seconds(later_ms: int | None, earlier_ms: int | None) -> float | None:
 
 
 def _by_queue(queues: Sequence[QueueCounts], what: str) -> Samples:
-    ranked = sorted(queues, key=lambda one: (-one.waiting, one.queue))
+    ranked = sorted(queues, key=lambda queue: (-queue.waiting, queue.queue))
     samples: Samples = {}
-    for place, one in enumerate(ranked):
+    for place, queue in enumerate(ranked):
         # A label that is not UTF-8 would end the whole scrape, and terminals show labels.
-        own = plain(one.queue) or UNREADABLE
+        own = plain(queue.queue) or UNREADABLE
         name = own if place < MOST_QUEUES else OTHER
-        samples[name] = samples.get(name, 0.0) + getattr(one, what)
+        samples[name] = samples.get(name, 0.0) + getattr(queue, what)
     return samples
 
 

@@ -35,7 +35,7 @@ class Totals:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._watched: WeakSet[Services] = WeakSet()
-        self._made = {one.name: _make(one, registry) for one in COUNTED}
+        self._made = {metric.name: _make(metric, registry) for metric in COUNTED}
         of = self._made
         self._hooks = Hooks(
             scheduled=lambda entries: of["scheduled"].inc(len(entries)),
@@ -63,8 +63,8 @@ class Totals:
             services.hooks.add(self._hooks)
 
     def _cancelled(self, cancelled: Sequence[Cancelled]) -> None:
-        for one in cancelled:
-            result = "replaced" if one.reason.startswith("replaced by ") else one.outcome.value
+        for entry in cancelled:
+            result = "replaced" if entry.reason.startswith("replaced by ") else entry.outcome.value
             self._made["cancelled"].labels(result).inc()
 
     def _missed(self, what: str, outcome: Outcome) -> None:
@@ -82,9 +82,11 @@ _KINDS: dict[str, Any] = {"counter": Counter, "histogram": Histogram}
 _TOTALS: WeakKeyDictionary[CollectorRegistry, Totals] = WeakKeyDictionary()
 
 
-def _make(one: Metric, registry: CollectorRegistry) -> Any:
-    bounds = {"buckets": one.buckets} if one.buckets else {}
-    made = _KINDS[one.kind](one.full_name, one.says, one.labels, registry=registry, **bounds)
-    for value in one.values:
+def _make(metric: Metric, registry: CollectorRegistry) -> Any:
+    bounds = {"buckets": metric.buckets} if metric.buckets else {}
+    made = _KINDS[metric.kind](
+        metric.full_name, metric.says, metric.labels, registry=registry, **bounds
+    )
+    for value in metric.values:
         made.labels(value)  # exposed from the start, as 0: a rate needs a first value
     return made

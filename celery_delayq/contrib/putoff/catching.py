@@ -99,7 +99,7 @@ def let_put_off(task: Task) -> None:
     # Python looks up `__call__` on the class.
     cls = type(task)
     if cls.__call__ is not Task.__call__ and not hasattr(cls.__call__, _WRAPS):
-        cls.__call__ = _catching(cls.__call__, lambda one, *_: one)
+        cls.__call__ = _catching(cls.__call__, lambda task, *_: task)
 
 
 def _catching(code: Callable[..., Any], task_of: Callable[..., Task]) -> Callable[..., Any]:

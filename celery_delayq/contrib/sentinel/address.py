@@ -75,7 +75,7 @@ def group_of(connection: Connection, options: Mapping[str, Any], names: Names) -
             tls=tls_of_redis(connection, names.tls),
             **login_of(connection.userid, connection.password, provider, name),
         ),
-        ask=min((one for one in limits if one), default=ASK),
+        ask=min((limit for limit in limits if limit), default=ASK),
         others=_others_of(options, name),
     )
 
@@ -97,7 +97,9 @@ def _places(connection: Connection, name: str) -> Iterable[tuple[str | None, int
     if any(url[0].isspace() for url in urls):
         raise InvalidSetting(name, without_secrets(";".join(urls)), _NO_BLANK)
     parts = [url_to_parts(url) for url in urls if is_sentinel(url)]
-    places = [(one.hostname, one.port) for one in parts] or [(connection.hostname, connection.port)]
+    places = [(part.hostname, part.port) for part in parts] or [
+        (connection.hostname, connection.port)
+    ]
     return dict.fromkeys(places)
 
 

@@ -73,7 +73,7 @@ class SentinelGroup(MovingMaster):
     @property
     def url(self) -> str:
         """The sentinels, the database and the master's name, without logins."""
-        hosts = ";".join(one.where for one in self.sentinels)
+        hosts = ";".join(sentinel.where for sentinel in self.sentinels)
         return f"sentinel://{hosts}/{self.server.db} ({self.name})"
 
     @property
@@ -84,7 +84,7 @@ class SentinelGroup(MovingMaster):
     @property
     def place(self) -> tuple[object, ...]:
         """Equal for two that name the same master of the same sentinels, as far as names tell."""
-        sentinels = frozenset(one.address for one in self.sentinels)
+        sentinels = frozenset(sentinel.address for sentinel in self.sentinels)
         return (self.name, sentinels, self.server.tls is None, self.server.db)
 
     def find_master(self, until: float) -> None:

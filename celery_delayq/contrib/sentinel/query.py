@@ -85,7 +85,7 @@ class MasterQuery:
 
     def unknown(self, errors: list[str]) -> str:
         """Return why no master was named, given these errors."""
-        hosts = ", ".join(one.where for one in self.sentinels)
+        hosts = ", ".join(sentinel.where for sentinel in self.sentinels)
         if not errors:
             return f"the sentinels {hosts} know no master {self.name!r}"
         others = len(self.sentinels) - len(errors)

@@ -23,15 +23,15 @@ def put(names: MutableMapping[str, Any], name: str, value: Any) -> Iterator[None
 @contextmanager
 def emptied(*holders: Any) -> Iterator[None]:
     """Empty mappings for a while; they stay the same objects."""
-    kept = [dict(one) for one in holders]
-    for one in holders:
-        one.clear()
+    kept = [dict(holder) for holder in holders]
+    for holder in holders:
+        holder.clear()
     try:
         yield
     finally:
-        for one, had in zip(holders, kept, strict=True):
-            one.clear()
-            one.update(had)
+        for holder, had in zip(holders, kept, strict=True):
+            holder.clear()
+            holder.update(had)
 
 
 @contextmanager

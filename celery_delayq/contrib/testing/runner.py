@@ -124,8 +124,8 @@ class Runner:
         if not self._ready:
             self._hand_over()
             messages = [*self._held, *self._received()]
-            self._held = [one for one in messages if self._is_early(one)]
-            due = [one for one in messages if not self._is_early(one)]
+            self._held = [message for message in messages if self._is_early(message)]
+            due = [message for message in messages if not self._is_early(message)]
             self._ready.extend(sorted(due, key=_moment))
         return bool(self._ready)
 

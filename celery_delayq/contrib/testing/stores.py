@@ -49,9 +49,9 @@ def new_prefix() -> str:
 
 def delete_all(key_sets: Sequence[Scripts]) -> None:
     """Delete the keys of these sets, each by its name, and no others."""
-    for one in key_sets:
-        names = [*(one.keys[name] for name in KEYS), clock_key(one)]
-        one.connection.execute("delete", packed(["UNLINK", *names]))
+    for scripts in key_sets:
+        names = [*(scripts.keys[name] for name in KEYS), clock_key(scripts)]
+        scripts.connection.execute("delete", packed(["UNLINK", *names]))
 
 
 def _serve() -> str:

@@ -97,7 +97,7 @@ class IsolatedDelayQ(DelayQ):
             all=True,
         )
         found = [one for one in chosen if key is None or one.key == key]
-        return sorted(found, key=lambda one: one.due)
+        return sorted(found, key=lambda task: task.due)
 
     def run_due(self, *, propagate: bool | None = None, limit: int = LIMIT) -> list[RanTask]:
         """Deliver due tasks, and run all tasks in the queues, one by one, in this process.

@@ -68,13 +68,13 @@ ACTIONS = {one.name: one for one in _ALL}
 
 def suiting(state: State) -> list[Action]:
     """Return the actions for the page of a task in this state."""
-    return [one for one in _ALL if one.takes in ("", "time") and one.suits(state)]
+    return [action for action in _ALL if action.takes in ("", "time") and action.suits(state)]
 
 
 def suiting_some(tasks: list[ScheduledTask]) -> list[Action]:
     """Return the actions for a list of tasks: those that suit one of them."""
     states = {task.state for task in tasks}
-    return [one for one in _ALL if one.many and any(map(one.suits, states))]
+    return [action for action in _ALL if action.many and any(map(action.suits, states))]
 
 
 def action_of(visit: Visit) -> Action:
@@ -172,9 +172,9 @@ def edits_of(visit: Visit, task: ScheduledTask) -> dict[str, Any]:
     edits: dict[str, Any] = {}
     for name, text in changed.items():
         if name == "tags":
-            tags = [one for one in text.split("\n") if one]
-            edits["add_tags"] = [one for one in tags if one not in task.tags]
-            edits["remove_tags"] = [one for one in task.tags if one not in tags]
+            tags = [tag for tag in text.split("\n") if tag]
+            edits["add_tags"] = [tag for tag in tags if tag not in task.tags]
+            edits["remove_tags"] = [tag for tag in task.tags if tag not in tags]
         elif name == "expires":
             edits[name] = _expires(visit, text)
         else:

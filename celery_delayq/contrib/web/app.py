@@ -183,9 +183,9 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         # Characters that would reorder or hide others on the page are shown as escapes.
-        finalize=lambda one: one if isinstance(one, Markup) else plain(one),
+        finalize=lambda value: value if isinstance(value, Markup) else plain(value),
     )
     made.filters.update(counted=counted, lasting=lasting, time=words.time)
-    hashes = {name: sha256(one).hexdigest()[:12] for name, one in _static().items()}
+    hashes = {name: sha256(content).hexdigest()[:12] for name, content in _static().items()}
     made.globals.update(hashes=hashes, again=AGAIN)
     return made

@@ -75,7 +75,7 @@ def zone_of(visit: Visit) -> tzinfo:
 def in_url(visit: Visit) -> dict[str, Any]:
     """Return the filters as they stand in the URL, without empty ones."""
     args = visit.request.args
-    given = {name: [one for one in args.getlist(name) if one] for name in (*FILTERS, "zone")}
+    given = {name: [value for value in args.getlist(name) if value] for name in (*FILTERS, "zone")}
     return {name: some for name, some in given.items() if some}
 
 

@@ -42,7 +42,7 @@ def check_host(request: Request, hosts: Iterable[str]) -> None:
     Raises:
         MisdirectedRequest: its ``Host`` is another one.
     """
-    known = {one.lower() for one in hosts}
+    known = {host.lower() for host in hosts}
     if known and _name_in(request.headers.get("Host", "")) not in known:
         raise MisdirectedRequest(f"these pages answer only as {', '.join(sorted(known))}")
 
@@ -56,7 +56,7 @@ def check_origin(request: Request, trusted: Iterable[str]) -> None:
     if request.method in SAFE:
         return
     origin, site = request.headers.get("Origin", ""), request.headers.get("Sec-Fetch-Site")
-    if origin in {one.rstrip("/") for one in trusted}:
+    if origin in {allowed.rstrip("/") for allowed in trusted}:
         return
     own = f"{request.scheme}://{request.headers.get('Host', '')}"
     # Browsers send no Sec-Fetch-Site over plain http, except to the machine itself.

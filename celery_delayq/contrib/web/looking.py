@@ -66,14 +66,14 @@ def look_for_scheduled(
 ) -> Found:
     """Look for a page of waiting tasks that are not paused, for a second."""
     until, tasks, behind = clock.monotonic() + SECOND, list[ScheduledTask](), ""
-    for one in visit.delayq.tasks(**picking, newest_first=newest, cursor=cursor):
+    for task in visit.delayq.tasks(**picking, newest_first=newest, cursor=cursor):
         if len(tasks) == SHOWN:
             return Found(tasks, {"cursor": behind})
-        behind = one.cursor
-        if one.state is State.SCHEDULED:
-            tasks.append(one)
+        behind = task.cursor
+        if task.state is State.SCHEDULED:
+            tasks.append(task)
         if clock.monotonic() >= until:
-            return Found(tasks, {"cursor": behind}, one.due)
+            return Found(tasks, {"cursor": behind}, task.due)
     return Found(tasks, {})
 
 
@@ -101,7 +101,7 @@ def _window(services: Services, first: int, end: int, *, newest: bool) -> tuple[
         begin = end - SPANS * span if newest else first
         _, counts = ahead(services, span, SPANS, max(0, begin - 1))
         sums = accumulate(reversed(counts) if newest else counts)
-        fitting = sum(one <= LOOK for one in sums)
+        fitting = sum(so_far <= LOOK for so_far in sums)
         if fitting or span == 1:
             width = span * max(fitting, 1)
             return (max(first, end - width), end) if newest else (first, min(end, first + width))

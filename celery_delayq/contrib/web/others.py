@@ -123,8 +123,8 @@ def queues(visit: Visit) -> Response:
     until = clock.monotonic() + SECOND
     place: WalkPosition | None = None
     for place, counts in counts_from(visit.delayq.services, _place(visit)):  # noqa: B007
-        for one in counts:
-            found[one.queue] += one.waiting
+        for count in counts:
+            found[count.queue] += count.waiting
         if clock.monotonic() >= until:
             break
     told = [f"{count} {name}" for name, count in found.items()]

@@ -50,7 +50,7 @@ def overview(visit: Visit) -> Response:
         status=status,
         problems=[*visit.delayq.health(), *(visit.unread() or ())],
         now=from_ms(status.counts.now_ms),
-        looked_at=sum(one.waiting for one in status.queues),
+        looked_at=sum(queue.waiting for queue in status.queues),
         charts={name: bars_of(visit, name) for name in SPANS},
         kept=kept,
         events=visit.delayq.history(EVENTS) if kept else None,
@@ -79,7 +79,7 @@ def tasks(visit: Visit) -> Response:
         next=found.further and visit.url("tasks", **given, order=_order(visit), **found.further),
         counts=counts,
         order=_order(visit),
-        states=[one.value for one in State],
+        states=[state.value for state in State],
         actions=suiting_some(found.tasks),
         everything="" if named else visit.url("everything", **given),
     )

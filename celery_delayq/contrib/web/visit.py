@@ -55,7 +55,7 @@ class Visit:
     def url(self, view: str, **values: Any) -> str:
         """Return the URL of a view; it has the *values* that are not empty."""
         return self.paths.build(
-            view, {name: one for name, one in values.items() if one not in ("", None, [], ())}
+            view, {name: value for name, value in values.items() if value not in ("", None, [], ())}
         )
 
     def number(self, name: str, default: int = 0) -> int:

@@ -50,7 +50,7 @@ class Away:
 
     def add(self, shards: Sequence[HasTurn]) -> None:
         """Leave out the shards of a node, until it answers."""
-        new = [one for one in shards if one.up_at < math.inf]  # one thread watches each
+        new = [each for each in shards if each.up_at < math.inf]  # one thread watches each
         self.shards.update(new)
         for shard in new:
             shard.up_at = math.inf

@@ -138,9 +138,9 @@ class Confirming(OneByOne):
         return bool(Route.parse(self._window[place].destination).exchange)
 
     def _confirm(self, tag: int, multiple: bool, verdict: Verdict) -> None:
-        tags = [one for one in self._waiting if one <= tag] if multiple else [tag]
-        for one in tags:
-            place = self._waiting.pop(one, None)
+        tags = [earlier for earlier in self._waiting if earlier <= tag] if multiple else [tag]
+        for confirmed in tags:
+            place = self._waiting.pop(confirmed, None)
             # The broker confirms a returned message as well: it stays refused.
             if place is not None and self._verdicts[place].word != REFUSED:
                 partly = verdict.word == REFUSED and self._is_partial(place)

@@ -95,7 +95,7 @@ class Outbox:
                 done.append(cancelled)
         if done:
             anew = steps.mark_stored(done)
-            for one in done:
-                if one.task_id in anew:
-                    self._take_back(one)
+            for entry in done:
+                if entry.task_id in anew:
+                    self._take_back(entry)
         return bool(owed) and len(done) == len(owed)

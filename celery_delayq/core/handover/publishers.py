@@ -221,5 +221,7 @@ def _with_own_tag(message: bytes, attempt: int) -> bytes:
     # kombu stores unacknowledged messages by their delivery tag. If two copies had the same tag,
     # acknowledging one would drop the other.
     tag = json.loads(message)["properties"]["delivery_tag"]
-    old, new = (b'"delivery_tag": ' + json.dumps(one).encode() for one in (tag, f"{tag}-{attempt}"))
+    old, new = (
+        b'"delivery_tag": ' + json.dumps(text).encode() for text in (tag, f"{tag}-{attempt}")
+    )
     return message.replace(old, new, 1)

@@ -241,7 +241,7 @@ class Scanner:
         except StoreUnavailable as error:
             # The shard itself may have another node by now.
             lost = (None, node, shard.steps.node)
-            there = [one for one in self._shards if one.steps.node in lost]
+            there = [each for each in self._shards if each.steps.node in lost]
             if len(there) == len(self._shards):
                 raise
             self._store.lost(error.why)

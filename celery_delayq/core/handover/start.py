@@ -96,7 +96,7 @@ class Start:
         except StoreError as error:
             return f"waiting tasks unknown: {error}"  # delivery does not need this permission
         dead = f", {counts.dead} dead" if counts.dead else ""
-        held = ", ".join(one.what for one in pauses if not one.resumed)
+        held = ", ".join(pause.what for pause in pauses if not pause.resumed)
         paused = f"; paused: {held} ({counts.paused} due)" if held else ""
         return f"{counts.scheduled} waiting, {counts.overdue} overdue{dead}{paused}"
 

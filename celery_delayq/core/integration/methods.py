@@ -87,5 +87,5 @@ def _result_of(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
     if ids == [task.id]:
         result.ignored = task.ignores_result
     else:
-        result = app.GroupResult(task.id, [app.AsyncResult(one) for one in ids])
+        result = app.GroupResult(task.id, [app.AsyncResult(part_id) for part_id in ids])
     return scheduled(result, services, clock.to_ms(task.due, services.timezone))

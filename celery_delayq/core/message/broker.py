@@ -161,7 +161,7 @@ def store_endpoint(
         return broker.endpoint
     check_words_of_store(options, names[1])
     nodes = leaf("cluster").nodes_of(url) if _CLUSTER.match(url) else []
-    each = nodes[:1] or [one.strip() for one in url.split(";")]
+    each = nodes[:1] or [part.strip() for part in url.split(";")]
     tls = options.get("ssl", False)
     connection = _read(
         lambda: Connection(";".join(filter(None, each)), ssl=tls), url, names[0], _WANTED
@@ -220,7 +220,7 @@ def _hosts(connection: Connection) -> str:
     urls = urls_of(connection) or [_uri(connection)]
     port = connection.get_transport_cls().default_port
     parts = [url_to_parts(url) for url in urls]
-    return ", ".join(sorted({f"{one.hostname or ''}:{one.port or port}" for one in parts}))
+    return ", ".join(sorted({f"{part.hostname or ''}:{part.port or port}" for part in parts}))
 
 
 def _url(connection: Connection, endpoint: Server | None) -> str:

@@ -31,7 +31,7 @@ def warn_of_expiry(tasks: Iterable[tuple[str, int, str]]) -> None:
     Args:
         tasks: For each task its id, its due time in ms, and the ``expires`` of its message.
     """
-    lapsed = [one for one in tasks if _expires_first(*one[1:])]
+    lapsed = [task for task in tasks if _expires_first(*task[1:])]
     if lapsed:
         (task_id, due_ms, expires), more = lapsed[0], len(lapsed) - 1
         expiry = clock.celery_time(expires).isoformat()

@@ -53,7 +53,7 @@ def foreign(headers: Any) -> Any:
     if not headers:
         return headers
     # Celery takes pairs, too.
-    return {name: one for name, one in dict(headers).items() if name not in OWN_HEADERS}
+    return {name: header for name, header in dict(headers).items() if name not in OWN_HEADERS}
 
 
 def put_offs_in(headers: Any) -> int:

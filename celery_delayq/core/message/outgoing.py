@@ -119,8 +119,8 @@ def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
     expires_ms = headers.pop(EXPIRES_HEADER, None)
     if own_id != task_id or not isinstance(task_id, str) or not PLAIN_ID.fullmatch(task_id):
         return [], []
-    alike = {name: one for name, one in headers.items() if one is None or name in ALIKE}
-    others = {name: one for name, one in headers.items() if name not in alike}
+    alike = {name: header for name, header in headers.items() if header is None or name in ALIKE}
+    others = {name: header for name, header in headers.items() if name not in alike}
     first = {part: message[part] for part in ("content-encoding", "content-type")}
     outside = dumps({**first, "properties": {**properties, "correlation_id": ""}})
     inside = dumps({"headers": {**alike, "id": ""}})[1:].removesuffix('"}}')
@@ -250,7 +250,7 @@ def list_keys(queue: str, options: Mapping[str, Any]) -> list[str]:
     """
     channel = kombu_redis.Channel
     priorities = (None, *range(channel.min_priority, channel.max_priority + 1))
-    return list(dict.fromkeys(list_key(queue, one, options) for one in priorities))
+    return list(dict.fromkeys(list_key(queue, priority, options) for priority in priorities))
 
 
 def queues_of_list(key: str, options: Mapping[str, Any]) -> tuple[str, ...]:

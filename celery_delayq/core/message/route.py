@@ -60,7 +60,9 @@ class Route:
     @property
     def declared_exchanges(self) -> set[str]:
         """The exchanges that exist once its entities are declared, with the anonymous one."""
-        exchanges = [one if isinstance(one, Exchange) else one.exchange for one in self.declare]
+        exchanges = [
+            entity if isinstance(entity, Exchange) else entity.exchange for entity in self.declare
+        ]
         return {"", *(exchange.name for exchange in exchanges if exchange)}
 
     @classmethod
@@ -122,7 +124,7 @@ def _entity(described: dict[str, Any]) -> Queue | Exchange:
     if "type" in described:
         return Exchange(**described)
     options = dict(described)
-    bindings = [_bound(one) for one in options.pop("bindings", ())]
+    bindings = [_bound(each) for each in options.pop("bindings", ())]
     exchange = options.pop("exchange", None)
     return Queue(
         exchange=Exchange(**exchange) if exchange else None, bindings=bindings or None, **options

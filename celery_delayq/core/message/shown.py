@@ -39,7 +39,7 @@ def is_celery_s(text: Any, made: str) -> bool:
     """
     if not isinstance(text, str):
         return False
-    ours, theirs = (re.sub(r",(?=\))", "", one.translate(_ALIKE)) for one in (made, text))
+    ours, theirs = (re.sub(r",(?=\))", "", shape.translate(_ALIKE)) for shape in (made, text))
     if ours == theirs:
         return True
     # Both were truncated, maybe not at the same place.

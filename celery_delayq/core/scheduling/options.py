@@ -235,7 +235,7 @@ def _tags(value: Any) -> tuple[str, ...]:
         raise InvalidOption(TAGS, value, f"a list of tags, like [{value[:LONGEST]!r}]")
     if not isinstance(value, (list, tuple, set, frozenset)):
         raise InvalidOption(TAGS, value, _TAGS)
-    tags = tuple(dict.fromkeys(_text(TAGS, one, _TAGS, value) for one in value))
+    tags = tuple(dict.fromkeys(_text(TAGS, tag, _TAGS, value) for tag in value))
     if len(tags) > MOST_TAGS:
         raise InvalidOption(TAGS, value, _TAGS)
     return tags

@@ -67,7 +67,7 @@ def write(
     until = clock.monotonic() + settings.timeout
     pauses = _pauses(policy)
     # Without a conflict policy no task can be replaced, and no backend is needed.
-    can_replace = any(one.conflict for one in new)
+    can_replace = any(entry.conflict for entry in new)
     owed = can_replace and services.has_backend
     tells = can_replace and bool(services.hooks.hears_messages())
     revokes = ("all" if given_out else "replaced") if owed else "none"
@@ -98,11 +98,11 @@ def _tell(
     scheduled: list[tuple[NewEntry, int]] = []
     replaced: list[Cancelled] = []
     gave_way: list[Cancelled] = []
-    for one, answer in zip(new, answers, strict=True):
+    for entry, answer in zip(new, answers, strict=True):
         if isinstance(answer, Receipt):
             (gave_way if answer.existed else replaced).extend(answer.cancelled)
             if not answer.existed:
-                scheduled.append((one, answer.due_ms))
+                scheduled.append((entry, answer.due_ms))
     if scheduled and any(hears() for hears in services.hooks.hears_scheduled):
         services.hooks.scheduled(scheduled)
     if replaced:
@@ -115,14 +115,19 @@ def _replicated(
     services: Services, answers: list[Receipt | DelayQError], wanted: Wanted
 ) -> list[Receipt | DelayQError]:
     """Return the same answers, with the number of replicas in each receipt."""
-    receipts = [one for one in answers if isinstance(one, Receipt)]
+    receipts = [answer for answer in answers if isinstance(answer, Receipt)]
     if not receipts:
         return answers
     replicas = services.entries.wait_for_replicas(receipts, wanted)
-    fell_short = [one for one in receipts if replicas < wanted.replicas and not one.existed]
+    fell_short = [
+        receipt for receipt in receipts if replicas < wanted.replicas and not receipt.existed
+    ]
     if fell_short:
         services.hooks.unreplicated(len(fell_short))
-    return [replace(one, replicas=replicas) if isinstance(one, Receipt) else one for one in answers]
+    return [
+        replace(answer, replicas=replicas) if isinstance(answer, Receipt) else answer
+        for answer in answers
+    ]
 
 
 def _pauses(policy: Mapping[str, Any]) -> Iterator[float]:

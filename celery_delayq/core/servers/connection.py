@@ -163,7 +163,7 @@ class PooledConnection:
         with translated(step):
             try:
                 connection._sock.settimeout(clock.seconds_left(until))
-                texts = [b"*%d\r\n%s" % (len(one), b"".join(one)) for one in commands]
+                texts = [b"*%d\r\n%s" % (len(command), b"".join(command)) for command in commands]
                 connection.send_packed_command([b"".join(texts)], check_health=False)
                 answers = [self._answer(connection, until) for _ in commands]
             except _AWAY:
@@ -174,7 +174,7 @@ class PooledConnection:
                 # The call was interrupted; that says nothing about the server.
                 pool.drop(connection)
                 raise
-            refused = [one for one in answers if isinstance(one, redis.ResponseError)]
+            refused = [answer for answer in answers if isinstance(answer, redis.ResponseError)]
             for error in refused:
                 self._server.refused(connection, error)
             pool.give(connection)

@@ -85,12 +85,13 @@ def _replicas(server: Facts) -> Iterator[Line]:
             f"min-replicas-to-write is {wanted}",
             "bring its replicas back, or lower min-replicas-to-write",
         )  # fmt: skip
-    slow = [one for one in server.replicas if _is_behind(one)]
-    for one in slow:
+    slow = [replica for replica in server.replicas if _is_behind(replica)]
+    for behind in slow:
+        where = f"{behind.get('ip')}:{behind.get('port')}"
         yield Line(
             "replication", WARNING,
-            f"the replica {one.get('ip')}:{one.get('port')} of the store's Redis does not keep up "
-            f"(state {one.get('state')}, {one.get('lag')} s behind): a failover to it loses the "
+            f"the replica {where} of the store's Redis does not keep up "
+            f"(state {behind.get('state')}, {behind.get('lag')} s behind): a failover to it loses the "
             "changes that it lacks",
             "check that replica's log and its link to the master",
         )  # fmt: skip

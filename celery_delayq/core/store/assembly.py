@@ -87,14 +87,14 @@ class Definition:
 def definitions_of(text: str) -> Iterator[Definition]:
     """Yield each definition of a file of the prelude, in order."""
     found, is_rare = [*_DEFINITION.finditer(text)], False
-    ends = [*(one.start() for one in found[1:]), len(text)]
-    for one, end in zip(found, ends, strict=True):
-        is_rare = is_rare or not one[2]
-        if not one[2]:
+    ends = [*(match.start() for match in found[1:]), len(text)]
+    for match, end in zip(found, ends, strict=True):
+        is_rare = is_rare or not match[2]
+        if not match[2]:
             continue
-        constant = None if one[1] else _CONSTANT.match(one[3])
-        own = text[one.start() : end]
-        yield Definition(one[2], own, bool(one[1]), is_rare, constant and constant[1])
+        constant = None if match[1] else _CONSTANT.match(match[3])
+        own = text[match.start() : end]
+        yield Definition(match[2], own, bool(match[1]), is_rare, constant and constant[1])
 
 
 class Prelude:
@@ -108,8 +108,10 @@ class Prelude:
     """
 
     def __init__(self, files: Iterable[str]) -> None:
-        found = [one for text in files for one in definitions_of(text)]
-        self.definitions: Mapping[str, Definition] = {one.name: one for one in found}
+        found = [definition for text in files for definition in definitions_of(text)]
+        self.definitions: Mapping[str, Definition] = {
+            definition.name: definition for definition in found
+        }
 
     def used(self, source: Code) -> list[Definition]:
         """Return what a script uses, constants included, each after those that it uses."""
@@ -127,13 +129,25 @@ class Prelude:
         source = Code(text)
         used = self.used(source)
         rare = self._rare(source, used)
-        literals = {one.name: one.literal for one in used if one.literal is not None}
+        literals = {
+            definition.name: definition.literal
+            for definition in used
+            if definition.literal is not None
+        }
         elsewhere = literals | {name: f"rare().{name}" for name in rare}
-        made = [one for one in used if one.literal is None]
-        lines = [one.code.with_names(elsewhere) for one in made if one.name not in rare]
+        made = [definition for definition in used if definition.literal is None]
+        lines = [
+            definition.code.with_names(elsewhere)
+            for definition in made
+            if definition.name not in rare
+        ]
         text = f"{''.join(lines)}local function main()\n{source.with_names(elsewhere)}end\n"
         if rare:
-            own = "".join(one.code.with_names(literals) for one in made if one.name in rare)
+            own = "".join(
+                definition.code.with_names(literals)
+                for definition in made
+                if definition.name in rare
+            )
             fields = ", ".join(f"{name} = {name}" for name in sorted({*_ASKED.findall(text)}))
             text = (
                 f"local rare\n{text}rare = function()\n{own}local made = {{{fields}}}\n"
@@ -150,10 +164,12 @@ class Prelude:
 
     def _rare(self, source: Code, used: list[Definition]) -> set[str]:
         """Return the names of the rare functions, and of what only they use."""
-        rare = {one.name for one in used if one.is_rare and one.is_function}
-        values = {one.name for one in used if not one.is_function}
+        rare = {
+            definition.name for definition in used if definition.is_rare and definition.is_function
+        }
+        values = {definition.name for definition in used if not definition.is_function}
         common = _closure((source.words | values) - rare, lambda name: self._words(name) - rare)
-        return {one.name for one in used}.difference(common)
+        return {definition.name for definition in used}.difference(common)
 
     def _words(self, name: str) -> set[str]:
         return self.definitions[name].code.words if name in self.definitions else set()

@@ -93,7 +93,7 @@ def cancel(
         )
 
     for some, words, (rows,) in _in_chunks(targets, call):
-        messages = {one.place: (one.when, one.message) for one in rows}
+        messages = {row.place: (row.when, row.message) for row in rows}
         yield [
             _read(who, word) or _cancelled(who, word, messages.get(at), shard.number)
             for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
@@ -240,9 +240,9 @@ def edit(
 
 def mark_stored(shard: Shard, cancelled: Iterable[Cancelled]) -> set[str]:
     """Note that ``REVOKED`` was stored for tasks; return the ids that were scheduled anew since."""
-    stored = [word for one in cancelled for word in (one.task_id, one.when)]
+    stored = [word for entry in cancelled for word in (entry.task_id, entry.when)]
     anew = shard.scripts.call("mark_stored", stored=stored)
-    return {one.decode(errors="replace") for one in anew}
+    return {task_id.decode(errors="replace") for task_id in anew}
 
 
 def revision(changed_us: int | None) -> bytes:
@@ -257,11 +257,11 @@ def _in_chunks(
     left = list(targets)
     while left:
         some, left = left[:CHUNK], left[CHUNK:]
-        text, *more = call([target_of(one) for one in some])
+        text, *more = call([target_of(entry) for entry in some])
         words = [word.split(b":") for word in text.split(b" ")]
         # The other rows refer to places in the whole chunk, so yield all of it.
         yield some, words, more
-        left = [one for one, word in zip(some, words, strict=True) if word == _AGAIN] + left
+        left = [entry for entry, word in zip(some, words, strict=True) if word == _AGAIN] + left
 
 
 def _read(who: Target, word: Sequence[bytes]) -> Change | None:

@@ -85,7 +85,7 @@ class Copies:
             StoreError: it is not known.
         """
         # An entry with a key may be in any shard.
-        firsts = (self._arrive(one, ("taken", *message), 0, until) for one in self._shards)
+        firsts = (self._arrive(shard, ("taken", *message), 0, until) for shard in self._shards)
         return any(first == 0 for first in firsts)
 
     def _arrive(self, scripts: Scripts, texts: tuple[str, ...], attempt: int, until: float) -> int:

@@ -97,10 +97,10 @@ class Entries:
         self.now = now or (lambda: self)
         apart = [] if meeting_place is None else [meeting_place]
         self.key_sets = [*apart, *shards]
-        meeting = next((Registration(one, membership) for one in apart), None)
+        meeting = next((Registration(scripts, membership) for scripts in apart), None)
         self.unasked_shards = [
-            Shard(one, membership, number, meeting_place=meeting)
-            for number, one in enumerate(shards)
+            Shard(shard, membership, number, meeting_place=meeting)
+            for number, shard in enumerate(shards)
         ]
         self._has_looked = False
         self._shortfalls = Shortfalls()
@@ -157,8 +157,8 @@ class Entries:
         """
         shards, answers = self.unasked_shards, dict[int, Answer]()
         parts: defaultdict[int, list[int]] = defaultdict(list)
-        for place, one in enumerate(given):
-            parts[placement.shard_for(one, len(shards))].append(place)
+        for place, entry in enumerate(given):
+            parts[placement.shard_for(entry, len(shards))].append(place)
         for number, places in parts.items():
             some_answers = step(shards[number], [given[place] for place in places])
             answers.update(zip(places, some_answers, strict=True))
@@ -193,7 +193,7 @@ class Entries:
         if len(shards) == 1:
             return step(shards[0], new)
         refused = placement.refused(shards, new, supersede=supersede, until=until, pauses=pauses)
-        rest = [one for place, one in enumerate(new) if place not in refused]
+        rest = [entry for place, entry in enumerate(new) if place not in refused]
         answers = iter(self.in_parts(rest, step))
         return [refused.get(place) or next(answers) for place in range(len(new))]
 
@@ -205,8 +205,8 @@ class Entries:
         """
         until = clock.monotonic() + wanted.seconds
         parts: defaultdict[int, list[Receipt]] = defaultdict(list)
-        for one in receipts:
-            parts[one.shard].append(one)
+        for receipt in receipts:
+            parts[receipt.shard].append(receipt)
         return min(
             replicas.wait(self.unasked_shards[number], wanted, some, until, self._shortfalls)
             for number, some in parts.items()
@@ -416,9 +416,9 @@ class Entries:
         """Return the live scanners by name; each serves every shard."""
         found: dict[str, LiveScanner] = {}
         for shard in self.shards:
-            for one in overview.scanners_in(shard):
-                before = found.setdefault(one.name, one)
-                found[one.name] = max(before, one, key=attrgetter("seen_ms"))
+            for scanner in overview.scanners_in(shard):
+                before = found.setdefault(scanner.name, scanner)
+                found[scanner.name] = max(before, scanner, key=attrgetter("seen_ms"))
         return sorted(found.values(), key=attrgetter("name"))
 
     @_over_its_shards
@@ -426,4 +426,4 @@ class Entries:
         """Count each shard's waiting entries by queue; see :func:`queue_counts.tallies_in`."""
         part = max(1, most // len(self.unasked_shards))
         found = [queue_counts.tallies_in(shard, part) for shard in self.shards]
-        return [one for some, _ in found for one in some], all(is_all for _, is_all in found)
+        return [entry for some, _ in found for entry in some], all(is_all for _, is_all in found)

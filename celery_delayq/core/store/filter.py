@@ -34,12 +34,14 @@ class Filter:
     @property
     def text(self) -> str:
         """The filter as scripts take it; see ``lua/prelude/targets.lua``."""
-        times = ("-" if one is None else str(one) for one in (self.after_ms, self.before_ms))
+        times = (
+            "-" if time_ms is None else str(time_ms) for time_ms in (self.after_ms, self.before_ms)
+        )
         states = ",".join(sorted(self.states))
         labels = (
-            "".join(label_of(one).hex() for one in some) for some in (self.tasks, self.queues)
+            "".join(label_of(name).hex() for name in some) for some in (self.tasks, self.queues)
         )
-        words = (*times, *(one or "-" for one in (states, *labels)))
+        words = (*times, *(word or "-" for word in (states, *labels)))
         return " ".join((*words, "\0".join(self.tags)) if self.tags else words)
 
     @property

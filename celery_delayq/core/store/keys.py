@@ -129,4 +129,6 @@ def id_beside(key: str, shards: int) -> str:
     until it fits, so it stays as random as any UUID.
     """
     drawn = (str(uuid.uuid4()) for _ in count())
-    return next(one for one in drawn if shard_of(one, shards) == shard_of(key, shards))
+    return next(
+        candidate for candidate in drawn if shard_of(candidate, shards) == shard_of(key, shards)
+    )

@@ -15,7 +15,7 @@ def lateness_in(times: bytes, now_us: int) -> list[float]:
     """Return seconds, at least 0, for each record whose times ``hand_over`` returned."""
     # A record without the part before its times.
     records = (Record(times, at - DUE) for at in range(0, len(times), TIMES_BYTES))
-    return [lateness_of(one, now_us) for one in records]
+    return [lateness_of(record, now_us) for record in records]
 
 
 def lateness_of(record: Record, now_us: float) -> float:

@@ -99,18 +99,20 @@ def _tagged(
     places = sorted(_places(shards, chosen), reverse=newest_first)
     if behind is not None:
         end = float(behind.due), behind.number, behind.shard
-        places = [one for one in places if (one[:3] < end if newest_first else one[:3] > end)]
+        places = [
+            place for place in places if (place[:3] < end if newest_first else place[:3] > end)
+        ]
     for first in range(0, len(places), READ):
         some = places[first : first + READ]
         found: dict[tuple[int, bytes], Entry] = {}
-        for shard_number in {one.shard for one in some}:
-            members = [one.member for one in some if one.shard == shard_number]
+        for shard_number in {place.shard for place in some}:
+            members = [place.member for place in some if place.shard == shard_number]
             read = selection_scan.read(shards[shard_number], chosen, members)
             found.update(((shard_number, member), entry) for member, entry in read)
-        for one in some:
-            entry = found.get((one.shard, one.member))
+        for place in some:
+            entry = found.get((place.shard, place.member))
             if entry is not None and entry.record.text:
-                at = ListCursor(one.store, one.shard, str(one.due_ms), one.number)
+                at = ListCursor(place.store, place.shard, str(place.due_ms), place.number)
                 yield replace(entry, cursor=str(at))
 
 
@@ -119,9 +121,9 @@ def _places(shards: Sequence[Shard], chosen: Filter) -> list[SortKey]:
     for shard_number, shard in enumerate(shards):
         store, last = selection_scan.start(shard)
         for members in selection_scan.pages(shard, chosen, store, last, Position()):
-            for one in selection_scan.peek(shard, chosen, members):
-                number = pages.number_of(one.member)
-                found.append(SortKey(one.due_ms, number, shard_number, one.member, store))
+            for entry in selection_scan.peek(shard, chosen, members):
+                number = pages.number_of(entry.member)
+                found.append(SortKey(entry.due_ms, number, shard_number, entry.member, store))
             if len(found) > MOST:
                 tags = chosen.tags[0] if len(chosen.tags) == 1 else list(chosen.tags)
                 raise InvalidOption("tag", tags, _SORTED)

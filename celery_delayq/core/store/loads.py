@@ -66,24 +66,24 @@ def load(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]
 def _load(shard: Shard, given: Sequence[OldEntry]) -> Iterator[str | DelayQError]:
     (text,) = shard.calls.call("load", entries=list(_arguments(given)))
     words = text.decode(errors="replace").split(" ")
-    return (_read(word, one) for word, one in zip(words, given, strict=True))
+    return (_read(word, entry) for word, entry in zip(words, given, strict=True))
 
 
 def _arguments(entries: Sequence[OldEntry]) -> Iterator[object]:
     sent: set[bytes] = set()
-    for one in entries:
-        record, name = one.record, one.record.name
+    for entry in entries:
+        record, name = entry.record, entry.record.name
         template = b"" if name in sent else record.template
         if name is not None:
             sent.add(name)
-        created = b"" if one.created_us is None else b"%016d" % one.created_us
-        yield from (one.task_id, one.due_ms, created, record.destination)
-        yield from (record.labels + record.body, template, one.place, one.when_ms)
-        yield from (one.claim, one.error, int(one.is_named))
+        created = b"" if entry.created_us is None else b"%016d" % entry.created_us
+        yield from (entry.task_id, entry.due_ms, created, record.destination)
+        yield from (record.labels + record.body, template, entry.place, entry.when_ms)
+        yield from (entry.claim, entry.error, int(entry.is_named))
 
 
-def _read(word: str, one: OldEntry) -> str | DelayQError:
+def _read(word: str, entry: OldEntry) -> str | DelayQError:
     status, _, holder = word.partition(":")
     if status not in ("taken", "held"):
         return status
-    return AlreadyScheduled(one.task_id, unquote_to_bytes(holder).decode(errors="replace"))
+    return AlreadyScheduled(entry.task_id, unquote_to_bytes(holder).decode(errors="replace"))

@@ -87,9 +87,9 @@ def departure(shards: Sequence[Shard], who: Target) -> Departure | None:
         who: The entry.
     """
     found = [shard.scripts.call("find", target=target_of(who)) for shard in shards]
-    if any(one and one[0] not in _LEFT for one in found):
+    if any(row and row[0] not in _LEFT for row in found):
         return None
-    left = [Departure(one[0].decode(), *one[1:]) for one in found if one]
+    left = [Departure(row[0].decode(), *row[1:]) for row in found if row]
     return max(left, key=attrgetter("when_ms"), default=None)
 
 

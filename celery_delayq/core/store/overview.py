@@ -118,8 +118,8 @@ class Pause:
 
     def and_of(self, other: Pause) -> Pause:
         """Merge with the same lane of another shard; it is resumed if it is in both."""
-        rates = [one.rate for one in (self, other) if one.rate is not None]
-        held = [one.held_since for one in (self, other) if one.held_since is not None]
+        rates = [pause.rate for pause in (self, other) if pause.rate is not None]
+        held = [pause.held_since for pause in (self, other) if pause.held_since is not None]
         return replace(
             self,
             since=min(self.since, other.since),
@@ -169,32 +169,32 @@ def ahead(
         shard.scripts.call("ahead", after_ms=after_ms, span_ms=span_ms, spans=spans)
         for shard in shards
     ]
-    counts = [sum(some) for some in zip(*(one.counts for one in found), strict=True)]
-    return min(one.now for one in found) // 1000, counts
+    counts = [sum(some) for some in zip(*(shard.counts for shard in found), strict=True)]
+    return min(shard.now for shard in found) // 1000, counts
 
 
 def scanners_in(shard: Shard) -> list[LiveScanner]:
     """Return the live scanners, as a shard knows them; each serves all shards."""
     return [
-        LiveScanner(one.name.decode(errors="replace"), time_in(one.seen) or 0)
-        for one in shard.scripts.call("scanners")
+        LiveScanner(row.name.decode(errors="replace"), time_in(row.seen) or 0)
+        for row in shard.scripts.call("scanners")
     ]
 
 
 def sum_of(counts: Sequence[Counts]) -> Counts:
     """Sum the counts of all shards; each scanner serves all of them."""
-    heads = [one.next_due_ms for one in counts if one.next_due_ms is not None]
-    oldest = [one.oldest_overdue_ms for one in counts if one.oldest_overdue_ms is not None]
+    heads = [count.next_due_ms for count in counts if count.next_due_ms is not None]
+    oldest = [count.oldest_overdue_ms for count in counts if count.oldest_overdue_ms is not None]
     sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused")
     return replace(
         counts[0],
-        **{name: sum(getattr(one, name) for one in counts) for name in sums},
-        scanners=max(one.scanners for one in counts),
+        **{name: sum(getattr(count, name) for count in counts) for name in sums},
+        scanners=max(count.scanners for count in counts),
         next_due_ms=min(heads, default=None),
-        now_ms=max(one.now_ms for one in counts),
+        now_ms=max(count.now_ms for count in counts),
         oldest_overdue_ms=min(oldest, default=None),
-        resharding=next(filter(None, (one.resharding for one in counts)), None),
-        is_exact=all(one.is_exact for one in counts),
+        resharding=next(filter(None, (count.resharding for count in counts)), None),
+        is_exact=all(count.is_exact for count in counts),
     )
 
 
@@ -206,32 +206,32 @@ def pauses_in(shard: Shard) -> list[Pause]:
         cursor, cut, lanes = shard.scripts.call(
             "pauses", cursor=cursor, count=SLICE, most=OVERDUE, max_bytes=OVERDUE_BYTES
         )
-        found |= {one.lane: _pause(one, is_exact=not cut) for one in lanes}
+        found |= {lane.lane: _pause(lane, is_exact=not cut) for lane in lanes}
         if int(cursor) == 0:
-            return sorted(found.values(), key=lambda one: (one.queue or "", one.task or ""))
+            return sorted(found.values(), key=lambda pause: (pause.queue or "", pause.task or ""))
 
 
 def union_of(pauses: Iterable[Sequence[Pause]]) -> list[Pause]:
     """Merge the pauses of all shards."""
     found: dict[tuple[str | None, str | None], Pause] = {}
     for shard in pauses:
-        for one in shard:
-            before = found.get((one.queue, one.task))
-            found[one.queue, one.task] = one if before is None else before.and_of(one)
+        for pause in shard:
+            before = found.get((pause.queue, pause.task))
+            found[pause.queue, pause.task] = pause if before is None else before.and_of(pause)
     return [*found.values()]
 
 
-def _pause(one: Any, *, is_exact: bool) -> Pause:
-    kind, text = one.lane[:1], one.name.decode(errors="replace")
-    since = from_ms(time_in(float(one.since) // 1000) or 0)
+def _pause(row: Any, *, is_exact: bool) -> Pause:
+    kind, text = row.lane[:1], row.name.decode(errors="replace")
+    since = from_ms(time_in(float(row.since) // 1000) or 0)
     return Pause(
         queue=text if kind == b"q" else None,
         task=text if kind == b"t" else None,
         since=since,
-        late=bool(one.is_late),
-        parked=one.parked,
-        resumed=bool(one.is_back),
-        rate=float(one.rate) or None,
+        late=bool(row.is_late),
+        parked=row.parked,
+        resumed=bool(row.is_back),
+        rate=float(row.rate) or None,
         is_exact=is_exact,
-        held_since=None if one.oldest < 0 else max(since, from_ms(one.oldest)),
+        held_since=None if row.oldest < 0 else max(since, from_ms(row.oldest)),
     )

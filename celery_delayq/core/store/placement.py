@@ -44,9 +44,9 @@ class Placed(Protocol):
     def record(self) -> NewRecord: ...
 
 
-def shard_for(one: Placed, shards: int) -> int:
+def shard_for(placed: Placed, shards: int) -> int:
     """Return the shard of an entry."""
-    return shard_of(one.record.key or one.task_id, shards)
+    return shard_of(placed.record.key or placed.task_id, shards)
 
 
 def to_ask(shards: Sequence[Shard], who: Target) -> Sequence[Shard]:
@@ -100,13 +100,13 @@ def refused(
     """
     errors: dict[int, DelayQError] = {}
     shard_by_id: dict[str, int] = {}
-    for place, one in enumerate(new):
-        own, here = shard_of(one.task_id, len(shards)), shard_for(one, len(shards))
+    for place, entry in enumerate(new):
+        own, here = shard_of(entry.task_id, len(shards)), shard_for(entry, len(shards))
         error: DelayQError | None = None
-        if shard_by_id.setdefault(one.task_id, here) != here:
-            error = AlreadyScheduled(one.task_id)
+        if shard_by_id.setdefault(entry.task_id, here) != here:
+            error = AlreadyScheduled(entry.task_id)
         elif own != here:
-            error = _in_the_way(shards[own], one.task_id, supersede, until, pauses)
+            error = _in_the_way(shards[own], entry.task_id, supersede, until, pauses)
         if error is not None:
             errors[place] = error
     return errors

@@ -92,9 +92,9 @@ def tallies_in(shard: Shard, most: int) -> tuple[list[QueueCount], bool]:
         looked += step.looked
         is_complete = is_complete and step.left_out <= 0
         for label, waiting, overdue, place in step.tallies:
-            one = found.get(label) or QueueCount(label, 0, 0, *_divided(place))
+            count = found.get(label) or QueueCount(label, 0, 0, *_divided(place))
             found[label] = QueueCount(
-                label, one.waiting + waiting, one.overdue + overdue, one.kind, one.place
+                label, count.waiting + waiting, count.overdue + overdue, count.kind, count.place
             )
         if not after:
             return [*found.values()], is_complete

@@ -110,7 +110,7 @@ def wait(
             "replicate",
             wanted.packed(seconds),
             until=clock.monotonic() + max(0.0, seconds) + GRACE,
-            operations={one.operation for one in receipts},
+            operations={receipt.operation for receipt in receipts},
         )
     except StoreUnavailable as error:
         return shortfalls.note("away", error.why, tasks)

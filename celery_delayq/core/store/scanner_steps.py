@@ -181,11 +181,11 @@ class ScannerSteps:
         ahead = reply.now / 1_000_000 - (asked + clock.monotonic()) / 2
         token, templates = f"{asker}:{reply.now}", dict(reply.templates)
         claimed = []
-        for one, known in zip(reply.claimed, reply.known, strict=True):
-            record = Record(one.record, int(known.header_end))
+        for row, known in zip(reply.claimed, reply.known, strict=True):
+            record = Record(row.record, int(known.header_end))
             template = templates.get(record.name)
             counts = int(known.attempts), int(known.refusals), int(known.uncertain)
-            claimed.append(LeasedEntry(token, one.member, record, template, *counts, ahead))
+            claimed.append(LeasedEntry(token, row.member, record, template, *counts, ahead))
         return Claimed(claimed, _texts(reply.dead), _texts(reply.skipped), reply.parked)
 
     def ack(self, claimed: Iterable[LeasedEntry]) -> int:
@@ -235,7 +235,7 @@ class ScannerSteps:
         owed = self._scripts.call(
             "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
         )
-        return [Cancelled.of(one, self._shard.number) for one in owed]
+        return [Cancelled.of(row, self._shard.number) for row in owed]
 
     def mark_stored(self, cancelled: Iterable[Cancelled]) -> set[str]:
         """As :func:`changes.mark_stored`."""
@@ -276,7 +276,7 @@ def _seen(reply: Any, *, read_at: float) -> Seen:
         bool(reply.has_timer),
         _texts(reply.dead),
         read_at,
-        [(one.why.decode(errors="replace"), one.times) for one in reply.refused],
+        [(row.why.decode(errors="replace"), row.times) for row in reply.refused],
         _texts(reply.skipped),
         [task_id.decode(errors="replace") for ids in reply.ids for task_id in ids],
         [late for text in reply.lateness for late in lateness_in(text, reply.now)],
@@ -288,7 +288,7 @@ def _head(ms: int) -> int | None:
 
 
 def _texts(rows: Iterable[Any]) -> list[tuple[str, str]]:
-    return [(one.id.decode(errors="replace"), one.why.decode(errors="replace")) for one in rows]
+    return [(row.id.decode(errors="replace"), row.why.decode(errors="replace")) for row in rows]
 
 
 def _chunks(claimed: Iterable[LeasedEntry]) -> Iterator[tuple[str, list[bytes]]]:

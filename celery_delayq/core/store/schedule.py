@@ -121,11 +121,11 @@ def _ask(
         entries=arguments(known),
     )
     if len(shard.templates) < SENT_AT_MOST:
-        shard.templates |= {name for one in new if (name := one.record.name)}
+        shard.templates |= {name for entry in new if (name := entry.record.name)}
     cancelled = (Cancelled.of(row, shard.number) for rows in more for row in rows)
-    owed = {one.task_id: one for one in cancelled}
+    owed = {entry.task_id: entry for entry in cancelled}
     words = zip(text.split(b" "), new, strict=True)
-    return [_read(word, one, owed, operation, shard.number) for word, one in words]
+    return [_read(word, entry, owed, operation, shard.number) for word, entry in words]
 
 
 def _arguments(
@@ -134,16 +134,16 @@ def _arguments(
     """Return entries' fields in ``schedule.lua``'s order; each template once, or not if *known*."""
     flat: list[Any] = []
     sent: set[bytes] = set()
-    for one in new:
-        record, name = one.record, one.record.name
+    for entry in new:
+        record, name = entry.record, entry.record.name
         template = b"" if name in known or name in sent else record.template
         if name is not None:
             sent.add(name)
-        when, body = one.when, record.labels + record.body
-        conflict, _, max_wait = one.conflict.partition(" ")
-        flat += (one.task_id, when.mode, when.us, record.destination, body, template)
-        flat += (conflict or "reject", max_wait, one.run)
-        flat += _marked(one.delivery, time_of) if one.delivery else ("", "", "")
+        when, body = entry.when, record.labels + record.body
+        conflict, _, max_wait = entry.conflict.partition(" ")
+        flat += (entry.task_id, when.mode, when.us, record.destination, body, template)
+        flat += (conflict or "reject", max_wait, entry.run)
+        flat += _marked(entry.delivery, time_of) if entry.delivery else ("", "", "")
     return flat
 
 
@@ -157,7 +157,7 @@ def _read(
 ) -> Answer | None:
     """Return the answer for one entry; ``None`` if you must ask again."""
     status, *others = word.split(b":")
-    ids = [unquote_to_bytes(one).decode(errors="replace") for one in others]
+    ids = [unquote_to_bytes(other).decode(errors="replace") for other in others]
     if status == b"again":
         return None
     if status in _IN_THE_WAY:
@@ -167,5 +167,5 @@ def _read(
     if status == b"kept":
         (due_ms, stays), mine = ids, owed.get(new.task_id)
         return Receipt(stays, int(due_ms), True, (mine,) if mine else (), operation, shard)
-    replaced = tuple(owed[one] for one in ids if one in owed)
+    replaced = tuple(owed[task_id] for task_id in ids if task_id in owed)
     return Receipt(new.task_id, int(status), False, replaced, operation, shard)

@@ -122,7 +122,7 @@ def _tagged(
     shard: Shard, chosen: Filter, store: str, start: int, behind: Position
 ) -> Iterator[list[bytes]]:
     each = (replace(chosen, tags=(tag,)) for tag in chosen.tags)
-    found = merge(*(_of_tag(shard, one, store, start, behind) for one in each), key=_sorting)
+    found = merge(*(_of_tag(shard, tag, store, start, behind) for tag in each), key=_sorting)
     # Once each: an entry may have several of the tags, and an aborted script may have left a member
     # with another last bit.
     members = (next(same) for _, same in groupby(found, _sorting))
@@ -172,7 +172,7 @@ def _pass(shard: Shard, chosen: Filter, store: str, start: int, behind: Position
             found = {key: found[key] for key in sorted(found)[:MOST]}
             last[0] = Position.of(found[max(found)]).number
     rest = (found[key] for key in sorted(found))
-    return list(islice((one for one in rest if Position.of(one) > behind), MOST))
+    return list(islice((member for member in rest if Position.of(member) > behind), MOST))
 
 
 def _scan(

@@ -134,7 +134,7 @@ class Wakeup:
         heard = self._herald.sockets if self._herald else []
         if self._herald and heard and heard[0] in ready and self._herald.hear():
             return set(self._shards.values())  # at the new master, after the next `listen`
-        own = any(one is not self._inner and one not in heard for one in ready)
+        own = any(readable is not self._inner and readable not in heard for readable in ready)
         return self._read() if own else set()
 
     def _sockets(self) -> list[Any]:

@@ -63,7 +63,9 @@ class SelectionCursor:
             raise InvalidOption("cursor", text, "a cursor of a selection by the same arguments")
         # A start in the future would include tasks that are scheduled later.
         fits = len(made.starts) == len(now.starts) and 0 <= made.shard < len(now.starts)
-        if not fits or any(one > last for one, last in zip(made.starts, now.starts, strict=True)):
+        if not fits or any(
+            start > last for start, last in zip(made.starts, now.starts, strict=True)
+        ):
             raise InvalidOption("cursor", text, "the cursor of a selection")
         return made
 
@@ -75,9 +77,9 @@ def _unpacked(text: str) -> SelectionCursor | None:
         store, digest, starts, shard, number, *task_id = facts
         words, numbers = [store, digest, *task_id], [*starts, shard]
         is_place = type(number) is int and -1 <= number <= LAST_NUMBER and len(task_id) <= 1
-        if not is_place or {type(one) for one in words} != {str}:
+        if not is_place or {type(word) for word in words} != {str}:
             return None
-        if any(type(one) is not int or not 0 <= one <= LAST_NUMBER for one in numbers):
+        if any(type(figure) is not int or not 0 <= figure <= LAST_NUMBER for figure in numbers):
             return None
         return SelectionCursor(store, digest, tuple(starts), shard, Position(number, *task_id))
     except (TypeError, ValueError, AttributeError, RecursionError):

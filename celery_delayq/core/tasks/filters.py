@@ -61,7 +61,7 @@ def _values(name: str, given: Any, checked: Callable[[Any], Text]) -> tuple[Text
     # A list without values would otherwise select everything.
     if not 0 < len(some) <= MOST:
         raise InvalidOption(name, given, f"one value, or a list of 1 to {MOST}")
-    return tuple(sorted({checked(one) for one in some}))
+    return tuple(sorted({checked(value) for value in some}))
 
 
 def _task_name(task: Any) -> str:
@@ -81,5 +81,5 @@ def _state(state: Any) -> State:
     try:
         return State(state.upper() if isinstance(state, str) else state)
     except ValueError:
-        names = ", ".join(one.value for one in State)
+        names = ", ".join(known.value for known in State)
         raise InvalidOption("state", state, f"a State, or one of {names}") from None

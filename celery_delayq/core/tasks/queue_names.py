@@ -49,7 +49,7 @@ class QueueNames:
 
     @cached_property
     def _pauses(self) -> list[str]:
-        return [one.queue for one in self._services.entries.pauses() if one.queue]
+        return [pause.queue for pause in self._services.entries.pauses() if pause.queue]
 
 
 def names_in(tally: QueueCount, options: Any) -> Sequence[str]:
@@ -65,4 +65,4 @@ def names_in(tally: QueueCount, options: Any) -> Sequence[str]:
 
 def _names_of(route: Route) -> Iterator[str]:
     yield str(route.routing_key)
-    yield from (str(one.name) for one in route.declare)
+    yield from (str(entity.name) for entity in route.declare)

@@ -86,7 +86,7 @@ def checked_filter(
 ) -> Filter:
     """Return the filter of a selection; arguments and errors are those of :func:`select`."""
     filters = (tag, task, queue, state, after_due, before_due)
-    if all is not True and not any(one is not None for one in filters):
+    if all is not True and not any(value is not None for value in filters):
         raise InvalidOption("all", all, _EXPECTED)
     check_limit(limit, "tasks")
     return filter_of(

@@ -205,7 +205,9 @@ class Selection:
                 page = found
                 if left is not None:
                     met = selection_scan.peek(shard, self._chosen, found)
-                    page = [one.member for one in islice(met, min(left, len(found)))]
+                    page = [
+                        found_member.member for found_member in islice(met, min(left, len(found)))
+                    ]
                     left -= len(page)
                 if page:
                     yield number, shard, page
@@ -246,7 +248,7 @@ class Selection:
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
                     done = 0
-                    for made in steps(shard, [target_of_member(one) for one in some]):
+                    for made in steps(shard, [target_of_member(member) for member in some]):
                         # Set before progress or an error is reported, so no task is done twice.
                         done += len(made)
                         self._at = self._begun.behind(number, Position.of(some[done - 1]))
@@ -266,9 +268,13 @@ def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
         tally.changed(change.outcome)
         if change.due_ms is not None:
             hooks.rescheduled(change.task_id, change.due_ms)
-    moved = [(one.task_id, one.due_ms, one.expires) for one in made if one.due_ms is not None]
+    moved = [
+        (moved_task.task_id, moved_task.due_ms, moved_task.expires)
+        for moved_task in made
+        if moved_task.due_ms is not None
+    ]
     warn_of_expiry(moved)
-    removed = [one.cancelled for one in made if one.cancelled is not None]
+    removed = [done.cancelled for done in made if done.cancelled is not None]
     if removed:
         hooks.cancelled(removed)
     for change in made:

@@ -70,7 +70,11 @@ class _Commands(click.Group):
         others = tuple(name for name in left if name not in grouped)
         for title, names in {**_GROUPS, "Others": others}.items():
             found = [(name, self.get_command(ctx, name)) for name in names if name in left]
-            rows = [(name, one.get_short_help_str(100)) for name, one in found if one is not None]
+            rows = [
+                (name, command.get_short_help_str(100))
+                for name, command in found
+                if command is not None
+            ]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)

@@ -153,8 +153,8 @@ class ChosenTasks:
     ) -> None:
         self.ctx = ctx
         self._is_read = ids is not None and STDIN in ids
-        self._named = [Target(task_id=one) for one in ids or () if one != STDIN]
-        self._named += [Target(key=one) for one in keys]
+        self._named = [Target(task_id=task_id) for task_id in ids or () if task_id != STDIN]
+        self._named += [Target(key=key) for key in keys]
         is_one = len(self._named) == 1 and not self._is_read
         self._revision = if_revision
         self._dry_run, self._yes = dry_run, yes

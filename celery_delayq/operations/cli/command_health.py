@@ -63,7 +63,7 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
         told = {"healthy": not problems, "problems": problems}
         ctx.obj.echo(json.dumps({**told, "restarts": restarts} if here else told))
     else:
-        again = [_RESTARTED.format(one, counted(n, "time")) for one, n in restarts.items()]
+        again = [_RESTARTED.format(host, counted(n, "time")) for host, n in restarts.items()]
         for line in problems or ["healthy", *again]:
             ctx.obj.echo(advised(line))
     if problems:

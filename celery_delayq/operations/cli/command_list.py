@@ -139,7 +139,7 @@ class _Listed:
         if set(states) == {State.SCHEDULED.value}:
             # The list in due order includes paused tasks.
             tasks = self._in_due_order(None)
-            return (one for one in tasks if one.state is State.SCHEDULED)
+            return (task for task in tasks if task.state is State.SCHEDULED)
         for option, value in (("--cursor", self._cursor), ("--newest-first", self._newest_first)):
             if value:
                 raise click.UsageError(f"{option} is for a list in due order.", self._ctx)
@@ -206,7 +206,7 @@ class _Listed:
             State.IN_FLIGHT: counts.in_flight,
             State.DEAD: counts.dead,
         }
-        return sum(totals[State(one)] for one in states)
+        return sum(totals[State(state)] for state in states)
 
 
 def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:

@@ -64,10 +64,10 @@ def _not_paused(ctx: click.Context, queue: str | None, task: str | None) -> str:
     if queue is not None or task is not None:
         return f"{lane_in_words(queue, task)} is not paused"
     with ErrorSentences():
-        pauses = [one for one in pausing.pauses(delayq_of(ctx)) if not one.resumed]
+        pauses = [found for found in pausing.pauses(delayq_of(ctx)) if not found.resumed]
     if not pauses:
         return "nothing is paused"
-    paused = ", ".join(f"{one.what} (resume {_option(one)})" for one in pauses)
+    paused = ", ".join(f"{found.what} (resume {_option(found)})" for found in pauses)
     return f"there is no pause of everything; paused: {paused}"
 
 

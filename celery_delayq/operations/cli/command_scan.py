@@ -29,14 +29,14 @@ def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
         delayq_of(ctx).services.check()
         app = ctx.obj.app
         scanner = app.delayq.scanner()
-        beside = [one for one in call(SCAN, app) if one is not None]
+        beside = [service for service in call(SCAN, app) if service is not None]
     # Block signals in all threads and wait for one: a handler could interrupt any statement.
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     startup.start(scanner)
-    for one in beside:
-        one.start()
+    for service in beside:
+        service.start()
     signal.sigwait(signals)
-    for one in beside:
-        one.stop()
+    for service in beside:
+        service.stop()
     scanner.stop()

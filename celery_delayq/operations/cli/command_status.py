@@ -97,7 +97,7 @@ def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
         yield OTHER_BROKER.format(found.other_broker)
     for pause in found.pauses:
         # A queue's pause is in the table of queues, if tasks wait for that queue.
-        if pause.queue is None or not any(one.queue == pause.queue for one in found.queues):
+        if pause.queue is None or not any(queue.queue == pause.queue for queue in found.queues):
             yield f"{pause.what} {_paused(pause, now, zone)}"
 
 
@@ -118,7 +118,7 @@ def _counts(found: Status, now: datetime) -> Line:
         parts.append((f"in flight {counts.in_flight:,}", ""))
     if next_ms is not None and next_ms > counts.now_ms:
         parts.append((f"next {soon(from_ms(next_ms), now)}", ""))
-    hosts = ", ".join(sorted({plain(one.host) for one in found.scanners}))
+    hosts = ", ".join(sorted({plain(scanner.host) for scanner in found.scanners}))
     parts.append((f"scanners {len(found.scanners)}" + f" on {hosts}" * bool(hosts), ""))
     return parts
 
@@ -138,19 +138,28 @@ def _lines_of(parts: Line, width: int | None) -> Iterator[Line]:
 def _queues(found: Status, now: datetime, zone: tzinfo, width: int | None) -> Iterator[Line]:
     if not found.queues:
         return
-    pauses = {one.queue: _paused(one, now, zone) for one in found.pauses if one.queue is not None}
-    in_order = sorted(found.queues, key=lambda one: (-one.overdue, -one.waiting, one.queue))
-    rows = (_row(one, pauses.get(one.queue, "")) for one in in_order[:SHOWN])
+    pauses = {
+        pause.queue: _paused(pause, now, zone) for pause in found.pauses if pause.queue is not None
+    }
+    in_order = sorted(
+        found.queues, key=lambda counts: (-counts.overdue, -counts.waiting, counts.queue)
+    )
+    rows = (_row(counts, pauses.get(counts.queue, "")) for counts in in_order[:SHOWN])
     yield from table(_COLUMNS, rows, None if width is None else Room(width, _GIVES))
     if len(in_order) > SHOWN:
         yield [(_MORE_QUEUES.format(len(in_order) - SHOWN), "")]
     if not found.queues_complete:
-        looked_at = sum(one.waiting for one in found.queues)
+        looked_at = sum(queue.waiting for queue in found.queues)
         yield [(_FIRST_ONLY.format(looked_at, found.counts.scheduled), "")]
 
 
-def _row(one: QueueCounts, state: str) -> Sequence[str]:
-    return plain(one.queue) or _UNREADABLE, f"{one.waiting:,}", f"{one.overdue:,}", plain(state)
+def _row(counts: QueueCounts, state: str) -> Sequence[str]:
+    return (
+        plain(counts.queue) or _UNREADABLE,
+        f"{counts.waiting:,}",
+        f"{counts.overdue:,}",
+        plain(state),
+    )
 
 
 def _paused(pause: Pause, now: datetime, zone: tzinfo) -> str:

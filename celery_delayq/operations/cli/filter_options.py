@@ -80,7 +80,7 @@ class Filters:
 
         Times are instants. An overdue task is due by now, by Redis's clock.
         """
-        states = [one.upper() for one in self.state] + [State.DEAD.value] * self.dead
+        states = [name.upper() for name in self.state] + [State.DEAD.value] * self.dead
         after = None if self.after_due is None else self.after_due.moment(ctx)
         before = None if self.before_due is None else self.before_due.moment(ctx)
         if self.overdue:

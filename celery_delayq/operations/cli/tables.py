@@ -64,7 +64,7 @@ class Room:
         """Return the widths of the columns; 0 for a column to leave out."""
         widths = list(wanted)
         for place, least in self.gives:
-            over = sum(one + len(_GAP) for one in widths if one) - len(_GAP) - self.width
+            over = sum(width + len(_GAP) for width in widths if width) - len(_GAP) - self.width
             if over > 0:
                 widths[place] = min(widths[place], max(least, widths[place] - over) * (least > 0))
         return widths
@@ -76,18 +76,18 @@ def table(
     """Yield the lines of a table; it reads its rows, which are plain text, as you iterate."""
     rows = iter(rows)
     first = list(islice(rows, FIRST))
-    titles = [one.title for one in columns]
+    titles = [column.title for column in columns]
     widths = [max(map(len, texts)) for texts in zip(titles, *first, strict=True)]
     if room is not None:
         widths = room.widths(widths)
     for row in chain([titles], first, rows):
         styles = [
-            "bold" if row is titles else one.style_of(text)
-            for one, text in zip(columns, row, strict=True)
+            "bold" if row is titles else column.style_of(text)
+            for column, text in zip(columns, row, strict=True)
         ]
         texts = [
-            one.fitted(text, width, cuts=room is not None)
-            for one, text, width in zip(columns, row, widths, strict=True)
+            column.fitted(text, width, cuts=room is not None)
+            for column, text, width in zip(columns, row, widths, strict=True)
         ]
         yield _line(texts, widths, styles)
 

@@ -21,13 +21,13 @@ def say_unknown(ctx: click.Context, *, queue: Iterable[str] = (), task: Iterable
     """
     delayq, app = delayq_of(ctx), ctx.obj.app
     with suppress(Exception):
-        for one in queue:
-            if one not in app.amqp.queues and _is_alone(delayq, queue=one):
-                ctx.obj.error(f"this app knows no queue {one!r}, and nothing waits for it")
-        for one in task:
+        for name in queue:
+            if name not in app.amqp.queues and _is_alone(delayq, queue=name):
+                ctx.obj.error(f"this app knows no queue {name!r}, and nothing waits for it")
+        for name in task:
             app.loader.import_default_modules()  # as a worker does
-            if one not in app.tasks and _is_alone(delayq, task=one):
-                ctx.obj.error(f"this app knows no task {one!r}, and none waits")
+            if name not in app.tasks and _is_alone(delayq, task=name):
+                ctx.obj.error(f"this app knows no task {name!r}, and none waits")
 
 
 def _is_alone(delayq: HasServices, *, queue: str | None = None, task: str | None = None) -> bool:
