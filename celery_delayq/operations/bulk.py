@@ -252,8 +252,8 @@ class BulkWriter:
             for place, outcome in enumerate(outcomes, first)
             if isinstance(outcome, Receipt) and outcome.existed
         }
-        told = (outcome.replicas for outcome in outcomes if isinstance(outcome, Receipt))
-        reached = [number for number in (*told, self.bulk.replicas) if number is not None]
+        numbers = (outcome.replicas for outcome in outcomes if isinstance(outcome, Receipt))
+        reached = [number for number in (*numbers, self.bulk.replicas) if number is not None]
         # In one go, so that an interruption finds all of a slice, or nothing.
         self.bulk.refused.update(refused)
         self.bulk.existed |= existed

@@ -147,7 +147,7 @@ def judged(
         *_judged(counts, max_overdue, max_dead),
         _pauses(pauses, counts.now_ms, max_paused),
         _rates(pauses, max_overdue),
-        *(one for server in servers for one in _memory(server)),
+        *(check for server in servers for check in _memory(server)),
     ]
 
 

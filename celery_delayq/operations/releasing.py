@@ -130,8 +130,8 @@ class Release(Rewriting[ReleaseTally]):
         if grace_ms is not None:
             # Celery has no grace period, but it does not run expired tasks either.
             last = from_ms(max(entry.due_ms, met.late_from_ms or 0) + grace_ms)
-            said = draft.expires
-            if said is None or celery_time(said) > last:
+            expires = draft.expires
+            if expires is None or celery_time(expires) > last:
                 draft.set_expiry(last)
         return draft.released()
 

@@ -229,10 +229,10 @@ def forlorn_stores(
     def run(*command: bytes | str | int) -> Any:
         return ask(connection, *command)
 
-    told = run("TIME")
-    if not told or run("SCAN", 0, "COUNT", 1) is None:
+    reply = run("TIME")
+    if not reply or run("SCAN", 0, "COUNT", 1) is None:
         return None
-    now_ms = int(told[0]) * 1000
+    now_ms = int(reply[0]) * 1000
     names = {label_of(name): name for name in services.app.amqp.queues}
     tasks: Counter[str] = Counter()
     queues: dict[str, str] = {}

@@ -74,22 +74,24 @@ def delayq_answers(services: Services, heard: Mapping[str, Any]) -> dict[str, An
 
     A worker whose app has no ``DelayQ`` does not know the command, and never answers it.
     """
-    told = answers(services, "delayq")
-    silent = _on_its_queues(services, heard) - told.keys()
-    return {**told, **answers(services, "delayq", silent)} if silent else told
+    reported = answers(services, "delayq")
+    silent = _on_its_queues(services, heard) - reported.keys()
+    return {**reported, **answers(services, "delayq", silent)} if silent else reported
 
 
-def strangers(services: Services, told: Mapping[str, Any], heard: Mapping[str, Any]) -> list[str]:
+def strangers(
+    services: Services, reported: Mapping[str, Any], heard: Mapping[str, Any]
+) -> list[str]:
     """Return a sentence for each worker on this app's queues without ``DelayQ`` of this release.
 
     Args:
         services: The app's.
-        told: The :func:`delayq_answers`.
+        reported: The :func:`delayq_answers`.
         heard: The :func:`answers` to ``active_queues``.
     """
     found = []
     for name in sorted(_on_its_queues(services, heard)):
-        answer = told.get(name)
+        answer = reported.get(name)
         if answer is None:
             found.append(_NO_DELAYQ.format(name))
         elif "error" in answer:
@@ -123,7 +125,7 @@ def unheard_queues(
     queues, _ = queue_counts(services, services.entries.pauses())
     hosts, own = {scanner.host for scanner in scanners}, {*services.app.amqp.queues}
     own |= {queue.queue for queue in queues}
-    names_by_worker = {worker: _names_in(told) for worker, told in heard.items()}
+    names_by_worker = {worker: _names_in(reply) for worker, reply in heard.items()}
     answered = [
         worker
         for worker, names in names_by_worker.items()
@@ -143,21 +145,24 @@ def unheard_queues(
 def _sentences(unheard: list[QueueCounts], workers: str) -> list[str]:
     named, rest = unheard[:MOST_NAMED], unheard[MOST_NAMED:]
     sentences = [
-        _UNHEARD.format(one.queue, waiting(one.waiting), workers, one.queue) for one in named
+        _UNHEARD.format(queue.queue, waiting(queue.waiting), workers, queue.queue)
+        for queue in named
     ]
     return [*sentences, _REST.format(counted(len(rest), "more queue"))] if rest else sentences
 
 
-def _names_in(told: Any) -> set[str]:
+def _names_in(reply: Any) -> set[str]:
     """Return the names of a worker's queues, and their routing keys."""
-    queues = [queue for queue in told if isinstance(queue, dict)] if isinstance(told, list) else []
+    queues = (
+        [queue for queue in reply if isinstance(queue, dict)] if isinstance(reply, list) else []
+    )
     return {
         name for queue in queues for name in (queue.get("name"), queue.get("routing_key")) if name
     }
 
 
 def other_stores(
-    services: Services, told: Mapping[str, Any], heard: Mapping[str, Any]
+    services: Services, reported: Mapping[str, Any], heard: Mapping[str, Any]
 ) -> list[str]:
     """Return a sentence for each worker on this app's queues that uses another store.
 
@@ -166,7 +171,7 @@ def other_stores(
 
     Args:
         services: The app's.
-        told: The :func:`answers` to ``delayq``.
+        reported: The :func:`answers` to ``delayq``.
         heard: The :func:`answers` to ``active_queues``.
     """
     on_its_queues = _on_its_queues(services, heard)
@@ -174,21 +179,21 @@ def other_stores(
     scanners = {scanner.name for scanner in services.entries.scanners()}
     return [
         _OTHER_STORE.format(name, *theirs, *ours)
-        for name, one in sorted(told.items())
+        for name, answer in sorted(reported.items())
         if name in on_its_queues
-        and (theirs := _store_in(one)) not in (None, ours)
-        and not scanners & {scanner["name"] for scanner in one["scanners"]}
+        and (theirs := _store_in(answer)) not in (None, ours)
+        and not scanners & {scanner["name"] for scanner in answer["scanners"]}
     ]
 
 
 def _on_its_queues(services: Services, heard: Mapping[str, Any]) -> set[str]:
     """Return the workers that listen to a queue of the app."""
     queues = {*services.app.amqp.queues}
-    return {worker for worker, told in heard.items() if queues & _names_in(told)}
+    return {worker for worker, reply in heard.items() if queues & _names_in(reply)}
 
 
-def _store_in(told: Any) -> tuple[str, str] | None:
+def _store_in(answer: Any) -> tuple[str, str] | None:
     """Return the store in a worker's answer; ``None`` if it has none, or cannot read it."""
-    if not isinstance(told, dict) or "store" not in told or "scanners" not in told:
+    if not isinstance(answer, dict) or "store" not in answer or "scanners" not in answer:
         return None
-    return told["store"], told["prefix"]
+    return answer["store"], answer["prefix"]

@@ -39,8 +39,8 @@ class Entering:
         """
         made = [self._entry(far) for far in batch]
         new = [entry for entry in made if isinstance(entry, NewEntry)]
-        told = iter(write(self._services, new, ONCE) if new else ())
-        return [next(told) if isinstance(entry, NewEntry) else entry for entry in made]
+        answers = iter(write(self._services, new, ONCE) if new else ())
+        return [next(answers) if isinstance(entry, NewEntry) else entry for entry in made]
 
     def _entry(self, far: Far) -> NewEntry | DelayQError:
         delivery = self._services.copies.delivery(

@@ -101,9 +101,9 @@ def _has_expired(envelope: Mapping[str, Any]) -> bool:
 def _is_taken_in(services: Services, message: Any, envelope: Mapping[str, Any]) -> bool:
     """Whether no one opted out, the worker may read the message, and it is not too long."""
     task = services.app.tasks.get(envelope["task"])
-    said = {**message.properties, **message.headers}
+    facts = {**message.properties, **message.headers}
     return (
-        wants_capture(task, said)
+        wants_capture(task, facts)
         and (message.accept is None or message.content_type in message.accept)
         and len(message.body) <= services.settings.max_message
     )

@@ -61,7 +61,7 @@ def _mark_all(copy: Any, part: object, app: Celery) -> bool:
     tasks = list(copy.tasks)
     found = [marked(task, part, app) for task in tasks]
     copy.tasks = [new or old for new, old in zip(found, tasks, strict=True)]
-    return any(one is not None for one in found)
+    return any(each is not None for each in found)
 
 
 def _mark_first(steps: list[Any], part: object, app: Celery) -> bool:

@@ -126,9 +126,9 @@ class Question:
             is_known = is_known or line.name == self.name
             yield line
         if not is_known:
-            said = f"{self.unknown} is unknown: the store's Redis does not report it to this user"
+            found = f"{self.unknown} is unknown: the store's Redis does not report it to this user"
             advice = f"ask its administrator, or grant {self.rights}"
-            yield Line(self.name, WARNING, said, advice)
+            yield Line(self.name, WARNING, found, advice)
 
 
 def examine(services: Services) -> Iterator[Line]:
@@ -186,8 +186,8 @@ def _answered(question: Question, patient: Patient) -> Generator[Line, None, Lin
         away = patient.why_away() if isinstance(error, StoreUnavailable) else None
         if away is not None:
             return away
-        said = f"the store's Redis refused to answer: {plain(error.why)}"
-        yield Line(question.name, ERROR, said, "check Redis's log and the rights of its user")
+        found = f"the store's Redis refused to answer: {plain(error.why)}"
+        yield Line(question.name, ERROR, found, "check Redis's log and the rights of its user")
     return None
 
 
@@ -199,8 +199,8 @@ def _version(patient: Patient) -> Iterator[Line]:
     where = f"{services.endpoint.url}, prefix {services.settings.prefix}"
     number = re.match(r"Redis (\d+)\.(\d+)", version)
     if number and (int(number[1]), int(number[2])) < OLDEST:
-        said = f"{version} at {where}; 6.2 or later is needed"
-        yield Line("store", ERROR, said, "upgrade Redis, or use Valkey")
+        found = f"{version} at {where}; 6.2 or later is needed"
+        yield Line("store", ERROR, found, "upgrade Redis, or use Valkey")
     else:
         yield Line("store", OK, f"{version or 'a Redis of unknown version'} at {where}")
 
@@ -216,8 +216,8 @@ def _replicas(patient: Patient) -> Iterator[Line]:
     wanted = patient.services.settings.wait_replicas
     if wanted is not None:
         level, found, advice = _waited_for(patient, *wanted)
-        said = f"delayq_wait_replicas asks for {wanted[0]}{found}"
-        yield Line("wait for replicas", level, said, advice)
+        sentence = f"delayq_wait_replicas asks for {wanted[0]}{found}"
+        yield Line("wait for replicas", level, sentence, advice)
 
 
 def _waited_for(
@@ -227,29 +227,29 @@ def _waited_for(
     # For 0 replicas and 1 ms: this only shows whether the command is allowed.
     command = ("WAITAOF", 0, 0, 1) if kind else ("WAIT", 0, 1)
     if ask(patient.connection, *command) is None:
-        said = f", and this Redis, or its user, knows no {command[0]}: no call waits"
-        return WARNING, said, f"grant +{command[0].lower()}, or leave the setting out"
+        detail = f", and this Redis, or its user, knows no {command[0]}: no call waits"
+        return WARNING, detail, f"grant +{command[0].lower()}, or leave the setting out"
     there = sum(replica.get("state") == "online" for replica in patient.server.replicas)
     are = f", and {there} {'is' if there == 1 else 'are'} there"
     if patient.server.info and there < count:
-        said = f"{are}: each call waits {seconds:g} s in vain"
-        return WARNING, said, "bring the replicas back, or ask for fewer"
+        detail = f"{are}: each call waits {seconds:g} s in vain"
+        return WARNING, detail, "bring the replicas back, or ask for fewer"
     had = reached(patient.connection, patient.keys[0], count, aof=bool(kind))
     if had is not None and had < count:
-        said = f", and {had} of them had a write in time: each call may wait {seconds:g} s"
-        return WARNING, said, "check the replicas' logs and their links to the master"
+        detail = f", and {had} of them had a write in time: each call may wait {seconds:g} s"
+        return WARNING, detail, "check the replicas' logs and their links to the master"
     return OK, are if patient.server.info else "; how many there are is unknown", ""
 
 
 def _round_trip(patient: Patient) -> Iterator[Line]:
     seen = patient.trips
-    said = f"{seen.median_ms:.2f} ms, and {seen.worst_ms:.2f} ms at worst, of {TRIPS} calls"
+    found = f"{seen.median_ms:.2f} ms, and {seen.worst_ms:.2f} ms at worst, of {TRIPS} calls"
     if seen.median_ms <= SLOW_MS:
-        yield Line("round trip", OK, said)
+        yield Line("round trip", OK, found)
     else:
         yield Line(
             "round trip", WARNING,
-            f"{said}: each call and each delivery waits that long",
+            f"{found}: each call and each delivery waits that long",
             "run callers and workers nearer to the store's Redis; schedule many tasks in bulk",
         )  # fmt: skip
 

@@ -90,8 +90,8 @@ def _other(services: Services) -> Iterator[Line]:
     try:
         link.prepare()
     except BrokerDown as error:
-        said = f"{where} accepts no messages, so due tasks wait: {plain(error.why)}"
-        yield Line("broker", ERROR, said, "check that it runs, and that broker_url is right")
+        found = f"{where} accepts no messages, so due tasks wait: {plain(error.why)}"
+        yield Line("broker", ERROR, found, "check that it runs, and that broker_url is right")
         return
     finally:
         link.close()
@@ -123,11 +123,13 @@ def _queues(services: Services) -> Iterator[Line]:
             "exclusively",
         )  # fmt: skip
     if idle:
-        said = f"no worker listens to {', '.join(map(plain, idle))}"
-        yield Line("queues", WARNING, said, "start a worker with -Q, or remove them from the app")
+        sentence = f"no worker listens to {', '.join(map(plain, idle))}"
+        yield Line(
+            "queues", WARNING, sentence, "start a worker with -Q, or remove them from the app"
+        )
     if missing:
-        said = f"{', '.join(map(plain, missing))}: created by the first message"
-        yield Line("queues", OK, said)
+        sentence = f"{', '.join(map(plain, missing))}: created by the first message"
+        yield Line("queues", OK, sentence)
     if not idle and not missing and not refused:
         yield Line("queues", OK, f"{', '.join(map(plain, found))}: a worker listens to each")
 

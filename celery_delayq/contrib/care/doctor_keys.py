@@ -31,7 +31,7 @@ def held_keys(services: Services) -> Iterator[Line]:
     if not held:
         return
     heard = answers(services, "query_task", ids=[*held])
-    alive = {task_id for told in heard.values() if isinstance(told, dict) for task_id in told}
+    alive = {task_id for tasks in heard.values() if isinstance(tasks, dict) for task_id in tasks}
     if not heard or len(heard) < len(services.entries.scanners()) or not is_idle(services):
         return
     # Those that were held before, and are still held after the answers.

@@ -72,11 +72,11 @@ def rights(services: Services, connection: Connection) -> Iterator[Line]:
     for kind, (level, means) in MEANS.items():
         if refused[kind]:
             rules = " ".join(dict.fromkeys(refused[kind].values()))
-            said = means.format(
+            meaning = means.format(
                 _all(kind, [*refused[kind]]), late=services.settings.safety_interval
             )
             yield Line(
-                "rights", level, f"this Redis does not let its user {said}",
+                "rights", level, f"this Redis does not let its user {meaning}",
                 f"ACL SETUSER {plain(user)} {rules}",
             )  # fmt: skip
     if not any(refused.values()):

@@ -61,24 +61,24 @@ def _since(pause: Pause) -> str:
 
 
 def _held(held: list[Pause], now_ms: int) -> Line:
-    said = "; ".join(map(_since, held))
+    sentence = "; ".join(map(_since, held))
     due, is_exact = sum(pause.parked for pause in held), all(pause.is_exact for pause in held)
     if not due:
         of = "" if is_exact else f" among the {OVERDUE} that were looked at"
-        return Line("pauses", OK, f"{said}: no paused task is due{of}")
+        return Line("pauses", OK, f"{sentence}: no paused task is due{of}")
     advice = f"to resume: {', '.join(map(_resume, held))}"
     longest = max(pause.seconds_held(now_ms) for pause in held)
     tasks = "at least " * (not is_exact) + counted(due)
-    found = f"{said}: {tasks} due and not delivered, the first for {lasting(longest)}"
+    found = f"{sentence}: {tasks} due and not delivered, the first for {lasting(longest)}"
     return Line("pauses", ERROR if longest > MAX_PAUSED else WARNING, found, advice)
 
 
 def _back(pause: Pause) -> Line:
     seconds = pause.seconds_left
-    said = f"{plain(pause.what)} comes back at {pause.rate:g} a second:"
+    sentence = f"{plain(pause.what)} comes back at {pause.rate:g} a second:"
     return Line(
         "pauses", WARNING if seconds > MAX_OVERDUE else OK,
-        f"{said} {counted(pause.parked)} left, the last one's turn is in {lasting(seconds)}",
+        f"{sentence} {counted(pause.parked)} left, the last one's turn is in {lasting(seconds)}",
         f"to resume at once: {_resume(pause)}" if seconds > MAX_OVERDUE else "",
     )  # fmt: skip
 

@@ -24,10 +24,10 @@ def workers(services: Services) -> Iterator[Line]:
     """
     heard, wrong, strange = answers(services, "active_queues"), unconsumed(services), list[str]()
     if heard:
-        told = delayq_answers(services, heard)
-        wrong += other_stores(services, told, heard)
+        reported = delayq_answers(services, heard)
+        wrong += other_stores(services, reported, heard)
         wrong += unheard_queues(services, heard, delivered(services))
-        strange = strangers(services, told, heard)
+        strange = strangers(services, reported, heard)
     else:
         yield Line("workers", WARNING, *_SILENT)
     for level, sentences in ((ERROR, wrong), (WARNING, strange)):

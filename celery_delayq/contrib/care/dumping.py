@@ -186,8 +186,8 @@ def _names_of(
     found: dict[str, str] = {}
     for (what, names), label in zip(known.items(), kept.record.labels, strict=True):
         named = (name for name in names if is_name(name) and label_of(name) == label)
-        told = next(named, None)
-        found.update({f"{what}_hash": label.hex()} if told is None else {what: told})
+        own = next(named, None)
+        found.update({f"{what}_hash": label.hex()} if own is None else {what: own})
     return found
 
 

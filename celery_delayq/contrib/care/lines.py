@@ -214,12 +214,12 @@ _DEFAULTS = {
 }
 
 
-def line_of(kind: str, **told: Any) -> Line:
+def line_of(kind: str, **facts: Any) -> Line:
     """Return a line with these fields, without those that have their default."""
     defaults = _DEFAULTS[kind]
     shown = {
         name: value
-        for name, value in told.items()
+        for name, value in facts.items()
         if value is not None and (name not in defaults or value != defaults[name])
     }
     return {"kind": kind, **shown}

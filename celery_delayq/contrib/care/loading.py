@@ -147,7 +147,7 @@ class _Loading:
         self._dry_run = dry_run
         self._entries: list[OldEntry] = []
         self._bytes = 0
-        self._told = Loaded()
+        self._loaded = Loaded()
         self._late: set[bytes] = set()  # lanes whose pause counts as lateness in the dump
         self._excused: set[bytes] = set()  # lanes that are resuming there and whose pause does not
         self._now_ms: int | None = None  # when this slice began
@@ -165,40 +165,40 @@ class _Loading:
                 raise InvalidDump(number, "it has a queue and a task; expected one of them")
             self._pause(line["queue"], line["task"], late=line["late"], resumed=line["resumed"])
         elif line["kind"] == UNREADABLE:
-            self._told.unreadable.append((line["id"], line["reason"]))
+            self._loaded.unreadable.append((line["id"], line["reason"]))
         elif line["kind"] == TASK:
             try:
                 entry = self._entry_of(line)
             except DelayQError as error:
-                self._told.refused.append(error)
+                self._loaded.refused.append(error)
             else:
                 self._entries.append(entry)
                 self._bytes += entry.record.size
 
     def write(self) -> Loaded:
         """Write the lines taken; return the results."""
-        entries, told = self._entries, self._told
-        self._entries, self._bytes, self._told, self._now_ms = [], 0, Loaded(), None
+        entries, loaded = self._entries, self._loaded
+        self._entries, self._bytes, self._loaded, self._now_ms = [], 0, Loaded(), None
         if self._dry_run:
-            told.loaded += len(entries)
+            loaded.loaded += len(entries)
         elif entries:
             if self._moving is not None and not is_all_paused(self._services):
                 self._moving()
             self._moving = None
             for answer in loads.load(self._services.entries, entries):
-                self._count(told, answer)
-        return told
+                self._count(loaded, answer)
+        return loaded
 
-    def _count(self, told: Loaded, answer: str | DelayQError) -> None:
+    def _count(self, loaded: Loaded, answer: str | DelayQError) -> None:
         if isinstance(answer, str):
-            setattr(told, answer, getattr(told, answer) + 1)
+            setattr(loaded, answer, getattr(loaded, answer) + 1)
         elif not isinstance(answer, AlreadyScheduled):
-            told.refused.append(answer)
+            loaded.refused.append(answer)
         elif self._skip_existing:
-            told.skipped += 1
+            loaded.skipped += 1
         else:
             why = _KEY_TAKEN.format(answer.holder) if answer.holder else _ID_TAKEN
-            told.refused.append(NotLoaded(answer.task_id, why))
+            loaded.refused.append(NotLoaded(answer.task_id, why))
 
     def _pause(
         self, queue: str | None, task: str | None, *, late: bool = False, resumed: bool = False
@@ -282,9 +282,9 @@ def _record_of(services: Services, line: Line) -> NewRecord:
 def _destination(services: Services, message: dict[str, Any], route: Mapping[str, Any]) -> bytes:
     """Determine its destination anew, as a list of one broker means nothing to another."""
     queues, direct = services.app.amqp.queues, services.store_is_broker
-    prefix, queue, told = services.settings.prefix, route.get("queue"), None
+    prefix, queue, given = services.settings.prefix, route.get("queue"), None
     if "exchange" in route:
-        known, told = Route.parse(json.dumps(route)), route
+        known, given = Route.parse(json.dumps(route)), route
         where = (known.exchange, known.routing_key, known.declare)
     elif queue is not None:
         where = ("", queue, _declared(queues, queue, direct=direct))
@@ -294,7 +294,7 @@ def _destination(services: Services, message: dict[str, Any], route: Mapping[str
         raise LookupError(_NO_LIST.format(route["list"]))
     outgoing = OutgoingMessage(message, *where, payload=None, encode=str)
     return destination_of(
-        outgoing, services.broker, queues, direct=direct, prefix=prefix, route=told
+        outgoing, services.broker, queues, direct=direct, prefix=prefix, route=given
     )
 
 

@@ -22,7 +22,7 @@ def repair(services: Services, finding: Finding) -> Repaired:
     """Repair one finding, if it still holds; see :meth:`DelayQ.repair`."""
     if not isinstance(finding, Finding):
         raise InvalidOption("finding", finding, "one that check gave")
-    (repaired,) = (one for some in repair_many(services, [finding]) for one in some)
+    (repaired,) = (each for some in repair_many(services, [finding]) for each in some)
     return repaired
 
 

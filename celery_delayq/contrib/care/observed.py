@@ -94,7 +94,7 @@ def reached(connection: Connection, keys: Keys, replicas: int, *, aof: bool) -> 
     wait: list[str | int] = ["WAITAOF", 0, replicas, ms] if aof else ["WAIT", replicas, ms]
     commands = [packed(["EVAL", _WRITE, 1, key]), packed(wait)]
     try:
-        told = connection.exchange("doctor", commands, clock.monotonic() + ms / 1000 + GRACE)[1]
+        replies = connection.exchange("doctor", commands, clock.monotonic() + ms / 1000 + GRACE)[1]
     except StoreError:
         return None
-    return int(told[1] if aof else told)
+    return int(replies[1] if aof else replies)

@@ -64,17 +64,17 @@ def owner_of(
         seeds = {}
     if not seeds:  # raised outside of the block, as that error has a part of the URL
         raise InvalidSetting(names[0], without_secrets(url), _NODES)
-    said = options.get("address_map")
-    return SlotOwner(slot, tuple(seeds), first, _map_of(said, f"{names[1]}['address_map']"))
+    given = options.get("address_map")
+    return SlotOwner(slot, tuple(seeds), first, _map_of(given, f"{names[1]}['address_map']"))
 
 
-def _map_of(said: Any, name: str) -> dict[Address, Address]:
-    if said is None:
+def _map_of(given: Any, name: str) -> dict[Address, Address]:
+    if given is None:
         return {}
     try:
-        return {_address_of(announced): _address_of(real) for announced, real in said.items()}
+        return {_address_of(announced): _address_of(real) for announced, real in given.items()}
     except (AttributeError, ValueError):
-        raise InvalidSetting(name, said, _MAP) from None
+        raise InvalidSetting(name, given, _MAP) from None
 
 
 def _address_of(text: str) -> Address:

@@ -132,9 +132,9 @@ class SlotOwner(MovingMaster):
         first = next(cluster.turns) % len(nodes)
         query, at = SlotQuery(self.slot, self.server, self._reachable), clock.monotonic()
         cluster.doubt(doubted=False)  # before the question: a later doubt needs a later answer
-        for told in query.told(nodes[first:] + nodes[:first], until, errors):
-            cluster.learn(told, at, but=self.slot)
-            yield told.owner
+        for answer in query.told(nodes[first:] + nodes[:first], until, errors):
+            cluster.learn(answer, at, but=self.slot)
+            yield answer.owner
 
     def _reachable(self, announced: Address) -> Address:
         return self.address_map.get(announced, announced)

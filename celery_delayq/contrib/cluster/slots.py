@@ -65,7 +65,7 @@ class SlotQuery:
             # Each of them gets a share of what is left, and so does the owner.
             seconds = min(TRY, clock.seconds_left(until) / (len(nodes) - turn + 1))
             try:
-                told = self._told_by(node, seconds)
+                slots = self._told_by(node, seconds)
             except FAILED as error:
                 if is_final(error):
                     raise
@@ -73,10 +73,10 @@ class SlotQuery:
             except WRONG as error:
                 errors.append(f"{shown(*node)}: it answers as no Cluster does ({error!r})")
             else:
-                if told is None:
+                if slots is None:
                     errors.append(f"{shown(*node)}: no node serves slot {self.slot}")
                 else:
-                    yield told
+                    yield slots
 
     def _told_by(self, node: Address, seconds: float) -> Told | None:
         # The question to the owner names the database; this one needs none.

@@ -33,11 +33,11 @@ class Topology:
         """The owner of a slot, as far as it is known."""
         return self._owners.setdefault(slot, MasterCache())
 
-    def learn(self, told: Told, at: float, but: int) -> None:
+    def learn(self, slots: Told, at: float, but: int) -> None:
         """Note a node's answer, asked for at that time, for all slots but one."""
-        self.others = told.others
+        self.others = slots.others
         for slot, owner in list(self._owners.items()):
-            address = told.owner_of(slot)
+            address = slots.owner_of(slot)
             if slot != but and address is not None:
                 owner.learn(address, at)
 

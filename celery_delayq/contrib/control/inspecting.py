@@ -86,5 +86,7 @@ def _delivery(entry: Entry, task: ScheduledTask) -> dict[str, Any]:
     # Of an unreadable entry, only the id and the time are shown.
     properties = {} if task.reason else loads(entry.message)["properties"]
     where = properties.get("delivery_info") or {}
-    told = {name: where.get(name) for name in ("exchange", "routing_key")}
-    return {"delivery_info": {**told, "priority": properties.get("priority"), "redelivered": False}}
+    delivery = {name: where.get(name) for name in ("exchange", "routing_key")}
+    return {
+        "delivery_info": {**delivery, "priority": properties.get("priority"), "redelivered": False}
+    }

@@ -48,8 +48,8 @@ def _retried(sender: Task, request: Context, **_: Any) -> None:
     try:
         if gave_way or services.entries.cancelled_ms_ago(request.id) is not None:
             # The cancel has notified its chord, which counts each part once.
-            told = Context({**vars(request), "chord": None})
+            context = Context({**vars(request), "chord": None})
             why = "kept another" if gave_way else "cancelled"
-            sender.backend.mark_as_revoked(request.id, why, request=told)
+            sender.backend.mark_as_revoked(request.id, why, request=context)
     except Exception:
         logger.warning("task %s: REVOKED could not be stored", request.id, exc_info=True)

@@ -119,22 +119,22 @@ class Events:
 def _sent(app: Celery, new: NewEntry, due_ms: int) -> Fields:
     """The fields of Celery's own event, read from the message."""
     envelope = loads(new.record.message(new.task_id, due_ms))
-    said = envelope["headers"]
-    known = {"root_id": said.get("root_id"), "parent_id": said.get("parent_id")}
-    if "task" not in said:  # protocol 1, which has neither
-        said, known = body_of(envelope, app.conf.accept_content) or {}, {}
-        said["argsrepr"] = saferepr(tuple(said.get("args") or ()))
-        said["kwargsrepr"] = saferepr(said.get("kwargs"))
+    headers = envelope["headers"]
+    known = {"root_id": headers.get("root_id"), "parent_id": headers.get("parent_id")}
+    if "task" not in headers:  # protocol 1, which has neither
+        headers, known = body_of(envelope, app.conf.accept_content) or {}, {}
+        headers["argsrepr"] = saferepr(tuple(headers.get("args") or ()))
+        headers["kwargsrepr"] = saferepr(headers.get("kwargs"))
     info = envelope["properties"]["delivery_info"]
     return {
         "uuid": new.task_id,
         **known,
-        "name": said.get("task"),
-        "args": said.get("argsrepr"),
-        "kwargs": said.get("kwargsrepr"),
-        "retries": said.get("retries", 0),
+        "name": headers.get("task"),
+        "args": headers.get("argsrepr"),
+        "kwargs": headers.get("kwargsrepr"),
+        "retries": headers.get("retries", 0),
         "eta": from_ms(due_ms).isoformat(),
-        "expires": said.get("expires"),
+        "expires": headers.get("expires"),
         "queue": _queue_of(new, info),
         "exchange": info["exchange"],
         "routing_key": info["routing_key"],

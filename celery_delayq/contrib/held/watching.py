@@ -119,9 +119,9 @@ class _Watched:
             reporter = self.delayq_reporter
             (reporter.runs if self._delayq_leased else reporter.goes_on)(self.delayq_hold)
 
-    def on_success(self, told: Any, **options: Any) -> Any:
+    def on_success(self, result: Any, **options: Any) -> Any:
         try:
-            return super().on_success(told, **options)  # type: ignore[misc]
+            return super().on_success(result, **options)  # type: ignore[misc]
         finally:
             self._delayq_left(None)  # unless it has called on_failure
 

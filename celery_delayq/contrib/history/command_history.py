@@ -44,7 +44,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
             ctx.obj.echo(json.dumps(_event_facts(event)))
         return
     zone, screen = zone_of(ctx), Screen(ctx)
-    screen.show(table(_columns(zone), (_event_row(one, zone) for one in events)))
+    screen.show(table(_columns(zone), (_event_row(each, zone) for each in events)))
     if not kept:
         screen.show([[(_NO_HISTORY, "yellow")]])
 

@@ -49,8 +49,8 @@ class Collector:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the gauges and their values."""
-        told = {"build_info": {__version__: 1.0}, "store_up": {"": 0.0}, **self._read()}
-        return (_family(metric, told[metric.name]) for metric in READ if metric.name in told)
+        samples = {"build_info": {__version__: 1.0}, "store_up": {"": 0.0}, **self._read()}
+        return (_family(metric, samples[metric.name]) for metric in READ if metric.name in samples)
 
     def _read(self) -> dict[str, Samples]:
         try:
@@ -100,7 +100,7 @@ def _clock_difference(delayq: HasServices) -> float:
 def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
     """Return the samples of a store's status, by the metrics' names."""
     counts = found.counts
-    told = {
+    samples = {
         "store_up": 1,
         "waiting_tasks": counts.scheduled,
         "overdue_tasks": counts.overdue,
@@ -119,14 +119,14 @@ def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
     }
     until_due = _seconds(counts.next_due_ms, counts.now_ms)
     if until_due is not None:
-        told["next_due_seconds"] = until_due
+        samples["next_due_seconds"] = until_due
     by_queue = {}
     if found.queues_complete:
         by_queue = {
             "queue_waiting_tasks": _by_queue(found.queues, "waiting"),
             "queue_overdue_tasks": _by_queue(found.queues, "overdue"),
         }
-    return {**{name: {"": float(value)} for name, value in told.items()}, **by_queue}
+    return {**{name: {"": float(value)} for name, value in samples.items()}, **by_queue}
 
 
 def _seconds(later_ms: int | None, earlier_ms: int | None) -> float | None:

@@ -58,7 +58,7 @@ def group_of(connection: Connection, options: Mapping[str, Any], names: Names) -
         raise InvalidSetting(of_asking, type(asking).__name__, "a mapping")
     provider = asking.get("credential_provider")
     login = login_of(asking.get("username"), asking.get("password"), provider, of_asking)
-    about_tls = {word: said for word, said in asking.items() if str(word).startswith(TLS)}
+    about_tls = {word: value for word, value in asking.items() if str(word).startswith(TLS)}
     tls = tls_of(about_tls, of_asking) if asking.get("ssl") else None
     sentinels = [
         Endpoint(host=host or "localhost", port=port or PORT, tls=tls, **login)
@@ -80,9 +80,9 @@ def group_of(connection: Connection, options: Mapping[str, Any], names: Names) -
     )
 
 
-def asked_once(said: Mapping[str, Any]) -> dict[str, Any]:
+def asked_once(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a broker's transport options with which kombu asks each sentinel once."""
-    asking = {**ASKED_ONCE, **(said.get("sentinel_kwargs") or {})}
+    asking = {**ASKED_ONCE, **(options.get("sentinel_kwargs") or {})}
     provider = asking.get("credential_provider")
     if provider is not None:
         # kombu passes it to redis-py unchanged.

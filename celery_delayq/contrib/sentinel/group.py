@@ -154,9 +154,9 @@ def _why_no_master(connection: Any) -> str:
     """Return why a named server is not the master; empty if it is."""
     try:
         connection.send_command("HELLO", 2)
-        told = connection.read_response()
+        reply = connection.read_response()
     except redis.ResponseError:
         return ""  # a proxy or an imitation without this command
-    facts = dict(zip(told[::2], told[1::2], strict=False))
+    facts = dict(zip(reply[::2], reply[1::2], strict=False))
     role = facts.get(b"role", b"master")
     return "" if role == b"master" else f"it is a {role.decode()}"

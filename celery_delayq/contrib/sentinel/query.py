@@ -97,14 +97,14 @@ class MasterQuery:
         try:
             connection.connect()
             self.check(connection)
-            told = _asked(connection, "GET-MASTER-ADDR-BY-NAME", self.name)
+            address = _asked(connection, "GET-MASTER-ADDR-BY-NAME", self.name)
         finally:
             connection.disconnect()
-        return None if not told else (told[0].decode(), int(told[1]))
+        return None if not address else (address[0].decode(), int(address[1]))
 
     def _others_of(self, connection: Any) -> int:
-        told = _asked(connection, "MASTER", self.name)
-        return int(dict(zip(told[::2], told[1::2], strict=False)).get(b"num-other-sentinels", 0))
+        facts = _asked(connection, "MASTER", self.name)
+        return int(dict(zip(facts[::2], facts[1::2], strict=False)).get(b"num-other-sentinels", 0))
 
 
 def _asked(connection: Any, *question: str) -> Any:

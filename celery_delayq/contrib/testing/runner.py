@@ -163,9 +163,9 @@ class Runner:
         if isinstance(request.task, _Unknown):
             ended = self._unknown(request)
         else:
-            with _heard(request.id) as told:
+            with _heard(request.id) as events:
                 request.execute()
-            ended = told or [states.REVOKED, TaskRevokedError("revoked or expired")]
+            ended = events or [states.REVOKED, TaskRevokedError("revoked or expired")]
             self._say_of_key(request, *ended)
         state, value = ended
         text = "".join(traceback.format_exception(value)) if state == states.FAILURE else None
@@ -213,16 +213,16 @@ class _Unknown:
 @contextmanager
 def _heard(task_id: str) -> Iterator[list[Any]]:
     """Collect a task's final state, and its return value or exception; nothing if it never ran."""
-    told: list[Any] = []
+    events: list[Any] = []
 
     def ended(task_id: str, retval: Any, state: str, **_: Any) -> None:
         if task_id == wanted:
-            told[:] = [state, retval]
+            events[:] = [state, retval]
 
     wanted = task_id
     signals.task_postrun.connect(ended, weak=False)
     try:
-        yield told
+        yield events
     finally:
         signals.task_postrun.disconnect(ended)
 

@@ -96,7 +96,7 @@ class IsolatedDelayQ(DelayQ):
             before_due=before_due,
             all=True,
         )
-        found = [one for one in chosen if key is None or one.key == key]
+        found = [each for each in chosen if key is None or each.key == key]
         return sorted(found, key=lambda task: task.due)
 
     def run_due(self, *, propagate: bool | None = None, limit: int = LIMIT) -> list[RanTask]:

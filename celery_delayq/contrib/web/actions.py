@@ -63,7 +63,7 @@ _ALL = (
     Action("requeue", "Move to a queue", "edited", dead=False, takes="queue"),
     Action("prioritise", "Set the priority", "edited", dead=False, takes="priority"),
 )
-ACTIONS = {one.name: one for one in _ALL}
+ACTIONS = {action.name: action for action in _ALL}
 
 
 def suiting(state: State) -> list[Action]:
@@ -145,7 +145,9 @@ def values_of(visit: Visit, task: ScheduledTask) -> dict[str, str]:
     A value that would not come back from a browser as it is has no field.
     """
     found = {"queue": task.queue, "key": task.key, "priority": str(task.priority)}
-    found = {name: one for name, one in found.items() if one.isprintable() and one == one.strip()}
+    found = {
+        name: text for name, text in found.items() if text.isprintable() and text == text.strip()
+    }
     if all(tag.isprintable() for tag in task.tags):
         found["tags"] = "\n".join(task.tags)
     if not task.is_canvas and not visit.hides:
@@ -168,7 +170,7 @@ def edits_of(visit: Visit, task: ScheduledTask) -> dict[str, Any]:
     """
     form, shown = visit.request.form, values_of(visit, task)
     typed = {name: form[name].replace("\r\n", "\n") for name in shown if name in form}
-    changed = {name: one for name, one in typed.items() if one.strip() != shown[name]}
+    changed = {name: entered for name, entered in typed.items() if entered.strip() != shown[name]}
     edits: dict[str, Any] = {}
     for name, text in changed.items():
         if name == "tags":

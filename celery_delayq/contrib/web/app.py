@@ -160,8 +160,8 @@ class Pages:
 def _refused(visit: Visit, error: HTTPException) -> Response:
     if isinstance(error.response, Response):  # raised by `allow`
         return error.response
-    said = plain(error.description or error.name)
-    page = visit.page("error.html", error.code or 500, title=error.name, said=said)
+    sentence = plain(error.description or error.name)
+    page = visit.page("error.html", error.code or 500, title=error.name, said=sentence)
     for name, value in error.get_headers(visit.request.environ):
         if name not in ("Content-Type", "Content-Length"):
             page.headers[name] = value

@@ -127,9 +127,9 @@ def queues(visit: Visit) -> Response:
             found[count.queue] += count.waiting
         if clock.monotonic() >= until:
             break
-    told = [f"{count} {name}" for name, count in found.items()]
+    parts = [f"{count} {name}" for name, count in found.items()]
     at = place and ":".join(map(str, place))
-    further = visit.url("queues", found=told, place=at) if at else ""
+    further = visit.url("queues", found=parts, place=at) if at else ""
     return visit.page("queues.html", found=sorted(found.items()), further=further)
 
 

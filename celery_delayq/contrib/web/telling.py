@@ -20,7 +20,7 @@ page_changed = Signal(
 
 def tell(app: Any, user: str, action: str, target: dict[str, Any], answer: Any) -> None:
     """Log a change, and send the signal."""
-    said = answer.value if hasattr(answer, "value") else answer
+    word = answer.value if hasattr(answer, "value") else answer
     named = ", ".join(f"{name} {value}" for name, value in target.items()) or "everything"
-    logger.info("%s: %s by %s on the web page: %s", named, action, user, said)
+    logger.info("%s: %s by %s on the web page: %s", named, action, user, word)
     page_changed.send(app, user=user, action=action, target=target, answer=answer)

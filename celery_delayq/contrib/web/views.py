@@ -159,17 +159,19 @@ def task(visit: Visit) -> Response:
     return _one(visit, task_id, said, is_done=bool(outcome) or outcome in _DONE)
 
 
-def _one(visit: Visit, task_id: str, said: str = "", *, is_done: bool | None = None) -> Response:
+def _one(
+    visit: Visit, task_id: str, sentence: str = "", *, is_done: bool | None = None
+) -> Response:
     """Return the page of a task, below the answer to a change."""
     try:
         found = visit.delayq.get(task_id)
     except UnreadableRecord as error:
         act = visit.url("task", id=task_id)
-        return visit.page("unreadable.html", 409, id=task_id, said=said or str(error), act=act)
+        return visit.page("unreadable.html", 409, id=task_id, said=sentence or str(error), act=act)
     if found is None:
-        said = said or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
+        sentence = sentence or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
         code = 200 if is_done else 404
-        return visit.page("task.html", code, task=None, said=said, is_done=is_done, id=task_id)
+        return visit.page("task.html", code, task=None, said=sentence, is_done=is_done, id=task_id)
     counts = visit.delayq.counts()
     now = from_ms(counts.now_ms)
     return visit.page(
@@ -177,7 +179,7 @@ def _one(visit: Visit, task_id: str, said: str = "", *, is_done: bool | None = N
         409 if is_done is False else 200,
         id=task_id,
         task=found,
-        said=said,
+        said=sentence,
         is_done=is_done,
         now=now,
         soon=soon,

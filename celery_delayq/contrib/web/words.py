@@ -48,16 +48,16 @@ def answer(visit: Visit, done: str, outcome: Outcome, task_id: str) -> str:
 
 def state(task: ScheduledTask, now: datetime) -> str:
     """Return a task's state, and why it waits longer than its due time."""
-    said = task.state.value.lower().replace("_", " ")
+    words = task.state.value.lower().replace("_", " ")
     if task.state is State.SCHEDULED and task.paused_by:
-        said = f"{said}, {', '.join(task.paused_by)} paused"
+        words = f"{words}, {', '.join(task.paused_by)} paused"
     elif task.behind:
-        said = f"{said}, behind {task.behind}"
+        words = f"{words}, behind {task.behind}"
     elif task.state is State.SCHEDULED and task.due <= now:
-        said = "overdue"
+        words = "overdue"
     if task.next_try:
-        said = f"{said}, next try {soon(task.next_try, now)}"
-    return said
+        words = f"{words}, next try {soon(task.next_try, now)}"
+    return words
 
 
 def arguments(visit: Visit, task: ScheduledTask) -> str:

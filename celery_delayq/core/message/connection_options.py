@@ -46,19 +46,19 @@ def check_words_of_store(options: Mapping[str, Any], name: str) -> None:
         if word not in _OF_STORES:
             (nearest,) = difflib.get_close_matches(str(word), _OF_STORES, n=1, cutoff=0)
             raise UnknownSetting(f"{name}[{word!r}]", f"{name}[{nearest!r}]")
-    said = options.get("ssl")
-    if not (said is None or isinstance(said, (bool, Mapping))):
-        raise InvalidSetting(f"{name}['ssl']", type(said).__name__, _SSL)
-    if isinstance(said, Mapping):
-        _refuse(said, connection_refuses(said), f"{name}['ssl']")
+    tls = options.get("ssl")
+    if not (tls is None or isinstance(tls, (bool, Mapping))):
+        raise InvalidSetting(f"{name}['ssl']", type(tls).__name__, _SSL)
+    if isinstance(tls, Mapping):
+        _refuse(tls, connection_refuses(tls), f"{name}['ssl']")
     asking = options.get("sentinel_kwargs")
     if isinstance(asking, Mapping):
         _refuse(asking, client_refuses(asking), f"{name}['sentinel_kwargs']")
 
 
-def _refuse(said: Mapping[str, Any], why: str, name: str) -> None:
+def _refuse(tls: Mapping[str, Any], why: str, name: str) -> None:
     if why:
-        raise InvalidSetting(name, sorted(map(str, said)), f"redis-py's options; its error: {why}")
+        raise InvalidSetting(name, sorted(map(str, tls)), f"redis-py's options; its error: {why}")
 
 
 def login_of(username: Any, password: Any, provider: Any, name: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def credentials_of(provider: Any, name: str) -> Credentials:
     Raises:
         InvalidSetting: it is no provider, or cannot be made.
     """
-    said = provider if isinstance(provider, str) else f"of type {type(provider).__name__}"
+    shown = provider if isinstance(provider, str) else f"of type {type(provider).__name__}"
     made, failure = None, ""
     try:
         found = symbol_by_name(provider) if isinstance(provider, str) else provider
@@ -85,23 +85,23 @@ def credentials_of(provider: Any, name: str) -> Credentials:
     except Exception as error:
         failure = f"; making it raised {type(error).__name__}"
     if failure:  # raised here, so that it does not refer to that error, whose text may be secret
-        raise InvalidSetting(name, said, _PROVIDER + failure)
+        raise InvalidSetting(name, shown, _PROVIDER + failure)
     if not callable(getattr(made, "get_credentials", None)):
-        raise InvalidSetting(name, said, _PROVIDER)
+        raise InvalidSetting(name, shown, _PROVIDER)
     return Credentials(made)
 
 
-def tls_of(said: Mapping[str, Any], name: str) -> dict[str, Any]:
+def tls_of(tls: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the TLS options for redis-py; it checks certificates and names unless the app says no.
 
     Args:
-        said: Options for redis-py; those that are not about TLS are left out.
+        tls: Options for redis-py; those that are not about TLS are left out.
         name: The setting that has them.
 
     Raises:
         InvalidSetting: redis-py has no such option, or the options for certificates are invalid.
     """
-    options = {word: value for word, value in said.items() if word.startswith(TLS)}
+    options = {word: value for word, value in tls.items() if word.startswith(TLS)}
     _refuse(options, connection_refuses(options), name)
     word = options.get("ssl_cert_reqs", "required")
     is_word = isinstance(word, (str, int))

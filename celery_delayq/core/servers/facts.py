@@ -68,8 +68,8 @@ class Facts:
             StoreUnavailable: no answer came in time.
         """
         hello = ask(connection, "HELLO", 2) or []
-        told = dict(_LINE.findall(_text(ask(connection, "INFO") or b"")))
-        return cls(_pairs(hello), told, _config(connection))
+        info = dict(_LINE.findall(_text(ask(connection, "INFO") or b"")))
+        return cls(_pairs(hello), info, _config(connection))
 
     @classmethod
     def of_memory(cls, connection: Connection) -> Facts:
@@ -108,8 +108,8 @@ class Facts:
     @property
     def has_log(self) -> bool | None:
         """Whether it has an append-only file."""
-        told = self.info.get("aof_enabled")
-        return None if told is None else told == "1"
+        enabled = self.info.get("aof_enabled")
+        return None if enabled is None else enabled == "1"
 
     @property
     def replicas(self) -> list[Mapping[str, str]]:
@@ -124,13 +124,13 @@ class Facts:
 
 
 def _config(connection: Connection) -> dict[str, str]:
-    told: dict[str, str] = {}
+    directives: dict[str, str] = {}
     for name in SETTINGS:
         answer = ask(connection, "CONFIG", "GET", name)
         if answer is None:
             break  # it will not report the others either
-        told.update(_pairs(answer))
-    return told
+        directives.update(_pairs(answer))
+    return directives
 
 
 def _pairs(flat: Any) -> dict[str, str]:

@@ -90,8 +90,8 @@ def _replicas(server: Facts) -> Iterator[Line]:
         where = f"{behind.get('ip')}:{behind.get('port')}"
         yield Line(
             "replication", WARNING,
-            f"the replica {where} of the store's Redis does not keep up "
-            f"(state {behind.get('state')}, {behind.get('lag')} s behind): a failover to it loses the "
+            f"the replica {where} of the store's Redis does not keep up (state "
+            f"{behind.get('state')}, {behind.get('lag')} s behind): a failover to it loses the "
             "changes that it lacks",
             "check that replica's log and its link to the master",
         )  # fmt: skip

@@ -88,8 +88,8 @@ class _Commands(click.Group):
         except OSError as error:
             if error.errno not in _UNWRITTEN:
                 raise
-            said = f"the output cannot be written: {error.strerror}"
-            raise click.ClickException(said) from error
+            sentence = f"the output cannot be written: {error.strerror}"
+            raise click.ClickException(sentence) from error
 
 
 @click.group(name="delayq", cls=_Commands)

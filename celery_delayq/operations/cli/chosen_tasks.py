@@ -79,8 +79,7 @@ class StepForMany(Protocol):
 
 def meaning(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose tasks to a command, which gets a :class:`ChosenTasks`."""
-    told = meaning_many(command)
-    return _IDS(_KEY(_REVISION(told)))
+    return _IDS(_KEY(_REVISION(meaning_many(command))))
 
 
 def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
@@ -88,7 +87,7 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.pass_context
     @wraps(command)
-    def told(
+    def decorated(
         ctx: click.Context,
         /,
         *,
@@ -115,12 +114,11 @@ def meaning_many(command: Callable[..., None]) -> Callable[..., None]:
         )
         command(chosen, **own)
 
-    told = zoned(told)
+    chosen_by = zoned(decorated)
     for name, text in reversed(_OPTIONS):
-        told = click.option(name, is_flag=True, cls=CeleryOption, help_group=_GROUP, help=text)(
-            told
-        )
-    return picks(_GROUP)(_LIMIT(told))
+        option = click.option(name, is_flag=True, cls=CeleryOption, help_group=_GROUP, help=text)
+        chosen_by = option(chosen_by)
+    return picks(_GROUP)(_LIMIT(chosen_by))
 
 
 class ChosenTasks:
@@ -284,14 +282,14 @@ class ChosenTasks:
     ) -> bool:
         """Change one task, print the outcome, and return whether it was changed."""
         try:
-            said = self._refusal(one, who, sentences)
+            sentence = self._refusal(one, who, sentences)
         except StoreError as error:
-            said = plain(f"Error: {error}")
-        if said is None:
+            sentence = plain(f"Error: {error}")
+        if sentence is None:
             self.say(plain(f"task {who} {done}{beside()}"))
         else:
-            self.warn(said)
-        return said is None
+            self.warn(sentence)
+        return sentence is None
 
     def _refusal(
         self, one: StepForOne, who: Target, sentences: Mapping[Outcome, str]
@@ -325,12 +323,12 @@ class ChosenTasks:
         ):
             try:
                 for who in named:
-                    said = self._refusal(one, who, sentences)
-                    if said is None:
+                    sentence = self._refusal(one, who, sentences)
+                    if sentence is None:
                         count += 1
                     else:
                         is_done = False
-                        self.warn(said)
+                        self.warn(sentence)
                     taken(count)
             except (StoreError, click.ClickException):
                 self.warn(f"{counted(count)} {done} so far")

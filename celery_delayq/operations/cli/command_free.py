@@ -46,10 +46,10 @@ def free(ctx: click.Context, /, key: str, yes: bool, **_: Any) -> None:
         held = freeing.holder(delayq, key=key)
         if held is None:
             raise click.ClickException(plain(NOBODY.format(key)))
-        said = plain(sentence_of(held, now_of(ctx), zone_of(ctx)))
+        sentence = plain(sentence_of(held, now_of(ctx), zone_of(ctx)))
         if held.state != "left":
-            raise click.ClickException(said)
-        ctx.obj.echo(said)
+            raise click.ClickException(sentence)
+        ctx.obj.echo(sentence)
         if not yes:
             confirm("free it?")
         outcome = freeing.free(delayq, key=key, if_holder=held)

@@ -60,8 +60,8 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
         if not here:
             problems += _unread(delayq)
     if as_json:
-        told = {"healthy": not problems, "problems": problems}
-        ctx.obj.echo(json.dumps({**told, "restarts": restarts} if here else told))
+        facts = {"healthy": not problems, "problems": problems}
+        ctx.obj.echo(json.dumps({**facts, "restarts": restarts} if here else facts))
     else:
         again = [_RESTARTED.format(host, counted(n, "time")) for host, n in restarts.items()]
         for line in problems or ["healthy", *again]:

@@ -39,10 +39,10 @@ class Target(NamedTuple):
 
 def behind_which(task: ScheduledTask, now: datetime, zone: tzinfo) -> str:
     """Return the words for a task that waits behind another one."""
-    said = f"waits behind task {task.behind}, which holds its key"
+    sentence = f"waits behind task {task.behind}, which holds its key"
     if task.behind_until is None:
-        return said
-    return f"{said} until {relative(task.behind_until, now, zone)} at the latest"
+        return sentence
+    return f"{sentence} until {relative(task.behind_until, now, zone)} at the latest"
 
 
 def why_behind(delayq: HasServices, zone: tzinfo, who: Target) -> str:

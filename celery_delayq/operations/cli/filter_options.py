@@ -25,7 +25,7 @@ from .zones import zone_of
 _WHEN = TimeParam(ago=True)
 _FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m, ten minutes ago."
 _AGAIN = "This and the next three can be given more than once: any of the values is enough."
-_STATES = [one.value.lower() for one in State]
+_STATES = [known.value.lower() for known in State]
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             filters = Filters(tag, task, queue, state, dead, overdue, after_due, before_due)
             command(*context, filters=filters, **own)
 
-        told: Callable[..., Any] = filtered
+        decorated: Callable[..., Any] = filtered
         for names, how in reversed(options):
-            told = click.option(*names, cls=CeleryOption, help_group=group, **how)(told)
-        return told
+            decorated = click.option(*names, cls=CeleryOption, help_group=group, **how)(decorated)
+        return decorated
 
     return give
 

@@ -20,7 +20,7 @@ PATIENCE = 0.5  # seconds before the progress is shown
 def counting(
     ctx: click.Context,
     label: str,
-    told: Callable[[int], str],
+    sentence: Callable[[int], str],
     total: int | None = None,
     tell: Callable[[int], object] | None = None,
 ) -> Iterator[Callable[[int], None]]:
@@ -48,7 +48,7 @@ def counting(
             shown = progress or tell
             yield taken
     except KeyboardInterrupt:
-        ctx.obj.error(f"interrupted: at least {told(count)}")
+        ctx.obj.error(f"interrupted: at least {sentence(count)}")
         ctx.exit(INTERRUPTED)
 
 
