@@ -180,7 +180,7 @@ def test_the_ids_of_what_went_are_told_to_who_wants_them(store, share):
     store.schedule("refused", to="broken")
     store.schedule("later", FAR_MS)
 
-    seen = store.steps().hand_over(tells=IDS)
+    seen = store.steps().hand_over(wants=IDS)
     assert (sorted(seen.ids), seen.late) == (sorted(ids), [])
     store.schedule("again")
     assert store.steps().hand_over().ids == []
@@ -195,12 +195,12 @@ def test_how_late_each_went_is_told_to_who_wants_it(store, share):
     store.schedule("refused", to="broken")
     store.set_us(NOW_MS * 1000 + 2_000_250)
 
-    seen = store.steps().hand_over(tells=IDS + LATENESS)
+    seen = store.steps().hand_over(wants=IDS + LATENESS)
 
     told = dict(zip(seen.ids, seen.late, strict=True))
     assert told == {"a": 2.00025, "b": 0.50025, "é c": 0.00125, "elsewhere": 1.00025}
     store.schedule("d", NOW_MS)
-    assert store.steps().hand_over(tells=LATENESS).ids == []
+    assert store.steps().hand_over(wants=LATENESS).ids == []
     store.schedule("e", NOW_MS)
     assert store.steps().hand_over().late == []
 
@@ -214,7 +214,7 @@ def test_what_is_put_into_the_past_is_late_from_then_on(store, how):
         store.reschedule("a", When("at", 1000))
         late = 0.0
 
-    assert store.steps().hand_over(tells=LATENESS).late == [late]
+    assert store.steps().hand_over(wants=LATENESS).late == [late]
 
 
 def test_what_fell_due_while_nobody_scanned_is_all_handed_over(store):

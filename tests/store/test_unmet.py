@@ -37,7 +37,7 @@ def look(shard_steps):
     """Run a scanner until nothing is due; returns the ids that left, and the skipped entries."""
     went, skipped = [], []
     while True:
-        seen = shard_steps.hand_over(tells=1)
+        seen = shard_steps.hand_over(wants=1)
         claimed = shard_steps.claim(1000) if seen.is_past(seen.relay) else None
         went += seen.ids + [one.task_id for one in claimed.entries] if claimed else seen.ids
         skipped += seen.skipped + (claimed.skipped if claimed else [])

@@ -77,7 +77,7 @@ def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
         hooks.reclaimed(reclaimed)
     went, more = 0, True
     while more:
-        seen = steps.hand_over(tells=hooks.wants)
+        seen = steps.hand_over(wants=hooks.wants)
         report(hooks, seen)
         went, more = went + seen.handed_over, seen.is_past(seen.due) or seen.is_past(seen.back)
     more = seen.is_past(seen.relay)

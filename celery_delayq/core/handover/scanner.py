@@ -254,7 +254,7 @@ class Scanner:
         asleep = self._safety_interval * random.uniform(0.8, 1.0)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
         overdue = self._overdue(self._store, shard)
-        seen = shard.steps.hand_over(asleep=asleep, relay_in=relay_in, tells=self._hooks.wants)
+        seen = shard.steps.hand_over(asleep=asleep, relay_in=relay_in, wants=self._hooks.wants)
         shard.pauses.reset()
         self._away.shards.discard(shard)
         if not self._away.shards:

@@ -104,14 +104,14 @@ class ScannerSteps:
         """Return the lanes of the shard that are paused or coming back."""
         return pauses_in(self._shard)
 
-    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, tells: int = 0) -> Seen:
+    def hand_over(self, *, asleep: float = 0.0, relay_in: float = 0.0, wants: int = 0) -> Seen:
         """Deliver one batch of the entries bound for lists in the store's own Redis.
 
         Args:
             asleep: The longest that the caller then sleeps, in seconds. With 0 it promises nothing,
                 and new tasks wake other scanners.
             relay_in: Seconds until it looks at the entries for the broker; 0: now.
-            tells: The wanted details of delivered tasks: 1 ids, 2 lateness, 3 both; 0 none.
+            wants: The wanted details of delivered tasks: 1 ids, 2 lateness, 3 both; 0 none.
 
         Raises:
             StoreDiffers: other processes use the store with different settings.
@@ -132,15 +132,15 @@ class ScannerSteps:
             relay_ms=math.ceil(relay_in * 1000),
             catch_up=self._catch_up,
             owes=self._owes,
-            tells_ids=int(bool(tells & IDS)),
-            tells_times=int(bool(tells & LATENESS)),
+            tells_ids=int(bool(wants & IDS)),
+            tells_times=int(bool(wants & LATENESS)),
             last_ms=self._handed_over_ms,
         )
         if reply.handed_over is None:
             # The store was emptied, and other processes may have joined it since; or another Redis
             # took over.
             self._joined = False
-            return self.hand_over(asleep=asleep, relay_in=relay_in, tells=tells)
+            return self.hand_over(asleep=asleep, relay_in=relay_in, wants=wants)
         self._handed_over_ms = reply.now // 1000
         if beats:
             self._beat_again = asked + self._alive / HEARTBEATS
