@@ -1083,8 +1083,8 @@ CUTS = {
         (placement, "to_ask"),
     ),
     "an entry lies on the shard of its id": Cut(
-        "one.record.key or one.task_id",
-        "one.task_id",
+        "placed.record.key or placed.task_id",
+        "placed.task_id",
         (placement, "shard_for"),
     ),
     "after the clock was set back, a change has a time to come": Cut(
