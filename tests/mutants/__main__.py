@@ -42,7 +42,10 @@ HANGS = 600  # seconds beside those that the tests took
 def sample(size: int, seed: int) -> list[Site]:
     """That many changes for each language, spread over the lines of its files."""
     python = [
-        each for room in ROOMS for path in (PACKAGE / room).rglob("*.py") for each in sites(path)
+        each
+        for room in ROOMS
+        for path in (PACKAGE / "core" / room).rglob("*.py")
+        for each in sites(path)
     ]
     lua = [each for path in PACKAGE.rglob("*.lua") for each in sites(path)]
     chosen = random.Random(seed)
