@@ -83,10 +83,10 @@ class FakeEngine:
         self.has_timer = True
         self.on_move = lambda: None
 
-    def hand_over(self, *, asleep, relay_in, tells) -> Seen:
+    def hand_over(self, *, asleep, relay_in, wants) -> Seen:
         self._world.say("hand_over")
         self.asked.append((asleep, relay_in))
-        self.told.append(tells)
+        self.told.append(wants)
         self.on_move()
         ripe = sorted(when for when in self.due if when <= self._world.now_ms)[: self._batch_size]
         for when in ripe:
@@ -104,7 +104,7 @@ class FakeEngine:
             has_timer=self.has_timer,
             dead=dead,
             read_at=self._world.monotonic(),
-            ids=[f"id-{when}" for when in ripe] if tells else [],
+            ids=[f"id-{when}" for when in ripe] if wants else [],
         )
 
     def reclaim(self) -> list[str]:
