@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from tests.support.process import ChildProcess
+from tests.support.waiting import eventually
 
 
 class Server:
@@ -34,7 +35,12 @@ class Server:
     def close(self) -> None:
         """Kill it and remove its folder."""
         self.kill()
-        shutil.rmtree(self.folder)
+        # A helper of the server's own may write its last file meanwhile.
+        eventually(self._is_removed)
+
+    def _is_removed(self) -> bool:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return not self.folder.exists()
 
     def stop(self) -> None:
         """End it as a shutdown would: its persistent data are on disk."""
