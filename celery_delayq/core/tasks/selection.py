@@ -205,9 +205,7 @@ class Selection:
                 page = found
                 if left is not None:
                     met = selection_scan.peek(shard, self._chosen, found)
-                    page = [
-                        found_member.member for found_member in islice(met, min(left, len(found)))
-                    ]
+                    page = [match.member for match in islice(met, min(left, len(found)))]
                     left -= len(page)
                 if page:
                     yield number, shard, page
@@ -269,12 +267,12 @@ def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
         if change.due_ms is not None:
             hooks.rescheduled(change.task_id, change.due_ms)
     moved = [
-        (moved_task.task_id, moved_task.due_ms, moved_task.expires)
-        for moved_task in made
-        if moved_task.due_ms is not None
+        (change.task_id, change.due_ms, change.expires)
+        for change in made
+        if change.due_ms is not None
     ]
     warn_of_expiry(moved)
-    removed = [done.cancelled for done in made if done.cancelled is not None]
+    removed = [change.cancelled for change in made if change.cancelled is not None]
     if removed:
         hooks.cancelled(removed)
     for change in made:
