@@ -237,8 +237,8 @@ def test_a_time_without_a_zone_is_in_the_app_s(delayq_app, url, run):
 def test_what_is_no_time_is_a_sentence_that_names_it_and_nothing_moves(one, app, misused):
     assert misused("reschedule", "one", "+5w") == (
         "Error: Invalid value for 'WHEN': '+5w' is not a time; expected one before "
-        "2255-06-05: 2030-01-31T09:00, Unix time in seconds, +1h30m from now (s m h d), or "
-        "by:+30m from its due time"
+        "2255-06-05: 2030-01-31T09:00, tomorrow 9:00, +1h30m from now (s m h d), Unix time in "
+        "seconds, or by:+30m from its due time"
     )
     assert app.delayq.get("one").due.timestamp() == FAR
 
@@ -291,9 +291,11 @@ def test_the_condition_that_does_not_hold_is_named(one, app, refused, line, sent
         (["one", "-1h30m", "--only", "earlier"],
          "-1h30m is not an option; to move a task to an earlier time, type by:-1h30m"),
         (["one", "2030-01-31", "09:00"],
-         "a time is one word; put a T between: 2030-01-31T09:00"),
-        (["one", "2030-01-31", "9:00:30Z", "--utc"],
-         "a time is one word; put a T between: 2030-01-31T09:00:30Z"),
+         "a time is one word; put it into quotes: '2030-01-31 09:00'"),
+        (["one", "tomorrow", "9:00", "--utc"],
+         "a time is one word; put it into quotes: 'tomorrow 9:00'"),
+        (["one", "in", "2", "h"],
+         "a time is one word; put it into quotes: 'in 2 h'"),
         (["+1h", "one"], "the time comes last, after the ids: +1h"),
         (["by:-1h", "one", "two"], "the time comes last, after the ids: by:-1h"),
         (["2030-01-31T09:00", "one"], "the time comes last, after the ids: 2030-01-31T09:00"),

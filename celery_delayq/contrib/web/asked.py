@@ -2,8 +2,8 @@
 
     after=-10m&queue=mail&zone=Europe/Berlin --> the arguments of DelayQ.tasks and DelayQ.select
 
-Times have the forms of the command line, ``operations/cli/when.py``. A naive time is in the zone
-that the browser's script reports, or else in the app's own.
+Times have the forms of the command line, ``operations/typed_times.py``. A time without an offset
+is in the zone that the browser's script reports, or else in the app's own.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from datetime import datetime, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import click
 from werkzeug.exceptions import BadRequest
 
 from ...core import clock
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
-from ...operations.cli.when import GivenTime, TimeParam
+from ...operations.typed_times import GivenTime, TypedTimeError, read
 from .visit import Visit
 
 #: The filters of ``select``, as they stand in a URL, with the names that ``select`` has for them.
@@ -35,26 +34,28 @@ _ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time w
 
 
 def time_of(text: str, **forms: bool) -> GivenTime:
-    """Read a time; *forms* are those of :class:`TimeParam`.
+    """Read a time; *forms* are those of :func:`read`.
 
     Raises:
         BadRequest: it is none; the sentence has examples.
     """
     try:
-        return TimeParam(**forms).convert(text.strip(), None, None)
-    except click.BadParameter as error:
-        raise BadRequest(error.message) from None
+        return read(text, **forms)
+    except TypedTimeError as error:
+        raise BadRequest(str(error)) from None
 
 
-def moment_of(visit: Visit, given: GivenTime, now_ms: int | None = None) -> datetime:
-    """Return the instant of a time that is not ``by`` a task's own; now is by Redis's clock."""
-    if given.kind == "after":
-        if now_ms is None:
-            now_ms = visit.delayq.counts().now_ms
-        moment: datetime = from_ms(now_ms) + given.value
-        return moment
-    is_naive = isinstance(given.value, datetime) and given.value.tzinfo is None
-    return from_ms(clock.to_ms(given.value, zone_of(visit) if is_naive else timezone.utc))
+def moment_of(visit: Visit, given: GivenTime) -> datetime:
+    """Return the instant of a time that is not ``by`` a task's own; now is by Redis's clock.
+
+    Raises:
+        BadRequest: it can mean two times.
+    """
+    try:
+        moment = given.moment(lambda: from_ms(visit.delayq.counts().now_ms), zone_of(visit))
+    except TypedTimeError as error:
+        raise BadRequest(str(error)) from None
+    return from_ms(clock.to_ms(moment, timezone.utc))
 
 
 def zone_of(visit: Visit) -> tzinfo:
@@ -104,6 +105,6 @@ def moved(visit: Visit, text: str) -> dict[str, Any]:
         BadRequest: it is no time.
     """
     given = time_of(text, due=True)
-    if given.kind == "at":
-        return {"at": moment_of(visit, given)}
-    return {given.kind: given.value}
+    if given.kind in ("after", "by"):
+        return {given.kind: given.value}
+    return {"at": moment_of(visit, given)}

@@ -14,10 +14,11 @@ from ...core.tasks import changing
 from ...core.tasks.count import Count
 from ...core.tasks.moves import Direction, conditions_of
 from ..selection import RewritableSelection
+from ..typed_times import GivenTime
 from .chosen_tasks import ChosenTasks, meaning
 from .common import REFUSED, Argument, ErrorSentences, examples
 from .looks import CeleryCommand, CeleryOption
-from .when import GivenTime, TimeParam, earlier, misplaced
+from .when import TimeParam, earlier, misplaced, moment_of, move_of, unquoted
 from .zones import with_zone, zone_of
 
 _NOT_DEAD = "task {} is not dead; nothing was changed"
@@ -60,6 +61,9 @@ class _Moving(CeleryCommand):
         except click.BadParameter as error:
             is_when = error.param is not None and error.param.name == "when"
             raise (is_when and _meant(ctx, misplaced(words))) or error from None
+        hint = unquoted(ctx.params["ids"] or (), ctx.params["when"])
+        if hint:
+            raise click.UsageError(hint, ctx)
         return rest
 
 
@@ -90,12 +94,13 @@ def reschedule(
 ) -> None:
     """Give scheduled tasks another due time.
 
-    WHEN is ISO 8601 text; Unix time in seconds; a delay from now, +30m, +1h30m, +90 (seconds); or
-    one from a task's due time, by:+30m, by:-1d. The units are s, m, h and d.
+    WHEN is a day and a time, 'tomorrow 9:00', 'mon 9:00', '26 Nov 9:00', or 2030-01-31T09:00; Unix
+    time in seconds; a delay from now, +30m, +1h30m, +90 (seconds); or one from a task's due time,
+    by:+30m, by:-1d. The units are s, m, h and d.
     """
     with ErrorSentences():
-        at, after, by = when.move(meant.ctx)
-        if_due_at = None if if_due is None else if_due.moment(meant.ctx)
+        at, after, by = move_of(meant.ctx, when)
+        if_due_at = None if if_due is None else moment_of(meant.ctx, if_due)
     due: datetime | None = None
 
     def one(

@@ -20,11 +20,12 @@ from ...core.tasks.targets import target_of
 from .. import editing
 from ..edits import KEPT, Edit
 from ..selection import RewritableSelection
+from ..typed_times import GivenTime
 from .chosen_tasks import ChosenTasks, meaning
 from .common import UsageErrors, examples
 from .looks import CeleryCommand, CeleryOption
 from .stdin import STDIN
-from .when import GivenTime, TimeParam
+from .when import TimeParam, moment_of
 
 _ONE_ID = "--new-key takes one task, by its id."
 _CHANGES = (
@@ -136,6 +137,6 @@ def _expires(ctx: click.Context, given: GivenTime | None) -> Any:
         return given.value
     if given.kind == "never":
         return None
-    moment = given.moment(ctx)
+    moment = moment_of(ctx, given)
     # `edit` would count a number from the due time.
     return moment if isinstance(moment, datetime) else from_ms(to_ms(moment, timezone.utc))

@@ -18,8 +18,9 @@ from ...core.services import HasServices
 from ...core.store import State
 from ..selecting import select
 from ..selection import RewritableSelection
+from ..typed_times import GivenTime
 from .looks import CeleryOption
-from .when import GivenTime, TimeParam, now_of
+from .when import TimeParam, moment_of, now_of
 from .zones import zone_of
 
 _WHEN = TimeParam(ago=True)
@@ -81,8 +82,8 @@ class Filters:
         Times are instants. An overdue task is due by now, by Redis's clock.
         """
         states = [name.upper() for name in self.state] + [State.DEAD.value] * self.dead
-        after = None if self.after_due is None else self.after_due.moment(ctx)
-        before = None if self.before_due is None else self.before_due.moment(ctx)
+        after = None if self.after_due is None else moment_of(ctx, self.after_due)
+        before = None if self.before_due is None else moment_of(ctx, self.before_due)
         if self.overdue:
             if states:
                 raise click.UsageError("--overdue selects waiting tasks; it takes no --state.", ctx)

@@ -1,42 +1,25 @@
-"""Times on the command line, called WHEN in the help.
-
-2030-01-31T09:00    ISO 8601; without an offset, in the zone of --utc, --local, or the app
-1893456000          Unix time, in seconds
-+1h30m  +90  +1.5h  from now, by Redis's clock; in filters also -10m, ten minutes ago
-by:+30m  by:-30m    from the task's due time, for commands that change one
-"""
+"""Times on the command line, called WHEN in the help; ``operations/typed_times.py`` reads them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from itertools import pairwise
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import click
 
-from ...core import clock
 from ...core.clock import from_ms
-from ...core.errors import InvalidDueTime
-from ...core.zones import instant
+from ..typed_times import GivenTime, TypedTimeError, is_day, read, span_of
 from .common import ErrorSentences, delayq_of
 from .zones import zone_of
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_PART = r"(?:(\d+(?:\.\d+)?){})?"
-_SPAN = re.compile("".join(map(_PART.format, "dhms")))
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"\d{1,2}:\d\d\S*")
-_UNITS = ("days", "hours", "minutes", "seconds")
-_BY = "by:"
+_LONGEST_DAY = 3  # words: 26 Nov 2026
+_QUOTE = "a time is one word; put it into quotes: '{}'"
 _NOW = "celery_delayq.now"  # in a context's meta
-_SHOWN = 60  # characters of what was typed
-
-_FORMS = ("2030-01-31T09:00", "Unix time in seconds", "+1h30m from now (s m h d)")
-_AGO = "-10m for ago"
-_FROM_DUE = "by:+30m from its due time"
 
 
 class Move(NamedTuple):
@@ -45,35 +28,6 @@ class Move(NamedTuple):
     at: datetime | float | None = None
     after: timedelta | None = None
     by: timedelta | None = None
-
-
-@dataclass(frozen=True)
-class GivenTime:
-    """A time from the command line, not yet resolved to an instant.
-
-    Attributes:
-        kind: ``at``, ``after`` (from now), ``by`` (from the due time), or ``never``.
-        value: Unix time, a datetime (aware or naive), or a timedelta.
-    """
-
-    kind: str
-    value: Any
-
-    def moment(self, ctx: click.Context) -> datetime | float:
-        """Return the instant; not for ``by``, which needs a due time."""
-        if self.kind == "after":
-            soon: datetime = now_of(ctx) + self.value
-            return soon
-        if isinstance(self.value, datetime) and self.value.tzinfo is None:
-            return instant(self.value, zone_of(ctx))
-        moment: datetime | float = self.value
-        return moment
-
-    def move(self, ctx: click.Context) -> Move:
-        """Return the argument for ``reschedule``."""
-        if self.kind == "at":
-            return Move(at=self.moment(ctx))
-        return Move(after=self.value) if self.kind == "after" else Move(by=self.value)
 
 
 class TimeParam(click.ParamType):  # type: ignore[type-arg]
@@ -88,7 +42,7 @@ class TimeParam(click.ParamType):  # type: ignore[type-arg]
     name = "when"
 
     def __init__(self, *, ago: bool = False, due: bool = False, never: bool = False) -> None:
-        self._ago, self._due, self._never = ago, due, never
+        self.read = partial(read, ago=ago, due=due, never=never)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -98,49 +52,51 @@ class TimeParam(click.ParamType):  # type: ignore[type-arg]
             return value
         try:
             return self.read(value)
-        except (InvalidDueTime, ValueError, OverflowError):
-            self.fail(f"{value[:_SHOWN]!r} is not a time; {self._expected(value)}", param, ctx)
+        except TypedTimeError as error:
+            self.fail(str(error), param, ctx)
 
-    def read(self, text: str) -> GivenTime:
-        """Parse *text*; raise an error if it is not a time."""
-        if self._never and text == "never":
-            return GivenTime("never", None)
-        if self._due and text.startswith(_BY):
-            span = _signed(text[len(_BY) :])
-            return GivenTime("by", _checked(clock.by, span))
-        if text.startswith("+") or (self._ago and text.startswith("-")):
-            return GivenTime("after", _checked(clock.after, _signed(text)))
-        value = float(text) if _NUMBER.fullmatch(text) else clock.read(text)
-        # Check it in any zone: the store refuses a time that the real zone moves out of range.
-        clock.at(value, timezone.utc)
-        return GivenTime("at", value)
 
-    def _expected(self, text: str) -> str:
-        bare = _NUMBER.fullmatch(text) or (text and _SPAN.fullmatch(text))
-        if bare and len(text) < len("315532800"):
-            from_due = f", by:+{text} from its due time" if self._due else ""
-            return f"expected +{text} from now{from_due}, or a time such as 2030-01-31T09:00"
-        forms = [*_FORMS, *[_AGO] * self._ago, *[_FROM_DUE] * self._due, *["never"] * self._never]
-        return f"expected one before 2255-06-05: {', '.join(forms[:-1])}, or {forms[-1]}"
+def moment_of(ctx: click.Context, given: GivenTime) -> datetime | float:
+    """Return the instant of a time that is not ``by`` a task's own; a usage error if it has two."""
+    try:
+        return given.moment(partial(now_of, ctx), zone_of(ctx))
+    except TypedTimeError as error:
+        raise click.UsageError(str(error), ctx) from None
+
+
+def move_of(ctx: click.Context, given: GivenTime) -> Move:
+    """Return the argument for ``reschedule``."""
+    if given.kind == "after":
+        return Move(after=given.value)
+    return Move(by=given.value) if given.kind == "by" else Move(at=moment_of(ctx, given))
 
 
 def earlier(option: str, words: Sequence[str]) -> str | None:
     """Return what to type instead of -5m, if that was parsed as the unknown *option*."""
-    spans = (word for word in words if word.startswith(option) and _is_read(_span, word[1:]))
+    spans = (word for word in words if word.startswith(option) and _is_read(span_of, word[1:]))
     word = next(spans, None)
     return word and f"{word} is not an option; to move a task to an earlier time, type by:{word}"
 
 
+def unquoted(words: Sequence[str], given: GivenTime) -> str | None:
+    """Return what to type if the last *words* before a time of day are its day."""
+    if given.kind != "day":
+        return None
+    days = (" ".join(words[-count:]) for count in range(1, min(len(words), _LONGEST_DAY) + 1))
+    day = next(filter(is_day, days), None)
+    return day and _QUOTE.format(f"{day} {given.value.text}")
+
+
 def misplaced(words: Sequence[str]) -> str | None:
     """Return what to type if a time is among *words*, but not the last one."""
-    for day, time in pairwise(words):
-        if _DAY.fullmatch(day) and _TIME.fullmatch(time):
-            hour, _, rest = time.partition(":")
-            return f"a time is one word; put a T between: {day}T{hour:0>2}:{rest}"
+    if "in" in words:
+        span = " ".join(takewhile(lambda word: word[:2] != "--", words[words.index("in") :]))
+        if _is_read(read, span):
+            return _QUOTE.format(span)
     for before, word in pairwise(["", *words]):
         # Skip values of options, and numbers, which may be ids.
         is_own = not before.startswith("--") and not _NUMBER.fullmatch(word)
-        if is_own and _is_read(TimeParam(due=True).read, word):
+        if is_own and _is_read(partial(read, due=True), word):
             return f"the time comes last, after the ids: {word}"
     return None
 
@@ -148,7 +104,7 @@ def misplaced(words: Sequence[str]) -> str | None:
 def _is_read(read: Callable[[str], object], text: str) -> bool:
     try:
         read(text)
-    except (InvalidDueTime, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return False
     return True
 
@@ -160,26 +116,3 @@ def now_of(ctx: click.Context) -> datetime:
             ctx.meta[_NOW] = from_ms(delayq_of(ctx).services.entries.counts().now_ms)
     now: datetime = ctx.meta[_NOW]
     return now
-
-
-def _signed(text: str) -> timedelta:
-    sign, span = text[:1], text[1:]
-    if sign not in ("+", "-"):
-        raise ValueError(text)
-    return _span(span) if sign == "+" else -_span(span)
-
-
-def _span(text: str) -> timedelta:
-    if _NUMBER.fullmatch(text):
-        return timedelta(seconds=float(text))
-    found = _SPAN.fullmatch(text)
-    if not text or not found:
-        raise ValueError(text)
-    parts = zip(_UNITS, found.groups(), strict=True)
-    return timedelta(**{unit: float(number) for unit, number in parts if number})
-
-
-def _checked(read: Any, span: timedelta) -> timedelta:
-    """Return the span; *read* raises if it is invalid."""
-    read(span)
-    return span
