@@ -80,12 +80,12 @@ class GivenTime:
     kind: str
     value: Any
 
-    def moment(self, now: Callable[[], datetime], zone: tzinfo) -> datetime | float:
+    def moment(self, now: Callable[[], datetime], zone: Callable[[], tzinfo]) -> datetime | float:
         """Return the instant; not for ``by``, which needs a due time.
 
         Args:
-            now: Returns the time by Redis's clock; it is called only if the text needs it.
-            zone: The zone of times without an offset.
+            now: Returns the time by Redis's clock. Both are called only if the text needs them.
+            zone: Returns the zone of times without an offset.
 
         Raises:
             TypedTimeError: the text can mean two times.
@@ -94,9 +94,9 @@ class GivenTime:
             soon: datetime = now() + self.value
             return soon
         if self.kind == "day":
-            return _moment(self.value, now(), zone)
+            return _moment(self.value, now(), zone())
         if isinstance(self.value, datetime) and self.value.tzinfo is None:
-            return instant(self.value, zone)
+            return instant(self.value, zone())
         moment: datetime | float = self.value
         return moment
 

@@ -12,7 +12,7 @@ NOW = datetime(2026, 11, 26, 21, tzinfo=BERLIN)  # a Thursday
 
 
 def moment(text, now=NOW, zone=BERLIN, **forms):
-    return read(text, **forms).moment(lambda: now, zone)
+    return read(text, **forms).moment(lambda: now, lambda: zone)
 
 
 def at(text):
@@ -137,11 +137,12 @@ def test_today_is_the_zone_s():
     )
 
 
-def test_redis_is_asked_for_the_time_only_if_the_text_needs_it():
+def test_the_time_and_the_zone_are_looked_up_only_if_the_text_needs_them():
     def never():
         raise AssertionError
 
-    assert read("2030-01-31T09:00").moment(never, BERLIN) == at("2030-01-31T09:00")
+    assert read("2030-01-31T09:00").moment(never, lambda: BERLIN) == at("2030-01-31T09:00")
+    assert read("2030-01-31T09:00Z").moment(never, never).isoformat() == "2030-01-31T09:00:00+00:00"
 
 
 @pytest.mark.parametrize("text", ["2026-11-30T09:00", "2026-11-26T21:00:07"])

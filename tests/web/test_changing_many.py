@@ -359,3 +359,47 @@ def test_the_dead_are_retried_or_removed_together(app, delayq_app, url, browse, 
 
     assert page.said == "2 tasks were removed; 2 tasks were counted."
     assert {task.id for task in app.delayq.tasks()} == {value.split()[1], "waits"}
+
+
+FORGED = "this link's figures are not those of a step on these pages; nothing was done"
+
+
+@pytest.mark.usefixtures("many", "short_steps")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("count=4", "count=999999"), ("of=10", "of=11"), ("action=cancel", "action=run_now"),
+     ("&code=", "&cod="), (r"&code=\w", "&code=é"), ("$", "&tag=even")],
+)  # fmt: skip
+def test_the_figures_of_a_step_cannot_be_forged(app, browser, old, new):
+    page = chosen(browser, {}, action="cancel")
+    while page.further:
+        page = browser.get(page.further)
+    page = browser.get(browser.post(page.action_with("Cancel")).location)
+    page = browser.get(browser.post(page.action_with("Continue")).location)
+    step, before = page.action_with("Continue"), left(app)
+    forged = re.sub(old, new, step)
+    assert forged != step
+
+    for answered in (browser.get(forged), browser.post(forged)):
+        assert (answered.status, answered.said) == (400, FORGED)
+    assert left(app) == before
+    assert browser.post(step).status == 303
+
+
+@pytest.mark.usefixtures("many")
+def test_a_step_signed_for_one_view_is_none_of_another(app, browser):
+    page = chosen(browser, {}, action="cancel")
+    work = page.action_with("Cancel")
+
+    assert browser.get(work.replace("/work?", "/all?")).said == FORGED
+
+
+@pytest.mark.usefixtures("many")
+def test_a_change_of_many_has_no_default(app, browser):
+    page = browser.get("/tasks")
+    assert re.search(r'<select[^>]* name="action" required>\s*<option value="">', page.html)
+
+    for path in ("/selected", page.url(r'formaction="([^"]*)"')):
+        answered = browser.post(path, one=[*ticks(page).values()], action="")
+        assert (answered.status, answered.said) == (400, "choose what to change; nothing was done")
+    assert left(app) == IDS

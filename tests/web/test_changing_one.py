@@ -207,7 +207,7 @@ def test_each_change_is_told_with_the_user_s_name(browser, scheduled, changed, c
     ("path", "form", "said"),
     [
         ("/task?id=a", {"action": "explode"}, "action is 'explode'; expected one of run_now, "),
-        ("/task?id=a", {}, "action is ''; expected one of "),
+        ("/task?id=a", {}, "choose what to change; nothing was done"),
         ("/task", {"action": "cancel"}, "the id is missing"),
         ("/task?id=a&revision=x", {"action": "cancel"}, "revision is 'x'; expected "),
         ("/task?id=a&revision=-1", {"action": "cancel"}, "revision is '-1'; expected "),

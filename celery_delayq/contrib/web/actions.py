@@ -84,6 +84,8 @@ def action_of(visit: Visit) -> Action:
         BadRequest: it names none.
     """
     name = visit.request.values.get("action", "")
+    if not name:
+        raise BadRequest("choose what to change; nothing was done")
     if name not in ACTIONS:
         raise BadRequest(f"action is {name!r}; expected one of {', '.join(ACTIONS)}")
     return ACTIONS[name]

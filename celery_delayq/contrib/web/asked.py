@@ -52,7 +52,7 @@ def moment_of(visit: Visit, given: GivenTime) -> datetime:
         BadRequest: it can mean two times.
     """
     try:
-        moment = given.moment(lambda: from_ms(visit.delayq.counts().now_ms), zone_of(visit))
+        moment = given.moment(lambda: from_ms(visit.delayq.counts().now_ms), lambda: zone_of(visit))
     except TypedTimeError as error:
         raise BadRequest(str(error)) from None
     return from_ms(clock.to_ms(moment, timezone.utc))

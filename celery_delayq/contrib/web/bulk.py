@@ -8,7 +8,8 @@
 
 A step ends after a second, and its answer is a redirect: the next URL has the cursor, the counts,
 and with the cursor the bound of the selection, which is fixed when counting begins. So any process
-can take the next step, also after a reload. Tasks that are scheduled later are not changed.
+can take the next step, also after a reload. Tasks that are scheduled later are not changed. The URL
+is signed: see ``signed.py``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from werkzeug.exceptions import BadRequest
+from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
 from ...core import clock
@@ -32,6 +34,7 @@ from ...core.tasks.selection import Selection
 from .actions import Action, action_for_many, change, options_of, revision_in
 from .asked import FILTERS, in_url, picked
 from .guard import is_led_from_here
+from .signed import check_signed, signed_url
 from .visit import Visit
 
 SECOND = 1.0
@@ -86,8 +89,9 @@ def everything(visit: Visit) -> Response:
     options = options_of(visit, action)
     if visit.request.method == "POST":
         picking = picked(visit)  # once: a later "+1h" would be another time
-        cursor = _selection(visit, picking).cursor
-        return visit.redirect("everything", **_fixed(visit, picking, options), cursor=cursor)
+        cursor, fixed = _selection(visit, picking).cursor, _fixed(visit, picking, options)
+        return redirect(signed_url(visit, "everything", **fixed, cursor=cursor), 303)
+    check_signed(visit)
     begin = visit.request.args.get("begin") or _cursor(visit)
     selection = _selection(visit, picked(visit), _cursor(visit))
     step = getattr(selection, action.method)
@@ -101,8 +105,10 @@ def everything(visit: Visit) -> Response:
         given=given,
         count=so_far["count"],
         is_over=is_over,
-        further=visit.url("everything", **given, **so_far, begin=begin, cursor=selection.cursor),
-        work=visit.url("work", **given, of=so_far["count"], bound=now_us, cursor=begin),
+        further=signed_url(
+            visit, "everything", **given, **so_far, begin=begin, cursor=selection.cursor
+        ),
+        work=signed_url(visit, "work", **given, of=so_far["count"], bound=now_us, cursor=begin),
     )
 
 
@@ -111,6 +117,7 @@ def work(visit: Visit) -> Response:
 
     The URL has the ``cursor`` of the next step; it has none after the last one.
     """
+    check_signed(visit)
     action = action_for_many(visit)
     options = options_of(visit, action)
     numbers = {name: visit.number(name) for name in ("of", "bound")}
@@ -131,7 +138,7 @@ def work(visit: Visit) -> Response:
         return _progress(visit, action, numbers, cursor, error)
     numbers |= _tell(visit, action, count)
     cursor = "" if is_over else selection.cursor
-    return visit.redirect("work", **_in_url(visit), **numbers, cursor=cursor)
+    return redirect(signed_url(visit, "work", **_in_url(visit), **numbers, cursor=cursor), 303)
 
 
 def _progress(
@@ -147,7 +154,9 @@ def _progress(
         code,
         action=action,
         given=_in_url(visit),
-        further=visit.url("work", **_in_url(visit), **numbers, cursor=cursor) if cursor else "",
+        further=signed_url(visit, "work", **_in_url(visit), **numbers, cursor=cursor)
+        if cursor
+        else "",
         said="" if error is None else str(error),
         goes_on=error is None and visit.may_write and is_led_from_here(visit.request),
         **numbers,

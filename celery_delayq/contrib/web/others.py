@@ -17,6 +17,7 @@ from ...core.store.queue_counts import WalkPosition
 from ...operations.cli.command_free import NOBODY, REFUSED, sentence_of
 from ...operations.queues import counts_from
 from .bulk import SECOND
+from .signed import check_signed, signed_url
 from .visit import Visit
 
 EVENTS = 200
@@ -119,6 +120,8 @@ def queues(visit: Visit) -> Response:
 
     The URL has the ``place`` of the next step, and as ``found`` each queue's count and name.
     """
+    if visit.request.args:
+        check_signed(visit)
     found = Counter(dict(_found(text) for text in visit.request.args.getlist("found")))
     until = clock.monotonic() + SECOND
     place: WalkPosition | None = None
@@ -129,7 +132,7 @@ def queues(visit: Visit) -> Response:
             break
     parts = [f"{count} {name}" for name, count in found.items()]
     at = place and ":".join(map(str, place))
-    further = visit.url("queues", found=parts, place=at) if at else ""
+    further = signed_url(visit, "queues", found=parts, place=at) if at else ""
     return visit.page("queues.html", found=sorted(found.items()), further=further)
 
 

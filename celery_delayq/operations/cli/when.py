@@ -59,7 +59,7 @@ class TimeParam(click.ParamType):  # type: ignore[type-arg]
 def moment_of(ctx: click.Context, given: GivenTime) -> datetime | float:
     """Return the instant of a time that is not ``by`` a task's own; a usage error if it has two."""
     try:
-        return given.moment(partial(now_of, ctx), zone_of(ctx))
+        return given.moment(partial(now_of, ctx), partial(zone_of, ctx))
     except TypedTimeError as error:
         raise click.UsageError(str(error), ctx) from None
 

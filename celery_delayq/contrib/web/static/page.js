@@ -44,8 +44,11 @@ function keepLive(main) {
   document.querySelector("header").append(button);
 
   async function load() {
-    // Nothing is replaced under the hands of a reader.
-    const isRead = main.querySelector("details[open]") || main.contains(document.activeElement.closest("main *"));
+    // Nothing is replaced under the hands of a reader: what is open, focused, or selected.
+    const selected = getSelection();
+    const isRead = main.querySelector("details[open]")
+      || main.contains(document.activeElement.closest("main *"))
+      || (!selected.isCollapsed && main.contains(selected.anchorNode));
     if (!isLive || document.hidden || isRead) return;
     try {
       const answer = await fetch(location.href);
