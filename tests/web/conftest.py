@@ -99,6 +99,12 @@ class Browser:
         headers = {name: value for name, value in headers.items() if value is not None}
         return Page(self._client.post(path, data=form, headers=headers, base_url=self._base))
 
+    def change(self, path, **form):
+        """Send a form, and follow to the page that has the answer."""
+        answered = self.post(path, **form)
+        assert answered.status in (303, 400, 503), answered.said
+        return self.get(answered.location) if answered.location else answered
+
     @property
     def _base(self):
         return f"http://localhost{self._path}"

@@ -1,6 +1,8 @@
 """Changes of one task: each answer in words, and nothing that the page did not show."""
 
+import html
 import logging
+import re
 
 import pytest
 
@@ -15,7 +17,7 @@ def form_of(browser, task_id="a"):
 def test_cancel(app, browser, scheduled):
     scheduled("a")
 
-    page = browser.post(form_of(browser), action="cancel")
+    page = browser.change(form_of(browser), action="cancel")
 
     assert (page.status, page.said) == (200, "task a was cancelled")
     assert app.delayq.get("a") is None
@@ -24,7 +26,7 @@ def test_cancel(app, browser, scheduled):
 def test_run_now(app, browser, scheduled):
     scheduled("a")
 
-    page = browser.post(form_of(browser), action="run_now")
+    page = browser.change(form_of(browser), action="run_now")
 
     assert (page.status, page.said) == (200, "task a was made due now")
     assert "overdue due" in page.text
@@ -45,7 +47,7 @@ def test_run_now(app, browser, scheduled):
 def test_reschedule(app, browser, scheduled, form, due):
     scheduled("a")
 
-    page = browser.post(form_of(browser), action="reschedule", **form)
+    page = browser.change(form_of(browser), action="reschedule", **form)
 
     assert (page.status, page.said) == (200, "task a was rescheduled")
     assert app.delayq.get("a").due.timestamp() == due
@@ -55,7 +57,7 @@ def test_reschedule_from_now(app, browser, scheduled):
     scheduled("a")
     before = app.delayq.counts().now_ms
 
-    browser.post(form_of(browser), action="reschedule", value="+1h")
+    browser.change(form_of(browser), action="reschedule", value="+1h")
 
     due = app.delayq.get("a").due.timestamp() * 1000 - 3_600_000
     assert before <= due <= app.delayq.counts().now_ms + 1
@@ -80,7 +82,7 @@ def test_edit(app, browser, scheduled, typed, is_edited):
     shown = {"queue": "celery", "priority": "0", "key": "k", "tags": "blue\r\ngreen"}
     shown |= {"args": "[1]", "kwargs": "{}", "expires": ""}
 
-    page = browser.post(form_of(browser), action="edit", **{**shown, **typed})
+    page = browser.change(form_of(browser), action="edit", **{**shown, **typed})
 
     after = app.delayq.get("a")
     assert (page.status, page.said) == (200, "task a was edited")
@@ -105,7 +107,7 @@ def test_edit(app, browser, scheduled, typed, is_edited):
 def test_an_edit_that_is_none(app, browser, scheduled, typed, said):
     before = scheduled("a")
 
-    page = browser.post(form_of(browser), action="edit", **typed)
+    page = browser.change(form_of(browser), action="edit", **typed)
 
     assert page.status == 400
     assert page.said.startswith(said)
@@ -132,7 +134,7 @@ def test_a_stale_page_changes_nothing(app, browser, scheduled):
         {"action": "run_now"},
         {"action": "edit", "priority": "3"},
     ):
-        page = browser.post(actions, **form)
+        page = browser.change(actions, **form)
         assert page.status == 409
         assert page.said.startswith("task a was changed since you loaded the page, ")
     assert app.delayq.get("a") == before
@@ -143,7 +145,7 @@ def test_a_stale_page_that_has_today_s_values_is_stale_all_the_same(app, browser
     actions = form_of(browser)
     app.delayq.edit("a", priority=3)
 
-    page = browser.post(actions, action="edit", priority="3")
+    page = browser.change(actions, action="edit", priority="3")
 
     assert page.status == 409
     assert page.said.startswith("task a was changed since you loaded the page, ")
@@ -155,7 +157,7 @@ def test_a_task_that_left_meanwhile(app, browser, scheduled):
     app.delayq.hand_over()
 
     for form in ({"action": "cancel"}, {"action": "edit", "priority": "3"}):
-        page = browser.post(action, **form)
+        page = browser.change(action, **form)
         assert page.status == 404
         assert page.said.startswith("task a has been handed over to its queue already, ")
 
@@ -166,7 +168,7 @@ def test_a_task_that_is_being_published(app, delayq_app, url, browse):
     claim(app.delayq)
     browser = browse(app)
 
-    page = browser.post(form_of(browser), action="cancel")
+    page = browser.change(form_of(browser), action="cancel")
 
     assert page.status == 409
     assert page.said == "task a is being published this moment; try again shortly"
@@ -182,8 +184,8 @@ def test_a_dead_task_is_retried_or_removed(app, delayq_app, url, browse, redis):
     page = browser.get("/task", id="a")
     assert ">Retry<" in page.html
     assert ">Cancel<" not in page.html
-    retried = browser.post(page.action_with("Retry"), action="retry")
-    removed = browser.post(browser.get("/task?id=b").action_with("Remove"), action="remove")
+    retried = browser.change(page.action_with("Retry"), action="retry")
+    removed = browser.change(browser.get("/task?id=b").action_with("Remove"), action="remove")
 
     assert retried.said == "task a was made due now"
     assert removed.said == "task b was removed"
@@ -195,7 +197,7 @@ def test_each_change_is_told_with_the_user_s_name(browser, scheduled, changed, c
     scheduled("a\n")
 
     with caplog.at_level(logging.INFO, "celery_delayq"):
-        browser.post(form_of(browser, "a\n"), action="cancel")
+        browser.change(form_of(browser, "a\n"), action="cancel")
 
     assert changed == [
         {"user": "alice", "action": "cancel", "target": {"task": "a\n"}, "answer": Outcome.DONE}
@@ -253,3 +255,50 @@ def test_a_filter_that_is_none(browser, query):
 
     assert page.status == 400
     assert "expected" in page.said
+
+
+def test_a_typed_time_is_told_back_before_a_button_does_it(app, browser, scheduled):
+    before = scheduled("a", at=FAR)
+
+    page = browser.change(
+        form_of(browser), action="look", value="2 Jan 2100 9:00", zone="Europe/Berlin"
+    )
+
+    assert re.search(r"It will be due Sat 2 Jan 2100, 09:00 Europe/Berlin, in [\d,]+ d", page.text)
+    assert 'value="2 Jan 2100 9:00"' in page.html
+    assert app.delayq.get("a") == before
+    at = page.url('name="value" value="(2[^"]*T[^"]*)"')
+    page = browser.change(page.action_with("to then"), action="reschedule", value=at)
+    assert page.said == "task a was rescheduled"
+    assert app.delayq.get("a").due.isoformat() == "2100-01-02T08:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("tomorow 9:00", "'tomorow 9:00' is not a time; expected one before 2255-06-05: "),
+        ("3/4/2100 9:00", "'3/4/2100 9:00' can mean two times; type 2100-"),
+        ('"><script>', "'\"><script>' is not a time; "),
+    ],
+)
+def test_a_time_that_is_none_stands_in_its_field_beside_the_reason(browser, scheduled, text, why):
+    scheduled("a")
+
+    page = browser.change(form_of(browser), action="look", value=text)
+
+    assert (page.status, page.said[: len(why)]) == (200, why)
+    assert (
+        f'id="value" name="value" value="{html.escape(text).replace("&quot;", "&#34;")}"'
+        in page.html
+    )
+    assert 'aria-describedby="value-forms value-error" aria-invalid="true"' in page.html
+    assert "It will be due" not in page.text
+
+
+def test_the_answer_to_a_change_has_a_url_that_nobody_can_forge(app, browser, scheduled):
+    scheduled("a")
+    answer = browser.post(form_of(browser), action="cancel").location
+
+    assert browser.get(answer).said == browser.get(answer).said == "task a was cancelled"
+    for forged in (answer.replace("id=a", "id=b"), answer.replace("did=cancel", "did=retry")):
+        assert browser.get(forged).status == 400

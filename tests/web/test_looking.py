@@ -184,7 +184,7 @@ def test_the_page_of_a_task_says_which_one_it_waits_behind_and_until_when(app, b
     waits = f"waits behind task A-first, which holds its key until {until} at the latest"
     assert re.search(rf"It {waits}\.", text)
     assert re.search(r"behind until \d{4}-\d\d-\d\d ", text)
-    page = browser.post(browser.get("/task", id="second").action_with("Cancel"), action="run_now")
+    page = browser.change(browser.get("/task", id="second").action_with("Cancel"), action="run_now")
     assert (page.status, bool(re.fullmatch(f"task second is due now, but {waits}", page.said))) == (
         200,
         True,

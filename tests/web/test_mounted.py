@@ -34,7 +34,7 @@ def site(app, monkeypatch):
 
 @pytest.mark.parametrize(
     ("role", "statuses"),
-    [(None, [403, 403]), ("guest", [403, 403]), ("support", [200, 403]), ("admin", [200, 200])],
+    [(None, [403, 403]), ("guest", [403, 403]), ("support", [200, 403]), ("admin", [200, 303])],
 )
 def test_a_login_of_flask_says_who_may_do_what(site, scheduled, changed, role, statuses):
     scheduled("a")

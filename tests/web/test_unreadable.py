@@ -35,7 +35,9 @@ def test_a_message_that_is_none(browser, put, message):
 
     assert (listed.status, shown.status) == (200, 200)
     assert "its message cannot be read: " in shown.text or message in OTHERS
-    assert browser.post(shown.action_with("Cancel"), action="cancel").said == "task a was cancelled"
+    assert (
+        browser.change(shown.action_with("Cancel"), action="cancel").said == "task a was cancelled"
+    )
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_a_record_that_is_none_is_shown_and_removed(app, browser):
 
     assert page.status == 409
     assert page.said.startswith("the record of task 'a' cannot be read: ")
-    assert browser.post(page.action_with("Remove"), action="remove").said == "task a was removed"
+    assert browser.change(page.action_with("Remove"), action="remove").said == "task a was removed"
     assert app.delayq.counts().dead == 0
 
 

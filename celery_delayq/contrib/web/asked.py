@@ -108,3 +108,18 @@ def moved(visit: Visit, text: str) -> dict[str, Any]:
     if given.kind in ("after", "by"):
         return {given.kind: given.value}
     return {"at": moment_of(visit, given)}
+
+
+def moved_or_why(visit: Visit, text: str) -> tuple[dict[str, Any], str]:
+    """Return the same, and the reason why it is no time; the latter is empty if it is one."""
+    try:
+        return moved(visit, text), ""
+    except (BadRequest, InvalidOption) as error:
+        return {}, error.description or "" if isinstance(error, BadRequest) else str(error)
+
+
+def instant_of(options: dict[str, Any], due: datetime, now: datetime) -> int:
+    """Return the ms since 1970 that the arguments of a reschedule mean for a task, now."""
+    if "by" in options:
+        return clock.to_ms(due + options["by"], timezone.utc)
+    return clock.to_ms(options["at"] if "at" in options else now + options["after"], timezone.utc)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timezone
+from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
 
 from werkzeug.exceptions import BadRequest
+from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
 from ...core.clock import EPOCH, from_ms
@@ -16,10 +17,12 @@ from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import facts_of
 from ...operations.cli.departed import behind_which
-from ...operations.cli.zones import soon
+from ...operations.cli.zones import name_of, soon
 from ...operations.health import no_delivery
+from ...operations.typed_times import told
 from . import words
 from .actions import (
+    ACTIONS,
     action_of,
     change,
     edits_of,
@@ -29,10 +32,11 @@ from .actions import (
     suiting_some,
     values_of,
 )
-from .asked import FILTERS, in_url, picked
+from .asked import FILTERS, in_url, instant_of, moved_or_why, picked, zone_of
 from .bulk import ticked
 from .chart import SPANS, bars_of
 from .looking import SHOWN, Found, look, look_for_scheduled
+from .signed import check_signed, signed_url
 from .visit import Visit
 
 EVENTS = 8  # of the history, on the overview
@@ -133,35 +137,52 @@ def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:
 
 
 def task(visit: Visit) -> Response:
-    """Show one task; with POST, change it first.
+    """Show one task; with POST, change it first, and lead to the page that has the answer.
 
     The URL has the id, and for POST the revision that was shown. The form has the ``action``, with
-    ``value`` for a reschedule, and the fields of an edit.
+    ``value`` for a reschedule, and the fields of an edit. The action ``look`` leads to the page
+    with the ``value`` in its URL: told back as the time that it means, with a button that moves the
+    task, or with the reason why it is none.
     """
     task_id = visit.request.args.get("id", "")
     if not task_id:
         raise BadRequest("the id is missing; expected the id of a task")
     if visit.request.method != "POST":
-        return _one(visit, task_id)
+        return _one(visit, task_id, *_answer_in_url(visit, task_id))
+    form = visit.request.form
+    if form.get("action") == "look":
+        return visit.redirect("task", id=task_id, value=form.get("value"), zone=form.get("zone"))
     action = action_of(visit)
     revision = revision_in(visit.request.args.get("revision", ""))
     options = options_of(visit, action)
+    outcome: Outcome | None = None
     if action.name == "edit":
         shown = visit.delayq.get(task_id)
         if shown is None or shown.revision != revision:
-            missed = Outcome.NOT_FOUND if shown is None else Outcome.UNCHANGED
-            return _one(visit, task_id, words.answer(visit, "", missed, task_id), is_done=False)
-        options = edits_of(visit, shown)
+            outcome = Outcome.NOT_FOUND if shown is None else Outcome.UNCHANGED
+        else:
+            options = edits_of(visit, shown)
     try:
-        outcome, said = change(visit, action, task_id, revision, options)
+        if outcome is None:
+            outcome, _ = change(visit, action, task_id, revision, options)
     except TypeError as error:  # arguments that do not fit the task
         raise InvalidOption("arguments", str(error), "arguments that fit the task") from error
-    return _one(visit, task_id, said, is_done=bool(outcome) or outcome in _DONE)
+    answer = {"did": action.name, "outcome": outcome.value}
+    return redirect(signed_url(visit, "task", id=task_id, **answer), 303)
 
 
-def _one(
-    visit: Visit, task_id: str, sentence: str = "", *, is_done: bool | None = None
-) -> Response:
+def _answer_in_url(visit: Visit, task_id: str) -> tuple[str, bool | None]:
+    """Return the answer to the change that led here, and whether it was done."""
+    args = visit.request.args
+    if "outcome" not in args:
+        return "", None
+    check_signed(visit)
+    outcome = Outcome(args["outcome"])
+    sentence = words.answer(visit, ACTIONS[args["did"]].done, outcome, task_id)
+    return sentence, bool(outcome) or outcome in _DONE
+
+
+def _one(visit: Visit, task_id: str, sentence: str, is_done: bool | None) -> Response:
     """Return the page of a task, below the answer to a change."""
     try:
         found = visit.delayq.get(task_id)
@@ -174,6 +195,7 @@ def _one(
         return visit.page("task.html", code, task=None, said=sentence, is_done=is_done, id=task_id)
     counts = visit.delayq.counts()
     now = from_ms(counts.now_ms)
+    typed = visit.request.args.get("value", "")
     return visit.page(
         "task.html",
         409 if is_done is False else 200,
@@ -191,7 +213,20 @@ def _one(
         actions=suiting(found.state),
         values=values_of(visit, found) if visit.may_write else {},
         act=visit.url("task", id=task_id, revision=found.revision),
+        typed=typed,
+        move=_told_back(visit, found, typed, now) if typed else None,
     )
+
+
+def _told_back(visit: Visit, found: ScheduledTask, typed: str, now: datetime) -> dict[str, str]:
+    """Return a typed time's instant and its sentence, or why it is none."""
+    options, why = moved_or_why(visit, typed)
+    if why:
+        return {"why": why}
+    moment = from_ms(instant_of(options, found.due, now))
+    zone = zone_of(visit)
+    sentence = f"{told(moment, zone, name_of(zone))}, {soon(moment, now)}"
+    return {"why": "", "sentence": sentence, "value": moment.isoformat()}
 
 
 def _facts(visit: Visit, found: ScheduledTask) -> Iterator[tuple[str, Any]]:
