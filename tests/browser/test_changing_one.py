@@ -14,6 +14,12 @@ def opened(site, look, scheduled, javascript):
     return look(site, "/task?id=a", javascript=javascript)
 
 
+@pytest.fixture
+def opened_with_the_script(site, look, scheduled):
+    scheduled("a")
+    return look(site, "/task?id=a")
+
+
 @either_way
 def test_from_the_overview_to_a_task_and_away_with_it(app, site, look, scheduled, javascript):
     scheduled("other")
@@ -51,8 +57,9 @@ def test_run_now(app, opened):
     ],
 )
 def test_reschedule(app, opened, typed, due):
-    opened.get_by_label("New due time").fill(typed)
-    press(opened, "Reschedule")
+    opened.get_by_label("New due time", exact=True).fill(typed)
+    press(opened, "Look at this time")
+    press(opened, "Reschedule to then")
 
     says(opened, "task a was rescheduled")
     assert app.delayq.get("a").due.timestamp() == due
@@ -125,19 +132,47 @@ def test_a_stale_page_changes_nothing(app, site, look, scheduled):
 
     press(page, "Cancel")
 
-    says(
-        page,
-        "task a was changed since you loaded the page, or is in another state; nothing was done",
-    )
+    page.get_by_role("alert").get_by_text("task a was changed since you loaded the page").wait_for()
     assert app.delayq.get("a") == meanwhile
 
 
-def test_a_wrong_time_is_said(app, site, look, scheduled):
+@either_way
+def test_a_wrong_time_is_said_beside_its_field_and_back_leads_back(
+    app, site, look, scheduled, javascript
+):
     before = scheduled("a")
-    page = look(site, "/task?id=a", allows=["400"])
+    page = look(site, "/task?id=a", javascript=javascript, allows=["400"])
 
-    page.get_by_label("New due time").fill("soon")
-    press(page, "Reschedule")
+    page.get_by_label("New due time", exact=True).fill("soon")
+    press(page, "Look at this time")
 
     page.get_by_role("alert").get_by_text("'soon' is not a time; expected").wait_for()
+    assert page.get_by_label("New due time", exact=True).input_value() == "soon"
+    page.go_back()
+    page.get_by_role("button", name="Cancel").wait_for()
     assert app.delayq.get("a") == before
+
+
+def test_a_time_can_be_picked(app, opened_with_the_script):
+    page = opened_with_the_script
+    page.locator("input.picker").first.fill("2100-01-02T05:30")
+    press(page, "Look at this time")
+    page.get_by_text("It will be due Sat 2 Jan 2100, 05:30 Asia/Calcutta").wait_for()
+    press(page, "Reschedule to then")
+
+    says(page, "task a was rescheduled")
+    assert app.delayq.get("a").due.timestamp() == FAR + 86_400
+
+
+@either_way
+def test_back_after_a_change_sends_nothing_again(app, opened):
+    press(opened, "Run now")
+    says(opened, "task a was made due now")
+    opened.get_by_role("link", name="Overview").click()
+    opened.get_by_role("heading", name="Overview").wait_for()
+    app.delayq.reschedule("a", at=FAR)
+
+    opened.go_back()
+
+    says(opened, "task a was made due now")
+    assert app.delayq.get("a").due.timestamp() == FAR

@@ -93,7 +93,7 @@ def test_in_every_field_of_a_form(app, redis, page, whole):
     page.goto("/tasks")
     page.get_by_role("checkbox", name="Tick all").check()
     page.get_by_label("Change", exact=True).select_option("Add a tag")
-    page.get_by_label("New due time, tag, queue or priority").fill(LONG)
+    page.get_by_label("New due time, tag, queue or priority", exact=True).fill(LONG)
     follow(page, page.get_by_role("button", name="Change the ticked ones"))
     assert plain(HOSTILE) in whole()
     follow(page, page.get_by_role("button").last)
@@ -101,10 +101,10 @@ def test_in_every_field_of_a_form(app, redis, page, whole):
 
     for path, label, button in (
         ("/paused", "Name of the queue or the task", "Pause"),
-        (f"/task?id={QUOTED}", "New due time", "Reschedule"),
+        (f"/task?id={QUOTED}", "New due time", "Look at this time"),
     ):
         page.goto(path)
-        page.get_by_label(label).fill(HOSTILE)
+        page.get_by_label(label, exact=label == "New due time").fill(HOSTILE)
         follow(page, page.get_by_role("button", name=button, exact=True))
         assert "window.pwned" in whole()
 

@@ -124,8 +124,8 @@ def test_json_of_nothing_is_nothing(said):
 def test_a_wrong_time_is_a_sentence(three, misused, option, value):
     assert misused("list", option, value) == (
         f"Error: Invalid value for '{option}': {value!r} is not a time; expected one before "
-        "2255-06-05: 2030-01-31T09:00, Unix time in seconds, +1h30m from now (s m h d), or -10m "
-        "for ago"
+        "2255-06-05: 2030-01-31T09:00, tomorrow 9:00, +1h30m from now (s m h d), Unix time in "
+        "seconds, or -10m for ago"
     )
 
 

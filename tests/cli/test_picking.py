@@ -56,14 +56,19 @@ def test_a_list_is_of_what_was_picked(tasks, printed, options, expected):
         (["cancel", "--dead"], "1 task would be cancelled"),
         (["retry", "--dead"], "1 task would be due now"),
         (["remove", "--dead", "--queue", "broken"], "1 task would be removed"),
-        (["reschedule", "--dead", "+1h"], "1 task would be rescheduled"),
-        (["reschedule", "--due-before", "+1h", "by:+1h"], "5 tasks would be rescheduled"),
+        (
+            ["reschedule", "--due-before", "+1h", "by:+1h"],
+            "5 tasks would be rescheduled, each from its own due time",
+        ),
         (["cancel", "--due-from", "+1m", "--due-before", "+1h"], "1 task would be cancelled"),
         (["release", "--overdue", "--tag", "x"], "1 task would be released"),
         (["cancel", "--queue", "broken", "--queue", "slow"], "3 tasks would be cancelled"),
         (["cancel", "--dead", "--state", "paused"], "2 tasks would be cancelled"),
         (["cancel", "--all", "--limit", "4"], "4 tasks would be cancelled"),
-        (["reschedule", "--tag", "x", "--limit", "2", "+1h"], "2 tasks would be rescheduled"),
+        (
+            ["reschedule", "--tag", "x", "--limit", "2", "by:+1h"],
+            "2 tasks would be rescheduled, each from its own due time",
+        ),
     ],
 )
 def test_what_changes_picks_as_a_list_does(tasks, printed, line, said):

@@ -97,7 +97,7 @@ print(json.dumps([looks, forms, posts, waits, done.status_code, delayq.get("a") 
     )
 
     assert told == [
-        [403, 200, 200], [False, True], [403, 403], True, 200, True, [["writer", "cancel"]],
+        [403, 200, 200], [False, True], [403, 403], True, 303, True, [["writer", "cancel"]],
     ]  # fmt: skip
 
 
@@ -132,7 +132,7 @@ print(json.dumps([refused, done, host]))
 """
     )
 
-    assert told == [[403, 403, 403], [200, 200], 400]
+    assert told == [[403, 403, 403], [303, 303], 400]
 
 
 def test_the_urls_on_the_pages_have_the_path_and_the_headers_stay(site):
@@ -212,4 +212,4 @@ print(json.dumps(asyncio.run(ask())))
 """
     )
 
-    assert told == [200, True, 200]
+    assert told == [200, True, 303]

@@ -95,7 +95,7 @@ def test_edit(app, browser, scheduled, typed, is_edited):
     ("typed", "said"),
     [
         ({}, "edit is None; expected one of args, kwargs, priority, expires, queue, "),
-        ({"args": "["}, "arguments is '['; expected JSON"),
+        ({"args": "["}, "args is '['; expected JSON"),
         ({"args": "3"}, "args is 3; expected a list or a tuple"),
         ({"kwargs": '{"colour": 1}'}, "arguments is "),
         ({"priority": "high"}, "priority is 'high'; expected a whole number from 0 to 255"),
@@ -227,7 +227,7 @@ def test_each_change_is_told_with_the_user_s_name(browser, scheduled, changed, c
 def test_a_form_that_is_none(app, browser, scheduled, path, form, said):  # noqa: PLR0917
     before = scheduled("a")
 
-    page = browser.post(path, **form)
+    page = browser.change(path, **form)
 
     assert page.status == 400
     assert page.said.startswith(said)
@@ -286,7 +286,7 @@ def test_a_time_that_is_none_stands_in_its_field_beside_the_reason(browser, sche
 
     page = browser.change(form_of(browser), action="look", value=text)
 
-    assert (page.status, page.said[: len(why)]) == (200, why)
+    assert (page.status, page.said[: len(why)]) == (400, why)
     assert (
         f'id="value" name="value" value="{html.escape(text).replace("&quot;", "&#34;")}"'
         in page.html
@@ -300,5 +300,5 @@ def test_the_answer_to_a_change_has_a_url_that_nobody_can_forge(app, browser, sc
     answer = browser.post(form_of(browser), action="cancel").location
 
     assert browser.get(answer).said == browser.get(answer).said == "task a was cancelled"
-    for forged in (answer.replace("id=a", "id=b"), answer.replace("did=cancel", "did=retry")):
+    for forged in (answer.replace("id=a", "id=b"), answer.replace("cancelled", "removed")):
         assert browser.get(forged).status == 400

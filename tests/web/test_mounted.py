@@ -80,4 +80,4 @@ def test_it_can_be_mounted_in_an_asgi_site(app, scheduled):
 
     assert sent[0]["status"] == 200
     body = b"".join(one.get("body", b"") for one in sent[1:])
-    assert b'href="/ops/task?id=a"' in body
+    assert b'href="/ops/task?id=a&amp;back=queue%3Dcelery"' in body

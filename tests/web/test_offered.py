@@ -48,18 +48,21 @@ def test_a_list_offers_what_suits_its_tasks(browser, filters, title, actions):
 @pytest.mark.parametrize("name", [name for name in ACTIONS if name != "run now"])
 def test_the_buttons_have_the_value(browser, many, name):
     form, _ = ACTIONS[name]
-    ticked = browser.post("/selected", one=[*ticks(browser.get("/tasks")).values()], **form)
-    # A time from now becomes an instant.
-    shown = r"2\d{3}-\S+" if name in ("at", "after") else re.escape(form["value"])
+    ticked = browser.change("/selected", one=[*ticks(browser.get("/tasks")).values()], **form)
+    shown = {
+        "at": " to Mon 1 Feb 2100, 00:00 UTC, in [0-9,]+ d( [0-9]+ h)?",
+        "after": r" to \w{3} \d+ \w{3} \d{4}, [0-9:]+ UTC, in (1 h|59 min)",
+        "by": r", \+1h from its due time",
+    }.get(name, f", {re.escape(form['value'])}")
 
-    assert f"10 tasks, {form['value']} Back to the tasks task-00" in ticked.text
-    assert re.search(f"10 tasks, {shown} Back to the tasks", counted(browser, {}, **form).text)
+    assert re.search(f"10 tasks{shown} Back to the tasks task-00", ticked.text)
+    assert re.search(f"10 tasks{shown} Back to the tasks", counted(browser, {}, **form).text)
 
 
 def test_a_value_that_the_change_does_not_take_is_not_shown(browser, many):
     form = {"action": "cancel", "value": "ignored"}
 
-    for page in (browser.post("/selected", one="1 a", **form), counted(browser, {}, **form)):
+    for page in (browser.change("/selected", one="1 a", **form), counted(browser, {}, **form)):
         assert "ignored" not in page.text
 
 

@@ -13,12 +13,12 @@ from tests.app.support import FAR, LONG_AGO
 def test_a_queue_is_paused_and_resumed(app, browser, scheduled, changed):
     scheduled("a", at=LONG_AGO, queue="mail")
 
-    paused = browser.post("/paused", action="pause", kind="queue", name="mail")
+    paused = browser.change("/paused", action="pause", kind="queue", name="mail")
     assert paused.said == "queue mail is paused"
     assert "queue mail" in browser.get("/").text
     assert [one.queue for one in app.delayq.pauses()] == ["mail"]
     assert app.delayq.hand_over() == 0
-    resumed = browser.post(paused.action_with("Resume queue mail"), action="resume")
+    resumed = browser.change(paused.action_with("Resume queue mail"), action="resume")
 
     assert resumed.said == "queue mail is resumed"
     assert app.delayq.hand_over() == 1
@@ -30,25 +30,25 @@ def test_a_queue_is_paused_and_resumed(app, browser, scheduled, changed):
 
 def test_everything_is_paused_and_comes_back_at_a_rate(app, browser, scheduled):
     scheduled("a", at=LONG_AGO)
-    page = browser.post("/paused", action="pause", kind="everything", name="", late="1")
+    page = browser.change("/paused", action="pause", kind="everything", name="", late="1")
     assert app.delayq.pauses()[0].late
     app.delayq.hand_over()
 
-    page = browser.post(page.action_with("Resume everything"), action="resume", rate="0.5")
+    page = browser.change(page.action_with("Resume everything"), action="resume", rate="0.5")
 
     assert page.said == "everything is resumed"
     assert "comes back at 0.5 a second" in page.text
 
 
 def test_a_task_is_paused(app, browser):
-    page = browser.post("/paused", action="pause", kind="task", name="shop.remind")
+    page = browser.change("/paused", action="pause", kind="task", name="shop.remind")
 
     assert page.said == "task shop.remind is paused"
     assert [one.task for one in app.delayq.pauses()] == ["shop.remind"]
 
 
 def test_what_was_not_paused(browser):
-    page = browser.post("/paused", action="resume", kind="queue", name="mail")
+    page = browser.change("/paused", action="resume", kind="queue", name="mail")
 
     assert page.said == "queue mail was not paused"
 
@@ -75,7 +75,7 @@ def test_a_key_that_is_held_is_freed_for_the_task_behind_it(app, browser, change
     assert "task first holds the key 'k'; it was delivered" in page.text
     assert "at the latest, as its delivery set it." in page.text
 
-    page = browser.post(page.action_with("Free the key"), action="free")
+    page = browser.change(page.action_with("Free the key"), action="free")
 
     assert page.said == "key k is free"
     assert "task next holds the key 'k', and waits" in page.text
@@ -90,10 +90,10 @@ def test_only_the_delivery_that_was_seen_loses_its_key(app, browse, browser, hel
     page, path = browser.get("/key?key=k"), f"/key?key=k&seen={held.delivery}"
     assert "Free the key" not in reader.get("/key?key=k").text
     assert reader.post(path, action="free").status == 403
-    assert browser.post(path, action="eat").status == 400
+    assert browser.change(path, action="eat").status == 400
     app.delayq.free(key="k")
 
-    page = browser.post(page.action_with("Free the key"), action="free")
+    page = browser.change(page.action_with("Free the key"), action="free")
 
     assert (page.status, page.said) == (
         409,
@@ -119,7 +119,7 @@ def test_only_the_delivery_that_was_seen_loses_its_key(app, browse, browser, hel
     ],
 )
 def test_a_form_that_is_none(app, browser, form):
-    page = browser.post("/paused", **form)
+    page = browser.change("/paused", **form)
 
     assert page.status == 400
     assert page.said

@@ -64,7 +64,7 @@ def test_a_record_that_is_none_is_listed_and_can_be_ticked(app, browser):
     listed = browser.get("/tasks?state=DEAD")
     [value] = re.findall(r'name="one" value="([^"]*)"', listed.html)
 
-    page = browser.post("/selected", one=value, action="remove", sure="1")
+    page = browser.change("/selected", one=value, action="remove", sure="1")
 
     assert "unknown" in listed.text
     assert page.said == "1 task of 1 was removed."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from werkzeug.exceptions import BadRequest
@@ -15,6 +14,7 @@ from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import json_facts_of
 from . import words
+from .answers import Mistyped
 from .asked import moment_of, moved, time_of
 from .visit import Visit
 
@@ -85,7 +85,7 @@ def action_of(visit: Visit) -> Action:
     """
     name = visit.request.values.get("action", "")
     if not name:
-        raise BadRequest("choose what to change; nothing was done")
+        raise Mistyped("action", "choose what to change; nothing was done")
     if name not in ACTIONS:
         raise BadRequest(f"action is {name!r}; expected one of {', '.join(ACTIONS)}")
     return ACTIONS[name]
@@ -95,7 +95,7 @@ def action_for_many(visit: Visit) -> Action:
     """Return the same, if it can change many tasks."""
     action = action_of(visit)
     if not action.many:
-        raise BadRequest(f"to {action.name} is for one task: open its page")
+        raise Mistyped("action", f"to {action.name} is for one task: open its page")
     return action
 
 
@@ -103,14 +103,14 @@ def options_of(visit: Visit, action: Action) -> dict[str, Any]:
     """Return the arguments of an action, from the ``value`` in the form or the URL.
 
     Raises:
-        BadRequest: the value is missing, or no time.
+        Mistyped: the value is missing, or no time.
         InvalidOption: it is no priority.
     """
     if not action.takes:
         return {}
     text = visit.request.values.get("value", "")
     if not text:
-        raise BadRequest(f"to {action.label.lower()}, type a value")
+        raise Mistyped("value", f"to {action.label.lower()}, type a value")
     if action.takes == "time":
         return moved(visit, text)
     if action.takes == "priority":
@@ -181,16 +181,18 @@ def edits_of(visit: Visit, task: ScheduledTask) -> dict[str, Any]:
             edits["remove_tags"] = [tag for tag in task.tags if tag not in tags]
         elif name == "expires":
             edits[name] = _expires(visit, text)
+        elif name in ("args", "kwargs"):
+            edits[name] = _json(name, text)
         else:
             edits[name] = _READ[name](text)
     return edits
 
 
-def _json(text: str) -> Any:
+def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidOption("arguments", text, "JSON") from None
+        raise InvalidOption(name, text, "JSON") from None
 
 
 def _priority(text: str) -> int:
@@ -200,17 +202,16 @@ def _priority(text: str) -> int:
 
 
 def _expires(visit: Visit, text: str) -> Any:
-    given = time_of(text, due=True, never=True)
+    given = time_of(text, "expires", due=True, never=True)
     if given.kind == "never":
         return None
-    expires: datetime | Any = given.value if given.kind == "by" else moment_of(visit, given)
-    return expires
+    if given.kind == "by":
+        return given.value
+    return moment_of(visit, given, "expires")
 
 
 _READ: dict[str, Callable[[str], Any]] = {
     "queue": str,
     "key": lambda text: text or None,
     "priority": _priority,
-    "args": _json,
-    "kwargs": _json,
 }

@@ -16,7 +16,7 @@ from typing import cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from werkzeug.exceptions import Forbidden, HTTPException, NotFound
+from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
@@ -32,6 +32,7 @@ from ...core.logs import counted, lasting, logger_of, plain
 from ...core.services import HasServices
 from ...operations.unread import Look
 from . import bulk, guard, others, views, words
+from .answers import answer_in, ask_again
 from .visit import Face, Visit
 
 logger = logger_of(__name__)
@@ -53,7 +54,7 @@ _RULES = [
     Rule("/", endpoint="overview", methods=["GET"]),
     Rule("/tasks", endpoint="tasks", methods=["GET"]),
     Rule("/task", endpoint="task", methods=["GET", "POST"]),
-    Rule("/selected", endpoint="selected", methods=["POST"]),
+    Rule("/selected", endpoint="selected", methods=["GET", "POST"]),
     Rule("/all", endpoint="everything", methods=["GET", "POST"]),
     Rule("/work", endpoint="work", methods=["GET", "POST"]),
     Rule("/paused", endpoint="paused", methods=["GET", "POST"]),
@@ -143,9 +144,18 @@ class Pages:
         if endpoint == "static":
             return self._file(**found)
         asked = replace(visit, user=user(), may_write=access == "write", view=endpoint)
-        if visit.request.method not in guard.SAFE:
-            asked.must_write()
-        return VIEWS[endpoint](asked)
+        view = VIEWS[endpoint]
+        if visit.request.method in guard.SAFE:
+            return view(replace(asked, answer=answer_in(asked)))
+        asked.must_write()
+        try:
+            return view(asked)
+        except (StoreError, InvalidSetting, NoDelayQ):
+            raise
+        except (BadRequest, InvalidOption, InvalidDueTime) as error:
+            return ask_again(asked, view, error, 400)
+        except DelayQError as error:
+            return ask_again(asked, view, error, 409)
 
     @staticmethod
     def _file(name: str) -> Response:

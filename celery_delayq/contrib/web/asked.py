@@ -12,12 +12,12 @@ from datetime import datetime, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from werkzeug.exceptions import BadRequest
-
 from ...core import clock
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
-from ...operations.typed_times import GivenTime, TypedTimeError, read
+from ...operations.cli.zones import name_of, soon
+from ...operations.typed_times import GivenTime, TypedTimeError, read, told
+from .answers import Mistyped
 from .visit import Visit
 
 #: The filters of ``select``, as they stand in a URL, with the names that ``select`` has for them.
@@ -33,28 +33,28 @@ _TIMES = ("after", "before")
 _ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time with its offset"
 
 
-def time_of(text: str, **forms: bool) -> GivenTime:
-    """Read a time; *forms* are those of :func:`read`.
+def time_of(text: str, field: str = "value", **forms: bool) -> GivenTime:
+    """Read a time that stands in a field; *forms* are those of :func:`read`.
 
     Raises:
-        BadRequest: it is none; the sentence has examples.
+        Mistyped: it is none; the sentence has examples.
     """
     try:
         return read(text, **forms)
     except TypedTimeError as error:
-        raise BadRequest(str(error)) from None
+        raise Mistyped(field, str(error)) from None
 
 
-def moment_of(visit: Visit, given: GivenTime) -> datetime:
+def moment_of(visit: Visit, given: GivenTime, field: str = "value") -> datetime:
     """Return the instant of a time that is not ``by`` a task's own; now is by Redis's clock.
 
     Raises:
-        BadRequest: it can mean two times.
+        Mistyped: it can mean two times.
     """
     try:
         moment = given.moment(lambda: from_ms(visit.delayq.counts().now_ms), lambda: zone_of(visit))
     except TypedTimeError as error:
-        raise BadRequest(str(error)) from None
+        raise Mistyped(field, str(error)) from None
     return from_ms(clock.to_ms(moment, timezone.utc))
 
 
@@ -84,7 +84,7 @@ def picked(visit: Visit) -> dict[str, Any]:
     """Return the filters as arguments of ``DelayQ.select``.
 
     Raises:
-        BadRequest: a time is none.
+        Mistyped: a time is none.
         InvalidOption: a time is given twice, or the zone is none.
     """
     found: dict[str, Any] = {}
@@ -92,7 +92,7 @@ def picked(visit: Visit) -> dict[str, Any]:
         if name in _TIMES:
             if len(some) > 1:
                 raise InvalidOption(name, some, "one time")
-            found[FILTERS[name]] = moment_of(visit, time_of(some[0], ago=True))
+            found[FILTERS[name]] = moment_of(visit, time_of(some[0], name, ago=True), name)
         elif name in FILTERS:
             found[FILTERS[name]] = some
     return found
@@ -102,7 +102,7 @@ def moved(visit: Visit, text: str) -> dict[str, Any]:
     """Return the arguments of a reschedule: ``at``, ``after`` or ``by``.
 
     Raises:
-        BadRequest: it is no time.
+        Mistyped: it is no time.
     """
     given = time_of(text, due=True)
     if given.kind in ("after", "by"):
@@ -110,12 +110,10 @@ def moved(visit: Visit, text: str) -> dict[str, Any]:
     return {"at": moment_of(visit, given)}
 
 
-def moved_or_why(visit: Visit, text: str) -> tuple[dict[str, Any], str]:
-    """Return the same, and the reason why it is no time; the latter is empty if it is one."""
-    try:
-        return moved(visit, text), ""
-    except (BadRequest, InvalidOption) as error:
-        return {}, error.description or "" if isinstance(error, BadRequest) else str(error)
+def told_back(visit: Visit, moment: datetime, now: datetime) -> str:
+    """Return an instant in the user's zone, and how far it is from now."""
+    zone = zone_of(visit)
+    return f"{told(moment, zone, name_of(zone))}, {soon(moment, now)}"
 
 
 def instant_of(options: dict[str, Any], due: datetime, now: datetime) -> int:

@@ -15,10 +15,12 @@ is signed: see ``signed.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
+from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import BadRequest
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
@@ -31,15 +33,20 @@ from ...core.store import Outcome, State
 from ...core.tasks.count import Count, Tally, telling_so_far
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.selection import Selection
+from . import words
 from .actions import Action, action_for_many, change, options_of, revision_in
-from .asked import FILTERS, in_url, picked
+from .answers import LONGEST, answered
+from .asked import FILTERS, in_url, moment_of, picked, time_of, told_back
 from .guard import is_led_from_here
+from .looking import listed
 from .signed import check_signed, signed_url
-from .visit import Visit
+from .visit import Answer, Visit
 
 SECOND = 1.0
 _WAITING = [State.SCHEDULED.value, State.PAUSED.value]
 _COUNTS = ("uncertain", "in_flight")
+_FAILED = "failed"  # beside the values of Outcome
+_FIRST = 5  # tasks that the question before a bulk shows
 
 
 def ticked(task: ScheduledTask) -> str:
@@ -48,31 +55,103 @@ def ticked(task: ScheduledTask) -> str:
 
 
 def selected(visit: Visit) -> Response:
-    """Change the ticked tasks; say first how many there are.
+    """Change the ticked tasks; say first which they are, and then what came of each.
 
-    The form has each task as ``one``, with the ``action``, its ``value``, and ``sure``.
+    The form has each task as ``one``, with the ``action``, its ``value``, and ``sure``. The URL of
+    the question has the same, and that of the answers an ``outcome`` for each.
     """
+    if visit.request.method != "POST":
+        if "outcome" in visit.request.args:
+            check_signed(visit)
+            return _answers(visit, _read_outcomes(visit.request.args.getlist("outcome")))
+        return _question(visit, visit.request.args)
     action, form = action_for_many(visit), visit.request.form
     ones = [_read(text) for text in form.getlist("one")]
     if not ones:
         raise BadRequest("no task is ticked; tick some, or change all that match the filter")
     options = options_of(visit, action)
     if "sure" not in form:
-        return visit.page("selected.html", action=action, ones=ones, answers=None)
-    answers: list[tuple[str, str, bool]] = []
-    code = 200
+        fixed = {
+            "action": action.name,
+            "value": _fixed_value(visit, options),
+            "zone": form.get("zone", ""),
+        }
+        ticks = form.getlist("one")
+        url = visit.url("selected", **fixed, one=ticks)
+        if len(url) <= LONGEST:
+            return redirect(url, 303)
+        return _question(visit, MultiDict([*fixed.items(), *(("one", text) for text in ticks)]))
+    outcomes, status = _changed(visit, action, ones, options)
+    texts = [f"{word} {quote(task_id, safe='')} {said}" for task_id, word, said in outcomes]
+    url = signed_url(visit, "selected", action=action.name, outcome=texts, status=status)
+    return redirect(url, 303) if len(url) <= LONGEST else _answers(visit, outcomes, status)
+
+
+def _question(visit: Visit, values: MultiDict[str, str]) -> Response:
+    """Ask whether the ticked tasks are to be changed."""
+    action = action_for_many(visit)
+    ones = values.getlist("one")
+    return visit.page(
+        "selected.html",
+        action=action,
+        ticks=ones,
+        ones=[_read(text)[0] for text in ones],
+        value=values.get("value", ""),
+        means=_means(visit, action, values.get("value", "")),
+        answers=None,
+    )
+
+
+def _means(visit: Visit, action: Action, value: str) -> str:
+    """Return what a fixed value means for each task, in words; empty if the action has none."""
+    if action.takes != "time":
+        return f", {value}" if action.takes else ""
+    given = time_of(value, due=True)
+    if given.kind == "by":
+        return f", {value.removeprefix('by:')} from its due time"
+    now = from_ms(visit.delayq.counts().now_ms)
+    return f" to {told_back(visit, moment_of(visit, given), now)}"
+
+
+def _changed(
+    visit: Visit, action: Action, ones: list[tuple[str, int | None]], options: dict[str, Any]
+) -> tuple[list[tuple[str, str, str]], int]:
+    """Change each task; return its id with the outcome's word and a sentence, and a status."""
+    outcomes: list[tuple[str, str, str]] = []
     for task_id, revision in ones:
         try:
-            outcome, said = change(visit, action, task_id, revision, options)
+            outcome, _ = change(visit, action, task_id, revision, options)
         except StoreError as error:
-            answers.append((task_id, f"{plain(error)}; the tasks below were not tried", False))
-            code = 503
-            break
+            outcomes.append((task_id, _FAILED, f"{plain(error)}; the tasks below were not tried"))
+            rest = ones[len(outcomes) :]
+            return outcomes + [(each, _FAILED, "not tried") for each, _ in rest], 503
         except DelayQError as error:
-            outcome, said = Outcome.UNCHANGED, plain(error)
-        answers.append((task_id, said, bool(outcome)))
-    rest = [(task_id, "not tried", False) for task_id, _ in ones[len(answers) :]]
-    return visit.page("selected.html", code, action=action, ones=ones, answers=answers + rest)
+            outcomes.append((task_id, _FAILED, plain(error)))
+        else:
+            outcomes.append((task_id, outcome.value, ""))
+    return outcomes, 200
+
+
+def _read_outcomes(texts: list[str]) -> list[tuple[str, str, str]]:
+    parts = [text.split(" ", 2) for text in texts]
+    return [(unquote(task_id), word, said) for word, task_id, said in parts]
+
+
+def _answers(
+    visit: Visit, outcomes: list[tuple[str, str, str]], status: int | None = None
+) -> Response:
+    """Say what came of each ticked task."""
+    action = action_for_many(visit)
+    answers = [
+        (
+            task_id,
+            said or words.answer(visit, action.done, Outcome(word), task_id),
+            word != _FAILED and bool(Outcome(word)),
+        )
+        for task_id, word, said in outcomes
+    ]
+    code = status or visit.number("status", 200)
+    return visit.page("selected.html", code, action=action, ones=outcomes, answers=answers)
 
 
 def _read(text: str) -> tuple[str, int | None]:
@@ -109,6 +188,8 @@ def everything(visit: Visit) -> Response:
             visit, "everything", **given, **so_far, begin=begin, cursor=selection.cursor
         ),
         work=signed_url(visit, "work", **given, of=so_far["count"], bound=now_us, cursor=begin),
+        means=_means(visit, action, given["value"] or ""),
+        first=listed(visit).tasks[:_FIRST] if is_over and so_far["count"] else [],
     )
 
 
@@ -121,7 +202,7 @@ def work(visit: Visit) -> Response:
     action = action_for_many(visit)
     options = options_of(visit, action)
     numbers = {name: visit.number(name) for name in ("of", "bound")}
-    if visit.request.method != "POST":
+    if visit.request.method != "POST" or visit.answer.sentence:
         return _progress(visit, action, {**numbers, **_so_far(visit, Count(0))}, _cursor(visit, ""))
     selection = _selection(visit, picked(visit), _cursor(visit))
     try:
@@ -135,30 +216,29 @@ def work(visit: Visit) -> Response:
         # A move by a span is one call for each task, and the cursor is behind the one that failed.
         again = "by" in options and isinstance(error, StoreError)
         cursor = _cursor(visit) if again else selection.cursor
-        return _progress(visit, action, numbers, cursor, error)
+        values = {**_in_url(visit), **numbers, "cursor": cursor}
+        status = 503 if isinstance(error, StoreError) else 409
+        try:
+            led = answered(visit, "work", str(error), status, **values)
+        except StoreError:  # still away
+            led = None
+        shown = replace(visit, answer=Answer(str(error), status))
+        return led or _progress(shown, action, numbers, cursor)
     numbers |= _tell(visit, action, count)
     cursor = "" if is_over else selection.cursor
     return redirect(signed_url(visit, "work", **_in_url(visit), **numbers, cursor=cursor), 303)
 
 
-def _progress(
-    visit: Visit,
-    action: Action,
-    numbers: dict[str, Any],
-    cursor: str,
-    error: DelayQError | None = None,
-) -> Response:
-    code = 200 if error is None else 503 if isinstance(error, StoreError) else 409
+def _progress(visit: Visit, action: Action, numbers: dict[str, Any], cursor: str) -> Response:
+    is_well = visit.answer.is_done is not False and visit.may_write
     return visit.page(
         "work.html",
-        code,
         action=action,
         given=_in_url(visit),
         further=signed_url(visit, "work", **_in_url(visit), **numbers, cursor=cursor)
         if cursor
         else "",
-        said="" if error is None else str(error),
-        goes_on=error is None and visit.may_write and is_led_from_here(visit.request),
+        goes_on=is_well and is_led_from_here(visit.request),
         **numbers,
     )
 
@@ -250,13 +330,19 @@ def _selection(visit: Visit, picking: dict[str, Any], cursor: str | None = None)
 
 def _fixed(visit: Visit, picking: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the filters and the value with instants in place of relative times."""
-    fixed = {name: some for name, some in in_url(visit).items() if name != "zone"}
+    fixed: dict[str, Any] = {**in_url(visit), "zone": visit.request.values.get("zone", "")}
     for name in ("after", "before"):
         if name in fixed:
             fixed[name] = picking[FILTERS[name]].isoformat()
-    value = visit.request.values.get("value", "")
+    action = visit.request.values["action"]
+    return {**fixed, "action": action, "value": _fixed_value(visit, options)}
+
+
+def _fixed_value(visit: Visit, options: dict[str, Any]) -> str:
+    """Return the value with an instant in place of a relative time."""
     if "at" in options:
-        value = options["at"].isoformat()
-    elif "after" in options:
-        value = (from_ms(visit.delayq.counts().now_ms) + options["after"]).isoformat()
-    return {**fixed, "action": visit.request.values["action"], "value": value}
+        return str(options["at"].isoformat())
+    if "after" in options:
+        now = from_ms(visit.delayq.counts().now_ms)
+        return str((now + options["after"]).isoformat())
+    return visit.request.values.get("value", "")

@@ -8,15 +8,17 @@ range of due times --ahead--> a window of some 20,000 tasks --DelayQ.tasks--> th
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from ...core import clock
 from ...core.clock import from_ms, to_ms
+from ...core.errors import InvalidOption
 from ...core.services import Services
 from ...core.store import State
 from ...core.tasks.reading import ahead
 from ...core.tasks.scheduled_task import ScheduledTask
+from .asked import picked
 from .visit import Visit
 
 SHOWN = 50  # tasks on one page of a list
@@ -37,6 +39,38 @@ class Found(NamedTuple):
     tasks: list[ScheduledTask]
     further: dict[str, Any]
     looked_to: datetime | None = None
+
+
+def listed(visit: Visit, *, cursor: str | None = None) -> Found:
+    """Return the tasks of a page of the list, from the filters in the URL."""
+    picking = picked(visit)
+    newest, states = order_of(visit) == "latest", picking.get("state")
+    if states == [State.SCHEDULED.value]:
+        del picking["state"]
+        return look_for_scheduled(visit, picking, newest=newest, cursor=cursor)
+    if states is not None:
+        selection = visit.delayq.select(**picking, cursor=cursor)
+        iterator = iter(selection)
+        rows, behind = list(islice(iterator, SHOWN)), selection.cursor
+        return Found(rows, {"cursor": behind} if next(iterator, None) else {})
+    if "tag" not in picking and picking.keys() & {"task", "queue"}:
+        return look(visit, picking, newest=newest, cursor=cursor)
+    limit = SHOWN + 1
+    rows = list(visit.delayq.tasks(**picking, newest_first=newest, limit=limit, cursor=cursor))
+    further = {"cursor": rows[SHOWN - 1].cursor} if len(rows) > SHOWN else {}
+    return Found(rows[:SHOWN], further)
+
+
+def order_of(visit: Visit) -> str:
+    """Return the order in the URL: ``latest``, or nothing.
+
+    Raises:
+        InvalidOption: it is another.
+    """
+    order = visit.request.args.get("order", "")
+    if order not in ("", "latest"):
+        raise InvalidOption("order", order, "latest, or nothing")
+    return order
 
 
 def look(visit: Visit, picking: dict[str, Any], *, newest: bool, cursor: str | None) -> Found:

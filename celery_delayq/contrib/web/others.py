@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timezone
+from typing import Any
 
 from werkzeug.exceptions import BadRequest
 from werkzeug.wrappers import Response
@@ -16,9 +19,10 @@ from ...core.store import KeyHolder, lane_in_words
 from ...core.store.queue_counts import WalkPosition
 from ...operations.cli.command_free import NOBODY, REFUSED, sentence_of
 from ...operations.queues import counts_from
+from .answers import Mistyped, answered
 from .bulk import SECOND
 from .signed import check_signed, signed_url
-from .visit import Visit
+from .visit import Answer, Visit
 
 EVENTS = 200
 _PLACE = re.compile(r"(\d{1,2}):(-1|\d{1,17}(?:\.\d{1,9})?):(-1|\d{1,15})")
@@ -31,16 +35,36 @@ def paused(visit: Visit) -> Response:
     The form or the URL has the ``kind`` (queue, task or everything) and the ``name`` of what is
     paused; the form has the ``action``, with ``late`` for a pause and ``rate`` for a resume.
     """
-    said, is_done = "", True
-    if visit.request.method == "POST":
+    if visit.request.method == "POST" and not visit.answer.sentence:
         said, is_done = _pause_or_resume(visit)
+        return _led(visit, paused, said, is_done)
+    pauses, args = visit.delayq.pauses(), visit.request.args
+    if visit.answer.field == "rate" and not any(_is_named(each, args) for each in pauses):
+        visit = replace(visit, answer=visit.answer._replace(field=""))
     return visit.page(
         "paused.html",
-        pauses=visit.delayq.pauses(),
+        pauses=pauses,
         now=from_ms(visit.delayq.counts().now_ms),
-        said=said,
-        is_done=is_done,
     )
+
+
+def _is_named(pause: Any, args: Mapping[str, str]) -> bool:
+    name = pause.queue or pause.task
+    return (args.get("kind"), args.get("name")) == (_kind_of(pause), name)
+
+
+def _kind_of(pause: Any) -> str:
+    if pause.queue is not None:
+        return "queue"
+    return "everything" if pause.task is None else "task"
+
+
+def _led(
+    visit: Visit, view: Callable[[Visit], Response], said: str, is_done: bool, **values: str
+) -> Response:
+    status = 200 if is_done else 409
+    led = answered(visit, visit.view, said, status, **values)
+    return led or view(replace(visit, answer=Answer(said, status)))
 
 
 def _pause_or_resume(visit: Visit) -> tuple[str, bool]:
@@ -64,7 +88,9 @@ def _lane(visit: Visit) -> dict[str, str]:
         raise BadRequest(f"kind is {kind!r}; expected one of {', '.join(_KINDS)}")
     if kind == "everything":
         if name:
-            raise BadRequest("everything has no name; leave it empty, or choose a queue or a task")
+            raise Mistyped(
+                "name", "everything has no name; leave it empty, or choose a queue or a task"
+            )
         return {}
     return {kind: name}
 
@@ -81,19 +107,17 @@ def key(visit: Visit) -> Response:
 
     The URL has the ``key``, and for POST the delivery that was ``seen`` to hold it.
     """
-    name, said, is_done = visit.request.args.get("key", ""), "", True
-    if visit.request.method == "POST":
+    name = visit.request.args.get("key", "")
+    if visit.request.method == "POST" and not visit.answer.sentence:
         said, is_done = _freed(visit, name)
+        return _led(visit, key, said, is_done, key=name)
     held = visit.delayq.holder(key=name)
     now = from_ms(visit.delayq.counts().now_ms)
     return visit.page(
         "key.html",
-        200 if is_done else 409,
         key=name,
         held=held,
         sentence=sentence_of(held, now, timezone.utc) if held else NOBODY.format(name),
-        said=said,
-        is_done=is_done,
     )
 
 

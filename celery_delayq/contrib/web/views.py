@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import islice
 from typing import Any
 
 from werkzeug.exceptions import BadRequest
-from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
 from ...core.clock import EPOCH, from_ms
@@ -17,12 +16,10 @@ from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import facts_of
 from ...operations.cli.departed import behind_which
-from ...operations.cli.zones import name_of, soon
+from ...operations.cli.zones import soon
 from ...operations.health import no_delivery
-from ...operations.typed_times import told
 from . import words
 from .actions import (
-    ACTIONS,
     action_of,
     change,
     edits_of,
@@ -32,12 +29,12 @@ from .actions import (
     suiting_some,
     values_of,
 )
-from .asked import FILTERS, in_url, instant_of, moved_or_why, picked, zone_of
+from .answers import Mistyped, answered, mark_of
+from .asked import FILTERS, in_url, instant_of, moved, told_back
 from .bulk import ticked
 from .chart import SPANS, bars_of
-from .looking import SHOWN, Found, look, look_for_scheduled
-from .signed import check_signed, signed_url
-from .visit import Visit
+from .looking import Found, listed, order_of
+from .visit import Answer, Visit
 
 EVENTS = 8  # of the history, on the overview
 
@@ -72,7 +69,13 @@ def tasks(visit: Visit) -> Response:
     given = in_url(visit)
     args = visit.request.args
     named = {name: args[name] for name in ("id", "key") if args.get(name)}
-    found = Found(_named(visit, given, named), {}) if named else _listed(visit)
+    try:
+        if named:
+            found = Found(_named(visit, given, named), {})
+        else:
+            found = listed(visit, cursor=args.get("cursor") or None)
+    except (Mistyped, InvalidOption) as error:
+        visit, found = _refused(visit, error), Found([], {})
     return visit.page(
         "tasks.html",
         title="Dead tasks" if given.get("state") == [State.DEAD.value] else "Tasks",
@@ -80,32 +83,22 @@ def tasks(visit: Visit) -> Response:
         filtered=bool(named or given.keys() & FILTERS.keys()),
         rows=[_row(visit, task, now) for task in found.tasks],
         looked_to=found.looked_to,
-        next=found.further and visit.url("tasks", **given, order=_order(visit), **found.further),
+        next=found.further and visit.url("tasks", **given, order=order_of(visit), **found.further),
         counts=counts,
-        order=_order(visit),
+        order=order_of(visit),
+        ticked=visit.request.args.getlist("marks"),
         states=[state.value for state in State],
         actions=suiting_some(found.tasks),
         everything="" if named else visit.url("everything", **given),
     )
 
 
-def _listed(visit: Visit) -> Found:
-    picking, cursor = picked(visit), visit.request.args.get("cursor") or None
-    newest, states = _order(visit) == "latest", picking.get("state")
-    if states == [State.SCHEDULED.value]:
-        del picking["state"]
-        return look_for_scheduled(visit, picking, newest=newest, cursor=cursor)
-    if states is not None:
-        selection = visit.delayq.select(**picking, cursor=cursor)
-        iterator = iter(selection)
-        rows, behind = list(islice(iterator, SHOWN)), selection.cursor
-        return Found(rows, {"cursor": behind} if next(iterator, None) else {})
-    if "tag" not in picking and picking.keys() & {"task", "queue"}:
-        return look(visit, picking, newest=newest, cursor=cursor)
-    limit = SHOWN + 1
-    rows = list(visit.delayq.tasks(**picking, newest_first=newest, limit=limit, cursor=cursor))
-    further = {"cursor": rows[SHOWN - 1].cursor} if len(rows) > SHOWN else {}
-    return Found(rows[:SHOWN], further)
+def _refused(visit: Visit, error: Mistyped | InvalidOption) -> Visit:
+    """Return the visit with the reason why a text in its URL is wrong, beside the field."""
+    if isinstance(error, Mistyped):
+        return replace(visit, answer=Answer(error.description or "", 400, error.field))
+    field = error.name if error.name in ("tag", "task", "queue") else ""
+    return replace(visit, answer=Answer(str(error), 400, field))
 
 
 def _named(visit: Visit, given: dict[str, Any], named: dict[str, str]) -> list[ScheduledTask]:
@@ -116,18 +109,12 @@ def _named(visit: Visit, given: dict[str, Any], named: dict[str, str]) -> list[S
     return [] if task is None else [task]
 
 
-def _order(visit: Visit) -> str:
-    order = visit.request.args.get("order", "")
-    if order not in ("", "latest"):
-        raise InvalidOption("order", order, "latest, or nothing")
-    return order
-
-
 def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:
     due = None if task.created == EPOCH else task.due  # it cannot be read
     return {
         "task": task,
         "ticked": ticked(task),
+        "mark": mark_of(ticked(task)),
         "url": visit.url("task", id=task.id),
         "due": due,
         "due_in": soon(task.due, now) if due else "",
@@ -147,8 +134,8 @@ def task(visit: Visit) -> Response:
     task_id = visit.request.args.get("id", "")
     if not task_id:
         raise BadRequest("the id is missing; expected the id of a task")
-    if visit.request.method != "POST":
-        return _one(visit, task_id, *_answer_in_url(visit, task_id))
+    if visit.request.method != "POST" or visit.answer.sentence:
+        return _one(visit, task_id)
     form = visit.request.form
     if form.get("action") == "look":
         return visit.redirect("task", id=task_id, value=form.get("value"), zone=form.get("zone"))
@@ -166,43 +153,41 @@ def task(visit: Visit) -> Response:
         if outcome is None:
             outcome, _ = change(visit, action, task_id, revision, options)
     except TypeError as error:  # arguments that do not fit the task
-        raise InvalidOption("arguments", str(error), "arguments that fit the task") from error
-    answer = {"did": action.name, "outcome": outcome.value}
-    return redirect(signed_url(visit, "task", id=task_id, **answer), 303)
+        fitting = InvalidOption("arguments", str(error), "arguments that fit the task")
+        raise Mistyped("args", str(fitting)) from error
+    sentence = words.answer(visit, action.done, outcome, task_id)
+    status = 200 if outcome or outcome in _DONE else 409
+    led = answered(visit, "task", sentence, status, id=task_id)
+    return led or _one(replace(visit, answer=Answer(sentence, status)), task_id)
 
 
-def _answer_in_url(visit: Visit, task_id: str) -> tuple[str, bool | None]:
-    """Return the answer to the change that led here, and whether it was done."""
-    args = visit.request.args
-    if "outcome" not in args:
-        return "", None
-    check_signed(visit)
-    outcome = Outcome(args["outcome"])
-    sentence = words.answer(visit, ACTIONS[args["did"]].done, outcome, task_id)
-    return sentence, bool(outcome) or outcome in _DONE
-
-
-def _one(visit: Visit, task_id: str, sentence: str, is_done: bool | None) -> Response:
-    """Return the page of a task, below the answer to a change."""
+def _one(visit: Visit, task_id: str) -> Response:
+    """Return the page of a task."""
     try:
         found = visit.delayq.get(task_id)
     except UnreadableRecord as error:
         act = visit.url("task", id=task_id)
-        return visit.page("unreadable.html", 409, id=task_id, said=sentence or str(error), act=act)
+        return visit.page("unreadable.html", 409, id=task_id, said=str(error), act=act)
     if found is None:
-        sentence = sentence or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
-        code = 200 if is_done else 404
-        return visit.page("task.html", code, task=None, said=sentence, is_done=is_done, id=task_id)
+        sentence = visit.answer.sentence or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
+        shown = replace(visit, answer=visit.answer._replace(sentence=sentence))
+        code = 200 if visit.answer.is_done else 404
+        return shown.page("task.html", code, task=None, id=task_id)
     counts = visit.delayq.counts()
     now = from_ms(counts.now_ms)
-    typed = visit.request.args.get("value", "")
+    typed = visit.answer.typed.get("value") or visit.request.args.get("value", "")
+    move: dict[str, str] | None = None
+    if typed and not visit.answer.sentence:
+        try:
+            move = _told_back(visit, found, typed, now)
+        except (Mistyped, InvalidOption) as error:
+            visit = _refused(visit, error)
+    # Typed over what was shown, so it is for that revision only.
+    revision = visit.request.args.get("revision", found.revision)
     return visit.page(
         "task.html",
-        409 if is_done is False else 200,
         id=task_id,
         task=found,
-        said=sentence,
-        is_done=is_done,
         now=now,
         soon=soon,
         state=words.state(found, now),
@@ -212,21 +197,16 @@ def _one(visit: Visit, task_id: str, sentence: str, is_done: bool | None) -> Res
         behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
         actions=suiting(found.state),
         values=values_of(visit, found) if visit.may_write else {},
-        act=visit.url("task", id=task_id, revision=found.revision),
+        act=visit.url("task", id=task_id, revision=revision),
         typed=typed,
-        move=_told_back(visit, found, typed, now) if typed else None,
+        move=move,
     )
 
 
 def _told_back(visit: Visit, found: ScheduledTask, typed: str, now: datetime) -> dict[str, str]:
-    """Return a typed time's instant and its sentence, or why it is none."""
-    options, why = moved_or_why(visit, typed)
-    if why:
-        return {"why": why}
-    moment = from_ms(instant_of(options, found.due, now))
-    zone = zone_of(visit)
-    sentence = f"{told(moment, zone, name_of(zone))}, {soon(moment, now)}"
-    return {"why": "", "sentence": sentence, "value": moment.isoformat()}
+    """Return the instant that a typed time means for a task, and its sentence."""
+    moment = from_ms(instant_of(moved(visit, typed), found.due, now))
+    return {"sentence": told_back(visit, moment, now), "value": moment.isoformat()}
 
 
 def _facts(visit: Visit, found: ScheduledTask) -> Iterator[tuple[str, Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment
 from werkzeug.exceptions import Forbidden
@@ -18,12 +19,43 @@ from ...operations.methods import Operations
 from .telling import tell
 
 MOST_DIGITS = 18  # of a number: those of 64 bits
+MOST_BACK = 1_000  # characters of a list's filter that its pages lead back to
+#: What the URL of the list has, and the views to whose URLs it goes along.
+_OF_LIST = (
+    *("tag", "task", "queue", "state", "after", "before"),
+    *("id", "key", "order", "zone", "cursor", "at"),
+)
+_BEHIND_LIST = ("task", "key", "selected", "everything", "work")
+
+
+class Answer(NamedTuple):
+    """What came of the form that led to a page.
+
+    Attributes:
+        sentence: The answer; empty without one.
+        status: The status of the page; 200 if what was asked was done.
+        field: The name of the field in which something wrong was typed.
+        typed: What was typed, by the names of the fields.
+    """
+
+    sentence: str = ""
+    status: int = 200
+    field: str = ""
+    typed: Mapping[str, str] = {}
+
+    @property
+    def is_done(self) -> bool | None:
+        """Whether it was done; ``None`` without an answer."""
+        return self.status == 200 if self.sentence else None  # noqa: PLR2004
 
 
 class Face(Operations):
     """The methods of ``DelayQ`` that the page calls; the history's, as that is another leaf."""
 
     history: Callable[[int], list[Any]]
+
+
+NO_ANSWER = Answer()
 
 
 @dataclass(frozen=True)
@@ -40,6 +72,7 @@ class Visit:
         hides: Whether arguments are never shown.
         unread: Returns a sentence for each queue that no worker reads; ``None`` if unknown.
         view: The name of the view; empty until it is found.
+        answer: What came of the form that led here.
     """
 
     delayq: Face
@@ -51,12 +84,29 @@ class Visit:
     user: str = ""
     may_write: bool = False
     view: str = ""
+    answer: Answer = NO_ANSWER
 
     def url(self, view: str, **values: Any) -> str:
-        """Return the URL of a view; it has the *values* that are not empty."""
+        """Return the URL of a view; it has the *values* that are not empty, and the way back."""
+        if view in _BEHIND_LIST:
+            values["back"] = urlencode(self.back, doseq=True)
         return self.paths.build(
             view, {name: value for name, value in values.items() if value not in ("", None, [], ())}
         )
+
+    @property
+    def back(self) -> dict[str, list[str]]:
+        """What the URL of the list has from which the user came: filters, zone, and place."""
+        args = self.request.args
+        whole = args.to_dict(flat=False) if self.view == "tasks" else parse_qs(args.get("back", ""))
+        kept = {name: [text for text in whole.get(name, ()) if text] for name in _OF_LIST}
+        kept = {name: texts for name, texts in kept.items() if texts}
+        return kept if len(urlencode(kept, doseq=True)) <= MOST_BACK else {}
+
+    @property
+    def back_url(self) -> str:
+        """The URL of the list from which the user came."""
+        return self.url("tasks", **self.back)
 
     def number(self, name: str, default: int = 0) -> int:
         """Return a number that stands in the URL.
@@ -74,8 +124,9 @@ class Visit:
         """The name of the zone of naive times, without the browser's script."""
         return name_of(self.delayq.services.timezone)
 
-    def page(self, template: str, code: int = 200, **values: Any) -> Response:
-        """Return a page."""
+    def page(self, template: str, code: int | None = None, **values: Any) -> Response:
+        """Return a page; its status is by default that of the answer."""
+        code = self.answer.status if code is None else code
         text = self.templates.get_template(template).render(visit=self, **values)
         return Response(text, code, mimetype="text/html")
 

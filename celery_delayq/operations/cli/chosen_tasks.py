@@ -193,6 +193,7 @@ class ChosenTasks:
         rest: str = "",
         beside: Callable[[], str] = str,
         none: Callable[[Any], object] | None = None,
+        aim: Callable[[], str] = str,
     ) -> None:
         """Change the tasks and print the outcome; exit with 1 if a task was not changed.
 
@@ -206,13 +207,16 @@ class ChosenTasks:
             rest: The text after that number if Ctrl-C interrupts a selection.
             beside: Returns the text after each single task that was changed.
             none: Called with the count if a selection matches no task.
+            aim: Returns the text after the number of tasks in the question before a selection.
         """
         if self._revision is not None:
             alone = unchanged == REFUSED[Outcome.UNCHANGED]
             unchanged = _OTHER_REVISION if alone else REFUSED[Outcome.UNCHANGED]
         sentences = {**REFUSED, Outcome.UNCHANGED: unchanged}
         if self._is_picked:
-            is_done = self._change_selection(word, done, many, tell=tell, rest=rest, none=none)
+            is_done = self._change_selection(
+                word, done, many, tell=tell, rest=rest, none=none, aim=aim
+            )
         elif self._is_read:
             is_done = self._change_read(word, done, one, sentences)
         else:
@@ -232,6 +236,7 @@ class ChosenTasks:
         tell: Callable[[int], object] | None,
         rest: str,
         none: Callable[[Any], object] | None,
+        aim: Callable[[], str],
     ) -> bool:
         with UsageErrors():
             selection = self._picked.selection(
@@ -241,7 +246,7 @@ class ChosenTasks:
             asks = self._dry_run or not self._yes
             would = many(selection, dry_run=True, progress=None) if asks else None
             if self._dry_run:
-                self.say(f"{counted(would or 0)} would be {done}")
+                self.say(f"{counted(would or 0)} would be {done}{aim()}")
                 self._hint(would)
                 return True
             if would is not None and not would:
@@ -249,7 +254,7 @@ class ChosenTasks:
                     none(would)
                 return self._told(done, would)
             if would is not None:
-                confirm(f"{word} {counted(would)}?")
+                confirm(f"{word} {counted(would)}{aim()}?")
 
             def told(count: int) -> str:
                 return f"{counted(count)} {done}{rest}"

@@ -7,19 +7,19 @@ from datetime import datetime
 
 import click
 
-from ...core.clock import from_ms, one_of
+from ...core.clock import from_ms, one_of, to_ms
 from ...core.services import HasServices
 from ...core.store import Outcome
 from ...core.tasks import changing
 from ...core.tasks.count import Count
 from ...core.tasks.moves import Direction, conditions_of
 from ..selection import RewritableSelection
-from ..typed_times import GivenTime
+from ..typed_times import GivenTime, told
 from .chosen_tasks import ChosenTasks, meaning
 from .common import REFUSED, Argument, ErrorSentences, examples
 from .looks import CeleryCommand, CeleryOption
-from .when import TimeParam, earlier, misplaced, moment_of, move_of, unquoted
-from .zones import with_zone, zone_of
+from .when import TimeParam, earlier, misplaced, moment_of, move_of, now_of, unquoted
+from .zones import name_of, soon, with_zone, zone_of
 
 _NOT_DEAD = "task {} is not dead; nothing was changed"
 _NOT_DUE = "task {} is not due at the time of --if-due; nothing was changed"
@@ -130,6 +130,13 @@ def reschedule(
             at, after=after, by=by, only=only, if_due=if_due_at, dry_run=dry_run, progress=progress
         )
 
+    def aim() -> str:
+        if by is not None:
+            return ", each from its own due time"
+        zone = zone_of(meant.ctx)
+        moment = from_ms(to_ms(moment_of(meant.ctx, when), zone))
+        return f" to {told(moment, zone, name_of(zone))}, {soon(moment, now_of(meant.ctx))}"
+
     meant.change(
         "reschedule",
         "rescheduled",
@@ -137,6 +144,7 @@ def reschedule(
         many,
         unchanged=_unchanged(only, if_due),
         beside=lambda: f" to {with_zone(due, zone_of(meant.ctx))}" if due else "",
+        aim=aim,
     )
 
 

@@ -1,6 +1,6 @@
-// The pages work without this script. It adds four things:
-// times in the viewer's own zone, a box that ticks all tasks, pages that load anew by
-// themselves, and the press of "Continue" while many tasks are changed.
+// The pages work without this script. It adds five things:
+// times in the viewer's own zone, the browser's own picker for times, a box that ticks all tasks,
+// pages that load anew by themselves, and the press of "Continue" while many tasks are changed.
 "use strict";
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -18,6 +18,24 @@ function dress(root) {
   if (!zone) return;
   for (const one of root.querySelectorAll("input[data-zone]")) one.value = zone;
   for (const one of root.querySelectorAll("[data-zone-name]")) one.textContent = `in ${zone}`;
+}
+
+function addPicker(field) {
+  const picker = document.createElement("input");
+  picker.type = "datetime-local";
+  if (!picker.showPicker) return;
+  picker.className = "picker";
+  picker.tabIndex = -1;
+  picker.setAttribute("aria-label", "The picked time");
+  picker.addEventListener("input", () => {
+    if (picker.value) field.value = picker.value;
+  });
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Pick";
+  button.setAttribute("aria-label", `Pick: ${field.labels[0].textContent}`);
+  button.addEventListener("click", () => picker.showPicker());
+  field.after(picker, button);
 }
 
 function tickAll(place) {
@@ -63,6 +81,7 @@ function keepLive(main) {
 }
 
 dress(document);
+for (const one of document.querySelectorAll("input[data-time]")) addPicker(one);
 for (const one of document.querySelectorAll("[data-tick-all]")) tickAll(one);
 for (const one of document.querySelectorAll("main[data-refresh]")) keepLive(one);
 for (const one of document.querySelectorAll("a[data-follow]")) location.replace(one.href);
