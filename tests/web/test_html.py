@@ -63,7 +63,7 @@ def test_each_page_is_sound(pages):
         read = Reader(page.html)
         assert page.html.startswith("<!doctype html>")
         assert read.all("html") == [{"lang": "en"}]
-        assert page.title.endswith(" · delayq")
+        assert page.title.endswith(" · tests")
         assert len(read.all("h1")) == len(read.all("main")) == len(read.all("header")) == 1
         ids = [each["id"] for _, each in read.elements if "id" in each]
         assert len(ids) == len(set(ids))

@@ -16,7 +16,7 @@ def test_redis_is_away(away, path):
     page = away.get(path)
 
     assert page.status == 503
-    assert page.title == "Redis is away · delayq"
+    assert page.title == "Redis is away · tests"
     assert "Connection refused" in page.said
     assert '<meta http-equiv="refresh" content="5">' in page.html
     assert page.headers["Retry-After"] == "5"
@@ -48,4 +48,4 @@ def test_a_page_that_does_not_exist(browser):
     page = browser.get("/nowhere")
 
     assert page.status == 404
-    assert page.title == "Not Found · delayq"
+    assert page.title.endswith("Not Found · tests")

@@ -33,12 +33,14 @@ from ...core.services import HasServices
 from ...operations.unread import Look
 from . import bulk, guard, others, views, words
 from .answers import answer_in, ask_again
+from .header import header
 from .visit import Face, Visit
 
 logger = logger_of(__name__)
 
 VIEWS: dict[str, Callable[[Visit], Response]] = {
     "overview": views.overview,
+    "state": views.state,
     "tasks": views.tasks,
     "task": views.task,
     "selected": bulk.selected,
@@ -52,6 +54,7 @@ VIEWS: dict[str, Callable[[Visit], Response]] = {
 
 _RULES = [
     Rule("/", endpoint="overview", methods=["GET"]),
+    Rule("/state", endpoint="state", methods=["GET"]),
     Rule("/tasks", endpoint="tasks", methods=["GET"]),
     Rule("/task", endpoint="task", methods=["GET", "POST"]),
     Rule("/selected", endpoint="selected", methods=["GET", "POST"]),
@@ -116,23 +119,32 @@ class Pages:
             unread=self._unread,
         )
         try:
-            response = self._answer(visit, allow, user)
+            visit = self._admitted(visit, allow, user)
+            response = self._answer(visit)
         except HTTPException as error:
             response = _refused(visit, error)
         except StoreError as error:
-            response = visit.page("error.html", 503, title="Redis is away", said=str(error))
+            response = visit.page(
+                "error.html", 503, title="Redis is away", said=str(error), is_away=True
+            )
             response.headers["Retry-After"] = str(AGAIN)
         except (InvalidSetting, NoDelayQ) as error:
-            response = visit.page("error.html", 500, title="Not configured", said=str(error))
+            headless = replace(visit, access="")
+            response = headless.page("error.html", 500, title="Not configured", said=str(error))
         except (InvalidOption, InvalidDueTime) as error:
             response = visit.page("error.html", 400, title="Not understood", said=str(error))
         except DelayQError as error:
             response = visit.page("error.html", 409, title="Not done", said=str(error))
         return guard.secure(response)
 
-    def _answer(
+    def _admitted(
         self, visit: Visit, allow: Callable[[], object], user: Callable[[], str]
-    ) -> Response:
+    ) -> Visit:
+        """Return the visit with what the user may do.
+
+        Raises:
+            HTTPException: nothing; or the request comes from elsewhere.
+        """
         guard.check_host(visit.request, self._hosts)
         access = allow()
         if access not in ("write", "read"):
@@ -140,10 +152,15 @@ class Pages:
                 logger.error("allow returned %r; expected 'write', 'read' or None", access)
             raise Forbidden("these pages are closed to you")
         guard.check_origin(visit.request, self._trusted)
+        # The files have no name of a user.
+        is_file = visit.request.path.startswith("/static/")
+        return replace(visit, user="" if is_file else user(), access=str(access))
+
+    def _answer(self, visit: Visit) -> Response:
         endpoint, found = visit.paths.match()
         if endpoint == "static":
             return self._file(**found)
-        asked = replace(visit, user=user(), may_write=access == "write", view=endpoint)
+        asked = replace(visit, view=endpoint)
         view = VIEWS[endpoint]
         if visit.request.method in guard.SAFE:
             return view(replace(asked, answer=answer_in(asked)))
@@ -197,5 +214,5 @@ def _templates() -> Environment:
     )
     made.filters.update(counted=counted, lasting=lasting, time=words.time)
     hashes = {name: sha256(content).hexdigest()[:12] for name, content in _static().items()}
-    made.globals.update(hashes=hashes, again=AGAIN)
+    made.globals.update(hashes=hashes, again=AGAIN, header=header)
     return made

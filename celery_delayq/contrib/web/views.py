@@ -49,13 +49,16 @@ def overview(visit: Visit) -> Response:
     return visit.page(
         "overview.html",
         status=status,
-        problems=[*visit.delayq.health(), *(visit.unread() or ())],
-        now=from_ms(status.counts.now_ms),
         looked_at=sum(queue.waiting for queue in status.queues),
         charts={name: bars_of(visit, name) for name in SPANS},
         kept=kept,
         events=visit.delayq.history(EVENTS) if kept else None,
     )
+
+
+def state(visit: Visit) -> Response:
+    """Show the head of the pages alone, for those that stay open."""
+    return visit.page("state.html")
 
 
 # Done, with a sentence about it.

@@ -68,7 +68,7 @@ class Visit:
         paths: Builds the URLs of views.
         templates: The templates.
         user: The user's name, for the log.
-        may_write: Whether the user may change tasks.
+        access: What the user may do, ``"write"`` or ``"read"``; empty until that is known.
         hides: Whether arguments are never shown.
         unread: Returns a sentence for each queue that no worker reads; ``None`` if unknown.
         view: The name of the view; empty until it is found.
@@ -82,7 +82,7 @@ class Visit:
     hides: bool
     unread: Callable[[], list[str] | None]
     user: str = ""
-    may_write: bool = False
+    access: str = ""
     view: str = ""
     answer: Answer = NO_ANSWER
 
@@ -123,6 +123,11 @@ class Visit:
     def zone_name(self) -> str:
         """The name of the zone of naive times, without the browser's script."""
         return name_of(self.delayq.services.timezone)
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the user may change tasks."""
+        return self.access == "write"
 
     def page(self, template: str, code: int | None = None, **values: Any) -> Response:
         """Return a page; its status is by default that of the answer."""

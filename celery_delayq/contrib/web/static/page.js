@@ -50,9 +50,67 @@ function tickAll(place) {
   place.replaceChildren(label);
 }
 
-function keepLive(main) {
+// Loads the state in the head anew, and where a page asks for it, the whole page. A page that gets
+// no answer twice says so, and since when. An answer that is not these pages' own, as of a login,
+// leads to a reload; but not the error of a proxy in front of a server that is away.
+function keepLive(state, main) {
+  const isWhole = "refresh" in main.dataset;
+  const seconds = Number(main.dataset.refresh || 15);
+  const since = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+  let isLive = true, lost = 0, answered = new Date();
+
+  function isRead() {
+    // Nothing is replaced under the hands of a reader: what is open, focused, or selected.
+    const selected = getSelection();
+    return main.querySelector("details[open]")
+      || main.contains(document.activeElement.closest("main *"))
+      || (!selected.isCollapsed && main.contains(selected.anchorNode));
+  }
+
+  function show(page) {
+    dress(page);
+    if (state.textContent !== page.getElementById("state").textContent) {
+      state.replaceChildren(...page.getElementById("state").childNodes);
+    }
+    if (!isWhole || isRead()) return;
+    main.replaceChildren(...page.querySelector("main").childNodes);
+    document.title = page.title;
+  }
+
+  function say() {
+    const sentence = document.createElement("strong");
+    sentence.className = "problems";
+    sentence.setAttribute("role", "alert");
+    sentence.textContent = `No answer since ${since.format(answered)}`;
+    state.replaceChildren(sentence);
+  }
+
+  async function load() {
+    if (!isLive || document.hidden) return;
+    let response, text;
+    try {
+      const options = { redirect: "manual", signal: AbortSignal.timeout(10_000) };
+      response = await fetch(isWhole ? location.href : state.dataset.url, options);
+      text = await response.text();
+    } catch {
+      response = null;
+    }
+    const page = response && new DOMParser().parseFromString(text, "text/html");
+    if (page && page.getElementById("state")) {
+      lost = 0;
+      answered = new Date();
+      show(page);
+    } else if (response && response.status < 500) {
+      location.reload();
+    } else if ((lost += 1) === 2) {
+      say();
+    }
+    document.body.classList.toggle("stale", lost > 1);
+  }
+
+  setInterval(load, 1000 * seconds);
+  if (!isWhole) return;
   const button = document.createElement("button");
-  let isLive = true;
   button.type = "button";
   button.textContent = "Stop refreshing";
   button.addEventListener("click", () => {
@@ -60,30 +118,12 @@ function keepLive(main) {
     button.textContent = isLive ? "Stop refreshing" : "Refresh again";
   });
   document.querySelector("header").append(button);
-
-  async function load() {
-    // Nothing is replaced under the hands of a reader: what is open, focused, or selected.
-    const selected = getSelection();
-    const isRead = main.querySelector("details[open]")
-      || main.contains(document.activeElement.closest("main *"))
-      || (!selected.isCollapsed && main.contains(selected.anchorNode));
-    if (!isLive || document.hidden || isRead) return;
-    try {
-      const answer = await fetch(location.href);
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      main.replaceChildren(...page.querySelector("main").childNodes);
-      dress(main);
-    } catch {
-      // The server is away; the next load may find it again.
-    }
-  }
-  setInterval(load, 1000 * main.dataset.refresh);
 }
 
 dress(document);
 for (const one of document.querySelectorAll("input[data-time]")) addPicker(one);
 for (const one of document.querySelectorAll("[data-tick-all]")) tickAll(one);
-for (const one of document.querySelectorAll("main[data-refresh]")) keepLive(one);
+for (const one of document.querySelectorAll("#state")) keepLive(one, document.querySelector("main"));
 for (const one of document.querySelectorAll("a[data-follow]")) location.replace(one.href);
 // The server sets this only on pages that were reached from these pages.
 for (const one of document.querySelectorAll("form[data-press]")) one.requestSubmit();
