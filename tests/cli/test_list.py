@@ -49,7 +49,7 @@ def test_a_name_that_nobody_knows_is_said_to_be_one(app, said, redis_server):
 
     assert said("list", "--queue", "maill") == [
         f"no such task waits in {redis_server.url()} (prefix delayq)",
-        "this app knows no queue 'maill', and nothing waits for it",
+        "this app knows no queue 'maill', and nothing waits for it; did you mean mail?",
     ]
     assert said("list", "--json", "--task", "shop.remnd") == [
         "this app knows no task 'shop.remnd', and none waits"

@@ -1,4 +1,4 @@
-"""Lists waiting tasks by task or queue, for which Redis has to look, in steps of a second.
+"""The list of tasks; where Redis has to look for them, in steps of a second.
 
 range of due times --ahead--> a window of some 20,000 tasks --DelayQ.tasks--> those that match
 ^                                  |
@@ -7,8 +7,9 @@ range of due times --ahead--> a window of some 20,000 tasks --DelayQ.tasks--> th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ...core import clock
@@ -18,6 +19,8 @@ from ...core.services import Services
 from ...core.store import State
 from ...core.tasks.reading import ahead
 from ...core.tasks.scheduled_task import ScheduledTask
+from ...operations import finding
+from . import words
 from .asked import picked
 from .visit import Visit
 
@@ -33,32 +36,69 @@ class Found(NamedTuple):
     Attributes:
         tasks: The tasks.
         further: The values in the URL of the next page; empty if this is the last one.
-        looked_to: How far it looked, if it was cut.
+        looked_to: How far it looked, if it was cut: tasks due until then, or how many records.
     """
 
     tasks: list[ScheduledTask]
     further: dict[str, Any]
-    looked_to: datetime | None = None
+    looked_to: datetime | int | None = None
 
 
 def listed(visit: Visit, *, cursor: str | None = None) -> Found:
     """Return the tasks of a page of the list, from the filters in the URL."""
     picking = picked(visit)
     newest, states = order_of(visit) == "latest", picking.get("state")
-    if states == [State.SCHEDULED.value]:
-        del picking["state"]
-        return look_for_scheduled(visit, picking, newest=newest, cursor=cursor)
-    if states is not None:
+    if states is not None and states != [State.SCHEDULED.value]:
         selection = visit.delayq.select(**picking, cursor=cursor)
-        iterator = iter(selection)
-        rows, behind = list(islice(iterator, SHOWN)), selection.cursor
-        return Found(rows, {"cursor": behind} if next(iterator, None) else {})
-    if "tag" not in picking and picking.keys() & {"task", "queue"}:
+        cursors = ((task, selection.cursor) for task in selection)
+        return _sifted(cursors, _keeps(visit, None))
+    picking.pop("state", None)
+    text = visit.request.args.get("text", "")
+    if not (text or states) and "tag" not in picking and picking.keys() & {"task", "queue"}:
         return look(visit, picking, newest=newest, cursor=cursor)
-    limit = SHOWN + 1
-    rows = list(visit.delayq.tasks(**picking, newest_first=newest, limit=limit, cursor=cursor))
-    further = {"cursor": rows[SHOWN - 1].cursor} if len(rows) > SHOWN else {}
-    return Found(rows[:SHOWN], further)
+    limit = None if text or states else SHOWN + 1
+    tasks = visit.delayq.tasks(**picking, newest_first=newest, limit=limit, cursor=cursor)
+    keeps = _keeps(visit, State.SCHEDULED if states else None)
+    return _sifted(((task, task.cursor) for task in tasks), keeps)
+
+
+def _keeps(visit: Visit, state: State | None) -> Callable[[ScheduledTask], bool]:
+    """Return whether a list keeps a task: by its state, and by the text in its arguments."""
+    text = visit.request.args.get("text", "").lower()
+    if text and visit.hides:
+        raise InvalidOption("text", text, "no search in arguments, as they are hidden here")
+    return lambda task: (
+        (state is None or task.state is state)
+        and (not text or text in words.arguments(visit, task).lower())
+    )
+
+
+def _sifted(
+    tasks: Iterable[tuple[ScheduledTask, str]], keeps: Callable[[ScheduledTask], bool]
+) -> Found:
+    """Return a page of those that it keeps, from tasks with their cursors; look for a second."""
+    until, kept, behind = clock.monotonic() + SECOND, list[ScheduledTask](), ""
+    for task, cursor in tasks:
+        if len(kept) == SHOWN:
+            return Found(kept, {"cursor": behind})
+        behind = cursor
+        if keeps(task):
+            kept.append(task)
+        if clock.monotonic() >= until:
+            return Found(kept, {"cursor": behind}, task.due)
+    return Found(kept, {})
+
+
+def named(visit: Visit, task_id: str, *, place: str) -> Found:
+    """Return the task with an id; if there is none, those whose id begins so, for a second."""
+    task = None if place else visit.delayq.get(task_id)
+    if task is not None or (len(task_id) < finding.SHORTEST and not place):
+        return Found([task] if task else [], {})
+    services = visit.delayq.services
+    ids = finding.ids_with(services, task_id, seconds=SECOND, place=place)
+    tasks = [task for each in ids.found if (task := visit.delayq.get(each))]
+    further = {"id": task_id, "cursor": ids.place} if ids.place else {}
+    return Found(tasks, further, ids.looked_at if ids.place else None)
 
 
 def order_of(visit: Visit) -> str:
@@ -92,22 +132,6 @@ def look(visit: Visit, picking: dict[str, Any], *, newest: bool, cursor: str | N
         if first < end and clock.monotonic() >= until:
             at = end - 1 if newest else first
             return Found(tasks, {"at": at}, from_ms(at))
-    return Found(tasks, {})
-
-
-def look_for_scheduled(
-    visit: Visit, picking: dict[str, Any], *, newest: bool, cursor: str | None
-) -> Found:
-    """Look for a page of waiting tasks that are not paused, for a second."""
-    until, tasks, behind = clock.monotonic() + SECOND, list[ScheduledTask](), ""
-    for task in visit.delayq.tasks(**picking, newest_first=newest, cursor=cursor):
-        if len(tasks) == SHOWN:
-            return Found(tasks, {"cursor": behind})
-        behind = task.cursor
-        if task.state is State.SCHEDULED:
-            tasks.append(task)
-        if clock.monotonic() >= until:
-            return Found(tasks, {"cursor": behind}, task.due)
     return Found(tasks, {})
 
 

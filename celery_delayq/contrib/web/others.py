@@ -17,6 +17,7 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import KeyHolder, lane_in_words
 from ...core.store.queue_counts import WalkPosition
+from ...operations import finding
 from ...operations.cli.command_free import NOBODY, REFUSED, sentence_of
 from ...operations.queues import counts_from
 from .answers import Mistyped, answered
@@ -44,6 +45,7 @@ def paused(visit: Visit) -> Response:
     return visit.page(
         "paused.html",
         pauses=pauses,
+        names=finding.names_of(visit.delayq),
         now=from_ms(visit.delayq.counts().now_ms),
     )
 

@@ -15,6 +15,7 @@ from ...core.errors import InvalidOption, UnreadableRecord
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import facts_of
+from ...operations import finding
 from ...operations.cli.departed import behind_which
 from ...operations.cli.zones import soon
 from ...operations.health import no_delivery
@@ -33,7 +34,7 @@ from .answers import Mistyped, answered, mark_of
 from .asked import FILTERS, in_url, instant_of, moved, told_back
 from .bulk import ticked
 from .chart import SPANS, bars_of
-from .looking import Found, listed, order_of
+from .looking import Found, listed, named, order_of
 from .visit import Answer, Visit
 
 EVENTS = 8  # of the history, on the overview
@@ -71,28 +72,30 @@ def tasks(visit: Visit) -> Response:
     now = from_ms(counts.now_ms)
     given = in_url(visit)
     args = visit.request.args
-    named = {name: args[name] for name in ("id", "key") if args.get(name)}
+    by = {name: args[name] for name in ("id", "key") if args.get(name)}
     try:
-        if named:
-            found = Found(_named(visit, given, named), {})
-        else:
-            found = listed(visit, cursor=args.get("cursor") or None)
+        cursor = args.get("cursor") or None
+        found = _named(visit, given, by) if by else listed(visit, cursor=cursor)
     except (Mistyped, InvalidOption) as error:
         visit, found = _refused(visit, error), Found([], {})
+    kept = {**given, "text": args.get("text"), "order": order_of(visit)}
     return visit.page(
         "tasks.html",
         title="Dead tasks" if given.get("state") == [State.DEAD.value] else "Tasks",
         given=given,
-        filtered=bool(named or given.keys() & FILTERS.keys()),
+        filtered=bool(by or args.get("text") or given.keys() & FILTERS.keys()),
         rows=[_row(visit, task, now) for task in found.tasks],
         looked_to=found.looked_to,
-        next=found.further and visit.url("tasks", **given, order=order_of(visit), **found.further),
+        next=found.further and visit.url("tasks", **kept, **found.further),
         counts=counts,
         order=order_of(visit),
         ticked=visit.request.args.getlist("marks"),
         states=[state.value for state in State],
         actions=suiting_some(found.tasks),
-        everything="" if named else visit.url("everything", **given),
+        everything="" if by or args.get("text") else visit.url("everything", **given),
+        names=finding.names_of(visit.delayq),
+        tagged=_tagged(visit, given),
+        meant=[] if found.tasks or found.further else _meant(visit, given),
     )
 
 
@@ -104,12 +107,31 @@ def _refused(visit: Visit, error: Mistyped | InvalidOption) -> Visit:
     return replace(visit, answer=Answer(str(error), 400, field))
 
 
-def _named(visit: Visit, given: dict[str, Any], named: dict[str, str]) -> list[ScheduledTask]:
-    if len(named) > 1 or given.keys() & FILTERS.keys():
-        name = next(iter(named))
-        raise InvalidOption(name, named[name], "no other filter beside it, as it names one task")
-    task = visit.delayq.get(named.get("id"), key=named.get("key"))
-    return [] if task is None else [task]
+def _named(visit: Visit, given: dict[str, Any], by: dict[str, str]) -> Found:
+    if len(by) > 1 or visit.request.args.get("text") or given.keys() & FILTERS.keys():
+        name = next(iter(by))
+        raise InvalidOption(name, by[name], "no other filter beside it, as it names one task")
+    if "id" in by:
+        return named(visit, by["id"], place=visit.request.args.get("cursor", ""))
+    task = visit.delayq.get(key=by["key"])
+    return Found([] if task is None else [task], {})
+
+
+def _tagged(visit: Visit, given: dict[str, Any]) -> int | None:
+    """Return how many tasks have the tag, if that is the only filter; counting is cheap then."""
+    if given.keys() & FILTERS.keys() != {"tag"} or len(given["tag"]) > 1:
+        return None
+    return finding.tag_count(visit.delayq.services, given["tag"][0])
+
+
+def _meant(visit: Visit, given: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what the user may have meant by the filters that match nothing, with its URL."""
+    return [
+        (name, visit.url("tasks", **{**given, kind: name}))
+        for kind in ("task", "queue", "tag")
+        for text in given.get(kind, ())
+        for name in finding.suggested(visit.delayq, kind, text)
+    ]
 
 
 def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:

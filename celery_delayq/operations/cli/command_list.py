@@ -42,6 +42,10 @@ _STATES = {"dead": "red", "paused": "yellow", "in_flight": "cyan"}
 )
 @picks("Filter")
 @click.option(
+    "--text", cls=CeleryOption, help_group="Filter",
+    help="With this text in its arguments, as the list shows them. It looks at each task.",
+)  # fmt: skip
+@click.option(
     "-n", "--limit", type=click.IntRange(0), cls=CeleryOption, help_group="Filter",
     help=f"The most tasks to list. By default {LIMIT}; with --json or --ids all.",
 )  # fmt: skip
@@ -65,6 +69,7 @@ def list_(
     /,
     *,
     filters: Filters,
+    text: str | None,
     limit: int | None,
     cursor: str | None,
     newest_first: bool,
@@ -82,7 +87,9 @@ def list_(
         limit = LIMIT
     with UsageErrors():
         picked = filters.picked(ctx)
-        listed = _Listed(ctx, filters.named, picked, cursor, limit, newest_first=newest_first)
+        listed = _Listed(
+            ctx, filters.named, picked, cursor, limit, newest_first=newest_first, text=text
+        )
         if as_json:
             Screen(ctx).show([(line_of_json(task.facts()), "")] for task in listed)
         elif only_ids:
@@ -111,6 +118,7 @@ class _Listed:
         cursor: Where a list in due order continues, or ``None``.
         limit: The maximum number of tasks, or ``None``.
         newest_first: Whether a list in due order begins with the latest due time.
+        text: What the arguments must have, or ``None``.
     """
 
     def __init__(
@@ -122,6 +130,7 @@ class _Listed:
         limit: int | None,
         *,
         newest_first: bool,
+        text: str | None,
     ) -> None:
         self._ctx = ctx
         self._delayq = delayq_of(ctx)
@@ -129,13 +138,18 @@ class _Listed:
         self._cursor, self._newest_first = cursor, newest_first
         # islice cannot count further than maxsize, and no store holds that many.
         self._limit = None if limit is None else min(limit, maxsize - 1)
+        # Of tasks without the text, the limit says nothing.
+        self._most = None if self._limit is None or text is not None else self._limit + 1
         self._is_cut = self._is_any = False
         self._tasks = self._read()
+        if text is not None:
+            self._by = {*by, "text"}
+            self._tasks = (each for each in self._tasks if text.lower() in _arguments(each).lower())
 
     def _read(self) -> Iterator[ScheduledTask]:
         states = self._picked.state
         if states is None:
-            return self._in_due_order(None if self._limit is None else self._limit + 1)
+            return self._in_due_order(self._most)
         if set(states) == {State.SCHEDULED.value}:
             # The list in due order includes paused tasks.
             tasks = self._in_due_order(None)
@@ -180,7 +194,12 @@ class _Listed:
             where = f"{services.endpoint.url} (prefix {services.settings.prefix})"
             which = "no such task waits" if self._by else "no task waits"
             self._ctx.obj.error(f"{which} in {where}")
-        say_unknown(self._ctx, queue=self._picked.queue or (), task=self._picked.task or ())
+        say_unknown(
+            self._ctx,
+            queue=self._picked.queue or (),
+            task=self._picked.task or (),
+            tag=self._picked.tag or (),
+        )
 
     def _more(self) -> int | None:
         """Return how many more there are; ``None`` if counting them takes a scan."""

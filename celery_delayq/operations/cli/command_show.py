@@ -15,7 +15,7 @@ from ...core.store import Counts, Pause, State, lane_in_words
 from ...core.tasks import reading
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import facts_of, line_of_json
-from .. import freeing, pausing
+from .. import finding, freeing, pausing
 from ..health import no_delivery
 from .command_free import sentence_of
 from .common import Argument, ErrorSentences, advised, delayq_of, examples, json_option
@@ -26,6 +26,7 @@ from .when import now_of
 from .zones import relative, zone_of, zoned
 
 _READ = {"args", "kwargs", "reason", "error"}  # texts to read, not to copy: they may be wrapped
+_MOST_IDS = 20  # that it prints
 _WAITS = (State.SCHEDULED, State.PAUSED)
 
 
@@ -33,7 +34,9 @@ _WAITS = (State.SCHEDULED, State.PAUSED)
     cls=CeleryCommand,
     epilog=examples("show order-42", "show --key sync:7", "show order-42 --json | jq .args"),
 )
-@click.argument("id", cls=Argument, required=False, help="The task's id.")
+@click.argument(
+    "id", cls=Argument, required=False, help="The task's id, or its first 6 characters or more."
+)
 @click.option("--key", cls=CeleryOption, help="The task with this unique key.")
 @zoned
 @json_option
@@ -49,6 +52,8 @@ def show(ctx: click.Context, /, id: str | None, key: str | None, as_json: bool, 
     with ErrorSentences():
         delayq = delayq_of(ctx)
         task, zone = reading.get(delayq, id, key=key), zone_of(ctx)
+        if task is None and id is not None:
+            task = _begun_so(ctx, id)
         if task is None:
             ctx.obj.error(advised(_why_gone(ctx, id, key)))
             ctx.exit(1)
@@ -58,6 +63,25 @@ def show(ctx: click.Context, /, id: str | None, key: str | None, as_json: bool, 
         counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
     screen = Screen(ctx)
     screen.show(screen_of(task, counts, pauses, zone, screen.width))
+
+
+def _begun_so(ctx: click.Context, beginning: str) -> ScheduledTask | None:
+    """Return the only task whose id begins so; if there are more, end with their ids."""
+    delayq = delayq_of(ctx)
+    if len(beginning) < finding.SHORTEST or reading.departure(delayq.services, beginning):
+        return None
+    found, place = list[str](), ""
+    while len(found) <= _MOST_IDS:
+        ids = finding.ids_with(delayq.services, beginning, seconds=1, place=place)
+        found, place = found + ids.found, ids.place
+        if not place:
+            break
+    if len(found) > 1:
+        ctx.obj.error(f"the ids of more than one task begin with {beginning!r}:")
+        for each in found[:_MOST_IDS]:
+            ctx.obj.error(plain(each))
+        ctx.exit(1)
+    return reading.get(delayq, found[0]) if found else None
 
 
 def _why_gone(ctx: click.Context, task_id: str | None, key: str | None) -> str:
