@@ -60,6 +60,16 @@ def test_names_that_this_app_does_not_know_are_empty(app, delayq):
     assert (event.id, event.task, event.queue) == ("a", "", "")
 
 
+def test_a_name_that_only_other_processes_know_is_that_of_a_task_in_the_store(app, delayq):
+    for task_id in ("a", "b"):
+        app.send_task("nobody's", task_id=task_id, delayq_at=FAR)
+    delayq.cancel("a")
+
+    assert [(event.id, event.task) for event in delayq.history()] == [
+        ("a", "nobody's"), ("b", "nobody's"), ("a", "nobody's"),
+    ]  # fmt: skip
+
+
 def test_a_task_of_a_module_that_only_workers_import_has_its_name(app, delayq, found_by_workers):
     found_by_workers("shop.remind")
     app.send_task("shop.remind", task_id="a", delayq_at=FAR)
@@ -72,8 +82,9 @@ def test_a_module_that_cannot_be_imported_is_said_and_names_are_empty(
 ):
     found_by_workers("shop.remind", error=ImportError("no module named 'shop.tasks'"))
     app.send_task("shop.remind", task_id="a", delayq_at=FAR)
+    delayq.cancel("a")
 
-    assert [event.task for event in delayq.history()] == [""]
+    assert [event.task for event in delayq.history()] == ["", ""]
     assert "not all of the app's tasks could be imported: ImportError(" in caplog.text
 
 

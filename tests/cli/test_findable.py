@@ -3,6 +3,7 @@
 import pytest
 
 from tests.app.support import FAR
+from tests.cli import conftest
 
 
 @pytest.fixture
@@ -45,3 +46,13 @@ def test_a_name_that_matches_nothing_may_mean_another(run, option, value, meant)
     result = run("list", option, value)
 
     assert f"did you mean {meant}?" in result.stderr
+
+
+@pytest.mark.parametrize("line", [("cancel", "a"), ("list",), ("cancel", "--tag", "x", "--yes")])
+def test_advice_names_the_app_that_was_typed(app, delayq_app, url, run, monkeypatch, line):
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_tags=["x"])
+    monkeypatch.setattr(conftest, "MODULE", "shop")
+
+    result = run(*line, app=delayq_app(url, delayq_shards=3))
+
+    assert "run: celery -A shop delayq reshard 3" in result.output

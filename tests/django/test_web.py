@@ -168,12 +168,13 @@ def test_the_admin_leads_to_the_pages_those_who_may_look(site):
 link = "/admin/delayq/scheduledtask/"
 shown = [link in one.get("/admin/").content.decode() for one in (other, reader, writer)]
 led = writer.get(link)
+deep = [writer.get(link + one).get("Location") for one in ("1/change/", "1/history/", "add/")]
 closed = other.get(link, follow=True).status_code
-print(json.dumps([shown, led.status_code, led["Location"], closed]))
+print(json.dumps([shown, led.status_code, led["Location"], deep, closed]))
 """
     )
 
-    assert told == [[False, True, True], 302, "/ops/delayq/", 403]
+    assert told == [[False, True, True], 302, "/ops/delayq/", ["/ops/delayq/"] * 3, 403]
 
 
 def test_there_is_no_table_and_no_migration(site):

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import ExitStack
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -76,6 +77,18 @@ def test_it_listens_on_loopback_only(start):
     with socket.socket() as other:
         # Another program can have the port on any other address.
         other.bind(("127.0.0.2", port))
+
+
+def test_connections_that_ask_nothing_do_not_keep_others_out(start):
+    _, url = start()
+    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+
+    with ExitStack() as stack:
+        for _ in range(150):  # waitress serves 100 at a time
+            stack.enter_context(socket.create_connection(address))
+        status, _ = asked(url)
+
+    assert status == 200
 
 
 def test_a_port_that_is_taken_is_said(run, app):

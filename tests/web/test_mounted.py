@@ -1,28 +1,37 @@
 """The pages in other sites: Flask with its session, and ASGI by a2wsgi."""
 
 import asyncio
+import json
+import sys
+from base64 import b64encode
+from types import SimpleNamespace
 
 import pytest
-from a2wsgi import WSGIMiddleware
 from flask import session
+from itsdangerous import TimestampSigner
 
-from celery_delayq.contrib.web import wsgi
 from tests.readme.document import page
 from tests.readme.runner import run
 from tests.web.conftest import OWN
 
 
 @pytest.fixture
-def site(app, monkeypatch):
-    """The Flask site of the documentation, with a login for each role."""
-    import sys
-    from types import SimpleNamespace
-
+def site_of(app, monkeypatch):
+    """Run an example of the documentation, by its number; return its site."""
     monkeypatch.setitem(sys.modules, "shop", SimpleNamespace(delayq=app.delayq))
-    [block, _] = page("operate/web").written_in("python")
-    found = {"__name__": "example"}
-    run(block, found)
-    made = found["site"]
+
+    def site_of(number):
+        found = {"__name__": "example"}
+        run(page("operate/web").written_in("python")[number], found)
+        return found["site"]
+
+    return site_of
+
+
+@pytest.fixture
+def site(site_of):
+    """The Flask site of the documentation, with a login for each role."""
+    made = site_of(0)
 
     @made.route("/login/<role>")
     def login(role):
@@ -53,18 +62,26 @@ def test_the_site_itself_stays(site):
     assert site.test_client().get("/nowhere").status_code == 404
 
 
-def test_it_can_be_mounted_in_an_asgi_site(app, scheduled):
-    scheduled("a")
-    mounted = WSGIMiddleware(wsgi(app.delayq, allow=lambda _: "read"))
+SECRET = "a secret"
+
+
+def cookie_of(values):
+    """The cookie that Starlette's middleware makes of a session."""
+    text = b64encode(json.dumps(values).encode())
+    return b"session=" + TimestampSigner(SECRET).sign(text)
+
+
+def asked_of(site, host, cookie):
     scope = {
         "type": "http",
         "http_version": "1.1",
         "method": "GET",
         "scheme": "http",
-        "root_path": "/ops",
-        "path": "/ops/tasks",
+        "root_path": "",
+        "path": "/delayq/tasks",
+        "raw_path": b"/delayq/tasks",
         "query_string": b"queue=celery",
-        "headers": [(b"host", b"site.example")],
+        "headers": [(b"host", host), (b"cookie", cookie)],
         "server": ("site.example", 80),
         "client": ("127.0.0.1", 1),
     }
@@ -76,8 +93,26 @@ def test_it_can_be_mounted_in_an_asgi_site(app, scheduled):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(mounted(scope, receive, send))
+    asyncio.run(site(scope, receive, send))
 
-    assert sent[0]["status"] == 200
-    body = b"".join(one.get("body", b"") for one in sent[1:])
-    assert b'href="/ops/task?id=a&amp;back=queue%3Dcelery"' in body
+    return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:])
+
+
+@pytest.mark.parametrize(
+    ("host", "its_session", "status"),
+    [
+        (b"shop.example", {"role": "support", "name": "ann"}, 200),
+        (b"shop.example", {"role": "guest"}, 403),
+        (b"shop.example", {}, 403),
+        (b"evil.example", {"role": "support", "name": "ann"}, 421),
+    ],
+)
+def test_the_asgi_site_of_the_docs_opens_it_by_its_own_session(
+    site_of, scheduled, host, its_session, status
+):
+    scheduled("a")
+
+    answered, body = asked_of(site_of(1), host, cookie_of(its_session))
+
+    assert answered == status
+    assert (b'href="/delayq/task?id=a&amp;back=queue%3Dcelery"' in body) is (status == 200)

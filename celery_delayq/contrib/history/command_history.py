@@ -32,8 +32,8 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
     """Show the last events, the newest first.
 
     The store keeps hashes of the names of tasks and queues. TASK is empty if this app has no task
-    with that hash. QUEUE is empty if this app, its pauses and the tasks that are due next name no
-    queue with that hash.
+    with that hash, and none of the latest ones is in the store. QUEUE is empty if this app, its
+    pauses and the tasks that are due next name no queue with that hash.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():

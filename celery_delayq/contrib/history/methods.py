@@ -25,8 +25,9 @@ class HistoryMethods:
 
         Returns:
             Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, newest
-            first. ``task`` is empty if this app has no task of that name; ``queue`` is empty if it
-            is neither one of the app's queues, nor paused, nor the queue of a task due next.
+            first. ``task`` is empty if this app has no such task, and none of its latest ones is in
+            the store; ``queue`` is empty if it is neither one of the app's queues, nor paused, nor
+            the queue of a task due next.
 
         Raises:
             InvalidOption: *limit* is not a whole number, or below 0.

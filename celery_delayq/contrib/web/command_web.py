@@ -13,6 +13,7 @@ from ...operations.cli.common import ErrorSentences, delayq_of, examples
 from ...operations.cli.looks import CeleryCommand, CeleryOption
 
 HOST, PORT = "127.0.0.1", 5556
+IDLE = 5  # seconds after which a connection without a request is closed
 _MISSING = "{} is missing: pip install 'celery_delayq[web]'"
 _HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -73,6 +74,8 @@ def web(
         listening = socket.create_server((HOST, port))
     except OSError as error:
         raise click.ClickException(f"port {port} of {HOST}: {error.strerror}") from error
-    server = create_server(application, sockets=[listening])
+    server = create_server(
+        application, sockets=[listening], channel_timeout=IDLE, cleanup_interval=1
+    )
     ctx.obj.echo(f"the page is on http://localhost:{listening.getsockname()[1]}/; Ctrl-C ends it")
     server.run()

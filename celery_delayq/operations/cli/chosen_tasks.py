@@ -15,7 +15,7 @@ from ...core.services import HasServices
 from ...core.store import Outcome
 from ...core.tasks.count import Count
 from ..selection import RewritableSelection
-from .common import REFUSED, Argument, ErrorSentences, UsageErrors, confirm, delayq_of
+from .common import REFUSED, Argument, ErrorSentences, UsageErrors, advised, confirm, delayq_of
 from .departed import Target, why_behind, why_gone
 from .filter_options import Filters, picks
 from .looks import CeleryOption
@@ -289,7 +289,7 @@ class ChosenTasks:
         try:
             sentence = self._refusal(one, who, sentences)
         except StoreError as error:
-            sentence = plain(f"Error: {error}")
+            sentence = advised(f"Error: {error}")
         if sentence is None:
             self.say(plain(f"task {who} {done}{beside()}"))
         else:
@@ -309,7 +309,7 @@ class ChosenTasks:
         except StoreError:
             raise
         except DelayQError as error:
-            return plain(f"Error: {error}")
+            return advised(f"Error: {error}")
         if outcome in (Outcome.HANDED_OVER, Outcome.NOT_FOUND):
             return plain(why_gone(self.delayq, zone_of(self.ctx), who))
         if outcome is Outcome.BEHIND:

@@ -36,7 +36,7 @@ class ErrorSentences:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, DelayQError):
-            raise click.ClickException(plain(error)) from error
+            raise click.ClickException(advised(error)) from error
 
 
 class UsageErrors(ErrorSentences):
@@ -44,7 +44,7 @@ class UsageErrors(ErrorSentences):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InvalidOption) and not isinstance(error, (InvalidSetting, NotATask)):
-            raise click.UsageError(plain(error)) from error
+            raise click.UsageError(advised(error)) from error
         super().__exit__(kind, error, trace)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.shortcuts import redirect
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch, path, re_path, reverse
 
 from .models import ScheduledTask
 
@@ -26,8 +26,11 @@ class ScheduledTaskAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: Any, obj: Any = None) -> bool:  # noqa: ARG002
         return False
 
-    def changelist_view(self, request: Any, extra_context: Any = None) -> Any:  # noqa: ARG002
-        return redirect(PAGE, path="")
+    def get_urls(self) -> list[Any]:
+        """Lead every page that an admin has to the pages: there is no row to change or delete."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
+        leads = self.admin_site.admin_view(lambda _, **__: redirect(PAGE, path=""))
+        return [path("", leads, name=name), re_path(".+", leads)]
 
 
 def _is_included() -> bool:
