@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.core.errors import StoreDiffers
 from tests.app.support import FAR
 from tests.cli import conftest
 
@@ -48,11 +49,11 @@ def test_a_name_that_matches_nothing_may_mean_another(run, option, value, meant)
     assert f"did you mean {meant}?" in result.stderr
 
 
-@pytest.mark.parametrize("line", [("cancel", "a"), ("list",), ("cancel", "--tag", "x", "--yes")])
-def test_advice_names_the_app_that_was_typed(app, delayq_app, url, run, monkeypatch, line):
-    app.send_task("t", task_id="a", delayq_at=FAR, delayq_tags=["x"])
+def test_advice_in_an_error_names_the_app_that_was_typed(app, run, monkeypatch):
+    def differs(*_):
+        raise StoreDiffers("delayq_shards", "1", "3")
+
+    monkeypatch.setattr(type(app.delayq.services.entries), "find", differs)
     monkeypatch.setattr(conftest, "MODULE", "shop")
 
-    result = run(*line, app=delayq_app(url, delayq_shards=3))
-
-    assert "run: celery -A shop delayq reshard 3" in result.output
+    assert "run: celery -A shop delayq reshard 3" in run("show", "a").output
