@@ -8,6 +8,8 @@ same thread: the first four come from the caller, the others from a scanner. A r
 are logged and change nothing; in a scanner even ``SystemExit``. A process that dies between a step
 and its signal sends none, so do not use signals for accounting.
 
+Those of the caller have ``actor``, too: who acts, see ``DelayQ.acting``; empty if nobody was named.
+
 ==================== =========================================================================
 ``task_scheduled``   ``task_id``; ``due``: aware datetime, UTC
 ``task_rescheduled`` ``task_id``, ``due``: moved, also by ``run_now`` and ``retry``
@@ -50,11 +52,13 @@ class Signal(dispatch.Signal):
         return [spared(receiver) for receiver in super()._live_receivers(sender)]
 
 
-task_scheduled = Signal(name="delayq_task_scheduled", providing_args={"task_id", "due"})
-task_rescheduled = Signal(name="delayq_task_rescheduled", providing_args={"task_id", "due"})
-task_edited = Signal(name="delayq_task_edited", providing_args={"task_id"})
+task_scheduled = Signal(name="delayq_task_scheduled", providing_args={"task_id", "due", "actor"})
+task_rescheduled = Signal(
+    name="delayq_task_rescheduled", providing_args={"task_id", "due", "actor"}
+)
+task_edited = Signal(name="delayq_task_edited", providing_args={"task_id", "actor"})
 task_cancelled = Signal(
-    name="delayq_task_cancelled", providing_args={"task_id", "reason", "uncertain"}
+    name="delayq_task_cancelled", providing_args={"task_id", "reason", "uncertain", "actor"}
 )
 task_skipped = Signal(name="delayq_task_skipped", providing_args={"task_id", "reason"})
 task_handed_over = Signal(name="delayq_task_handed_over", providing_args={"task_ids"})

@@ -12,14 +12,19 @@ database than the default one, use ``transaction.on_commit(partial(delayq.cancel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from celery.contrib.django.task import DjangoTask
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
+from django.utils.decorators import sync_and_async_middleware
 from kombu.utils.uuid import uuid
 
 from ..core import clock
+from ..core.acting import acting_as
 from ..core.clock import DelayInput, TimeInput, When
 from ..core.integration.apply_async import call
 from ..core.integration.task import DelayQTask, P, R_co
@@ -38,6 +43,35 @@ else:
 
     class _DjangoTask(DjangoTask):
         __class_getitem__ = classmethod(GenericAlias)
+
+
+@sync_and_async_middleware
+def acting(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Name a request's user as who changes tasks; for ``MIDDLEWARE``, after the authentication.
+
+    The user is looked up only when a task is changed, so other requests cost nothing.
+    """
+    if iscoroutinefunction(get_response):
+
+        async def middleware(request: Any) -> Any:
+            with acting_as(partial(_user_of, request)):
+                return await get_response(request)
+
+        return middleware
+
+    def middleware_of_threads(request: Any) -> Any:
+        with acting_as(partial(_user_of, request)):
+            return get_response(request)
+
+    return middleware_of_threads
+
+
+def _user_of(request: Any) -> str:
+    try:
+        return str(request.user.get_username())
+    # No authentication; or the user is not known yet, and a coroutine cannot ask the database.
+    except (AttributeError, SynchronousOnlyOperation):
+        return ""
 
 
 class DelayQDjangoTask(DelayQTask[P, R_co], _DjangoTask[P, R_co]):

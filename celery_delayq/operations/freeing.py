@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.acting import by
 from ..core.errors import InvalidOption
 from ..core.logs import logger_of
 from ..core.services import HasServices
@@ -39,5 +40,5 @@ def free(delayq: HasServices, *, key: str, if_holder: KeyHolder | None = None) -
     seen = "" if if_holder is None else if_holder.delivery or "-"
     outcome, task_id = delayq.services.entries.free(checked_name("key", key), seen)
     if outcome:
-        logger.info("key %s was freed; task %s held it", key, task_id)
+        logger.info("key %s was freed%s; task %s held it", key, by(), task_id)
     return outcome

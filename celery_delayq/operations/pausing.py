@@ -7,10 +7,12 @@ from typing import Any
 
 from celery.app.task import Task
 
+from ..core.acting import by
 from ..core.errors import InvalidOption
 from ..core.logs import logger_of
 from ..core.services import HasServices, Services
-from ..core.store import Pause, lane_for, lane_in_words
+from ..core.store import Pause, What, lane_for, lane_in_words
+from ..core.tasks.noting import note
 
 logger = logger_of(__name__)
 
@@ -45,7 +47,8 @@ def pause(
     if not isinstance(late, bool):
         raise InvalidOption("late", late, "true or false")
     delayq.services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
-    logger.info("%s is paused", lane_in_words(queue, name))
+    note(delayq.services, What.PAUSED, lane=_lane_name(queue, name))
+    logger.info("%s is paused%s", lane_in_words(queue, name), by())
 
 
 def resume(
@@ -76,8 +79,13 @@ def resume(
     was_paused = delayq.services.entries.resume(lane_for(queue, name), rate)
     if was_paused:
         at = "" if rate is None else f", at {rate:g} tasks a second"
-        logger.info("%s is resumed%s", lane_in_words(queue, name), at)
+        note(delayq.services, What.RESUMED, lane=_lane_name(queue, name))
+        logger.info("%s is resumed%s%s", lane_in_words(queue, name), at, by())
     return was_paused
+
+
+def _lane_name(queue: str | None, task: str | None) -> str:
+    return f"q{queue}" if queue is not None else f"t{task}" if task is not None else ""
 
 
 def pauses(delayq: HasServices) -> list[Pause]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.errors import InvalidOption
-from ..core.store import Position
+from ..core.store import Position, What
 from ..core.tasks.count import Count, Progress, Tally, report, telling_so_far
 from ..core.tasks.editable import Changes
 from ..core.tasks.selection import WAITING, Selection
@@ -50,7 +50,8 @@ class RewritableSelection(Selection):
         if dry_run:
             return self._would_change(lambda met: met.state in WAITING, progress)
         tally = Tally()
-        self._rewrite(edits, tally, progress)
+        with self._noted(What.EDITED, tally):
+            self._rewrite(edits, tally, progress)
         return tally.count
 
     def release(

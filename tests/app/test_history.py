@@ -1,12 +1,14 @@
 """`delayq.history()`: the latest steps of all shards, as many as the setting keeps."""
 
 from datetime import timezone
+from threading import Thread
 
 import pytest
 
 from celery_delayq.core.clock import from_ms
+from celery_delayq.core.hooks import Hooks
 from celery_delayq.errors import InvalidOption
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.forked import PythonProcess
 from tests.support.shards import SHARDS, each, keys_of, total, with_one_shard
 from tests.support.waiting import PATIENCE, eventually
@@ -161,9 +163,10 @@ def test_what_a_selection_does_is_told_by_the_batch(app, delayq, redis):
 
     assert delayq.select(tag="x").cancel() == 300
 
-    assert sorted(told(delayq, limit=300)) == sorted(
-        ("cancelled", task_id) for *_, task_id in items
-    )
+    whole, *each = told(delayq, limit=301)
+    assert whole == ("cancelled", "")
+    assert delayq.history(1)[0].count == 300
+    assert sorted(each) == sorted(("cancelled", task_id) for *_, task_id in items)
     assert redis.info("commandstats")["cmdstat_ltrim"]["calls"] < 300 / 20
 
 
@@ -174,8 +177,118 @@ def test_what_is_removed_although_it_cannot_be_read_is_told(app, delayq, redis):
 
     assert delayq.select(state="dead").remove() == 1
 
-    assert told(delayq) == [("cancelled", "a"), ("dead", "a"), ("scheduled", "a")]
-    assert delayq.history()[0].due is None
+    assert told(delayq) == [("removed", ""), ("removed", "a"), ("dead", "a"), ("scheduled", "a")]
+    assert delayq.history()[1].due is None
+
+
+def test_each_change_says_who_made_it(app, delayq, redis):
+    redis.set("celery", "no list")
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
+    app.send_task("t", task_id="dead", delayq_at=LONG_AGO)
+    hand_over_until_dead(delayq, redis)
+    with delayq.acting("ann@support"):
+        delayq.reschedule("a", by=60)
+        delayq.edit("a", priority=3)
+        delayq.run_now("a")
+        delayq.retry("dead")
+        delayq.pause(queue="mail")
+        with delayq.acting("bob"):
+            delayq.resume(queue="mail")
+        delayq.pause(task="t")
+        delayq.pause()
+        delayq.cancel("a")
+    app.send_task("t", task_id="b", delayq_at=FAR)
+
+    events = [(event.what, event.id or event.queue or event.task, event.actor)
+              for event in reversed(delayq.history())]  # fmt: skip
+    ann = "ann@support"
+    assert events[3:] == [
+        ("rescheduled", "a", ann), ("edited", "a", ann), ("run_now", "a", ann),
+        ("retried", "dead", ann), ("paused", "mail", ann), ("resumed", "mail", "bob"),
+        ("paused", "t", ann), ("paused", "", ann), ("cancelled", "a", ann), ("scheduled", "b", ""),
+    ]  # fmt: skip
+    assert {event.key for event in delayq.history(of="a")} == {"k"}
+
+
+def test_a_change_of_many_is_one_event_although_it_goes_on_in_steps(app, delayq):
+    items = [((), {}, FAR, f"a{number}") for number in range(6)]
+    delayq.schedule_many(app.signature("t").set(delayq_tags=["x"]), items)
+    with delayq.acting("ann"):
+        delayq.select(tag="x", limit=2).reschedule(by=60)
+        delayq.select(tag="x", limit=3).reschedule(by=60)
+    delayq.select(tag="x").edit(priority=3)
+    delayq.select(tag="none").run_now()
+    delayq.select(tag="x").run_now()
+
+    events = [(event.what, event.count, event.id, event.actor) for event in delayq.history(3)]
+    assert events == [("run_now", 6, "", ""), ("edited", 6, "", ""), ("rescheduled", 5, "", "ann")]
+    assert delayq.history()[3].what == "scheduled"
+
+
+def test_a_change_of_many_that_was_cut_short_is_told_with_its_number(app, delayq):
+    items = [((), {}, FAR, f"a{number}") for number in range(6)]
+    delayq.schedule_many(app.signature("t").set(delayq_tags=["x"]), items)
+
+    def stop(count):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        delayq.select(tag="x").reschedule(by=60, progress=stop)
+
+    assert (delayq.history()[0].what, delayq.history()[0].count) == ("rescheduled", 6)
+
+
+def test_the_past_of_one_task(app, delayq):
+    for task_id in ("a", "b", "a"):
+        app.send_task("t", task_id=task_id, delayq_at=FAR)
+        delayq.cancel(task_id)
+
+    assert told(delayq, of="a") == [("cancelled", "a"), ("scheduled", "a")] * 2
+    assert told(delayq, of="a", limit=1) == [("cancelled", "a")]
+
+
+def test_without_a_history_a_change_of_many_makes_no_call_for_it(app, delayq):
+    app.conf.delayq_history = 0
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_tags=["x"])
+    calls = []
+    delayq.services.hooks.add(Hooks(called=lambda name, _: calls.append(name)))
+
+    delayq.select(tag="x").reschedule(by=60)
+    delayq.pause()
+
+    assert "note" not in calls
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x" * 65, "é" * 33, "a\nb", "a\0b", "\u202e", 7, None, b"ann", "\ud800"]
+)
+def test_a_name_that_is_none_is_an_error_and_nothing_is_done(delayq, name):
+    with pytest.raises(InvalidOption) as caught, delayq.acting(name):
+        pytest.fail("it began")
+    assert "; expected text of 1 to 64 bytes" in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_name_holds_in_its_own_thread_alone(app, delayq):
+    with delayq.acting("ann"):
+        thread = Thread(target=app.send_task, args=("t",), kwargs={"delayq_at": FAR})
+        thread.start()
+        thread.join()
+        app.send_task("t", task_id="mine", delayq_at=FAR)
+
+    assert [event.actor for event in delayq.history()] == ["ann", ""]
+
+
+def test_successive_equal_events_of_two_people_are_both_told(app, delayq):
+    app.conf.delayq_history_repeats = False
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
+    for name in ("ann", "ann", "bob"):
+        with delayq.acting(name):
+            delayq.reschedule("a", by=60)
+
+    assert [event.actor for event in delayq.history() if event.what == "rescheduled"] == [
+        "bob", "ann",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("limit", [-1, 1.0, True, "1"])

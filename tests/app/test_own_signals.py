@@ -27,6 +27,8 @@ def listening_to(app):
     def listen(name):
         def receiver(sender, signal, **facts):
             assert sender is app
+            if facts.get("actor") == "":  # nobody was named
+                del facts["actor"]
             told.append((name, facts))
 
         getattr(signals, name).connect(receiver, sender=app, weak=False)
@@ -52,6 +54,19 @@ def test_a_task_that_is_scheduled_moved_edited_and_cancelled(app, delayq, heard)
         ("task_edited", {"task_id": "a"}),
         ("task_cancelled", {"task_id": "a", "reason": "cancelled", "uncertain": False}),
     ]
+
+
+def test_signals_of_the_caller_name_who_acts(app, delayq, heard):
+    with delayq.acting("ann@support"):
+        app.send_task("t", task_id="a", delayq_at=FAR)
+        delayq.reschedule("a", by=60)
+        delayq.edit("a", priority=3)
+        delayq.cancel("a")
+        app.send_task("t", task_id="b", delayq_at=FAR, delayq_tags=["x"])
+        delayq.select(tag="x").cancel()
+    app.send_task("t", task_id="c", delayq_at=FAR)
+
+    assert [facts.get("actor") for _, facts in heard] == ["ann@support"] * 6 + [None]
 
 
 def test_only_who_listens_to_this_app_is_told(app, delayq_app, url, heard):

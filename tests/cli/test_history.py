@@ -28,7 +28,7 @@ def test_what_happened_the_newest_first(app, said):
 
     head, *rows = said("history")
 
-    assert head.split() == ["WHEN", "(UTC)", "WHAT", "ID", "KEY", "QUEUE", "TASK"]
+    assert head.split() == ["WHEN", "(UTC)", "WHAT", "ID", "KEY", "QUEUE", "TASK", "BY"]
     assert [row.split()[2:] for row in rows] == [
         ["cancelled", r"a\x1b[2J", "celery", "shop.add"],
         ["scheduled", r"a\x1b[2J", "celery", "shop.add"],
@@ -56,6 +56,8 @@ def test_json_has_a_line_for_each_event(app, said):
         "due": "2100-01-01T00:00:00+00:00",
         "task": "shop.add",
         "queue": "celery",
+        "actor": "",
+        "count": 1,
     }
 
 
@@ -64,3 +66,41 @@ def test_it_says_that_nothing_is_kept(app, said):
 
     assert said("history")[1:] == ["Nothing is kept: the setting delayq_history is 0."]
     assert said("history", "--json") == []
+
+
+def test_who_did_it_is_said_with_as(app, run, said):
+    app.send_task("shop.add", task_id="a", delayq_at=FAR)
+
+    assert run("--as", "ann@support", "cancel", "a").exit_code == 0
+    assert run("--as", "bob", "pause", "--queue", "mail").exit_code == 0
+    app.send_task("shop.add", task_id="b", delayq_at=FAR)
+
+    rows = [row.split()[2:] for row in said("history")[1:]]
+    assert rows[1] == ["paused", "mail", "bob"]
+    assert rows[2] == ["cancelled", "a", "celery", "shop.add", "ann@support"]
+    assert [row.split()[2] for row in said("history", "--id", "a")[1:]] == [
+        "cancelled",
+        "scheduled",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 10_000, "a\nb"])
+def test_a_name_that_is_none_changes_nothing(app, run, name):
+    app.send_task("shop.add", task_id="a", delayq_at=FAR)
+
+    result = run("--as", name, "cancel", "a")
+
+    assert result.exit_code == 2
+    assert "expected text of 1 to 64 bytes" in result.output
+    assert app.delayq.get("a") is not None
+
+
+def test_show_tells_the_past_of_a_task_that_waits_and_of_one_that_left(app, run, said):
+    app.send_task("shop.add", task_id="a", delayq_at=FAR)
+    run("--as", "ann", "reschedule", "a", "by:+1h")
+
+    assert [line.split("UTC  ")[1] for line in said("show", "a")[-2:]] == [
+        "rescheduled by ann", "scheduled",
+    ]  # fmt: skip
+    run("--as", "bob", "cancel", "a")
+    assert run("show", "a").stdout.splitlines()[0].endswith("cancelled by bob")

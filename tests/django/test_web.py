@@ -177,6 +177,39 @@ print(json.dumps([shown, led.status_code, led["Location"], deep, closed]))
     assert told == [[False, True, True], 302, "/ops/delayq/", ["/ops/delayq/"] * 3, 403]
 
 
+def test_the_middleware_names_the_user_who_changes_a_task(site):
+    told = site.run(
+        USERS
+        + """
+import asyncio
+from celery_delayq import signals
+from celery_delayq.contrib.django import acting
+signals.task_rescheduled.connect(lambda actor, **_: CHANGED.append(actor), weak=False)
+
+class Request:
+    def __init__(self, user=None):
+        if user:
+            self.user = user
+
+def view(request):
+    delayq.reschedule("a", by=60)
+
+async def coroutine(request):
+    delayq.reschedule("a", by=60)
+
+from django.contrib.auth.models import AnonymousUser, User
+ann = User(username="ann")
+for user in (ann, AnonymousUser(), None):
+    acting(view)(Request(user))
+asyncio.run(acting(coroutine)(Request(ann)))
+delayq.reschedule("a", by=60)
+print(json.dumps(CHANGED))
+"""
+    )
+
+    assert told == ["ann", "", "", "ann", ""]
+
+
 def test_there_is_no_table_and_no_migration(site):
     told = site.run(
         """

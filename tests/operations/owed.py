@@ -17,7 +17,6 @@ _ONE_TASK = f"{REASON}it changes no task"
 _NEW = f"{REASON}a new task has no lease"
 _DEAD = f"{REASON}a dead task has none"
 _SHELL = f"{REASON}the terminal does"
-_LATER = f"{REASON}the history has no event of it yet"
 
 
 @dataclass(frozen=True)
@@ -32,21 +31,27 @@ class Owed:
 
 
 # Of lanes, keys and stores, not of tasks.
-_NOTHING = {"claim": _ONE_TASK, "hook": _ONE_TASK, "metric": _ONE_TASK, "event": _ONE_TASK}
+_NOTHING = {"claim": _ONE_TASK, "hook": _ONE_TASK, "metric": _ONE_TASK}
 
 OWED = {
     "schedule": Owed(_NEW, "scheduled", "scheduled", "scheduled", f"{REASON}an app schedules"),
     "schedule_many": Owed(_NEW, "scheduled", "scheduled", "scheduled", f"{REASON}an app does"),
-    "load": Owed(_NEW, f"{REASON}its tasks are old", f"{REASON}as before", _LATER, _SHELL),
+    "load": Owed(
+        _NEW,
+        f"{REASON}its tasks are old",
+        f"{REASON}as before",
+        f"{REASON}their past is not here",
+        _SHELL,
+    ),
     "cancel": Owed("kept", "cancelled", "cancelled", "cancelled", "cancel"),
-    "remove": Owed(_DEAD, "cancelled", "cancelled", "cancelled", "remove"),
-    "reschedule": Owed("kept", "rescheduled", "rescheduled", _LATER, "reschedule"),
-    "run_now": Owed("kept", "rescheduled", "rescheduled", _LATER, "run_now"),
-    "retry": Owed(_DEAD, "rescheduled", "rescheduled", _LATER, "retry"),
-    "edit": Owed("kept", "edited", "edited", _LATER, "edit"),
-    "free": Owed(**_NOTHING, page="key"),
-    "pause": Owed(**_NOTHING, page="paused"),
-    "resume": Owed(**_NOTHING, page="paused"),
+    "remove": Owed(_DEAD, "cancelled", "cancelled", "removed", "remove"),
+    "reschedule": Owed("kept", "rescheduled", "rescheduled", "rescheduled", "reschedule"),
+    "run_now": Owed("kept", "rescheduled", "rescheduled", "run_now", "run_now"),
+    "retry": Owed(_DEAD, "rescheduled", "rescheduled", "retried", "retry"),
+    "edit": Owed("kept", "edited", "edited", "edited", "edit"),
+    "free": Owed(**_NOTHING, event=_ONE_TASK, page="key"),
+    "pause": Owed(**_NOTHING, event="paused", page="paused"),
+    "resume": Owed(**_NOTHING, event="resumed", page="paused"),
     "repair": Owed(
         claim=f"{REASON}it reads the lease itself",
         hook=f"{REASON}the store was wrong, not a task",

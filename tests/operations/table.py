@@ -44,7 +44,7 @@ Call = Callable[[DelayQ, str], object]
 MAIL = lane_for(queue="mail")
 
 # Methods of DelayQ that call no script, and commands that are not operations.
-NO_OPERATIONS = {"close", "due_of", "scanner"}
+NO_OPERATIONS = {"acting", "close", "due_of", "scanner"}
 # Lines that do nothing to a waiting task.
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` exits with status 1 if nothing was paused, `free` if no task holds the key, `health` if
@@ -53,6 +53,8 @@ HEALTH = ("health", "health --here")
 SERVICES = ("scan", "web")  # run until they are stopped
 NO_OPERATION_COMMANDS = ("doctor", "free a", "load", "reshard 2", "resume", *HEALTH, *SERVICES)
 # Scripts for a store in which all operations are refused; tests/reshard has them.
+# It writes an event of another operation, if there is a history; tests/app/test_history.py has it.
+NOTES = ("note",)
 RESHARD = ("close", "fill_rest", "move_in", "move_out", "move_rest", "reshard")
 
 

@@ -29,6 +29,8 @@ CALLS = {
     "retry": lambda delayq: delayq.retry("a"),
     "edit": lambda delayq: delayq.edit("a", priority=3),
     "hand_over": lambda delayq: delayq.hand_over(),
+    "pause": lambda delayq: delayq.pause(queue="celery"),
+    "resume": lambda delayq: (delayq.pause(queue="celery"), delayq.resume(queue="celery")),
 }
 ON_THE_DEAD = ("remove", "retry")
 

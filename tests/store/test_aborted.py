@@ -21,7 +21,7 @@ from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
-from celery_delayq.core.store import NewEntry, changes, loads, scanner_steps
+from celery_delayq.core.store import NewEntry, What, changes, loads, scanner_steps
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of_key, target_of_member
 from celery_delayq.core.store.loads import OldEntry
@@ -637,6 +637,11 @@ def with_history(ready):
     ready.store.raw.hset(ready.store.keys["meta"], "history", "100 1")
 
 
+def _note_twice(ready):
+    for _ in range(2):
+        ready.store.entries.note(What.CANCELLED, count=1)
+
+
 def too_late_to_relay(ready):
     fill_tombstones(ready)
     ready.steps._owes = 1
@@ -920,6 +925,9 @@ CASES = [
         for one in OPERATIONS
         if WRITES_HISTORY.search(load()[one.script].text)
     ),
+    Case("note", "history", _note_twice, with_history),
+    Case("reschedule", "one, history", _reschedule("list"), with_history),
+    Case("edit", "one, history", _edit("list"), with_history),
     Case("cancel", "owing", _cancel_owing, ends="list"),
     Case("cancel", "nothing", _cancel("nobody")),
     Case("schedule", "revoked", lambda ready: ready.store.schedule("revoked", NOW_MS - 9)),

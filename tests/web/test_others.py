@@ -145,6 +145,31 @@ def test_the_history_is_newest_first(app, browser, scheduled):
     assert "Among the last 100 events" in browser.get("/").text
 
 
+def test_the_history_and_the_page_of_a_task_say_who_did_what(app, browser, scheduled):
+    page, path = scheduled("a"), "/task?id=a"
+    browser.change(f"{path}&revision={page.revision}", action="reschedule", value="by:+1h")
+    browser.change("/paused", action="pause", kind="queue", name="mail")
+    for number in range(3):
+        scheduled(f"b{number}", tags=["x"])
+    with app.delayq.acting("bob"):
+        app.delayq.select(tag="x").reschedule(by=60)
+
+    history = browser.get("/history").text
+    assert "rescheduled 3 tasks bob" in history
+    assert "paused queue mail mail alice" in history
+    own = browser.get(path).text.partition("What happened to it")[2]
+    assert re.search("rescheduled alice .* scheduled$", own)
+
+
+def test_a_user_with_a_long_name_can_change_tasks(app, browse, scheduled):
+    scheduled("a")
+    browser = browse(app, user=lambda _: "a\n" + "x" * 10_000)
+
+    assert browser.change("/task?id=a&revision=", action="run_now").status in {200, 409}
+    [event, *_] = app.delayq.history()
+    assert len(event.actor.encode()) <= 64
+
+
 def test_no_history_is_kept(app, browser):
     app.conf.delayq_history = 0
 

@@ -16,6 +16,7 @@ from celery import Celery
 from celery.app.task import Context, Task
 from celery.signals import task_revoked
 
+from ...core.acting import actor
 from ...core.clock import from_ms
 from ...core.hooks import Hooks
 from ...core.logs import logger_of
@@ -80,22 +81,28 @@ class Telling:
             if running is not None and running.request.id == new.task_id:
                 note_scheduled(running)
             if task_scheduled.receivers:
-                task_scheduled.send(self._app, task_id=new.task_id, due=from_ms(due_ms))
+                task_scheduled.send(
+                    self._app, task_id=new.task_id, due=from_ms(due_ms), actor=actor()
+                )
         if self._app.conf.task_send_sent_event:
             self._events.sent(entries)
 
     def rescheduled(self, task_id: str, due_ms: int) -> None:
         if task_rescheduled.receivers:
-            task_rescheduled.send(self._app, task_id=task_id, due=from_ms(due_ms))
+            task_rescheduled.send(self._app, task_id=task_id, due=from_ms(due_ms), actor=actor())
 
     def edited(self, task_id: str) -> None:
-        task_edited.send(self._app, task_id=task_id)
+        task_edited.send(self._app, task_id=task_id, actor=actor())
 
     def cancelled(self, cancelled: Sequence[Cancelled]) -> None:
         for entry in cancelled if task_cancelled.receivers else ():
             uncertain = entry.outcome is Outcome.UNCERTAIN
             task_cancelled.send(
-                self._app, task_id=entry.task_id, reason=entry.reason, uncertain=uncertain
+                self._app,
+                task_id=entry.task_id,
+                reason=entry.reason,
+                uncertain=uncertain,
+                actor=actor(),
             )
         self._revoked(cancelled)
 

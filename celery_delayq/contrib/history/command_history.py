@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...core.logs import plain
+from ...core.logs import counted, plain
 from ...operations.cli.common import ErrorSentences, delayq_of, examples, json_option
 from ...operations.cli.looks import CeleryCommand, CeleryOption
 from ...operations.cli.screen import Screen
@@ -25,10 +25,19 @@ _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
     "-n", "--limit", type=click.IntRange(0), default=100, show_default=True,
     cls=CeleryOption, help_group="Filter", help="Show at most this many.",
 )  # fmt: skip
+@click.option(
+    "--id",
+    "task_id",
+    cls=CeleryOption,
+    help_group="Filter",
+    help="Only what happened to this task.",
+)
 @zoned
 @json_option
 @click.pass_context
-def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
+def history(
+    ctx: click.Context, /, limit: int, task_id: str | None, as_json: bool, **_: Any
+) -> None:
     """Show the last events, the newest first.
 
     The store keeps hashes of the names of tasks and queues. TASK is empty if this app has no task
@@ -37,7 +46,7 @@ def history(ctx: click.Context, /, limit: int, as_json: bool, **_: Any) -> None:
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
-        events = newest(delayq.services, limit=limit)
+        events = newest(delayq.services, limit=limit, of=task_id)
         kept = delayq.services.settings.history
     if as_json:
         for event in events:
@@ -54,12 +63,14 @@ def _columns(zone: tzinfo) -> tuple[Column, ...]:
     return (
         Column(f"WHEN ({name_of(zone)})"),
         Column("WHAT", styles),
-        *(Column(title) for title in ("ID", "KEY", "QUEUE", "TASK")),
+        *(Column(title) for title in ("ID", "KEY", "QUEUE", "TASK", "BY")),
     )
 
 
 def _event_row(event: Event, zone: tzinfo) -> tuple[str, ...]:
-    texts = (event.what.value, event.id, event.key, event.queue, event.task)
+    what = event.what.value.replace("_", " ")
+    named = event.id or (counted(event.count) if event.count else "")
+    texts = (what, named, event.key, event.queue, event.task, event.actor)
     return (stamp(event.when, zone), *map(plain, texts))
 
 
@@ -72,4 +83,6 @@ def _event_facts(event: Event) -> dict[str, Any]:
         "due": event.due and event.due.isoformat(),
         "task": event.task,
         "queue": event.queue,
+        "actor": event.actor,
+        "count": event.count,
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...core.services import Services
 
 if TYPE_CHECKING:
+    from ...core.tasks.targets import Named
     from .newest import Event
 
 
@@ -15,23 +16,27 @@ class HistoryMethods:
 
     services: Services
 
-    def history(self, limit: int | None = None) -> list[Event]:
-        """The last events: scheduled, handed over, cancelled, replaced, skipped, dead, repaired.
+    def history(self, limit: int | None = None, *, of: Named | None = None) -> list[Event]:
+        """The last events of tasks and pauses, each with the name of its author, if that is known.
+
+        A change of many tasks is one event with their number; beside it, each of them that was
+        cancelled or removed has its own.
 
         The setting ``delayq_history`` turns this on, and says how many events to keep.
 
         Args:
             limit: The maximum number of events.
+            of: Only the events of this task.
 
         Returns:
-            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task`` and ``queue``, newest
-            first. ``task`` is empty if this app has no such task, and none of its latest ones is in
-            the store; ``queue`` is empty if it is neither one of the app's queues, nor paused, nor
-            the queue of a task due next.
+            Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task``, ``queue``,
+            ``actor`` and ``count``, newest first. ``task`` is empty if this app has no such task,
+            and none of its latest ones is in the store; ``queue`` is empty if it is neither one of
+            the app's queues, nor paused, nor the queue of a task due next.
 
         Raises:
             InvalidOption: *limit* is not a whole number, or below 0.
         """
         from .newest import history
 
-        return history(self.services, limit=limit)
+        return history(self.services, limit=limit, of=of)

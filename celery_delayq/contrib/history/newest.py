@@ -1,4 +1,4 @@
-"""Reads the last events: scheduled, handed over, cancelled, replaced, skipped, dead, repaired."""
+"""Reads the last events: what happened to tasks, and who did it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from ...core.clock import from_ms
 from ...core.services import Services
 from ...core.settings import LONGEST_HISTORY
 from ...core.store import HistoryEntry, What, label_of
+from ...core.store.ids import checked_id
 from ...core.tasks.filters import check_limit
 from ...core.tasks.scheduled_task import ScheduledTask
+from ...core.tasks.targets import Named, id_of
 from ...operations.queues import names_of
 
 _TRIES = 3  # tasks that are looked up for a name
@@ -32,6 +35,9 @@ class Event:
             in the store.
         queue: The queue that it was sent to; empty if this app, its pauses and the tasks that are
             due next name no such queue.
+        actor: Who did it, see ``DelayQ.acting``; empty if nobody was named.
+        count: How many tasks were changed together, as one event: ``id`` is then empty. 0 of a
+            pause.
     """
 
     what: What
@@ -41,13 +47,22 @@ class Event:
     due: datetime | None
     task: str
     queue: str
+    actor: str = ""
+    count: int = 1
 
 
-def history(services: Services, *, limit: int | None = None) -> list[Event]:
+def history(
+    services: Services, *, limit: int | None = None, of: Named | None = None
+) -> list[Event]:
     """Return the last events, the newest first; see :meth:`DelayQ.history`."""
     check_limit(limit, "events")
     most = LONGEST_HISTORY if limit is None else min(limit, LONGEST_HISTORY)
-    events = services.entries.history(most) if most else []
+    if of is None:
+        events = services.entries.history(most) if most else []
+    else:
+        own_id = checked_id(id_of(of))
+        own = (each for each in services.entries.history(LONGEST_HISTORY) if each.task_id == own_id)
+        events = list(islice(own, most))
     labels = {event.labels[0] for event in events if event.labels}
     tasks = _by_label(services.app.tasks)
     if not labels <= tasks.keys():
@@ -87,6 +102,8 @@ def _event(row: HistoryEntry, tasks: dict[bytes, str], queues: dict[bytes, str])
         id=row.task_id,
         key=row.key,
         due=None if row.due_ms is None else from_ms(row.due_ms),
-        task=tasks.get(task, ""),
-        queue=queues.get(queue, ""),
+        task=row.lane[1:] if row.lane[:1] == "t" else tasks.get(task, ""),
+        queue=row.lane[1:] if row.lane[:1] == "q" else queues.get(queue, ""),
+        actor=row.actor,
+        count=row.count,
     )

@@ -20,6 +20,7 @@ from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
+from ...core.acting import acting_as
 from ...core.errors import (
     DelayQError,
     InvalidDueTime,
@@ -166,7 +167,8 @@ class Pages:
             return view(replace(asked, answer=answer_in(asked)))
         asked.must_write()
         try:
-            return view(asked)
+            with acting_as(asked.user):
+                return view(asked)
         except (StoreError, InvalidSetting, NoDelayQ):
             raise
         except (BadRequest, InvalidOption, InvalidDueTime) as error:

@@ -38,6 +38,7 @@ from .looking import Found, listed, named, order_of
 from .visit import Answer, Visit
 
 EVENTS = 8  # of the history, on the overview
+OWN_EVENTS = 50  # of one task, on its page
 
 _HIDDEN = ("args", "kwargs")
 _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
@@ -197,7 +198,8 @@ def _one(visit: Visit, task_id: str) -> Response:
         sentence = visit.answer.sentence or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
         shown = replace(visit, answer=visit.answer._replace(sentence=sentence))
         code = 200 if visit.answer.is_done else 404
-        return shown.page("task.html", code, task=None, id=task_id)
+        events = _events(visit, task_id)
+        return shown.page("task.html", code, task=None, id=task_id, events=events)
     counts = visit.delayq.counts()
     now = from_ms(counts.now_ms)
     typed = visit.answer.typed.get("value") or visit.request.args.get("value", "")
@@ -221,11 +223,19 @@ def _one(visit: Visit, task_id: str) -> Response:
         problem=no_delivery(counts),
         behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
         actions=suiting(found.state),
+        events=_events(visit, task_id),
         values=values_of(visit, found) if visit.may_write else {},
         act=visit.url("task", id=task_id, revision=revision),
         typed=typed,
         move=move,
     )
+
+
+def _events(visit: Visit, task_id: str) -> list[Any]:
+    """Return what happened to a task, as far as a history is kept."""
+    if not visit.delayq.services.settings.history:
+        return []
+    return visit.delayq.history(OWN_EVENTS, of=task_id)
 
 
 def _told_back(visit: Visit, found: ScheduledTask, typed: str, now: datetime) -> dict[str, str]:

@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 class Face(Operations):
     """The methods of ``DelayQ`` that the page calls; the history's, as that is another leaf."""
 
-    history: Callable[[int], list[Any]]
+    history: Callable[..., list[Any]]
 
 
 NO_ANSWER = Answer()

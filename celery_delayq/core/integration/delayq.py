@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -9,6 +10,7 @@ from celery import Celery
 from celery.app.task import Task
 from celery.canvas import Signature
 
+from ..acting import acting
 from ..clock import DelayInput, TimeInput, one_of
 from ..errors import NotATask
 from ..leaves import methods
@@ -144,6 +146,20 @@ class DelayQ(_Methods):
         owes = self.services.has_backend
         mark = partial(mark_revoked, self.app, late=True) if owes else None
         return new_scanner(self.services, mark)
+
+    def acting(self, name: str) -> AbstractContextManager[None]:
+        """Name the author of the changes in a block: ``with delayq.acting("ann"):``.
+
+        The name goes to signals, log lines and the history, not into the tasks. It holds in this
+        thread, or this task of asyncio. This makes no audit trail: the name can be left out.
+
+        Args:
+            name: 1 to 64 bytes of printable text.
+
+        Raises:
+            InvalidOption: *name* is none.
+        """
+        return acting(name)
 
     def close(self) -> None:
         """Close this process's idle connections to Redis; the next call opens new ones."""

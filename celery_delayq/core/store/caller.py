@@ -20,6 +20,7 @@ from typing import Any
 import redis
 
 from .. import clock
+from ..acting import actor
 from ..errors import StoreError, StoreUnavailable
 from .scripts import Scripts
 
@@ -37,8 +38,8 @@ _WHY = {
 
 
 def new_operation() -> bytes:
-    """Return a name that no other call has."""
-    return os.urandom(OPERATION_BYTES)
+    """Return a name that no other call has, with who makes it, if somebody was named."""
+    return os.urandom(OPERATION_BYTES) + actor().encode(errors="replace")
 
 
 class RedisTime:

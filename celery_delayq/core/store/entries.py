@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from .. import clock
+from ..acting import actor
 from ..clock import When
 from ..errors import DelayQError, StoreDiffers, UnreadableRecord
 from . import (
@@ -34,7 +35,7 @@ from . import (
 )
 from .changes import ALWAYS, Conditions
 from .filter import Filter
-from .history_entry import HistoryEntry
+from .history_entry import LETTERS, HistoryEntry, What
 from .holder import KeyHolder
 from .ids import Target, target_of_member
 from .keys import shard_of
@@ -393,6 +394,18 @@ class Entries:
         if first is not None:
             yield first
             yield from found
+
+    @_over_its_shards
+    def note(self, what: What, *, lane: str = "", count: int = 0) -> None:
+        """Add an event of a lane or of many entries to the history, if the store has one.
+
+        Args:
+            what: What was done, by whoever acts.
+            lane: ``q`` or ``t``, and the name of a queue or task; empty for everything.
+            count: Of how many entries; 0: a lane.
+        """
+        letter = LETTERS[what].decode()
+        self.shards[0].scripts.call("note", what=letter, lane=lane, count=count, who=actor())
 
     @_over_its_shards
     def history(self, limit: int) -> list[HistoryEntry]:

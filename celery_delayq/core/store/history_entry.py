@@ -16,6 +16,13 @@ class What(str, Enum):
     SKIPPED = "skipped"
     DEAD = "dead"
     REPAIRED = "repaired"
+    RESCHEDULED = "rescheduled"
+    EDITED = "edited"
+    RUN_NOW = "run_now"
+    RETRIED = "retried"
+    REMOVED = "removed"
+    PAUSED = "paused"
+    RESUMED = "resumed"
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,8 @@ class HistoryEntry:
     """One event of the history; ``lua/prelude/history.lua`` has its layout.
 
     ``labels``: of task and queue, as in the record. They and the due time are ``None`` if the
-    record could not be read.
+    record could not be read. ``actor``: who did it, or empty. ``lane``: q or t and a name, of a
+    pause. ``count``: of how many entries; 0 of a lane.
     """
 
     what: What
@@ -32,6 +40,9 @@ class HistoryEntry:
     labels: tuple[bytes, bytes] | None
     task_id: str
     key: str
+    actor: str = ""
+    lane: str = ""
+    count: int = 1
 
     @classmethod
     def read(cls, event: bytes) -> HistoryEntry:
@@ -43,13 +54,19 @@ class HistoryEntry:
         due, id_end = event[14:27].strip(), 42 + int(event[39:42])
         if event[:1] not in _WHAT:
             raise ValueError(f"no event begins with {event[:1]!r}")
+        key, _, rest = event[id_end:].partition(b"\0")
+        actor, _, count = rest.partition(b"\0")
+        is_lane = event[:1] in b"pu"
         return cls(
             _WHAT[event[:1]],
             int(event[1:14]),
             int(due) if due else None,
             (event[27:33], event[33:39]) if due else None,
             event[42:id_end].decode(errors="replace"),
-            event[id_end:].decode(errors="replace"),
+            "" if is_lane else key.decode(errors="replace"),
+            actor.decode(errors="replace"),
+            key.decode(errors="replace") if is_lane else "",
+            0 if is_lane else int(count or 1),
         )
 
 
@@ -61,4 +78,14 @@ _WHAT = {
     b"k": What.SKIPPED,
     b"d": What.DEAD,
     b"b": What.REPAIRED,
+    b"m": What.RESCHEDULED,
+    b"e": What.EDITED,
+    b"n": What.RUN_NOW,
+    b"t": What.RETRIED,
+    b"x": What.REMOVED,
+    b"p": What.PAUSED,
+    b"u": What.RESUMED,
 }
+
+#: The letter of each kind in an event.
+LETTERS = {what: letter for letter, what in _WHAT.items()}

@@ -7,6 +7,7 @@ select --start--> pages of members --CHUNK at a time--> the scripts of one --> C
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from ..clock import DelayInput, TimeInput, When, one_of
@@ -21,6 +22,7 @@ from ..store import (
     Match,
     Position,
     Shard,
+    What,
     changes,
     selection_scan,
     target_of_member,
@@ -29,12 +31,15 @@ from ..store.changes import ALWAYS, Conditions
 from .count import Count, Progress, Tally, report, telling_so_far
 from .cursor import SelectionCursor
 from .moves import Direction, conditions_of, would_move
+from .noting import note
 from .queue_names import QueueNames
 from .scheduled_task import ScheduledTask
 from .targets import of_many
 
 #: A step of the store for entries of a selection.
 Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
+
+_MOVES = {"": What.RESCHEDULED, "now": What.RUN_NOW, "retry": What.RETRIED}
 
 # States that a dry run counts, as `peek.lua` returns them.
 WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
@@ -169,7 +174,7 @@ class Selection:
                 chosen=self._chosen.text,
             )
 
-        return self._change(steps, progress)
+        return self._change(steps, progress, _MOVES[mode])
 
     def _remove(
         self, states: set[str], dry_run: bool, progress: Progress | None, *, remove: bool = False
@@ -189,7 +194,8 @@ class Selection:
                 chosen=self._chosen.text,
             )
 
-        return self._change(steps, progress, owes=owes)
+        what = What.REMOVED if remove else What.CANCELLED
+        return self._change(steps, progress, what, owes=owes)
 
     def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
         """Yield members that may match, from the start position: number, shard, page.
@@ -237,11 +243,13 @@ class Selection:
                 report(progress, tally)
         return tally.count
 
-    def _change(self, steps: Steps, progress: Progress | None, *, owes: bool = False) -> Count:
+    def _change(
+        self, steps: Steps, progress: Progress | None, what: What, *, owes: bool = False
+    ) -> Count:
         tally, self._at = Tally(owes=owes), self._begun
         # Recording the owed ``REVOKED`` takes as long again.
         size = CHUNK // 2 if owes else CHUNK
-        with telling_so_far(tally):
+        with telling_so_far(tally), self._noted(what, tally):
             for number, shard, page in self._pages():
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
@@ -253,6 +261,15 @@ class Selection:
                         _note(self._services, tally, made)
                         report(progress, tally)
         return tally.count
+
+    @contextmanager
+    def _noted(self, what: What, tally: Tally) -> Iterator[None]:
+        """Add one event with the count to the history, also of a change that was cut short."""
+        try:
+            yield
+        finally:
+            if tally.count:
+                note(self._services, what, count=tally.count)
 
 
 def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:

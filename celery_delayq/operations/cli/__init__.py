@@ -29,6 +29,7 @@ from typing import Any
 import click
 
 from ...core import leaves
+from ...core.acting import acting
 from . import (
     command_change,
     command_edit,
@@ -41,7 +42,8 @@ from . import (
     command_show,
     command_status,
 )
-from .looks import handle_preload_options
+from .common import UsageErrors
+from .looks import CeleryOption, handle_preload_options
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -93,14 +95,21 @@ class _Commands(click.Group):
 
 
 @click.group(name="delayq", cls=_Commands)
+@click.option(
+    "--as", "name", metavar="NAME", cls=CeleryOption, help_group="Names",
+    help="Who makes the changes, for signals, the log and the history; at most 64 bytes.",
+)  # fmt: skip
 @click.pass_context
 @handle_preload_options
-def delayq(ctx: click.Context, /, **_: Any) -> None:  # noqa: ARG001 - Celery gives it
+def delayq(ctx: click.Context, /, name: str | None, **_: Any) -> None:
     """Look at scheduled tasks, cancel and reschedule them.
 
     Is something wrong? Begin with `doctor`. The project's runbook, celery_delayq/docs/runbook.md,
     has a section for each alert.
     """
+    if name is not None:
+        with UsageErrors():
+            ctx.with_resource(acting(name))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A character that the terminal cannot encode must not abort a list.

@@ -23,9 +23,10 @@ from .departed import HINT, Target, behind_which, why_gone
 from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen, wrapped
 from .when import now_of
-from .zones import relative, zone_of, zoned
+from .zones import name_of, relative, stamp, zone_of, zoned
 
 _READ = {"args", "kwargs", "reason", "error"}  # texts to read, not to copy: they may be wrapped
+_MOST_EVENTS = 20  # of the task's history
 _MOST_IDS = 20  # that it prints
 _WAITS = (State.SCHEDULED, State.PAUSED)
 
@@ -56,6 +57,7 @@ def show(ctx: click.Context, /, id: str | None, key: str | None, as_json: bool, 
             task = _begun_so(ctx, id)
         if task is None:
             ctx.obj.error(advised(_why_gone(ctx, id, key)))
+            Screen(ctx).show(_past(ctx, id, zone))
             ctx.exit(1)
         if as_json:
             ctx.obj.echo(line_of_json(task.facts()))
@@ -63,6 +65,20 @@ def show(ctx: click.Context, /, id: str | None, key: str | None, as_json: bool, 
         counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
     screen = Screen(ctx)
     screen.show(screen_of(task, counts, pauses, zone, screen.width))
+    screen.show(_past(ctx, task.id, zone))
+
+
+def _past(ctx: click.Context, task_id: str | None, zone: tzinfo) -> Iterator[Line]:
+    """Yield a line for each event of a task, if a history is kept."""
+    delayq: Any = delayq_of(ctx)
+    if task_id is None or not delayq.services.settings.history or not hasattr(delayq, "history"):
+        return
+    with ErrorSentences():
+        events = delayq.history(_MOST_EVENTS, of=task_id)
+    for event in events:
+        what = event.what.value.replace("_", " ")
+        by = f" by {plain(event.actor)}" if event.actor else ""
+        yield [(f"{stamp(event.when, zone)} {name_of(zone)}  {what}{by}", "")]
 
 
 def _begun_so(ctx: click.Context, beginning: str) -> ScheduledTask | None:

@@ -50,7 +50,8 @@ return change(request, function(call)
   local function join_group(place, is_uncertain, id, member)
     local how = is_uncertain and 'u' or 'c'
     local name = how .. (place or '')
-    local leaving = by_name[name] or {how = how, place = place, ids = {}, members = {}, shared = {}}
+    local kind = mode == 'remove' and 'x' or nil
+    local leaving = by_name[name] or {how = how, kind = kind, place = place, ids = {}, members = {}, shared = {}}
     if not by_name[name] then
       by_name[name] = leaving
       groups[#groups + 1] = leaving

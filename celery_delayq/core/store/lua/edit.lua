@@ -109,6 +109,9 @@ return change(request, function(call)
     local from = other_queue and counted_from(new_lanes(call.now_us), record, header_end, true)
     text = from and with_excuse(text, #destination + 1, from) or text
     redis.call('HSET', keys.records, id, text)
+    if past.kept and not filter then
+      note_event('e', call.now, told_by(text, #destination + 1, id, extras.key))
+    end
     if lapsed and not old_key then take_key(text, #destination + 1, id) end
     if changes_kind then
       redis.call('ZADD', index, score, member)

@@ -17,7 +17,7 @@ in the older one, and does not read it.
 A script with `change` in its header is `return change(request, function(call) ... end)`; the function has only the
 script's own steps. `request` has
 
-operation  the call's name
+operation  the call's name, 12 random bytes; and who makes it, if somebody was named
 issued     when this request was made, us by Redis's clock
 deadline   when the call ends, us by Redis's clock
 began      when the call's first request was made; repetitions keep it, even if Redis's clock was set meanwhile
@@ -106,7 +106,7 @@ local function change(call, steps, names, told_again)
   if turns(call) then turn(call) end
   redis.call('HSET', keys.calls, ANSWER .. call.operation, answer, unpack(call.fenced))
   if finish then finish() end
-  if past.kept then write_history() end
+  if past.kept then write_history(call.operation) end
   return {now_us, 'answer', answer, told}
 end
 

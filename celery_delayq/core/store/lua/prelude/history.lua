@@ -3,11 +3,14 @@
 `history` in `meta`: how many, 1..10000, a blank, and 0 to leave out an event that equals the one before, or 1.
 
 event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipped, d: dead,
-                 b: repaired, it waits again
+                 b: repaired, it waits again, m: rescheduled, e: edited, n: run now, t: tried again, x: removed;
+                 p: paused, u: resumed, of a lane
        2..14   when, ms, 13 digits
        15..27  due time, ms, 13 bytes, blanks after the digits; only blanks if the record cannot be read
        28..39  task and queue, labels as in a record, or blanks
-       40..42  length of the id, 3 digits; the id; and the unique key, if it has one
+       40..42  length of the id, 3 digits; the id; and the unique key, if it has one. Of a lane and of many entries
+               there is no id; a lane has q or t, and the name of the queue or task, in place of the key
+               then NUL and who did it, if somebody was named; and of many entries, NUL and how many
 
 A step notes events, and writes them at its end.
 ]]
@@ -47,15 +50,16 @@ end
 
 -- Note the events of entries that have left; `how`: as their tombstones say, or nil: they were replaced.
 local function note_left(leaving, how, now)
-  local kind = leaving.is_replaced and 'r' or how == 'u' and 'c' or how == 's' and 'k' or how or 'r'
+  local kind = leaving.kind or leaving.is_replaced and 'r' or how == 'u' and 'c' or how == 's' and 'k' or how or 'r'
   for _, told in ipairs(leaving.events or {}) do note_event(kind, now, told) end
 end
 
 -- The part in which successive events must differ: the kind, the task, and the key, or else the id.
 local function subject_of(event)
   local id_end = 42 + (tonumber(sub(event, 40, 42)) or 0)
-  local key = sub(event, id_end + 1)
-  return sub(event, 1, 1) .. sub(event, 28, 33) .. (key == '' and 'i' .. sub(event, 43, id_end) or 'k' .. key)
+  if id_end == 42 then return event end -- of a lane or of many
+  local key, who = string.match(sub(event, id_end + 1), '^(%Z*)(.*)$')
+  return sub(event, 1, 1) .. sub(event, 28, 33) .. (key == '' and 'i' .. sub(event, 43, id_end) or 'k' .. key) .. who
 end
 
 -- The events, without those that equal the one before; `last` is the last one written.
@@ -71,9 +75,11 @@ end
 
 -- Write the events, newest first. Room is made first, so the list never exceeds its length. If that is not allowed, or
 -- the key is another program's, nothing is written; the step itself is done.
-local function write_history()
-  local events, most = past.events, 1000
+-- `operation`: the call's name, which ends with who makes it; see prelude/call.lua.
+local function write_history(operation)
+  local events, most, who = past.events, 1000, sub(operation or '', 13)
   if #events == 0 then return end
+  for at, event in ipairs(who ~= '' and events or {}) do events[at] = event .. '\0' .. who end
   local text, repeats = string.match(past.setting, '^(%d+) ([01])$')
   local length = tonumber(text)
   if repeats == '0' then events = without_repeats(redis.pcall('LRANGE', keys.history, 0, 0)[1]) end
