@@ -47,7 +47,7 @@ def views(page, folder, look):
         take(page, folder / f"{name}-{look}.png")
     page.goto("/tasks?queue=billing")
     page.get_by_label("Change", exact=True).select_option("Reschedule")
-    page.get_by_label("New due time, tag, queue or priority").fill("by:+2h")
+    page.get_by_label("New due time, tag, queue or priority", exact=True).fill("by:+2h")
     page.get_by_role("checkbox", name="Task ").first.check()
     press(page, "Change the ticked ones")
     take(page, folder / f"selected-{look}.png")

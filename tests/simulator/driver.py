@@ -190,7 +190,12 @@ class Caller:
         Raises:
             Unavailable: The outcome of the last step is unknown.
         """
-        services: Any = SimpleNamespace(entries=self._entries, hooks=Hooks(), timezone=timezone.utc)
+        services: Any = SimpleNamespace(
+            entries=self._entries,
+            hooks=Hooks(),
+            timezone=timezone.utc,
+            settings=SimpleNamespace(history=0),
+        )
         chosen = Filter(tags=one.tags[:1]) if one.tags else Filter()
         found = Selection(services, chosen, cursor)
         by = timedelta(milliseconds=one.when.ms)
