@@ -1,6 +1,6 @@
 """``python -m tests.browser.screenshots FOLDER [--docs]``: a picture of each view of a shop.
 
-Each view is taken light and dark, and on a phone. With ``--docs`` it takes the two pictures of the
+Each view is taken light and dark, and on a phone. With ``--docs`` it takes the four pictures of the
 documentation only.
 """
 
@@ -31,7 +31,13 @@ VIEWS = {
 }
 LOOKS = {"light": {}, "dark": {"dark": True}, "phone": {"width": 360}}
 HIGHEST = 1600  # of a picture, in pixels
-DOCS = {"overview": "/", "tasks": "/tasks?tag=renewal"}
+# The pictures of the documentation: where, and what differs from IN_DOCS.
+DOCS = {
+    "overview": ("/", {}),
+    "tasks": ("/tasks?tag=renewal", {}),
+    "task": (f"/task?id={shop.id_of(425)}", {"color_scheme": "dark"}),
+    "phone": ("/tasks?tag=renewal", {"viewport": {"width": 360, "height": 640}}),
+}
 IN_DOCS = {"timezone_id": "UTC", "viewport": {"width": 1280, "height": 640}}
 
 
@@ -48,7 +54,7 @@ def views(page, folder, look):
     page.goto("/tasks?queue=billing")
     page.get_by_label("Change", exact=True).select_option("Reschedule")
     page.get_by_label("New due time, tag, queue or priority", exact=True).fill("by:+2h")
-    page.get_by_role("checkbox", name="Task ").first.check()
+    page.locator("input[name=one]").first.check()
     press(page, "Change the ticked ones")
     take(page, folder / f"selected-{look}.png")
     page.go_back()
@@ -70,11 +76,12 @@ def main():
         served(wsgi(delayq, allow=lambda _: "write")) as address,
         browser() as started,
     ):
+        app.main = "shop"
         shop.fill(app, redis.client())
         shop.scan_once(app)
         if asked.docs:
-            page = page_of(started, address, **IN_DOCS)
-            for name, path in DOCS.items():
+            for name, (path, differs) in DOCS.items():
+                page = page_of(started, address, **{**IN_DOCS, **differs})
                 page.goto(path)
                 page.screenshot(path=asked.folder / f"web-{name}.png")
             return

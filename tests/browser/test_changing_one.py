@@ -27,7 +27,6 @@ def test_from_the_overview_to_a_task_and_away_with_it(app, site, look, scheduled
     page = look(site, javascript=javascript)
 
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Tasks").click()
-    unfold(page, "Filter")
     page.get_by_label("Queue", exact=True).fill("mail")
     press(page, "Filter")
     page.get_by_role("table").get_by_role("link", name="other").wait_for(state="detached")

@@ -10,7 +10,7 @@ from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 
 
 def shown(page):
-    return re.findall(r'<th scope="row"><a [^>]*>([^<]*)</a>', page.html)
+    return re.findall(r'<th scope="row"[^>]*><a [^>]*>([^<]*)</a>', page.html)
 
 
 @pytest.mark.parametrize("path", ["/tasks", "/paused"])

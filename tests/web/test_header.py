@@ -21,7 +21,9 @@ def test_each_page_says_whose_it_is_and_whether_all_is_well(app, browser, url, p
 
     head = head_of(page)
     assert head.startswith(f"tests {url}")
-    assert re.search(r"no scanner is alive: .* as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$", head)
+    assert re.search(
+        r"no scanner is alive: .* as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC Overview", head
+    )
     assert page.title.startswith("not delivered in time · ")
     assert page.title.endswith(" · tests")
 
@@ -46,7 +48,7 @@ def test_redis_goes_away_after_a_view_was_made(app, browser, monkeypatch):
     page = browser.get("/history")
 
     assert page.status == 200
-    assert head_of(page).endswith("Redis is away no answer")
+    assert head_of(page).endswith("Redis is away no answer Overview Tasks Dead Paused History")
     assert page.title == "Redis is away · History · tests"
 
 

@@ -87,7 +87,9 @@ def test_the_overview_leads_to_the_dead_and_has_events_last(browser, many):
 
 @pytest.mark.usefixtures("dead")
 def test_the_overview_marks_the_dead(browser):
-    assert re.search(r'<dd class="dead"><a href="/tasks\?state=DEAD">1<', browser.get("/").html)
+    page = browser.get("/").html
+    assert re.search(r'<div class="loud"><dt>Dead</dt><dd><a href="/tasks\?state=DEAD">1<', page)
+    assert '<div class="zero"><dt>In flight</dt>' in page
     assert "The dead tasks" in browser.get("/").text
 
 

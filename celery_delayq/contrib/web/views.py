@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -12,9 +13,10 @@ from werkzeug.wrappers import Response
 
 from ...core.clock import EPOCH, from_ms
 from ...core.errors import InvalidOption, UnreadableRecord
+from ...core.logs import plain
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
-from ...core.tasks.task_facts import facts_of
+from ...core.tasks.task_facts import facts_of, json_facts_of
 from ...operations import finding
 from ...operations.cli.departed import behind_which
 from ...operations.cli.zones import soon
@@ -33,7 +35,7 @@ from .actions import (
 from .answers import Mistyped, answered, mark_of
 from .asked import FILTERS, in_url, instant_of, moved, told_back
 from .bulk import ticked
-from .chart import SPANS, bars_of
+from .chart import SPANS, chart_of
 from .looking import Found, listed, named, order_of
 from .visit import Answer, Visit
 
@@ -52,7 +54,7 @@ def overview(visit: Visit) -> Response:
         "overview.html",
         status=status,
         looked_at=sum(queue.waiting for queue in status.queues),
-        charts={name: bars_of(visit, name) for name in SPANS},
+        charts={name: chart_of(visit, name) for name in SPANS},
         kept=kept,
         events=visit.delayq.history(EVENTS) if kept else None,
     )
@@ -219,6 +221,7 @@ def _one(visit: Visit, task_id: str) -> Response:
         soon=soon,
         state=words.state(found, now),
         facts=dict(_facts(visit, found)),
+        indented={} if visit.hides else dict(_indented(found)),
         headers=dict(_headers(found)),
         problem=no_delivery(counts),
         behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
@@ -250,6 +253,17 @@ def _facts(visit: Visit, found: ScheduledTask) -> Iterator[tuple[str, Any]]:
             yield name, "hidden"
         elif name not in ("id", "state", "cursor"):
             yield name, value
+
+
+def _indented(found: ScheduledTask) -> Iterator[tuple[str, str]]:
+    """Yield the arguments as indented JSON, line by line without unprintable characters."""
+    if found.is_canvas:
+        return
+    facts = json_facts_of(found)
+    for name, value in zip(_HIDDEN, found.shown_arguments(), strict=True):
+        if facts[name] and facts[name] == value:
+            lines = json.dumps(facts[name], ensure_ascii=False, indent=2).split("\n")
+            yield name, "\n".join(map(plain, lines))
 
 
 def _headers(found: ScheduledTask) -> Iterator[tuple[str, Any]]:

@@ -1,23 +1,83 @@
-// The pages work without this script. It adds five things:
-// times in the viewer's own zone, the browser's own picker for times, a box that ticks all tasks,
-// pages that load anew by themselves, and the press of "Continue" while many tasks are changed.
+// The pages work without this script. It adds six things: times in the viewer's own zone, charts
+// that say what a bar means, the browser's own picker for times, a box that ticks all tasks, pages
+// that load anew by themselves, and the press of "Continue" while many tasks are changed.
 "use strict";
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const near = new Intl.DateTimeFormat(undefined, {
+  day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric" });
+const HOUR = 3_600_000;
 
 function dress(root) {
   for (const one of root.querySelectorAll("time[datetime]")) {
     const time = new Date(one.dateTime);
+    one.title = one.textContent;
+    if (one.closest("td, header")) {
+      const isNear = time.getFullYear() === new Date().getFullYear();
+      one.textContent = (isNear ? near : local).format(time);
+      continue;
+    }
     if (!time.getTimezoneOffset()) continue;
     const utc = document.createElement("span");
     utc.className = "utc";
-    utc.textContent = one.textContent;
+    utc.textContent = one.title;
     one.replaceChildren(local.format(time), " ", utc);
   }
+  for (const one of root.querySelectorAll("svg[data-chart]")) dressChart(one);
   if (!zone) return;
   for (const one of root.querySelectorAll("input[data-zone]")) one.value = zone;
   for (const one of root.querySelectorAll("[data-zone-name]")) one.textContent = `in ${zone}`;
+}
+
+// Moves the marks of a chart to the hours and days of the viewer's zone, and says what a bar means
+// that the pointer or the keyboard is on; the arrow keys go from bar to bar.
+function dressChart(chart) {
+  const begin = new Date(chart.dataset.begin), end = new Date(chart.dataset.end);
+  const hours = (end - begin) / HOUR, width = Number(chart.dataset.width);
+  const apart = hours <= 1 ? HOUR / 6 : hours <= 24 ? 3 * HOUR : 24 * HOUR;
+  const group = chart.querySelector(".marks"), [line, text] = group.children;
+  const bars = [...chart.querySelectorAll("a")];
+  const readout = chart.parentNode.querySelector(".readout");
+  if (line) {
+    const moment = new Date(begin);
+    moment.setHours(0, 0, 0, 0);
+    const marks = [];
+    while (moment < end) {
+      if (moment > begin) {
+        const x = width * (moment - begin) / (end - begin);
+        const [its, words] = [line.cloneNode(), text.cloneNode()];
+        for (const name of ["x1", "x2"]) its.setAttribute(name, x);
+        words.setAttribute("x", x);
+        words.textContent = (hours > 24 ? day : clock).format(moment);
+        marks.push(its, words);
+      }
+      if (hours > 24) moment.setDate(moment.getDate() + 1);
+      else moment.setTime(moment.getTime() + apart);
+    }
+    group.replaceChildren(...marks);
+  }
+  function say(bar) {
+    const { begin: from, end: to } = bar.querySelector("rect").dataset;
+    const count = bar.querySelector("title").textContent.split(",")[0];
+    readout.textContent = `${count}, ${local.format(new Date(from))} to ${clock.format(new Date(to))}`;
+  }
+  bars.forEach((bar, at) => {
+    bar.tabIndex = at ? -1 : 0;
+    bar.addEventListener("pointerenter", () => say(bar));
+    bar.addEventListener("focus", () => say(bar));
+    bar.addEventListener("keydown", (event) => {
+      const next = bars[at + { ArrowRight: 1, ArrowLeft: -1 }[event.key]];
+      if (!next) return;
+      bar.tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+      event.preventDefault();
+    });
+  });
 }
 
 function addPicker(field) {
@@ -32,7 +92,8 @@ function addPicker(field) {
   });
   const button = document.createElement("button");
   button.type = "button";
-  button.textContent = "Pick";
+  button.className = "pick";
+  button.textContent = "\u25be";
   button.setAttribute("aria-label", `Pick: ${field.labels[0].textContent}`);
   button.addEventListener("click", () => picker.showPicker());
   field.after(picker, button);
@@ -121,6 +182,9 @@ function keepLive(state, main) {
 }
 
 dress(document);
+if (matchMedia("(max-width: 40rem)").matches) {
+  for (const one of document.querySelectorAll("[data-fold]")) one.open = !!one.querySelector("[aria-invalid]");
+}
 for (const one of document.querySelectorAll("input[data-time]")) addPicker(one);
 for (const one of document.querySelectorAll("[data-tick-all]")) tickAll(one);
 for (const one of document.querySelectorAll("#state")) keepLive(one, document.querySelector("main"));
