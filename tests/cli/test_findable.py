@@ -1,5 +1,7 @@
 """The terminal finds what a user knows a part of."""
 
+import re
+
 import pytest
 
 from celery_delayq.core.errors import StoreDiffers
@@ -46,7 +48,8 @@ def test_a_list_of_tasks_with_a_text_in_their_arguments(printed):
 def test_a_name_that_matches_nothing_may_mean_another(run, option, value, meant):
     result = run("list", option, value)
 
-    assert f"did you mean {meant}?" in result.stderr
+    # Tasks of other tests' modules may be alike, too.
+    assert re.search(rf"did you mean .*\b{meant}\b.*\?", result.stderr)
 
 
 def test_advice_in_an_error_names_the_app_that_was_typed(app, run, monkeypatch):

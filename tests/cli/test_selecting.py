@@ -66,7 +66,7 @@ def test_of_none_it_does_not_ask(app, tasks, said, line, done):
     ("name", "note"),
     [
         (["--queue", "mial"], "this app knows no queue 'mial', and nothing waits for it"),
-        (["--task", "remind"], "this app knows no task 'remind', and none waits"),
+        (["--task", "unlike.all"], "this app knows no task 'unlike.all', and none waits"),
     ],
 )
 def test_of_none_under_a_name_that_nobody_knows_that_is_said(app, tasks, run, name, note):

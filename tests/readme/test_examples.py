@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq import DelayQTask
+from celery_delayq import DelayQTask, signals
 from tests.readme.conftest import first_example
 from tests.readme.document import page, written_in
 from tests.readme.runner import run
@@ -29,6 +29,16 @@ def example(name):
     return block
 
 
+@pytest.fixture
+def own_receivers():
+    """Let no receiver of an example outlive it."""
+    before = {name: list(getattr(signals, name).receivers) for name in signals.__all__}
+    yield
+    for name, receivers in before.items():
+        getattr(signals, name).receivers[:] = receivers
+
+
+@pytest.mark.usefixtures("own_receivers")
 @pytest.mark.parametrize("block", OF_SHOP, ids=lambda block: f"{block.document}-{block.section}")
 def test_an_example_runs_and_keeps_its_promises(shop, block):
     run(block, {"__name__": "example"})

@@ -22,8 +22,9 @@ def table():
     lines = page("reference/signals").text.splitlines()
     rows = [line.strip("|").split("|") for line in lines if line.startswith("|")][2:]
     return {
-        what.strip(): (NAME.findall(celerys) + NAME.findall(ours), NAME.findall(events))
-        for what, celerys, ours, events in rows
+        row[0].strip(): (NAME.findall(row[1]) + NAME.findall(row[2]), NAME.findall(row[3]))
+        for row in rows
+        if len(row) == 4  # the other tables have two columns
     }
 
 
