@@ -58,7 +58,7 @@ def test_a_text_that_is_too_long_for_a_url_is_kept_too(app, browser, scheduled):
     before = scheduled("a")
     long = '["' + "x" * 5_000
 
-    page = browser.change(form_of(browser), **{**EDIT, "args": long})
+    page = browser.post(form_of(browser), **{**EDIT, "args": long})
 
     assert (page.status, page.location) == (400, None)
     assert is_wrong(page, "args")
@@ -70,8 +70,9 @@ def test_an_edit_typed_over_an_older_revision_does_not_undo_what_came_since(
     app, browser, scheduled
 ):
     scheduled("a")
-    page = browser.change(form_of(browser), **{**EDIT, "priority": "high"})
+    refused = browser.post(form_of(browser), **{**EDIT, "priority": "high"})
     app.delayq.edit("a", args=[7])
+    page = browser.get(refused.location)
 
     page = browser.change(page.action_with("Priority"), **EDIT)
 
