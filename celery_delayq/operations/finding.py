@@ -113,10 +113,19 @@ def suggested(delayq: HasServices, kind: str, text: str) -> list[str]:
     """
     if kind == "tag":
         return [tag for tag in tags_with(delayq.services, text, _MOST_SIMILAR) if tag != text]
+    return similar(text, known_names(delayq, kind))
+
+
+def known_names(delayq: HasServices, kind: str) -> set[str]:
+    """Return the names of tasks or queues that the app has, or that tasks due next have.
+
+    Raises:
+        StoreError: Redis cannot be reached.
+    """
     known = names_of(delayq)[0 if kind == "task" else 1]
     waiting = reading.tasks(delayq, limit=_SAMPLE)
     seen = {name for task in waiting if (name := task.task if kind == "task" else task.queue)}
-    return similar(text, {*known, *seen})
+    return {*known, *seen}
 
 
 def similar(text: str, known: Iterable[str]) -> list[str]:

@@ -47,6 +47,29 @@ def test_a_task_is_paused(app, browser):
     assert [one.task for one in app.delayq.pauses()] == ["shop.remind"]
 
 
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("celery", ""),
+        ("rare", ""),
+        (
+            "celry",
+            ", but this app has no queue 'celry'; did you mean ",
+        ),
+        ("unlike", ", but this app has no queue 'unlike'"),
+    ],
+)
+def test_a_pause_of_a_queue_that_nobody_knows_says_so(app, browser, scheduled, name, note):
+    scheduled("a", queue="rare")
+
+    page = browser.change("/paused", action="pause", kind="queue", name=name)
+
+    assert page.status == 200
+    assert page.said.startswith(f"queue {name} is paused{note}")
+    assert (", but" in page.said) is bool(note)
+    assert [pause.queue for pause in app.delayq.pauses()] == [name]
+
+
 def test_what_was_not_paused(browser):
     page = browser.change("/paused", action="resume", kind="queue", name="mail")
 

@@ -75,12 +75,23 @@ def _pause_or_resume(visit: Visit) -> tuple[str, bool]:
     if action == "pause":
         visit.delayq.pause(**lane, late="late" in form)
         visit.tell("pause", lane, True)
-        return f"{words} is paused", True
+        return f"{words} is paused{_unknown(visit, lane)}", True
     if action != "resume":
         raise BadRequest(f"action is {action!r}; expected pause or resume")
     was_paused = visit.delayq.resume(**lane, rate=_rate(form.get("rate", "")))
     visit.tell("resume", lane, was_paused)
     return (f"{words} is resumed", True) if was_paused else (f"{words} was not paused", False)
+
+
+def _unknown(visit: Visit, lane: dict[str, str]) -> str:
+    """Return a note about a name that may be misspelt; empty if the app, or a task, has it."""
+    for kind, name in lane.items():
+        known = finding.known_names(visit.delayq, kind)
+        if name not in known:
+            meant = " or ".join(finding.similar(name, known))
+            hint = f"; did you mean {meant}?" if meant else ""
+            return f", but this app has no {kind} {name!r}{hint}"
+    return ""
 
 
 def _lane(visit: Visit) -> dict[str, str]:
