@@ -47,7 +47,7 @@ else:
 
 @sync_and_async_middleware
 def acting(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Name a request's user as who changes tasks; for ``MIDDLEWARE``, after the authentication.
+    """Name a request's user as the author of changes; for ``MIDDLEWARE``, after the authentication.
 
     The user is looked up only when a task is changed, so other requests cost nothing.
     """

@@ -1,9 +1,9 @@
-"""Who changes tasks, as a program says it: a name for signals, the log and the history.
+"""The author of changes, as the program names it: for signals, the log and the history.
 
     with acting("ann@support"):   --> a context variable --> the name of each call --> its event
         delayq.cancel(id)                                --> signals, log lines
 
-It is not an audit trail: anybody who reaches Redis can change tasks without a name.
+This makes no audit trail: a program that reaches Redis can change tasks without a name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def acting_as(name: Name) -> Iterator[None]:
 
 
 def actor() -> str:
-    """Return who makes the changes; empty if nobody was named."""
+    """Return the name of the author; empty without one."""
     name = _name.get()
     if not name:
         return ""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 from ..core import clock
@@ -35,7 +35,7 @@ class Ids(NamedTuple):
     """The ids that a part of a search found.
 
     Attributes:
-        found: The ids.
+        found: The ids, sorted; one of an earlier part may come again.
         place: Where the next part begins; empty after the last one.
         looked_at: How many records of the store were looked at, roughly.
     """
@@ -59,7 +59,9 @@ def ids_with(services: Services, beginning: str, *, seconds: float, place: str =
         StoreError: Redis cannot be reached.
     """
     if len(beginning) < SHORTEST:
-        raise InvalidOption("id", beginning, f"a whole id, or {SHORTEST} characters of its begin")
+        raise InvalidOption(
+            "id", beginning, f"a whole id, or its first {SHORTEST} characters or more"
+        )
     number, cursor, looked_at = _read(place or "0:0:0", len(services.entries.shards))
     pattern = _MAGIC.sub(rb"\\\1", _bytes(beginning)) + b"*"
     until, found = clock.monotonic() + seconds, list[str]()
@@ -73,7 +75,8 @@ def ids_with(services: Services, beginning: str, *, seconds: float, place: str =
         if clock.monotonic() >= until:
             break
     is_over = number == len(services.entries.shards)
-    return Ids(sorted(found), "" if is_over else f"{number}:{cursor}:{looked_at}", looked_at)
+    # While Redis resizes the hash, HSCAN may return an entry twice.
+    return Ids(sorted({*found}), "" if is_over else f"{number}:{cursor}:{looked_at}", looked_at)
 
 
 def tags_with(services: Services, beginning: str, most: int) -> list[str]:
@@ -83,7 +86,7 @@ def tags_with(services: Services, beginning: str, most: int) -> list[str]:
         StoreError: Redis cannot be reached.
     """
     all_of_them = merge(*(_tags_of(shard, beginning) for shard in services.entries.shards))
-    return list(islice(dict.fromkeys(islice(all_of_them, most * 2)), most))
+    return list(islice((tag for tag, _ in groupby(all_of_them)), most))
 
 
 def tag_count(services: Services, tag: str) -> int:

@@ -80,6 +80,25 @@ def test_tags_are_found_by_their_beginning_each_once(app):
     assert finding.tags_with(services, "x", 9) == []
 
 
+def test_a_tag_of_many_shards_leaves_room_for_others(app):
+    scheduled(app, *(f"t{number}" for number in range(30)), delayq_tags=["a1", "a2", "a3"])
+
+    assert finding.tags_with(app.delayq.services, "a", 3) == ["a1", "a2", "a3"]
+
+
+def test_an_entry_that_comes_twice_is_found_once(app, monkeypatch):
+    scheduled(app, "order-1")
+    ask = finding._ask
+
+    def twice(*given):
+        after, found = ask(*given)
+        return after, found * 2
+
+    monkeypatch.setattr(finding, "_ask", twice)
+
+    assert every_id(app, "order-") == ["order-1"]
+
+
 def test_the_tasks_with_a_tag_are_counted_without_reading_them(app):
     scheduled(app, "a", "b", "c", delayq_tags=["customer:7"])
     scheduled(app, "d", delayq_tags=["customer:70", "customer:7\x01"])

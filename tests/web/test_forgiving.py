@@ -87,6 +87,7 @@ def test_an_edit_typed_over_an_older_revision_does_not_undo_what_came_since(
         ({"action": "reschedule", "value": "tomorow"}, "value"),
         ({"action": "reschedule", "value": "3/4/2100"}, "value"),
         ({"action": "prioritise", "value": "high"}, "value"),
+        ({"action": "add_tag", "value": "t" * 600}, "value"),
         ({"action": "requeue", "value": ""}, "value"),
     ],
 )

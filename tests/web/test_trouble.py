@@ -36,6 +36,13 @@ def test_a_wrong_setting(delayq_app, url, browse):
     assert page.said.startswith("delayq_batch_size is 0; expected ")
 
 
+def test_a_wrong_setting_is_said_on_a_page_that_does_not_exist_too(delayq_app, url, browse):
+    page = browse(delayq_app(url, delayq_batch_size=0)).get("/nowhere")
+
+    assert page.status == 404
+    assert "delayq_batch_size is 0; expected " in page.text
+
+
 def test_a_form_that_is_too_large(browser, scheduled):
     scheduled("a")
 

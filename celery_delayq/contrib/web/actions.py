@@ -9,13 +9,15 @@ from typing import Any
 
 from werkzeug.exceptions import BadRequest
 
+from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
+from ...core.store.ids import checked_name
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import json_facts_of
 from . import words
 from .answers import Mistyped
-from .asked import moment_of, moved, time_of
+from .asked import moment_of, moved, time_of, told_back
 from .visit import Visit
 
 
@@ -115,7 +117,28 @@ def options_of(visit: Visit, action: Action) -> dict[str, Any]:
         return moved(visit, text)
     if action.takes == "priority":
         return {"priority": _priority(text)}
-    return {action.takes: text if action.takes == "queue" else [text]}
+    return {action.takes: text if action.takes == "queue" else [checked_name("tag", text)]}
+
+
+def fixed_value(visit: Visit, options: dict[str, Any]) -> str:
+    """Return the value with an instant in place of a relative time."""
+    if "at" in options:
+        return str(options["at"].isoformat())
+    if "after" in options:
+        now = from_ms(visit.delayq.counts().now_ms)
+        return str((now + options["after"]).isoformat())
+    return visit.request.values.get("value", "")
+
+
+def means(visit: Visit, action: Action, value: str) -> str:
+    """Return what a fixed value means for each task, in words; empty if the action has none."""
+    if action.takes != "time":
+        return f", {value}" if action.takes else ""
+    given = time_of(value, due=True)
+    if given.kind == "by":
+        return f", {value.removeprefix('by:')} from its due time"
+    now = from_ms(visit.delayq.counts().now_ms)
+    return f" to {told_back(visit, moment_of(visit, given), now)}"
 
 
 def change(

@@ -32,7 +32,7 @@ from ...core.errors import (
 from ...core.logs import counted, lasting, logger_of, plain
 from ...core.services import HasServices
 from ...operations.unread import Look
-from . import bulk, guard, others, views, words
+from . import bulk, guard, others, ticked, views, words
 from .answers import answer_in, ask_again
 from .header import header
 from .visit import Face, Visit
@@ -44,7 +44,7 @@ VIEWS: dict[str, Callable[[Visit], Response]] = {
     "state": views.state,
     "tasks": views.tasks,
     "task": views.task,
-    "selected": bulk.selected,
+    "selected": ticked.selected,
     "everything": bulk.everything,
     "work": bulk.work,
     "paused": others.paused,
@@ -120,8 +120,8 @@ class Pages:
             unread=self._unread,
         )
         try:
-            visit = self._admitted(visit, allow, user)
-            response = self._answer(visit)
+            visit = self._admitted(visit, allow)
+            response = self._answer(visit, user)
         except HTTPException as error:
             response = _refused(visit, error)
         except StoreError as error:
@@ -138,13 +138,11 @@ class Pages:
             response = visit.page("error.html", 409, title="Not done", said=str(error))
         return guard.secure(response)
 
-    def _admitted(
-        self, visit: Visit, allow: Callable[[], object], user: Callable[[], str]
-    ) -> Visit:
+    def _admitted(self, visit: Visit, allow: Callable[[], object]) -> Visit:
         """Return the visit with what the user may do.
 
         Raises:
-            HTTPException: nothing; or the request comes from elsewhere.
+            HTTPException: the user may do nothing, or the request comes from elsewhere.
         """
         guard.check_host(visit.request, self._hosts)
         access = allow()
@@ -153,15 +151,13 @@ class Pages:
                 logger.error("allow returned %r; expected 'write', 'read' or None", access)
             raise Forbidden("these pages are closed to you")
         guard.check_origin(visit.request, self._trusted)
-        # The files have no name of a user.
-        is_file = visit.request.path.startswith("/static/")
-        return replace(visit, user="" if is_file else user(), access=str(access))
+        return replace(visit, access=str(access))
 
-    def _answer(self, visit: Visit) -> Response:
+    def _answer(self, visit: Visit, user: Callable[[], str]) -> Response:
         endpoint, found = visit.paths.match()
         if endpoint == "static":
             return self._file(**found)
-        asked = replace(visit, view=endpoint)
+        asked = replace(visit, user=user(), view=endpoint)
         view = VIEWS[endpoint]
         if visit.request.method in guard.SAFE:
             return view(replace(asked, answer=answer_in(asked)))

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ...core.clock import from_ms
-from ...core.errors import StoreError
+from ...core.errors import DelayQError, StoreError
 from .visit import Visit
 
 
@@ -15,7 +15,7 @@ class Header(NamedTuple):
 
     Attributes:
         app: The app's name.
-        store: The URL of its Redis, without secrets, and the prefix.
+        store: The URL of its Redis, without secrets.
         problems: The sentences of ``health``; ``None`` if Redis is away.
         dead: How many tasks are dead.
         now: The time of the answer by Redis's clock; ``None`` if it is away.
@@ -55,12 +55,15 @@ def header(visit: Visit, *, is_away: bool) -> Header:
         is_away: Redis did not answer a moment ago, so it is not asked again.
     """
     services = visit.delayq.services
-    facts = Header(services.app.main or "Celery", services.endpoint.url)
-    if is_away:
-        return facts
+    facts = Header(services.app.main or "Celery", "")
     try:
+        facts = facts._replace(store=services.endpoint.url)
+        if is_away:
+            return facts
         counts = visit.delayq.counts()
         problems = [*visit.delayq.health(), *(visit.unread() or ())]
     except StoreError:
         return facts
+    except DelayQError as error:  # of the settings
+        return facts._replace(problems=[str(error)])
     return facts._replace(problems=problems, dead=counts.dead, now=from_ms(counts.now_ms))

@@ -34,9 +34,9 @@ from .actions import (
 )
 from .answers import Mistyped, answered, mark_of
 from .asked import FILTERS, in_url, instant_of, moved, told_back
-from .bulk import ticked
 from .chart import SPANS, chart_of
 from .looking import Found, listed, named, order_of
+from .ticked import ticked
 from .visit import Answer, Visit
 
 EVENTS = 8  # of the history, on the overview
@@ -196,26 +196,27 @@ def _one(visit: Visit, task_id: str) -> Response:
     except UnreadableRecord as error:
         act = visit.url("task", id=task_id)
         return visit.page("unreadable.html", 409, id=task_id, said=str(error), act=act)
-    if found is None:
-        sentence = visit.answer.sentence or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
-        shown = replace(visit, answer=visit.answer._replace(sentence=sentence))
-        code = 200 if visit.answer.is_done else 404
-        events = _events(visit, task_id)
-        return shown.page("task.html", code, task=None, id=task_id, events=events)
+    return _gone(visit, task_id) if found is None else _shown(visit, found)
+
+
+def _gone(visit: Visit, task_id: str) -> Response:
+    sentence = visit.answer.sentence or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
+    shown = replace(visit, answer=visit.answer._replace(sentence=sentence))
+    code = 200 if visit.answer.is_done else 404
+    events = _events(visit, task_id)
+    return shown.page("task.html", code, task=None, id=task_id, events=events)
+
+
+def _shown(visit: Visit, found: ScheduledTask) -> Response:
     counts = visit.delayq.counts()
     now = from_ms(counts.now_ms)
     typed = visit.answer.typed.get("value") or visit.request.args.get("value", "")
-    move: dict[str, str] | None = None
-    if typed and not visit.answer.sentence:
-        try:
-            move = _told_back(visit, found, typed, now)
-        except (Mistyped, InvalidOption) as error:
-            visit = _refused(visit, error)
+    visit, move = _told_back(visit, found, typed, now)
     # Typed over what was shown, so it is for that revision only.
     revision = visit.request.args.get("revision", found.revision)
     return visit.page(
         "task.html",
-        id=task_id,
+        id=found.id,
         task=found,
         now=now,
         soon=soon,
@@ -226,9 +227,9 @@ def _one(visit: Visit, task_id: str) -> Response:
         problem=no_delivery(counts),
         behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
         actions=suiting(found.state),
-        events=_events(visit, task_id),
+        events=_events(visit, found.id),
         values=values_of(visit, found) if visit.may_write else {},
-        act=visit.url("task", id=task_id, revision=revision),
+        act=visit.url("task", id=found.id, revision=revision),
         typed=typed,
         move=move,
     )
@@ -241,10 +242,20 @@ def _events(visit: Visit, task_id: str) -> list[Any]:
     return visit.delayq.history(OWN_EVENTS, of=task_id)
 
 
-def _told_back(visit: Visit, found: ScheduledTask, typed: str, now: datetime) -> dict[str, str]:
-    """Return the instant that a typed time means for a task, and its sentence."""
-    moment = from_ms(instant_of(moved(visit, typed), found.due, now))
-    return {"sentence": told_back(visit, moment, now), "value": moment.isoformat()}
+def _told_back(
+    visit: Visit, found: ScheduledTask, typed: str, now: datetime
+) -> tuple[Visit, dict[str, str]]:
+    """Return the instant that a typed time means for a task, with its sentence.
+
+    If it is none, the visit that it returns has the reason.
+    """
+    if not typed or visit.answer.sentence:
+        return visit, {}
+    try:
+        moment = from_ms(instant_of(moved(visit, typed), found.due, now))
+    except (Mistyped, InvalidOption) as error:
+        return _refused(visit, error), {}
+    return visit, {"sentence": told_back(visit, moment, now), "value": moment.isoformat()}
 
 
 def _facts(visit: Visit, found: ScheduledTask) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
 
@@ -89,12 +90,16 @@ class Visit:
     def url(self, view: str, **values: Any) -> str:
         """Return the URL of a view; it has the *values* that are not empty, and the way back."""
         if view in _BEHIND_LIST:
-            values["back"] = urlencode(self.back, doseq=True)
+            values["back"] = self._way_back
         return self.paths.build(
             view, {name: value for name, value in values.items() if value not in ("", None, [], ())}
         )
 
-    @property
+    @cached_property
+    def _way_back(self) -> str:
+        return urlencode(self.back, doseq=True)
+
+    @cached_property
     def back(self) -> dict[str, list[str]]:
         """What the URL of the list has from which the user came: filters, zone, and place."""
         args = self.request.args

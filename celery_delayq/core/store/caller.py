@@ -96,7 +96,6 @@ class Calls:
         until: float | None = None,
         pauses: Iterable[float] = (),
         whole: Callable[[], dict[str, Any]] | None = None,
-        timed: Callable[[], dict[str, Any]] | None = None,
         **arguments: Any,
     ) -> list[Any]:
         """Call a script that changes the store.
@@ -107,9 +106,8 @@ class Calls:
             until: When the call ends, by the monotonic clock; after ``delayq_timeout`` by default.
             pauses: Seconds before each repetition of a request that did not reach Redis. A request
                 that may have reached it is repeated until the answer, or the end of the call.
-            whole: Makes the arguments that differ in a request with all templates.
-            timed: Makes the arguments that have times, anew before a join: Redis's clock may have
-                been set back, so what this process took for its time was ahead of it.
+            whole: Makes anew the arguments that have templates or times: with all templates, and
+                times by Redis's clock as this process knows it now.
             arguments: The script's arguments, without those common to all calls.
 
         Returns:
@@ -143,8 +141,9 @@ class Calls:
                 time.learn(now_us)
                 attempt.has_run = True
                 if verdict == b"join":
-                    if timed is not None:  # by the time that the reply has taught
-                        arguments = {**arguments, **timed()}
+                    if whole is not None:
+                        # Redis's clock was set back, perhaps: the times were ahead of it.
+                        arguments = {**arguments, **whole()}
                     self.join(until, name)
             except StoreError as error:
                 attempt.wait_after(error)

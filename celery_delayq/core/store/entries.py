@@ -400,7 +400,7 @@ class Entries:
         """Add an event of a lane or of many entries to the history, if the store has one.
 
         Args:
-            what: What was done, by whoever acts.
+            what: The kind of the event.
             lane: ``q`` or ``t``, and the name of a queue or task; empty for everything.
             count: Of how many entries; 0: a lane.
         """

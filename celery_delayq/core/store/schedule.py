@@ -111,8 +111,6 @@ def _ask(
         until=until,
         pauses=pauses,
         whole=lambda: {"entries": arguments(())},
-        # With all templates, as the store may be another one.
-        timed=(lambda: {"entries": arguments(())}) if first else None,
         supersede=int(supersede),
         revokes=revokes,
         tells=int(tells),

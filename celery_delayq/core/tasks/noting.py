@@ -14,7 +14,7 @@ def note(services: Services, what: What, *, lane: str = "", count: int = 0) -> N
 
     Args:
         services: The app's.
-        what: What was done.
+        what: The kind of the event.
         lane: ``q`` or ``t``, and the name of the queue or task that was paused or resumed.
         count: How many tasks were changed; 0 of a pause.
     """

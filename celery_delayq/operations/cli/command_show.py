@@ -86,18 +86,18 @@ def _begun_so(ctx: click.Context, beginning: str) -> ScheduledTask | None:
     delayq = delayq_of(ctx)
     if len(beginning) < finding.SHORTEST or reading.departure(delayq.services, beginning):
         return None
-    found, place = list[str](), ""
+    found, place = set[str](), ""
     while len(found) <= _MOST_IDS:
         ids = finding.ids_with(delayq.services, beginning, seconds=1, place=place)
-        found, place = found + ids.found, ids.place
+        found, place = found | {*ids.found}, ids.place
         if not place:
             break
     if len(found) > 1:
         ctx.obj.error(f"the ids of more than one task begin with {beginning!r}:")
-        for each in found[:_MOST_IDS]:
+        for each in sorted(found)[:_MOST_IDS]:
             ctx.obj.error(plain(each))
         ctx.exit(1)
-    return reading.get(delayq, found[0]) if found else None
+    return reading.get(delayq, found.pop()) if found else None
 
 
 def _why_gone(ctx: click.Context, task_id: str | None, key: str | None) -> str:
