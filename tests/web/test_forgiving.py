@@ -110,6 +110,20 @@ def test_a_change_of_many_that_is_wrong_leads_back_to_the_list(browser, form, wr
         assert answered.html.count(" checked") == len(ticked)
 
 
+@pytest.mark.usefixtures("many")
+def test_a_value_that_no_url_can_carry_leaves_the_ticks(browser):
+    page = browser.get("/tasks", tag="even")
+    some = [*ticks(page).values()][:2]
+
+    answered = browser.change(
+        page.action_with("ticked ones"), one=some, action="add_tag", value="t" * 10_000
+    )
+
+    assert answered.status == 400
+    assert is_wrong(answered, "value")
+    assert answered.html.count(" checked") == 2
+
+
 def test_a_filter_that_is_wrong_keeps_its_text(browser):
     page = browser.get("/tasks", queue="mail", after="tomorow")
 

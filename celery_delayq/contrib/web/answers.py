@@ -90,13 +90,17 @@ def ask_again(
     else:
         home = "tasks"
         values = {**visit.back, "marks": [mark_of(text) for text in form.getlist("one")]}
-    values |= {f"{_TYPED}{name}": text for name, text in typed.items()}
-    led = answered(visit, home, sentence, status, **values, field=field)
+    texts = {f"{_TYPED}{name}": text for name, text in typed.items()}
+    led = answered(visit, home, sentence, status, **values, **texts, field=field)
     if led is not None:
         return led
     if home == visit.view:
         return show(replace(visit, answer=Answer(sentence, status, field, typed)))
-    raise error
+    # No value of a change of many is as long as that.
+    led = answered(visit, home, sentence, status, **values, field=field)
+    if led is None:
+        raise error
+    return led
 
 
 def mark_of(tick: str) -> str:
