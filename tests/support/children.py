@@ -2,15 +2,29 @@
 
 import ctypes
 import os
+import select
 import signal
+import sys
+import time
 from collections.abc import Callable
 
 from tests.support.waiting import PATIENCE
 
 
 def c_fork() -> int:
-    """Fork as a library in C does, with Python's lock held; return the child's id, and 0 in it."""
-    return ctypes.PyDLL(None).fork()
+    """Fork as a library in C does, with Python's lock held; return the child's id, and 0 in it.
+
+    A thread that waits for Python's lock asks for it after the switch interval. A child that is forked then has been asked,
+    gives the lock away, and waits for ever for a thread that it does not have. So nobody asks meanwhile; uWSGI forks before
+    there are threads.
+    """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1)
+    try:
+        time.sleep(4 * interval)  # who has asked already gets it
+        return ctypes.PyDLL(None).fork()
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def in_child(action: Callable[[], bytes]) -> bytes:
@@ -18,9 +32,6 @@ def in_child(action: Callable[[], bytes]) -> bytes:
     receive, send = os.pipe()
     child = c_fork()
     if child == 0:
-        # If it waited for a lock, it would outlive the suite.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(PATIENCE)
         try:
             answer = action()
         except BaseException as error:
@@ -28,7 +39,11 @@ def in_child(action: Callable[[], bytes]) -> bytes:
         os.write(send, answer)
         os._exit(0)
     os.close(send)
-    with os.fdopen(receive, "rb") as pipe:
-        answer = pipe.read()
-    os.waitpid(child, 0)
-    return answer
+    try:
+        with os.fdopen(receive, "rb") as pipe:
+            answered, _, _ = select.select([pipe], [], [], 2 * PATIENCE)
+            return pipe.read() if answered else b"no answer"
+    finally:
+        # One that waits for a lock would outlive the suite, and hold its output.
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
