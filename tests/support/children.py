@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import sys
-import time
+import threading
 from collections.abc import Callable
 
 from tests.support.waiting import PATIENCE
@@ -14,14 +14,14 @@ from tests.support.waiting import PATIENCE
 def c_fork() -> int:
     """Fork as a library in C does, with Python's lock held; return the child's id, and 0 in it.
 
-    A thread that waits for Python's lock asks for it after the switch interval. A child that is forked then has been asked,
-    gives the lock away, and waits for ever for a thread that it does not have. So nobody asks meanwhile; uWSGI forks before
-    there are threads.
+    A thread that waits for Python's lock asks for it after the switch interval. A child that is
+    forked then has been asked, gives the lock away, and waits for ever for a thread that it does
+    not have. So nobody asks meanwhile; uWSGI forks before there are threads.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1)
     try:
-        time.sleep(4 * interval)  # who has asked already gets it
+        threading.Event().wait(4 * interval)  # who has asked already gets it
         return ctypes.PyDLL(None).fork()
     finally:
         sys.setswitchinterval(interval)
