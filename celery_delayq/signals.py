@@ -4,7 +4,7 @@
     def count(sender, task_id, due, **_): ...
 
 The sender is the app. The process that took a step sends the signal once it has the answer, in the
-same thread: the first four come from the caller, the others from a scanner. A receiver's exceptions
+same thread: the first five come from the caller, the others from a scanner. A receiver's exceptions
 are logged and change nothing; in a scanner even ``SystemExit``. A process that dies between a step
 and its signal sends none, so do not use signals for accounting.
 
@@ -16,6 +16,7 @@ Those of the caller have ``actor``, too: who acts, see ``DelayQ.acting``; empty 
 ``task_edited``      ``task_id``
 ``task_cancelled``   ``task_id``; ``reason``: text; it was removed, or replaced. ``uncertain``:
                      bool, an earlier attempt may have delivered it
+``task_undone``      ``task_id``, ``due``: its cancel was undone, and it waits again
 ``task_skipped``     ``task_id``, ``reason``: it was too late, and was removed
 ``task_handed_over`` ``task_ids``: list, a batch that was delivered to its queues; tasks that are
                      published again come again
@@ -39,6 +40,7 @@ __all__ = [
     "task_rescheduled",
     "task_scheduled",
     "task_skipped",
+    "task_undone",
 ]
 
 
@@ -60,6 +62,7 @@ task_edited = Signal(name="delayq_task_edited", providing_args={"task_id", "acto
 task_cancelled = Signal(
     name="delayq_task_cancelled", providing_args={"task_id", "reason", "uncertain", "actor"}
 )
+task_undone = Signal(name="delayq_task_undone", providing_args={"task_id", "due", "actor"})
 task_skipped = Signal(name="delayq_task_skipped", providing_args={"task_id", "reason"})
 task_handed_over = Signal(name="delayq_task_handed_over", providing_args={"task_ids"})
 task_dead = Signal(name="delayq_task_dead", providing_args={"task_id", "reason"})

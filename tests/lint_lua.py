@@ -167,7 +167,7 @@ def check_every_declared_name_is_used(script):
 def check_a_key_meets_only_commands_of_its_type(file):
     for command, key in CALL.findall(code(file)):
         family = FAMILY.get(KEYS[key].split()[0])
-        if family and command not in {"RENAME", "DEL", "UNLINK", "EXISTS"}:
+        if family and command not in {"RENAME", "DEL", "UNLINK", "EXISTS", "PEXPIRE"}:
             assert command.startswith(family), f"{command} {key}"
 
 

@@ -23,6 +23,7 @@ DelayQError
 ├── UnreadableRecord
 ├── InvalidDump               (ValueError)
 ├── NotLoaded                 (in the ``refused`` of a ``load``)
+├── NotUndone
 ├── LibraryChanged
 ├── CannotIsolate             (of ``contrib.testing``)
 ├── EndlessTasks              (of ``contrib.testing``)
@@ -36,8 +37,9 @@ DelayQError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from kombu.exceptions import OperationalError
 
@@ -332,6 +334,34 @@ class NotLoaded(DelayQError):
 
     def sentence(self) -> str:
         return f"task {self.task_id!r} was not loaded: {self.why}"
+
+
+class NotUndone(DelayQError):
+    """A task that was cancelled cannot be brought back.
+
+    ``reason``: ``unknown``, ``waits``, ``taken``, ``held``, ``left``, ``overdue`` or ``revoked``.
+    ``detail``: the holder of its key, or its due time.
+    """
+
+    _WHYS: ClassVar[Mapping[str, str]] = {
+        "unknown": "no cancel of it is kept; see delayq_undo",
+        "waits": "it waits already",
+        "taken": "another task has its id",
+        "held": "the task {} has its unique key now",
+        "left": "a task with its id has left the store since",
+        "overdue": "its due time, {}, is over; run it now instead",
+        "revoked": "its id was sent to the workers, which would drop it",
+    }
+
+    def __init__(self, task_id: str, reason: str, detail: str = "") -> None:
+        super().__init__(task_id, reason, detail)
+        self.task_id = task_id
+        self.reason = reason
+        self.detail = detail
+
+    def sentence(self) -> str:
+        why = self._WHYS[self.reason].format(self.detail)
+        return f"the cancel of task {self.task_id!r} cannot be undone: {why}"
 
 
 class LibraryChanged(DelayQError):

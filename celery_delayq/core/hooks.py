@@ -67,6 +67,7 @@ class Hooks:
         rescheduled: The task id and the due time in ms.
         edited: The task id.
         cancelled: A list of ``Cancelled``, the entries that a step removed.
+        undone: A list of the id and the due time in ms of each task whose cancel was undone.
         missed: ``"cancel"``, ``"reschedule"`` or ``"edit"``, and the ``Outcome``, of a call for one
             task that changed nothing.
         gave_way: As ``cancelled``, for tasks whose id is known but that were not scheduled, as
@@ -97,6 +98,7 @@ class Hooks:
     rescheduled: Hook = _nobody
     edited: Hook = _nobody
     cancelled: Hook = _nobody
+    undone: Hook = _nobody
     missed: Hook = _nobody
     gave_way: Hook = _nobody
     skipped: Hook = _nobody

@@ -78,6 +78,7 @@ LEAVES = {
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step="receiving:NotingStep"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
+    "undo": Leaf("undo", commands={"undo": "command_undo"}, methods="methods:UndoMethods"),
     "web": Leaf("web", commands={"web": "command_web"}),
 }
 

@@ -251,6 +251,21 @@ class Services:
         elif any(hears() for hears in self.hooks.hears_cancelled):
             self.hooks.cancelled(list(cancelled))
 
+    def keeps(self, bulk: str = "-") -> str:
+        """Return how a cancel keeps what an undo needs, as ``cancel.lua`` takes it; or nothing.
+
+        Args:
+            bulk: The name under which all tasks of the cancel can be brought back.
+        """
+        undo = self.settings.undo
+        return f" {undo[0] * 1000:.0f} {undo[1]} {bulk}" if isinstance(undo, Sequence) else ""
+
+    def forgo_undo(self, task_ids: Sequence[str]) -> None:
+        """Let no undo bring back tasks whose ids are sent to the workers, which drop them."""
+        if self.settings.undo:
+            with suppress(StoreError):
+                self.entries.forgo(task_ids)
+
     def take_back(self, cancelled: Cancelled) -> None:
         """Reset ``REVOKED``, which was stored after the task's id had been scheduled anew."""
         take_back(self.app, cancelled)

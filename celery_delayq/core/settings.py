@@ -76,6 +76,17 @@ def _is_memory(value: Any) -> bool:
     return False
 
 
+_UNDO_SECONDS, _UNDO_TASKS = _number(60, 2_592_000), _number(1, 100_000, whole=True)
+
+
+def _is_undo(value: Any) -> bool:
+    """Whether it is 0, or (seconds, tasks)."""
+    match value:
+        case [seconds, tasks]:
+            return _UNDO_SECONDS(seconds) and _UNDO_TASKS(tasks)
+    return value == 0 and not isinstance(value, bool)
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "enabled",
@@ -228,6 +239,16 @@ SETTINGS: tuple[Setting, ...] = (
         _is_memory,
     ),
     Setting(
+        "undo",
+        0,
+        "seconds and tasks",
+        "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 1 to "
+        "100000; or 0",
+        "How long, and of how many tasks, `delayq.undo()` can bring back what was cancelled; 0 "
+        "keeps nothing, see [Undo](../guide/changing-your-mind.md#undo).",
+        _is_undo,
+    ),
+    Setting(
         "metrics_port",
         None,
         "port",
@@ -277,6 +298,7 @@ class Settings:
     history: int
     history_repeats: bool
     remember: Sequence[Any]
+    undo: Sequence[Any] | int
     metrics_port: int | None
     metrics_host: str
     shards: int

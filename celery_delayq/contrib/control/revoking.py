@@ -60,7 +60,7 @@ class RevokingMixin:
         # A worker remembers each revoked id and drops messages that have it. So the revoke of a
         # task that never reached a worker is not broadcast.
         delayq = made_for(self.app)
-        left = _cancel(delayq, task_id) if delayq else task_id
+        left = _left(delayq, task_id) if delayq else task_id
         return super().revoke(left, *args, **options) if left else None  # type: ignore[misc]
 
 
@@ -105,7 +105,7 @@ def in_worker(_app: Celery) -> None:
 def _cancelling(plain: Command) -> Any:
     def revoke(state: Any, task_id: Any, *args: Any, **options: Any) -> Any:
         delayq = made_for(state.app)
-        left = _cancel(delayq, task_id) if delayq else task_id
+        left = _left(delayq, task_id) if delayq else task_id
         if not left:
             return {"ok": f"tasks {sorted(maybe_list(task_id))} cancelled before they were due"}
         return plain(state, left, *args, **options)
@@ -166,6 +166,13 @@ def _cancel(delayq: HasServices, task_id: Any) -> Any:
     if isinstance(task_id, (list, tuple, set)):
         return [each for each in task_id if not _is_cancelled(delayq, each)]
     return None if _is_cancelled(delayq, task_id) else task_id
+
+
+def _left(delayq: HasServices, task_id: Any) -> Any:
+    """Cancel waiting tasks; return what workers still have to revoke, which no undo brings back."""
+    left = _cancel(delayq, task_id)
+    delayq.services.forgo_undo([str(each) for each in maybe_list(left) or ()])
+    return left
 
 
 def _is_cancelled(delayq: HasServices, task_id: Any) -> bool:

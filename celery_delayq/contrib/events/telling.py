@@ -30,6 +30,7 @@ from ...signals import (
     task_rescheduled,
     task_scheduled,
     task_skipped,
+    task_undone,
 )
 from .retries import note_gave_way, note_scheduled
 from .sending import Events
@@ -48,6 +49,7 @@ def hooks(app: Celery) -> Hooks:
         rescheduled=telling.rescheduled,
         edited=telling.edited,
         cancelled=telling.cancelled,
+        undone=telling.undone,
         gave_way=telling.gave_way,
         skipped=telling.skipped,
         handed_over=telling.handed_over,
@@ -105,6 +107,10 @@ class Telling:
                 actor=actor(),
             )
         self._revoked(cancelled)
+
+    def undone(self, tasks: Sequence[tuple[str, int]]) -> None:
+        for task_id, due_ms in tasks if task_undone.receivers else ():
+            task_undone.send(self._app, task_id=task_id, due=from_ms(due_ms), actor=actor())
 
     def gave_way(self, cancelled: Sequence[Cancelled]) -> None:
         running: Task | None = self._app.current_worker_task

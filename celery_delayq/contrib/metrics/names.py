@@ -136,6 +136,7 @@ COUNTED = (
         "result",
         ("done", "uncertain", "replaced", *_ANSWERS),
     ),
+    Metric("undone", "counter", "cancelled tasks that were brought back"),
     Metric(
         "rescheduled",
         "counter",

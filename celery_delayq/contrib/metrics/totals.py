@@ -44,6 +44,7 @@ class Totals:
             rescheduled=lambda *_: of["rescheduled"].labels("done").inc(),
             edited=lambda *_: of["edited"].labels("done").inc(),
             cancelled=self._cancelled,
+            undone=lambda tasks: of["undone"].inc(len(tasks)),
             missed=self._missed,
             skipped=lambda *_: of["skipped"].inc(),
             left=self._left,

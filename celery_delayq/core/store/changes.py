@@ -61,6 +61,7 @@ def cancel(
     revoker: str = "none",
     tells: bool = True,
     remove: bool = False,
+    keeps: str = "",
     chosen: str = "",
     seen: bytes = b"",
     until: float | None = None,
@@ -74,6 +75,7 @@ def cancel(
             :func:`mark_stored`, and if it does not, a scanner stores it; or ``scanner``.
         tells: Whether to return their messages.
         remove: Whether to remove only dead letters.
+        keeps: How to keep what an undo needs, as the script takes it; empty: not at all.
         chosen: The filter of the selection; entries that no longer match it are skipped.
         seen: Change the only target only if this is its last change; see :func:`revision`.
         until: When to give up, by the monotonic clock.
@@ -83,7 +85,7 @@ def cancel(
         return shard.calls.call(
             "cancel",
             until=until,
-            mode="remove" if remove else "cancel",
+            mode=("remove" if remove else "cancel") + keeps,
             revoker=revoker,
             tells=int(tells),
             seen=seen,
@@ -173,7 +175,15 @@ def release(
 
 
 def cancel_one(
-    shard: Shard, who: Target, *, owes: bool, tells: bool, remove: bool, seen: bytes, until: float
+    shard: Shard,
+    who: Target,
+    *,
+    owes: bool,
+    tells: bool,
+    remove: bool,
+    keeps: str,
+    seen: bytes,
+    until: float,
 ) -> tuple[Outcome, Cancelled | None]:
     """Remove an entry that was not delivered yet; return its details if it was removed.
 
@@ -183,7 +193,7 @@ def cancel_one(
         owes: Whether to note that ``REVOKED`` must be stored for it, until :func:`mark_stored`.
         tells: Whether to return its message.
         remove: Whether to remove it only if it is dead.
-        seen: As in :func:`cancel`.
+        keeps, seen: As in :func:`cancel`.
         until: When to give up, by the monotonic clock.
 
     Raises:
@@ -196,6 +206,7 @@ def cancel_one(
         revoker="caller" if owes else "none",
         tells=tells,
         remove=remove,
+        keeps=keeps,
         seen=seen,
         until=until,
     )

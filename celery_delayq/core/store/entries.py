@@ -221,6 +221,7 @@ class Entries:
         owes: bool = False,
         tells: bool = True,
         remove: bool = False,
+        keeps: str = "",
         seen: bytes = b"",
     ) -> tuple[Outcome, Cancelled | None]:
         """Remove an entry that was not delivered yet; see :func:`changes.cancel_one`.
@@ -232,7 +233,14 @@ class Entries:
         def cancel(shard: Shard, until: float) -> tuple[Outcome, Cancelled | None]:
             def step(who: Target, seen: bytes) -> tuple[Outcome, Cancelled | None]:
                 return changes.cancel_one(
-                    shard, who, owes=owes, tells=tells, remove=remove, seen=seen, until=until
+                    shard,
+                    who,
+                    owes=owes,
+                    tells=tells,
+                    remove=remove,
+                    keeps=keeps,
+                    seen=seen,
+                    until=until,
                 )
 
             try:
@@ -248,6 +256,11 @@ class Entries:
                 raise
 
         return placement.change(self.unasked_shards, who, cancel)
+
+    def forgo(self, task_ids: Sequence[str]) -> None:
+        """Note that ids were sent to the workers, so that no undo brings their tasks back."""
+        for shard in self.unasked_shards:
+            shard.scripts.call("forgo", ids=task_ids)
 
     def mark_stored(self, cancelled: Cancelled) -> bool:
         """Note that ``REVOKED`` was stored for a task; return whether its id was scheduled anew."""

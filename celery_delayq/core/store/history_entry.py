@@ -21,6 +21,7 @@ class What(str, Enum):
     RUN_NOW = "run_now"
     RETRIED = "retried"
     REMOVED = "removed"
+    UNDONE = "undone"
     PAUSED = "paused"
     RESUMED = "resumed"
 
@@ -83,6 +84,7 @@ _WHAT = {
     b"n": What.RUN_NOW,
     b"t": What.RETRIED,
     b"x": What.REMOVED,
+    b"o": What.UNDONE,
     b"p": What.PAUSED,
     b"u": What.RESUMED,
 }

@@ -53,6 +53,8 @@ KEYS: dict[str, str] = {
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
     "arrived": "HASH  mark -> first attempt, or a message's fate; since, last -> when, ms",
     "arrived_old": "HASH  the generation before",
+    "undo": "HASH  id -> line of an entry that was cancelled, if an undo may bring it back",
+    "undo_old": "HASH  the generation before",
     "history": "LIST  the latest events, newest first, if a history is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "heartbeats": "HASH  scanner -> time of its last heartbeat, ms",

@@ -37,6 +37,7 @@ def cancel(
         raise InvalidOption("revoke", revoke, "a task's id, as workers know no keys")
     outcome = _removed(delayq.services, task_id, key, if_revision)
     if revoke and not outcome:
+        delayq.services.forgo_undo([id_of(task_id)])
         arguments = {"task_id": id_of(task_id), "terminate": False}
         delayq.services.app.control.broadcast("revoke", arguments=arguments)
     return outcome
@@ -75,7 +76,12 @@ def _removed(
     seen = revision(checked_revision(if_revision))
     owes, hears = services.has_backend, bool(services.hooks.hears_messages())
     outcome, cancelled = services.entries.cancel(
-        target_of(task_id, key), owes=owes, tells=owes or hears, remove=remove, seen=seen
+        target_of(task_id, key),
+        owes=owes,
+        tells=owes or hears,
+        remove=remove,
+        keeps=services.keeps(),
+        seen=seen,
     )
     if cancelled is not None:
         services.will_not_run([cancelled], owed=owes)

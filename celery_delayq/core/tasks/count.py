@@ -17,12 +17,15 @@ class Count(int):
         behind: How many of these wait behind a task that holds their key; of ``run_now`` only.
         in_flight: How many other tasks were left unchanged because they were being published.
         outstanding: For how many ``REVOKED`` must still be stored; scanners do that.
+        bulk: The name under which :meth:`DelayQ.undo_all` brings them back; empty if nothing is
+            kept for that.
     """
 
     uncertain: int
     behind: int
     in_flight: int
     outstanding: int
+    bulk: str
 
     def __new__(  # noqa: PYI034 - Self is newer than Python 3.10
         cls,
@@ -32,18 +35,24 @@ class Count(int):
         behind: int = 0,
         in_flight: int = 0,
         outstanding: int = 0,
+        bulk: str = "",
     ) -> Count:
         made = super().__new__(cls, done)
         made.uncertain, made.behind = uncertain, behind
-        made.in_flight, made.outstanding = in_flight, outstanding
+        made.in_flight, made.outstanding, made.bulk = in_flight, outstanding, bulk
         return made
 
 
 class Tally:
-    """Counts step by step; *owes*: whether ``REVOKED`` must be stored for changed tasks."""
+    """Counts step by step.
 
-    def __init__(self, *, owes: bool = False) -> None:
-        self._owes = owes
+    Args:
+        owes: Whether ``REVOKED`` must be stored for changed tasks.
+        bulk: The name under which they can be brought back.
+    """
+
+    def __init__(self, *, owes: bool = False, bulk: str = "") -> None:
+        self._owes, self._bulk = owes, bulk
         self._done = self._uncertain = self._behind = self._in_flight = 0
 
     @property
@@ -54,6 +63,7 @@ class Tally:
             behind=self._behind,
             in_flight=self._in_flight,
             outstanding=self._done if self._owes else 0,
+            bulk=self._bulk,
         )
 
     def add(self, done: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from secrets import token_hex
 
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidDueTime
@@ -54,6 +55,8 @@ class Selection:
     at the cursor that the selection was given. None of them blocks Redis for long.
 
     Attributes:
+        bulk: The name under which what it cancels can be brought back, if anything is kept for
+            that. A selection that goes on from a cursor may get the name of the one before.
         cursor: The position of the last method or iteration, as text. You can store it, also in a
             URL, and pass it to ``select`` in any process.
     """
@@ -72,6 +75,7 @@ class Selection:
         self._begun = begun if cursor is None else SelectionCursor.read(cursor, begun)
         self._names = [name for name, _ in started]
         self._at = self._begun
+        self.bulk = token_hex(6)
 
     @property
     def cursor(self) -> str:
@@ -182,6 +186,7 @@ class Selection:
         if dry_run:
             return self._would_change(lambda met: met.state in states, progress)
         owes = self._services.has_backend
+        keeps = self._services.keeps(self.bulk)
 
         def steps(shard: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
             tells = bool(self._services.hooks.hears_messages())
@@ -191,11 +196,12 @@ class Selection:
                 revoker="scanner" if owes else "none",
                 tells=tells,
                 remove=remove,
+                keeps=keeps,
                 chosen=self._chosen.text,
             )
 
         what = What.REMOVED if remove else What.CANCELLED
-        return self._change(steps, progress, what, owes=owes)
+        return self._change(steps, progress, what, owes=owes, bulk=self.bulk if keeps else "")
 
     def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
         """Yield members that may match, from the start position: number, shard, page.
@@ -244,9 +250,15 @@ class Selection:
         return tally.count
 
     def _change(
-        self, steps: Steps, progress: Progress | None, what: What, *, owes: bool = False
+        self,
+        steps: Steps,
+        progress: Progress | None,
+        what: What,
+        *,
+        owes: bool = False,
+        bulk: str = "",
     ) -> Count:
-        tally, self._at = Tally(owes=owes), self._begun
+        tally, self._at = Tally(owes=owes, bulk=bulk), self._begun
         # Recording the owed ``REVOKED`` takes as long again.
         size = CHUNK // 2 if owes else CHUNK
         with telling_so_far(tally), self._noted(what, tally):

@@ -25,6 +25,7 @@ from .unknown import say_unknown
 from .zones import zone_of, zoned
 
 _GROUP = "Selection"
+_BACK = "to bring them back: celery -A proj delayq undo --bulk {}"
 _OTHER_REVISION = "task {} no longer has the revision of --if-revision; nothing was changed"
 
 _KEY = click.option(
@@ -349,6 +350,8 @@ class ChosenTasks:
     def _told(self, done: str, count: Count) -> bool:
         self.say(f"{counted(count)} {done}")
         self._hint(count)
+        if count and count.bulk:
+            self.say(advised(_BACK.format(count.bulk)))
         if count.outstanding:
             self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
         if count.uncertain:

@@ -1,7 +1,9 @@
 --[[ cancel: remove entries that were not delivered yet.
 
 change   a call: see prelude/call.lua
-text     mode       cancel; or remove: only dead letters, readable or not
+text     mode       cancel; or remove: only dead letters, readable or not. And if an undo is to bring them back, after a
+                    blank each: for how many ms a line of each is kept at least, of how many of the latest, and the name
+                    of the bulk
 text     revoker    who stores REVOKED: none; caller, or else a scanner; scanner
 flag     tells      1: return the messages; or 0
 text     seen       the last change that the only target must have, 7 bytes; or empty
@@ -19,6 +21,9 @@ Returns  the answer, a text; and rows for the caller: the place of the target, f
 Cost     O(log N) a target
 Keeps    an entry under a lease stays: its scanner may be publishing it right now
 ]]
+local what, ms, most, bulk = string.match(mode, '^(%l+) (%d+) (%d+) (%S+)$')
+what = what or mode
+
 -- The rows of an answer that is repeated, as far as REVOKED is still owed.
 local function told_again(answer)
   local told, at = {}, 0
@@ -41,16 +46,17 @@ return change(request, function(call)
   local looked = look_for(call, targets, filter, max_bytes, {seen ~= '' and seen or nil})
   if not looked then return nil, 'stale' end
 
-  local words, told, owed, fenced = {}, {}, {}, call.fenced
+  local words, told, owed, fenced, lines = {}, {}, {}, call.fenced, {}
   local recordless = {} -- members of dead entries without a record
   local groups, by_name, count = {}, {}, 0 -- leaving entries, by place and by how: c or u, see tombstones
-  local cache = {}
+  local cache, templates = {}, {}
+  local has_room = bulk and not is_memory_full() -- asked before the first write
 
   -- Group entries that leave from the same place in the same way.
   local function join_group(place, is_uncertain, id, member)
     local how = is_uncertain and 'u' or 'c'
     local name = how .. (place or '')
-    local kind = mode == 'remove' and 'x' or nil
+    local kind = what == 'remove' and 'x' or nil
     local leaving = by_name[name] or {how = how, kind = kind, place = place, ids = {}, members = {}, shared = {}}
     if not by_name[name] then
       by_name[name] = leaving
@@ -77,6 +83,8 @@ return change(request, function(call)
       note_extras(leaving, id, entry.member, record, header_end)
     end
     note_fence(id)
+    local line = bulk and line_of(call, entry, bulk, templates)
+    if line then lines[#lines + 1], lines[#lines + 2] = id, line end
     words[at] = (is_uncertain and 'uncertain' or 'done') .. named_in(targets[at], id)
     if revoker == 'none' and not tells then return end
     local message = whole_message(record, header_end, id, cache)
@@ -96,14 +104,14 @@ return change(request, function(call)
       elseif one.member then
         words[at] = SKIPPED
         return
-      elseif mode == 'remove' and one.id and redis.call('HEXISTS', keys.errors, one.id) == 1 then
+      elseif what == 'remove' and one.id and redis.call('HEXISTS', keys.errors, one.id) == 1 then
         -- It may be dead under a number that was lost with its record.
         words[at] = 'unreadable' .. quoted(NO_RECORD) .. named_in(targets[at], one.id)
         return
       end
       note_fence(one.name)
     elseif string.find(one.answer, '^unreadable ') then
-      if mode == 'remove' and one.member and redis.call('ZSCORE', keys.dead, one.member) then
+      if what == 'remove' and one.member and redis.call('ZSCORE', keys.dead, one.member) then
         local claim = parse_claim(redis.call('HGET', keys.claims, one.id))
         local leaving = join_group(keys.dead, claim.uncertain, one.id, one.member)
         leaving.claimed, leaving.failed = true, true
@@ -119,7 +127,7 @@ return change(request, function(call)
   for at, one in ipairs(looked) do
     if not one.entry then
       pass(at, one)
-    elseif mode == 'remove' and not is_dead(one.entry.place) then
+    elseif what == 'remove' and not is_dead(one.entry.place) then
       words[at] = 'unchanged'
     else
       take(at, one.entry)
@@ -137,6 +145,7 @@ return change(request, function(call)
       redis.call('ZREM', keys.dead, member)
       redis.call('HDEL', keys.errors, id_of(member))
     end
+    if has_room then keep_lines(call, lines, tonumber(ms), tonumber(most)) end
     for _, one in ipairs(owed) do
       owe(call, one.id, one.how, one.message, 'cancelled', revoker == 'scanner')
     end

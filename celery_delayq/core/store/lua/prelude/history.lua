@@ -4,7 +4,7 @@
 
 event  1 byte  s: scheduled, h: handed over, c: cancelled, r: replaced, k: skipped, d: dead,
                  b: repaired, it waits again, m: rescheduled, e: edited, n: run now, t: tried again, x: removed;
-                 p: paused, u: resumed, of a lane
+                 o: its cancel was undone; p: paused, u: resumed, of a lane
        2..14   when, ms, 13 digits
        15..27  due time, ms, 13 bytes, blanks after the digits; only blanks if the record cannot be read
        28..39  task and queue, labels as in a record, or blanks

@@ -1,0 +1,129 @@
+"""The command ``undo``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, tzinfo
+
+import click
+
+from ...core.errors import DelayQError, StoreError
+from ...core.logs import counted, plain
+from ...core.services import HasServices
+from ...operations.cli.common import (
+    Argument,
+    ErrorSentences,
+    UsageErrors,
+    advised,
+    delayq_of,
+    examples,
+    json_option,
+)
+from ...operations.cli.looks import CeleryCommand, CeleryOption
+from ...operations.cli.screen import Screen
+from ...operations.cli.tables import Column, table
+from ...operations.cli.zones import name_of, stamp, with_zone, zone_of, zoned
+from .undoing import Undoable, Undone, undo_bulk, undo_one, undoable
+
+_NO_UNDO = "Nothing is kept: the setting delayq_undo is 0."
+_MOST_SHOWN = 5  # reasons why tasks of a bulk are not back
+
+
+@click.command(
+    cls=CeleryCommand, epilog=examples("undo", "undo order-42 --now", "undo --bulk 5f0c1d2e3a4b")
+)
+@click.argument("ids", metavar="[ID]...", nargs=-1, cls=Argument, help="Ids of cancelled tasks.")
+@click.option(
+    "--bulk", cls=CeleryOption, help_group="Tasks",
+    help="All tasks of one cancel of many, by the name that it printed.",
+)  # fmt: skip
+@click.option(
+    "--now", is_flag=True, cls=CeleryOption, help_group="Tasks",
+    help="Run those now whose due time has come since.",
+)  # fmt: skip
+@zoned
+@json_option
+@click.pass_context
+def undo(
+    ctx: click.Context,
+    /,
+    ids: tuple[str, ...],
+    bulk: str | None,
+    now: bool,
+    as_json: bool,
+    **_: object,
+) -> None:
+    """Bring back cancelled tasks; without an id or --bulk, list those that can be.
+
+    A task comes back as it was, if no other one has its id or its unique key.
+    """
+    delayq = delayq_of(ctx)
+    if ids and bulk is not None:
+        raise click.UsageError("Name tasks by id, or a --bulk, not both.", ctx)
+    if bulk is not None:
+        with UsageErrors():
+            is_done = _told_of_many(ctx, undo_bulk(delayq.services, bulk, now=now))
+    elif ids:
+        answers = [_undo_one(ctx, delayq, task_id, now=now) for task_id in ids]
+        is_done = all(answers)
+    else:
+        with ErrorSentences():
+            _list(ctx, delayq, as_json=as_json)
+        return
+    if not is_done:
+        ctx.exit(1)
+
+
+def _undo_one(ctx: click.Context, delayq: HasServices, task_id: str, *, now: bool) -> bool:
+    with ErrorSentences():
+        try:
+            due = undo_one(delayq.services, task_id, now=now)
+        except StoreError:
+            raise
+        except DelayQError as error:
+            ctx.obj.error(advised(error))
+            return False
+    ctx.obj.echo(plain(f"task {task_id} is back, due {with_zone(due, zone_of(ctx))}"))
+    return True
+
+
+def _told_of_many(ctx: click.Context, undone: Undone) -> bool:
+    ctx.obj.echo(f"{counted(undone.done)} back")
+    for error in undone.refused[:_MOST_SHOWN]:
+        ctx.obj.error(advised(error))
+    if len(undone.refused) > _MOST_SHOWN:
+        ctx.obj.error(f"and {len(undone.refused) - _MOST_SHOWN} more are not back")
+    return bool(undone)
+
+
+def _list(ctx: click.Context, delayq: HasServices, *, as_json: bool) -> None:
+    found = sorted(_cancels(undoable(delayq.services)), reverse=True)
+    if as_json:
+        for when, name, count in found:
+            which = {"bulk": name, "count": count} if count else {"id": name}
+            ctx.obj.echo(json.dumps({"when": when.isoformat(), **which}))
+        return
+    zone, screen = zone_of(ctx), Screen(ctx)
+    columns = [Column(f"WHEN ({name_of(zone)})"), Column("CANCELLED"), Column("UNDO")]
+    screen.show(table(columns, (_row(*each, zone) for each in found)))
+    if not delayq.services.settings.undo:
+        screen.show([[(_NO_UNDO, "yellow")]])
+
+
+def _cancels(tasks: Iterable[Undoable]) -> list[tuple[datetime, str, int]]:
+    """Return each cancel: its time; its bulk and how many are left of that, or the id and 0."""
+    bulks: dict[str, tuple[datetime, int]] = {}
+    single = []
+    for task in tasks:
+        if task.bulk:
+            when, count = bulks.get(task.bulk, (task.when, 0))
+            bulks[task.bulk] = max(when, task.when), count + 1
+        else:
+            single.append((task.when, task.id, 0))
+    return single + [(when, name, count) for name, (when, count) in bulks.items()]
+
+
+def _row(when: datetime, name: str, count: int, zone: tzinfo) -> tuple[str, ...]:
+    what, line = (counted(count), f"undo --bulk {name}") if count else (name, f"undo {name}")
+    return stamp(when, zone), plain(what), plain(line)

@@ -1,0 +1,175 @@
+"""Brings cancelled tasks back: one by its id, or all of a bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from urllib.parse import unquote
+
+from ...core.clock import from_ms
+from ...core.errors import InvalidOption, NotUndone
+from ...core.services import Services
+from ...core.store import Cancelled, Outcome
+from ...core.store.ids import target_of
+from ...core.store.placement import to_ask
+from ...core.store.shard import Shard
+
+CHUNK = 50  # tasks of one call: some 5 ms of Redis's time
+READ = 100  # lines of one look for those of a bulk
+
+_UNKNOWN = "unknown"
+_PARTS = ("undo", "undo_old")
+
+
+@dataclass(frozen=True)
+class Undoable:
+    """A task that was cancelled and that an undo can bring back.
+
+    Attributes:
+        id: Its id.
+        when: When it was cancelled, UTC.
+        bulk: The name of the change of many tasks that cancelled it; empty if it was cancelled by
+            itself.
+    """
+
+    id: str
+    when: datetime
+    bulk: str
+
+
+@dataclass
+class Undone:
+    """The result of an undo of many tasks; it is true if all came back.
+
+    Attributes:
+        done: How many wait again.
+        refused: Why others do not.
+    """
+
+    done: int = 0
+    refused: list[NotUndone] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return not self.refused
+
+
+def undo_one(services: Services, task_id: str, *, now: bool = False) -> datetime:
+    """Bring back a task; see :meth:`DelayQ.undo`."""
+    (answer,) = undo(services, [task_id], now=now)
+    if isinstance(answer, NotUndone):
+        raise answer
+    return from_ms(answer)
+
+
+def undo(
+    services: Services, task_ids: Sequence[str], *, now: bool = False
+) -> list[int | NotUndone]:
+    """Bring back cancelled tasks.
+
+    Args:
+        services: The app's.
+        task_ids: At most :data:`CHUNK` of their ids.
+        now: Whether those whose due time has come since are due now, in place of being refused.
+
+    Returns:
+        For each its due time, ms; or why it is not back.
+    """
+    found: dict[str, int | NotUndone] = {}
+    shards = services.entries.unasked_shards
+    for shard in shards:
+        rest = [task_id for task_id in dict.fromkeys(task_ids) if task_id not in found]
+        found.update(_undo_in(services, shard, rest, now=now))
+    back = [(task_id, due) for task_id, due in found.items() if isinstance(due, int)]
+    if back:
+        services.hooks.undone(back)
+    return [found.get(task_id) or _why_unknown(services, task_id) for task_id in task_ids]
+
+
+def undo_bulk(
+    services: Services,
+    bulk: str,
+    *,
+    now: bool = False,
+    progress: Callable[[Undone], object] | None = None,
+) -> Undone:
+    """Bring back the tasks of a bulk; see :meth:`DelayQ.undo_all`."""
+    if not isinstance(bulk, str) or not bulk.isalnum():
+        raise InvalidOption("bulk", bulk, "the bulk of a Count, as a cancel of many returned it")
+    undone, tasks = Undone(), undoable(services, bulk)
+    while some := [task.id for task in islice(tasks, CHUNK)]:
+        for answer in undo(services, some, now=now):
+            if isinstance(answer, NotUndone):
+                undone.refused.append(answer)
+            else:
+                undone.done += 1
+        if progress is not None:
+            progress(undone)
+    return undone
+
+
+def undoable(services: Services, bulk: str = "") -> Iterator[Undoable]:
+    """Yield the tasks that an undo can bring back, in no order; each at least once.
+
+    Args:
+        services: The app's.
+        bulk: Only those of this bulk.
+    """
+    seen = set[str]()
+    for shard in services.entries.shards:
+        for part in _PARTS:
+            for task in _lines_in(shard, part, bulk):
+                if task.id not in seen:
+                    seen.add(task.id)
+                    yield task
+
+
+def _lines_in(shard: Shard, part: str, bulk: str) -> Iterator[Undoable]:
+    cursor: bytes | int = 0
+    while True:
+        answer = shard.scripts.call("undoable", part=part, cursor=cursor, count=READ, bulk=bulk)
+        for row in answer.found:
+            name = row.bulk.decode()
+            when = from_ms(int(row.when) // 1000)
+            yield Undoable(row.id.decode(errors="replace"), when, "" if name == "-" else name)
+        cursor = answer.cursor
+        if int(cursor) == 0:
+            return
+
+
+def _undo_in(
+    services: Services, shard: Shard, task_ids: list[str], *, now: bool
+) -> Iterator[tuple[str, int | NotUndone]]:
+    """Bring back what was cancelled in a shard; yield the answers about those that it knows."""
+    shards, ids = services.entries.unasked_shards, list(task_ids)
+    for task_id in task_ids:
+        # A script looks only at its own shard, and an id must not wait twice.
+        own = to_ask(shards, target_of(task_id))[0]
+        if own is not shard and services.entries.state(target_of(task_id)) is not None:
+            ids.remove(task_id)
+    if not ids:
+        return
+    tells = services.has_backend
+    text, rows = shard.calls.call("undo", hurries=int(now), tells=int(tells), ids=ids)
+    for row in rows:
+        cancelled = Cancelled(ids[row.place - 1], Outcome.DONE, b"", row.message)
+        services.take_back(cancelled)
+    for task_id, word in zip(ids, text.decode().split(" "), strict=True):
+        answer, _, detail = word.partition(":")
+        if answer == "done":
+            yield task_id, int(detail)
+        elif answer != _UNKNOWN:
+            yield task_id, _refusal(task_id, answer, unquote(detail))
+
+
+def _refusal(task_id: str, answer: str, detail: str) -> NotUndone:
+    if answer == "overdue":
+        detail = from_ms(int(detail)).isoformat()
+    return NotUndone(task_id, "waits" if answer == "here" else answer, detail)
+
+
+def _why_unknown(services: Services, task_id: str) -> NotUndone:
+    """Return why no line of a task is known."""
+    waits = services.entries.state(target_of(task_id)) is not None
+    return NotUndone(task_id, "waits" if waits else _UNKNOWN)

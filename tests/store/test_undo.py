@@ -1,0 +1,403 @@
+"""The undo of a cancel: an entry comes back as it was, from a line of its own."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+from celery_delayq.contrib.care import dumps
+from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import lane_for
+from tests.store.held_and_behind import behind_one_that_waits, second
+from tests.store.support import FAR_MS, HALF_PAST_US, NOW_MS
+
+MINUTE_MS, MOST = 60_000, 5
+KEEPS = f" {MINUTE_MS} {MOST} -"
+EXTRAS = Extras("its key", ("one", "two"), 5000, hold="f1000")
+
+
+def kept(store):
+    """What the store has of each entry, but for its place in the order and its last change."""
+    found = {}
+    for each in dumps.dump(store.entries):
+        facts = vars(each) | {"message": each.message, "record": None, "template": None}
+        record = each.record
+        extras = dataclasses.asdict(record.extras)
+        found[each.task_id] = (
+            facts,
+            extras,
+            record.due_ms,
+            record.created_us,
+            record.labels,
+            record.flags,
+            record.destination,
+        )
+    return found
+
+
+def cancel(store, task_id, keeps=KEEPS, **options):
+    outcome, _ = store.entries.cancel(task_id, keeps=keeps, **options)
+    return outcome
+
+
+def undo(store, *ids, hurries=0, tells=1):
+    text, rows = store.shard.calls.call("undo", hurries=hurries, tells=tells, ids=ids)
+    return text.decode(), [(row.place, row.message) for row in rows]
+
+
+def undone(store, *ids, **options):
+    return undo(store, *ids, **options)[0]
+
+
+def lines(store):
+    return {*store.raw.hkeys(store.keys["undo"]), *store.raw.hkeys(store.keys["undo_old"])}
+
+
+def refused(store):
+    shard_steps = store.steps()
+    store.schedule_relayed("a", share=True, extras=EXTRAS)
+    shard_steps.nack("refused", shard_steps.claim(1)[0], reason="NO_ROUTE")
+
+
+def parked(store):
+    store.entries.pause(lane_for(queue="celery"), "celery")
+    store.schedule("a", share=True, extras=EXTRAS)
+    store.steps().hand_over()
+
+
+def dead(store):
+    shard_steps = store.steps()
+    store.schedule_relayed("a", share=True, extras=EXTRAS)
+    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
+
+
+STATES = {
+    "with a template": lambda store: store.schedule("a", FAR_MS, share=True),
+    "with a message of its own": lambda store: store.schedule("a", FAR_MS, payload="x" * 9000),
+    "for a relay": lambda store: store.schedule_relayed("a", FAR_MS, share=True),
+    "with a key and tags": lambda store: store.schedule("a", FAR_MS, share=True, extras=EXTRAS),
+    "overdue": lambda store: store.schedule("a", NOW_MS - 9, share=True, extras=EXTRAS),
+    "refused": refused,
+    "parked": parked,
+    "dead": dead,
+}
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("remains", [False, True], ids=["alone", "beside others of its template"])
+def test_a_cancelled_entry_comes_back_as_it_was(store, state, remains):
+    if remains:
+        store.schedule("other", FAR_MS, share=True)
+    state(store)
+    before = kept(store)
+    store.set_ms(NOW_MS + 10)
+    assert cancel(store, "a") is Outcome.DONE
+    assert "a" not in kept(store)
+
+    store.set_ms(NOW_MS + 20)
+    told = undone(store, "a")
+
+    after = kept(store)
+    for facts, *_ in (*before.values(), *after.values()):
+        if facts["place"] == "paused":
+            facts["place"] = "waiting"  # the next scanner parks it
+    assert told == f"done:{before['a'][2]}"
+    assert after == before
+    assert not lines(store)
+    store.check()
+
+
+def test_an_entry_behind_another_stands_there_again(store):
+    second(SimpleNamespace(store=store, steps=store.steps()))
+    before = kept(store)
+    assert before["second"][0]["place"] == "behind"
+    cancel(store, "second")
+
+    assert undone(store, "second").startswith("done:")
+
+    assert kept(store) == before
+    store.check()
+
+
+def test_one_that_may_have_been_delivered_comes_back_marked(store):
+    shard_steps = store.steps(lease=1)
+    store.schedule_relayed("a", share=True)
+    shard_steps.claim(1)
+    store.set_ms(NOW_MS + 2000)
+    assert cancel(store, "a") is Outcome.UNCERTAIN
+
+    assert undone(store, "a").startswith("done:")
+
+    facts, *_ = kept(store)["a"]
+    assert (facts["place"], facts["attempts"], facts["uncertain"]) == ("waiting", 1, True)
+    store.check()
+
+
+def test_a_removed_dead_letter_comes_back_dead_with_its_error(store):
+    dead(store)
+    before = kept(store)
+    assert cancel(store, "a", remove=True) is Outcome.DONE
+
+    assert undone(store, "a").startswith("done:")
+
+    assert kept(store) == before
+    assert before["a"][0]["error"] == "NO_ROUTE"
+
+
+def test_nothing_is_kept_unless_the_cancel_asks_for_it(store):
+    store.schedule("a", FAR_MS)
+    cancel(store, "a", keeps="")
+    assert not lines(store)
+    assert undone(store, "a") == "unknown"
+
+
+def test_its_message_is_told_and_told_again(store):
+    store.schedule("a", FAR_MS, share=True)
+    message = store.entries.find("a").message
+    cancel(store, "a")
+
+    assert undo(store, "nobody", "a")[1] == [(2, message)]
+
+
+def test_without_a_backend_no_message_is_told(store):
+    store.schedule("a", FAR_MS, share=True)
+    cancel(store, "a")
+    assert undo(store, "a", tells=0) == (f"done:{FAR_MS}", [])
+
+
+def test_it_owes_revoked_no_more(store):
+    store.schedule("a", FAR_MS, share=True)
+    cancel(store, "a", owes=True)
+    assert store.raw.exists(store.keys["outbox"])
+
+    undone(store, "a")
+
+    assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
+
+
+def test_its_tombstones_go_and_those_of_others_stay(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.schedule("b", FAR_MS)
+    cancel(store, "a")
+    cancel(store, "b")
+
+    undone(store, "a")
+
+    assert store.raw.hkeys(store.keys["tombstones"]) == [b"b"]
+
+
+def test_a_second_undo_finds_nothing_to_do(store):
+    store.schedule("a", FAR_MS)
+    cancel(store, "a")
+    undone(store, "a")
+    before = store.snapshot()
+
+    assert undone(store, "a") == "unknown"
+
+    assert store.snapshot() == before
+
+
+def test_a_key_that_another_one_has_since_is_told_with_its_holder(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    cancel(store, "a")
+    store.schedule("b", FAR_MS, extras=EXTRAS)
+
+    assert undone(store, "a") == "held:b"
+
+    assert store.places("a") == []
+    assert lines(store) == {b"a"}
+
+
+def test_one_that_waited_behind_it_has_its_key_now(store):
+    behind_one_that_waits(SimpleNamespace(store=store, steps=store.steps()))
+    cancel(store, "held")
+    assert undone(store, "held") == "held:second"
+
+
+def test_an_id_that_waits_again_is_another_tasks(store):
+    store.schedule("a", FAR_MS)
+    store.set_ms(NOW_MS + 1)
+    cancel(store, "a")
+    store.schedule("a", FAR_MS)
+    assert undone(store, "a") == "taken"
+
+
+def test_an_id_that_was_used_again_and_has_left_is_told(store):
+    store.schedule("a", FAR_MS)
+    cancel(store, "a")
+    store.set_ms(NOW_MS + 1)
+    store.schedule("a", NOW_MS)
+    store.steps().hand_over()
+    assert undone(store, "a") == "left"
+
+
+def test_a_later_cancel_without_a_line_is_not_taken_for_its_own(store):
+    store.schedule("a", FAR_MS)
+    cancel(store, "a")
+    store.set_ms(NOW_MS + 1)
+    store.schedule("a", FAR_MS)
+    cancel(store, "a", keeps="")
+    assert undone(store, "a") == "left"
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_one_whose_due_time_has_come_since_is_refused_or_due_now(store, share):
+    store.schedule("a", NOW_MS + 1000, share=share)
+    cancel(store, "a")
+    store.set_ms(NOW_MS + 1000)
+
+    assert undone(store, "a") == f"overdue:{NOW_MS + 1000}"
+    store.set_ms(NOW_MS + 3000)
+    assert undone(store, "a", hurries=1) == f"done:{NOW_MS + 3000}"
+
+    store.steps().hand_over()
+    assert store.arrived() == ["a"]
+
+
+def test_scanners_wake_for_what_came_back(store):
+    store.schedule("a", NOW_MS + 500)
+    cancel(store, "a")
+    store.raw.hset(store.keys["meta"], "timer", f"{FAR_MS}:")  # all sleep
+
+    undone(store, "a")
+
+    assert store.raw.hget(store.keys["meta"], "timer").startswith(b"%d" % (NOW_MS + 500))
+
+
+def test_an_id_that_was_sent_to_the_workers_does_not_come_back(store):
+    store.schedule("a", FAR_MS)
+    store.schedule("b", FAR_MS)
+    cancel(store, "a")
+    cancel(store, "b")
+
+    store.entries.forgo(["a", "nobody"])
+
+    assert undone(store, "a", "b", hurries=1) == f"revoked done:{FAR_MS}"
+    assert lines(store) == {b"a"}
+
+
+def test_a_request_from_before_a_newer_change_is_stale(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    cancel(store, "a")
+    issued = NOW_MS * 1000 - 1
+    words = {"operation": b"one", "issued": issued, "deadline": issued + 9_000_000}
+    words |= {"began": issued, "store": store.raw.hget(store.keys["meta"], "store")}
+
+    answer = store.scripts.call("undo", **words, hurries=0, tells=0, ids=["a"])
+
+    assert answer[1] == b"stale"
+    assert store.places("a") == []
+
+
+def test_a_cancel_of_before_does_not_remove_what_came_back(store):
+    store.set_us(HALF_PAST_US)
+    store.schedule("a", FAR_MS)
+    issued = HALF_PAST_US + 10
+    store.set_us(HALF_PAST_US + 20)
+    cancel(store, "a")
+    store.set_us(HALF_PAST_US + 30)
+    undone(store, "a")
+    words = {"operation": b"two", "issued": issued, "deadline": issued + 9_000_000}
+    words |= {"began": issued, "store": store.raw.hget(store.keys["meta"], "store")}
+
+    answer = store.scripts.call(
+        "cancel",
+        **words,
+        mode="cancel",
+        revoker="none",
+        tells=0,
+        seen="",
+        filter="",
+        max_bytes=1000,
+        targets=[b"ia"],
+    )
+
+    assert answer[1] == b"stale"
+    assert store.places("a") == ["due"]
+
+
+# Generations.
+
+
+def test_so_many_of_the_latest_are_kept_at_least(store):
+    ids = [f"a{number}" for number in range(3 * MOST)]
+    for task_id in ids:
+        store.schedule(task_id, FAR_MS)
+        cancel(store, task_id)
+    found = {name.decode() for name in lines(store)}
+    assert found >= {*ids[-MOST:]}
+    assert len(found) <= 2 * MOST
+
+
+def test_lines_of_an_age_go(store):
+    for step, task_id in enumerate("abc"):
+        store.schedule(task_id, FAR_MS)
+        store.set_ms(NOW_MS + step * MINUTE_MS)
+        cancel(store, task_id)
+    assert lines(store) == {b"b", b"c"}
+
+
+def test_redis_forgets_them_if_nothing_more_is_cancelled(store):
+    store.schedule("a", FAR_MS)
+    cancel(store, "a")
+    assert MINUTE_MS - 30_000 < store.raw.pttl(store.keys["undo"]) <= MINUTE_MS
+
+
+def test_nothing_is_forgotten_early_after_the_clock_was_set_back(store):
+    store.schedule("a", FAR_MS)
+    store.schedule("b", FAR_MS)
+    cancel(store, "a")
+    store.set_ms(NOW_MS - MINUTE_MS)
+    cancel(store, "b")
+    assert lines(store) == {b"a", b"b"}
+
+
+def test_a_line_that_would_be_too_long_is_not_kept(store):
+    store.schedule("a", FAR_MS, payload="x" * 101_000)
+    assert cancel(store, "a") is Outcome.DONE
+    assert not lines(store)
+
+
+def test_a_full_redis_drops_the_line_and_cancels(start_redis, store_on):
+    store = store_on(start_redis("--maxmemory-policy", "noeviction"))
+    store.schedule("a", FAR_MS, share=True)
+    store.raw.config_set("maxmemory", 1)
+
+    assert cancel(store, "a") is Outcome.DONE
+
+    store.raw.config_set("maxmemory", 0)
+    assert not lines(store)
+    assert store.places("a") == []
+
+
+@pytest.mark.parametrize("name", ["undo", "undo_old"])
+def test_a_key_of_another_program_keeps_no_task_from_being_cancelled(store, name):
+    store.schedule("a", FAR_MS)
+    store.raw.rpush(store.keys[name], "theirs")
+    assert cancel(store, "a") is Outcome.DONE
+    assert store.places("a") == []
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b"1 - waiting 0 0 - 0 5 abc", b"\xff" * 99])
+def test_a_text_of_another_program_is_no_line(store, text):
+    store.entries.join()
+    store.raw.hset(store.keys["undo"], "a", text)
+    assert undone(store, "a") == "unknown"
+
+
+def test_the_lines_of_a_bulk_are_found_among_others(store):
+    ids = [f"a{number}" for number in range(300)]
+    for task_id in ids:
+        store.schedule(task_id, FAR_MS)
+        cancel(store, task_id, keeps=f" {MINUTE_MS} 1000 bulk{int(task_id[1:]) % 2}")
+    found, cursor = [], 0
+    while True:
+        cursor, rows = store.scripts.call(
+            "undoable", part="undo", cursor=cursor, count=50, bulk="bulk1"
+        )
+        found += [(row.id, row.bulk, row.when) for row in rows]
+        if int(cursor) == 0:
+            break
+    when = b"%d" % (NOW_MS * 1000)
+    assert {*found} == {(task_id.encode(), b"bulk1", when) for task_id in ids[1::2]}
