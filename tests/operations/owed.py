@@ -45,6 +45,13 @@ OWED = {
     ),
     "cancel": Owed("kept", "cancelled", "cancelled", "cancelled", "cancel"),
     "remove": Owed(_DEAD, "cancelled", "cancelled", "removed", "remove"),
+    "undo": Owed(
+        f"{REASON}the task had left, and its lease with it",
+        "undone",
+        "undone",
+        "undone",
+        "undo",
+    ),
     "reschedule": Owed("kept", "rescheduled", "rescheduled", "rescheduled", "reschedule"),
     "run_now": Owed("kept", "rescheduled", "rescheduled", "run_now", "run_now"),
     "retry": Owed(_DEAD, "rescheduled", "rescheduled", "retried", "retry"),

@@ -35,13 +35,14 @@ from celery_delayq.core.store.record import destination_for, label_of, lane_for
 from celery_delayq.core.store.registration import Membership, Registration
 from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.core.store.scripts import load
-from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption
+from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption, NotUndone
 from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store, new_record
 
 Call = Callable[[DelayQ, str], object]
 
 MAIL = lane_for(queue="mail")
+KEEPS = " 60000 10 bulk"  # for a minute, of ten tasks
 
 # Methods of DelayQ that call no script, and commands that are not operations.
 NO_OPERATIONS = {"acting", "close", "due_of", "scanner"}
@@ -71,6 +72,7 @@ class Prepared:
     - "operation" is the name of a call that was answered just now.
     - "gone" is owed REVOKED, but no scanner knows of that.
     - "left" was delivered and holds "its key".
+    - "undoable" was cancelled, and an undo can bring it back.
 
     The scanner gave its heartbeat.
     """
@@ -117,6 +119,8 @@ def fitting(store: Store) -> Prepared:
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
     store.raw.hset(store.keys["holders"], "its key", b"left\xff1.2")
     store.raw.zadd(store.keys["held"], {"its key": FAR_MS})
+    store.schedule("undoable", FAR_MS, share=True, extras=extras("undoable"))
+    store.entries.cancel("undoable", keeps=KEEPS)
     (operation, *_), _ = store.known_calls()
     return Prepared(store, shard_steps, claimed, cancelled, store.entries.find("list"), operation)
 
@@ -225,6 +229,24 @@ def _repaired(ready: Prepared) -> object:
 def _recounted(ready: Prepared) -> object:
     counts = ["x", "drop", 0, 0, 0]
     return ready.store.scripts.call("recount", seen="", own="me", counts=counts)
+
+
+def _undone(ready: Prepared) -> object:
+    ids = ["undoable"]
+    text, _ = ready.store.shard.calls.call("undo", hurries=0, tells=1, ids=ids)
+    return text
+
+
+def _undo_one(delayq: DelayQ, task_id: str) -> object:
+    try:
+        return delayq.undo(task_id)
+    except NotUndone:  # as no cancel is kept
+        return None
+
+
+def _undoable(ready: Prepared) -> list[tuple[bytes, bytes]]:
+    asked = {"part": "undo", "cursor": 0, "count": 100, "bulk": ""}
+    return [(row.id, row.bulk) for row in ready.store.scripts.call("undoable", **asked).found]
 
 
 def take_again(operation: "Operation", ready: Prepared) -> object:
@@ -477,6 +499,27 @@ OPERATIONS = (
         refused_when_full=True,
         face={"load": _load_one},
     ),
+    Operation(
+        "undo",
+        "caller",
+        _undone,
+        f"done:{FAR_MS}".encode(),
+        refused_when_full=True,
+        face={"undo": _undo_one},
+    ),
+    Operation(
+        "undoable",
+        "caller",
+        _undoable,
+        [(b"undoable", b"bulk")],
+        changes=False,
+        face={
+            "undoable": lambda delayq, _: list(delayq.undoable()),
+            "undo_all": lambda delayq, _: delayq.undo_all("bulk"),
+        },
+        cli=("undo", "undo --json", "undo --bulk bulk"),
+    ),
+    Operation("forgo", "caller", lambda ready: ready.store.entries.forgo(["undoable"]), None),
     Operation(
         "hand_over",
         "scanner",

@@ -24,6 +24,7 @@ CALLS = {
     ),
     "cancel": lambda delayq: delayq.cancel("a"),
     "remove": lambda delayq: delayq.remove("a"),
+    "undo": lambda delayq: (delayq.cancel("a"), delayq.undo("a")),
     "reschedule": lambda delayq: delayq.reschedule("a", FAR),
     "run_now": lambda delayq: delayq.run_now("a"),
     "retry": lambda delayq: delayq.retry("a"),
@@ -64,7 +65,7 @@ def test_what_is_named_is_there(name):
 
 @pytest.fixture
 def delayq(delayq_app, url):
-    return delayq_app(url, delayq_history=100).delayq
+    return delayq_app(url, delayq_history=100, delayq_undo=(60, 10)).delayq
 
 
 def prepared(delayq, redis, method):

@@ -98,7 +98,8 @@ def _settings() -> tuple[Row, ...]:
 
 def _default(setting: Setting) -> str:
     number = isinstance(setting.default, (int, float)) and not isinstance(setting.default, bool)
-    return f"`{setting.default!r}`{f' {setting.unit}' * number}"
+    unit = f" {setting.unit}" if number and setting.default else ""
+    return f"`{setting.default!r}`{unit}"
 
 
 def _keys() -> tuple[Row, ...]:

@@ -77,6 +77,13 @@ def environment(store, rabbitmq_server, tmp_path):
     }
 
 
+def active(start):
+    """The tasks that the worker runs, as its command shows them."""
+    shown = start("celery", "-A", "shop", "inspect", "active", name="active.log")
+    assert shown.wait(PATIENCE) == 0, shown.tail()
+    return shown.tail()
+
+
 def test_all_of_it_is_well_a_task_runs_and_the_worker_ends_by_the_unit_s_signal(
     environment, unit, tmp_path
 ):
@@ -94,6 +101,8 @@ def test_all_of_it_is_well_a_task_runs_and_the_worker_ends_by_the_unit_s_signal(
         call = "import shop; shop.remind.delay_for(0.1, 42)"
         assert start(sys.executable, "-c", call, name="call.log").wait(PATIENCE) == 0
         worker.wait_log("order 42 is not paid")
+        # While one runs, a soft shutdown waits as long as it may.
+        eventually(lambda: "- empty -" in active(start))
         worker.signal(signal.Signals[unit["KillSignal"]])
         assert worker.wait(PATIENCE) == 0
     finally:

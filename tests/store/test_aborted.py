@@ -34,7 +34,7 @@ from celery_delayq.errors import (
     StoreError,
     StoreUnavailable,
 )
-from tests.operations.table import MAIL, OPERATIONS, fitting
+from tests.operations.table import KEEPS, MAIL, OPERATIONS, fitting
 from tests.store.held_and_behind import (
     HELD_TOO,
     behind_one_that_holds_no_longer,
@@ -391,6 +391,29 @@ def _nack(verdict):
 
 def _cancel(task_id):
     return lambda ready: ready.store.entries.cancel(task_id)
+
+
+def _cancel_undoably(ready):
+    ready.store.entries.cancel("list", keeps=KEEPS)
+
+
+def _undo(*ids):
+    return lambda ready: ready.store.shard.calls.call("undo", hurries=0, tells=1, ids=ids)
+
+
+def cancelled(task_id, before=lambda _: None):
+    """An entry was cancelled, and an undo can bring it back."""
+
+    def change(ready):
+        before(ready)
+        ready.store.entries.cancel(task_id, keeps=KEEPS, owes=True)
+
+    return change
+
+
+def undo_over(ready):
+    """The generation of lines is over."""
+    ready.store.set_ms(NOW_MS + 120_000)
 
 
 def _cancel_owing(ready):
@@ -929,6 +952,16 @@ CASES = [
     Case("reschedule", "one, history", _reschedule("list"), with_history),
     Case("edit", "one, history", _edit("list"), with_history),
     Case("cancel", "owing", _cancel_owing, ends="list"),
+    Case("cancel", "undoably", _cancel_undoably, ends="list"),
+    Case("cancel", "undoably, turning", _cancel_undoably, undo_over, ends="list"),
+    Case("undo", "nothing", _undo("nobody")),
+    Case("undo", "owing", _undo("undoable", "list"), cancelled("list")),
+    Case("undo", "last of a template", _undo("list"), cancelled("list", alone("list"))),
+    Case("undo", "refused", _undo("list"), cancelled("list", put_off)),
+    Case("undo", "dead", _undo("dead"), cancelled("dead")),
+    Case("undo", "attempted", _undo("claimed"), cancelled("claimed", uncertain)),
+    Case("undo", "behind another", _undo("second"), cancelled("second", second)),
+    Case("undo", "turning", _undo("undoable"), generations_over),
     Case("cancel", "nothing", _cancel("nobody")),
     Case("schedule", "revoked", lambda ready: ready.store.schedule("revoked", NOW_MS - 9)),
     Case("owed", "nothing", lambda ready: ready.steps.owed(), nothing_owed),
@@ -1059,8 +1092,12 @@ TOO_MUCH = {
     ("wrong_tag", "tags"),
 }
 
-# It was replaced, and would wait for ever.
-STUCK = {("schedule", "behind again"): {("wrong_key", "records")}}
+STUCK = {
+    # It was replaced, and would wait for ever.
+    ("schedule", "behind again"): {("wrong_key", "records")},
+    # Its first place among the dead, which the second try does not know.
+    ("undo", "dead"): {("second_place", "dead")},
+}
 
 
 def left_over(store):

@@ -37,6 +37,7 @@ from celery_delayq.errors import (
     NotATask,
     NotLoaded,
     NotScheduled,
+    NotUndone,
     PutOffTooOften,
     StoreDiffers,
     StoreError,
@@ -95,6 +96,18 @@ SENTENCES = [
         NotLoaded("a", "no queue is bound to it"),
         "task 'a' was not loaded: no queue is bound to it",
         (DelayQError,),
+    ),
+    *(
+        (NotUndone("a", reason, detail), f"the cancel of task 'a' cannot be undone: {why}", ())
+        for reason, detail, why in (
+            ("unknown", "", "no cancel of it is kept; see delayq_undo"),
+            ("waits", "", "it waits already"),
+            ("taken", "", "another task has its id"),
+            ("held", "b", "the task b has its unique key now"),
+            ("left", "", "a task with its id has left the store since"),
+            ("overdue", "2030-01-31", "its due time, 2030-01-31, is over; run it now instead"),
+            ("revoked", "", "its id was sent to the workers, which would drop it"),
+        )
     ),
     (
         NotATask("signature", 1, "a task or a signature"),

@@ -150,6 +150,17 @@ ROWS = {
             *((True, 10_000), (60, True), ("60", 10_000), (60, None), (float("nan"), 10_000)),
         ],
     ),
+    "undo": Row(
+        0,
+        "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 1 to "
+        "100000; or 0",
+        [0, (60, 1), [2_592_000, 100_000], (90.5, 10)],
+        [
+            *(None, 1, False, (), (60,), (60, 10, 1), {60: 1, 10: 1}, {60, 10}, "60", b"60"),
+            *((59.9, 10), (2_592_001, 10), (60, 0), (60, 100_001), (60, 1.5)),
+            *((True, 10), (60, True), ("60", 10), (60, None), (float("nan"), 10)),
+        ],
+    ),
     "metrics_port": Row(
         None,
         "a whole number from 1 to 65535, or None",

@@ -54,9 +54,9 @@ def undo(
     as_json: bool,
     **_: object,
 ) -> None:
-    """Bring back cancelled tasks; without an id or --bulk, list those that can be.
+    """Bring back cancelled tasks.
 
-    A task comes back as it was, if no other one has its id or its unique key.
+    Without an id or --bulk it lists those that can be brought back. A task comes back as it was, if no other one has its id or its unique key.
     """
     delayq = delayq_of(ctx)
     if ids and bulk is not None:

@@ -13,6 +13,7 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.store.ids import checked_name
+from ...core.tasks.reading import departure
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import json_facts_of
 from . import words
@@ -66,6 +67,7 @@ _ALL = (
     Action("prioritise", "Set the priority", "edited", dead=False, takes="priority"),
 )
 ACTIONS = {action.name: action for action in _ALL}
+_CAN_BE_UNDONE = ("cancel", "remove")
 
 
 def suiting(state: State) -> list[Action]:
@@ -238,3 +240,17 @@ _READ: dict[str, Callable[[str], Any]] = {
     "key": lambda text: text or None,
     "priority": _priority,
 }
+
+
+def can_undo(visit: Visit, action: Action) -> bool:
+    """Return whether this user can undo an action."""
+    kept = visit.delayq.services.settings.undo
+    return bool(kept) and visit.may_write and action.name in _CAN_BE_UNDONE
+
+
+def may_come_back(visit: Visit, task_id: str) -> bool:
+    """Return whether a task that is not here was cancelled, and this user may undo that."""
+    if not visit.delayq.services.settings.undo or not visit.may_write:
+        return False
+    left = departure(visit.delayq.services, task_id)
+    return left is not None and left.how in ("cancelled", "uncertain")

@@ -32,7 +32,7 @@ from ...core.errors import (
 from ...core.logs import counted, lasting, logger_of, plain
 from ...core.services import HasServices
 from ...operations.unread import Look
-from . import bulk, guard, others, ticked, views, words
+from . import bulk, guard, others, ticked, undone, views, words
 from .answers import answer_in, ask_again
 from .header import header
 from .visit import Face, Visit
@@ -47,6 +47,7 @@ VIEWS: dict[str, Callable[[Visit], Response]] = {
     "selected": ticked.selected,
     "everything": bulk.everything,
     "work": bulk.work,
+    "undo": undone.undo,
     "paused": others.paused,
     "key": others.key,
     "history": others.history,
@@ -61,6 +62,7 @@ _RULES = [
     Rule("/selected", endpoint="selected", methods=["GET", "POST"]),
     Rule("/all", endpoint="everything", methods=["GET", "POST"]),
     Rule("/work", endpoint="work", methods=["GET", "POST"]),
+    Rule("/undo", endpoint="undo", methods=["GET", "POST"]),
     Rule("/paused", endpoint="paused", methods=["GET", "POST"]),
     Rule("/key", endpoint="key", methods=["GET", "POST"]),
     Rule("/history", endpoint="history", methods=["GET"]),

@@ -26,7 +26,7 @@ from ...core.errors import DelayQError, StoreError
 from ...core.store import State
 from ...core.tasks.count import Count, Tally, telling_so_far
 from ...core.tasks.selection import Selection
-from .actions import Action, action_for_many, fixed_value, means, options_of
+from .actions import Action, action_for_many, can_undo, fixed_value, means, options_of
 from .answers import answered
 from .asked import FILTERS, in_url, picked
 from .guard import is_led_from_here
@@ -36,6 +36,7 @@ from .visit import Answer, Visit
 
 SECOND = 1.0
 _WAITING = [State.SCHEDULED.value, State.PAUSED.value]
+_OF_ACTION = ("action", "value", "bulk")
 _COUNTS = ("uncertain", "in_flight")
 _FIRST = 5  # tasks that the question before a bulk shows
 
@@ -68,7 +69,14 @@ def everything(visit: Visit) -> Response:
         further=signed_url(
             visit, "everything", **given, **so_far, begin=begin, cursor=selection.cursor
         ),
-        work=signed_url(visit, "work", **given, of=so_far["count"], bound=now_us, cursor=begin),
+        work=signed_url(
+            visit,
+            "work",
+            **{**given, "bulk": selection.bulk},
+            of=so_far["count"],
+            bound=now_us,
+            cursor=begin,
+        ),
         means=means(visit, action, given["value"] or ""),
         first=listed(visit).tasks[:_FIRST] if is_over and so_far["count"] else [],
     )
@@ -86,6 +94,7 @@ def work(visit: Visit) -> Response:
     if visit.request.method != "POST" or visit.answer.sentence:
         return _progress(visit, action, {**numbers, **_so_far(visit, Count(0))}, _cursor(visit, ""))
     selection = _selection(visit, picked(visit), _cursor(visit))
+    selection.bulk = visit.request.args.get("bulk", selection.bulk)
     try:
         count, is_over = _within_a_second(
             _step_of(visit, selection, action, options, numbers["bound"])
@@ -118,6 +127,9 @@ def _progress(visit: Visit, action: Action, numbers: dict[str, Any], cursor: str
         given=_in_url(visit),
         further=signed_url(visit, "work", **_in_url(visit), **numbers, cursor=cursor)
         if cursor
+        else "",
+        undo=signed_url(visit, "undo", bulk=visit.request.args.get("bulk"))
+        if can_undo(visit, action)
         else "",
         goes_on=is_well and is_led_from_here(visit.request),
         **numbers,
@@ -201,7 +213,7 @@ def _cursor(visit: Visit, default: str | None = None) -> str:
 
 def _in_url(visit: Visit) -> dict[str, Any]:
     args = visit.request.args
-    return {**in_url(visit), "action": args.get("action"), "value": args.get("value")}
+    return {**in_url(visit), **{name: args.get(name) for name in _OF_ACTION}}
 
 
 def _selection(visit: Visit, picking: dict[str, Any], cursor: str | None = None) -> Selection:

@@ -20,11 +20,21 @@ from ...core.logs import plain
 from ...core.store import Outcome
 from ...core.tasks.scheduled_task import ScheduledTask
 from . import words
-from .actions import Action, action_for_many, change, fixed_value, means, options_of, revision_in
+from .actions import (
+    Action,
+    action_for_many,
+    can_undo,
+    change,
+    fixed_value,
+    means,
+    options_of,
+    revision_in,
+)
 from .answers import LONGEST
 from .signed import check_signed, signed_url
 from .visit import Visit
 
+_GONE = (Outcome.DONE.value, Outcome.UNCERTAIN.value)
 _FAILED = "failed"  # beside the values of Outcome
 
 
@@ -119,7 +129,15 @@ def _answers(
         for task_id, word, said in outcomes
     ]
     code = status or visit.number("status", 200)
-    return visit.page("selected.html", code, action=action, ones=outcomes, answers=answers)
+    gone = [task_id for task_id, word, _ in outcomes if word in _GONE]
+    return visit.page(
+        "selected.html",
+        code,
+        action=action,
+        ones=outcomes,
+        answers=answers,
+        undo=gone if can_undo(visit, action) else [],
+    )
 
 
 def _read(text: str) -> tuple[str, int | None]:

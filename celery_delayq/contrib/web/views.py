@@ -26,6 +26,7 @@ from .actions import (
     action_of,
     change,
     edits_of,
+    may_come_back,
     options_of,
     revision_in,
     suiting,
@@ -163,7 +164,7 @@ def task(visit: Visit) -> Response:
     if not task_id:
         raise BadRequest("the id is missing; expected the id of a task")
     if visit.request.method != "POST" or visit.answer.sentence:
-        return _one(visit, task_id)
+        return one_task(visit, task_id)
     form = visit.request.form
     if form.get("action") == "look":
         return visit.redirect("task", id=task_id, value=form.get("value"), zone=form.get("zone"))
@@ -186,10 +187,10 @@ def task(visit: Visit) -> Response:
     sentence = words.answer(visit, action.done, outcome, task_id)
     status = 200 if outcome or outcome in _DONE else 409
     led = answered(visit, "task", sentence, status, id=task_id)
-    return led or _one(replace(visit, answer=Answer(sentence, status)), task_id)
+    return led or one_task(replace(visit, answer=Answer(sentence, status)), task_id)
 
 
-def _one(visit: Visit, task_id: str) -> Response:
+def one_task(visit: Visit, task_id: str) -> Response:
     """Return the page of a task."""
     try:
         found = visit.delayq.get(task_id)
@@ -203,8 +204,14 @@ def _gone(visit: Visit, task_id: str) -> Response:
     sentence = visit.answer.sentence or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
     shown = replace(visit, answer=visit.answer._replace(sentence=sentence))
     code = 200 if visit.answer.is_done else 404
-    events = _events(visit, task_id)
-    return shown.page("task.html", code, task=None, id=task_id, events=events)
+    return shown.page(
+        "task.html",
+        code,
+        task=None,
+        id=task_id,
+        events=_events(visit, task_id),
+        may_come_back=may_come_back(visit, task_id),
+    )
 
 
 def _shown(visit: Visit, found: ScheduledTask) -> Response:

@@ -26,7 +26,7 @@ _OF_LIST = (
     *("tag", "task", "queue", "state", "after", "before", "text"),
     *("id", "key", "order", "zone", "cursor", "at"),
 )
-_BEHIND_LIST = ("task", "key", "selected", "everything", "work")
+_BEHIND_LIST = ("task", "key", "selected", "everything", "work", "undo")
 
 
 class Answer(NamedTuple):
@@ -51,9 +51,11 @@ class Answer(NamedTuple):
 
 
 class Face(Operations):
-    """The methods of ``DelayQ`` that the page calls; the history's, as that is another leaf."""
+    """The methods of ``DelayQ`` that the page calls; those of other leaves, too."""
 
     history: Callable[..., list[Any]]
+    undo: Callable[..., Any]
+    undo_all: Callable[..., Any]
 
 
 NO_ANSWER = Answer()

@@ -30,7 +30,7 @@ end
 
 -- Forget that an entry left: it is back.
 local function drop_own_tombstones(entry, key)
-  for _, name in ipairs({entry.id, key and name_of_key(key)}) do
+  for _, name in ipairs({entry.id, key and name_of_key(key) or nil}) do
     for _, hash in ipairs({keys.tombstones, keys.tombstones_old}) do
       local stone = redis.call('HGET', hash, name)
       if stone and tonumber(sub(stone, 2, 14)) == entry.left_ms then redis.call('HDEL', hash, name) end

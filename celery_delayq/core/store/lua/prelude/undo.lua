@@ -43,7 +43,7 @@ local function keep_lines(call, lines, ms, most)
   local length = redis.pcall('HLEN', keys.undo)
   if type(length) ~= 'number' then return end
   if not age or age < 0 or age >= ms or length >= most then
-    redis.call('HSET', keys.meta, 'undo_since', whole(call.now))
+    if type(redis.pcall('HSET', keys.meta, 'undo_since', whole(call.now))) ~= 'number' then return end
     if age and age >= 0 then pcall(make_older, keys.undo, keys.undo_old) end
   end
   redis.pcall('HSET', keys.undo, unpack(lines))

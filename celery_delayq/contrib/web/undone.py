@@ -1,0 +1,112 @@
+"""The undo of a cancel: of one task, of those that were ticked, or of a bulk in steps of a second.
+
+a task's page, answers --> POST /undo --> its page, or GET /undo: what is back
+a bulk ------------------> POST /undo --> GET /undo?…&bulk --a second--> POST …
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from werkzeug.exceptions import BadRequest
+from werkzeug.utils import redirect
+from werkzeug.wrappers import Response
+
+from ...core import clock
+from ...core.errors import NotUndone
+from . import views
+from .answers import LONGEST, answered
+from .guard import is_led_from_here
+from .signed import check_signed, signed_url
+from .visit import Answer, Visit
+
+_SECOND = 1.0
+_SHOWN = 20  # reasons why tasks are not back
+
+
+def undo(visit: Visit) -> Response:
+    """Bring tasks back, or say what is back.
+
+    The form has each task as ``one``, and ``now`` for those whose due time is over; or the URL has
+    the ``bulk``, and is signed.
+    """
+    if visit.request.method != "POST":
+        check_signed(visit)
+        return _answers(visit)
+    now = "now" in visit.request.values
+    if "bulk" in visit.request.args:
+        check_signed(visit)
+        return _undo_bulk(visit, visit.request.args["bulk"], now=now)
+    ones = visit.request.form.getlist("one")
+    if not ones:
+        raise BadRequest("no task is named; expected the id of each as one")
+    refused: list[NotUndone] = []
+    for task_id in ones:
+        try:
+            visit.delayq.undo(task_id, now=now)
+        except NotUndone as error:
+            refused.append(error)
+        visit.tell("undo", {"task": task_id}, not refused or refused[-1].task_id != task_id)
+    if len(ones) > 1:
+        return _led(visit, len(ones) - len(refused), refused)
+    sentence = str(refused[0]) if refused else f"task {ones[0]} is back"
+    field = "now" if refused and refused[0].reason == "overdue" else ""
+    status = 409 if refused else 200
+    led = answered(visit, "task", sentence, status, id=ones[0], field=field)
+    return led or views.one_task(replace(visit, answer=Answer(sentence, status, field)), ones[0])
+
+
+def _undo_bulk(visit: Visit, bulk: str, *, now: bool) -> Response:
+    """Bring tasks of a bulk back, for a second; the next step begins with those that are left."""
+    ends, is_over = clock.monotonic() + _SECOND, True
+    last: Any = None
+
+    def enough(undone: Any) -> None:
+        nonlocal last
+        last = undone
+        # Those that are refused stay, so a step that brings none back goes on to the end.
+        if undone.done and clock.monotonic() > ends:
+            raise _EnoughError
+
+    try:
+        last = visit.delayq.undo_all(bulk, now=now, progress=enough)
+    except _EnoughError:
+        is_over = False
+    visit.tell("undo", {"bulk": bulk}, last.done)
+    so_far = visit.number("count") + last.done
+    return _led(visit, so_far, last.refused, bulk=bulk, goes_on="" if is_over else "1", now=now)
+
+
+class _EnoughError(Exception):
+    """The second is over."""
+
+
+def _led(
+    visit: Visit, count: int, refused: list[NotUndone], *, now: bool = False, **values: str
+) -> Response:
+    """Lead to the page that says what is back, with as many reasons as its URL has room for."""
+    is_late = any(error.reason == "overdue" for error in refused)
+    values |= {"now": "1" if now else "", "late": "1" if is_late else ""}
+    for shown in (_SHOWN, 5, 1, 0):
+        whys = [str(error) for error in refused[:shown]]
+        url = signed_url(visit, "undo", count=count, of=len(refused), why=whys, **values)
+        if len(url) <= LONGEST:
+            break
+    return redirect(url, 303)
+
+
+def _answers(visit: Visit) -> Response:
+    args = visit.request.args
+    count, bulk = visit.number("count"), args.get("bulk", "")
+    goes_on = "goes_on" in args
+    step = {"bulk": bulk, "count": count}
+    return visit.page(
+        "undone.html",
+        count=count,
+        refused=visit.number("of"),
+        whys=args.getlist("why"),
+        further=signed_url(visit, "undo", **step, now=args.get("now")) if goes_on else "",
+        later=signed_url(visit, "undo", **step, now="1") if bulk and "late" in args else "",
+        presses=goes_on and visit.may_write and is_led_from_here(visit.request),
+    )
