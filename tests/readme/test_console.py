@@ -97,7 +97,11 @@ def test_the_reading_commands_print_json(shop, run, line):
     said, status = run(f"delayq {line.format(id='order-42')}")
 
     # These print a line for each finding or event; here there is none.
-    assert said.startswith("{") or (line.startswith(("check", "history", "undo")), said, status) == (
+    assert said.startswith("{") or (
+        line.startswith(("check", "history", "undo")),
+        said,
+        status,
+    ) == (
         True,
         "",
         0,

@@ -78,7 +78,9 @@ STATES = {
     "for a relay": lambda store: store.schedule_relayed("a", FAR_MS, share=True),
     "with a key and tags": lambda store: store.schedule("a", FAR_MS, share=True, extras=EXTRAS),
     "with tags alone": lambda store: store.schedule("a", FAR_MS, extras=Extras("", ("one",))),
-    "with a grace period alone": lambda store: store.schedule("a", FAR_MS, extras=Extras(grace_ms=9)),
+    "with a grace period alone": lambda store: store.schedule(
+        "a", FAR_MS, extras=Extras(grace_ms=9)
+    ),
     "overdue": lambda store: store.schedule("a", NOW_MS - 9, share=True, extras=EXTRAS),
     "refused": refused,
     "parked": parked,

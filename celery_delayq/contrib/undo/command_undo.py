@@ -56,7 +56,8 @@ def undo(
 ) -> None:
     """Bring back cancelled tasks.
 
-    Without an id or --bulk it lists those that can be brought back. A task comes back as it was, if no other one has its id or its unique key.
+    A task comes back as it was, if no other one has its id or its unique key. Without an id or
+    --bulk, those that can come back are listed.
     """
     delayq = delayq_of(ctx)
     if ids and bulk is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...core.services import Services
-from ...core.tasks.targets import Named, id_of, of_one_task
+from ...core.tasks.targets import Named, of_one_task
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,7 +39,7 @@ class UndoMethods:
         """
         from .undoing import undo_one
 
-        return undo_one(self.services, id_of(task_id), now=now)
+        return undo_one(self.services, task_id, now=now)
 
     def undo_all(
         self, bulk: str, *, now: bool = False, progress: Callable[[Undone], object] | None = None

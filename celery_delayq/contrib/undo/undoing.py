@@ -15,6 +15,7 @@ from ...core.store import Cancelled, Outcome
 from ...core.store.ids import target_of
 from ...core.store.placement import to_ask
 from ...core.store.shard import Shard
+from ...core.tasks.targets import Named, id_of
 
 CHUNK = 50  # tasks of one call: some 5 ms of Redis's time
 READ = 100  # lines of one look for those of a bulk
@@ -55,9 +56,9 @@ class Undone:
         return not self.refused
 
 
-def undo_one(services: Services, task_id: str, *, now: bool = False) -> datetime:
+def undo_one(services: Services, task_id: Named, *, now: bool = False) -> datetime:
     """Bring back a task; see :meth:`DelayQ.undo`."""
-    (answer,) = undo(services, [task_id], now=now)
+    (answer,) = undo(services, [id_of(task_id)], now=now)
     if isinstance(answer, NotUndone):
         raise answer
     return from_ms(answer)

@@ -30,6 +30,7 @@ _MARK = 8  # characters of a task's mark
 
 #: The page on which a view's form stands, and the values of its URL that the form's URL has.
 _HOMES = {"task": ("id", "revision"), "key": ("key",), "paused": ("kind", "name")}
+_WITHOUT_FIELDS = ("work", "undo")
 _OF_MANY = ("selected", "everything")
 #: The fields that are called otherwise than the options that they become.
 _FIELDS = {"add_tags": "tags", "remove_tags": "tags", "queue": "name", "task": "name"}
@@ -82,7 +83,7 @@ def ask_again(
     typed = {name: text for name, text in form.items() if name not in ("one", "sure", "zone")}
     sentence = str(getattr(error, "description", None) or error)
     field = _field_of(visit, error, typed)
-    if visit.view == "work":  # its form has no field
+    if visit.view in _WITHOUT_FIELDS:
         raise error
     if visit.view in _HOMES:
         home, values = visit.view, dict[str, Any]()

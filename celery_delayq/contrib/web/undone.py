@@ -51,10 +51,10 @@ def undo(visit: Visit) -> Response:
     if len(ones) > 1:
         return _led(visit, len(ones) - len(refused), refused)
     sentence = str(refused[0]) if refused else f"task {ones[0]} is back"
-    field = "now" if refused and refused[0].reason == "overdue" else ""
+    over = "1" if refused and refused[0].reason == "overdue" else ""
     status = 409 if refused else 200
-    led = answered(visit, "task", sentence, status, id=ones[0], field=field)
-    return led or views.one_task(replace(visit, answer=Answer(sentence, status, field)), ones[0])
+    led = answered(visit, "task", sentence, status, id=ones[0], over=over)
+    return led or views.one_task(replace(visit, answer=Answer(sentence, status)), ones[0])
 
 
 def _undo_bulk(visit: Visit, bulk: str, *, now: bool) -> Response:

@@ -1,0 +1,183 @@
+"""Undo on the pages: of one task, of the ticked ones, and of a whole selection in steps."""
+
+import pytest
+
+from celery_delayq.contrib.undo import undoing
+from celery_delayq.contrib.web import undone
+from tests.app.support import FAR, redis_ms
+from tests.support.waiting import eventually
+from tests.web.conftest import OWN
+from tests.web.test_changing_many import IDS, counted, left, many, ticks, worked
+
+__all__ = ["many"]
+
+OTHERS = ["task-00", "task-02", "task-04", "task-06", "task-08"]
+
+
+@pytest.fixture
+def app(app):
+    app.conf.delayq_undo = (3600, 100)
+    return app
+
+
+def test_after_a_cancel_the_task_s_page_has_a_button_that_undoes_it(
+    app, browser, scheduled, changed
+):
+    task = scheduled("a")
+    page = browser.change(f"/task?id=a&revision={task.revision}", action="cancel")
+    assert "Undo the cancel" in page.text
+    assert "run it now" not in page.text
+
+    page = browser.change(page.action_with("Undo"), one="a")
+
+    assert (page.status, page.said) == (200, "task a is back")
+    assert app.delayq.get("a").due.timestamp() == FAR
+    assert "Undo" not in page.text
+    assert [(facts["action"], facts["target"], facts["answer"]) for facts in changed[1:]] == [
+        ("undo", {"task": "a"}, True)
+    ]
+    assert [event.actor for event in app.delayq.history(1)] == ["alice"]
+
+
+def test_the_page_of_a_task_that_was_cancelled_elsewhere_has_the_button_too(
+    app, browser, scheduled
+):
+    scheduled("a")
+    app.delayq.cancel("a")
+    assert "Undo the cancel" in browser.get("/task", id="a").text
+
+
+def test_one_whose_due_time_is_over_is_offered_to_run_now(app, browser, scheduled, redis):
+    soon = redis_ms(redis) / 1000 + 0.1
+    scheduled("a", at=soon)
+    app.delayq.cancel("a")
+    eventually(lambda: redis_ms(redis) > soon * 1000 + 1)
+
+    page = browser.change("/undo", one="a")
+    assert page.status == 404
+    assert "is over; run it now instead" in page.said
+    assert "Undo, and run it now" in page.text
+    page = browser.change(page.action_with("run it now"), one="a", now="1")
+
+    assert page.said == "task a is back"
+    assert app.delayq.hand_over() == 1
+
+
+def test_a_refusal_stands_on_the_task_s_page(app, browser, scheduled):
+    scheduled("a", key="k")
+    app.delayq.cancel("a")
+    scheduled("b", key="k")
+    page = browser.change("/undo", one="a")
+    assert page.status == 404
+    assert "the task b has its unique key now" in page.said
+
+
+def test_the_ticked_ones_come_back_together(app, browser, many):
+    ticked = ticks(browser.get("/tasks"))
+    page = browser.change("/selected", sure="1", one=[*ticked.values()], action="cancel")
+    assert "Undo: 10 tasks" in page.text
+    app.send_task("shop.remind", (1,), task_id="task-03", delayq_at=FAR)
+
+    page = browser.change(page.action_with("Undo"), one=IDS)
+
+    assert page.said == "9 tasks are back; 1 task is not."
+    assert "another task has its id" in page.text
+    assert sorted(left(app)) == IDS
+
+
+def test_a_whole_selection_comes_back_and_nothing_else(app, browser, many):
+    app.delayq.cancel("task-01")
+    page, _ = worked_until_undo(browser, counted(browser, {"tag": "even"}, action="cancel"))
+    assert "Undo: 5 tasks" in page.text
+    assert left(app) == IDS[3::2]
+
+    page = browser.change(page.action_with("Undo"))
+
+    assert page.said == "5 tasks are back."
+    assert sorted(left(app)) == sorted([*OTHERS, *IDS[3::2]])
+
+
+def worked_until_undo(browser, page):
+    """Press the button of each step until the page offers an undo."""
+    for steps in range(20):
+        if "Undo:" in page.text:
+            return page, steps
+        page = browser.get(browser.post(page.action_with("<button")).location)
+    pytest.fail("the work has no end")
+
+
+def test_it_goes_in_steps_and_each_step_brings_others_back(app, browser, many, monkeypatch):
+    monkeypatch.setattr(undone, "_SECOND", 0)
+    monkeypatch.setattr(undoing, "CHUNK", 2)
+    page, _ = worked_until_undo(browser, counted(browser, {}, action="cancel"))
+    page, said = browser.change(page.action_with("Undo")), []
+    for _ in range(20):
+        said.append(page.said)
+        if "Continue" not in page.text:
+            break
+        to = browser.post(page.action_with("Continue")).location
+        page = browser.get(to, headers=OWN)
+        assert ("data-press" in page.html) == ("Continue" in page.text)
+
+    assert said[:2] == ["2 tasks are back so far.", "4 tasks are back so far."]
+    assert said[-1] == "10 tasks are back."
+    assert left(app) == IDS
+
+
+def test_of_a_selection_those_whose_time_is_over_run_now_if_that_is_pressed(
+    app, browser, many, redis
+):
+    soon = redis_ms(redis) / 1000 + 0.5
+    app.send_task("shop.remind", (1,), task_id="soon", delayq_at=soon)
+    page, _ = worked_until_undo(browser, counted(browser, {}, action="cancel"))
+    eventually(lambda: redis_ms(redis) > soon * 1000 + 1)
+
+    page = browser.change(page.action_with("Undo"))
+    assert page.said == "10 tasks are back; 1 task is not."
+    page = browser.change(page.action_with("Run those now"))
+
+    assert page.said == "11 tasks are back."
+    assert app.delayq.hand_over() == 1
+
+
+def test_a_remove_is_undone_and_other_changes_are_not_offered_to_be(app, browser, many):
+    page, _ = worked(browser, counted(browser, {}, action="run_now"))
+    assert "Undo" not in page.text
+
+
+def test_without_the_setting_there_is_no_button(app, browser, many, scheduled):
+    app.conf.delayq_undo = 0
+    page, _ = worked(browser, counted(browser, {"tag": "even"}, action="cancel"))
+    assert "Undo" not in page.text
+    app.delayq.cancel("task-01")
+    assert "Undo" not in browser.get("/task", id="task-01").text
+
+
+def test_who_may_only_look_sees_no_button_and_undoes_nothing(app, browse, many):
+    app.delayq.cancel("task-01")
+    reader = browse(app, allow=lambda _: "read")
+    assert "Undo" not in reader.get("/task", id="task-01").text
+    assert reader.post("/undo", one="task-01").status == 403
+    assert "task-01" not in left(app)
+
+
+def test_a_forged_bulk_or_figure_is_refused(app, browser, many):
+    bulk = app.delayq.select(all=True).cancel().bulk
+    assert browser.post(f"/undo?bulk={bulk}").status == 400
+    assert browser.get("/undo", count="999").status == 400
+    assert left(app) == []
+
+
+def test_a_form_without_a_task_is_refused(browser):
+    page = browser.post("/undo")
+    assert page.status == 400
+    assert "no task is named" in page.text
+
+
+def test_an_id_of_any_characters_comes_back(app, browser, scheduled):
+    hostile = "a b\n\"'<&%2F\u202e"
+    scheduled(hostile)
+    app.delayq.cancel(hostile)
+    page = browser.change("/undo", one=hostile)
+    assert page.status == 200
+    assert left(app) == [hostile]
