@@ -245,6 +245,7 @@ CHANGED = {
     **dict.fromkeys(("capture_eta", "once"), True),
     "history_repeats": False,
     "remember": (60, 10_000),
+    "undo": (60, 10),
 }
 
 

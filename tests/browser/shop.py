@@ -14,7 +14,7 @@ KINDS = (
     ("shop.renew_subscription", "billing", "plan-{}", "plan:{}", ("customer:{}", "renewal")),
     ("shop.reorder", "stock", "article-{}", None, ()),
 )
-SETTINGS = {"delayq_history": 100}
+SETTINGS = {"delayq_history": 100, "delayq_undo": (3600, 1000)}
 
 
 def id_of(number):

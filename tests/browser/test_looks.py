@@ -36,8 +36,8 @@ def filled(app, redis):
 
 
 @pytest.mark.parametrize(("width", "dark"), [(360, False), (1280, True)])
-def test_each_view_is_accessible_and_fits_the_width(filled, site, look, width, dark):
-    page = look(site, width=width, dark=dark, allows=["400"])
+def test_each_view_is_accessible_and_fits_the_width(app, filled, site, look, width, dark):  # noqa: PLR0917
+    page = look(site, width=width, dark=dark, allows=["400", "404"])
     axe, found = Axe(), []
 
     def audit(name):
@@ -61,6 +61,11 @@ def test_each_view_is_accessible_and_fits_the_width(filled, site, look, width, d
     audit("all that match")
     follow(page, page.get_by_role("button", name="Cancel: "))
     audit("the last step")
+    follow(page, page.get_by_role("button", name="Undo: "))
+    audit("what is back")
+    app.delayq.cancel(shop.id_of(1))
+    page.goto(TASK)
+    audit("a cancelled task")
     assert not found, json.dumps(found, indent=2)
 
 

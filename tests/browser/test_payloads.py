@@ -120,6 +120,7 @@ def test_in_the_url(page, whole):
         "/task?": ("id",),
         "/all?action=cancel&cursor=x&": ("queue", "action", "value", "cursor", "begin"),
         "/work?action=cancel&of=1&bound=1&cursor=x&": ("queue", "action", "value", "cursor", "of"),
+        "/undo?": ("count", "why", "bulk"),
         "/queues?": ("found",),
         "/?": (QUOTED,),
     }.items():

@@ -24,6 +24,7 @@ CHANGES = {
     "/selected": {"action": "cancel", "one": " a", "sure": "1"},
     "/all": {"action": "cancel"},
     "/work?action=cancel&cursor=": {},
+    "/undo": {"one": "gone"},
     "/paused": {"action": "pause", "kind": "everything"},
 }
 

@@ -12,6 +12,7 @@ RULES = {
     "answer": "an answer is true",
     "copies": "of an entry there is one unmarked copy at most",
     "undone": "what was cancelled is not delivered, nor what was moved or edited as it was",
+    "back": "what was cancelled comes back as it was",
     "early": "nothing leaves before it is due by Redis's clock",
     "unique": "one entry waits under a key, but for what came back while it was taken",
     "kept": "what is told to stay was there, and its due time is a reason",
@@ -80,7 +81,7 @@ class Call:
     """One operation of a client."""
 
     name: str
-    kind: str  # schedule, cancel, reschedule, edit, release, clear, sweep, pause, resume
+    kind: str  # schedule, cancel, undo, reschedule, edit, release, clear, sweep, pause, resume
     ids: tuple[str, ...]  # none, of one that names the key, a tag, or a lane
     key: str
     conflict: str
@@ -102,6 +103,7 @@ class Call:
     taken: set[str] = field(default_factory=set)  # the ids that were entries before
     revoked: set[str] = field(default_factory=set)  # those of its ids revoked after a request
     told: dict[str, "Life"] = field(default_factory=dict)  # ids reported by progress, or before it
+    hurries: bool = False  # an undo of what is overdue makes it due now
     run_of: str = ""  # the id of the run that makes it, for that id
     goes_on: bool = False  # as a retry of that run
     delivery: str = ""  # that run's

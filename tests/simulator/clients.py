@@ -42,6 +42,7 @@ class Planned:
     runs_now: bool = False
     grace_ms: int | None = None
     hold: str = ""
+    keeps: bool = False  # an undo can bring back what it cancels
 
 
 def planned(
@@ -54,6 +55,7 @@ def planned(
     pauses: bool,
     sweeps: bool = False,
     twice: bool = False,
+    undoes: bool = False,
 ) -> Planned:
     """The call of this number of a client, of one of some ids, or of two; or of a key.
 
@@ -64,6 +66,7 @@ def planned(
         pauses: Whether some are paused, and may not leave too late.
         sweeps: Whether some move all entries that a selection matches.
         twice: Whether a bulk may have an id twice.
+        undoes: Whether some bring back what was cancelled.
     """
     kind = dice.choice(KINDS)
     count = min(2, len(ids)) if kind == "bulk" else 1
@@ -86,7 +89,9 @@ def planned(
         return _sweeping(dice, one)
     if twice and len(one.ids) > 1 and dice.random() < 0.7:
         return replace(one, ids=(*one.ids, one.ids[0]))
-    return one
+    if undoes and one.kind == "cancel" and one.ids and dice.random() < 0.5:
+        return replace(one, kind="undo", runs_now=dice.random() < 0.5)
+    return replace(one, keeps=undoes)
 
 
 def _sweeping(dice: random.Random, one: Planned) -> Planned:
@@ -158,12 +163,19 @@ class Client:
         world = actor.world
         kind = "schedule" if one.kind == "bulk" else one.kind
         timeout_us = round(self._timeout * SECOND)
-        if kind in ("clear", "edit", "release", "sweep"):  # several steps, each with its own time
+        if kind in (
+            "clear",
+            "edit",
+            "release",
+            "sweep",
+            "undo",
+        ):  # several steps, each with its own time
             timeout_us = 100 * SECOND
         call = Call(
             *(one.name, kind, one.ids, one.key, one.conflict, one.lane),
             *(timeout_us, world.now_us, actor.slept_us),
         )
+        call.hurries = one.runs_now
         if before is None:
             self._stored = None
         else:

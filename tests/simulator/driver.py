@@ -29,6 +29,7 @@ from celery_delayq.contrib.adoption import batches
 from celery_delayq.contrib.adoption.batches import ASK_AGAIN, Batches, is_stored
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.store_query import StoreQuery
+from celery_delayq.contrib.undo import undoing
 from celery_delayq.core import clock
 from celery_delayq.core.handover import backoff, scanner
 from celery_delayq.core.handover.link import Link
@@ -79,6 +80,7 @@ from celery_delayq.errors import (
     DelayQError,
     InFlight,
     KeyHeld,
+    NotUndone,
     StoreUnavailable,
 )
 from tests.simulator.books import Answer
@@ -98,6 +100,7 @@ TYPE = '{"content-type": "application/json", "content-encoding": "utf-8", '
 LINES = [TYPE + support.LINES[0][1:], *support.LINES[1:]]
 WHOLE = TYPE + '"properties": {}, "body": %(body)s, "headers": {"id": "%(id)s", "delayq_due": '
 
+KEEPS = " 100000 100 -"  # for 100 s, of 100 tasks
 REMEMBER = (10, 100_000)  # seconds, tasks: for so long the store knows how an entry left
 When = clock.When  # when the entry of a planned call is due
 Unavailable = StoreUnavailable  # raised by a call without an answer
@@ -148,13 +151,8 @@ class Caller:
         who = one.ids[0] if one.ids else target_of_key(one.key)
         if one.kind in ("edit", "release"):
             return [Answer(self._edit(who, one).name)]
-        if one.kind == "cancel":
-            outcome, _ = entries.cancel(who)
-            return [Answer(outcome.name)]
-        if one.kind == "reschedule":
-            mode = {"mode": "now"} if one.runs_now else {}
-            outcome, change = entries.move(who, one.when, **mode)
-            return [Answer(outcome.name, change.due_ms)]
+        if one.kind in ("cancel", "undo", "reschedule"):
+            return [self._change(who, one)]
         until = clock.monotonic() + self._timeout
         new, pauses = [_new_entry(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
         return [*map(_answer_of, entries.schedule(new, revokes="all", until=until, pauses=pauses))]
@@ -200,6 +198,23 @@ class Caller:
         found = Selection(services, chosen, cursor)
         by = timedelta(milliseconds=one.when.ms)
         return found.reschedule(by=by, progress=lambda count: told(int(count), found.cursor))
+
+    def _change(self, who: Target, one: Any) -> Answer:
+        if one.kind == "undo":
+            return self._undo(one)
+        if one.kind == "cancel":
+            outcome, _ = self._entries.cancel(who, keeps=KEEPS if one.keeps else "")
+            return Answer(outcome.name)
+        mode = {"mode": "now"} if one.runs_now else {}
+        outcome, change = self._entries.move(who, one.when, **mode)
+        return Answer(outcome.name, change.due_ms)
+
+    def _undo(self, one: Any) -> Answer:
+        services: Any = SimpleNamespace(entries=self._entries, hooks=Hooks(), has_backend=False)
+        (answer,) = undoing.undo(services, one.ids, now=one.runs_now)
+        if isinstance(answer, NotUndone):
+            return Answer(f"NOT_UNDONE {answer.reason}")
+        return Answer("UNDONE", answer)
 
     def _turn(self, one: Any) -> Answer:
         if one.kind == "pause":
@@ -1104,6 +1119,14 @@ CUTS = {
     ),
     "a call that got a verdict ends before a copy of its request": Cut(
         "is_cut_off and self.has_run", "False", (Attempts, "wait_after")
+    ),
+    "what comes back takes its key from another one": Cut(
+        "local holder = not why and key and entry.named == '1' and other_holder(key, id)",
+        "local holder = false",
+    ),
+    "what comes back takes the id of another one": Cut(
+        "  return own and 'taken' or nil\nend",
+        "  return nil\nend",
     ),
     "what takes the id of an uncertain entry is sure": Cut(
         "local lasts = own and not own.is_caller and own.claim and own.claim.uncertain",

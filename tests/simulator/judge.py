@@ -109,12 +109,30 @@ class Judge:
         life.was_due = True
 
     def _came(self, request: Request, task_id: str, new: View) -> None:
+        if request.call and request.call.kind == "undo":
+            self._came_back(request, task_id, new)
+            return
         if request.call and new.name != request.call.name_of(task_id):
             self.found("unasked", f"{task_id} of {new.name} came by {request.where}")
         if request.call and task_id in request.call.taking:
             self.taken.became(request.call, request.call.taking[task_id])
         life = self.lives.setdefault((new.name, task_id), Life(new.name, task_id, new))
         self._effect(request, "schedule", life)
+
+    def _came_back(self, request: Request, task_id: str, new: View) -> None:
+        """An entry that was cancelled is there again, and is the same."""
+        life = self.lives.get((new.name, task_id))
+        if life is None or not life.is_cancelled:
+            self.found("unasked", f"{task_id} of {new.name} came back by {request.where}")
+            return
+        was, times = life.view, {"due_ms": new.due_ms, "last_ms": 0, "since_ms": new.since_ms}
+        if replace(was, **times) != replace(new, **times):
+            self.found("back", f"{life} was {was}, and is {new}")
+        if new.due_ms != was.due_ms and not request.call.hurries:
+            self.found("back", f"{life} was due at {was.due_ms}, and is at {new.due_ms}")
+        life.view, life.is_cancelled, life.sure, life.was_due = new, False, False, False
+        life.changed_by, life.copies_before = request.call.name, len(life.copies)
+        self._effect(request, "undo", life)
 
     def _left(
         self, request: Request, task_id: str, before: Sight, after: Sight, now_ms: int
@@ -177,6 +195,9 @@ class Judge:
         for other in self.calls.values():
             if other.began_us < call.ended_us or other is call:
                 continue
+            # By Redis's clock, set back since, its change is still to come; see clocks.md.
+            if other.ended_us is not None and self.is_behind_since(other.ended_us):
+                continue
             if about & self._keys.settled_by(other):
                 what = f"{call.name}, {kind}, takes effect after {other.name}"
                 self.found("order", what)
@@ -216,7 +237,7 @@ class Judge:
         if life.sure and (life.is_cancelled or copy.version != life.view.version):
             self.found("undone", f"{life} is delivered for {copy.version}, after {life.changed_by}")
         life.copies.append((copy.is_marked, copy.version))
-        self.runs.delivered(copy)
+        self.runs.delivered(copy, is_wanted=not life.is_cancelled)
 
     # Answers to callers.
 
@@ -265,14 +286,24 @@ class Judge:
             effect = call.effects.get(task_id)
         if answer.word == "BEHIND" and "behind" not in call.seen.get(task_id, ()):
             return False
-        if answer.word in ("SCHEDULED", "DONE", "UNCERTAIN", "BEHIND"):
+        if answer.word in ("SCHEDULED", "DONE", "UNCERTAIN", "BEHIND", "UNDONE"):
             if effect is None:
                 # Moved to its own due time, or replaced in the same step: this cannot be seen.
                 moved = call.kind == "reschedule" and (task_id, answer.due_ms) in call.dues
                 return moved or (len(call.ids) > 1 and task_id in call.revoked)
             is_due = answer.due_ms in (None, effect.view.due_ms)
             return is_due and (answer.word != "DONE" or self.is_sure(call, effect))
-        return effect is None and self._is_so(answer.word, call, task_id)
+        is_so = self._is_refused if call.kind == "undo" else self._is_so
+        return effect is None and is_so(answer.word, call, task_id)
+
+    @staticmethod
+    def _is_refused(word: str, call: Call, asked: str) -> bool:
+        """Whether one of the requests of an undo found the state that the refusal names."""
+        seen = call.seen.get(asked, set())
+        if word.endswith(("waits", "taken")):
+            return bool(seen - {GONE, KNOWN})
+        # Its id may have been used again since.
+        return word.endswith("left") or bool(seen & {GONE, KNOWN})
 
     def _is_so(self, word: str, call: Call, asked: str) -> bool:
         """Whether one of a call's requests found the state that the answer names."""

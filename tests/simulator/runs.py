@@ -26,7 +26,7 @@ class Run:
     """One copy of a task that holds a key.
 
     Attributes:
-        counts: Whether no other copy was there.
+        counts: Whether no other copy was there, and it is wanted.
         is_active: Whether it has begun, and not ended.
         has_ended: Whether Redis has answered to its word of that.
     """
@@ -63,10 +63,14 @@ class Runs:
         self._freed: set[tuple[str, str]] = set()
         self._freed_by_marked: set[str] = set()
 
-    def delivered(self, copy: Copy) -> None:
+    def delivered(self, copy: Copy, *, is_wanted: bool) -> None:
+        """A copy is with a worker; one is not wanted if its entry was cancelled or replaced since.
+
+        Nothing calls it back, and its key is free for others.
+        """
         if copy.hold is None or len(self.all) >= MOST:
             return
-        run = Run(f"r{len(self.all) + 1}", copy.hold, not copy.is_marked)
+        run = Run(f"r{len(self.all) + 1}", copy.hold, is_wanted and not copy.is_marked)
         self.all[run.name] = run
         self.start(run)
 

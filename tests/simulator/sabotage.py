@@ -21,6 +21,7 @@ class Sabotage:
         messages: If it is about messages that become entries, whether they have names of their own.
         sweeps: Whether it is about selections.
         holds: Whether keys are held until their tasks have run.
+        undoes: Whether it is about cancelled entries that come back.
         near: Whether it is about messages that are not adopted, as their time is near.
         acks_first: Workers acknowledge messages before they are stored.
         seed: The first to try: one that finds it, if few do.
@@ -35,6 +36,7 @@ class Sabotage:
     messages: str = ""
     sweeps: bool = False
     holds: bool = False
+    undoes: bool = False
     near: bool = False
     acks_first: bool = False
     seed: int = 0
@@ -345,6 +347,11 @@ SABOTAGES = (
         frozenset({"late"}),
         seed=ENDED_TOO_SOON,
     ),
+    replace(
+        _keyed("what comes back takes its key from another one", "unique", "ghost", keys="held"),
+        undoes=True,
+    ),
+    replace(_of("what comes back takes the id of another one", "lost", "unasked"), undoes=True),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),
         acks_first=True,

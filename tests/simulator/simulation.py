@@ -71,6 +71,7 @@ class Simulation:
         self._sweeps = sabotage.sweeps or self.world.decisions.dice("sweeps").random() < 0.3
         self._holds = sabotage.holds or self.world.decisions.dice("holds").random() < 0.3
         self._follows = self.world.decisions.dice("follows").random() < 0.5
+        self._undoes = sabotage.undoes or self.world.decisions.dice("undoes").random() < 0.5
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
         by_less = self.world.decisions.dice("how far back").random() < 0.25
@@ -121,6 +122,7 @@ class Simulation:
                 pauses=self._pauses,
                 sweeps=self._sweeps,
                 twice=self._twice,
+                undoes=self._undoes,
             )
             for each in numbers
         ]

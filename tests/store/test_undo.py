@@ -18,12 +18,12 @@ EXTRAS = Extras("its key", ("one", "two"), 5000, hold="f1000")
 
 
 def kept(store):
-    """What the store has of each entry, but for its place in the order and its last change."""
+    """What the store has of each entry, but for its place in the order, last change and excuse."""
     found = {}
     for each in dumps.dump(store.entries):
         facts = vars(each) | {"message": each.message, "record": None, "template": None}
         record = each.record
-        extras = dataclasses.asdict(record.extras)
+        extras = dataclasses.asdict(record.extras) | {"excused_ms": 0}
         found[each.task_id] = (
             facts,
             extras,
@@ -225,6 +225,8 @@ def test_an_id_that_waits_again_is_another_tasks(store):
     cancel(store, "a")
     store.schedule("a", FAR_MS)
     assert undone(store, "a") == "taken"
+    store.set_ms(FAR_MS + 1)
+    assert undone(store, "a") == "taken"
 
 
 def test_an_id_that_was_used_again_and_has_left_is_told(store):
@@ -405,3 +407,32 @@ def test_the_lines_of_a_bulk_are_found_among_others(store):
             break
     when = b"%d" % (NOW_MS * 1000)
     assert {*found} == {(task_id.encode(), b"bulk1", when) for task_id in ids[1::2]}
+
+
+@pytest.mark.parametrize("hurries", [0, 1])
+def test_one_that_was_overdue_when_it_was_cancelled_is_not_too_late_for_that(store, hurries):
+    store.schedule("a", NOW_MS - 10, extras=Extras(grace_ms=1000))
+    cancel(store, "a")
+    store.set_ms(NOW_MS + 60_000)
+
+    due_ms = NOW_MS + 60_000 if hurries else NOW_MS - 10
+    assert undone(store, "a", hurries=hurries) == f"done:{due_ms}"
+
+    store.steps().hand_over()
+    assert store.arrived() == ["a"]
+
+
+def test_one_that_was_paused_is_not_too_late_for_that(store):
+    lane = lane_for(queue="celery")
+    store.entries.pause(lane, "celery")
+    store.schedule("a", NOW_MS, extras=Extras(grace_ms=1000))
+    store.steps().hand_over()
+    cancel(store, "a")
+    store.set_ms(NOW_MS + 60_000)
+    store.entries.resume(lane)
+    store.set_ms(NOW_MS + 120_000)
+
+    undone(store, "a")
+
+    store.steps().hand_over()
+    assert store.arrived() == ["a"]

@@ -28,6 +28,12 @@ local function told_of_those(answer)
   return told
 end
 
+-- Start the grace period of an entry at a time, if it has one.
+local function excuse_from(id, now)
+  local record = redis.call('HGET', keys.records, id)
+  excuse(id, record, header_end_of(record), now)
+end
+
 -- Forget that an entry left: it is back.
 local function drop_own_tombstones(entry, key)
   for _, name in ipairs({entry.id, key and name_of_key(key) or nil}) do
@@ -52,16 +58,19 @@ return change(request, function(call)
   for at, entry in ipairs(found) do
     if entry then
       local due = tonumber(entry.due)
+      local is_past = due <= call.now
+      local waits = entry.place == 'waiting'
       -- One that was overdue already, or waited for something else, is as it was.
-      local is_over = entry.place == 'waiting' and entry.left_ms < due and due <= call.now
-      if is_over and not hurries then
+      if is_past and waits and entry.left_ms < due and not hurries and not met_by(back, entry) then
         words[at] = 'overdue:' .. entry.due
       else
-        if is_over then entry.due = whole(call.now) end
+        if is_past and waits and hurries then entry.due = whole(call.now) end
         words[at] = bring_back(back, entry)
       end
       if words[at] == 'loaded' then
         wrote, words[at] = true, 'done:' .. entry.due
+        -- It is not late for the time in which it was cancelled.
+        if is_past and entry.place ~= 'dead' then excuse_from(entry.id, call.now) end
         drop_line(entry.id)
         local extras = extras_of_body(entry.body)
         local key = extras and extras.key
