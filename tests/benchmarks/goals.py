@@ -262,6 +262,12 @@ LINES: tuple[Line, ...] = (
     ),
     Line("memory.bytes_per_left", "Redis memory of a task that left", "B", goals=(at_most(130),)),
     Line(
+        "memory.bytes_per_undo",
+        "Redis memory of a cancelled task, with an undo",
+        "B",
+        goals=(at_most(1600),),
+    ),
+    Line(
         "memory.worker_bytes_per_task",
         "worker memory of a waiting task",
         "B",

@@ -1,6 +1,6 @@
 """Memory for each waiting no-op task, everything included; beside native Celery ETA.
 
-And for each that has left, as long as the store remembers it.
+And for each that has left, as long as the store remembers it, and each whose cancel can be undone.
 """
 
 import time
@@ -23,6 +23,7 @@ OF_CALLS = ("calls", "calls_old")
 def measure(lab: Lab) -> Figures:
     """Bytes in a Redis that held nothing before, and in a worker; 100,000 here, 20,000 as ETA."""
     held = _held(lab, lab.scaled(100_000, 50_000)) | _left(lab, lab.scaled(100_000, 50_000))
+    held |= _undoable(lab, lab.scaled(50_000, 10_000))
     return held | _native(lab, lab.scaled(20_000, 5000))
 
 
@@ -60,6 +61,23 @@ def _left(lab: Lab, count: int) -> Figures:
             client.delete(QUEUE, *(keys[name] for name in OF_CALLS))
             used.append(client.info("memory")["used_memory"])
         return {"bytes_per_left": (used[1] - used[0]) / client.hlen(keys["tombstones"])}
+
+
+def _undoable(lab: Lab, count: int) -> Figures:
+    """Of a cancelled task, with what the store remembers of it."""
+    with (
+        lab.another_server() as server,
+        lab.app(server.url(), delayq_undo=(86_400, 100_000)) as app,
+    ):
+        template, client = Template(app), server.client()
+        keys = app.delayq.services.scripts[0].keys
+        used = []
+        for more in (10, count):
+            fill(server.socket, template, shuffled_future(more))
+            app.delayq.select(all=True).cancel()
+            client.delete(*(keys[name] for name in OF_CALLS))
+            used.append(client.info("memory")["used_memory"])
+        return {"bytes_per_undo": (used[1] - used[0]) / (client.hlen(keys["undo"]) - 10)}
 
 
 def _native(lab: Lab, count: int) -> Figures:
