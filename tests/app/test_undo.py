@@ -273,6 +273,17 @@ def test_a_selection_that_goes_on_has_one_name_if_it_is_given_that(app, many, de
     assert delayq.undo_all(selection.bulk).done == 120
 
 
+def test_each_that_can_come_back_is_listed_once(app, add, delayq):
+    app.conf.delayq_undo = (60, 1)  # so that each cancel begins another generation
+    for _ in range(2):
+        add.s(1).set(task_id="a").delay_until(FAR)
+        delayq.cancel("a")
+    assert [task.id for task in delayq.undoable()] == ["a"]
+    add.s(1).set(task_id="b").delay_until(FAR)
+    delayq.cancel("b")
+    assert sorted(task.id for task in delayq.undoable()) == ["a", "b"]
+
+
 def test_without_the_setting_a_count_has_no_bulk(app, many, delayq):
     app.conf.delayq_undo = 0
     assert delayq.select(tag="x").cancel().bulk == ""

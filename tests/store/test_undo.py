@@ -191,6 +191,19 @@ def test_its_tombstones_go_and_those_of_others_stay(store):
     assert store.raw.hkeys(store.keys["tombstones"]) == [b"b"]
 
 
+def test_what_is_known_of_a_later_holder_of_its_key_stays(store):
+    for step, task_id in enumerate("ab"):
+        store.set_ms(NOW_MS + step)
+        store.schedule(task_id, FAR_MS, extras=EXTRAS)
+        cancel(store, task_id)
+    before = store.raw.hget(store.keys["tombstones"], b"\xff" + EXTRAS.key.encode())
+    assert before
+
+    undone(store, "a")
+
+    assert store.raw.hget(store.keys["tombstones"], b"\xff" + EXTRAS.key.encode()) == before
+
+
 def test_a_second_undo_finds_nothing_to_do(store):
     store.schedule("a", FAR_MS)
     cancel(store, "a")
@@ -351,12 +364,24 @@ def test_redis_forgets_them_if_nothing_more_is_cancelled(store):
 
 
 def test_nothing_is_forgotten_early_after_the_clock_was_set_back(store):
+    for task_id, ms in (("a", 0), ("b", MINUTE_MS), ("c", -MINUTE_MS)):
+        store.set_ms(NOW_MS + ms)
+        store.schedule(task_id, FAR_MS)
+        cancel(store, task_id)
+    assert lines(store) == {b"a", b"b", b"c"}
+
+
+def test_one_of_the_generation_before_comes_back(store):
     store.schedule("a", FAR_MS)
     store.schedule("b", FAR_MS)
     cancel(store, "a")
-    store.set_ms(NOW_MS - MINUTE_MS)
+    store.set_ms(NOW_MS + MINUTE_MS)
     cancel(store, "b")
-    assert lines(store) == {b"a", b"b"}
+    assert store.raw.hkeys(store.keys["undo_old"]) == [b"a"]
+
+    assert undone(store, "a") == f"done:{FAR_MS}"
+
+    assert lines(store) == {b"b"}
 
 
 def test_a_line_that_would_be_too_long_is_not_kept(store):
