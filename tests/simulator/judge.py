@@ -33,6 +33,7 @@ class Judge:
         self.prompt_from_ms: float = math.inf  # the due time from which on nothing waits longer
         # Whether Redis's clock does not show that a time has passed, as it was set back since.
         self.is_behind_since: Callable[[int], bool] = lambda _: False
+        self.is_still_to_come: Callable[[int], bool] = lambda _: False
         self.has_forgotten: Callable[[int, int], bool] = lambda *_: False
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
@@ -196,7 +197,7 @@ class Judge:
             if other.began_us < call.ended_us or other is call:
                 continue
             # By Redis's clock, set back since, its change is still to come; see clocks.md.
-            if other.ended_us is not None and self.is_behind_since(other.ended_us):
+            if other.ended_us is not None and self.is_still_to_come(other.ended_us):
                 continue
             if about & self._keys.settled_by(other):
                 what = f"{call.name}, {kind}, takes effect after {other.name}"

@@ -90,7 +90,7 @@ ENDED_TOO_SOON = 4209289643
 FOUND = (
     *(CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN, MOVED_BEHIND, FORGOTTEN),
     *(FREED_BY_A_COPY, 1147968336, 542272715, 2788837063, LOST_TO_ITS_ID, ENDED_TOO_SOON),
-    *(2388756741, 678713434, 3893670740),
+    *(2388756741, 678713434, 3893670740, 3422791183, 540721643),
 )
 FOUND_OVER_THREE = 843688820, 1435788035, 3394121035, 497196611, 1655081465
 LATE = {"interrupted": 0.5, "overtaken": 0.9}
@@ -351,7 +351,9 @@ SABOTAGES = (
         _keyed("what comes back takes its key from another one", "unique", "ghost", keys="held"),
         undoes=True,
     ),
-    replace(_of("what comes back takes the id of another one", "lost", "unasked"), undoes=True),
+    replace(
+        _of("what comes back takes the id of another one", "lost", "unasked", "check"), undoes=True
+    ),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),
         acks_first=True,

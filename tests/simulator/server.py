@@ -97,6 +97,11 @@ class Server:
         furthest_us = max(ahead_us for at_us, ahead_us in self._steps if at_us <= us)
         return self._world.now_us - us <= furthest_us - self._ahead_us
 
+    def is_still_to_come(self, us: int) -> bool:
+        """Whether what its clock showed at a time is still to come, as it was set back since."""
+        _, ahead_us = max(step for step in self._steps if step[0] <= us)
+        return self._world.now_us + self._ahead_us <= us + ahead_us
+
     def has_forgotten(self, began_us: int, end_us: int) -> bool:
         """Whether it may have forgotten a call that is over, and take a request of it for new.
 
