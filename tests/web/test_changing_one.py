@@ -140,6 +140,23 @@ def test_a_stale_page_changes_nothing(app, browser, scheduled):
     assert app.delayq.get("a") == before
 
 
+def test_what_was_typed_over_an_older_revision_stands_beside_what_came_since(
+    app, browser, scheduled
+):
+    scheduled("a", 1)
+    actions = form_of(browser)
+    app.delayq.edit("a", priority=5)
+
+    typed = {"args": '["<b>"]', "priority": "0", "tags": ""}
+    page = browser.change(actions, action="edit", **typed)
+
+    assert page.status == 409
+    assert 'you typed: args ["<b>"]' in page.text
+    assert "you typed: priority 0" in page.text
+    assert "you typed: tags" not in page.text
+    assert 'name="priority" value="5"' in page.html  # another press does not undo what came since
+
+
 def test_a_stale_page_that_has_today_s_values_is_stale_all_the_same(app, browser, scheduled):
     scheduled("a")
     actions = form_of(browser)

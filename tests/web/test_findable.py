@@ -25,6 +25,15 @@ def test_tasks_and_queues_that_exist_are_suggested(browser, path):
         assert "celery.backend_cleanup" not in options
 
 
+def test_the_tags_of_the_tasks_on_the_page_are_suggested(browser, scheduled):
+    scheduled("a", tags=["x", "<y>"])
+    scheduled("b", tags=["x"])
+    page = browser.get("/tasks")
+    assert '<datalist id="tags"><option value="&lt;y&gt;"></option><option value="x"></option>' in (
+        page.html
+    )
+
+
 @pytest.mark.parametrize(
     ("query", "meant"),
     [

@@ -43,6 +43,7 @@ from .visit import Answer, Visit
 EVENTS = 8  # of the history, on the overview
 OWN_EVENTS = 50  # of one task, on its page
 
+_MINE = "mine."  # before the name of a field that was typed over another revision
 _HIDDEN = ("args", "kwargs")
 _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
 
@@ -98,6 +99,7 @@ def tasks(visit: Visit) -> Response:
         actions=suiting_some(found.tasks),
         everything="" if by or args.get("text") else visit.url("everything", **given),
         names=finding.names_of(visit.delayq),
+        tags=sorted({tag for task in found.tasks for tag in task.tags}),
         tagged=_tagged(visit, given),
         meant=[] if found.tasks or found.further else _meant(visit, given),
     )
@@ -186,7 +188,9 @@ def task(visit: Visit) -> Response:
         raise Mistyped("args", str(fitting)) from error
     sentence = words.answer(visit, action.done, outcome, task_id)
     status = 200 if outcome or outcome in _DONE else 409
-    led = answered(visit, "task", sentence, status, id=task_id)
+    lost = form if action.name == "edit" and outcome is Outcome.UNCHANGED else {}
+    mine = {f"{_MINE}{name}": text for name, text in lost.items()}
+    led = answered(visit, "task", sentence, status, id=task_id, **mine)
     return led or one_task(replace(visit, answer=Answer(sentence, status)), task_id)
 
 
@@ -221,6 +225,7 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
     visit, move = _told_back(visit, found, typed, now)
     # Typed over what was shown, so it is for that revision only.
     revision = visit.request.args.get("revision", found.revision)
+    values = values_of(visit, found) if visit.may_write else {}
     return visit.page(
         "task.html",
         id=found.id,
@@ -235,7 +240,13 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
         behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
         actions=suiting(found.state),
         events=_events(visit, found.id),
-        values=values_of(visit, found) if visit.may_write else {},
+        values=values,
+        mine={
+            name: text
+            for name in values
+            if (text := visit.request.args.get(f"{_MINE}{name}", "").strip()) != values[name]
+            and text
+        },
         act=visit.url("task", id=found.id, revision=revision),
         typed=typed,
         move=move,
