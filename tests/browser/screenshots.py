@@ -1,6 +1,6 @@
 """``python -m tests.browser.screenshots FOLDER [--docs]``: a picture of each view of a shop.
 
-Each view is taken light and dark, and on a phone. With ``--docs`` it takes the four pictures of the
+Each view is taken light and dark, on a phone, and on a wide screen. With ``--docs`` it takes the four pictures of the
 documentation only.
 """
 
@@ -28,8 +28,9 @@ VIEWS = {
     "queues": "/queues",
     "error": "/tasks?after=soon",
     "delivered": f"/task?id={shop.id_of(405)}",
+    "cancelled": f"/task?id={shop.id_of(412)}",
 }
-LOOKS = {"light": {}, "dark": {"dark": True}, "phone": {"width": 360}}
+LOOKS = {"light": {}, "dark": {"dark": True}, "phone": {"width": 360}, "wide": {"width": 1920}}
 HIGHEST = 1600  # of a picture, in pixels
 # The pictures of the documentation: where, and what differs from IN_DOCS.
 DOCS = {
