@@ -19,7 +19,9 @@ class Taken:
 
     def became(self, call: Call, one: Delivery) -> None:
         message, through = one.message, one.message.through
-        if through and one.is_lost and one.number < through.number:
+        # If the run that was let through could not put it off, that of an older copy still may.
+        is_late = through and one.is_lost and one.number < through.number
+        if is_late and not message.is_over:
             self._judge.found("taken", f"{message} becomes an entry, and was let through")
         message.entries += 1
         if message.entries > 1:
