@@ -1,7 +1,7 @@
 """``python -m tests.browser.screenshots FOLDER [--docs]``: a picture of each view of a shop.
 
-Each view is taken light and dark, on a phone, and on a wide screen. With ``--docs`` it takes the four pictures of the
-documentation only.
+Each view is taken light and dark, on a phone, and on a wide screen. With ``--docs`` it takes the
+four pictures of the documentation only.
 """
 
 import argparse
