@@ -33,7 +33,8 @@ class Judge:
         self.prompt_from_ms: float = math.inf  # the due time from which on nothing waits longer
         # Whether Redis's clock does not show that a time has passed, as it was set back since.
         self.is_behind_since: Callable[[int], bool] = lambda _: False
-        self.is_still_to_come: Callable[[int], bool] = lambda _: False
+        self.is_earlier: Callable[[int, int], bool] = lambda *_: False
+        self.now_us: Callable[[], int] = lambda: 0
         self.has_forgotten: Callable[[int, int], bool] = lambda *_: False
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
@@ -196,12 +197,17 @@ class Judge:
         for other in self.calls.values():
             if other.began_us < call.ended_us or other is call:
                 continue
-            # By Redis's clock, set back since, its change is still to come; see clocks.md.
-            if other.ended_us is not None and self.is_still_to_come(other.ended_us):
+            # Redis's clock was set back, before its change or since; see clocks.md.
+            if other.ended_us is not None and self._is_unproved(call, other.ended_us):
                 continue
             if about & self._keys.settled_by(other):
                 what = f"{call.name}, {kind}, takes effect after {other.name}"
                 self.found("order", what)
+
+    def _is_unproved(self, call: Call, changed_us: int) -> bool:
+        """Whether a change looks older than a call's request, or is still to come."""
+        is_older = call.ended_us is not None and self.is_earlier(changed_us, call.ended_us)
+        return is_older or self.is_earlier(self.now_us(), changed_us)
 
     # Messages that arrived.
 

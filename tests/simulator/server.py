@@ -97,10 +97,13 @@ class Server:
         furthest_us = max(ahead_us for at_us, ahead_us in self._steps if at_us <= us)
         return self._world.now_us - us <= furthest_us - self._ahead_us
 
-    def is_still_to_come(self, us: int) -> bool:
-        """Whether what its clock showed at a time is still to come, as it was set back since."""
+    def is_earlier(self, us: int, before_us: int) -> bool:
+        """Whether its clock showed no later time at a time than before, as it was set back."""
+        return self._shown(us) <= self._shown(before_us)
+
+    def _shown(self, us: int) -> int:
         _, ahead_us = max(step for step in self._steps if step[0] <= us)
-        return self._world.now_us + self._ahead_us <= us + ahead_us
+        return us + ahead_us
 
     def has_forgotten(self, began_us: int, end_us: int) -> bool:
         """Whether it may have forgotten a call that is over, and take a request of it for new.

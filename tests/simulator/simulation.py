@@ -82,7 +82,8 @@ class Simulation:
         self._server = Server(self.world, lab, drift=DRIFT, shards=shards)
         self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
         self._judge.is_behind_since = self._server.is_behind_since
-        self._judge.is_still_to_come = self._server.is_still_to_come
+        self._judge.is_earlier = self._server.is_earlier
+        self._judge.now_us = lambda: self.world.now_us
         self._judge.has_forgotten = self._server.has_forgotten
         self._network = Network(self.world, self._serve)
         self._broker = Broker(self.world, self._judge)
