@@ -3,6 +3,8 @@
 The search in ``tests/protocol/test_keys.py`` shows each of these accidents.
 """
 
+from types import SimpleNamespace
+
 import pytest
 
 from celery_delayq.core.clock import MAX_DUE_MS, When
@@ -10,6 +12,7 @@ from celery_delayq.core.store import NewEntry
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import destination_for
 from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
+from tests.store.held_and_behind import behind_one_that_waits, go_behind
 from tests.store.requests import Request, cancel, now_us, request, reschedule
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
 
@@ -305,3 +308,17 @@ def test_it_is_not_where_an_entry_of_that_id_is_there(store, shard_steps, is_lea
         later(store)
     assert scheduled(store, "first", conflict="keep", revokes="all").answer().startswith(b"kept:")
     assert owed(store) == set()
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_the_holder_is_not_replaced_by_an_older_call_than_what_went_behind_it(store, comes):
+    ready = SimpleNamespace(store=store, steps=store.steps())
+    behind_one_that_waits(ready)
+    later(store)
+    made = scheduled(store, "held", key="held key")
+    later(store)
+    if comes:
+        go_behind("third")(ready)
+        assert store.places("third") == ["behind"]
+
+    assert is_refused(made) == comes

@@ -54,7 +54,11 @@ local function find_under(step, key, id, caller)
   local found = nil
   if holder == id and not delivery then
     if caller and caller.key == key and caller.hold then found = {id = id, state = 'busy'} end
-    if not found then return nil end
+    if not found then
+      -- It stays behind the new entry; but if it came later than the request, that comes too late.
+      if member then step.met[key] = find_entry(step, id_of(member)) end
+      return nil
+    end
   elseif delivery then
     found = is_key_held(key, step.call.now) and {id = holder, state = 'busy'} or nil
     if found then found.ends = redis.call('ZSCORE', keys.held, key) end
