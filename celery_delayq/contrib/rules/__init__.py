@@ -1,0 +1,8 @@
+"""Recurring tasks: a rule writes its next runs ahead, as ordinary entries.
+
+    every(name, signature, schedule) --> a rule in the store
+    a scanner's process --the slots that come next--> one step: entries, and the last slot
+
+There is no scheduler with a loop of its own. Whoever computes, twice or late, each slot becomes one
+entry at most: the step compares it with the last one.
+"""

@@ -1,0 +1,212 @@
+"""The times of a rule: from a text, and a time zone, to the moments at which it fires.
+
+A text has five fields, as crontab(5), or is ``every N s``. Fields that a clock change touches:
+
+- If minute and hour are fixed, a time that comes twice counts once, at the first; one that is
+  skipped counts at the first moment after the gap.
+- If one of them begins with ``*``, the rule follows real time: no run is dropped, or doubled.
+
+So does Debian's cron. cronsim reads the fields, and computes fixed times; real time is computed
+here, as cronsim 2.8 skips an hour that a clock change has entered in its middle. Celery's own
+``crontab`` compares wall-clock times: in the autumn of Europe/Berlin it drops the second ``*/30``
+of the hour that comes twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from celery.schedules import BaseSchedule, crontab
+from celery.schedules import schedule as interval
+from cronsim import CronSim, CronSimError
+
+from ...core.clock import EPOCH
+from ...core.errors import InvalidOption
+
+SHORTEST = 1.0  # seconds between two runs
+LONGEST = 366 * 86_400.0
+DIALECTS = ("cron", "celery")
+_EVERY = re.compile(r"every (\d+(?:\.\d{1,6})?) s")
+_FIELDS = 5
+_MINUTE = timedelta(minutes=1)
+_YEARS = 50  # after which a text counts as one that never matches
+_DAY, _WEEKDAY = 2, 4  # places of fields
+_WILD = re.compile(r"\*(/\d+)?")
+_EXPECTED = (
+    "a timedelta, seconds, Celery's crontab or schedule, or a text of five fields such as "
+    "'*/15 * * * *'"
+)
+_BOTH = (
+    "a text that restricts the day of the month or the weekday; of both, cron means either and "
+    "Celery means both: say dialect='cron' or dialect='celery'"
+)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The times of a rule.
+
+    Attributes:
+        text: Five fields, or ``every N s``.
+        zone: The name of the zone of the fields.
+        dialect: What a text means that restricts the day of the month and the weekday: ``cron``,
+            either; ``celery``, both. Empty if it does not.
+    """
+
+    text: str
+    zone: str = "UTC"
+    dialect: str = ""
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the moments after *moment* at which the rule fires, in order, UTC."""
+        found = _EVERY.fullmatch(self.text)
+        return _multiples(float(found[1]), moment) if found else self._matches(moment)
+
+    def next(self, moment: datetime) -> datetime | None:
+        """Return the first moment after *moment* at which it fires; ``None``: never."""
+        return next(self.after(moment), None)
+
+    def _matches(self, moment: datetime) -> Iterator[datetime]:
+        fields = self.text.split()
+        weekdays = None
+        if self.dialect == "celery" and _restricts(fields):
+            weekdays = CronSim(f"* * * * {fields[_WEEKDAY]}", EPOCH)
+            fields[_WEEKDAY] = "*"
+        zone, last = _zone(self.zone), moment
+        is_wild = "*" in (fields[0][0], fields[1][0])
+        matching = CronSim(" ".join(fields), moment.astimezone(zone))
+        for found in _in_real_time(matching, moment, zone) if is_wild else matching:
+            if weekdays is not None and not weekdays.match_dow(found.astimezone(zone).date()):
+                continue
+            utc = found.astimezone(timezone.utc)
+            # Of a fixed time that comes twice, or falls into a gap, as another one does.
+            if utc > last:
+                yield utc
+                last = utc
+
+
+def timing_of(
+    schedule: Any, *, tz: str | None = None, dialect: str = "", default_zone: str = "UTC"
+) -> Timing:
+    """Return the timing that a schedule means.
+
+    Args:
+        schedule: A timedelta, seconds, Celery's ``crontab`` or ``schedule``, or a text.
+        tz: The name of the zone of its fields; by default *default_zone*.
+        dialect: See :class:`Timing`; of a ``crontab`` it is ``celery``.
+        default_zone: The app's zone.
+
+    Raises:
+        InvalidOption: it is none of these, the zone is unknown, or it never fires.
+    """
+    if dialect and dialect not in DIALECTS:
+        raise InvalidOption("dialect", dialect, "cron or celery")
+    zone = tz or default_zone
+    try:
+        _zone(zone)
+    except (KeyError, ValueError, OSError, TypeError):
+        raise InvalidOption("tz", zone, "the name of a time zone, such as Europe/Berlin") from None
+    if isinstance(schedule, crontab):
+        text, dialect = _text_of(schedule), "celery"
+    elif isinstance(schedule, str):
+        text = " ".join(schedule.split())
+    else:
+        text = f"every {f'{_seconds(schedule):.6f}'.rstrip('0').rstrip('.')} s"
+    return _checked(Timing(text, zone, dialect), schedule)
+
+
+def _checked(timing: Timing, given: Any) -> Timing:
+    if found := _EVERY.fullmatch(timing.text):
+        if not SHORTEST <= float(found[1]) <= LONGEST:
+            raise InvalidOption("schedule", given, "an interval from 1 second to 366 days")
+        return Timing(timing.text, timing.zone)
+    fields = timing.text.split()
+    if len(fields) != _FIELDS:
+        raise InvalidOption("schedule", given, _EXPECTED)
+    if _restricts(fields) and not timing.dialect:
+        raise InvalidOption("schedule", given, _BOTH)
+    kept = timing if _restricts(fields) else Timing(timing.text, timing.zone)
+    try:
+        never = kept.next(EPOCH) is None
+    except (CronSimError, ValueError) as error:
+        raise InvalidOption("schedule", given, f"{_EXPECTED} ({error})") from None
+    if never:
+        raise InvalidOption("schedule", given, "a text that matches a day")
+    return kept
+
+
+def _seconds(schedule: Any) -> float:
+    if type(schedule) is interval:
+        schedule = schedule.run_every
+    if isinstance(schedule, timedelta):
+        return schedule.total_seconds()
+    if isinstance(schedule, (int, float)) and not isinstance(schedule, bool):
+        return float(schedule)
+    kind = type(schedule).__name__
+    if isinstance(schedule, BaseSchedule) or callable(schedule):
+        raise InvalidOption("schedule", kind, f"{_EXPECTED}; {kind} is not supported")
+    raise InvalidOption("schedule", schedule, _EXPECTED)
+
+
+def _text_of(schedule: crontab) -> str:
+    """Return the fields of Celery's crontab; a ``*`` stays one, as it follows real time."""
+    fields = (
+        (schedule._orig_minute, schedule.minute, 60),
+        (schedule._orig_hour, schedule.hour, 24),
+        (schedule._orig_day_of_month, schedule.day_of_month, 31),
+        (schedule._orig_month_of_year, schedule.month_of_year, 12),
+        (schedule._orig_day_of_week, schedule.day_of_week, 7),
+    )
+    return " ".join(_field(given, values, count) for given, values, count in fields)
+
+
+def _field(given: Any, values: set[int], count: int) -> str:
+    if isinstance(given, str) and _WILD.fullmatch(given):
+        return given
+    return "*" if len(values) == count else ",".join(map(str, sorted(values)))
+
+
+def _restricts(fields: list[str]) -> bool:
+    """Whether fields restrict both the day of the month and the weekday."""
+    return not (fields[_DAY].startswith("*") or fields[_WEEKDAY].startswith("*"))
+
+
+def _in_real_time(fields: CronSim, moment: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Yield each minute after *moment* whose wall-clock time matches, in UTC."""
+    at = moment.astimezone(timezone.utc).replace(second=0, microsecond=0) + _MINUTE
+    end = at + timedelta(days=_YEARS * 366)
+    while at < end:
+        wall = at.astimezone(zone)
+        if wall.month not in fields.months or not fields.match_day(wall.date()):
+            minutes = 24 * 60 - 60 * wall.hour - wall.minute
+        elif wall.hour not in fields.hours:
+            minutes = 60 - wall.minute
+        else:
+            minutes = 1
+            if wall.minute in fields.minutes:
+                yield at
+                end = at + timedelta(days=_YEARS * 366)
+        # The next minute that may match, unless the clock is changed on the way.
+        ahead = at + minutes * _MINUTE
+        is_changed = minutes > 1 and ahead.astimezone(zone).utcoffset() != wall.utcoffset()
+        at = at + _MINUTE if is_changed else ahead
+
+
+@lru_cache(maxsize=200)
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
+
+
+def _multiples(seconds: float, moment: datetime) -> Iterator[datetime]:
+    """Yield the multiples of an interval since 1970, so that no start or deploy moves them."""
+    us = round(seconds * 1_000_000)
+    count = (moment - EPOCH) // timedelta(microseconds=us)
+    while True:
+        count += 1
+        yield EPOCH + timedelta(microseconds=us * count)
