@@ -76,6 +76,7 @@ LEAVES = {
     "history": Leaf("history", commands=_HISTORY, methods="methods:HistoryMethods"),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step="receiving:NotingStep"),
+    "rules": Leaf("rules", worker_step="step:RulesStep", methods="methods:RuleMethods"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
     "undo": Leaf("undo", commands={"undo": "command_undo"}, methods="methods:UndoMethods"),

@@ -55,6 +55,8 @@ KEYS: dict[str, str] = {
     "arrived_old": "HASH  the generation before",
     "undo": "HASH  id -> line of an entry that was cancelled, if an undo may bring it back",
     "undo_old": "HASH  the generation before",
+    "rules": "HASH  name of a recurring rule -> its row",
+    "rules_next": "ZSET  name of a recurring rule -> when to look at it, ms",
     "history": "LIST  the latest events, newest first, if a history is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "heartbeats": "HASH  scanner -> time of its last heartbeat, ms",

@@ -50,7 +50,7 @@ _READ_AS = {
 _PRELUDE = (
     "closed", "record", "history", "extras", "message", "writing", "marks", "due", "held", "call",
     "left", "claims", "entry", "lanes", "late", "back", "pace", "batch", "new_entry", "conflict",
-    "targets", "return", "undo", "inconsistencies",
+    "targets", "return", "undo", "rules", "inconsistencies",
 )  # fmt: skip
 _READS = "\nKeeps    changes nothing"
 _CLOSED = re.compile(r"^closed +(\d)", re.MULTILINE)  # see lua/prelude/closed.lua

@@ -1,0 +1,88 @@
+"""The step of a worker that writes the runs of rules ahead, in a thread beside its scanner."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from celery import bootsteps
+
+from ...core.errors import StoreError
+from ...core.logs import logger_of
+from ...core.services import HasServices, find
+from ...core.store.shard import Shard
+from ...core.threads import OwnThread
+
+logger = logger_of(__name__)
+
+REST = 30.0  # seconds between two looks while no rule is due
+_NO_CRONSIM = "there are recurring rules, which need cronsim: pip install 'celery_delayq[rules]'"
+
+
+class Writer:
+    """Writes runs ahead until it is stopped; it looks each half minute, and when a rule is due."""
+
+    def __init__(self, delayq: HasServices) -> None:
+        self._services = delayq.services
+        self._stopping = threading.Event()
+        self._thread = OwnThread("delayq-rules", self._run, self._stopping)
+        self._warned = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(REST / 3)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._stopping.wait(self._look())
+
+    def _look(self) -> float:
+        """Look at the rules of each shard; return after how many seconds to look again."""
+        rest = REST
+        for shard in self._services.entries.unasked_shards:
+            try:
+                rest = min(rest, self._write(shard))
+            except StoreError as error:
+                logger.warning("rules are not looked at: %s", error)
+        return rest
+
+    def _write(self, shard: Shard) -> float:
+        now_us, look_ms, names = shard.scripts.call("rules_ahead", limit=1)
+        if not names:
+            return REST if float(look_ms) < 0 else max(0.0, float(look_ms) / 1000 - now_us / 1e6)
+        try:
+            from . import writing
+        except ModuleNotFoundError as error:
+            if error.name != "cronsim":
+                raise
+            if not self._warned:
+                logger.error(_NO_CRONSIM)
+            self._warned = True
+            return REST
+        return writing.write(self._services, shard)
+
+
+class RulesStep(bootsteps.StartStopStep):
+    """Writes runs in a worker that scans."""
+
+    requires = ("celery_delayq.core.integration.bootstep:ScannerStep",)
+    label = "DelayQ rules"
+
+    def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
+        services = find(worker.app)
+        self.enabled = services is not None and services.has_store and not no_delayq
+        self._writer = Writer(worker.app.delayq) if self.enabled else None
+
+    def start(self, _worker: Any) -> None:
+        if self._writer is not None:
+            self._writer.start()
+
+    def stop(self, _worker: Any) -> None:
+        if self._writer is not None:
+            self._writer.stop()
+
+    # A worker that gets SIGQUIT, or shuts down softly, calls this instead.
+    terminate = stop

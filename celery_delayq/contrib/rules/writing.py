@@ -1,0 +1,138 @@
+"""Computes the next runs of rules, and writes them; whoever does it, each slot is written once.
+
+the rules to look at --slots after the last one--> apply_async, which makes entries --> fire.lua
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import takewhile
+from typing import Any
+
+from ...core.clock import When, from_ms
+from ...core.errors import DelayQError, NotScheduled
+from ...core.logs import logger_of
+from ...core.scheduling.options import KEY, TAGS
+from ...core.scheduling.request import Request
+from ...core.services import Services
+from ...core.store import NewEntry, id_beside
+from ...core.store.shard import Shard
+from ...core.tasks.changing import cancel
+from ...core.tasks.selecting import select
+from . import store
+from .rule import Plan, Stored, ms_of
+from .store import Run
+
+AHEAD = timedelta(seconds=60)  # the runs of so long are written, but the next one in any case
+MOST = 60  # of these
+MOST_MISSED = 100
+AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
+LATER = timedelta(seconds=60)  # until a rule that cannot be computed is
+
+logger = logger_of(__name__)
+
+
+def tag_of(name: str) -> str:
+    """Return the tag of a rule's runs."""
+    return f"every:{name}"
+
+
+def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> None:
+    """Write the next runs of a rule, or clear up what it wrote before."""
+    if not rule.writes:
+        if {"c", "r"} & {*rule.flags}:
+            clear(services, shard, rule)
+        else:  # it is paused, and looks at nothing until it is resumed
+            store.fire(shard, rule, ms_of(now + timedelta(days=365)), [])
+        return
+    plan = rule.plan
+    slots, further = _slots(rule, plan, now)
+    offset = plan.offset(rule.name)
+    runs = [
+        Run(
+            ms_of(slot),
+            ms_of(slot + offset),
+            entry_of(services, rule, plan, slot) if wanted else None,
+        )
+        for slot, wanted in slots
+    ]
+    words = store.fire(shard, rule, ms_of(further), runs)
+    if words[-1:] == ["held"]:
+        store.fire(shard, rule, ms_of(now + AGAIN), [])
+    done = [(run.entry, run.due) for run, word in zip(runs, words, strict=False) if word == "done"]
+    if done:
+        services.hooks.scheduled(done)
+
+
+def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime, bool]], datetime]:
+    """Return the slots to write, each with whether it gets a run; and when to look next."""
+    offset = plan.offset(rule.name)
+    coming = plan.timing.after(rule.last)
+    is_ahead = not rule.is_new and rule.last + offset > now  # its next run is written
+    over: list[datetime] = []
+    first: datetime | None = None
+    for slot in coming:
+        if slot + offset > now:
+            first = slot
+            break
+        over = [*over[1 - MOST_MISSED :], slot]
+    wanted = {"none": 0, "one": 1, "all": MOST_MISSED}[plan.missed]
+    slots = [(slot, place > len(over) - wanted) for place, slot in enumerate(over, 1)]
+    if first is None:
+        return slots, now + LATER
+    if is_ahead and (plan.key or first + offset > now + AHEAD):
+        return slots, rule.last + offset
+    if plan.key:  # one at a time: the next one when this one has left
+        return [*slots, (first, True)], first + offset
+    ahead = takewhile(lambda slot: slot + offset <= now + AHEAD, coming)
+    rest = [slot for slot, _ in zip(ahead, range(MOST - 1), strict=False)]
+    last = rest[-1] if rest else first
+    slots += [(slot, True) for slot in (first, *rest)]
+    return slots, max(
+        last + offset - AHEAD / 2, now + timedelta(seconds=1)
+    ) if rest else last + offset
+
+
+def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> NewEntry:
+    """Make the entry of a run, as ``apply_async`` makes a message."""
+    when = When("at", ms_of(slot + plan.offset(rule.name)))
+    signature, shards = plan.signature_of(services.app), services.settings.shards
+    options: dict[str, Any] = {
+        "task_id": id_beside(plan.key or rule.name, shards),
+        TAGS: [*plan.tags, tag_of(rule.name)],
+    }
+    if plan.key:
+        options[KEY] = plan.key
+    request = Request(when, given_out=False, writes=False)
+    result = request.sent_by(signature.apply_async, **options)
+    ready = request.answer.ready
+    if ready is None:
+        request.refuse_sent(result)
+        raise NotScheduled(str(getattr(result, "id", "")))
+    return ready.new
+
+
+def clear(services: Services, shard: Shard, rule: Stored) -> None:
+    """Cancel what a rule wrote before, but for what somebody moved or edited since."""
+    delayq = services.app.delayq
+    for task in select(delayq, tag=tag_of(rule.name)):
+        if task.revision // 1000 == ms_of(task.created):
+            cancel(delayq, task.id, if_revision=task.revision)
+    store.change(shard, rule.name, "cleared", digest=str(rule.revision))
+
+
+def write(services: Services, shard: Shard) -> float:
+    """Look at the rules of a shard; return how many seconds later to look again, at most 30."""
+    now_us, look_ms, names = store.ahead(shard)
+    now = from_ms(now_us // 1000)
+    for rule in store.named(shard, names):
+        try:
+            look_at(services, shard, rule, now)
+        except DelayQError:
+            raise
+        except Exception as error:
+            logger.warning("rule %s: its next run cannot be made: %r", rule.name, error)
+            store.fire(shard, rule, ms_of(now + LATER), [])
+    if len(names) == store.READ:
+        return 0.0
+    return 30.0 if look_ms < 0 else min(30.0, max(0.0, look_ms / 1000 - now_us / 1e6))

@@ -1,0 +1,55 @@
+--[[ fire: write the next runs of a rule, as entries, and its last slot.
+
+change   a call: see prelude/call.lua
+text     called    the rule
+number   revision  that its slots were computed for
+number   look      when to look at it next, ms
+rows...  runs      of each run, one after the other, in the order of their slots; or none, only the slot counts:
+         slot         ms
+         id           the task's id; empty: it was missed, and is left out
+         due          its due time, ms
+         destination  the record's header, from its second byte
+         body         the record's part from the flags on
+         template     the template that `body` shares; empty if it comes with a run before this one
+
+Returns  the answer, a text with a word for each run: done; past, its slot was written before; held, its key is; omitted; or
+         one word, changed: the rule has another revision, or a flag, and nothing was written
+Cost     O(log N) a run; the caller bounds runs and bytes
+Keeps    each slot becomes one entry at most, whoever computes it, twice or late
+]]
+return change(request, function(call)
+  local rule, back, words = rule_of(called), begin_return(call), {}
+  if not rule or rule.revision ~= revision or string.find(rule.flags, '[pcr]') then
+    allow_when_full(keys.rules)
+    return 'changed'
+  end
+  for _, run in ipairs(runs) do
+    run.created, run.place, run.ms, run.claim, run.error, run.named = '', 'waiting', 0, '', '', '1'
+    if run.id ~= '' and is_return_stale(back, run) then return nil, 'stale' end
+  end
+  for at, run in ipairs(runs) do
+    local slot, word = tonumber(run.slot), 'past'
+    if slot > rule.last then
+      word = run.id == '' and 'omitted' or string.match(bring_back(back, run), '^%l+')
+      if word == 'loaded' then
+        word = 'done'
+        local extras = past.kept and extras_of_body(run.body)
+        if past.kept then
+          note_event('s', call.now, told_of(padded(run.due) .. labels_in(run.body), run.id, extras and extras.key))
+        end
+      end
+      -- It may be free by then: it is looked at again, until its time has come.
+      if word == 'held' and tonumber(run.due) > call.now then
+        words[at] = word
+        break
+      end
+      rule.last = slot
+      flag_rule(rule, 'n', false)
+    end
+    words[at] = word
+  end
+  keep_rule(called, rule)
+  redis.call('ZADD', keys.rules_next, whole(look), called)
+  if back.earliest < math.huge then wake_for(back.earliest, call.now, call.promise) end
+  return table.concat(words, ' ')
+end)

@@ -1,0 +1,29 @@
+--[[ rules: read recurring rules: some by name, or slice by slice.
+
+text     cursor  empty: those that are named; else 0 at first, then as it was returned
+number   count   look at about so many, 1 to 1000
+text...  names   0 to 1000
+
+reply   now, cursor, found of name row next
+
+Returns  now, us; the next cursor, 0 at the end; and of each rule that is there its row, see prelude/rules.lua, and when a
+         writer looks at it, ms
+Cost     O(count)
+Keeps    changes nothing
+]]
+local further, rows, found = '0', {}, {}
+if cursor == '' then
+  for _, name in ipairs(names) do
+    rows[#rows + 1], rows[#rows + 2] = name, redis.call('HGET', keys.rules, name) or ''
+  end
+else
+  further, rows = unpack(redis.call('HSCAN', keys.rules, cursor, 'COUNT', count))
+end
+for at = 1, #rows, 2 do
+  local name, row = rows[at], rows[at + 1]
+  if row ~= '' then
+    found[#found + 1], found[#found + 2] = name, row
+    found[#found + 1] = redis.call('ZSCORE', keys.rules_next, name) or ''
+  end
+end
+return {clock_us(), further, found}

@@ -1,0 +1,74 @@
+"""Real workers write and run what a rule says: each slot once, whichever of them is killed."""
+
+from collections import Counter
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from celery_delayq.core.store import What
+from tests.support.waiting import eventually
+from tests.worker.conftest import make_project, patient, server
+from tests.worker.project import TASKS
+
+__all__ = ["make_project", "patient", "server"]
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def project(make_project):
+    return make_project(delayq_history=10_000)
+
+
+@pytest.fixture
+def start(project, start_worker):
+    return lambda: start_worker(TASKS, "-P", "threads", env=project.env)
+
+
+def ids(project, what):
+    return [event.id for event in project.delayq.history() if event.what is what]
+
+
+def test_no_slot_is_doubled_or_left_out_though_a_worker_is_killed(project, start):
+    rule = project.delayq.every("tick", project.tasks["note"].s(), SECOND)
+    first, _ = start(), start()
+    eventually(lambda: len(ids(project, What.HANDED_OVER)) >= 3)
+    first.kill()
+    start()
+    # The first runs are written by `every`; those after a minute would be by a worker.
+    for ahead in project.delayq.services.scripts:
+        project.client.zadd(ahead.keys["rules_next"], {"tick": 0}, xx=True)
+    handed_over = len(ids(project, What.HANDED_OVER))
+    eventually(lambda: len(ids(project, What.HANDED_OVER)) >= handed_over + 3)
+    rule.pause()
+
+    events = project.delayq.history()
+    dues = sorted(event.due for event in events if event.what is What.SCHEDULED)
+    assert {after - before for before, after in pairwise(dues)} == {SECOND}
+    assert max(Counter(ids(project, What.HANDED_OVER)).values()) == 1
+    for task_id in ids(project, What.HANDED_OVER):
+        assert len(project.wait_runs(task_id)) == 1
+
+
+def test_a_worker_writes_what_no_caller_has(project, start):
+    delayq = project.delayq
+    delayq.every("tick", project.tasks["note"].s(), timedelta(seconds=2))
+    delayq.select(tag="every:tick").cancel()
+    [(shard, found)] = [
+        (shard, row)
+        for shard in delayq.services.scripts
+        if (row := project.client.hget(shard.keys["rules"], "tick"))
+    ]
+    revision, _, _, rest = found.split(b" ", 3)
+    at = (delayq.counts().now_ms // 1000 - 3600) * 1000
+    project.client.hset(shard.keys["rules"], "tick", b"%s %d - %s" % (revision, at, rest))
+    project.client.zadd(shard.keys["rules_next"], {"tick": 0})
+
+    start()
+
+    # Of an hour, one that was missed; and those that come.
+    eventually(lambda: len(ids(project, What.HANDED_OVER)) >= 2)
+    gone, events = {*ids(project, What.CANCELLED)}, delayq.history()
+    its = [event for event in events if event.what is What.SCHEDULED and event.id not in gone]
+    assert len({event.due for event in its}) == len(its) > 20
