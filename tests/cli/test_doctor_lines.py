@@ -269,7 +269,14 @@ def test_a_user_whom_a_provider_names_is_known_to_redis(as_user, redis_server, d
 
 
 def test_lists_keys_and_channels_are_named_too(as_user, look):
-    rule = ["+@all", "resetkeys", "~{delayq:0}:[^dr]*", "~mail", "resetchannels"]
+    rule = [
+        "+@all",
+        "resetkeys",
+        "~{delayq:0}:[^dr]*",
+        "~{delayq:0}:rules*",
+        "~mail",
+        "resetchannels",
+    ]
     app = as_user(*rule, task_queues=[Queue("mail"), Queue("post"), Queue("bills")])
 
     found = look(app, "rights")

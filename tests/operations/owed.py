@@ -52,6 +52,7 @@ OWED = {
         "undone",
         "undo",
     ),
+    "every": Owed(_NEW, "scheduled", "scheduled", "scheduled", f"{REASON}an app says it"),
     "reschedule": Owed("kept", "rescheduled", "rescheduled", "rescheduled", "reschedule"),
     "run_now": Owed("kept", "rescheduled", "rescheduled", "run_now", "run_now"),
     "retry": Owed(_DEAD, "rescheduled", "rescheduled", "retried", "retry"),

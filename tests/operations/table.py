@@ -72,6 +72,7 @@ class Prepared:
     - "operation" is the name of a call that was answered just now.
     - "gone" is owed REVOKED, but no scanner knows of that.
     - "left" was delivered and holds "its key".
+    - "rule" is a recurring rule, at which a writer has to look.
     - "undoable" was cancelled, and an undo can bring it back.
 
     The scanner gave its heartbeat.
@@ -90,6 +91,12 @@ class Prepared:
 def extras(task_id: str) -> Extras:
     """A key of its own, a tag that all entries have, and one more tag."""
     return Extras(f"key of {task_id}", ("all", task_id))
+
+
+def _rule(store: Store, name: str, what: str = "put") -> object:
+    plan = {"digest": "abc", "rest": f"{name} []"}
+    (answer,) = store.shard.calls.call("rule", called=name, what=what, **plan)
+    return answer
 
 
 def prepare(store: Store) -> Prepared:
@@ -121,6 +128,7 @@ def fitting(store: Store) -> Prepared:
     store.raw.zadd(store.keys["held"], {"its key": FAR_MS})
     store.schedule("undoable", FAR_MS, share=True, extras=extras("undoable"))
     store.entries.cancel("undoable", keeps=KEEPS)
+    _rule(store, "rule")
     (operation, *_), _ = store.known_calls()
     return Prepared(store, shard_steps, claimed, cancelled, store.entries.find("list"), operation)
 
@@ -235,6 +243,24 @@ def _undone(ready: Prepared) -> object:
     ids = ["undoable"]
     text, _ = ready.store.shard.calls.call("undo", hurries=0, tells=1, ids=ids)
     return text
+
+
+def _fire(ready: Prepared) -> object:
+    record = new_record("fired", destination_for("L", "celery"))
+    run = (FAR_MS, "fired", FAR_MS, record.destination, record.labels + record.body, "")
+    asked = {"called": "rule", "revision": 1, "look": FAR_MS, "runs": run}
+    (answer,) = ready.store.shard.calls.call("fire", **asked)
+    return b"done" if answer == b"past" else answer  # when it is taken again
+
+
+def _rules(ready: Prepared) -> list[bytes]:
+    answer = ready.store.scripts.call("rules", cursor=0, count=10, names=[])
+    return [row.name for row in answer.found]
+
+
+def _every(delayq: DelayQ, name: str) -> object:
+    # A name is shorter than an id, and has no NUL.
+    return delayq.every(as_key(name), delayq.app.signature("t"), 3600)
 
 
 def _undo_one(delayq: DelayQ, task_id: str) -> object:
@@ -520,6 +546,32 @@ OPERATIONS = (
         cli=("undo", "undo --json", "undo --bulk bulk"),
     ),
     Operation("forgo", "caller", lambda ready: ready.store.entries.forgo(["undoable"]), None),
+    Operation(
+        "rule",
+        "caller",
+        lambda ready: _rule(ready.store, "rule", "pause"),
+        b"done",
+        face={"every": _every},
+    ),
+    Operation("fire", "caller", _fire, b"done", refused_when_full=True),
+    Operation(
+        "rules",
+        "caller",
+        _rules,
+        [b"rule"],
+        changes=False,
+        face={
+            "rules": lambda delayq, _: delayq.rules(),
+            "rule": lambda delayq, name: delayq.rule(as_key(name)),
+        },
+    ),
+    Operation(
+        "rules_ahead",
+        "caller",
+        lambda ready: ready.store.scripts.call("rules_ahead", limit=5)[1:],
+        [-1, [b"rule"]],
+        changes=False,
+    ),
     Operation(
         "hand_over",
         "scanner",

@@ -24,6 +24,7 @@ CALLS = {
     ),
     "cancel": lambda delayq: delayq.cancel("a"),
     "remove": lambda delayq: delayq.remove("a"),
+    "every": lambda delayq: delayq.every("r", delayq.app.signature("t"), 3600),
     "undo": lambda delayq: (delayq.cancel("a"), delayq.undo("a")),
     "reschedule": lambda delayq: delayq.reschedule("a", FAR),
     "run_now": lambda delayq: delayq.run_now("a"),

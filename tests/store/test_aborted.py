@@ -411,6 +411,26 @@ def cancelled(task_id, before=lambda _: None):
     return change
 
 
+def _rule(what, digest="abc"):
+    plan = {"digest": digest, "rest": "rule []"}
+    return lambda ready: ready.store.shard.calls.call("rule", called="rule", what=what, **plan)
+
+
+def _fire(task_id="fired", revision=1, **options):
+    def take(ready):
+        record = new_record(task_id, destination_for("L", "celery"), "", share=True)
+        record = record.with_extras(Extras(**options))
+        run = (FAR_MS, task_id, NOW_MS, record.destination, record.labels + record.body)
+        asked = {"called": "rule", "revision": revision, "look": 5}
+        ready.store.shard.calls.call("fire", **asked, runs=(*run, record.template))
+
+    return take
+
+
+def removed(ready):
+    _rule("remove")(ready)
+
+
 def undo_over(ready):
     """The generation of lines is over."""
     ready.store.set_ms(NOW_MS + 120_000)
@@ -762,8 +782,9 @@ def no_number(ready):
 
 
 # Writes that no case reaches: `depart` makes them only for other scripts. (`reclaim` ends
-# only claims with an attempt, so it never removes one.)
+# only claims with an attempt, so it never removes one.) So does `bring_back`: a rule's run just waits.
 NEVER = {
+    "fire": ["HDEL", "HSET", "HSET", "ZADD", "HSET"],
     "hand_over": ["ZREM", "HDEL", "HSET", "HSET"],
     "claim": ["ZREM"],
     "cancel": ["ZADD", "HSET"],
@@ -954,6 +975,13 @@ CASES = [
     Case("cancel", "owing", _cancel_owing, ends="list"),
     Case("cancel", "undoably", _cancel_undoably, ends="list"),
     Case("cancel", "undoably, turning", _cancel_undoably, undo_over, ends="list"),
+    Case("rule", "removed", _rule("cleared", "2"), removed),
+    Case("rule", "turning", _rule("pause"), generations_over),
+    Case("fire", "with a key", _fire(key="key", tags=("one",))),
+    Case("fire", "of another revision", _fire(revision=9)),
+    Case("fire", "owing", _fire("list"), cancelled("list", alone("list"))),
+    Case("fire", "over leftovers", _fire("dead"), cancelled("dead")),
+    Case("fire", "turning", _fire(), generations_over),
     Case("undo", "nothing", _undo("nobody")),
     Case("undo", "owing", _undo("undoable", "list"), cancelled("list")),
     Case("undo", "last of a template", _undo("list"), cancelled("list", alone("list"))),

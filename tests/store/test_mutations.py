@@ -114,6 +114,7 @@ def furnish(store):
     store.raw.hset(store.keys["calls_old"], mapping=store.raw.hgetall(store.keys["calls"]))
     store.schedule("revoked", FAR_MS)
     store.entries.cancel("revoked", owes=True)
+    store.shard.calls.call("rule", called="rule", what="put", digest="abc", rest="rule []")
     store.schedule("undone", FAR_MS)
     store.entries.cancel("undone", keeps=" 60000 10 -")
     store.raw.hset(store.keys["undo_old"], mapping=store.raw.hgetall(store.keys["undo"]))

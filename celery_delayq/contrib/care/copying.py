@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from ...core.errors import StoreError
 from ...core.store.keys import shard_of
@@ -23,7 +24,15 @@ PAGE_BYTES = 1_000_000
 NOTES = 1000  # tombstones, marks, events and so on of a step: some 1 ms
 # Those that fell due come first: they are earlier than any in `due` with the same time.
 PLACES = ("parked", "refused", "leased", "behind", "dead", "due", "relay")
-HASHES = ("tombstones", "tombstones_old", "arrived", "arrived_old", "outbox_messages", "held")
+HASHES = (
+    "tombstones",
+    "tombstones_old",
+    "arrived",
+    "arrived_old",
+    "outbox_messages",
+    "held",
+    "rules",
+)
 MOST_EVENTS = 10_000  # the longest history
 
 
@@ -94,7 +103,7 @@ class Copying:
                     # A mark does not tell its task, so each shard gets it.
                     is_mark = part.startswith("arrived")
                     for number in (
-                        range(len(self._new)) if is_mark else [self._number_of(item.field)]
+                        range(len(self._new)) if is_mark else [self._number_of(_home(part, item))]
                     ):
                         parts[number].append(item)
                 for number, given in parts.items():
@@ -120,6 +129,13 @@ class Copying:
     def _number_of(self, name: bytes) -> int:
         """Return the shard of an id, a key or, after a byte of its own, a key's tombstone."""
         return shard_of(name.removeprefix(b"\xff").decode(errors="replace"), len(self._new))
+
+
+def _home(part: str, item: Any) -> bytes:
+    """Return the name that says the shard of a field; the row of a rule has its own."""
+    if part != "rules":
+        return bytes(item.field)
+    return unquote_to_bytes([*item.value.split(b" ", 5), item.field][4])
 
 
 def read_page(scripts: Scripts, part: str, first: int, base: int) -> Any:

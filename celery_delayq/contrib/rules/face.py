@@ -94,7 +94,7 @@ def every(
     before = store.find(services.entries, name)
     if before is not None and before.shard != shard.number:  # it has another key
         _change(services, name, "remove")
-    answer = store.change(shard, name, "put", digest=plan.digest, rest=plan.text)
+    answer = store.change(shard, name, "put", digest=plan.digest, rest=plan.rest(name))
     if answer != "same":
         _settle(services, name)
     made = rule(services, name)

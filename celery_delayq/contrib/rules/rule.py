@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from hashlib import sha1
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 from celery import Celery
 from celery.canvas import Signature
@@ -20,7 +21,7 @@ from .timing import Timing
 
 FORMAT = 1
 MISSED = ("one", "none", "all")
-_ROW = re.compile(rb"(\d+) (\d+) (-[a-z]*) ([0-9a-f]+) (.*)", re.DOTALL)
+_ROW = re.compile(rb"(\d+) (\d+) (-[a-z]*) ([0-9a-f]+) \S+ (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class Plan:
         if made != FORMAT:
             raise ValueError(f"rule format {made!r} is unknown")
         return cls(signature, Timing(*timing), missed, jitter, tuple(tags), key)
+
+    def rest(self, name: str) -> str:
+        """Return the rest of the row of a rule with this name."""
+        return f"{quote(self.key or name, safe='')} {self.text}"
 
     def signature_of(self, app: Celery) -> Signature[Any]:
         """Return its signature, for an app."""

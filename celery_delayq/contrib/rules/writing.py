@@ -6,8 +6,9 @@ the rules to look at --slots after the last one--> apply_async, which makes entr
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import Any
+from uuid import UUID, uuid5
 
 from ...core.clock import When, from_ms
 from ...core.errors import DelayQError, NotScheduled
@@ -15,7 +16,8 @@ from ...core.logs import logger_of
 from ...core.scheduling.options import KEY, TAGS
 from ...core.scheduling.request import Request
 from ...core.services import Services
-from ...core.store import NewEntry, id_beside
+from ...core.store import NewEntry
+from ...core.store.keys import shard_of
 from ...core.store.shard import Shard
 from ...core.tasks.changing import cancel
 from ...core.tasks.selecting import select
@@ -28,6 +30,8 @@ MOST = 60  # of these
 MOST_MISSED = 100
 AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
 LATER = timedelta(seconds=60)  # until a rule that cannot be computed is
+
+_RUNS = UUID("5b0b3f3e-6d0f-4c55-9a0e-9a3a1f0d2c11")  # the namespace of their ids
 
 logger = logger_of(__name__)
 
@@ -98,7 +102,7 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
     when = When("at", ms_of(slot + plan.offset(rule.name)))
     signature, shards = plan.signature_of(services.app), services.settings.shards
     options: dict[str, Any] = {
-        "task_id": id_beside(plan.key or rule.name, shards),
+        "task_id": _id_of(rule, plan.key or rule.name, slot, shards),
         TAGS: [*plan.tags, tag_of(rule.name)],
     }
     if plan.key:
@@ -110,6 +114,16 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
         request.refuse_sent(result)
         raise NotScheduled(str(getattr(result, "id", "")))
     return ready.new
+
+
+def _id_of(rule: Stored, home: str, slot: datetime, shards: int) -> str:
+    """Return the id of a run: the same whoever computes it, and on the shard of the rule.
+
+    So a slot is not written again if Redis stopped the step between its entry and the last slot.
+    """
+    names = (f"{rule.name} {rule.revision} {ms_of(slot)} {number}" for number in count())
+    ids = (str(uuid5(_RUNS, name)) for name in names)
+    return next(each for each in ids if shard_of(each, shards) == shard_of(home, shards))
 
 
 def clear(services: Services, shard: Shard, rule: Stored) -> None:

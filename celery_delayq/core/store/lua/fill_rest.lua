@@ -42,6 +42,12 @@ function write.held(key, text)
   redis.call('HSET', keys.holders, key, holder)
 end
 
+function write.rules(name, row)
+  if redis.call('HEXISTS', keys.rules, name) == 1 then return end
+  redis.call('ZADD', keys.rules_next, '0', name)
+  redis.call('HSET', keys.rules, name, row)
+end
+
 function write.paused(lane, text)
   local pause = parse_pause(text)
   if not pause then return end

@@ -48,8 +48,8 @@ return change(request, function(call)
     end
     words[at] = word
   end
-  keep_rule(called, rule)
   redis.call('ZADD', keys.rules_next, whole(look), called)
+  keep_rule(called, rule)
   if back.earliest < math.huge then wake_for(back.earliest, call.now, call.promise) end
   return table.concat(words, ' ')
 end)

@@ -15,6 +15,7 @@ Keeps    changes nothing
 local HASH = {
   paused = keys.paused, tombstones = keys.tombstones, tombstones_old = keys.tombstones_old, arrived = keys.arrived,
   arrived_old = keys.arrived_old, outbox_messages = keys.outbox_messages, held = keys.holders,
+  rules = keys.rules,
 }
 if part == 'sizes' then
   return {0, {

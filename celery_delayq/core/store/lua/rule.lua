@@ -42,13 +42,14 @@ return change(request, function(call)
     rule.revision = rule.revision + 1
     flag_rule(rule, 'c', true)
   end
+  if what ~= 'put' then allow_when_full(keys.rules) end
   fence(call, name_of_rule(called))
   if answer == 'removed' then
     redis.call('HDEL', keys.rules, called)
     redis.call('ZREM', keys.rules_next, called)
     return 'done'
   end
-  keep_rule(called, rule)
   redis.call('ZADD', keys.rules_next, whole(call.now), called)
+  keep_rule(called, rule)
   return answer
 end)

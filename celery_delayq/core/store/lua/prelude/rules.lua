@@ -1,7 +1,8 @@
 --[[ Rules of recurring tasks.
 
 row  with a blank between two: its revision; its last slot, ms: no slot up to that is written any more; its flags; the digest
-     of what it is; and the rest, a text that only callers read
+     of what it is; and the rest, which only callers read: its unique key, or else its name, which says its shard, with %XX
+     for what is no letter or digit; and its plan
 flags  `-`, and n: it has written nothing yet; p: it is paused; c: what it has written is to be cleared up; r: the same, and
        it goes then. With one of the last three it writes nothing
 
