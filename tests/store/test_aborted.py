@@ -782,7 +782,7 @@ def no_number(ready):
 
 
 # Writes that no case reaches: `depart` makes them only for other scripts. (`reclaim` ends
-# only claims with an attempt, so it never removes one.) So does `bring_back`: a rule's run just waits.
+# only claims with an attempt, so it never removes one.) So does `bring_back`: a run just waits.
 NEVER = {
     "fire": ["HDEL", "HSET", "HSET", "ZADD", "HSET"],
     "hand_over": ["ZREM", "HDEL", "HSET", "HSET"],
