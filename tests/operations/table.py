@@ -564,6 +564,7 @@ OPERATIONS = (
             "rules": lambda delayq, _: delayq.rules(),
             "rule": lambda delayq, name: delayq.rule(as_key(name)),
         },
+        cli=("rules", "rules list --json"),
     ),
     Operation(
         "rules_ahead",

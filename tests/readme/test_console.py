@@ -98,7 +98,7 @@ def test_the_reading_commands_print_json(shop, run, line):
 
     # These print a line for each finding or event; here there is none.
     assert said.startswith("{") or (
-        line.startswith(("check", "history", "undo")),
+        line.startswith(("check", "history", "rules", "undo")),
         said,
         status,
     ) == (

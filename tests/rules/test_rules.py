@@ -161,7 +161,7 @@ def test_those_that_fire_often_have_the_runs_of_a_minute_written(delayq, report)
     assert 29 <= len(found) <= 31
     assert {after - before for before, after in pairwise(found)} == {timedelta(seconds=2)}
     delayq.every("f", report.s(7), timedelta(seconds=1))
-    assert len(runs(delayq, "f")) <= 60
+    assert len(runs(delayq, "f")) <= 62  # and those that came while it was written
 
 
 def test_an_interval_keeps_its_phase_whenever_it_is_said(delayq, report):

@@ -1,6 +1,5 @@
 """What a rule's text means: against a walk over each minute, and against Celery's own crontab."""
 
-from collections import defaultdict
 from datetime import datetime, timedelta, timezone
 from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo, available_timezones
@@ -43,18 +42,17 @@ def changes_of(name):
     return found
 
 
-def all_changes():
-    """Each change of a clock once: by its moment, and the offsets before and after."""
+def all_changes(*, kinds):
+    """Each change of a clock once; or with *kinds* one of each: by its wall time, and how far."""
     found = {}
     for name in sorted(available_timezones()):
         zone = ZoneInfo(name)
         for moment in changes_of(name):
-            offsets = [(moment + by).astimezone(zone).utcoffset() for by in (-HOUR, HOUR)]
-            found.setdefault((moment, *offsets), name)
-    by_zone = defaultdict(list)
-    for (moment, *_), name in found.items():
-        by_zone[name].append(moment)
-    return by_zone
+            walls = [(moment + by).astimezone(zone) for by in (-HOUR, HOUR)]
+            offsets = [wall.utcoffset() for wall in walls]
+            kind = (walls[0].time(), offsets[1] - offsets[0])
+            found.setdefault(kind if kinds else (moment, *offsets), (name, moment))
+    return [*found.values()]
 
 
 def matches(text, wall):
@@ -93,14 +91,22 @@ def fired_in(timing, begin, end):
     return [*takewhile(lambda moment: moment <= end, timing.after(begin))]
 
 
+def check_changes(text, changes):
+    for name, moment in changes:
+        begin, end = moment - 4 * HOUR, moment + 4 * HOUR
+        expected = walked(text, ZoneInfo(name), begin, end)
+        assert fired_in(Timing(text, name), begin, end) == expected, f"{name} at {moment}"
+
+
 @pytest.mark.parametrize("text", TEXTS)
-def test_around_each_change_of_each_clock_it_fires_as_a_walk_over_its_minutes_does(text):
-    for name, moments in all_changes().items():
-        for moment in moments:
-            begin, end = moment - 4 * HOUR, moment + 4 * HOUR
-            expected = walked(text, ZoneInfo(name), begin, end)
-            fired = fired_in(Timing(text, name), begin, end)
-            assert fired == expected, f"{name} at {moment}"
+def test_around_each_kind_of_clock_change_it_fires_as_a_walk_over_its_minutes_does(text):
+    check_changes(text, all_changes(kinds=True))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("text", TEXTS)
+def test_so_it_does_around_each_change_of_each_zone_from_2020_to_2030(text):
+    check_changes(text, all_changes(kinds=False))
 
 
 # Celery's crontab, where no clock is changed.

@@ -6,3 +6,17 @@
 There is no scheduler with a loop of its own. Whoever computes, twice or late, each slot becomes one
 entry at most: the step compares it with the last one.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .step import Writer
+
+
+def beside_scanner(app: Any) -> Writer:
+    """Return the writer of the command ``scan``."""
+    from .step import Writer
+
+    return Writer(app.delayq)

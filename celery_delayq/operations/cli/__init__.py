@@ -51,7 +51,7 @@ _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _GROUPS = {
     "Look": ("status", "list", "show", "history", "health", "doctor", "check"),
     "Change": ("cancel", "reschedule", "run-now", "edit", "retry", "remove", "undo", "free"),
-    "Operate": ("pause", "resume", "scan", "web"),
+    "Operate": ("pause", "resume", "rules", "scan", "web"),
     "Move": ("dump", "load", "release", "reshard"),
 }
 

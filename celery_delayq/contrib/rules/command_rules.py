@@ -1,0 +1,98 @@
+"""The command ``rules``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...core.logs import plain
+from ...operations.cli.common import Argument, ErrorSentences, delayq_of, examples, json_option
+from ...operations.cli.looks import CeleryCommand
+from ...operations.cli.screen import Screen
+from ...operations.cli.tables import Column, table
+from ...operations.cli.zones import name_of, stamp, zone_of, zoned
+
+if TYPE_CHECKING:
+    from .face import Rule
+
+_DONE = {"pause": "paused", "resume": "resumed", "remove": "removed"}
+_ALREADY = {"pause": "is paused already", "resume": "is not paused", "remove": "is not there"}
+
+
+@click.command(
+    cls=CeleryCommand, epilog=examples("rules", "rules pause digest", "rules list --json")
+)
+@click.argument(
+    "action", type=click.Choice(["list", *_DONE]), default="list", cls=Argument,
+    help="What to do; list by default.",
+)  # fmt: skip
+@click.argument("names", metavar="[NAME]...", nargs=-1, cls=Argument, help="Names of rules.")
+@zoned
+@json_option
+@click.pass_context
+def rules(
+    ctx: click.Context, /, action: str, names: tuple[str, ...], as_json: bool, **_: Any
+) -> None:
+    """List the recurring tasks; pause, resume or remove some.
+
+    To pause or remove a rule cancels the runs that it has written ahead.
+    """
+    from . import face
+
+    services = delayq_of(ctx).services
+    if action != "list" and not names:
+        raise click.UsageError(f"Name the rules to {action}.", ctx)
+    with ErrorSentences():
+        if action == "list":
+            found = [one for one in face.rules(services) if not names or one.name in names]
+            _show(ctx, found, as_json=as_json)
+            return
+        answers = [_change(ctx, face.rule(services, name), name, action) for name in names]
+    if not all(answers):
+        ctx.exit(1)
+
+
+def _change(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
+    if rule is None:
+        ctx.obj.error(plain(f"there is no rule {name}"))
+        return False
+    is_done = bool(getattr(rule, action)())
+    say = ctx.obj.echo if is_done else ctx.obj.error
+    say(plain(f"rule {name} {f'is {_DONE[action]}' if is_done else _ALREADY[action]}"))
+    return is_done
+
+
+def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:
+    if as_json:
+        for rule in found:
+            ctx.obj.echo(json.dumps(_facts(rule)))
+        return
+    zone = zone_of(ctx)
+    columns = [Column("NAME"), Column("TASK"), Column("SCHEDULE"), Column("ZONE")]
+    columns.append(Column(f"NEXT ({name_of(zone)})", {"paused": "yellow"}))
+    rows = (
+        (
+            *map(plain, (rule.name, rule.task, rule.schedule, rule.tz)),
+            stamp(rule.next[0], zone) if rule.next else "paused",
+        )
+        for rule in found
+    )
+    Screen(ctx).show(table(columns, rows))
+
+
+def _facts(rule: Rule) -> dict[str, Any]:
+    return {
+        "name": rule.name,
+        "task": rule.task,
+        "schedule": rule.schedule,
+        "tz": rule.tz,
+        "tags": [*rule.tags],
+        "missed": rule.missed,
+        "jitter": rule.jitter,
+        "paused": rule.is_paused,
+        "next": [moment.isoformat() for moment in rule.next],
+        "last": rule.last.isoformat(),
+        "revision": rule.revision,
+    }
