@@ -35,7 +35,7 @@ class Judge:
         self.is_behind_since: Callable[[int], bool] = lambda _: False
         self.is_earlier: Callable[[int, int], bool] = lambda *_: False
         self.now_us: Callable[[], int] = lambda: 0
-        self.has_forgotten: Callable[[int, int], bool] = lambda *_: False
+        self.has_forgotten: Callable[[int], bool] = lambda _: False
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
         self.skipped: set[str] = set()  # ids of entries that were too late to leave
@@ -168,7 +168,7 @@ class Judge:
         call, task_id = request.call, life.task_id
         if call is None or kind != {"sweep": "reschedule"}.get(call.kind, call.kind):
             self.found("unasked", f"{request.where} {request.step}: {kind} of {task_id}")
-        elif self.has_forgotten(call.began_us, call.began_us + call.timeout_us):
+        elif self.has_forgotten(call.began_us + call.timeout_us):
             # The docs say so (clocks.md), and what comes of it is no finding either.
             self._find = lambda _: None
         elif task_id in call.effects or (call.by_key and call.effects):
