@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 from celery import group
+from celery.signals import before_task_publish
 
 from celery_delayq.contrib.rules import store, writing
 from celery_delayq.contrib.rules.step import Writer
@@ -283,10 +284,77 @@ def test_a_rule_that_cannot_be_made_stops_nobody_else(delayq, app, report, redis
             redis.hset(rules, "bad", row.replace(b"report", b"rep\\u0000ort"))
             redis.hset(rules, "other", b"what another program wrote")
 
+    writing_ended = write(delayq)
+
+    assert len(runs(delayq, "good")) == 2
+    assert writing_ended == 30.0
+
+
+def test_a_rule_that_cannot_be_scheduled_stops_nobody_else(delayq, app, report, redis, caplog):
+    delayq.every("bad", report.s(7), DAILY)
+    delayq.every("good", report.s(7), DAILY)
+    for name in ("bad", "good"):
+        set_back(delayq, redis, name, days=2)
+    for rules in each("rules"):
+        if row := redis.hget(rules, "bad"):
+            redis.hset(
+                rules,
+                "bad",
+                row.replace(b'\\"options\\": {}', b'\\"options\\": {\\"delayq_late\\": 5}'),
+            )
+
     write(delayq)
 
     assert len(runs(delayq, "good")) == 2
-    assert app.main is not None
+    assert runs(delayq, "bad") == []
+    assert "rule bad: its next run cannot be made" in caplog.text
+
+
+def test_paused_rules_and_what_is_none_keep_no_other_from_its_turn(
+    delayq, report, redis, monkeypatch
+):
+    monkeypatch.setattr(store, "READ", 2)
+    for number in range(5):
+        delayq.every(f"p{number}", report.s(), DAILY).pause()
+    for ahead in each("rules_next"):
+        redis.zadd(ahead, {f"nothing{number}": 0 for number in range(5)})
+    delayq.every("good", report.s(), DAILY)
+    set_back(delayq, redis, "good", days=2)
+
+    for _ in range(6):
+        write(delayq)
+
+    assert len(runs(delayq, "good")) == 2
+    assert {name for ahead in each("rules_next") for name in redis.zrange(ahead, 0, -1)} == {
+        b"good"
+    }
+
+
+def test_a_task_that_would_run_at_once_is_refused(delayq, app, report):
+    app.conf.task_always_eager = True
+    with pytest.raises(InvalidOption, match="task_always_eager is True"):
+        delayq.every("r", report.s(), DAILY)
+
+
+def test_the_tags_of_the_signature_stay(delayq, report):
+    delayq.every("r", report.s().set(delayq_tags=["own"]), DAILY, tags=["more"])
+    [task] = delayq.tasks()
+    assert set(task.tags) == {"own", "more", "every:r"}
+
+
+def test_to_say_it_again_sends_no_signal_of_a_message(delayq, report):
+    heard = []
+
+    def receiver(**_):
+        heard.append(1)
+
+    delayq.every("r", report.s(), DAILY)
+    before_task_publish.connect(receiver, weak=False)
+    try:
+        delayq.every("r", report.s(), DAILY)
+    finally:
+        before_task_publish.disconnect(receiver)
+    assert heard == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.integration.apply_async import signature_of
 from ...core.message.signatures import is_canvas
-from ...core.scheduling.options import KEY
+from ...core.scheduling.options import KEY, TAGS
 from ...core.services import Services
 from ...core.store.extras import MOST_TAGS
 from ...core.store.ids import checked_name
@@ -89,9 +89,10 @@ def every(
     plan = _plan_of(signature_of(signature), timing, missed, jitter, tags)
     now = from_ms(services.entries.counts().now_ms)
     shard = store.shard_for(services.entries, name, plan.key)
-    draft = Stored(name, 0, now, "-", plan.digest, plan.text.encode(), shard.number)
-    writing.entry_of(services, draft, plan, now)  # what cannot be made is refused here
     before = store.find(services.entries, name)
+    if before is None or before.digest != plan.digest:
+        draft = Stored(name, 0, now, "-", plan.digest, plan.text.encode(), shard.number)
+        writing.entry_of(services, draft, plan, now)  # what cannot be made is refused here
     if before is not None and before.shard != shard.number:  # it has another key
         _change(services, name, "remove")
     answer = store.change(shard, name, "put", digest=plan.digest, rest=plan.rest(name))
@@ -119,7 +120,8 @@ def _plan_of(
     except (TypeError, ValueError) as error:
         raise InvalidOption("signature", str(error), "arguments that are JSON") from error
     key = str(signature.options.get(KEY) or "")
-    own = tuple(checked_name("tag", tag) for tag in tags)
+    given = (*tags, *(signature.options.get(TAGS) or ()))
+    own = tuple(checked_name("tag", tag) for tag in dict.fromkeys(given))
     return Plan(text, timing, missed, float(jitter), own, key)
 
 

@@ -29,7 +29,7 @@ def shard_for(entries: Entries, name: str, key: str) -> Shard:
     return shards[shard_of(key or name, len(shards))]
 
 
-def change(shard: Shard, name: str, what: str, *, digest: str = "", rest: str = "") -> str:
+def change(shard: Shard, name: str | bytes, what: str, *, digest: str = "", rest: str = "") -> str:
     """Change a rule; return the answer of ``rule.lua``."""
     (answer,) = shard.calls.call("rule", called=name, what=what, digest=digest, rest=rest)
     return str(answer.decode())

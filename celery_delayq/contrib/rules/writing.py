@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from ...core.clock import When, from_ms
-from ...core.errors import DelayQError, NotScheduled
+from ...core.errors import InvalidOption, NotScheduled, StoreError
 from ...core.logs import logger_of
 from ...core.scheduling.options import KEY, TAGS
 from ...core.scheduling.request import Request
@@ -46,8 +46,6 @@ def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> No
     if not rule.writes:
         if {"c", "r"} & {*rule.flags}:
             clear(services, shard, rule)
-        else:  # it is paused, and looks at nothing until it is resumed
-            store.fire(shard, rule, ms_of(now + timedelta(days=365)), [])
         return
     plan = rule.plan
     slots, further = _slots(rule, plan, now)
@@ -99,6 +97,8 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
 
 def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> NewEntry:
     """Make the entry of a run, as ``apply_async`` makes a message."""
+    if services.app.conf.task_always_eager:
+        raise InvalidOption("task_always_eager", True, "False, as with it a task runs at once")
     when = When("at", ms_of(slot + plan.offset(rule.name)))
     signature, shards = plan.signature_of(services.app), services.settings.shards
     options: dict[str, Any] = {
@@ -139,10 +139,13 @@ def write(services: Services, shard: Shard) -> float:
     """Look at the rules of a shard; return how many seconds later to look again, at most 30."""
     now_us, look_ms, names = store.ahead(shard)
     now = from_ms(now_us // 1000)
-    for rule in store.named(shard, names):
+    found = store.named(shard, names)
+    for name in {*names} - {rule.name.encode() for rule in found}:  # no rule, or no longer
+        store.change(shard, name, "cleared", digest="0")
+    for rule in found:
         try:
             look_at(services, shard, rule, now)
-        except DelayQError:
+        except StoreError:
             raise
         except Exception as error:
             logger.warning("rule %s: its next run cannot be made: %r", rule.name, error)

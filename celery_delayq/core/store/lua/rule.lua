@@ -27,6 +27,8 @@ return change(request, function(call)
     end
     rule.digest, rule.rest = digest, rest
   elseif not rule or what == 'cleared' and whole(rule.revision) ~= digest then
+    allow_when_full(keys.rules)
+    if not rule then redis.call('ZREM', keys.rules_next, called) end
     return 'not_found'
   elseif what == 'cleared' then
     if string.find(rule.flags, 'r') then answer = 'removed' end
@@ -49,7 +51,11 @@ return change(request, function(call)
     redis.call('ZREM', keys.rules_next, called)
     return 'done'
   end
-  redis.call('ZADD', keys.rules_next, whole(call.now), called)
+  if string.find(rule.flags, 'p') and not string.find(rule.flags, '[cr]') then
+    redis.call('ZREM', keys.rules_next, called) -- there is nothing to look at until it is resumed
+  else
+    redis.call('ZADD', keys.rules_next, whole(call.now), called)
+  end
   keep_rule(called, rule)
   return answer
 end)
