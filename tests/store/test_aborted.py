@@ -411,9 +411,9 @@ def cancelled(task_id, before=lambda _: None):
     return change
 
 
-def _rule(what, digest="abc"):
-    plan = {"digest": digest, "rest": "rule []"}
-    return lambda ready: ready.store.shard.calls.call("rule", called="rule", what=what, **plan)
+def _rule(what, digest="abc", called="rule"):
+    plan = {"called": called, "what": what, "digest": digest, "rest": "rule []"}
+    return lambda ready: ready.store.shard.calls.call("rule", **plan)
 
 
 def _fire(task_id="fired", revision=1, **options):
@@ -429,6 +429,10 @@ def _fire(task_id="fired", revision=1, **options):
 
 def removed(ready):
     _rule("remove")(ready)
+
+
+def paused_rule(ready):
+    _rule("pause")(ready)
 
 
 def undo_over(ready):
@@ -976,6 +980,8 @@ CASES = [
     Case("cancel", "undoably", _cancel_undoably, ends="list"),
     Case("cancel", "undoably, turning", _cancel_undoably, undo_over, ends="list"),
     Case("rule", "removed", _rule("cleared", "2"), removed),
+    Case("rule", "paused", _rule("cleared", "2"), paused_rule),
+    Case("rule", "nothing", _rule("cleared", called="nothing")),
     Case("rule", "turning", _rule("pause"), generations_over),
     Case("fire", "with a key", _fire(key="key", tags=("one",))),
     Case("fire", "of another revision", _fire(revision=9)),
