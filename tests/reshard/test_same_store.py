@@ -5,6 +5,7 @@ from itertools import islice
 
 import pytest
 
+from celery_delayq.contrib.rules import writing
 from celery_delayq.core.clock import monotonic
 from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import AlreadyScheduled, InvalidOption
@@ -168,3 +169,22 @@ def test_keys_stay_held_by_tasks_that_have_left(app, reshard):
             with pytest.raises(AlreadyScheduled, match=f"of {key}"):
                 delayq.app.send_task("t", delayq_at=FAR, delayq_key=key)
         assert [*delayq.check()] == []
+
+
+def test_rules_go_along_with_their_last_slots(app, reshard):
+    delayq = app(1)
+    signature = delayq.app.signature("t")
+    for number in range(6):
+        delayq.every(f"r{number}", signature, 3600)
+    delayq.every("keyed", signature.set(delayq_key="its key"), 3600)
+    before = [(rule.name, rule.last, rule.revision) for rule in delayq.rules()]
+    for shards in (3, 2):
+        assert reshard(delayq, shards)
+        delayq = app(shards)
+        assert [(rule.name, rule.last, rule.revision) for rule in delayq.rules()] == before
+        for shard in delayq.services.entries.shards:
+            writing.write(delayq.services, shard)
+        assert delayq.counts().scheduled == 7
+    assert delayq.rule("keyed").pause()
+    assert delayq.get(key="its key") is None
+    assert delayq.every("r0", delayq.app.signature("t"), 3600).revision == 1
