@@ -62,6 +62,7 @@ _CARE = {
     "reshard": "command_reshard",
 }
 _HISTORY = {"history": "command_history"}
+_RULES = {"rules": "command_rules"}
 
 LEAVES = {
     "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),
@@ -76,13 +77,7 @@ LEAVES = {
     "history": Leaf("history", commands=_HISTORY, methods="methods:HistoryMethods"),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step="receiving:NotingStep"),
-    "rules": Leaf(
-        "rules",
-        at=(SCAN,),
-        commands={"rules": "command_rules"},
-        worker_step="step:RulesStep",
-        methods="methods:RuleMethods",
-    ),
+    "rules": Leaf("rules", (SCAN,), _RULES, "step:RulesStep", methods="methods:RuleMethods"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
     "undo": Leaf("undo", commands={"undo": "command_undo"}, methods="methods:UndoMethods"),

@@ -11,7 +11,7 @@ from celery_delayq.core import leaves
 from celery_delayq.errors import NoLeaf
 
 PACKAGE = Path(celery_delayq.__file__).parent
-NOT_POINTS = ("_CARE", "_HISTORY", "FOLDER", "LEAVES", "OPERATIONS")
+NOT_POINTS = ("_CARE", "_HISTORY", "_RULES", "FOLDER", "LEAVES", "OPERATIONS")
 POINTS = {one for name, one in vars(leaves).items() if name.isupper() and name not in NOT_POINTS}
 # These change something in an app as soon as it has a DelayQ, or give that methods.
 AT_ONCE = {"care", "control", "events", "history", "putoff", "rules", "undo"}
