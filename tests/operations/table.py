@@ -84,6 +84,7 @@ class Prepared:
     cancelled: Cancelled
     read: Entry
     operation: bytes
+    revision: int  # of the rule
 
     ids = ("list", "claimed", "waiting", "dead", "parked")
 
@@ -130,7 +131,8 @@ def fitting(store: Store) -> Prepared:
     store.entries.cancel("undoable", keeps=KEEPS)
     _rule(store, "rule")
     (operation, *_), _ = store.known_calls()
-    return Prepared(store, shard_steps, claimed, cancelled, store.entries.find("list"), operation)
+    read, revision = store.entries.find("list"), revision_of(store)
+    return Prepared(store, shard_steps, claimed, cancelled, read, operation, revision)
 
 
 @dataclass(frozen=True)
@@ -245,10 +247,16 @@ def _undone(ready: Prepared) -> object:
     return text
 
 
+def revision_of(store: Store) -> int:
+    """The revision of the rule; 0 without one."""
+    row = store.raw.hget(store.keys["rules"], "rule")
+    return int(row.split()[0]) if row else 0
+
+
 def _fire(ready: Prepared) -> object:
     record = new_record("fired", destination_for("L", "celery"))
     run = (FAR_MS, "fired", FAR_MS, record.destination, record.labels + record.body, "")
-    asked = {"called": "rule", "revision": 1, "look": FAR_MS, "runs": run}
+    asked = {"called": "rule", "revision": ready.revision, "look": FAR_MS, "runs": run}
     (answer,) = ready.store.shard.calls.call("fire", **asked)
     return b"done" if answer == b"past" else answer  # when it is taken again
 

@@ -187,4 +187,5 @@ def test_rules_go_along_with_their_last_slots(app, reshard):
         assert delayq.counts().scheduled == 7
     assert delayq.rule("keyed").pause()
     assert delayq.get(key="its key") is None
-    assert delayq.every("r0", delayq.app.signature("t"), 3600).revision == 1
+    again = delayq.every("r0", delayq.app.signature("t"), 3600)
+    assert again.revision == {name: revision for name, _, revision in before}["r0"]

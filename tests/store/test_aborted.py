@@ -34,7 +34,7 @@ from celery_delayq.errors import (
     StoreError,
     StoreUnavailable,
 )
-from tests.operations.table import KEEPS, MAIL, OPERATIONS, fitting
+from tests.operations.table import KEEPS, MAIL, OPERATIONS, fitting, revision_of
 from tests.store.held_and_behind import (
     HELD_TOO,
     behind_one_that_holds_no_longer,
@@ -411,17 +411,21 @@ def cancelled(task_id, before=lambda _: None):
     return change
 
 
-def _rule(what, digest="abc", called="rule"):
-    plan = {"called": called, "what": what, "digest": digest, "rest": "rule []"}
-    return lambda ready: ready.store.shard.calls.call("rule", **plan)
+def _rule(what, called="rule"):
+    def take(ready):
+        digest = revision_of(ready.store) if what == "cleared" else "abc"
+        plan = {"called": called, "what": what, "digest": digest, "rest": "rule []"}
+        ready.store.shard.calls.call("rule", **plan)
+
+    return take
 
 
-def _fire(task_id="fired", revision=1, **options):
+def _fire(task_id="fired", ahead=0, **options):
     def take(ready):
         record = new_record(task_id, destination_for("L", "celery"), "", share=True)
         record = record.with_extras(Extras(**options))
         run = (FAR_MS, task_id, NOW_MS, record.destination, record.labels + record.body)
-        asked = {"called": "rule", "revision": revision, "look": 5}
+        asked = {"called": "rule", "revision": revision_of(ready.store) + ahead, "look": 5}
         ready.store.shard.calls.call("fire", **asked, runs=(*run, record.template))
 
     return take
@@ -979,12 +983,12 @@ CASES = [
     Case("cancel", "owing", _cancel_owing, ends="list"),
     Case("cancel", "undoably", _cancel_undoably, ends="list"),
     Case("cancel", "undoably, turning", _cancel_undoably, undo_over, ends="list"),
-    Case("rule", "removed", _rule("cleared", "2"), removed),
-    Case("rule", "paused", _rule("cleared", "2"), paused_rule),
+    Case("rule", "removed", _rule("cleared"), removed),
+    Case("rule", "paused", _rule("cleared"), paused_rule),
     Case("rule", "nothing", _rule("cleared", called="nothing")),
     Case("rule", "turning", _rule("pause"), generations_over),
     Case("fire", "with a key", _fire(key="key", tags=("one",))),
-    Case("fire", "of another revision", _fire(revision=9)),
+    Case("fire", "of another revision", _fire(ahead=9)),
     Case("fire", "owing", _fire("list"), cancelled("list", alone("list"))),
     Case("fire", "over leftovers", _fire("dead"), cancelled("dead")),
     Case("fire", "turning", _fire(), generations_over),

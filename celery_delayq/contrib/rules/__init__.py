@@ -3,8 +3,8 @@
     every(name, signature, schedule) --> a rule in the store
     a scanner's process --the slots that come next--> one step: entries, and the last slot
 
-There is no scheduler with a loop of its own. Whoever computes, twice or late, each slot becomes one
-entry at most: the step compares it with the last one.
+There is no scheduler with a loop of its own. Two processes may compute a slot, or one may do so
+late: the step compares it with the last slot, so it becomes one entry at most.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from hashlib import sha1
@@ -149,10 +148,6 @@ class Stored:
             ValueError: this version cannot read it.
         """
         return Plan.read(self.text)
-
-    def slots(self) -> Iterator[datetime]:
-        """Yield its next slots."""
-        return self.plan.timing.after(self.last)
 
     def times(self, now: datetime, count: int) -> list[datetime]:
         """Return the next times after *now* at which its runs are due."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -47,12 +48,12 @@ class Writer:
                 rest = min(rest, self._write(shard))
             except StoreError as error:
                 logger.warning("rules are not looked at: %s", error)
-        return rest
+        return max(0.0, rest)
 
     def _write(self, shard: Shard) -> float:
         now_us, look_ms, names = shard.scripts.call("rules_ahead", limit=1)
         if not names:
-            return REST if float(look_ms) < 0 else max(0.0, float(look_ms) / 1000 - now_us / 1e6)
+            return math.inf if float(look_ms) < 0 else float(look_ms) / 1000 - now_us / 1e6
         try:
             from . import writing
         except ModuleNotFoundError as error:

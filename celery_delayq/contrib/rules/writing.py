@@ -1,10 +1,12 @@
-"""Computes the next runs of rules, and writes them; whoever does it, each slot is written once.
+"""Computes the next runs of rules, and writes them; any process may, and each slot is written once.
 
 the rules to look at --slots after the last one--> apply_async, which makes entries --> fire.lua
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any
@@ -71,13 +73,13 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
     offset = plan.offset(rule.name)
     coming = plan.timing.after(rule.last)
     is_ahead = not rule.is_new and rule.last + offset > now  # its next run is written
-    over: list[datetime] = []
+    over = deque[datetime](maxlen=MOST_MISSED)
     first: datetime | None = None
     for slot in coming:
         if slot + offset > now:
             first = slot
             break
-        over = [*over[1 - MOST_MISSED :], slot]
+        over.append(slot)
     wanted = {"none": 0, "one": 1, "all": MOST_MISSED}[plan.missed]
     slots = [(slot, place > len(over) - wanted) for place, slot in enumerate(over, 1)]
     if first is None:
@@ -90,9 +92,9 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
     rest = [slot for slot, _ in zip(ahead, range(MOST - 1), strict=False)]
     last = rest[-1] if rest else first
     slots += [(slot, True) for slot in (first, *rest)]
-    return slots, max(
-        last + offset - AHEAD / 2, now + timedelta(seconds=1)
-    ) if rest else last + offset
+    if not rest:
+        return slots, last + offset
+    return slots, max(last + offset - AHEAD / 2, now + timedelta(seconds=1))
 
 
 def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> NewEntry:
@@ -117,7 +119,7 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
 
 
 def _id_of(rule: Stored, home: str, slot: datetime, shards: int) -> str:
-    """Return the id of a run: the same whoever computes it, and on the shard of the rule.
+    """Return the id of a run: the same in each process, and on the shard of the rule.
 
     So a slot is not written again if Redis stopped the step between its entry and the last slot.
     """
@@ -136,7 +138,7 @@ def clear(services: Services, shard: Shard, rule: Stored) -> None:
 
 
 def write(services: Services, shard: Shard) -> float:
-    """Look at the rules of a shard; return how many seconds later to look again, at most 30."""
+    """Look at the rules of a shard; return after how many seconds to look again."""
     now_us, look_ms, names = store.ahead(shard)
     now = from_ms(now_us // 1000)
     found = store.named(shard, names)
@@ -152,4 +154,4 @@ def write(services: Services, shard: Shard) -> float:
             store.fire(shard, rule, ms_of(now + LATER), [])
     if len(names) == store.READ:
         return 0.0
-    return 30.0 if look_ms < 0 else min(30.0, max(0.0, look_ms / 1000 - now_us / 1e6))
+    return math.inf if look_ms < 0 else max(0.0, look_ms / 1000 - now_us / 1e6)

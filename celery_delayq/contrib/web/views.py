@@ -226,6 +226,7 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
     # Typed over what was shown, so it is for that revision only.
     revision = visit.request.args.get("revision", found.revision)
     values = values_of(visit, found) if visit.may_write else {}
+    mine = {name: visit.request.args.get(f"{_MINE}{name}", "").strip() for name in values}
     return visit.page(
         "task.html",
         id=found.id,
@@ -241,12 +242,7 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
         actions=suiting(found.state),
         events=_events(visit, found.id),
         values=values,
-        mine={
-            name: text
-            for name in values
-            if (text := visit.request.args.get(f"{_MINE}{name}", "").strip()) != values[name]
-            and text
-        },
+        mine={name: text for name, text in mine.items() if text not in ("", values[name])},
         act=visit.url("task", id=found.id, revision=revision),
         typed=typed,
         move=move,

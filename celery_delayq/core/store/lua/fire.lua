@@ -4,7 +4,7 @@ change   a call: see prelude/call.lua
 text     called    the rule
 number   revision  that its slots were computed for
 number   look      when to look at it next, ms
-rows...  runs      of each run, one after the other, in the order of their slots; or none, only the slot counts:
+rows...  runs      of each run, one after the other, in the order of their slots; none: only `look` changes:
          slot         ms
          id           the task's id; empty: it was missed, and is left out
          due          its due time, ms
@@ -15,7 +15,7 @@ rows...  runs      of each run, one after the other, in the order of their slots
 Returns  the answer, a text with a word for each run: done; past, its slot was written before; held, its key is; omitted; or
          one word, changed: the rule has another revision, or a flag, and nothing was written
 Cost     O(log N) a run; the caller bounds runs and bytes
-Keeps    each slot becomes one entry at most, whoever computes it, twice or late
+Keeps    each slot becomes one entry at most, even if two processes compute it, or one does so late
 ]]
 return change(request, function(call)
   local rule, back, words = rule_of(called), begin_return(call), {}
