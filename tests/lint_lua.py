@@ -28,8 +28,8 @@ LINE = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)(.*)$", re.M
 REPLY = re.compile(r"^reply +(.+(?:\n {9}.+)*)", re.MULTILINE)
 KEY = re.compile(r"\bkeys\.(\w+)")
 GLOBALS = {
-    "ARGV", "KEYS", "ipairs", "math", "pairs", "pcall", "redis", "select", "string", "table",
-    "tonumber", "type", "unpack",
+    "ARGV", "KEYS", "cjson", "ipairs", "math", "pairs", "pcall", "redis", "select", "string",
+    "table", "tonumber", "type", "unpack",
 }  # fmt: skip
 CALL = re.compile(r"redis\.p?call\('(\w+)',\s*keys\.(\w+)")
 
@@ -200,7 +200,9 @@ def check_a_file_of_the_prelude_has_one_rare_part_and_a_script_none(file):
 
 
 def check_no_script_decodes_a_body(file):
-    assert not re.search(r"\b(cjson|cmsgpack|struct|loadstring)\b", code(file))
+    rows = file in {"rule.lua", "prelude/rules.lua"}  # these are JSON, and hold no body
+    assert not re.search(r"\b(cmsgpack|struct|loadstring)\b", code(file))
+    assert rows or "cjson" not in code(file)
 
 
 # The loader sees texts between them only: names in others would count as code.

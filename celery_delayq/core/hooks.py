@@ -73,6 +73,8 @@ class Hooks:
         gave_way: As ``cancelled``, for tasks whose id is known but that were not scheduled, as
             another task was kept.
         skipped: The id of a task that was too late, and why.
+        slots_omitted: How many slots of a recurring rule got no run, and why: ``held``, its key
+            was, or ``missed``, nobody scanned.
         handed_over: A list of the ids of tasks that were delivered to their queues.
         left: ``"direct"`` or ``"relay"``, and by how many seconds each delivered task was late.
         refused: ``"direct"`` or ``"relay"``, and how many tasks will be tried again.
@@ -102,6 +104,7 @@ class Hooks:
     missed: Hook = _nobody
     gave_way: Hook = _nobody
     skipped: Hook = _nobody
+    slots_omitted: Hook = _nobody
     handed_over: Hook = _nobody
     left: Hook = _nobody
     refused: Hook = _nobody

@@ -63,6 +63,7 @@ _CARE = {
 }
 _HISTORY = {"history": "command_history"}
 _RULES = {"rules": "command_rules"}
+_RULES_AT = (SCAN, CONFIGURED)
 
 LEAVES = {
     "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),
@@ -77,7 +78,7 @@ LEAVES = {
     "history": Leaf("history", commands=_HISTORY, methods="methods:HistoryMethods"),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
     "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step="receiving:NotingStep"),
-    "rules": Leaf("rules", (SCAN,), _RULES, "step:RulesStep", methods="methods:RuleMethods"),
+    "rules": Leaf("rules", _RULES_AT, _RULES, "step:RulesStep", methods="methods:RuleMethods"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
     "undo": Leaf("undo", commands={"undo": "command_undo"}, methods="methods:UndoMethods"),

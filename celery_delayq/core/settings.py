@@ -249,6 +249,15 @@ SETTINGS: tuple[Setting, ...] = (
         _is_undo,
     ),
     Setting(
+        "beat",
+        False,
+        "true or false",
+        "true or false",
+        "Workers make rules of `beat_schedule` and `add_periodic_task`, so you need no beat "
+        "process, see [Coming from beat](../coming-from/beat.md); needs `celery_delayq[rules]`.",
+        lambda value: isinstance(value, bool),
+    ),
+    Setting(
         "metrics_port",
         None,
         "port",
@@ -299,6 +308,7 @@ class Settings:
     history_repeats: bool
     remember: Sequence[Any]
     undo: Sequence[Any] | int
+    beat: bool
     metrics_port: int | None
     metrics_host: str
     shards: int

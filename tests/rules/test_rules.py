@@ -1,5 +1,6 @@
 """A rule writes its next runs ahead, as ordinary tasks; any process may, and each slot once."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -8,7 +9,8 @@ import pytest
 from celery import group
 from celery.signals import before_task_publish
 
-from celery_delayq.contrib.rules import store, writing
+from celery_delayq.contrib import rule_store as store
+from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.rules.step import Writer
 from celery_delayq.core.clock import from_ms
 from celery_delayq.errors import InvalidOption
@@ -39,9 +41,9 @@ def set_back(delayq, redis, name, **ago):
     for rules, ahead in zip(each("rules"), each("rules_next"), strict=True):
         row = redis.hget(rules, name)
         if row is not None:
-            revision, _, flags, rest = row.split(b" ", 3)
-            flags = flags.replace(b"n", b"")
-            redis.hset(rules, name, b"%s %d %s %s" % (revision, last, flags, rest))
+            known = json.loads(row)
+            known |= {"last": str(int(last)), "flags": known["flags"].replace("n", "")}
+            redis.hset(rules, name, json.dumps(known))
             redis.zadd(ahead, {name: 0})
     return from_ms(last)
 
@@ -77,7 +79,7 @@ def test_many_processes_that_say_it_at_once_write_one_run(delayq, report):
 
 def test_a_change_takes_the_place_of_what_was_written(delayq, report):
     before = delayq.every("r", report.s(7), DAILY)
-    rule = delayq.every("r", report.s(8), NEW_YEAR)
+    rule = delayq.every("r", report.s(8), NEW_YEAR, replace=True)
 
     [task] = delayq.tasks()
     assert (task.args, task.due, rule.revision) == ((8,), rule.next[0], before.revision + 1)
@@ -89,7 +91,7 @@ def test_a_run_that_somebody_moved_or_edited_stays(delayq, report):
     [task] = delayq.tasks()
     delayq.reschedule(task.id, by=60)
 
-    delayq.every("r", report.s(7), NEW_YEAR)
+    delayq.every("r", report.s(7), NEW_YEAR, replace=True)
 
     assert task.due + timedelta(seconds=60) in runs(delayq)
     assert len(runs(delayq)) == 2
@@ -146,7 +148,7 @@ def test_a_rule_that_is_set_anew_shares_no_id_or_revision_with_the_one_that_was_
 
 def test_a_rule_that_was_removed_half_way_may_be_set_anew(delayq, report):
     rule = delayq.every("r", report.s(7), DAILY)
-    shard = store.shard_for(delayq.services.entries, "r", "")
+    shard = store.shard_for(delayq.services.entries, "r")
     store.change(shard, "r", "remove")  # and the process died
 
     assert delayq.rule("r") is None
@@ -157,7 +159,7 @@ def test_a_rule_that_was_removed_half_way_may_be_set_anew(delayq, report):
 
 def test_what_a_killed_process_has_not_cleared_up_another_one_does(delayq, report):
     delayq.every("r", report.s(7), DAILY)
-    shard = store.shard_for(delayq.services.entries, "r", "")
+    shard = store.shard_for(delayq.services.entries, "r")
     store.change(shard, "r", "pause")  # and the process died
     assert len(runs(delayq)) == 1
 
@@ -231,7 +233,7 @@ def test_a_process_that_computes_late_or_twice_writes_no_slot_again(delayq, repo
 def test_what_was_computed_for_another_revision_is_not_written(delayq, report):
     delayq.every("r", report.s(7), DAILY)
     old = store.find(delayq.services.entries, "r")
-    delayq.every("r", report.s(8), NEW_YEAR)
+    delayq.every("r", report.s(8), NEW_YEAR, replace=True)
     [task] = delayq.tasks()
 
     shard = delayq.services.entries.shards[old.shard]
@@ -292,7 +294,7 @@ def test_a_rule_that_cannot_be_made_stops_nobody_else(delayq, app, report, redis
     for rules in each("rules"):
         row = redis.hget(rules, "bad")
         if row:
-            redis.hset(rules, "bad", row.replace(b"report", b"rep\\u0000ort"))
+            redis.hset(rules, "bad", row.replace(b"report", b"rep\\\\u0000ort"))
             redis.hset(rules, "other", b"what another program wrote")
 
     write(delayq)
@@ -310,7 +312,7 @@ def test_a_rule_that_cannot_be_scheduled_stops_nobody_else(delayq, app, report, 
             redis.hset(
                 rules,
                 "bad",
-                row.replace(b'\\"options\\": {}', b'\\"options\\": {\\"delayq_late\\": 5}'),
+                row.replace(b'options\\\\\\": {}', b'options\\\\\\": {\\\\\\"delayq_late\\\\\\": 5}'),
             )
 
     write(delayq)

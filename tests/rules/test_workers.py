@@ -1,5 +1,6 @@
 """Real workers write and run what a rule says: each slot once, whichever of them is killed."""
 
+import json
 from collections import Counter
 from datetime import timedelta
 from itertools import pairwise, takewhile
@@ -60,9 +61,9 @@ def test_a_worker_writes_what_no_caller_has(project, start):
         for shard in delayq.services.scripts
         if (row := project.client.hget(shard.keys["rules"], "tick"))
     ]
-    revision, _, _, rest = found.split(b" ", 3)
     at = (delayq.counts().now_ms // 1000 - 3600) * 1000
-    project.client.hset(shard.keys["rules"], "tick", b"%s %d - %s" % (revision, at, rest))
+    row = {**json.loads(found), "last": str(at), "flags": "-"}
+    project.client.hset(shard.keys["rules"], "tick", json.dumps(row))
     project.client.zadd(shard.keys["rules_next"], {"tick": 0})
 
     start()

@@ -9,11 +9,11 @@ come here, place after place. Writing one twice changes nothing.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from ...core.errors import StoreError
 from ...core.store.keys import shard_of
@@ -135,7 +135,10 @@ def _home(part: str, item: Any) -> bytes:
     """Return the name that says the shard of a field; the row of a rule has its own."""
     if part != "rules":
         return bytes(item.field)
-    return unquote_to_bytes([*item.value.split(b" ", 5), item.field][4])
+    try:
+        return str(json.loads(item.value)["home"]).encode()
+    except (KeyError, TypeError, ValueError):  # another program wrote it
+        return bytes(item.field)
 
 
 def read_page(scripts: Scripts, part: str, first: int, base: int) -> Any:

@@ -11,8 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .guard import watch_beat
+
 if TYPE_CHECKING:
     from .step import Writer
+
+
+def configured(app: Any) -> None:
+    """Let a beat process leave those entries alone that are rules."""
+    watch_beat(app)
 
 
 def beside_scanner(app: Any) -> Writer:

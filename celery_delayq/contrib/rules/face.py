@@ -1,31 +1,45 @@
-"""Rules as users set, read and change them."""
+"""Rules as users read and change them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from celery.app.task import Task
-from celery.canvas import Signature
+from celery.result import AsyncResult
 
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
-from ...core.integration.apply_async import signature_of
-from ...core.message.signatures import is_canvas
-from ...core.scheduling.options import KEY, TAGS
+from ...core.scheduling.options import AFTER, TAGS
 from ...core.services import Services
-from ...core.store.extras import MOST_TAGS
 from ...core.store.ids import checked_name
-from . import store, writing
-from .rule import MISSED, Plan, Stored, text_of
-from .timing import Timing, timing_of
+from ...core.tasks.changing import cancel
+from ...core.tasks.reading import departure, state
+from ...core.tasks.selecting import select
+from .. import rule_store as store
+from ..rule_store import Stored, tag_of
+from . import writing
+from .rule import plan_of, times
 
 LONGEST_NAME = 200  # bytes
-LONGEST_JITTER = 86_400.0
 SHOWN = 3  # of the next times
+
+
+class LastRun(NamedTuple):
+    """The run of the latest slot that is over.
+
+    Attributes:
+        id: Its task's id.
+        due: When it was due.
+        what: Its state in the store: ``scheduled``, ``paused``, ``in_flight`` or ``dead``; how it
+            left: ``handed_over``, ``skipped``, ``cancelled`` or ``uncertain``; or ``unknown``: it
+            was left out, or the store has forgotten it.
+    """
+
+    id: str
+    due: datetime
+    what: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,9 @@ class Rule:
         next: The next three times at which a run is due, UTC; none of a paused rule.
         last: Its last slot: the runs up to that are written, or left out.
         revision: Raised by each change.
+        version: As for :meth:`DelayQ.every`.
+        source: Where it comes from, such as ``beat``; empty: from :meth:`DelayQ.every`.
+        trouble: Why its next run cannot be made; empty: nothing is known against it.
     """
 
     name: str
@@ -56,91 +73,80 @@ class Rule:
     next: tuple[datetime, ...]
     last: datetime
     revision: int
+    version: int
+    source: str
+    trouble: str
+    _stored: Stored = field(repr=False, compare=False)
     _services: Services = field(repr=False, compare=False)
+
+    @property
+    def digest(self) -> str:
+        """Of all that it says: two rules with one digest do the same."""
+        return self._stored.digest
 
     def pause(self) -> bool:
         """Cancel what it has written ahead, and write nothing; return whether it was at work."""
-        return _change(self._services, self.name, "pause")
+        return change(self._services, self.name, "pause")
 
     def resume(self) -> bool:
         """Write its runs again, from now on; return whether it was paused."""
-        return _change(self._services, self.name, "resume")
+        return change(self._services, self.name, "resume")
 
     def remove(self) -> bool:
         """Cancel what it has written ahead, and forget it; return whether it was there."""
-        return _change(self._services, self.name, "remove")
+        return change(self._services, self.name, "remove")
 
+    def skip(self) -> str | None:
+        """Cancel its next waiting run; return the task's id, or ``None``: none waits."""
+        delayq = self._services.app.delayq
+        waiting = sorted(select(delayq, tag=tag_of(self.name)), key=lambda task: task.due)
+        return next((task.id for task in waiting if cancel(delayq, task.id)), None)
 
-def every(
-    services: Services,
-    name: str,
-    signature: Signature[Any] | Task[..., Any],
-    schedule: Any,
-    *,
-    tz: str | None,
-    dialect: str,
-    missed: str,
-    jitter: float,
-    tags: Sequence[str],
-) -> Rule:
-    """Set a rule; see :meth:`DelayQ.every`."""
-    _checked(name)
-    timing = timing_of(schedule, tz=tz, dialect=dialect, default_zone=str(services.timezone))
-    plan = _plan_of(signature_of(signature), timing, missed, jitter, tags)
-    now = from_ms(services.entries.counts().now_ms)
-    shard = store.shard_for(services.entries, name, plan.key)
-    before = store.find(services.entries, name)
-    if before is None or before.digest != plan.digest:
-        draft = Stored(name, 0, now, "-", plan.digest, plan.text.encode(), shard.number)
-        writing.entry_of(services, draft, plan, now)  # what cannot be made is refused here
-    if before is not None and before.shard != shard.number:  # it has another key
-        _change(services, name, "remove")
-    answer = store.change(shard, name, "put", digest=plan.digest, rest=plan.rest(name))
-    if answer != "same":
-        _settle(services, name)
-    made = rule(services, name)
-    if made is None:
-        raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
-    return made
+    def run(self) -> AsyncResult[Any]:
+        """Run its task now, beside the schedule; return the result."""
+        plan = plan_of(self._stored)
+        options: dict[str, Any] = {AFTER: 0, TAGS: [*plan.tags, tag_of(self.name)]}
+        made: AsyncResult[Any] = plan.signature_of(self._services.app).apply_async(**options)
+        return made
 
-
-def _plan_of(
-    signature: Signature[Any], timing: Timing, missed: str, jitter: float, tags: Sequence[str]
-) -> Plan:
-    if is_canvas(signature):
-        raise InvalidOption("signature", signature.task, "a plain task, which may start a canvas")
-    if missed not in MISSED:
-        raise InvalidOption("missed", missed, "one, none or all")
-    if not _is_number(jitter) or not 0 <= jitter <= LONGEST_JITTER:
-        raise InvalidOption("jitter", jitter, "a number of seconds from 0 to 86400")
-    if isinstance(tags, str) or len(tags) >= MOST_TAGS:
-        raise InvalidOption("tags", tags, f"up to {MOST_TAGS - 1} tags")
-    try:
-        text = text_of(signature)
-    except (TypeError, ValueError) as error:
-        raise InvalidOption("signature", str(error), "arguments that are JSON") from error
-    key = str(signature.options.get(KEY) or "")
-    given = (*tags, *(signature.options.get(TAGS) or ()))
-    own = tuple(checked_name("tag", tag) for tag in dict.fromkeys(given))
-    return Plan(text, timing, missed, float(jitter), own, key)
+    def last_run(self) -> LastRun | None:
+        """What became of the run of the latest slot; ``None``: no slot of this revision is over."""
+        plan, services = plan_of(self._stored), self._services
+        offset = plan.offset(self.name)
+        slot = plan.timing.before(now_of(services) - offset)
+        began = from_ms(self._stored.since_ms)
+        if slot is None or slot < began:
+            return None
+        task_id = writing.id_of(self._stored, slot, services.settings.shards)
+        found = state(services.app.delayq, task_id)
+        left = None if found else departure(services, task_id)
+        what = found.value.lower() if found else left.how if left else "unknown"
+        return LastRun(task_id, slot + offset, what)
 
 
 def rule(services: Services, name: str) -> Rule | None:
     """Return the rule of a name, or ``None``."""
-    found = store.find(services.entries, _checked(name))
-    return None if found is None or "r" in found.flags else _rule(services, found)
+    found = store.find(services.entries, checked(name))
+    is_here = found is not None and not found.is_removed
+    return rule_of(services, found, now_of(services)) if found and is_here else None
 
 
 def rules(services: Services, *, tag: str | None = None) -> list[Rule]:
     """Return all rules, by name."""
     found = {stored.name: stored for stored in store.each(services.entries)}
-    made = [_rule(services, found[name]) for name in sorted(found) if "r" not in found[name].flags]
+    now = now_of(services)
+    kept = (found[name] for name in sorted(found) if not found[name].is_removed)
+    made = [rule_of(services, stored, now) for stored in kept]
     return [each for each in made if tag is None or tag in each.tags]
 
 
-def _rule(services: Services, stored: Stored) -> Rule:
-    plan = stored.plan
-    now = from_ms(services.entries.counts().now_ms)
+def rule_of(services: Services, stored: Stored, now: datetime) -> Rule:
+    """Return a rule as users see it at a time.
+
+    Raises:
+        ValueError: this version cannot read it.
+    """
+    plan = plan_of(stored)
     return Rule(
         stored.name,
         plan.timing.text,
@@ -150,40 +156,49 @@ def _rule(services: Services, stored: Stored) -> Rule:
         plan.missed,
         plan.jitter,
         stored.is_paused,
-        () if stored.is_paused else tuple(stored.times(now, SHOWN)),
+        () if stored.is_paused else tuple(times(stored, now, SHOWN)),
         stored.last,
         stored.revision,
+        int(stored.row["version"]),
+        stored.source,
+        stored.trouble,
+        stored,
         services,
     )
 
 
-def _change(services: Services, name: str, what: str) -> bool:
+def now_of(services: Services) -> datetime:
+    """Return Redis's time."""
+    return from_ms(services.entries.counts().now_ms)
+
+
+def change(services: Services, name: str, what: str) -> bool:
+    """Pause, resume or remove a rule; return whether it was not so before."""
     found = store.find(services.entries, name)
     if found is None:
         return False
-    shard = services.entries.unasked_shards[found.shard]
-    answer = store.change(shard, name, what)
-    _settle(services, name)
+    answer = store.change(services.entries.unasked_shards[found.shard], name, what)
+    settle(services, name)
     return answer == "done"
 
 
-def _settle(services: Services, name: str) -> None:
+def settle(services: Services, name: str) -> None:
     """Clear up what a rule wrote before its change, and write its next runs, as a scanner would."""
     for _ in range(2):
         found = store.find(services.entries, name)
         if found is None:
             return
         shard = services.entries.unasked_shards[found.shard]
-        now = from_ms(services.entries.counts().now_ms)
-        writing.look_at(services, shard, found, now)
+        writing.look_at(services, shard, found, now_of(services))
 
 
-def _checked(name: Any) -> str:
+def checked(name: Any) -> str:
+    """Return a rule's name.
+
+    Raises:
+        InvalidOption: it cannot be one.
+    """
     with suppress(InvalidOption):
         if len(checked_name("name", name).encode()) <= LONGEST_NAME:
             return str(name)
     raise InvalidOption("name", name, f"text of 1 to {LONGEST_NAME} bytes, without NUL")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

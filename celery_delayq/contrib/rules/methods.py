@@ -30,6 +30,8 @@ class RuleMethods:
         missed: str = "one",
         jitter: float = 0,
         tags: Sequence[str] = (),
+        version: int = 0,
+        replace: bool = False,
     ) -> Rule:
         """Let a task recur: its next runs wait in the store, as ordinary tasks.
 
@@ -51,6 +53,11 @@ class RuleMethods:
             jitter: By up to how many seconds each run is later than its slot: always by the same,
                 which the name decides.
             tags: Tags of its runs.
+            version: Processes of two versions may be alive at once, as in a rolling deploy. One
+                that says a lower version than the store has changes nothing. Of the same version,
+                the last one that says it wins.
+            replace: Change a rule that this process has set before. Without it, that is refused,
+                as two rules may have got one name by mistake.
 
         Returns:
             The rule.
@@ -59,7 +66,7 @@ class RuleMethods:
             InvalidOption: an argument is none, or the schedule never fires.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
-        from .face import every
+        from .every import every
 
         return every(
             self.services,
@@ -71,6 +78,8 @@ class RuleMethods:
             missed=missed,
             jitter=jitter,
             tags=tags,
+            version=version,
+            replace=replace,
         )
 
     def rule(self, name: str) -> Rule | None:

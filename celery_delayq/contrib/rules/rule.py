@@ -1,26 +1,23 @@
-"""A rule as the store has it, and as users see it."""
+"""The plan of a rule: its signature, and when it runs."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from hashlib import sha1
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
 
 from celery import Celery
 from celery.canvas import Signature
 from kombu.utils.json import dumps, loads
 
-from ...core.clock import EPOCH, from_ms
+from ..rule_store import Stored
 from .timing import Timing
 
 FORMAT = 1
 MISSED = ("one", "none", "all")
-_ROW = re.compile(rb"(\d+) (\d+) (-[a-z]*) ([0-9a-f]+) \S+ (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -55,8 +52,8 @@ class Plan:
         return sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     @classmethod
-    def read(cls, text: bytes) -> Plan:
-        """Read the rest of a rule's row.
+    def read(cls, text: str) -> Plan:
+        """Read the text of a plan.
 
         Raises:
             ValueError: another program, or a later version, wrote it.
@@ -65,10 +62,6 @@ class Plan:
         if made != FORMAT:
             raise ValueError(f"rule format {made!r} is unknown")
         return cls(signature, Timing(*timing), missed, jitter, tuple(tags), key)
-
-    def rest(self, name: str) -> str:
-        """Return the rest of the row of a rule with this name."""
-        return f"{quote(self.key or name, safe='')} {self.text}"
 
     def signature_of(self, app: Celery) -> Signature[Any]:
         """Return its signature, for an app."""
@@ -86,76 +79,17 @@ def text_of(signature: Signature[Any]) -> str:
     return str(dumps(dict(signature.clone())))
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A rule in the store.
+def times(rule: Stored, now: datetime, count: int) -> list[datetime]:
+    """Return the next times after *now* at which a rule's runs are due."""
+    plan = plan_of(rule)
+    offset = plan.offset(rule.name)
+    return [slot + offset for slot in islice(plan.timing.after(now - offset), count)]
 
-    Attributes:
-        name: Its name.
-        revision: Raised by each change.
-        last: Its last slot: none up to that is written any more.
-        flags: ``p``, paused; ``c`` or ``r``, what it wrote is to be cleared up; ``n``, it has
-            written nothing yet.
-        digest: Of its plan.
-        text: Its plan.
-        shard: The number of its shard.
+
+def plan_of(rule: Stored) -> Plan:
+    """Return a rule's plan.
+
+    Raises:
+        ValueError: this version cannot read it.
     """
-
-    name: str
-    revision: int
-    last: datetime
-    flags: str
-    digest: str
-    text: bytes
-    shard: int
-
-    @classmethod
-    def read(cls, name: bytes, row: bytes, shard: int) -> Stored | None:
-        """Read a row; ``None``: another program wrote it."""
-        found = _ROW.fullmatch(row)
-        if found is None:
-            return None
-        revision, last, flags, digest, text = found.groups()
-        return cls(
-            name.decode(errors="replace"),
-            int(revision),
-            from_ms(int(last)),
-            flags.decode(),
-            digest.decode(),
-            text,
-            shard,
-        )
-
-    @property
-    def is_paused(self) -> bool:
-        return "p" in self.flags
-
-    @property
-    def writes(self) -> bool:
-        """Whether it may write its next runs."""
-        return not {"p", "c", "r"} & {*self.flags}
-
-    @property
-    def is_new(self) -> bool:
-        """Whether it has written nothing since it was set or resumed."""
-        return "n" in self.flags
-
-    @property
-    def plan(self) -> Plan:
-        """Its plan.
-
-        Raises:
-            ValueError: this version cannot read it.
-        """
-        return Plan.read(self.text)
-
-    def times(self, now: datetime, count: int) -> list[datetime]:
-        """Return the next times after *now* at which its runs are due."""
-        plan = self.plan
-        offset = plan.offset(self.name)
-        return [slot + offset for slot in islice(plan.timing.after(now - offset), count)]
-
-
-def ms_of(moment: datetime) -> int:
-    """Return a moment's unix ms, rounded up: nothing is early."""
-    return -((EPOCH - moment.astimezone(timezone.utc)) // timedelta(milliseconds=1))
+    return Plan.read(rule.row["plan"])

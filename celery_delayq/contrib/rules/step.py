@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import bootsteps
 
+from ...core import clock
 from ...core.errors import StoreError
 from ...core.logs import logger_of
 from ...core.services import HasServices, find
 from ...core.store.shard import Shard
 from ...core.threads import OwnThread
 
+if TYPE_CHECKING:
+    from .beat import Source
+
 logger = logger_of(__name__)
 
 REST = 30.0  # seconds between two looks while no rule is due
-_NO_CRONSIM = "there are recurring rules, which need cronsim: pip install 'celery_delayq[rules]'"
+NAMING = 120.0  # seconds between two times that it names the rules of its `beat_schedule`
+_NO_CRONSIM = "recurring rules need cronsim: pip install 'celery_delayq[rules]'"
 
 
 class Writer:
@@ -27,6 +32,8 @@ class Writer:
         self._services = delayq.services
         self._stopping = threading.Event()
         self._thread = OwnThread("delayq-rules", self._run, self._stopping)
+        self._source: Source | None = None
+        self._name_at = -math.inf
         self._warned = False
 
     def start(self) -> None:
@@ -42,28 +49,52 @@ class Writer:
 
     def _look(self) -> float:
         """Look at the rules of each shard; return after how many seconds to look again."""
-        rest = REST
+        rests = [REST]
         for shard in self._services.entries.unasked_shards:
             try:
-                rest = min(rest, self._write(shard))
+                rests.append(self._write(shard))
             except StoreError as error:
                 logger.warning("rules are not looked at: %s", error)
-        return max(0.0, rest)
+        has_rules = any(rest < math.inf for rest in rests[1:])
+        if self._services.settings.beat or has_rules:
+            self._name()
+        return max(0.0, min(rests))
 
     def _write(self, shard: Shard) -> float:
+        """Look at the rules of a shard; return the same, or infinity if it has none."""
         now_us, look_ms, names = shard.scripts.call("rules_ahead", limit=1)
         if not names:
             return math.inf if float(look_ms) < 0 else float(look_ms) / 1000 - now_us / 1e6
+        if not self._has_cronsim():
+            return REST
+        from . import writing
+
+        return writing.write(self._services, shard)
+
+    def _name(self) -> None:
+        """Name the rules of this process's `beat_schedule`, each two minutes."""
+        if clock.monotonic() < self._name_at or not self._has_cronsim():
+            return
         try:
-            from . import writing
+            if self._source is None:
+                from .beat import Source
+
+                self._source = Source(self._services)
+            self._source.name()
+            self._name_at = clock.monotonic() + NAMING
+        except StoreError as error:
+            logger.warning("the rules of beat_schedule are not set: %s", error)
+
+    def _has_cronsim(self) -> bool:
+        try:
+            from . import timing  # noqa: F401
         except ModuleNotFoundError as error:
             if error.name != "cronsim":
                 raise
             if not self._warned:
                 logger.error(_NO_CRONSIM)
             self._warned = True
-            return REST
-        return writing.write(self._services, shard)
+        return not self._warned
 
 
 class RulesStep(bootsteps.StartStopStep):

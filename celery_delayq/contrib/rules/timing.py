@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -71,6 +72,16 @@ class Timing:
     def next(self, moment: datetime) -> datetime | None:
         """Return the first moment after *moment* at which it fires; ``None``: never."""
         return next(self.after(moment), None)
+
+    def before(self, moment: datetime) -> datetime | None:
+        """Return the last moment up to *moment* at which it fired; ``None``: in no five years."""
+        for days in (1 / 24, 1, 32, 366, 5 * 366):
+            found = list(
+                takewhile(lambda slot: slot <= moment, self.after(moment - timedelta(days)))
+            )
+            if found:
+                return found[-1]
+        return None
 
     def _matches(self, moment: datetime) -> Iterator[datetime]:
         fields = self.text.split()

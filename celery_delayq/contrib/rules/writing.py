@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any
@@ -21,35 +22,31 @@ from ...core.services import Services
 from ...core.store import NewEntry
 from ...core.store.keys import shard_of
 from ...core.store.shard import Shard
-from ...core.tasks.changing import cancel
-from ...core.tasks.selecting import select
-from . import store
-from .rule import Plan, Stored, ms_of
-from .store import Run
+from .. import rule_store as store
+from ..rule_store import Run, Stored, ms_of, tag_of
+from .rule import Plan, plan_of
 
 AHEAD = timedelta(seconds=60)  # the runs of so long are written, but the next one in any case
 MOST = 60  # of these
 MOST_MISSED = 100
 AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
-LATER = timedelta(seconds=60)  # until a rule that cannot be computed is
+LATER = timedelta(seconds=15)  # until a rule is looked at again whose next run cannot be made
+HELD, MISSED = "held", "missed"  # why a slot got no run
 
 _RUNS = UUID("5b0b3f3e-6d0f-4c55-9a0e-9a3a1f0d2c11")  # the namespace of their ids
+_TROUBLE = "rule %s: its next run cannot be made: %s"
 
 logger = logger_of(__name__)
 
 
-def tag_of(name: str) -> str:
-    """Return the tag of a rule's runs."""
-    return f"every:{name}"
-
-
-def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> None:
-    """Write the next runs of a rule, or clear up what it wrote before."""
+def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> datetime | None:
+    """Write the next runs of a rule, or clear up what it wrote before; return when to look next."""
     if not rule.writes:
-        if {"c", "r"} & {*rule.flags}:
-            clear(services, shard, rule)
-        return
-    plan = rule.plan
+        if not rule.is_unclear:
+            return None
+        store.clear(services, shard, rule)
+        return now
+    plan = plan_of(rule)
     slots, further = _slots(rule, plan, now)
     offset = plan.offset(rule.name)
     runs = [
@@ -61,11 +58,22 @@ def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> No
         for slot, wanted in slots
     ]
     words = store.fire(shard, rule, ms_of(further), runs)
-    if words[-1:] == ["held"]:
-        store.fire(shard, rule, ms_of(now + AGAIN), [])
+    is_held = words[-1:] == ["held"] and from_ms(runs[len(words) - 1].due) > now
+    if is_held:
+        # The key decides when the slot comes, and it may be free before that.
+        further = min(now + AGAIN, from_ms(runs[len(words) - 1].due))
+        store.fire(shard, rule, ms_of(further), [])
+    _tell(services, runs, words[:-1] if is_held else words)
+    return further
+
+
+def _tell(services: Services, runs: Sequence[Run], words: Sequence[str]) -> None:
     done = [(run.entry, run.due) for run, word in zip(runs, words, strict=False) if word == "done"]
     if done:
         services.hooks.scheduled(done)
+    for word, why in (("omitted", MISSED), ("held", HELD)):
+        if number := words.count(word):
+            services.hooks.slots_omitted(number, why)
 
 
 def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime, bool]], datetime]:
@@ -81,7 +89,12 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
             break
         over.append(slot)
     wanted = {"none": 0, "one": 1, "all": MOST_MISSED}[plan.missed]
-    slots = [(slot, place > len(over) - wanted) for place, slot in enumerate(over, 1)]
+    # A slot whose key was held until just now was not missed.
+    since = now - AGAIN if plan.key else now
+    slots = [
+        (slot, place > len(over) - wanted or slot + offset > since)
+        for place, slot in enumerate(over, 1)
+    ]
     if first is None:
         return slots, now + LATER
     if is_ahead and (plan.key or first + offset > now + AHEAD):
@@ -102,15 +115,14 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
     if services.app.conf.task_always_eager:
         raise InvalidOption("task_always_eager", True, "False, as with it a task runs at once")
     when = When("at", ms_of(slot + plan.offset(rule.name)))
-    signature, shards = plan.signature_of(services.app), services.settings.shards
     options: dict[str, Any] = {
-        "task_id": _id_of(rule, plan.key or rule.name, slot, shards),
+        "task_id": id_of(rule, slot, services.settings.shards),
         TAGS: [*plan.tags, tag_of(rule.name)],
     }
     if plan.key:
         options[KEY] = plan.key
     request = Request(when, given_out=False, writes=False)
-    result = request.sent_by(signature.apply_async, **options)
+    result = request.sent_by(plan.signature_of(services.app).apply_async, **options)
     ready = request.answer.ready
     if ready is None:
         request.refuse_sent(result)
@@ -118,23 +130,15 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
     return ready.new
 
 
-def _id_of(rule: Stored, home: str, slot: datetime, shards: int) -> str:
+def id_of(rule: Stored, slot: datetime, shards: int) -> str:
     """Return the id of a run: the same in each process, and on the shard of the rule.
 
     So a slot is not written again if Redis stopped the step between its entry and the last slot.
     """
+    home = shard_of(rule.row["home"], shards)
     names = (f"{rule.name} {rule.revision} {ms_of(slot)} {number}" for number in count())
     ids = (str(uuid5(_RUNS, name)) for name in names)
-    return next(each for each in ids if shard_of(each, shards) == shard_of(home, shards))
-
-
-def clear(services: Services, shard: Shard, rule: Stored) -> None:
-    """Cancel what a rule wrote before, but for what somebody moved or edited since."""
-    delayq = services.app.delayq
-    for task in select(delayq, tag=tag_of(rule.name)):
-        if task.revision // 1000 == ms_of(task.created):
-            cancel(delayq, task.id, if_revision=task.revision)
-    store.change(shard, rule.name, "cleared", digest=str(rule.revision))
+    return next(each for each in ids if shard_of(each, shards) == home)
 
 
 def write(services: Services, shard: Shard) -> float:
@@ -143,15 +147,24 @@ def write(services: Services, shard: Shard) -> float:
     now = from_ms(now_us // 1000)
     found = store.named(shard, names)
     for name in {*names} - {rule.name.encode() for rule in found}:  # no rule, or no longer
-        store.change(shard, name, "cleared", digest="0")
-    for rule in found:
-        try:
-            look_at(services, shard, rule, now)
-        except StoreError:
-            raise
-        except Exception as error:
-            logger.warning("rule %s: its next run cannot be made: %r", rule.name, error)
-            store.fire(shard, rule, ms_of(now + LATER), [])
+        store.change(shard, name, "cleared", "0")
+    looks = [_tried(services, shard, rule, now) for rule in found]
     if len(names) == store.READ:
         return 0.0
-    return math.inf if look_ms < 0 else max(0.0, look_ms / 1000 - now_us / 1e6)
+    # Those that were looked at come again, perhaps before all others.
+    looks += [from_ms(look_ms)] if look_ms >= 0 else []
+    further = min((look for look in looks if look is not None), default=None)
+    return math.inf if further is None else max(0.0, ms_of(further) / 1000 - now_us / 1e6)
+
+
+def _tried(services: Services, shard: Shard, rule: Stored, now: datetime) -> datetime | None:
+    try:
+        return look_at(services, shard, rule, now)
+    except StoreError:
+        raise
+    except Exception as error:
+        trouble = str(error) or type(error).__name__
+        if trouble != rule.trouble:
+            logger.warning(_TROUBLE, rule.name, trouble)
+        store.fire(shard, rule, ms_of(now + LATER), [], trouble)
+        return now + LATER

@@ -57,6 +57,10 @@ KEYS: dict[str, str] = {
     "undo_old": "HASH  the generation before",
     "rules": "HASH  name of a recurring rule -> its row",
     "rules_next": "ZSET  name of a recurring rule -> when to look at it, ms",
+    "rules_trouble": "HASH  name of a recurring rule -> since when, ms, and why no next run can "
+    "be made",
+    "rules_named": "HASH  digest of names -> when a process named these rules of a source, ms, and "
+    "the names; empty -> since when such processes are met, when one was, and when one swept",
     "history": "LIST  the latest events, newest first, if a history is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "heartbeats": "HASH  scanner -> time of its last heartbeat, ms",

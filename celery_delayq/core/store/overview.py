@@ -16,6 +16,8 @@ SLICE = 200  # lanes that a step looks at, about
 OVERDUE = 300  # entries searched for the one overdue longest: some 2 ms for each index
 OVERDUE_BYTES = 500_000  # of their records
 
+_OF_RULES = ("rules", "troubled_rules")
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -33,6 +35,8 @@ class Counts:
     ``resharding``: the old and the new number of shards, while the store is being resharded.
     ``is_exact``: if not, ``paused`` is too low, and ``scheduled``, ``overdue`` or ``refused`` too
     high, as there are further such entries.
+    ``rules``, ``troubled_rules``: how many recurring rules there are; and rules whose next run
+    cannot be made. ``rule_look_ms``: when the first of them has to be looked at, or ``None``.
     """
 
     scheduled: int
@@ -47,6 +51,9 @@ class Counts:
     oldest_overdue_ms: int | None = None
     resharding: tuple[int, int] | None = None
     is_exact: bool = True
+    rules: int = 0
+    rule_look_ms: int | None = None
+    troubled_rules: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,9 @@ def counts_in(shard: Shard) -> Counts:
         oldest_overdue_ms=None if found.oldest < 0 else found.oldest,
         resharding=(int(closed[1]), int(closed[2])) if closed else None,
         is_exact=not found.cut,
+        rules=found.rules,
+        rule_look_ms=None if found.behind < 0 else found.behind,
+        troubled_rules=found.troubled,
     )
 
 
@@ -185,7 +195,8 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
     """Sum the counts of all shards; each scanner serves all of them."""
     heads = [count.next_due_ms for count in counts if count.next_due_ms is not None]
     oldest = [count.oldest_overdue_ms for count in counts if count.oldest_overdue_ms is not None]
-    sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused")
+    looks = [count.rule_look_ms for count in counts if count.rule_look_ms is not None]
+    sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused", *_OF_RULES)
     return replace(
         counts[0],
         **{name: sum(getattr(count, name) for count in counts) for name in sums},
@@ -193,6 +204,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
         next_due_ms=min(heads, default=None),
         now_ms=max(count.now_ms for count in counts),
         oldest_overdue_ms=min(oldest, default=None),
+        rule_look_ms=min(looks, default=None),
         resharding=next(filter(None, (count.resharding for count in counts)), None),
         is_exact=all(count.is_exact for count in counts),
     )

@@ -4,11 +4,12 @@ number   most       look at no more overdue records than this, in each index, > 
 number   max_bytes  nor at more than so many bytes of them, in each index, > 0
 
 reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest,
-         closed, cut
+         closed, cut, rules, behind, troubled
 
 Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1;
          whether the shard is closed, see prelude/closed.lua; and how many due entries were not looked at,
-         although something is paused
+         although something is paused; how many recurring rules there are, when a writer has to look at the first, ms or
+         -1, and of how many the next run cannot be made
          scheduled: with refused ones, and those behind another one, which are never overdue; overdue: those of them
          that are refused or due by now. A due entry that is held back counts as paused and nothing else, parked or
          not, if it is among the first `most` of an index. Beyond these it counts as overdue, as without a pause. An
@@ -83,4 +84,7 @@ return {
   oldest,
   redis.call('HGET', keys.meta, 'closed') or '',
   cut,
+  redis.call('HLEN', keys.rules),
+  head_of(keys.rules_next),
+  redis.call('HLEN', keys.rules_trouble),
 }

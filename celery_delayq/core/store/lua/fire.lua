@@ -4,6 +4,7 @@ change   a call: see prelude/call.lua
 text     called    the rule
 number   revision  that its slots were computed for
 number   look      when to look at it next, ms
+text     trouble   why its next run cannot be made; empty, with runs: it could be
 rows...  runs      of each run, one after the other, in the order of their slots; none: only `look` changes:
          slot         ms
          id           the task's id; empty: it was missed, and is left out
@@ -26,6 +27,11 @@ return change(request, function(call)
   for _, run in ipairs(runs) do
     run.created, run.place, run.ms, run.claim, run.error, run.named = '', 'waiting', 0, '', '', '1'
     if run.id ~= '' and is_return_stale(back, run) then return nil, 'stale' end
+  end
+  if trouble ~= '' then
+    redis.call('HSET', keys.rules_trouble, called, whole(call.now) .. ' ' .. trouble)
+  elseif #runs > 0 then
+    redis.call('HDEL', keys.rules_trouble, called)
   end
   for at, run in ipairs(runs) do
     local slot, word = tonumber(run.slot), 'past'

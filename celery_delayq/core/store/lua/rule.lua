@@ -1,33 +1,62 @@
---[[ rule: set a recurring rule, pause or resume it, remove it, or note that it was cleared up.
+--[[ rule: set a recurring rule, pause or resume it, remove it, load it from a dump, or note that it was cleared up.
 
 change   a call: see prelude/call.lua
 text     called  its name
-text     what    put | pause | resume | remove | cleared
-text     digest  of put: the digest of what it is; of cleared: the revision that was cleared up
-text     rest    of put: the rest of its row, see prelude/rules.lua
+text     what    put | load | pause | resume | remove | cleared
+text     given   of put and load: fields of its row, see prelude/rules.lua; of cleared: the revision that was cleared up
+number   most    put and load nothing new if the shard has so many rules
 
-Returns  the answer, a text: new; changed; same, it is set already, or so; done; not_found
+Returns  the answer, a text: new; changed; back, changed to what it was before by another host; same, it is set already, or
+         so; older, a later version is set; full; done; not_found
 Cost     O(log N)
 Keeps    a rule writes nothing until what it wrote before was cleared up
 ]]
+-- What a dump has of a rule that is here. The slots that either store has written are not written again.
+local function merge(call, rule, given)
+  if whole(rule.revision) == given.revision or rule.loaded == given.revision then return 'same' end
+  rule.loaded, rule.last = given.revision, math.max(tonumber(given.last), call.now)
+  return 'changed'
+end
+
+local function put(call, rule, given)
+  local is_removed = string.find(rule.flags, 'r') ~= nil
+  if not is_removed then
+    if rule.digest == given.digest and rule.version == given.version then return 'same' end
+    if tonumber(given.version) < tonumber(rule.version) then return 'older' end
+    if rule.digest == given.digest then
+      rule.version = given.version
+      return 'raised'
+    end
+  end
+  local answer = not is_removed and given.digest == rule.before and given.by ~= rule.by and 'back' or 'changed'
+  rule.before, rule.last = rule.digest, call.now
+  for name, value in pairs(given) do
+    if name ~= 'flags' then rule[name] = value end
+  end
+  flag_rule(rule, 'r', false)
+  return answer
+end
+
 return change(request, function(call)
   if is_fenced(call, name_of_rule(called)) then return nil, 'stale' end
   local rule, answer = rule_of(called), 'done'
-  if what == 'put' then
-    if not rule then
-      -- No revision of a rule that was removed comes again: late requests and ids of its runs name it.
-      rule, answer = {revision = call.now, last = call.now, flags = '-n'}, 'new'
-    elseif rule.digest == digest and not string.find(rule.flags, 'r') then
-      return 'same'
-    else
-      answer = 'changed'
-      rule.revision, rule.last = rule.revision + 1, call.now
-      flag_rule(rule, 'r', false)
+  local is_given = what == 'put' or what == 'load'
+  local row = is_given and cjson.decode(given)
+  if is_given and rule then
+    answer = (what == 'put' and put or merge)(call, rule, row)
+    if answer == 'same' or answer == 'older' then return answer end
+    if answer ~= 'raised' then
+      rule.revision = rule.revision + 1
       flag_rule(rule, 'c', true)
       flag_rule(rule, 'n', true)
     end
-    rule.digest, rule.rest = digest, rest
-  elseif not rule or what == 'cleared' and whole(rule.revision) ~= digest then
+  elseif is_given then
+    if redis.call('HLEN', keys.rules) >= most then return 'full' end
+    -- No revision of a rule that was removed comes again: late requests and ids of its runs name it.
+    rule, answer = row, 'new'
+    rule.loaded, rule.revision, rule.last = row.revision, call.now, tonumber(row.last) or call.now
+    rule.since = whole(call.now)
+  elseif not rule or what == 'cleared' and whole(rule.revision) ~= given then
     allow_when_full(keys.rules)
     if not rule then redis.call('ZREM', keys.rules_next, called) end
     return 'not_found'
@@ -45,8 +74,9 @@ return change(request, function(call)
     rule.revision = rule.revision + 1
     flag_rule(rule, 'c', true)
   end
-  if what ~= 'put' then allow_when_full(keys.rules) end
+  if not is_given then allow_when_full(keys.rules) end
   fence(call, name_of_rule(called))
+  redis.call('HDEL', keys.rules_trouble, called)
   if answer == 'removed' then
     redis.call('HDEL', keys.rules, called)
     redis.call('ZREM', keys.rules_next, called)

@@ -1,12 +1,14 @@
 --[[ Rules of recurring tasks.
 
-row  with a blank between two: its revision; its last slot, ms: no slot up to that is written any more; its flags; the digest
-     of what it is; and the rest, which only callers read: its unique key, or else its name, which says its shard, with %XX
-     for what is no letter or digit; and its plan
-flags  `-`, and n: it has written nothing yet; p: it is paused; c: what it has written is to be cleared up; r: the same, and
-       it goes then. With one of the last three it writes nothing
+row  JSON: revision and last, texts of whole numbers: no slot up to last, ms, is written any more; flags; digest of what
+     it is; home: its unique key, or else its name, which says its shard; plan, which only callers read; version; before,
+     the digest before this one; by, the host that said it; source; since, ms; of a rule that a dump brought, its revision
+     there, loaded. Other fields stay as they are
+flags  `-`, and n: it has written nothing yet; p: it is paused; c: what it has written is to be cleared up; r: the same,
+       and it goes then. With one of the last three it writes nothing
 
-`rules` has the row of each name, and `rules_next` when a writer looks at it, ms.
+`rules` has the row of each name, `rules_next` when a writer looks at it, ms, and `rules_trouble` why its next run cannot
+be made.
 ]]
 -- Rare: an app has rules or it has none.
 
@@ -15,17 +17,18 @@ local function name_of_rule(name)
   return '\254' .. name
 end
 
--- The parts of a rule's row; nil: there is none, or another program wrote it.
+-- A rule's row; nil: there is none, or another program wrote it.
 local function rule_of(name)
-  local row = redis.call('HGET', keys.rules, name)
-  local revision, last, flags, digest, rest = string.match(row or '', '^(%d+) (%d+) (%-%l*) (%x+) (.*)$')
-  if not revision then return nil end
-  return {revision = tonumber(revision), last = tonumber(last), flags = flags, digest = digest, rest = rest}
+  local is_json, rule = pcall(cjson.decode, redis.call('HGET', keys.rules, name) or '')
+  if not is_json or type(rule) ~= 'table' then return nil end
+  rule.revision, rule.last = tonumber(rule.revision), tonumber(rule.last)
+  return rule.revision and rule.last and type(rule.flags) == 'string' and rule or nil
 end
 
 local function keep_rule(name, rule)
-  local parts = {whole(rule.revision), whole(rule.last), rule.flags, rule.digest, rule.rest}
-  redis.call('HSET', keys.rules, name, table.concat(parts, ' '))
+  -- As texts: cjson writes numbers with 14 digits.
+  rule.revision, rule.last = whole(rule.revision), whole(rule.last)
+  redis.call('HSET', keys.rules, name, cjson.encode(rule))
 end
 
 -- A rule with a flag, or without it.

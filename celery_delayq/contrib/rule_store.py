@@ -1,0 +1,212 @@
+"""The steps on recurring rules, and the rows that they keep; see ``lua/prelude/rules.lua``.
+
+They need no library beside the core's, so a dump can take rules along where none is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from ..core.clock import EPOCH, from_ms
+from ..core.services import Services
+from ..core.store import NewEntry
+from ..core.store.entries import Entries
+from ..core.store.keys import shard_of
+from ..core.store.shard import Shard
+from ..core.store.values import time_in
+from ..core.tasks.changing import cancel
+from ..core.tasks.selecting import select
+
+READ = 100  # rules of one look
+MOST_RULES = 100_000
+LONGEST_TROUBLE = 300  # characters
+PAUSED, NEW = "p", "n"  # flags
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A rule in the store.
+
+    Attributes:
+        name: Its name.
+        shard: The number of its shard.
+        row: Its row.
+        revision: Raised by each change.
+        last: Its last slot: none up to that is written any more.
+        flags: ``p``, paused; ``c`` or ``r``, what it wrote is to be cleared up; ``n``, it has
+            written nothing yet.
+        trouble: Why its next run cannot be made, or empty.
+    """
+
+    name: str
+    shard: int
+    row: Mapping[str, Any]
+    revision: int
+    last: datetime
+    flags: str
+    trouble: str = ""
+
+    @classmethod
+    def read(cls, found: Any, shard: int) -> Stored | None:
+        """Read a row of ``rules.lua``; ``None``: another program wrote it."""
+        try:
+            row = json.loads(found.row)
+            numbers, flags = (int(row["revision"]), from_ms(int(row["last"]))), row["flags"]
+            [*_, text] = (row[name] for name in ("digest", "home", "plan", "by", "source"))
+        except (KeyError, OverflowError, TypeError, ValueError):
+            return None
+        if not isinstance(flags, str) or not isinstance(text, str):
+            return None
+        trouble = found.trouble.decode(errors="replace").partition(" ")[2]
+        return cls(found.name.decode(errors="replace"), shard, row, *numbers, flags, trouble)
+
+    @property
+    def digest(self) -> str:
+        return str(self.row["digest"])
+
+    @property
+    def source(self) -> str:
+        return str(self.row["source"])
+
+    @property
+    def since_ms(self) -> int:
+        """When it was first set."""
+        return time_in(self.row.get("since", "").encode()) or 0
+
+    @property
+    def is_paused(self) -> bool:
+        return PAUSED in self.flags
+
+    @property
+    def is_removed(self) -> bool:
+        return "r" in self.flags
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether it has to clear up what it wrote, before it writes anything."""
+        return bool({"c", "r"} & {*self.flags})
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may write its next runs."""
+        return not (self.is_paused or self.is_unclear)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has written nothing since it was set or resumed."""
+        return NEW in self.flags
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run to write: its slot and due time, ms, and its entry; ``None``: the slot is left out."""
+
+    slot: int
+    due: int
+    entry: NewEntry | None
+
+
+def tag_of(name: str) -> str:
+    """Return the tag of a rule's runs."""
+    return f"every:{name}"
+
+
+def shard_for(entries: Entries, home: str) -> Shard:
+    """Return the shard of a rule: that of its key, or else of its name."""
+    shards = entries.unasked_shards
+    return shards[shard_of(home, len(shards))]
+
+
+def change(shard: Shard, name: str | bytes, what: str, given: str = "", most: int = 0) -> str:
+    """Change a rule; return the answer of ``rule.lua``."""
+    (answer,) = shard.calls.call("rule", called=name, what=what, given=given, most=most)
+    return str(answer.decode())
+
+
+def put(entries: Entries, what: str, name: str, row: Mapping[str, Any]) -> tuple[Shard, str]:
+    """Set a rule, or load it; return its shard, and the answer of ``rule.lua``."""
+    shard = shard_for(entries, row["home"])
+    most = -(-MOST_RULES // len(entries.unasked_shards))
+    return shard, change(shard, name, what, json.dumps(row), most)
+
+
+def find(entries: Entries, name: str) -> Stored | None:
+    """Return the rule of a name, or ``None``."""
+    found = (rule for shard in entries.shards for rule in named(shard, [name.encode()]))
+    return next(found, None)
+
+
+def named(shard: Shard, names: Sequence[bytes]) -> list[Stored]:
+    """Return the rules of these names on a shard."""
+    return _read(shard, shard.scripts.call("rules", cursor="", count=1, names=names))
+
+
+def troubled(entries: Entries, count: int) -> list[Stored]:
+    """Return some rules whose next run cannot be made, up to *count* of each shard."""
+    answers = (
+        (shard, shard.scripts.call("rules", cursor="trouble", count=count, names=[]))
+        for shard in entries.shards
+    )
+    return [rule for shard, answer in answers for rule in _read(shard, answer)]
+
+
+def each(entries: Entries) -> Iterator[Stored]:
+    """Yield all rules, in no order; each at least once."""
+    for shard in entries.shards:
+        cursor: bytes | int = 0
+        while True:
+            answer = shard.scripts.call("rules", cursor=cursor, count=READ, names=[])
+            yield from _read(shard, answer)
+            cursor = answer.cursor
+            if int(cursor) == 0:
+                break
+
+
+def _read(shard: Shard, answer: Any) -> list[Stored]:
+    found = (Stored.read(row, shard.number) for row in answer.found)
+    return [rule for rule in found if rule is not None]
+
+
+def ahead(shard: Shard) -> tuple[int, int, list[bytes]]:
+    """Return Redis's time, us; when to look next, ms, or -1; and the names to look at by now."""
+    now_us, look_ms, names = shard.scripts.call("rules_ahead", limit=READ)
+    return int(now_us), int(float(look_ms)), names
+
+
+def fire(
+    shard: Shard, rule: Stored, look_ms: int, runs: Sequence[Run], trouble: str = ""
+) -> list[str]:
+    """Write runs of a rule; return a word for each, or the one word ``changed``."""
+    flat: list[object] = []
+    for run in runs:
+        flat += (run.slot, run.entry.task_id if run.entry else "", run.due)
+        record = run.entry.record if run.entry else None
+        flat += (record.destination, record.labels + record.body) if record else ("", "")
+        flat.append(record.template if record else "")
+    answer = shard.calls.call(
+        "fire",
+        called=rule.name,
+        revision=rule.revision,
+        look=look_ms,
+        trouble=trouble[:LONGEST_TROUBLE],
+        runs=flat,
+    )
+    return str(answer[0].decode()).split(" ")
+
+
+def clear(services: Services, shard: Shard, rule: Stored) -> None:
+    """Cancel what a rule wrote before, but for runs that somebody moved or edited since."""
+    delayq = services.app.delayq
+    for task in select(delayq, tag=tag_of(rule.name)):
+        if task.revision // 1000 == ms_of(task.created):
+            cancel(delayq, task.id, if_revision=task.revision)
+    change(shard, rule.name, "cleared", str(rule.revision))
+
+
+def ms_of(moment: datetime) -> int:
+    """Return a moment's unix ms, rounded up: nothing is early."""
+    return -((EPOCH - moment.astimezone(timezone.utc)) // timedelta(milliseconds=1))

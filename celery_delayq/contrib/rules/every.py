@@ -1,0 +1,146 @@
+"""Sets a rule.
+
+every(...) --checked, and a run made for trial--> a row --put--> cleared up, first runs written
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from celery.app.task import Task
+from celery.canvas import Signature
+
+from ...core.errors import InvalidOption
+from ...core.integration.apply_async import signature_of
+from ...core.logs import logger_of
+from ...core.message.signatures import is_canvas
+from ...core.scheduling.options import KEY, TAGS
+from ...core.services import Services
+from ...core.store.extras import MOST_TAGS
+from ...core.store.ids import checked_name
+from .. import rule_store as store
+from ..rule_store import MOST_RULES, NEW, PAUSED, Stored
+from . import writing
+from .face import Rule, change, checked, now_of, rule, settle
+from .rule import MISSED, Plan, text_of
+from .timing import Timing, timing_of
+
+LONGEST_JITTER = 86_400.0
+MOST_VERSION = 10**12
+
+_ALTERNATES = (
+    "rule %s: this process, on %s, and one on %s say different things under this name, and the "
+    "last one that says it wins; give each a version="
+)
+_TWICE = (
+    "the name of one rule: this process has said another one under it; say replace=True if that is "
+    "meant"
+)
+
+# What this process has said: name -> digest.
+_SAID: WeakKeyDictionary[Services, dict[str, str]] = WeakKeyDictionary()
+_WARNED = set[str]()
+
+logger = logger_of(__name__)
+
+
+def every(
+    services: Services,
+    name: str,
+    signature: Signature[Any] | Task[..., Any],
+    schedule: Any,
+    *,
+    tz: str | None = None,
+    dialect: str = "",
+    missed: str = "one",
+    jitter: float = 0,
+    tags: Sequence[str] = (),
+    version: int = 0,
+    replace: bool = False,
+    source: str = "",
+    is_paused: bool = False,
+) -> Rule:
+    """Set a rule; see :meth:`DelayQ.every`.
+
+    Beside its arguments, *source* says where it comes from, and with *is_paused* a new one waits
+    for ``resume``.
+    """
+    checked(name)
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < MOST_VERSION:
+        raise InvalidOption("version", version, f"a whole number from 0 to {MOST_VERSION - 1}")
+    timing = timing_of(schedule, tz=tz, dialect=dialect, default_zone=str(services.timezone))
+    plan = _plan_of(signature_of(signature), timing, missed, jitter, tags)
+    row = {
+        "digest": plan.digest,
+        "version": str(version),
+        "by": socket.gethostname(),
+        "source": source,
+        "home": plan.key or name,
+        "plan": plan.text,
+        "flags": f"-{NEW}{PAUSED * is_paused}",
+    }
+    before = store.find(services.entries, name)
+    if before is None or before.digest != plan.digest:
+        _check_change(services, name, before, may_replace=replace or bool(source))
+        now = now_of(services)
+        # A run that cannot be made is refused here.
+        writing.entry_of(services, Stored(name, 0, row, 0, now, "-"), plan, now)
+    if _put(services, name, row, before) != "same":
+        settle(services, name)
+    if not source:
+        _SAID.setdefault(services, {})[name] = plan.digest
+    made = rule(services, name)
+    if made is None:
+        raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
+    return made
+
+
+def _check_change(
+    services: Services, name: str, before: Stored | None, *, may_replace: bool
+) -> None:
+    if before is None or before.is_removed or may_replace:
+        return
+    if _SAID.get(services, {}).get(name) == before.digest:
+        raise InvalidOption("name", name, _TWICE)
+
+
+def _put(services: Services, name: str, row: dict[str, str], before: Stored | None) -> str:
+    """Set a rule; return the answer of ``rule.lua``."""
+    home = store.shard_for(services.entries, row["home"]).number
+    if before is not None and before.shard != home:  # it has another key
+        change(services, name, "remove")
+    answer = store.put(services.entries, "put", name, row)[1]
+    if answer == "full":
+        raise InvalidOption("name", name, f"one of at most {MOST_RULES:,} rules; remove some first")
+    if answer == "back" and before is not None and name not in _WARNED:
+        logger.warning(_ALTERNATES, name, row["by"], before.row["by"])
+        _WARNED.add(name)
+    return answer
+
+
+def _plan_of(
+    signature: Signature[Any], timing: Timing, missed: str, jitter: float, tags: Sequence[str]
+) -> Plan:
+    if is_canvas(signature):
+        raise InvalidOption("signature", signature.task, "a plain task, which may start a canvas")
+    if missed not in MISSED:
+        raise InvalidOption("missed", missed, "one, none or all")
+    if not _is_number(jitter) or not 0 <= jitter <= LONGEST_JITTER:
+        raise InvalidOption("jitter", jitter, "a number of seconds from 0 to 86400")
+    if isinstance(tags, str) or len(tags) >= MOST_TAGS:
+        raise InvalidOption("tags", tags, f"up to {MOST_TAGS - 1} tags")
+    try:
+        text = text_of(signature)
+    except (TypeError, ValueError) as error:
+        raise InvalidOption("signature", str(error), "arguments that are JSON") from error
+    key = str(signature.options.get(KEY) or "")
+    given = (*tags, *(signature.options.get(TAGS) or ()))
+    own = tuple(checked_name("tag", tag) for tag in dict.fromkeys(given))
+    return Plan(text, timing, missed, float(jitter), own, key)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,66 @@
+"""Keeps a beat process from sending the entries that are rules, so that both may be alive.
+
+beat --an entry is due--> a rule of its name, set before that? --> not sent
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from celery.schedules import crontab
+from celery.signals import beat_init
+
+from ...core import clock
+from ...core.errors import StoreError
+from ...core.logs import logger_of
+from ...core.services import Services, find
+from .. import rule_store as store
+
+logger = logger_of(__name__)
+
+
+def watch_beat(app: Celery) -> None:
+    """Put a guard into a beat process of this app, whatever its scheduler."""
+
+    def on_beat(sender: Any, **_: Any) -> None:
+        services = find(app)
+        if sender.app is app and services is not None and services.has_store:
+            Guard(services).watch(sender.scheduler)
+
+    beat_init.connect(on_beat, weak=False, dispatch_uid=("celery_delayq.rules", id(app)))
+
+
+class Guard:
+    """Keeps a beat process from sending the entries that are rules."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._known: set[str] = set()  # for as long as the store is away
+
+    def watch(self, scheduler: Any) -> None:
+        """Let a scheduler, of whatever class, ask before it sends an entry."""
+        send = scheduler.apply_async
+
+        def apply_async(entry: Any, *given: Any, advance: bool = True, **options: Any) -> Any:
+            if not self.is_rule(entry):
+                return send(entry, *given, advance=advance, **options)
+            logger.info("%s is a rule of the store: beat does not send it", entry.name)
+            if advance:
+                scheduler.reserve(entry)
+            return None
+
+        scheduler.apply_async = apply_async
+
+    def is_rule(self, entry: Any) -> bool:
+        """Whether an entry that is due now is a rule, and was one before its slot."""
+        slot = clock.utc_now()
+        if isinstance(entry.schedule, crontab):
+            slot = slot.replace(second=0, microsecond=0)
+        try:
+            found = store.find(self._services.entries, entry.name)
+        except StoreError:
+            return entry.name in self._known
+        is_one = found is not None and not found.is_removed and found.since_ms < store.ms_of(slot)
+        (self._known.add if is_one else self._known.discard)(entry.name)
+        return is_one
