@@ -6,7 +6,7 @@ They need no library beside the core's, so a dump can take rules along where non
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -19,6 +19,7 @@ from ..core.store.keys import shard_of
 from ..core.store.shard import Shard
 from ..core.store.values import time_in
 from ..core.tasks.changing import cancel
+from ..core.tasks.scheduled_task import ScheduledTask
 from ..core.tasks.selecting import select
 
 READ = 100  # rules of one look
@@ -198,11 +199,19 @@ def fire(
     return str(answer[0].decode()).split(" ")
 
 
-def clear(services: Services, shard: Shard, rule: Stored) -> None:
-    """Cancel what a rule wrote before, but for runs that somebody moved or edited since."""
+def clear(
+    services: Services,
+    shard: Shard,
+    rule: Stored,
+    is_own: Callable[[ScheduledTask], bool] = lambda _: False,
+) -> None:
+    """Cancel what a rule wrote before, but for runs that somebody moved or edited since.
+
+    A run that was loaded or brought back has changed, too; of those, *is_own* knows some.
+    """
     delayq = services.app.delayq
     for task in select(delayq, tag=tag_of(rule.name)):
-        if task.revision // 1000 == ms_of(task.created):
+        if task.revision // 1000 == ms_of(task.created) or is_own(task):
             cancel(delayq, task.id, if_revision=task.revision)
     change(shard, rule.name, "cleared", str(rule.revision))
 

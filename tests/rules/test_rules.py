@@ -312,7 +312,9 @@ def test_a_rule_that_cannot_be_scheduled_stops_nobody_else(delayq, app, report, 
             redis.hset(
                 rules,
                 "bad",
-                row.replace(b'options\\\\\\": {}', b'options\\\\\\": {\\\\\\"delayq_late\\\\\\": 5}'),
+                row.replace(
+                    b'options\\\\\\": {}', b'options\\\\\\": {\\\\\\"delayq_late\\\\\\": 5}'
+                ),
             )
 
     write(delayq)

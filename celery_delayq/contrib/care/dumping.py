@@ -1,4 +1,4 @@
-"""Dumps a store line by line: its waiting, in-flight and dead tasks, and its pauses.
+"""Dumps a store line by line: its waiting, in-flight and dead tasks, its pauses and its rules.
 
 It changes nothing, and holds Redis for some 3 ms at a time. Tasks that come after the start are
 left out; tasks that leave meanwhile may be in the dump or not. So pause a store before you move it.
@@ -26,6 +26,7 @@ from ...core.store.keys import SCHEMA
 from ...core.store.pages import store_of
 from ...core.store.record import RELEASED, RUN_NOW
 from ...operations.pausing import is_all_paused
+from .. import rule_store
 from . import dumps
 from .dumps import Kept
 from .lines import (
@@ -36,6 +37,7 @@ from .lines import (
     LONGEST_ID,
     LONGEST_TEXT,
     PAUSE,
+    RULE,
     TASK,
     UNREADABLE,
     Line,
@@ -61,6 +63,8 @@ def dump(services: Services) -> Iterator[Line]:
             since_ms=clock.to_ms(pause.since, timezone.utc),
             resumed=pause.resumed,
         )
+    # Before the tasks: a run that is written meanwhile is written again after a load, with its id.
+    yield from _rules(services)
     counts = {TASK: 0, UNREADABLE: 0}
     lent: set[str] = set()  # keys of tasks in flight; the first of two that comes back gets it
     queues = list(services.app.amqp.queues)
@@ -83,6 +87,23 @@ def wait_for_leases(services: Services, seconds: float) -> int:
         if not count or clock.monotonic() >= until:
             return count
         clock.sleep(LOOK_AGAIN)
+
+
+def _rules(services: Services) -> Iterator[Line]:
+    for rule in {rule.name: rule for rule in rule_store.each(services.entries)}.values():
+        if not rule.is_removed:
+            yield line_of(
+                RULE,
+                name=rule.name,
+                **{name: rule.row[name] for name in ("digest", "home", "plan", "source", "by")},
+                revision=rule.revision,
+                last_ms=rule_store.ms_of(rule.last),
+                since_ms=rule.since_ms,
+                version=int(rule.row["version"]),
+                paused=rule.is_paused,
+                new=rule.is_new,
+                unclear=rule.is_unclear,
+            )
 
 
 def _first(services: Services) -> Line:

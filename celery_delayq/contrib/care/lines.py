@@ -2,6 +2,7 @@
 
     {"kind": "dump", ...}         the format, and the store
     {"kind": "pause", ...}        a pause
+    {"kind": "rule", ...}         a recurring rule, with its last slot
     {"kind": "task", ...}         an entry, in the order of insertion
     {"kind": "unreadable", ...}   an entry that this version cannot read, as stored
     {"kind": "end", ...}          how many entries came before it
@@ -26,12 +27,14 @@ from ...core.store.extras import MOST_TAGS
 from ...core.store.record import LABEL_BYTES, LAST_MS
 
 FORMAT = 1
-DUMP, PAUSE, TASK, UNREADABLE, END = "dump", "pause", "task", "unreadable", "end"
+DUMP, PAUSE, RULE = "dump", "pause", "rule"
+TASK, UNREADABLE, END = "task", "unreadable", "end"
 STATES = ("waiting", "paused", "refused", "behind", "in_flight", "dead")
 NEEDED = object()  # in place of a default: every line must have the field
 
 LONGEST_TEXT = 100_000  # characters of an error
 LONGEST_ID = 4096  # characters of an id that may not be a task's
+LONGEST_PLAN = 10_000_000  # characters of what a rule is
 LONGEST_NAME = 512  # characters of the name of a queue or task
 _MOST_COUNT = 10**9
 _LONGEST_SHOWN = 100  # characters of a wrong value
@@ -102,6 +105,10 @@ def _is_tags(value: Any) -> bool:
     return all(_passes(checked_name, "tag", tag) for tag in value)
 
 
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and set(value) <= _HEX
+
+
 def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and len(value) == _HASH_DIGITS and set(value) <= _HEX
 
@@ -145,6 +152,7 @@ _MESSAGE = Type(_is_message, "a message, with body, headers and properties")
 _ROUTE = Type(_is_route, "a queue and a list, or an exchange and a routing key")
 _ANYTHING = Type(lambda _: True, "anything")
 _COUNT = _whole(0, _MOST_COUNT)
+_VERSION = _whole(0, 10**12)
 _TOTAL = Field(_whole(0, 10**12), NEEDED)
 _MOMENT = _whole(0, LAST_MS)
 
@@ -167,6 +175,21 @@ FIELDS: dict[str, dict[str, Field]] = {
         "late": Field(_FLAG, default=False),
         "since_ms": Field(_MOMENT),
         "resumed": Field(_FLAG, default=False),
+    },
+    RULE: {
+        "name": Field(_KEY, NEEDED),
+        "digest": Field(Type(_is_digest, "hexadecimal digits"), NEEDED),
+        "home": Field(_KEY, NEEDED),
+        "plan": Field(_text(LONGEST_PLAN), NEEDED),
+        "revision": Field(_MOMENT, NEEDED),
+        "last_ms": Field(_MOMENT, NEEDED),
+        "since_ms": Field(_MOMENT, NEEDED),
+        "version": Field(_VERSION, 0),
+        "source": Field(_text(100), ""),
+        "by": Field(_text(300), ""),
+        "paused": Field(_FLAG, default=False),
+        "new": Field(_FLAG, default=False),
+        "unclear": Field(_FLAG, default=False),
     },
     TASK: {
         "id": Field(_ID, NEEDED),
@@ -310,7 +333,7 @@ def _misplaced(line: Line, *, behind: str) -> str:
     if not behind and kind != DUMP:
         return "it is not the first line of a celery_delayq dump"
     if not isinstance(kind, str) or kind not in FIELDS or (kind == DUMP and behind):
-        return _wrong("kind", kind, "task, pause, unreadable or end")
+        return _wrong("kind", kind, "task, pause, rule, unreadable or end")
     made, maker = line.get("format", FORMAT), line.get("made_by")
     # Before its fields are checked, as a later format may have others.
     if kind == DUMP and FIELDS[DUMP]["format"].type.is_right(made) and made > FORMAT:

@@ -37,8 +37,9 @@ from ...core.store.extras import Extras, hold_of
 from ...core.store.loads import OldEntry
 from ...core.store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_of
 from ...operations.pausing import is_all_paused
+from .. import rule_store
 from . import dumps
-from .lines import DUMP, PAUSE, TASK, UNREADABLE, GivenTime, Line, bounded, read
+from .lines import DUMP, PAUSE, RULE, TASK, UNREADABLE, GivenTime, Line, bounded, read
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
 SLICE_BYTES = 500_000  # about as many bytes of lines in one call
@@ -164,6 +165,8 @@ class _Loading:
             if line["queue"] and line["task"]:
                 raise InvalidDump(number, "it has a queue and a task; expected one of them")
             self._pause(line["queue"], line["task"], late=line["late"], resumed=line["resumed"])
+        elif line["kind"] == RULE:
+            self._rule(line)
         elif line["kind"] == UNREADABLE:
             self._loaded.unreadable.append((line["id"], line["reason"]))
         elif line["kind"] == TASK:
@@ -211,6 +214,29 @@ class _Loading:
         # A lane that is resuming has no pause any more.
         if not (self._dry_run or resumed or lane in self._paused_here):
             self._services.entries.pause(lane, queue or task or "", late=late)
+
+    def _rule(self, line: Line) -> None:
+        """Load a rule; the runs of one that is here as well are cleared up, as the dump has others.
+
+        Its last slot comes along, so no slot of before is written again.
+        """
+        if self._dry_run:
+            return
+        flags = "".join(
+            flag for flag, has in (("n", "new"), ("p", "paused"), ("c", "unclear")) if line[has]
+        )
+        row = {name: line[name] for name in ("digest", "home", "plan", "source", "by")}
+        row |= {"revision": str(line["revision"]), "last": str(line["last_ms"])}
+        row |= {"since": str(line["since_ms"]), "version": str(line["version"])}
+        row["flags"] = f"-{flags}"
+        entries = self._services.entries
+        shard, answer = rule_store.put(entries, "load", line["name"], row)
+        if answer == "full":
+            why = f"there are {rule_store.MOST_RULES:,} rules here"
+            self._loaded.refused.append(NotLoaded(line["name"], why))
+        for rule in rule_store.named(shard, [line["name"].encode()]):
+            if answer == "changed" and rule.is_unclear:
+                rule_store.clear(self._services, shard, rule)
 
     @cached_property
     def _paused_here(self) -> set[bytes]:

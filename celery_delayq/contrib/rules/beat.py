@@ -9,7 +9,7 @@ that it has, each two minutes, and a rule goes once no living process has named 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha1
 from typing import Any
 
@@ -18,6 +18,7 @@ from celery.beat import BeatLazyFunc, ScheduleEntry
 from celery.canvas import Signature
 from celery.schedules import crontab
 
+from ...core import clock
 from ...core.errors import DelayQError, InvalidOption, StoreError
 from ...core.logs import logger_of
 from ...core.services import Services
@@ -46,8 +47,8 @@ class Source:
             StoreError: the store cannot be reached.
         """
         if self._services.settings.beat and not self._is_said:
-            for entry in entries_of(self._services.app):
-                self._set(entry)
+            for name, entry in entries_of(self._services.app).items():
+                self._set(name, entry)
             self._is_said = True
         answer = self._asked()
         if not answer.sweeps:
@@ -70,38 +71,38 @@ class Source:
 
     def _say_again(self, living: Mapping[str, set[str]]) -> None:
         """Set anew what an old process said last that is no longer alive."""
-        for entry in entries_of(self._services.app) if self._digests else ():
-            found = store.find(self._services.entries, entry.name)
-            if found and found.source == BEAT and found.digest not in living.get(entry.name, ()):
-                self._set(entry)
+        entries = entries_of(self._services.app)
+        for name in [*self._digests]:
+            found = store.find(self._services.entries, name)
+            if found and found.source == BEAT and found.digest not in living.get(name, ()):
+                self._set(name, entries[name])
 
-    def _set(self, entry: ScheduleEntry) -> None:
-        found = store.find(self._services.entries, entry.name)
+    def _set(self, name: str, given: Mapping[str, Any]) -> None:
+        found = store.find(self._services.entries, name)
         if found is not None and found.source != BEAT and not found.is_removed:
-            logger.warning(
-                "beat_schedule: %s is left out, as a rule of this name is set already", entry.name
-            )
+            logger.warning("beat_schedule: %s is left out, as a rule has this name", name)
             return
         try:
-            signature = signature_of(self._services.app, entry)
-            rule = every(self._services, entry.name, signature, entry.schedule, source=BEAT)
+            app, now = self._services.app, clock.utc_now()
+            entry = ScheduleEntry(**{"last_run_at": now, **given, "name": name, "app": app})
+            signature = signature_of(app, entry)
+            rule = every(self._services, name, signature, entry.schedule, source=BEAT)
         except StoreError:
             raise
-        except DelayQError as error:
-            logger.error("beat_schedule: %s stays with beat: %s", entry.name, error)
+        except (DelayQError, TypeError) as error:  # of an entry with another field
+            logger.error("beat_schedule: %s stays with beat: %s", name, error)
         else:
-            self._digests[entry.name] = rule.digest
+            self._digests[name] = rule.digest
 
 
-def entries_of(app: Celery) -> Iterator[ScheduleEntry]:
-    """Yield the entries that beat would have, its own for the result backend included."""
+def entries_of(app: Celery) -> dict[str, Mapping[str, Any]]:
+    """Return the entries that beat would have, its own for the result backend included."""
     schedule = dict(app.conf.beat_schedule)
     if app.conf.result_expires and not app.backend.supports_autoexpire:
         options = {"expires": 12 * 3600}
         cleanup = {"task": _CLEANUP, "schedule": crontab("0", "4", "*"), "options": options}
         schedule.setdefault(_CLEANUP, cleanup)
-    for name, entry in schedule.items():
-        yield ScheduleEntry(**{**entry, "name": name, "app": app})
+    return schedule
 
 
 def signature_of(app: Celery, entry: Any) -> Signature[Any]:
@@ -112,9 +113,7 @@ def signature_of(app: Celery, entry: Any) -> Signature[Any]:
     """
     given = (*(entry.args or ()), *(entry.kwargs or {}).values())
     if any(isinstance(value, BeatLazyFunc) for value in given):
-        raise InvalidOption(
-            "args", "BeatLazyFunc", "arguments that are there; the task may compute them"
-        )
+        raise InvalidOption("args", "BeatLazyFunc", "values; let the task compute them")
     made: Signature[Any] = app.signature(
         entry.task, args=entry.args or (), kwargs=entry.kwargs, options=entry.options
     )

@@ -124,6 +124,8 @@ def _put(services: Services, name: str, row: dict[str, str], before: Stored | No
 def _plan_of(
     signature: Signature[Any], timing: Timing, missed: str, jitter: float, tags: Sequence[str]
 ) -> Plan:
+    if not isinstance(signature.task, str) or not signature.task:
+        raise InvalidOption("signature", signature.task, "one of a task with a name")
     if is_canvas(signature):
         raise InvalidOption("signature", signature.task, "a plain task, which may start a canvas")
     if missed not in MISSED:

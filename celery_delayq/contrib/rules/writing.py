@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any
@@ -22,6 +23,7 @@ from ...core.services import Services
 from ...core.store import NewEntry
 from ...core.store.keys import shard_of
 from ...core.store.shard import Shard
+from ...core.tasks.scheduled_task import ScheduledTask
 from .. import rule_store as store
 from ..rule_store import Run, Stored, ms_of, tag_of
 from .rule import Plan, plan_of
@@ -33,6 +35,7 @@ AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
 LATER = timedelta(seconds=15)  # until a rule is looked at again whose next run cannot be made
 HELD, MISSED = "held", "missed"  # why a slot got no run
 
+_LATE = 5  # revisions that may have written what is to be cleared up
 _RUNS = UUID("5b0b3f3e-6d0f-4c55-9a0e-9a3a1f0d2c11")  # the namespace of their ids
 _TROUBLE = "rule %s: its next run cannot be made: %s"
 
@@ -44,7 +47,7 @@ def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> da
     if not rule.writes:
         if not rule.is_unclear:
             return None
-        store.clear(services, shard, rule)
+        store.clear(services, shard, rule, lambda task: _is_own(services, rule, task))
         return now
     plan = plan_of(rule)
     slots, further = _slots(rule, plan, now)
@@ -139,6 +142,17 @@ def id_of(rule: Stored, slot: datetime, shards: int) -> str:
     names = (f"{rule.name} {rule.revision} {ms_of(slot)} {number}" for number in count())
     ids = (str(uuid5(_RUNS, name)) for name in names)
     return next(each for each in ids if shard_of(each, shards) == home)
+
+
+def _is_own(services: Services, rule: Stored, task: ScheduledTask) -> bool:
+    """Whether a task has the id that a late revision of its rule gave to a run at its due time."""
+    try:
+        slot = task.due - plan_of(rule).offset(rule.name)
+    except ValueError:
+        return False
+    late = range(rule.revision - _LATE, rule.revision + 1)
+    shards = services.settings.shards
+    return any(task.id == id_of(replace(rule, revision=each), slot, shards) for each in late)
 
 
 def write(services: Services, shard: Shard) -> float:

@@ -11,10 +11,11 @@ Returns  the answer, a text: new; changed; back, changed to what it was before b
 Cost     O(log N)
 Keeps    a rule writes nothing until what it wrote before was cleared up
 ]]
--- What a dump has of a rule that is here. The slots that either store has written are not written again.
+-- What a dump has of a rule that is here: the same one, of before, or one that another store had. Of that the dump brings
+-- the runs up to its last slot, so this store gives up its own.
 local function merge(call, rule, given)
-  if whole(rule.revision) == given.revision or rule.loaded == given.revision then return 'same' end
-  rule.loaded, rule.last = given.revision, math.max(tonumber(given.last), call.now)
+  if rule.since == given.since or rule.loaded == given.since then return 'same' end
+  rule.loaded, rule.last = given.since, math.max(tonumber(given.last), call.now)
   return 'changed'
 end
 
@@ -48,14 +49,15 @@ return change(request, function(call)
     if answer ~= 'raised' then
       rule.revision = rule.revision + 1
       flag_rule(rule, 'c', true)
-      flag_rule(rule, 'n', true)
+      flag_rule(rule, 'n', rule.last <= call.now)
     end
   elseif is_given then
     if redis.call('HLEN', keys.rules) >= most then return 'full' end
-    -- No revision of a rule that was removed comes again: late requests and ids of its runs name it.
     rule, answer = row, 'new'
-    rule.loaded, rule.revision, rule.last = row.revision, call.now, tonumber(row.last) or call.now
-    rule.since = whole(call.now)
+    -- No revision of a rule that was removed comes again: late requests and ids of its runs name it. One of a dump keeps
+    -- its own, so that a run which the dump has is not written again.
+    rule.revision, rule.last = tonumber(row.revision) or call.now, tonumber(row.last) or call.now
+    rule.since = row.since or whole(call.now)
   elseif not rule or what == 'cleared' and whole(rule.revision) ~= given then
     allow_when_full(keys.rules)
     if not rule then redis.call('ZREM', keys.rules_next, called) end

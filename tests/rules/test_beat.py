@@ -1,0 +1,332 @@
+"""`beat_schedule` as rules: workers set them, and a beat process leaves them alone."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from celery.beat import BeatLazyFunc, ScheduleEntry, Scheduler, Service
+from celery.schedules import crontab, solar
+from celery.signals import beat_init
+
+from celery_delayq.contrib.rules import every as every_module
+from celery_delayq.contrib.rules.beat import Source
+from celery_delayq.contrib.rules.guard import Guard
+from celery_delayq.contrib.rules.step import NAMING, Writer
+from celery_delayq.errors import StoreUnavailable
+from tests.rules.test_rules import DAILY, NEW_YEAR, runs
+from tests.support.shards import each
+
+NINE = crontab(hour=9, minute=0)
+ENTRY = {"task": "report", "schedule": NINE, "args": (7,), "options": {"priority": 3}}
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    def make(**schedule):
+        app = delayq_app(
+            url,
+            delayq_beat=True,
+            beat_schedule=schedule,
+            timezone="Europe/Berlin",
+            result_expires=None,  # or beat has an entry of its own
+        )
+
+        @app.task(name="report", shared=False)
+        def report(tenant=0):
+            pass
+
+        return app
+
+    return make
+
+
+def named(app):
+    """Let a worker of this app look at its `beat_schedule`."""
+    source = Source(app.delayq.services)
+    source.name()
+    return source
+
+
+def args(app, name="a"):
+    return [task.args for task in app.delayq.tasks(tag=f"every:{name}")]
+
+
+def later(redis, **ago):
+    """Let all that was named be so long ago."""
+    ms = round(timedelta(**ago).total_seconds() * 1000)
+    for key in each("rules_named"):
+        for field, value in redis.hgetall(key).items():
+            words = value.split(b" ", 1 if field else 2)
+            if field:
+                redis.hset(key, field, b"%d %s" % (int(words[0]) - ms, words[1]))
+            else:
+                since, last, swept = map(int, words)
+                redis.hset(key, field, b"%d %d %d" % (since - ms, last, swept - ms))
+
+
+def test_its_entries_are_rules(app):
+    app = app(a=ENTRY, b={"task": "report", "schedule": 30.0})
+    app.add_periodic_task(60.0, app.tasks["report"].s(8), name="c")
+
+    named(app)
+
+    delayq = app.delayq
+    assert [(rule.name, rule.schedule, rule.source) for rule in delayq.rules()] == [
+        ("a", "0 9 * * *", "beat"),
+        ("b", "every 30 s", "beat"),
+        ("c", "every 60 s", "beat"),
+    ]
+    assert delayq.rule("a").tz == "Europe/Berlin"
+    assert args(app) == [(7,)]
+    [line] = [line for line in delayq.dump() if "every:a" in line.get("tags", ())]
+    assert line["message"]["properties"]["priority"] == 3
+
+
+def test_the_clean_up_of_the_result_backend_is_one_of_them(app, monkeypatch):
+    app = app()
+    app.conf.result_expires = 60
+    monkeypatch.setattr(type(app.backend), "supports_autoexpire", False)
+    named(app)
+    rule = app.delayq.rule("celery.backend_cleanup")
+    assert (rule.task, rule.schedule) == ("celery.backend_cleanup", "0 4 * * *")
+
+
+def test_without_the_setting_nothing_is_set(app):
+    app = app(a=ENTRY)
+    app.conf.delayq_beat = False
+    object.__setattr__(app.delayq.services.settings, "beat", False)
+    named(app)
+    assert app.delayq.rules() == []
+
+
+def test_an_entry_that_cannot_be_one_is_named_and_stops_no_other(app, caplog):
+    sun = solar.__new__(solar)  # to create one takes a library
+    app = app(
+        a={**ENTRY, "schedule": sun},
+        b={**ENTRY, "args": [BeatLazyFunc(int)]},
+        c=ENTRY,
+        d={"when": 5},
+        e={"schedule": 5},
+    )
+    named(app)
+    assert [rule.name for rule in app.delayq.rules()] == ["c"]
+    assert "beat_schedule: a stays with beat: schedule is 'solar'" in caplog.text
+    assert "beat_schedule: d stays with beat: " in caplog.text
+    assert "beat_schedule: e stays with beat: " in caplog.text
+    assert "beat_schedule: b stays with beat: args is 'BeatLazyFunc'" in caplog.text
+
+
+def test_a_rule_of_that_name_that_was_set_otherwise_stays(app, caplog):
+    app = app(a=ENTRY)
+    app.delayq.every("a", app.tasks["report"].s(), NEW_YEAR)
+    named(app)
+    assert (app.delayq.rule("a").schedule, app.delayq.rule("a").source) == (NEW_YEAR, "")
+    assert "a is left out" in caplog.text
+
+
+def test_a_rule_goes_once_no_process_has_named_it_for_ten_minutes(app, redis):
+    old = app(a=ENTRY, b=ENTRY)
+    old_one = named(old)
+    new_one = named(app(b=ENTRY))
+
+    later(redis, minutes=9)
+    new_one.name()
+    assert [rule.name for rule in old.delayq.rules()] == ["a", "b"]
+    old_one.name()  # it is still alive
+    later(redis, minutes=9)
+    new_one.name()
+    assert [rule.name for rule in old.delayq.rules()] == ["a", "b"]
+
+    later(redis, minutes=2)
+    new_one.name()
+    assert [rule.name for rule in old.delayq.rules()] == ["b"]
+    assert runs(old.delayq, "a") == []
+
+
+def test_a_worker_without_the_setting_removes_them_too(app, redis):
+    old = app(a=ENTRY)
+    named(old)
+    other = app()
+    object.__setattr__(other.delayq.services.settings, "beat", False)
+    later(redis, minutes=11)
+    named(other)
+    assert old.delayq.rules() == []
+
+
+def test_rules_that_are_no_entries_stay(app, redis):
+    app = app()
+    app.delayq.every("r", app.tasks["report"].s(), DAILY)
+    named(app)
+    later(redis, minutes=11)
+    named(app)
+    assert [rule.name for rule in app.delayq.rules()] == ["r"]
+
+
+def test_after_an_outage_of_all_workers_nothing_goes(app, redis):
+    old = app(a=ENTRY)
+    named(old)
+    for key in each("rules_named"):  # nobody was there for an hour
+        for field, value in redis.hgetall(key).items():
+            words = value.split(b" ", 1 if field else 2)
+            count = 1 if field else 3
+            numbers = [b"%d" % (int(word) - 3_600_000) for word in words[:count]]
+            redis.hset(key, field, b" ".join([*numbers, *words[count:]]))
+    other = named(app())
+    assert [rule.name for rule in old.delayq.rules()] == ["a"]
+    later(redis, minutes=11)
+    other.name()
+    assert old.delayq.rules() == []
+
+
+def test_what_a_dead_process_said_last_is_set_anew(app, redis):
+    new = app(a={**ENTRY, "args": (8,)})
+    new_one = named(new)
+    named(app(a=ENTRY))  # an old one, in the same moment
+    assert args(new) == [(7,)]
+    later(redis, minutes=9)
+    new_one.name()
+    assert args(new) == [(7,)]
+    later(redis, minutes=2)
+    new_one.name()
+    assert args(new) == [(8,)]
+
+
+def test_one_process_of_two_minutes_sweeps(app, redis):
+    source = named(app(a=ENTRY))
+    later(redis, minutes=11)
+    assert source._asked().sweeps == 1
+    assert source._asked().sweeps == 0
+    later(redis, minutes=2)
+    assert source._asked().sweeps == 1
+
+
+def test_a_writer_names_its_rules_each_two_minutes(app, monkeypatch):
+    app = app(a=ENTRY)
+    asked, now = [], [0.0]
+    monkeypatch.setattr("celery_delayq.core.clock.monotonic", lambda: now[0])
+    monkeypatch.setattr(Source, "name", lambda _: asked.append(now[0]))
+    writer = Writer(app.delayq)
+    for moment in (0.0, NAMING - 1, NAMING, NAMING + 1, 2 * NAMING):
+        now[0] = moment
+        writer._look()
+    assert asked == [0.0, NAMING, 2 * NAMING]
+
+
+# Two processes that differ.
+
+
+def test_two_that_alternate_are_warned_of_once_with_both_hosts(app, monkeypatch, caplog):
+    apps = {"old": app(), "new": app()}
+    every_module._WARNED.clear()
+    for host, argument in [("old", 7), ("new", 8), ("old", 7), ("new", 8), ("old", 7)]:
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        signature = apps[host].tasks["report"].s(argument)
+        apps[host].delayq.every("r", signature, DAILY)
+    [found] = [each for each in caplog.records if "different things" in each.message]
+    assert "this process, on old, and one on new" in found.message
+
+
+def test_a_lower_version_changes_nothing_and_a_higher_one_all(app):
+    old, new = app(), app()
+    say = lambda app, number, **given: app.delayq.every(  # noqa: E731
+        "r", app.tasks["report"].s(number), DAILY, **given
+    )
+    assert say(new, 8, version=2).version == 2
+    assert say(old, 7, version=1).version == 2
+    assert say(old, 7).version == 2
+    assert [task.args for task in new.delayq.tasks()] == [(8,)]
+    assert say(new, 8, version=3).version == 3
+    assert say(old, 7, version=2).version == 3
+    assert [task.args for task in new.delayq.tasks()] == [(8,)]
+    assert say(old, 9, version=4).version == 4
+    assert [task.args for task in new.delayq.tasks()] == [(9,)]
+
+
+# Beat.
+
+
+@pytest.fixture
+def beat(app):
+    """A beat process's scheduler, with the guard of `DelayQ`."""
+
+    def beat(app):
+        scheduler = Scheduler(app, lazy=True)
+        sent = []
+        scheduler.apply_async = lambda entry, *_, **__: sent.append(entry.name)
+        Guard(app.delayq.services).watch(scheduler)
+        return scheduler, sent
+
+    return beat
+
+
+def entry_of(app, name="a", schedule=NINE):
+    return ScheduleEntry(name=name, task="report", schedule=schedule, app=app)
+
+
+def long_ago(redis):
+    """Let all rules have been set an hour ago."""
+    for rules in each("rules"):
+        for name, row in redis.hgetall(rules).items():
+            known = json.loads(row)
+            redis.hset(
+                rules, name, json.dumps(known | {"since": str(int(known["since"]) - 3600000)})
+            )
+
+
+def test_beat_leaves_a_rule_alone_and_sends_all_others(app, beat, redis):
+    app = app(a=ENTRY)
+    named(app)
+    long_ago(redis)
+    scheduler, sent = beat(app)
+    scheduler.schedule = {}
+    for name in ("a", "b"):
+        scheduler.apply_entry(entry_of(app, name))
+        scheduler.apply_async(entry_of(app, name), advance=False)
+    assert sent == ["b", "b"]
+
+
+def test_the_slot_in_which_a_rule_was_set_is_still_sent(app, beat):
+    app = app(a=ENTRY)
+    named(app)
+    scheduler, sent = beat(app)
+    scheduler.apply_entry(entry_of(app))  # its slot is the minute that has begun
+    assert sent == ["a"]
+
+
+def test_while_the_store_is_away_what_was_a_rule_is_none_of_beats(app, beat, redis, monkeypatch):
+    app = app(a=ENTRY)
+    named(app)
+    long_ago(redis)
+    scheduler, sent = beat(app)
+    scheduler.apply_entry(entry_of(app))
+
+    def away(*_):
+        raise StoreUnavailable("read", "away")
+
+    monkeypatch.setattr("celery_delayq.contrib.rule_store.find", away)
+    for name in ("a", "b"):
+        scheduler.apply_entry(entry_of(app, name))
+    assert sent == ["b"]
+
+
+def test_a_removed_rule_is_sent_by_beat_again(app, beat, redis):
+    app = app(a=ENTRY)
+    named(app)
+    long_ago(redis)
+    app.delayq.rule("a").remove()
+    scheduler, sent = beat(app)
+    scheduler.apply_entry(entry_of(app))
+    assert sent == ["a"]
+
+
+def test_the_guard_is_set_when_a_beat_process_begins(app, redis):
+    app = app(a=ENTRY)
+    named(app)
+    long_ago(redis)
+    service = Service(app, scheduler_cls=lambda **_: Scheduler(app, lazy=True))
+    beat_init.send(sender=service)
+    service.scheduler.apply_entry(entry_of(app))
+    assert redis.llen("celery") == 0
+    app.delayq.rule("a").remove()
+    service.scheduler.apply_entry(entry_of(app))
+    assert redis.llen("celery") == 1

@@ -1,0 +1,123 @@
+"""A dump takes rules along with their last slots: a load writes no slot again, and leaves none out."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from celery_delayq.contrib import rule_store as store
+from celery_delayq.errors import InvalidDump
+from tests.rules.test_rules import DAILY, NEW_YEAR, runs, write
+from tests.support.shards import each
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def moved(delayq, redis):
+    """Empty the store, and load a dump of it."""
+
+    def moved(**options):
+        lines = [json.dumps(line) for line in delayq.dump()]
+        redis.flushdb()
+        return delayq.load(lines, **options), lines
+
+    return moved
+
+
+def test_a_rule_goes_along_with_its_runs_and_writes_none_of_them_again(delayq, report, moved):
+    rule = delayq.every("r", report.s(7), HOUR, tags=["t"], missed="all", jitter=60, version=3)
+    delayq.every("often", report.s(7), timedelta(seconds=2))
+    before = runs(delayq), [(task.id, task.due) for task in delayq.tasks()]
+
+    loaded, _ = moved()
+
+    assert loaded
+    assert (runs(delayq), [(task.id, task.due) for task in delayq.tasks()]) == before
+    assert delayq.rule("r") == rule
+    write(delayq)
+    assert runs(delayq) == before[0]
+    assert len({*runs(delayq, "often")}) == len(runs(delayq, "often"))
+    assert [*delayq.check()] == []
+
+
+def test_the_same_dump_again_changes_nothing(delayq, report, moved):
+    delayq.every("r", report.s(7), HOUR)
+    _, lines = moved()
+    delayq.rule("r").pause()
+    delayq.rule("r").resume()
+    found = runs(delayq), delayq.rule("r")
+    assert delayq.load(lines).loaded == 0
+    assert (runs(delayq), delayq.rule("r")) == found
+
+
+def test_a_paused_rule_comes_back_paused(delayq, report, moved):
+    delayq.every("r", report.s(7), HOUR).pause()
+    moved()
+    assert delayq.rule("r").is_paused
+    write(delayq)
+    assert runs(delayq) == []
+    assert delayq.rule("r").resume()
+    assert len(runs(delayq)) == 1
+
+
+def test_a_rule_that_was_set_here_before_the_load_has_each_slot_once(delayq, report, redis):
+    rule = delayq.every("r", report.s(7), DAILY)
+    lines = [json.dumps(line) for line in delayq.dump()]
+    redis.flushdb()
+    delayq.every("r", report.s(7), DAILY)
+
+    for _ in range(2):
+        delayq.load(lines)
+        assert runs(delayq) == [rule.next[0]]
+        write(delayq)
+        assert runs(delayq) == [rule.next[0]]
+
+
+def test_of_two_that_differ_the_one_that_is_here_stays(delayq, report, redis):
+    before = delayq.every("r", report.s(7), DAILY)
+    lines = [json.dumps(line) for line in delayq.dump()]
+    redis.flushdb()
+    here = delayq.every("r", report.s(8), NEW_YEAR)
+
+    delayq.load(lines)
+    write(delayq)
+
+    # The run that the dump has comes along, as each task of it does; the next one is written then.
+    assert runs(delayq) == [before.next[0]] == [delayq.rule("r").last]
+    assert delayq.rule("r").next == here.next
+
+
+def test_what_was_to_be_cleared_up_is_cleared_up_after_the_load(delayq, report, moved):
+    delayq.every("r", report.s(7), DAILY)
+    store.change(
+        store.shard_for(delayq.services.entries, "r"), "r", "pause"
+    )  # and the process died
+    moved()
+    assert len(runs(delayq)) == 1
+    write(delayq)
+    assert (runs(delayq), delayq.rule("r").is_paused) == ([], True)
+
+
+def test_a_dry_run_loads_no_rule(delayq, report, moved, redis):
+    delayq.every("r", report.s(7), DAILY)
+    moved(dry_run=True)
+    assert not any(redis.exists(key) for key in each("rules"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("name", "", "name is ''; expected text of 1 to 255 bytes"),
+        ("digest", "xyz", "digest is 'xyz'; expected hexadecimal digits"),
+        ("last_ms", -1, "last_ms is -1"),
+        ("paused", 1, "paused is 1; expected true or false"),
+        ("more", 1, "it has an unknown field 'more'"),
+    ],
+)
+def test_a_damaged_line_of_a_rule_is_refused(delayq, report, field, value, said):
+    delayq.every("r", report.s(7), DAILY)
+    lines = [line | {field: value} if line["kind"] == "rule" else line for line in delayq.dump()]
+    with pytest.raises(InvalidDump) as caught:
+        delayq.load(map(json.dumps, lines))
+    assert said in str(caught.value)
