@@ -19,6 +19,7 @@ from ..core.store import Counts, LiveScanner, Pause
 
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
+LOOK_EVERY = 30.0  # seconds; so often each process looks at the rules
 MAX_PAUSED = 600.0  # seconds, as the alert DelayqPaused has it
 
 NO_SCANNER = (
@@ -44,6 +45,14 @@ _FORGOTTEN = (
     "{} is paused since {:%Y-%m-%d %H:%M} UTC: {} due and not delivered, the first for {}; {:g} s "
     "are allowed; resume it, or cancel these tasks"
 )
+_RULE_LATE = (
+    "a recurring rule should have written its next run {} ago: no process writes the runs of "
+    "rules; start a worker that has celery_delayq[rules]"
+)
+_TROUBLED = (
+    "the next run of {} cannot be made; celery -A proj delayq rules list says why; mend, pause or "
+    "remove them"
+)
 _AGREED = "all processes on this store agree on its layout, shards and broker"
 _NOT_HERE = "no scanner on this host, {}, is alive"
 
@@ -53,7 +62,7 @@ class Judged:
     """The result of one check.
 
     The checks are ``store``, ``agreement``, ``scanners``, ``overdue``, ``refused``, ``dead``,
-    ``pauses``, ``rates`` and ``memory``.
+    ``rules``, ``pauses``, ``rates`` and ``memory``.
 
     Attributes:
         about: The name of the check.
@@ -81,6 +90,7 @@ def health(
     - no scanner is alive, or the scanners use another broker than this app;
     - the store is being resharded;
     - a task has been overdue for too long, or too many tasks are dead or refused;
+    - a recurring rule cannot make its next run, or nobody wrote it;
     - a task has been due and paused for too long, so the pause may be forgotten;
     - resumed tasks are delivered so slowly that the last one waits too long;
     - the store's Redis is full or nearly full;
@@ -145,6 +155,7 @@ def judged(
     return [
         Judged("agreement", agreement, _AGREED),
         *_judged(counts, max_overdue, max_dead),
+        _rules(counts, max_overdue),
         _pauses(pauses, counts.now_ms, max_paused),
         _rates(pauses, max_overdue),
         *(check for server in servers for check in _memory(server)),
@@ -181,6 +192,20 @@ def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judge
     ):
         what = f"{counted(count)} {'is' if count == 1 else 'are'} {means}"
         yield Judged(about, f"{what}; {max_dead} are allowed" if count > max_dead else "", "none")
+
+
+def _rules(counts: Counts, max_overdue: float) -> Judged:
+    """Check that the next run of each rule is written; a process looks each half minute."""
+    look_ms, wrong = counts.rule_look_ms, ""
+    late = 0 if look_ms is None else (counts.now_ms - look_ms) / 1000
+    if late > max_overdue + LOOK_EVERY:
+        wrong = _RULE_LATE.format(lasting(late))
+    elif counts.troubled_rules:
+        wrong = _TROUBLED.format(counted(counts.troubled_rules, "rule"))
+    count = counted(counts.rules, "rule")
+    return Judged(
+        "rules", wrong, f"{count}, with the next runs written" if counts.rules else "none"
+    )
 
 
 def _pauses(pauses: Iterable[Pause], now_ms: int, longest: float) -> Judged:

@@ -133,6 +133,8 @@ def counts_facts(counts: Counts) -> dict[str, Any]:
         "oldest_overdue": _time(counts.oldest_overdue_ms),
         "next_due": _time(counts.next_due_ms),
         "is_exact": counts.is_exact,
+        "rules": counts.rules,
+        "troubled_rules": counts.troubled_rules,
     }
 
 

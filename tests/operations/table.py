@@ -7,6 +7,7 @@
 Each new operation gets its row here; every claim of this folder is then tested on it.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -94,9 +95,15 @@ def extras(task_id: str) -> Extras:
     return Extras(f"key of {task_id}", ("all", task_id))
 
 
+def rule_row(name: str, **fields: str) -> str:
+    """The fields of a rule's row, as JSON."""
+    plan = {"digest": "abc", "home": name, "plan": "[]", "flags": "-n", "version": "0"}
+    return json.dumps({**plan, "by": "host", "source": "", **fields})
+
+
 def _rule(store: Store, name: str, what: str = "put") -> object:
-    plan = {"digest": "abc", "rest": f"{name} []"}
-    (answer,) = store.shard.calls.call("rule", called=name, what=what, **plan)
+    given = {"called": name, "what": what, "given": rule_row(name), "most": 10}
+    (answer,) = store.shard.calls.call("rule", **given)
     return answer
 
 
@@ -250,14 +257,14 @@ def _undone(ready: Prepared) -> object:
 def revision_of(store: Store) -> int:
     """The revision of the rule; 0 without one."""
     row = store.raw.hget(store.keys["rules"], "rule")
-    return int(row.split()[0]) if row else 0
+    return int(json.loads(row)["revision"]) if row else 0
 
 
 def _fire(ready: Prepared) -> object:
     record = new_record("fired", destination_for("L", "celery"))
     run = (FAR_MS, "fired", FAR_MS, record.destination, record.labels + record.body, "")
-    asked = {"called": "rule", "revision": ready.revision, "look": FAR_MS, "runs": run}
-    (answer,) = ready.store.shard.calls.call("fire", **asked)
+    asked = {"called": "rule", "revision": ready.revision, "look": FAR_MS}
+    (answer,) = ready.store.shard.calls.call("fire", **asked, trouble="", runs=run)
     return b"done" if answer == b"past" else answer  # when it is taken again
 
 
@@ -580,6 +587,12 @@ OPERATIONS = (
         lambda ready: ready.store.scripts.call("rules_ahead", limit=5)[1:],
         [-1, [b"rule"]],
         changes=False,
+    ),
+    Operation(
+        "rules_named",
+        "caller",
+        lambda ready: ready.store.scripts.call("rules_named", digest="d", names="n").found,
+        [b"n"],
     ),
     Operation(
         "hand_over",

@@ -1,4 +1,4 @@
-"""A dump takes rules along with their last slots: a load writes no slot again, and leaves none out."""
+"""A dump takes rules along with their last slots: after a load, each slot is written once."""
 
 import json
 from datetime import timedelta

@@ -34,7 +34,7 @@ from celery_delayq.errors import (
     StoreError,
     StoreUnavailable,
 )
-from tests.operations.table import KEEPS, MAIL, OPERATIONS, fitting, revision_of
+from tests.operations.table import KEEPS, MAIL, OPERATIONS, fitting, revision_of, rule_row
 from tests.store.held_and_behind import (
     HELD_TOO,
     behind_one_that_holds_no_longer,
@@ -411,22 +411,23 @@ def cancelled(task_id, before=lambda _: None):
     return change
 
 
-def _rule(what, called="rule"):
+def _rule(what, called="rule", **fields):
     def take(ready):
-        digest = revision_of(ready.store) if what == "cleared" else "abc"
-        plan = {"called": called, "what": what, "digest": digest, "rest": "rule []"}
-        ready.store.shard.calls.call("rule", **plan)
+        row = rule_row("rule", **fields)
+        given = str(revision_of(ready.store)) if what == "cleared" else row
+        ready.store.shard.calls.call("rule", called=called, what=what, given=given, most=10)
 
     return take
 
 
-def _fire(task_id="fired", ahead=0, **options):
+def _fire(task_id="fired", ahead=0, trouble="", **options):
     def take(ready):
         record = new_record(task_id, destination_for("L", "celery"), "", share=True)
         record = record.with_extras(Extras(**options))
         run = (FAR_MS, task_id, NOW_MS, record.destination, record.labels + record.body)
         asked = {"called": "rule", "revision": revision_of(ready.store) + ahead, "look": 5}
-        ready.store.shard.calls.call("fire", **asked, runs=(*run, record.template))
+        runs = () if trouble else (*run, record.template)
+        ready.store.shard.calls.call("fire", **asked, trouble=trouble, runs=runs)
 
     return take
 
@@ -437,6 +438,19 @@ def removed(ready):
 
 def paused_rule(ready):
     _rule("pause")(ready)
+
+
+def troubled_rule(ready):
+    _fire(trouble="bad")(ready)
+
+
+def _name_rules(ready):
+    ready.store.scripts.call("rules_named", digest="d", names="n")
+
+
+def named_long_ago(ready):
+    ready.store.scripts.call("rules_named", digest="other", names="n")
+    ready.store.set_ms(NOW_MS + 700_000)
 
 
 def undo_over(ready):
@@ -986,6 +1000,15 @@ CASES = [
     Case("rule", "removed", _rule("cleared"), removed),
     Case("rule", "paused", _rule("cleared"), paused_rule),
     Case("rule", "nothing", _rule("cleared", called="nothing")),
+    Case("rule", "of a dump", _rule("load", called="new", revision="5", last="7", since="3")),
+    Case("rule", "beside a dump", _rule("load", revision="5", last="7", since="3")),
+    Case("rule", "another one", _rule("put", digest="def")),
+    Case("rule", "a version", _rule("put", version="3")),
+    Case("rule", "in trouble", _rule("pause"), troubled_rule),
+    Case("fire", "in trouble", _fire(trouble="bad")),
+    Case("fire", "no longer in trouble", _fire(), troubled_rule),
+    Case("rules_named", "again", _name_rules, _name_rules),
+    Case("rules_named", "after a while", _name_rules, named_long_ago),
     Case("rule", "turning", _rule("pause"), generations_over),
     Case("fire", "with a key", _fire(key="key", tags=("one",))),
     Case("fire", "of another revision", _fire(ahead=9)),

@@ -23,6 +23,7 @@ from celery_delayq.core.store.ids import target_of_key
 from celery_delayq.core.store.keys import KEYS
 from celery_delayq.core.store.record import lane_for
 from celery_delayq.errors import DelayQError
+from tests.operations.table import revision_of, rule_row
 from tests.store.support import (
     CLOCK,
     FAR_MS,
@@ -114,7 +115,11 @@ def furnish(store):
     store.raw.hset(store.keys["calls_old"], mapping=store.raw.hgetall(store.keys["calls"]))
     store.schedule("revoked", FAR_MS)
     store.entries.cancel("revoked", owes=True)
-    store.shard.calls.call("rule", called="rule", what="put", digest="abc", rest="rule []")
+    given = rule_row("rule")
+    store.shard.calls.call("rule", called="rule", what="put", given=given, most=9)
+    store.scripts.call("rules_named", digest="d", names="n")
+    told = {"called": "rule", "revision": revision_of(store), "look": FAR_MS}
+    store.shard.calls.call("fire", **told, trouble="bad", runs=())
     store.schedule("undone", FAR_MS)
     store.entries.cancel("undone", keeps=" 60000 10 -")
     store.raw.hset(store.keys["undo_old"], mapping=store.raw.hgetall(store.keys["undo"]))

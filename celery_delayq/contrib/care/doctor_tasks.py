@@ -12,6 +12,9 @@ from ...core.services import Services
 from ...core.store import Pause
 from ...core.store.overview import OVERDUE
 from ...operations.health import MAX_OVERDUE, MAX_PAUSED, judged
+from .. import rule_store
+
+SHOWN_RULES = 3
 
 # The advice for each fault that `health` finds, if its sentence has none.
 _ADVICE = {
@@ -31,6 +34,8 @@ def health(services: Services) -> Iterator[Line]:
         if check.about in _ELSEWHERE:
             continue
         about, found, advice = check.about, check.wrong, _ADVICE.get(check.about, "")
+        if found and about == "rules":
+            found += _troubled(services)
         if found and not advice:
             found, _, advice = found.partition("; ")
         if found:
@@ -40,6 +45,12 @@ def health(services: Services) -> Iterator[Line]:
             yield Line(about, OK, f"{check.well}, on {', '.join(map(plain, hosts))}")
         else:
             yield Line(about, OK, check.well)
+
+
+def _troubled(services: Services) -> str:
+    """Return the names of some rules whose next run cannot be made, and why."""
+    rules = rule_store.troubled(services.entries, SHOWN_RULES)[:SHOWN_RULES]
+    return "".join(f"; {plain(rule.name)}: {plain(rule.trouble)}" for rule in rules)
 
 
 def pauses(services: Services) -> Iterator[Line]:

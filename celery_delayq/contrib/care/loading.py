@@ -170,13 +170,7 @@ class _Loading:
         elif line["kind"] == UNREADABLE:
             self._loaded.unreadable.append((line["id"], line["reason"]))
         elif line["kind"] == TASK:
-            try:
-                entry = self._entry_of(line)
-            except DelayQError as error:
-                self._loaded.refused.append(error)
-            else:
-                self._entries.append(entry)
-                self._bytes += entry.record.size
+            self._task(line)
 
     def write(self) -> Loaded:
         """Write the lines taken; return the results."""
@@ -214,6 +208,15 @@ class _Loading:
         # A lane that is resuming has no pause any more.
         if not (self._dry_run or resumed or lane in self._paused_here):
             self._services.entries.pause(lane, queue or task or "", late=late)
+
+    def _task(self, line: Line) -> None:
+        try:
+            entry = self._entry_of(line)
+        except DelayQError as error:
+            self._loaded.refused.append(error)
+        else:
+            self._entries.append(entry)
+            self._bytes += entry.record.size
 
     def _rule(self, line: Line) -> None:
         """Load a rule; the runs of one that is here as well are cleared up, as the dump has others.

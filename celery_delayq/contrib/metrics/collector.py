@@ -114,6 +114,9 @@ def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
         "coming_back_seconds": max((pause.seconds_left for pause in found.pauses), default=0),
         "dead_tasks": counts.dead,
         "scanners": len(found.scanners),
+        "rules": counts.rules,
+        "troubled_rules": counts.troubled_rules,
+        "rules_late_seconds": max(0, _seconds(counts.now_ms, counts.rule_look_ms) or 0),
         "queues_complete": found.queues_complete,
         "clock_difference_seconds": clock_difference,
     }

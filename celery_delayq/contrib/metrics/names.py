@@ -98,6 +98,13 @@ READ = (
     ),
     Metric("dead_tasks", "gauge", "tasks that are kept but not tried again"),
     Metric("scanners", "gauge", "scanners that are alive"),
+    Metric("rules", "gauge", "recurring rules"),
+    Metric("troubled_rules", "gauge", "recurring rules whose next run cannot be made"),
+    Metric(
+        "rules_late_seconds",
+        "gauge",
+        "for how long the next run of a recurring rule should have been written, or 0",
+    ),
     Metric("queue_waiting_tasks", "gauge", "waiting tasks, by queue", "queue"),
     Metric("queue_overdue_tasks", "gauge", "of these, tasks past their due time", "queue"),
     Metric(
@@ -152,6 +159,13 @@ COUNTED = (
         ("done", *_ANSWERS),
     ),
     Metric("skipped", "counter", "tasks that were skipped as too late"),
+    Metric(
+        "rule_slots_omitted",
+        "counter",
+        "slots of recurring rules without a run: their key was `held`, or nobody scanned (`missed`)",
+        "reason",
+        ("held", "missed"),
+    ),
     Metric("handed_over", "counter", "tasks that were delivered to their queues", "path", _PATHS),
     Metric("refused", "counter", "refused deliveries, to be tried again", "path", _PATHS),
     Metric("uncertain", "counter", "tasks that were published without an answer"),

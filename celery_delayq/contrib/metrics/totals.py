@@ -47,6 +47,7 @@ class Totals:
             undone=lambda tasks: of["undone"].inc(len(tasks)),
             missed=self._missed,
             skipped=lambda *_: of["skipped"].inc(),
+            slots_omitted=lambda count, why: of["rule_slots_omitted"].labels(why).inc(count),
             left=self._left,
             refused=lambda path, count: of["refused"].labels(path).inc(count),
             uncertain=of["uncertain"].inc,

@@ -28,11 +28,6 @@ return change(request, function(call)
     run.created, run.place, run.ms, run.claim, run.error, run.named = '', 'waiting', 0, '', '', '1'
     if run.id ~= '' and is_return_stale(back, run) then return nil, 'stale' end
   end
-  if trouble ~= '' then
-    redis.call('HSET', keys.rules_trouble, called, whole(call.now) .. ' ' .. trouble)
-  elseif #runs > 0 then
-    redis.call('HDEL', keys.rules_trouble, called)
-  end
   for at, run in ipairs(runs) do
     local slot, word = tonumber(run.slot), 'past'
     if slot > rule.last then
@@ -56,6 +51,11 @@ return change(request, function(call)
   end
   redis.call('ZADD', keys.rules_next, whole(look), called)
   keep_rule(called, rule)
+  if trouble ~= '' then
+    redis.call('HSET', keys.rules_trouble, called, whole(call.now) .. ' ' .. trouble)
+  elseif #runs > 0 then
+    redis.call('HDEL', keys.rules_trouble, called)
+  end
   if back.earliest < math.huge then wake_for(back.earliest, call.now, call.promise) end
   return table.concat(words, ' ')
 end)

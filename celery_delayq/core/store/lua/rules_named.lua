@@ -18,7 +18,8 @@ local since, last, swept = string.match(redis.call('HGET', keys.rules_named, '')
 if not last or now - tonumber(last) > GAP or tonumber(last) > now then since, swept = now, now end
 local sweeps = now - tonumber(since) >= LIVING and now - tonumber(swept) >= BETWEEN
 if sweeps then swept = now end
-local found, fields = {}, redis.call('HGETALL', keys.rules_named)
+local found, fields = {}, redis.call('HSCAN', keys.rules_named, '0', 'COUNT', 1000)[2]
+allow_when_full(keys.rules_named)
 for at = 1, #fields, 2 do
   local set, named, text = fields[at], string.match(fields[at + 1], '^(%d+) (.*)$')
   if set ~= '' and set ~= digest then

@@ -28,7 +28,11 @@ end
 local function keep_rule(name, rule)
   -- As texts: cjson writes numbers with 14 digits.
   rule.revision, rule.last = whole(rule.revision), whole(rule.last)
-  redis.call('HSET', keys.rules, name, cjson.encode(rule))
+  local fields, parts = {}, {}
+  for field in pairs(rule) do fields[#fields + 1] = field end
+  table.sort(fields) -- or one rule has many texts
+  for at, field in ipairs(fields) do parts[at] = cjson.encode(field) .. ':' .. cjson.encode(rule[field]) end
+  redis.call('HSET', keys.rules, name, '{' .. table.concat(parts, ',') .. '}')
 end
 
 -- A rule with a flag, or without it.
