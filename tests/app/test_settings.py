@@ -242,7 +242,7 @@ CHANGED = {
     "adopt_after": 60,
     "catch_up": 10,
     "shards": 2,
-    **dict.fromkeys(("capture_eta", "once"), True),
+    **dict.fromkeys(("beat", "capture_eta", "once"), True),
     "history_repeats": False,
     "remember": (60, 10_000),
     "undo": (60, 10),

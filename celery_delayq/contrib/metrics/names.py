@@ -162,7 +162,7 @@ COUNTED = (
     Metric(
         "rule_slots_omitted",
         "counter",
-        "slots of recurring rules without a run: their key was `held`, or nobody scanned (`missed`)",
+        "slots of recurring rules without a run: their key was `held`, or `missed` left them out",
         "reason",
         ("held", "missed"),
     ),
