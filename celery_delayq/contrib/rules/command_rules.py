@@ -9,7 +9,7 @@ import click
 
 from ...core.logs import plain
 from ...operations.cli.common import Argument, ErrorSentences, delayq_of, examples, json_option
-from ...operations.cli.looks import CeleryCommand
+from ...operations.cli.looks import CeleryCommand, CeleryOption
 from ...operations.cli.screen import Screen
 from ...operations.cli.tables import Column, table
 from ...operations.cli.zones import name_of, stamp, zone_of, zoned
@@ -19,29 +19,51 @@ if TYPE_CHECKING:
 
 _DONE = {"pause": "paused", "resume": "resumed", "remove": "removed"}
 _ALREADY = {"pause": "is paused already", "resume": "is not paused", "remove": "is not there"}
+_SOURCES = ("redbeat", "django-celery-beat")
 
 
 @click.command(
-    cls=CeleryCommand, epilog=examples("rules", "rules pause digest", "rules list --json")
-)
+    cls=CeleryCommand, epilog=examples(
+        "rules", "rules pause digest", "rules list --json", "rules import --from redbeat --dry-run"
+    ),
+)  # fmt: skip
 @click.argument(
-    "action", type=click.Choice(["list", *_DONE]), default="list", cls=Argument,
+    "action", type=click.Choice(["list", *_DONE, "import"]), default="list", cls=Argument,
     help="What to do; list by default.",
 )  # fmt: skip
 @click.argument("names", metavar="[NAME]...", nargs=-1, cls=Argument, help="Names of rules.")
+@click.option(
+    "--from", "source", type=click.Choice(_SOURCES), cls=CeleryOption, help_group="Importing",
+    help="The scheduler whose entries import turns into rules.",
+)  # fmt: skip
+@click.option(
+    "--dry-run", is_flag=True, cls=CeleryOption, help_group="Importing",
+    help="Show only what import would do.",
+)  # fmt: skip
 @zoned
 @json_option
 @click.pass_context
 def rules(
-    ctx: click.Context, /, action: str, names: tuple[str, ...], as_json: bool, **_: Any
-) -> None:
+    ctx: click.Context, /, action: str, names: tuple[str, ...], *, source: str | None,
+    dry_run: bool, as_json: bool, **_: Any,
+) -> None:  # fmt: skip
     """List the recurring tasks; pause, resume or remove some.
 
-    To pause or remove a rule cancels the runs that it has written ahead.
+    To pause or remove a rule cancels the runs that it has written ahead. import makes a rule of
+    each entry of another scheduler, or of those that you name; a disabled one is paused. The
+    entries stay. Exits with 1 if an entry was refused.
     """
+    if (source is None) is (action == "import") or (dry_run and source is None):
+        raise click.UsageError("import needs --from; --from and --dry-run are of import.", ctx)
     from . import face
 
     services = delayq_of(ctx).services
+    if source is not None:
+        from .command_import import import_rules
+
+        with ErrorSentences():
+            import_rules(ctx, services, source, names, dry_run=dry_run, as_json=as_json)
+        return
     if action != "list" and not names:
         raise click.UsageError(f"Name the rules to {action}.", ctx)
     with ErrorSentences():

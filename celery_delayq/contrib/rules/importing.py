@@ -1,0 +1,195 @@
+"""Rules from the entries of another scheduler.
+
+    from_redbeat, from_django --> entries --plan--> steps: what would become --carry_out--> rules
+
+Its own entries stay as they are. A rule becomes as its entry is, also paused or not, so to import
+the same again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from celery.canvas import Signature
+from celery.schedules import crontab
+
+from ...core.clock import from_ms
+from ...core.errors import InvalidOption, StoreError
+from ...core.services import Services
+from . import face, store, writing
+from .rule import Plan, Stored
+from .timing import Timing, timing_of
+
+NEW, CHANGED, SAME, SKIPPED, REFUSED = "new", "changed", "same", "skipped", "refused"
+FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+_IN_BEAT_SCHEDULE = "it is in beat_schedule, which delayq_beat takes over"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of another scheduler.
+
+    Attributes:
+        name: Its name.
+        task: The name of its task.
+        kind: The kind of its schedule, as its scheduler calls it.
+        signature: Its task, with arguments and options; ``None`` if it is refused.
+        schedule: When it fires; ``None`` if no rule can have that.
+        tz: The zone of the fields; ``None``: the app's.
+        is_enabled: Whether it fires.
+        refused: Why no rule can be made of it; or empty.
+    """
+
+    name: str
+    task: str = ""
+    kind: str = ""
+    signature: Signature[Any] | None = None
+    schedule: timedelta | crontab | None = None
+    tz: str | None = None
+    is_enabled: bool = True
+    refused: str = ""
+
+    def calling(self, app: Any, args: Any, kwargs: Any, options: Any) -> Entry:
+        """Return it with its signature, or refused."""
+        refused = self.refused or _wrong_call(self.task, args, kwargs, options)
+        if refused:
+            return replace(self, refused=refused)
+        return replace(self, signature=app.signature(self.task, args, kwargs, options=options))
+
+
+def _wrong_call(task: str, args: Any, kwargs: Any, options: Any) -> str:
+    if not task:
+        return "it has no task"
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        return "its arguments are not a JSON list and a JSON object"
+    if not isinstance(options, dict):
+        return "its options are no JSON object"
+    expires = options.get("expires")
+    if expires is not None and (not isinstance(expires, (int, float)) or expires is True):
+        return "its expires is a fixed time; set seconds, which count from each run"
+    if delays := sorted({"eta", "countdown"} & {*options}):
+        return f"its runs have a delay of their own, {delays[0]}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What becomes of an entry.
+
+    Attributes:
+        entry: The entry.
+        word: ``new``, ``changed``, ``same``, ``skipped`` or ``refused``.
+        why: Why it is skipped or refused.
+        timing: The times of its rule.
+    """
+
+    entry: Entry
+    word: str
+    why: str = ""
+    timing: Timing | None = None
+
+
+def plan(services: Services, source: str, entries: Iterable[Entry]) -> Iterator[Step]:
+    """Yield what would become of entries; it writes nothing.
+
+    Raises:
+        StoreError: the store or the scheduler's Redis cannot be read.
+    """
+    now, seen = from_ms(services.entries.counts().now_ms), set[str]()
+    for entry in entries:
+        found = entry
+        if entry.name in seen and not entry.refused:
+            found = replace(entry, refused="another entry has this name")
+        seen.add(entry.name)
+        yield _or_refused(found, partial(_plan, services, source, found, now))
+
+
+def carry_out(services: Services, source: str, step: Step) -> Step:
+    """Make the rule of a step; return what became of it."""
+    if step.word not in (NEW, CHANGED):
+        return step
+    return _or_refused(step.entry, partial(_carry_out, services, source, step))
+
+
+def _or_refused(entry: Entry, make: Callable[[], Step]) -> Step:
+    """Return the step that *make* returns; its error refuses the entry, and no other one."""
+    if entry.refused:
+        return Step(entry, REFUSED, entry.refused)
+    try:
+        return make()
+    except StoreError:
+        raise
+    except Exception as error:  # a task's own apply_async may raise anything
+        return Step(entry, REFUSED, str(error) or type(error).__name__)
+
+
+def _plan(services: Services, source: str, entry: Entry, now: datetime) -> Step:
+    if entry.name in (services.app.conf.beat_schedule or ()):
+        return Step(entry, SKIPPED, _IN_BEAT_SCHEDULE)
+    rule, before = face.rule(services, entry.name), store.find(services.entries, entry.name)
+    # A rule that is set in code, or by another import, is not this import's to change.
+    if rule is not None and getattr(rule, "source", source) != source:
+        raise InvalidOption("name", entry.name, "a name that no rule of another source has")
+    zone = str(services.timezone)
+    timing = timing_of(entry.schedule, tz=entry.tz, default_zone=zone)
+    made = face._plan_of(_signature_of(entry), timing, "one", 0, [])
+    if rule is None or before is None or before.digest != made.digest:
+        _try(services, entry.name, made, now)
+        return Step(entry, CHANGED if rule else NEW, timing=timing)
+    is_same = rule.is_paused is not entry.is_enabled
+    return Step(entry, SAME if is_same else CHANGED, timing=timing)
+
+
+def _try(services: Services, name: str, made: Plan, now: datetime) -> None:
+    """Make a run of a rule and write nothing; it raises as ``every`` would."""
+    shard = store.shard_for(services.entries, name, made.key)
+    draft = Stored(name, 0, now, "-", made.digest, made.text.encode(), shard.number)
+    writing.entry_of(services, draft, made, now)
+
+
+def _carry_out(services: Services, source: str, step: Step) -> Step:
+    entry = step.entry
+    if entry.is_enabled:
+        _every(services, source, entry).resume()
+        return step
+    rule = face.rule(services, entry.name)
+    if rule is None:
+        # Paused before it has its own schedule: a run that is due now would leave before the pause.
+        rule = _every(services, source, replace(entry, schedule=_far(services)))
+    rule.pause()
+    _every(services, source, entry)
+    return step
+
+
+def _every(services: Services, source: str, entry: Entry) -> face.Rule:
+    """Set the rule of an entry; all rules that are imported are set here."""
+    _ = source
+    return face.every(
+        services, entry.name, _signature_of(entry), entry.schedule,
+        tz=entry.tz, dialect="", missed="one", jitter=0, tags=[],
+    )  # fmt: skip
+
+
+def _far(services: Services) -> crontab:
+    """Return a schedule whose next moment is some months away."""
+    month = from_ms(services.entries.counts().now_ms).month
+    return crontab("0", "0", day_of_month="1", month_of_year=str((month + 5) % 12 + 1))
+
+
+def _signature_of(entry: Entry) -> Signature[Any]:
+    if entry.signature is None:
+        raise InvalidOption("signature", None, "the task of the entry")
+    return entry.signature
+
+
+def crontab_of(fields: Mapping[str, Any]) -> crontab:
+    """Return Celery's crontab of fields; one that is missing is ``*``.
+
+    Raises:
+        Exception: Celery cannot read a field.
+    """
+    return crontab(**{name: fields.get(name, "*") for name in FIELDS})
