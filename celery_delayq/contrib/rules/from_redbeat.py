@@ -93,7 +93,7 @@ def _entry(services: Services, name: str, found: Any) -> Entry:
     entry = Entry(name, task if isinstance(task, str) else "")
     entry = replace(entry, is_enabled=bool(found.get("enabled", True)))
     if not isinstance(found.get("name"), str):
-        return replace(entry, refused="it has no name")
+        return entry.but("it has no name")
     entry = _timed(replace(entry, name=found["name"]), found.get("schedule"))
     args, kwargs, options = (found.get(field) for field in ("args", "kwargs", "options"))
     return entry.calling(services.app, args or [], kwargs or {}, options or {})
@@ -108,5 +108,5 @@ def _timed(entry: Entry, schedule: Any) -> Entry:
         if kind == "crontab":
             return replace(entry, schedule=crontab_of(schedule))
     except Exception as error:  # Celery's parser has errors of its own
-        return replace(entry, refused=f"its {kind} cannot be read: {error!r}")
-    return replace(entry, refused=f"its schedule is {kind or 'none'}; expected interval or crontab")
+        return entry.but(f"its {kind} cannot be read: {error!r}")
+    return entry.but(f"its schedule is {kind or 'none'}; expected interval or crontab")

@@ -53,12 +53,17 @@ class Entry:
     is_enabled: bool = True
     refused: str = ""
 
+    def but(self, refused: str) -> Entry:
+        """Return it refused: for the first reason that was found."""
+        return replace(self, refused=self.refused or refused)
+
     def calling(self, app: Any, args: Any, kwargs: Any, options: Any) -> Entry:
         """Return it with its signature, or refused."""
-        refused = self.refused or _wrong_call(self.task, args, kwargs, options)
-        if refused:
-            return replace(self, refused=refused)
-        return replace(self, signature=app.signature(self.task, args, kwargs, options=options))
+        entry = self.but(_wrong_call(self.task, args, kwargs, options))
+        if entry.refused:
+            return entry
+        signature = app.signature(self.task, args, kwargs, options=options)
+        return replace(self, signature=signature)
 
 
 def _wrong_call(task: str, args: Any, kwargs: Any, options: Any) -> str:
@@ -128,6 +133,8 @@ def _or_refused(entry: Entry, make: Callable[[], Step]) -> Step:
 
 
 def _plan(services: Services, source: str, entry: Entry, now: datetime) -> Step:
+    if not 1 <= len(entry.name.encode(errors="replace")) <= face.LONGEST_NAME:
+        return Step(entry, REFUSED, f"its name is no text of 1 to {face.LONGEST_NAME} bytes")
     if entry.name in (services.app.conf.beat_schedule or ()):
         return Step(entry, SKIPPED, _IN_BEAT_SCHEDULE)
     rule, before = face.rule(services, entry.name), store.find(services.entries, entry.name)

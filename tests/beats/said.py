@@ -1,0 +1,21 @@
+"""What a process of the other environment prints."""
+
+import json
+import sys
+
+from celery.bin.celery import celery
+from click.testing import CliRunner
+
+
+def imported(app, source, *options):
+    """What ``rules import`` says of each entry, and its exit status."""
+    sys.modules["proj"] = app
+    words = ["-A", "proj", "delayq", "rules", "import", "--from", source, "--json", *options]
+    done = CliRunner().invoke(celery, words, prog_name="celery")
+    if done.exit_code not in (0, 1) or done.stderr:
+        raise AssertionError(done.output) from done.exception
+    return [json.loads(line) for line in done.stdout.splitlines()], done.exit_code
+
+
+def say(found):
+    sys.stdout.write(json.dumps(found, default=str))

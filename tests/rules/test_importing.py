@@ -1,0 +1,415 @@
+"""Rules from the entries of celery-redbeat and django-celery-beat, which the real ones stored."""
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from celery_delayq.contrib.rules import face, from_django, importing
+from celery_delayq.core.store import What
+from tests.app.support import redis_ms
+from tests.cli.conftest import misused, no_workers, project, run
+from tests.rules.frozen import REDBEAT, frozen, rows
+
+__all__ = ["misused", "no_workers", "project", "run"]
+
+LONG = "x" * 201
+DAY = {"__type__": "crontab", "minute": 0, "hour": 9}
+FIELDS = "*/15 8,9,10,11,12,13,14,15,16,17,18 1,15 * 1,2,3,4,5"
+NAME = "its name is no text of 1 to 200 bytes"
+SECOND = "expected an interval from 1 second to 366 days"
+BERLIN = "Europe/Berlin"
+
+OF_REDBEAT = {
+    "daily": ("new", "0 9 * * *", BERLIN),
+    "dated": ("new", "0 9 * * *", BERLIN),
+    "ends": ("refused", "its expires is a fixed time; set seconds, which count from each run"),
+    "fast": ("refused", f"schedule is 0.5 seconds; {SECOND}"),
+    "fields": ("new", FIELDS, BERLIN),
+    "fixed": ("skipped", "it is in beat_schedule, which delayq_beat takes over"),
+    "later": ("refused", "its runs have a delay of their own, countdown"),
+    "off": ("new", "0 9 * * *", BERLIN),
+    "poll": ("new", "every 90.5 s", BERLIN),
+    "relative": ("new", "every 3600 s", BERLIN),
+    "rule": ("refused", "its schedule is rrule; expected interval or crontab"),
+    LONG: ("refused", NAME),
+}
+OF_DJANGO = {
+    "begins": ("refused", "it begins at 2100-01-01T00:00:00+00:00; import it then"),
+    "begun": ("new", "0 9 * * *", "Asia/Tokyo"),
+    "clocked": ("refused", "it runs once; schedule its task"),
+    "daily": ("new", "0 9 * * *", "Asia/Tokyo"),
+    "ends": ("refused", "it ends at a fixed time; remove its rule then"),
+    "fields": ("new", FIELDS, "UTC"),
+    "hourly": ("new", "every 3600 s", BERLIN),
+    "no headers": ("refused", "its headers are no JSON object"),
+    "no json": (
+        "refused",
+        "its arguments or headers are no JSON: Expecting ',' delimiter: line 1 column 3 (char 2)",
+    ),
+    "no list": ("refused", "its arguments are not a JSON list and a JSON object"),
+    "no task": ("refused", "it has no task"),
+    "off": ("new", "0 9 * * *", "Asia/Tokyo"),
+    "once": ("refused", "it runs once; schedule its task"),
+    "quick": ("refused", f"schedule is 0.000005 seconds; {SECOND}"),
+    "routed": ("new", "every 3600 s", BERLIN),
+    "sun": ("refused", "its schedule is solar; expected interval or crontab"),
+    "ä" * 101: ("refused", NAME),
+}
+EXPECTED = {"redbeat": OF_REDBEAT, "django-celery-beat": OF_DJANGO}
+
+
+@pytest.fixture
+def app(app):
+    app.conf.timezone = BERLIN
+    app.conf.beat_schedule = {"fixed": {"task": "report", "schedule": 60}}
+    return app
+
+
+@pytest.fixture
+def report(app):
+    """A task that takes the arguments of every entry."""
+
+    @app.task(name="report", bind=True)
+    def report(self, *args, **kwargs):
+        pass
+
+    return report
+
+
+@pytest.fixture
+def put(redis):
+    """Store an entry as celery-redbeat does: text, or an object as JSON."""
+
+    def put(name, definition, prefix="redbeat:"):
+        text = definition if isinstance(definition, (str, bytes)) else json.dumps(definition)
+        redis.hset(prefix + name, "definition", text)
+        redis.zadd(f"{prefix}:schedule", {prefix + name: 1})
+
+    return put
+
+
+@pytest.fixture(params=EXPECTED)
+def source(request, put, monkeypatch):
+    """Each scheduler, with the entries that it stored."""
+    for name, definition in frozen(REDBEAT).items():
+        put(name, definition)
+    monkeypatch.setattr(from_django, "_rows", lambda: ((row, True) for row in rows()))
+    return request.param
+
+
+@pytest.fixture
+def do(run):
+    """Import; what is printed of each entry, and the exit status."""
+
+    def do(source, *options):
+        done = run("rules", "import", "--from", source, "--json", *options)
+        assert done.exit_code in {0, 1}, done.output
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        return {one["name"]: becomes(one) for one in found}, done.exit_code
+
+    return do
+
+
+def becomes(one):
+    if one["why"]:
+        return one["becomes"], one["why"]
+    return one["becomes"], one["schedule"], one["tz"]
+
+
+def same(expected):
+    return {
+        name: ("same", *rest) if w == "new" else (w, *rest) for name, (w, *rest) in expected.items()
+    }
+
+
+def stored(redis):
+    return {key: redis.dump(key) for key in redis.keys("*") if b":schedule" not in key}
+
+
+def entry(**fields):
+    return {"name": "a", "task": "report", "schedule": DAY, "args": [], **fields}
+
+
+@pytest.mark.usefixtures("report")
+def test_each_kind_of_entry_becomes_a_rule_or_is_refused(do, delayq, source):
+    assert do(source) == (EXPECTED[source], 1)
+
+    made = {name for name, (word, *_) in EXPECTED[source].items() if word == "new"}
+    assert {rule.name for rule in delayq.rules()} == made
+    assert {rule.name for rule in delayq.rules() if rule.is_paused} == {"off"}
+    assert {task.tags[0] for task in delayq.tasks()} == {f"every:{name}" for name in made - {"off"}}
+
+
+@pytest.mark.usefixtures("report")
+def test_a_dry_run_says_the_same_and_writes_nothing(do, redis, source, delayq):
+    delayq.counts()
+    before = stored(redis)
+    assert do(source, "--dry-run") == (EXPECTED[source], 1)
+    assert stored(redis) == before
+
+
+@pytest.mark.usefixtures("report")
+def test_to_import_again_changes_nothing(do, delayq, source):
+    do(source)
+    before = [*delayq.tasks()], [rule.revision for rule in delayq.rules()]
+
+    assert do(source) == (same(EXPECTED[source]), 1)
+    assert ([*delayq.tasks()], [rule.revision for rule in delayq.rules()]) == before
+
+
+@pytest.mark.usefixtures("report")
+def test_the_calls_are_those_of_the_scheduler(do, delayq, source):
+    do(source)
+    found = {task.tags[0].removeprefix("every:"): task for task in delayq.tasks()}
+    assert (found["daily"].args, found["daily"].kwargs) == ((1,), {"big": True})
+    message = json.loads(
+        delayq.services.entries.find(found["poll" if source == "redbeat" else "hourly"].id).message
+    )
+    assert message["properties"]["priority"] == 3
+    assert message["properties"]["delivery_info"]["routing_key"] == "mail"
+    expires = datetime.fromisoformat(message["headers"]["expires"])
+    due = found["poll" if source == "redbeat" else "hourly"].due
+    assert expires == due + timedelta(seconds=60)
+
+
+@pytest.mark.usefixtures("report")
+def test_the_header_by_which_results_are_found_and_own_ones_stay(do, delayq, source):
+    if source == "redbeat":
+        pytest.skip("redbeat sets no header")
+    do(source)
+    [task] = delayq.select(tag="every:routed")
+    headers = json.loads(delayq.services.entries.find(task.id).message)["headers"]
+    assert (headers["periodic_task_name"], headers["team"]) == ("routed", "a")
+
+
+def test_a_time_in_the_arguments_is_a_time(do, delayq, report, put):
+    year = {"__type__": "datetime", "year": 2100, "month": 1, "day": 1, "timezone": 3600.0}
+    put("a", entry(args=[year, {**year, "timezone": "Asia/Tokyo"}]))
+    assert do("redbeat")[1] == 0
+    signature = delayq.rule("a")  # it can be read
+    assert signature.next
+    [task] = delayq.tasks()
+    assert [*task.args] == ["2100-01-01 00:00:00+01:00", "2100-01-01 00:00:00+09:00"]
+
+
+@pytest.mark.usefixtures("report")
+def test_no_run_of_a_disabled_entry_waits_even_for_a_moment(do, delayq, put, redis):
+    put("a", entry(schedule={"__type__": "interval", "every": 1}, enabled=False))
+    do("redbeat")
+    due = [event.due for event in delayq.history() if event.what is What.SCHEDULED]
+    soon = datetime.fromtimestamp(redis_ms(redis) / 1000, timezone.utc) + timedelta(days=100)
+    assert [moment for moment in due if moment < soon] == []
+    rule = delayq.rule("a")
+    assert (rule.schedule, rule.is_paused) == ("every 1 s", True)
+    assert rule.resume()
+
+
+@pytest.mark.usefixtures("report")
+def test_a_rule_becomes_as_its_entry_is_now(do, delayq, put):
+    put("a", entry())
+    do("redbeat")
+    for changed in ({"enabled": False}, {}, {"args": [2]}, {"enabled": False, "args": [3]}):
+        put("a", entry(**changed))
+        assert do("redbeat", "--dry-run")[0]["a"][0] == "changed"
+        assert do("redbeat")[0]["a"][0] == "changed"
+        assert do("redbeat")[0]["a"][0] == "same"
+        assert delayq.rule("a").is_paused is ("enabled" in changed)
+        dues = [task.args for task in delayq.tasks()]
+        assert dues == ([] if "enabled" in changed else [tuple(changed.get("args", ()))])
+
+
+@pytest.mark.usefixtures("report")
+@pytest.mark.parametrize(
+    ("definition", "said"),
+    [
+        ("{", "its definition cannot be read: Expecting property name"),
+        (b"\xff\xfe", "its definition cannot be read: "),
+        ("[" * 100_000, "its definition cannot be read: "),
+        ("[]", "its definition cannot be read: it is no JSON object"),
+        ("null", "its definition cannot be read: it is no JSON object"),
+        ({}, "it has no name"),
+        (entry(name=5), "it has no name"),
+        (entry(name=""), NAME),
+        (entry(name="a\0b"), "name is 'a\\x00b'; expected text of 1 to 200 bytes, without NUL"),
+        (entry(name="\ud800"), "name is '\\ud800'; expected"),
+        (entry(task=None), "it has no task"),
+        (entry(task=["report"]), "it has no task"),
+        (entry(args={"a": 1}), "its arguments are not a JSON list and a JSON object"),
+        (entry(args="ab"), "its arguments are not a JSON list and a JSON object"),
+        (entry(kwargs=[1]), "its arguments are not a JSON list and a JSON object"),
+        (entry(options=[1]), "its options are no JSON object"),
+        (entry(options={"expires": "2100-01-01"}), "its expires is a fixed time"),
+        (entry(options={"expires": True}), "its expires is a fixed time"),
+        (entry(options={"eta": 5}), "its runs have a delay of their own, eta"),
+        (entry(options={"priority": "high"}), ""),
+        (entry(options={"delayq_tags": 5}), "tags"),
+        (entry(schedule=None), "its schedule is none; expected interval or crontab"),
+        (entry(schedule=60), "its schedule is none; expected interval or crontab"),
+        (entry(schedule={"__type__": ["interval"]}), "its schedule is ['interval']; expected"),
+        (entry(schedule={"__type__": "datetime"}), "its definition cannot be read: "),
+        (entry(schedule={"__type__": "interval"}), "its interval cannot be read: KeyError"),
+        (entry(schedule={"__type__": "interval", "every": "1"}), "its interval cannot be read: "),
+        (entry(schedule={"__type__": "interval", "every": 1e300}), "its interval cannot be read: "),
+        ('{"name":"a","task":"t","schedule":{"__type__":"interval","every":NaN}}', "its interval"),
+        (entry(schedule={"__type__": "interval", "every": -5}), "schedule is -5"),
+        (entry(schedule={**DAY, "minute": "61"}), "its crontab cannot be read: "),
+        (entry(schedule={**DAY, "minute": {"a": 1}}), "its crontab cannot be read: "),
+        (entry(schedule={**DAY, "day_of_month": 31, "month_of_year": 2}), "matches a day"),
+    ],
+)
+def test_bad_content_is_refused_and_stops_nothing_else(do, put, delayq, definition, said):
+    put("bad", definition)
+    put("good", entry(name="good"))
+
+    found, status = do("redbeat")
+
+    assert found.pop("good")[0] == "new"
+    [(word, why)] = found.values()
+    assert (word, status) == ("refused", 1)
+    assert said in why
+    assert [rule.name for rule in delayq.rules()] == ["good"]
+
+
+@pytest.mark.usefixtures("report")
+def test_a_key_that_is_no_hash_or_is_gone_is_refused(do, put, redis):
+    redis.set("redbeat:text", "x")
+    redis.zadd("redbeat::schedule", {"redbeat:text": 1, "redbeat:gone": 1, b"\xff": 1})
+    put("a", entry())
+    found, status = do("redbeat")
+    assert (found.pop("a")[0], status) == ("new", 1)
+    assert "WRONGTYPE" in found.pop("text")[1]
+    assert {why for _, why in found.values()} == {"its definition cannot be read: it has none"}
+
+
+@pytest.mark.usefixtures("report")
+def test_two_entries_of_one_name_are_one_rule(do, put, delayq, run):
+    put("1", entry(args=[1]))
+    put("2", entry(args=[2]))
+    said = run("rules", "import", "--from", "redbeat").stdout
+    assert "refused: another entry has this name" in said
+    assert [task.args for task in delayq.tasks()] == [(1,)]
+
+
+@pytest.mark.usefixtures("report")
+def test_a_rule_of_another_source_keeps_its_name(do, put, delayq, monkeypatch):
+    put("a", entry(args=[1]))
+    delayq.every("a", delayq.app.tasks["report"].s(7), 60)
+    found = face.rule
+
+    def rule(services, name):
+        made = found(services, name)
+        object.__setattr__(made, "source", "beat")
+        return made
+
+    monkeypatch.setattr(face, "rule", rule)
+    assert do("redbeat") == (
+        {"a": ("refused", "name is 'a'; expected a name that no rule of another source has")},
+        1,
+    )
+    assert {task.args for task in delayq.tasks()} == {(7,)}
+
+
+def test_a_call_that_its_task_does_not_take_is_refused(do, put, app, delayq):
+    @app.task(name="report")
+    def report(tenant):
+        pass
+
+    put("a", entry())
+    put("b", entry(name="b", args=[1]))
+    put("c", entry(name="c", task="unknown"))
+    found, status = do("redbeat")
+    assert {name: word for name, (word, *_) in found.items()} == {
+        "a": "refused",
+        "b": "new",
+        "c": "new",
+    }
+    assert "tenant" in found["a"][1]
+
+
+@pytest.mark.usefixtures("report")
+def test_entries_can_be_named(do, put, delayq, run):
+    for name in ("a", "b", "c"):
+        put(name, entry(name=name))
+    assert {*do("redbeat", "a", "c")[0]} == {"a", "c"}
+    assert [rule.name for rule in delayq.rules()] == ["a", "c"]
+    done = run("rules", "import", "--from", "redbeat", "nobody")
+    assert (done.exit_code, "redbeat has no entry nobody" in done.output) == (1, True)
+
+
+@pytest.mark.usefixtures("report")
+def test_its_settings_say_where_redbeat_is(do, put, app, redis_server, run):
+    other = redis_server.client(db=2)
+    other.hset("own:a", "definition", json.dumps(entry()))
+    other.zadd("own::schedule", {"own:a": 1})
+    app.conf.update(redbeat_redis_url=redis_server.url(2), REDBEAT_KEY_PREFIX="own:")
+    assert do("redbeat") == ({"a": ("new", "0 9 * * *", BERLIN)}, 0)
+
+    other.flushdb()
+    done = run("rules", "import", "--from", "redbeat")
+    where = f"the set own::schedule in {app.delayq.services.endpoint.url[:-1]}2"
+    assert (done.exit_code, done.stderr) == (0, f"redbeat has no entries: {where} is empty\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis-cluster://localhost", "redbeat_redis_url is 'redis-cluster://localhost'; expected"),
+        ("redis://127.0.0.1:1/0", "import"),
+    ],
+)
+def test_a_redis_that_cannot_be_read_is_one_sentence(run, app, monkeypatch, url, said):
+    app.conf.redbeat_redis_url = url
+    app.conf.delayq_timeout = 1
+    done = run("rules", "import", "--from", "redbeat")
+    assert done.exit_code == 1
+    [line] = done.output.splitlines()
+    assert said in line
+
+
+def test_a_project_without_django_is_one_sentence(run):
+    done = run("rules", "import", "--from", "django-celery-beat")
+    assert done.exit_code == 1
+    assert "expected a project whose Django has django_celery_beat" in done.output
+
+
+def test_without_use_tz_a_start_is_in_the_app_s_zone(delayq):
+    [row] = [row for row in rows() if row.name == "begins"]
+    row.start_time = datetime(2100, 1, 1, 12)  # noqa: DTZ001 - what Django has then
+    found = from_django._entry(
+        delayq.services, row, datetime(2026, 1, 1, tzinfo=timezone.utc), is_zoned=False
+    )
+    assert "2100-01-01T12:00:00+01:00" in found.refused
+    row.start_time = None
+    found = from_django._entry(delayq.services, row, datetime.now(timezone.utc), is_zoned=False)
+    assert (found.refused, found.tz) == ("", None)
+
+
+@pytest.mark.parametrize(
+    "words", [("import",), ("list", "--dry-run"), ("pause", "a", "--from", "redbeat")]
+)
+def test_the_options_are_of_import(misused, words):
+    assert misused("rules", *words).endswith("--from and --dry-run are of import.")
+
+
+@pytest.mark.usefixtures("report")
+def test_the_table_has_what_becomes_of_each(run, put):
+    put("a", entry(enabled=False))
+    put("b", entry(name="b", schedule={"__type__": "rrule"}))
+    put("c\n", entry(name="c\nd", args="x"))
+    done = run("rules", "import", "--from", "redbeat", "--dry-run")
+    assert [line.split("  ") for line in done.stdout.splitlines() if line.startswith("a")]
+    assert [" ".join(line.split()) for line in done.stdout.splitlines()] == [
+        "NAME TASK SCHEDULE ZONE BECOMES",
+        "a report 0 9 * * * Europe/Berlin new, paused",
+        "b report rrule refused: its schedule is rrule; expected interval or crontab",
+        "c\\nd report crontab refused: its arguments are not a JSON list and a JSON object",
+    ]
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_the_placeholder_of_a_paused_rule_is_months_away(delayq, monkeypatch, month):
+    now = datetime(2026, month, 28, tzinfo=timezone.utc)
+    monkeypatch.setattr(importing, "from_ms", lambda _: now)
+    timing = importing.timing_of(importing._far(delayq.services))
+    assert timing.next(now) - now > timedelta(days=100)
