@@ -25,6 +25,7 @@ TRIALS = {
     "faults of a Cluster": "cluster --minutes 3",
     "mutants": "mutants",
     "tracers": "tracers",
+    "entries of other schedulers": "beats",
     "comparison": "comparison",
     "pre-releases": "prereleases",
 }

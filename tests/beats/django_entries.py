@@ -9,35 +9,38 @@ from datetime import datetime, timezone
 import django
 from celery import Celery
 from django.conf import settings
-
-settings.configure(
-    INSTALLED_APPS=["django_celery_beat"],
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-    DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
-    USE_TZ=True,
-)
-django.setup()
-
 from django.core.management import call_command
 from django.forms.models import model_to_dict
-from django_celery_beat.models import (
-    ClockedSchedule,
-    CrontabSchedule,
-    IntervalSchedule,
-    PeriodicTask,
-    SolarSchedule,
-)
 
 from celery_delayq import DelayQ
-from tests.beats.said import imported, say
+from tests.beats.said import imported, say, times
 
 YEAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 PAST = datetime(2000, 1, 1, tzinfo=timezone.utc)
 KINDS = ("crontab", "interval", "solar", "clocked")
 
 
+def set_up():
+    """A project whose database has no tables yet."""
+    settings.configure(
+        INSTALLED_APPS=["django_celery_beat"],
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+        USE_TZ=True,
+    )
+    django.setup()
+
+
 def save():
-    """Store the entries."""
+    """Store the entries; return them."""
+    from django_celery_beat.models import (
+        ClockedSchedule,
+        CrontabSchedule,
+        IntervalSchedule,
+        PeriodicTask,
+        SolarSchedule,
+    )
+
     daily = {"crontab": CrontabSchedule.objects.create(hour="9", minute="0", timezone="Asia/Tokyo")}
     hourly = {"interval": IntervalSchedule.objects.create(every=1, period="hours")}
     quick = {"interval": IntervalSchedule.objects.create(every=5, period="microseconds")}
@@ -69,6 +72,7 @@ def save():
         "ä" * 101: daily,
     }.items():
         PeriodicTask.objects.create(**{"name": name, "task": "report", **options})
+    return PeriodicTask.objects.order_by("name")
 
 
 def frozen(row):
@@ -81,6 +85,7 @@ def frozen(row):
 
 
 def main(url):
+    set_up()
     app = Celery("proj", broker=url)
     app.conf.timezone = "Europe/Berlin"
     app.delayq = DelayQ(app)
@@ -91,19 +96,24 @@ def main(url):
     except AssertionError as error:
         without = str(error)
     call_command("migrate", verbosity=0)
-    save()
+    entries = save()
     tried = imported(app, "django-celery-beat", "--dry-run")
     rules = len(app.delayq.rules())
     done = imported(app, "django-celery-beat")
     again = imported(app, "django-celery-beat")
     say(
         {
-            "rows": [frozen(row) for row in PeriodicTask.objects.order_by("name")],
+            "rows": [frozen(row) for row in entries],
             "without tables": without,
             "tried": tried,
             "rules after that": rules,
             "done": done,
             "again": again,
+            "times": {
+                row.name: times(app.delayq.rule(row.name), row.schedule)
+                for row in entries
+                if row.name in ("daily", "fields")
+            },
             "rules": {rule.name: [rule.tz, rule.is_paused] for rule in app.delayq.rules()},
             "runs": {
                 task.tags[0]: [task.args, task.kwargs, task.queue] for task in app.delayq.tasks()

@@ -13,7 +13,7 @@ from redbeat.schedulers import get_redis
 from redbeat.schedules import rrule
 
 from celery_delayq import DelayQ
-from tests.beats.said import imported, say
+from tests.beats.said import imported, say, times
 
 PREFIX = "beats:"
 YEAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
@@ -66,6 +66,10 @@ def main(url):
             "rules after that": rules,
             "done": done,
             "again": again,
+            "times": {
+                name: times(app.delayq.rule(name), Entry.from_key(f"{PREFIX}{name}", app).schedule)
+                for name in ("daily", "fields")
+            },
             "rules": {rule.name: [rule.tz, rule.is_paused] for rule in app.delayq.rules()},
             "runs": {
                 task.tags[0]: [task.args, task.kwargs, task.queue] for task in app.delayq.tasks()

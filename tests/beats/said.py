@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import timezone
 
 from celery.bin.celery import celery
 from click.testing import CliRunner
@@ -15,6 +16,15 @@ def imported(app, source, *options):
     if done.exit_code not in (0, 1) or done.stderr:
         raise AssertionError(done.output) from done.exception
     return [json.loads(line) for line in done.stdout.splitlines()], done.exit_code
+
+
+def times(rule, crontab):
+    """The next times of a rule; and after each of them the next one, as its scheduler has it."""
+    after = []
+    for moment in rule.next[:-1]:
+        last, ahead, _ = crontab.remaining_delta(moment)
+        after.append((last + ahead).astimezone(timezone.utc))
+    return [rule.next[1:], after]
 
 
 def say(found):

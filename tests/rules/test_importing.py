@@ -60,10 +60,9 @@ EXPECTED = {"redbeat": OF_REDBEAT, "django-celery-beat": OF_DJANGO}
 
 
 @pytest.fixture
-def app(app):
-    app.conf.timezone = BERLIN
-    app.conf.beat_schedule = {"fixed": {"task": "report", "schedule": 60}}
-    return app
+def app(delayq_app, url):
+    fixed = {"fixed": {"task": "report", "schedule": 60}}
+    return delayq_app(url, delayq_history=50, timezone=BERLIN, beat_schedule=fixed)
 
 
 @pytest.fixture
@@ -118,13 +117,13 @@ def becomes(one):
 
 
 def same(expected):
-    return {
-        name: ("same", *rest) if w == "new" else (w, *rest) for name, (w, *rest) in expected.items()
-    }
+    """What becomes of them the second time."""
+    words = {"new": "same"}
+    return {name: (words.get(word, word), *rest) for name, (word, *rest) in expected.items()}
 
 
 def stored(redis):
-    return {key: redis.dump(key) for key in redis.keys("*") if b":schedule" not in key}
+    return {key: redis.dump(key) for key in redis.keys("*")}
 
 
 def entry(**fields):
@@ -163,20 +162,17 @@ def test_the_calls_are_those_of_the_scheduler(do, delayq, source):
     do(source)
     found = {task.tags[0].removeprefix("every:"): task for task in delayq.tasks()}
     assert (found["daily"].args, found["daily"].kwargs) == ((1,), {"big": True})
-    message = json.loads(
-        delayq.services.entries.find(found["poll" if source == "redbeat" else "hourly"].id).message
-    )
+    routed = found["poll" if source == "redbeat" else "hourly"]
+    message = json.loads(delayq.services.entries.find(routed.id).message)
     assert message["properties"]["priority"] == 3
     assert message["properties"]["delivery_info"]["routing_key"] == "mail"
     expires = datetime.fromisoformat(message["headers"]["expires"])
-    due = found["poll" if source == "redbeat" else "hourly"].due
-    assert expires == due + timedelta(seconds=60)
+    assert expires == routed.due + timedelta(seconds=60)
 
 
 @pytest.mark.usefixtures("report")
+@pytest.mark.parametrize("source", ["django-celery-beat"], indirect=True)
 def test_the_header_by_which_results_are_found_and_own_ones_stay(do, delayq, source):
-    if source == "redbeat":
-        pytest.skip("redbeat sets no header")
     do(source)
     [task] = delayq.select(tag="every:routed")
     headers = json.loads(delayq.services.entries.find(task.id).message)["headers"]
@@ -187,10 +183,9 @@ def test_a_time_in_the_arguments_is_a_time(do, delayq, report, put):
     year = {"__type__": "datetime", "year": 2100, "month": 1, "day": 1, "timezone": 3600.0}
     put("a", entry(args=[year, {**year, "timezone": "Asia/Tokyo"}]))
     assert do("redbeat")[1] == 0
-    signature = delayq.rule("a")  # it can be read
-    assert signature.next
     [task] = delayq.tasks()
-    assert [*task.args] == ["2100-01-01 00:00:00+01:00", "2100-01-01 00:00:00+09:00"]
+    new_year = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    assert [*task.args] == [new_year - timedelta(hours=1), new_year - timedelta(hours=9)]
 
 
 @pytest.mark.usefixtures("report")
@@ -242,8 +237,7 @@ def test_a_rule_becomes_as_its_entry_is_now(do, delayq, put):
         (entry(options={"expires": "2100-01-01"}), "its expires is a fixed time"),
         (entry(options={"expires": True}), "its expires is a fixed time"),
         (entry(options={"eta": 5}), "its runs have a delay of their own, eta"),
-        (entry(options={"priority": "high"}), ""),
-        (entry(options={"delayq_tags": 5}), "tags"),
+        (entry(options={"delayq_tags": 5}), "iterable"),
         (entry(schedule=None), "its schedule is none; expected interval or crontab"),
         (entry(schedule=60), "its schedule is none; expected interval or crontab"),
         (entry(schedule={"__type__": ["interval"]}), "its schedule is ['interval']; expected"),
@@ -252,10 +246,11 @@ def test_a_rule_becomes_as_its_entry_is_now(do, delayq, put):
         (entry(schedule={"__type__": "interval", "every": "1"}), "its interval cannot be read: "),
         (entry(schedule={"__type__": "interval", "every": 1e300}), "its interval cannot be read: "),
         ('{"name":"a","task":"t","schedule":{"__type__":"interval","every":NaN}}', "its interval"),
-        (entry(schedule={"__type__": "interval", "every": -5}), "schedule is -5"),
+        (entry(schedule={"__type__": "interval", "every": -5}), "schedule is minus 5 seconds"),
         (entry(schedule={**DAY, "minute": "61"}), "its crontab cannot be read: "),
         (entry(schedule={**DAY, "minute": {"a": 1}}), "its crontab cannot be read: "),
-        (entry(schedule={**DAY, "day_of_month": 31, "month_of_year": 2}), "matches a day"),
+        # Celery 5.7 says so itself.
+        (entry(schedule={**DAY, "day_of_month": 31, "month_of_year": 2}), ""),
     ],
 )
 def test_bad_content_is_refused_and_stops_nothing_else(do, put, delayq, definition, said):
@@ -318,7 +313,7 @@ def test_a_call_that_its_task_does_not_take_is_refused(do, put, app, delayq):
     put("a", entry())
     put("b", entry(name="b", args=[1]))
     put("c", entry(name="c", task="unknown"))
-    found, status = do("redbeat")
+    found, _ = do("redbeat")
     assert {name: word for name, (word, *_) in found.items()} == {
         "a": "refused",
         "b": "new",
@@ -352,14 +347,14 @@ def test_its_settings_say_where_redbeat_is(do, put, app, redis_server, run):
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("place", "said"),
     [
         ("redis-cluster://localhost", "redbeat_redis_url is 'redis-cluster://localhost'; expected"),
-        ("redis://127.0.0.1:1/0", "import"),
+        ("redis://127.0.0.1:1/0", "import failed: "),
     ],
 )
-def test_a_redis_that_cannot_be_read_is_one_sentence(run, app, monkeypatch, url, said):
-    app.conf.redbeat_redis_url = url
+def test_a_redis_that_cannot_be_read_is_one_sentence(run, app, place, said):
+    app.conf.redbeat_redis_url = place
     app.conf.delayq_timeout = 1
     done = run("rules", "import", "--from", "redbeat")
     assert done.exit_code == 1
