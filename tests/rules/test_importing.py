@@ -62,7 +62,7 @@ EXPECTED = {"redbeat": OF_REDBEAT, "django-celery-beat": OF_DJANGO}
 @pytest.fixture
 def app(delayq_app, url):
     fixed = {"fixed": {"task": "report", "schedule": 60}}
-    return delayq_app(url, delayq_history=50, timezone=BERLIN, beat_schedule=fixed)
+    return delayq_app(url, delayq_history=1000, timezone=BERLIN, beat_schedule=fixed)
 
 
 @pytest.fixture
@@ -241,6 +241,7 @@ def test_a_rule_becomes_as_its_entry_is_now(do, delayq, put):
         (entry(schedule=None), "its schedule is none; expected interval or crontab"),
         (entry(schedule=60), "its schedule is none; expected interval or crontab"),
         (entry(schedule={"__type__": ["interval"]}), "its schedule is ['interval']; expected"),
+        (entry(schedule=None, args="ab"), "its schedule is none; expected interval or crontab"),
         (entry(schedule={"__type__": "datetime"}), "its definition cannot be read: "),
         (entry(schedule={"__type__": "interval"}), "its interval cannot be read: KeyError"),
         (entry(schedule={"__type__": "interval", "every": "1"}), "its interval cannot be read: "),
@@ -313,7 +314,9 @@ def test_a_call_that_its_task_does_not_take_is_refused(do, put, app, delayq):
     put("a", entry())
     put("b", entry(name="b", args=[1]))
     put("c", entry(name="c", task="unknown"))
+    tried, _ = do("redbeat", "--dry-run")
     found, _ = do("redbeat")
+    assert tried == found
     assert {name: word for name, (word, *_) in found.items()} == {
         "a": "refused",
         "b": "new",
