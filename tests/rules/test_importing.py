@@ -26,7 +26,7 @@ OF_REDBEAT = {
     "ends": ("refused", "its expires is a fixed time; set seconds, which count from each run"),
     "fast": ("refused", f"schedule is 0.5 seconds; {SECOND}"),
     "fields": ("new", FIELDS, BERLIN),
-    "fixed": ("skipped", "it is in beat_schedule, which delayq_beat takes over"),
+    "fixed": ("skipped", "it comes from beat_schedule or Celery; delayq_beat takes it over"),
     "later": ("refused", "its runs have a delay of their own, countdown"),
     "off": ("new", "0 9 * * *", BERLIN),
     "poll": ("new", "every 90.5 s", BERLIN),
@@ -323,6 +323,14 @@ def test_a_call_that_its_task_does_not_take_is_refused(do, put, app, delayq):
         "c": "new",
     }
     assert "tenant" in found["a"][1]
+
+
+def test_the_clean_up_of_the_result_backend_is_celery_s(do, put):
+    put("1", entry(name="celery.backend_cleanup"))
+    put("2", entry(name="celery.other"))
+    found, status = do("redbeat")
+    assert [word for word, *_ in found.values()] == ["skipped", "new"]
+    assert status == 0
 
 
 @pytest.mark.usefixtures("report")

@@ -26,7 +26,8 @@ from .timing import Timing, timing_of
 
 NEW, CHANGED, SAME, SKIPPED, REFUSED = "new", "changed", "same", "skipped", "refused"
 FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
-_IN_BEAT_SCHEDULE = "it is in beat_schedule, which delayq_beat takes over"
+_CLEANUP = "celery.backend_cleanup"
+_OF_CELERY = "it comes from beat_schedule or Celery; delayq_beat takes it over"
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def _or_refused(entry: Entry, make: Callable[[], Step]) -> Step:
 def _plan(services: Services, source: str, entry: Entry, now: datetime) -> Step:
     if not 1 <= len(entry.name.encode(errors="replace")) <= face.LONGEST_NAME:
         return Step(entry, REFUSED, f"its name is no text of 1 to {face.LONGEST_NAME} bytes")
-    if entry.name in (services.app.conf.beat_schedule or ()):
-        return Step(entry, SKIPPED, _IN_BEAT_SCHEDULE)
+    if entry.name in {*(services.app.conf.beat_schedule or ()), _CLEANUP}:
+        return Step(entry, SKIPPED, _OF_CELERY)
     rule, before = face.rule(services, entry.name), store.find(services.entries, entry.name)
     # A rule that is set in code, or by another import, is not this import's to change.
     if rule is not None and getattr(rule, "source", source) != source:
