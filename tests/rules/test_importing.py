@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from celery_delayq.contrib.rules import face, from_django, importing
+from celery_delayq.contrib.rules import face, from_django
 from celery_delayq.core.store import What
 from tests.app.support import redis_ms
 from tests.cli.conftest import misused, no_workers, project, run
@@ -411,11 +411,3 @@ def test_the_table_has_what_becomes_of_each(run, put):
         "b report rrule refused: its schedule is rrule; expected interval or crontab",
         "c\\nd report crontab refused: its arguments are not a JSON list and a JSON object",
     ]
-
-
-@pytest.mark.parametrize("month", range(1, 13))
-def test_the_placeholder_of_a_paused_rule_is_months_away(delayq, monkeypatch, month):
-    now = datetime(2026, month, 28, tzinfo=timezone.utc)
-    monkeypatch.setattr(importing, "from_ms", lambda _: now)
-    timing = importing.timing_of(importing._far(delayq.services))
-    assert timing.next(now) - now > timedelta(days=100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _DONE = {"pause": "paused", "resume": "resumed", "remove": "removed"}
 _ALREADY = {"pause": "is paused already", "resume": "is not paused", "remove": "is not there"}
+_ACTIONS = ("list", "show", *_DONE, "skip", "run", "import")
 _SOURCES = ("redbeat", "django-celery-beat")
 
 
@@ -28,7 +30,7 @@ _SOURCES = ("redbeat", "django-celery-beat")
     ),
 )  # fmt: skip
 @click.argument(
-    "action", type=click.Choice(["list", *_DONE, "import"]), default="list", cls=Argument,
+    "action", type=click.Choice(_ACTIONS), default="list", cls=Argument,
     help="What to do; list by default.",
 )  # fmt: skip
 @click.argument("names", metavar="[NAME]...", nargs=-1, cls=Argument, help="Names of rules.")
@@ -47,11 +49,12 @@ def rules(
     ctx: click.Context, /, action: str, names: tuple[str, ...], *, source: str | None,
     dry_run: bool, as_json: bool, **_: Any,
 ) -> None:  # fmt: skip
-    """List the recurring tasks; pause, resume or remove some.
+    """List the recurring tasks, or change some.
 
-    To pause or remove a rule cancels the runs that it has written ahead. import makes a rule of
-    each entry of another scheduler, or of those that you name; a disabled one is paused. The
-    entries stay. Exits with 1 if an entry was refused.
+    To pause or remove a rule cancels the runs that it has written ahead. skip cancels the next run
+    only; run sends the task now, beside the schedule. import makes a rule of each entry of another
+    scheduler, or of those that you name; a disabled one is paused. The entries stay. Exits with 1
+    if an entry was refused.
     """
     if (source is None) is (action == "import") or (dry_run and source is None):
         raise click.UsageError("import needs --from; --from and --dry-run are of import.", ctx)
@@ -71,15 +74,26 @@ def rules(
             found = [one for one in face.rules(services) if not names or one.name in names]
             _show(ctx, found, as_json=as_json)
             return
-        answers = [_change(ctx, face.rule(services, name), name, action) for name in names]
+        answers = [_act(ctx, face.rule(services, name), name, action) for name in names]
     if not all(answers):
         ctx.exit(1)
 
 
-def _change(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
+def _act(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
     if rule is None:
         ctx.obj.error(plain(f"there is no rule {name}"))
         return False
+    if action == "show":
+        _show_one(ctx, rule)
+        return True
+    if action == "run":
+        ctx.obj.echo(plain(f"rule {name}: task {rule.run().id} runs now"))
+        return True
+    if action == "skip":
+        task_id = rule.skip()
+        said = f"task {task_id} is cancelled" if task_id else "no run is waiting"
+        (ctx.obj.echo if task_id else ctx.obj.error)(plain(f"rule {name}: {said}"))
+        return task_id is not None
     is_done = bool(getattr(rule, action)())
     say = ctx.obj.echo if is_done else ctx.obj.error
     say(plain(f"rule {name} {f'is {_DONE[action]}' if is_done else _ALREADY[action]}"))
@@ -93,15 +107,41 @@ def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:
         return
     zone = zone_of(ctx)
     columns = [Column("NAME"), Column("TASK"), Column("SCHEDULE"), Column("ZONE")]
-    columns.append(Column(f"NEXT ({name_of(zone)})", {"paused": "yellow"}))
+    columns.append(Column(f"NEXT ({name_of(zone)})", {"paused": "yellow", "trouble": "red"}))
     rows = (
-        (
-            *map(plain, (rule.name, rule.task, rule.schedule, rule.tz)),
-            stamp(rule.next[0], zone) if rule.next else "paused",
-        )
+        (*map(plain, (rule.name, rule.task, rule.schedule, rule.tz)), _next(rule, zone))
         for rule in found
     )
     Screen(ctx).show(table(columns, rows))
+
+
+def _next(rule: Rule, zone: tzinfo) -> str:
+    if rule.trouble:
+        return f"trouble: {plain(rule.trouble)}"
+    return stamp(rule.next[0], zone) if rule.next else "paused"
+
+
+def _show_one(ctx: click.Context, rule: Rule) -> None:
+    zone, last = zone_of(ctx), rule.last_run()
+    coming = ", ".join(stamp(moment, zone) for moment in rule.next)
+    facts = {
+        "name": rule.name,
+        "task": rule.task,
+        "schedule": f"{rule.schedule} ({rule.tz})",
+        "state": "paused" if rule.is_paused else "at work",
+        "trouble": rule.trouble,
+        f"next ({name_of(zone)})": coming,
+        "last run": f"{stamp(last.due, zone)} {last.what} {last.id}" if last else "none yet",
+        "missed": rule.missed,
+        "jitter": f"{rule.jitter:g} s" if rule.jitter else "",
+        "tags": ", ".join(rule.tags),
+        "version": str(rule.version or ""),
+        "source": rule.source,
+    }
+    width = max(map(len, facts))
+    for name, text in facts.items():
+        if text:
+            ctx.obj.echo(f"{name:{width}}  {plain(text)}")
 
 
 def _facts(rule: Rule) -> dict[str, Any]:
@@ -117,4 +157,7 @@ def _facts(rule: Rule) -> dict[str, Any]:
         "next": [moment.isoformat() for moment in rule.next],
         "last": rule.last.isoformat(),
         "revision": rule.revision,
+        "version": rule.version,
+        "source": rule.source,
+        "trouble": rule.trouble or None,
     }

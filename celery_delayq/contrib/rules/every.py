@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -72,7 +73,7 @@ def every(
     if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < MOST_VERSION:
         raise InvalidOption("version", version, f"a whole number from 0 to {MOST_VERSION - 1}")
     timing = timing_of(schedule, tz=tz, dialect=dialect, default_zone=str(services.timezone))
-    plan = _plan_of(signature_of(signature), timing, missed, jitter, tags)
+    plan = plan_of(signature_of(signature), timing, missed, jitter, tags)
     row = {
         "digest": plan.digest,
         "version": str(version),
@@ -85,9 +86,7 @@ def every(
     before = store.find(services.entries, name)
     if before is None or before.digest != plan.digest:
         _check_change(services, name, before, may_replace=replace or bool(source))
-        now = now_of(services)
-        # A run that cannot be made is refused here.
-        writing.entry_of(services, Stored(name, 0, row, 0, now, "-"), plan, now)
+        check_run(services, name, plan, now_of(services))
     if _put(services, name, row, before) != "same":
         settle(services, name)
     if not source:
@@ -96,6 +95,16 @@ def every(
     if made is None:
         raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
     return made
+
+
+def check_run(services: Services, name: str, plan: Plan, now: datetime) -> None:
+    """Make a run and write nothing.
+
+    Raises:
+        DelayQError: it cannot be made; or what the task's ``apply_async`` raises.
+    """
+    draft = Stored(name, 0, {"home": plan.key or name}, 0, now, "-")
+    writing.entry_of(services, draft, plan, now)
 
 
 def _check_change(
@@ -121,9 +130,14 @@ def _put(services: Services, name: str, row: dict[str, str], before: Stored | No
     return answer
 
 
-def _plan_of(
+def plan_of(
     signature: Signature[Any], timing: Timing, missed: str, jitter: float, tags: Sequence[str]
 ) -> Plan:
+    """Return the plan of a rule.
+
+    Raises:
+        InvalidOption: an argument is none.
+    """
     if not isinstance(signature.task, str) or not signature.task:
         raise InvalidOption("signature", signature.task, "one of a task with a name")
     if is_canvas(signature):

@@ -20,8 +20,9 @@ from celery.schedules import crontab
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption, StoreError
 from ...core.services import Services
-from . import face, store, writing
-from .rule import Plan, Stored
+from .. import rule_store as store
+from . import face
+from .every import check_run, every, plan_of
 from .timing import Timing, timing_of
 
 NEW, CHANGED, SAME, SKIPPED, REFUSED = "new", "changed", "same", "skipped", "refused"
@@ -140,52 +141,35 @@ def _plan(services: Services, source: str, entry: Entry, now: datetime) -> Step:
         return Step(entry, SKIPPED, _OF_CELERY)
     rule, before = face.rule(services, entry.name), store.find(services.entries, entry.name)
     # A rule that is set in code, or by another import, is not this import's to change.
-    if rule is not None and getattr(rule, "source", source) != source:
+    if rule is not None and rule.source != source:
         raise InvalidOption("name", entry.name, "a name that no rule of another source has")
     zone = str(services.timezone)
     timing = timing_of(entry.schedule, tz=entry.tz, default_zone=zone)
-    made = face._plan_of(_signature_of(entry), timing, "one", 0, [])
+    made = plan_of(_signature_of(entry), timing, "one", 0, [])
     if rule is None or before is None or before.digest != made.digest:
-        _try(services, entry.name, made, now)
+        check_run(services, entry.name, made, now)
         return Step(entry, CHANGED if rule else NEW, timing=timing)
     is_same = rule.is_paused is not entry.is_enabled
     return Step(entry, SAME if is_same else CHANGED, timing=timing)
 
 
-def _try(services: Services, name: str, made: Plan, now: datetime) -> None:
-    """Make a run of a rule and write nothing; it raises as ``every`` would."""
-    shard = store.shard_for(services.entries, name, made.key)
-    draft = Stored(name, 0, now, "-", made.digest, made.text.encode(), shard.number)
-    writing.entry_of(services, draft, made, now)
-
-
 def _carry_out(services: Services, source: str, step: Step) -> Step:
     entry = step.entry
+    before = face.rule(services, entry.name)
+    if before is not None and not entry.is_enabled:
+        before.pause()  # before it has another schedule, or a run of that might leave
+    rule = every(
+        services,
+        entry.name,
+        _signature_of(entry),
+        entry.schedule,
+        tz=entry.tz,
+        source=source,
+        is_paused=not entry.is_enabled,
+    )
     if entry.is_enabled:
-        _every(services, source, entry).resume()
-        return step
-    rule = face.rule(services, entry.name)
-    if rule is None:
-        # Paused before it has its own schedule: a run that is due now would leave before the pause.
-        rule = _every(services, source, replace(entry, schedule=_far(services)))
-    rule.pause()
-    _every(services, source, entry)
+        rule.resume()
     return step
-
-
-def _every(services: Services, source: str, entry: Entry) -> face.Rule:
-    """Set the rule of an entry; all rules that are imported are set here."""
-    _ = source
-    return face.every(
-        services, entry.name, _signature_of(entry), entry.schedule,
-        tz=entry.tz, dialect="", missed="one", jitter=0, tags=[],
-    )  # fmt: skip
-
-
-def _far(services: Services) -> crontab:
-    """Return a schedule whose next moment is some months away."""
-    month = from_ms(services.entries.counts().now_ms).month
-    return crontab("0", "0", day_of_month="1", month_of_year=str((month + 5) % 12 + 1))
 
 
 def _signature_of(entry: Entry) -> Signature[Any]:
