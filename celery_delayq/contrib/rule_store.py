@@ -157,14 +157,20 @@ def troubled(entries: Entries, count: int) -> list[Stored]:
 
 def each(entries: Entries) -> Iterator[Stored]:
     """Yield all rules, in no order; each at least once."""
-    for shard in entries.shards:
-        cursor: bytes | int = 0
-        while True:
-            answer = shard.scripts.call("rules", cursor=cursor, count=READ, names=[])
-            yield from _read(shard, answer)
-            cursor = answer.cursor
-            if int(cursor) == 0:
-                break
+    for found, _ in slices(entries):
+        yield from found
+
+
+def slices(
+    entries: Entries, shard: int = 0, cursor: int = 0
+) -> Iterator[tuple[list[Stored], tuple[int, int] | None]]:
+    """Yield the same in slices, each with the shard and cursor at which to go on, if it has to."""
+    shards = entries.shards
+    while shard < len(shards):
+        answer = shards[shard].scripts.call("rules", cursor=cursor, count=READ, names=[])
+        found, cursor = _read(shards[shard], answer), int(answer.cursor)
+        shard += not cursor
+        yield found, (shard, cursor) if shard < len(shards) else None
 
 
 def _read(shard: Shard, answer: Any) -> list[Stored]:

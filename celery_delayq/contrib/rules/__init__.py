@@ -27,3 +27,14 @@ def beside_scanner(app: Any) -> Writer:
     from .step import Writer
 
     return Writer(app.delayq)
+
+
+def listed(services: Any, **asked: Any) -> Any:
+    """Return a page of the rules; see ``listing.py``.
+
+    Raises:
+        ModuleNotFoundError: cronsim is not installed.
+    """
+    from .listing import listed
+
+    return listed(services, **asked)
