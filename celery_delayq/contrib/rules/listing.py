@@ -41,6 +41,7 @@ class Listed(NamedTuple):
 def listed(
     services: Services,
     *,
+    only: str = "",
     text: str = "",
     tag: str = "",
     after: str = "",
@@ -51,12 +52,16 @@ def listed(
 
     Args:
         services: The app's services.
+        only: The name of the only rule; nothing else counts then.
         text: A part of their names, in either case.
         tag: A tag of their runs.
         after: The name after which the page begins.
         place: The shard and the cursor at which it begins.
         seconds: How long to look for rules that match, if there are too many to sort.
     """
+    if only:
+        one = store.find(services.entries, only)
+        return _shown(services, [one] if one and _matches(one) else [], {})
     few = _few(services) if place is None else None
     if few is not None:
         names = sorted(name for name in few if name > after and _matches(few[name], text, tag))
@@ -82,7 +87,7 @@ def _few(services: Services) -> dict[str, Stored] | None:
     return found
 
 
-def _matches(stored: Stored, text: str, tag: str) -> bool:
+def _matches(stored: Stored, text: str = "", tag: str = "") -> bool:
     if stored.is_removed or text.lower() not in stored.name.lower():
         return False
     try:

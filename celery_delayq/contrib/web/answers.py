@@ -29,7 +29,12 @@ _TYPED = "typed."
 _MARK = 8  # characters of a task's mark
 
 #: The page on which a view's form stands, and the values of its URL that the form's URL has.
-_HOMES = {"task": ("id", "revision"), "key": ("key",), "paused": ("kind", "name")}
+_HOMES = {
+    "task": ("id", "revision"),
+    "key": ("key",),
+    "paused": ("kind", "name"),
+    "rules": ("only", "name", "tag", "after", "place"),
+}
 _WITHOUT_FIELDS = ("work", "undo")
 _OF_MANY = ("selected", "everything")
 #: The fields that are called otherwise than the options that they become.

@@ -32,7 +32,7 @@ from ...core.errors import (
 from ...core.logs import counted, lasting, logger_of, plain
 from ...core.services import HasServices
 from ...operations.unread import Look
-from . import bulk, guard, others, ticked, undone, views, words
+from . import bulk, guard, others, recurring, ticked, undone, views, words
 from .answers import answer_in, ask_again
 from .header import header
 from .visit import Face, Visit
@@ -51,6 +51,7 @@ VIEWS: dict[str, Callable[[Visit], Response]] = {
     "paused": others.paused,
     "key": others.key,
     "history": others.history,
+    "rules": recurring.rules,
     "queues": others.queues,
 }
 
@@ -66,6 +67,7 @@ _RULES = [
     Rule("/paused", endpoint="paused", methods=["GET", "POST"]),
     Rule("/key", endpoint="key", methods=["GET", "POST"]),
     Rule("/history", endpoint="history", methods=["GET"]),
+    Rule("/rules", endpoint="rules", methods=["GET", "POST"]),
     Rule("/queues", endpoint="queues", methods=["GET"]),
     Rule("/static/<name>", endpoint="static", methods=["GET"]),
 ]
@@ -214,5 +216,5 @@ def _templates() -> Environment:
     )
     made.filters.update(counted=counted, lasting=lasting, time=words.time)
     hashes = {name: sha256(content).hexdigest()[:12] for name, content in _static().items()}
-    made.globals.update(hashes=hashes, again=AGAIN, header=header)
+    made.globals.update(hashes=hashes, again=AGAIN, header=header, every=recurring.RUNS)
     return made

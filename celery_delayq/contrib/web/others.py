@@ -38,7 +38,7 @@ def paused(visit: Visit) -> Response:
     """
     if visit.request.method == "POST" and not visit.answer.sentence:
         said, is_done = _pause_or_resume(visit)
-        return _led(visit, paused, said, is_done)
+        return led(visit, paused, said, is_done)
     pauses, args = visit.delayq.pauses(), visit.request.args
     if visit.answer.field == "rate" and not any(_is_named(each, args) for each in pauses):
         visit = replace(visit, answer=visit.answer._replace(field=""))
@@ -61,12 +61,13 @@ def _kind_of(pause: Any) -> str:
     return "everything" if pause.task is None else "task"
 
 
-def _led(
+def led(
     visit: Visit, view: Callable[[Visit], Response], said: str, is_done: bool, **values: str
 ) -> Response:
+    """Lead to the page that says an answer; the view itself says one that no URL has room for."""
     status = 200 if is_done else 409
-    led = answered(visit, visit.view, said, status, **values)
-    return led or view(replace(visit, answer=Answer(said, status)))
+    there = answered(visit, visit.view, said, status, **values)
+    return there or view(replace(visit, answer=Answer(said, status)))
 
 
 def _pause_or_resume(visit: Visit) -> tuple[str, bool]:
@@ -123,7 +124,7 @@ def key(visit: Visit) -> Response:
     name = visit.request.args.get("key", "")
     if visit.request.method == "POST" and not visit.answer.sentence:
         said, is_done = _freed(visit, name)
-        return _led(visit, key, said, is_done, key=name)
+        return led(visit, key, said, is_done, key=name)
     held = visit.delayq.holder(key=name)
     now = from_ms(visit.delayq.counts().now_ms)
     return visit.page(

@@ -54,6 +54,7 @@ class Face(Operations):
     """The methods of ``DelayQ`` that the page calls; those of other leaves, too."""
 
     history: Callable[..., list[Any]]
+    rule: Callable[..., Any]
     undo: Callable[..., Any]
     undo_all: Callable[..., Any]
 
