@@ -23,6 +23,9 @@ VIEWS = {
     "task": f"/task?id={shop.id_of(4)}",
     "dead": "/tasks?state=DEAD",
     "dead-task": f"/task?id={shop.id_of(425)}",
+    "rules": "/rules",
+    "rules-some": "/rules?tag=billing",
+    "rules-asks": "/rules?only=digest&asks=1",
     "paused": "/paused",
     "history": "/history",
     "queues": "/queues",
@@ -79,6 +82,7 @@ def main():
     ):
         app.main = "shop"
         shop.fill(app, redis.client())
+        shop.set_rules(app)
         shop.scan_once(app)
         if asked.docs:
             for name, (path, differs) in DOCS.items():

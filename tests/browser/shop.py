@@ -67,6 +67,18 @@ def schedule(app, number, at, name=None, queue=None):
     )
 
 
+def set_rules(app):
+    """Set rules, after the tasks are there; one is paused."""
+    every = app.delayq.every
+    remind, invoice = app.tasks["shop.remind_of_cart"], app.tasks["shop.send_invoice"]
+    every("digest", remind.s("all"), "0 9 * * mon-fri", tz="Europe/Berlin", tags=["mail"])
+    for tenant in (7, 12):
+        name, tags = f"invoices:tenant-{tenant}", [f"tenant:{tenant}", "billing"]
+        every(name, invoice.s(f"tenant-{tenant}"), "*/15 * * * *", jitter=600, tags=tags)
+    every("stock.poll-the-supplier-of-spare-parts", app.tasks["shop.reorder"].s("all"), 30)
+    every("newsletter", app.tasks["shop.send_newsletter"].s("all"), "0 8 1 * *").pause()
+
+
 def scan_once(app):
     """Let a scanner be seen."""
     for shard_steps in app.delayq.services.steps_by_shard():

@@ -15,6 +15,8 @@ VIEWS = {
     "overview": "/",
     "task": TASK,
     "dead": "/tasks?state=DEAD",
+    "rules": "/rules",
+    "a rule to remove": "/rules?only=digest&asks=1",
     "paused": "/paused",
     "history": "/history",
     "queues": "/queues",
@@ -32,6 +34,7 @@ def app(delayq_app, url):
 @pytest.fixture
 def filled(app, redis):
     shop.fill(app, redis, waiting=12)
+    shop.set_rules(app)
     shop.scan_once(app)
 
 

@@ -7,7 +7,8 @@ import pytest
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import LONG_AGO, hand_over_until_dead
 
-VIEWS = ["/", "/state", "/tasks", "/task?id=none", "/paused", "/key?key=k", "/history", "/queues"]
+VIEWS = ["/", "/state", "/tasks", "/task?id=none", "/rules", "/paused", "/key?key=k"]
+VIEWS += ["/history", "/queues"]
 
 
 def head_of(page):
@@ -48,7 +49,8 @@ def test_redis_goes_away_after_a_view_was_made(app, browser, monkeypatch):
     page = browser.get("/history")
 
     assert page.status == 200
-    assert head_of(page).endswith("Redis is away no answer Overview Tasks Dead Paused History")
+    head = head_of(page)
+    assert head.endswith("Redis is away no answer Overview Tasks Dead Rules Paused History")
     assert page.title == "Redis is away · History · tests"
 
 

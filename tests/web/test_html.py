@@ -42,14 +42,16 @@ def pages(app, browser, scheduled):
     scheduled("a", key="k", tags=["blue"], at=app.delayq.counts().now_ms / 1000 + 1800)
     scheduled("b", at=LONG_AGO, queue="mail")
     app.delayq.pause(queue="mail")
+    app.delayq.every("r", app.tasks["shop.remind"].s(1), "0 9 * * *", tags=["blue"])
     counting = browser.get(browser.post("/all", action="cancel").location)
     return [
         *(browser.get(path) for path in ("/", "/tasks", "/tasks?queue=mail", "/tasks?state=DEAD")),
         *(browser.get(path) for path in ("/task?id=a", "/task?id=none", "/task", "/nowhere")),
         *(
             browser.get(path)
-            for path in ("/paused", "/history", "/queues", "/key?key=k", "/tasks?after=x")
+            for path in ("/paused", "/history", "/queues", "/key?key=k", "/tasks?after=x", "/rules")
         ),
+        browser.get("/rules?only=r&asks=1"),
         counting,
         browser.get(browser.post(counting.action_with("<button")).location),
         browser.change("/selected", action="run_now", one="1 a"),
