@@ -44,7 +44,7 @@ class Button(NamedTuple):
 
 _ALL = (
     Button(
-        "skip", "Skip the next run", "rule {rule}: the next run, task {run}, is cancelled",
+        "skip", "Skip next", "rule {rule}: the next run, task {run}, is cancelled",
         "rule {rule} has no waiting run to skip",
     ),
     Button("run", "Run now", "rule {rule} runs now, as task {run}"),
