@@ -12,7 +12,8 @@ logger = logger_of(__name__)
 
 #: Sent after each change on the pages; the sender is the app. ``user``: the name. ``action``:
 #: ``cancel``, ``pause`` and so on. ``target``: a dictionary, with the ``id`` of a task, or the
-#: filters of a selection, or what is paused. ``answer``: an ``Outcome``, a count, or a bool.
+#: filters of a selection, or what is paused, or the ``rule``. ``answer``: an ``Outcome``, a count,
+#: or a bool.
 page_changed = Signal(
     name="delayq_page_changed", providing_args={"user", "action", "target", "answer"}
 )
