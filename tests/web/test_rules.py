@@ -13,6 +13,7 @@ import pytest
 from celery_delayq.contrib.rules import face, listing
 from celery_delayq.contrib.web import looking
 
+NEXT = r'rel="next" href="([^"]*)"'
 DAILY = "0 9 * * *"
 HOSTILE = '<b>"&/?#%2F é' + chr(0x202E) + "\n{}'; "
 LONG = "é" * 100  # 200 bytes
@@ -41,6 +42,10 @@ def act(page, name):
 
 def press(browser, name, action, path="/rules"):
     return browser.change(act(browser.get(path), name), action=action)
+
+
+def buttons(page):
+    return re.findall(r'<button name="action"[^>]*>([^<]*)<', page.html)
 
 
 def waiting(app, name):
@@ -167,16 +172,13 @@ def test_few_rules_are_sorted_and_have_pages(browser, every, monkeypatch):
     for name in ("e", "b", "a", "d", "c"):
         every(name, tags=["x"] if name != "b" else [])
 
-    page, seen = browser.get("/rules?tag=x"), []
-    while True:
-        seen.append(names(page))
-        further = page.url(r'rel="next" href="([^"]*)"')
-        if not further:
-            break
-        page = browser.get(further)
+    first = browser.get("/rules?tag=x")
+    last = browser.get(first.url(NEXT))
 
+    seen = [names(first), names(last)]
     assert seen == [["a", "c"], ["d", "e"]]
-    assert names(browser.get(page.url(r'href="([^"]*)">First page'))) == ["a", "c"]
+    assert last.url(NEXT) is None
+    assert names(browser.get(last.url(r'href="([^"]*)">First page'))) == ["a", "c"]
 
 
 def walk(browser, path):
@@ -186,7 +188,7 @@ def walk(browser, path):
         page = browser.get(path)
         assert "There are more than" in page.text
         seen.append(names(page))
-        path = page.url(r'rel="next" href="([^"]*)"')
+        path = page.url(NEXT)
         if not path:
             return seen
     pytest.fail("the list has no end")
@@ -239,15 +241,26 @@ def test_a_rule_is_paused_and_resumed(app, browser, every, changed):
     assert (page.status, page.said) == (200, "rule digest is paused")
     assert ">paused</span>" in page.html
     assert waiting(app, "digest") == []
-    assert "Skip next" not in page.text
+    assert buttons(page) == ["Run now", "Resume", "Remove"]
     page = press(browser, "digest", "resume")
 
     assert page.said == "rule digest is resumed"
+    assert buttons(page) == ["Skip next", "Run now", "Pause", "Remove"]
     assert len(waiting(app, "digest")) == 1
     assert [(one["user"], one["action"], one["target"], one["answer"]) for one in changed] == [
         ("alice", "pause", {"rule": "digest"}, True),
         ("alice", "resume", {"rule": "digest"}, True),
     ]
+
+
+def test_the_answer_stands_on_the_page_with_the_button(browser, every):
+    for name in ("digest", "other", "poll"):
+        every(name, tags=["x"] if name != "poll" else [])
+
+    assert names(press(browser, "digest", "pause", "/rules?only=digest")) == ["digest"]
+    assert names(press(browser, "digest", "resume", "/rules?tag=x")) == ["digest", "other"]
+    wrong = browser.change(act(browser.get("/rules?tag=x"), "digest"), action="eat")
+    assert (wrong.status, names(wrong)) == (400, ["digest", "other"])
 
 
 def test_the_next_run_is_skipped_by_the_user(app, browser, every, changed):
