@@ -25,7 +25,8 @@ def every(app):
 
     def every(name, schedule=DAILY, **options):
         options.setdefault("tz", "Europe/Berlin")
-        return app.delayq.every(name, app.tasks["shop.remind"].s(1), schedule, **options)
+        signature = app.tasks["shop.remind"].s(1)
+        return app.delayq.every(name, signature, schedule, replace=True, **options)
 
     return every
 

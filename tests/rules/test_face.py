@@ -1,0 +1,232 @@
+"""One rule, as users see it: what it was, what it will be, and why it has no next run."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from celery_delayq.contrib import rule_store
+from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
+from celery_delayq.contrib.rules import every as every_module
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.errors import InvalidOption
+from tests.cli.conftest import no_workers, project, run
+from tests.rules.test_rules import DAILY, NEW_YEAR, now, runs, set_back, write
+from tests.support.shards import each
+
+__all__ = ["no_workers", "project", "run"]
+
+HOUR = timedelta(hours=1)
+
+
+def spoil(redis, name):
+    """Give a rule's runs an option that no task takes."""
+    for rules in each("rules"):
+        if row := redis.hget(rules, name):
+            wrong = rb"options\\\": {\\\"delayq_late\\\": 5}"
+            redis.hset(rules, name, row.replace(rb"options\\\": {}", wrong))
+
+
+def mend(redis, name):
+    for rules in each("rules"):
+        if row := redis.hget(rules, name):
+            redis.hset(rules, name, row.replace(rb"\\\"delayq_late\\\": 5", b""))
+
+
+# Two of one name.
+
+
+def test_a_second_rule_of_one_name_in_a_process_is_refused(delayq, report):
+    delayq.every("r", report.s(7), DAILY)
+    with pytest.raises(InvalidOption, match="this process has said another one under it; say repl"):
+        delayq.every("r", report.s(8), DAILY)
+    assert [task.args for task in delayq.tasks()] == [(7,)]
+    delayq.every("r", report.s(8), DAILY, replace=True)
+    assert [task.args for task in delayq.tasks()] == [(8,)]
+
+
+def test_what_another_process_said_may_be_changed(delayq, report):
+    delayq.every("r", report.s(7), DAILY)
+    every_module._SAID.clear()
+    assert delayq.every("r", report.s(8), DAILY).revision
+
+
+def test_one_that_is_no_longer_there_may_be_said_anew(delayq, report, redis):
+    delayq.every("r", report.s(7), DAILY).remove()
+    delayq.every("r", report.s(8), DAILY)
+    redis.flushdb()
+    delayq.every("r", report.s(9), DAILY)
+    assert [task.args for task in delayq.tasks()] == [(9,)]
+
+
+@pytest.mark.parametrize("version", [-1, 1.0, True, "2", 10**12, None])
+def test_a_version_is_a_whole_number(delayq, report, version):
+    with pytest.raises(InvalidOption, match="a whole number from 0 to 999999999999"):
+        delayq.every("r", report.s(), DAILY, version=version)
+
+
+def test_there_is_a_most_of_rules(delayq, report, monkeypatch):
+    shards = len(each("rules"))
+    monkeypatch.setattr(rule_store, "MOST_RULES", shards)
+    names = [str(number) for number in range(40 * shards)]
+    with pytest.raises(InvalidOption, match="one of at most 100,000 rules; remove some first"):  # noqa: PT012
+        for name in names:
+            delayq.every(name, report.s(), DAILY)
+    assert len(delayq.rules()) <= shards
+    delayq.every(delayq.rules()[0].name, report.s(), NEW_YEAR, replace=True)
+
+
+def test_the_signature_of_no_task_is_refused(delayq, app):
+    with pytest.raises(InvalidOption, match="one of a task with a name"):
+        delayq.every("r", app.signature(None), DAILY)
+
+
+# Runs.
+
+
+def test_the_next_run_can_be_skipped_and_one_more_made(delayq, report, redis):
+    rule = delayq.every("r", report.s(7), HOUR, tags=["t"])
+    [task] = delayq.tasks()
+    assert rule.skip() == task.id
+    assert rule.skip() is None
+    result = rule.run()
+    [task] = delayq.tasks()
+    assert (task.id, task.args, set(task.tags)) == (result.id, (7,), {"t", "every:r"})
+    assert task.due <= now(delayq)
+    assert delayq.rule("r").next == rule.next
+
+
+def test_the_last_run_and_what_became_of_it(delayq, report, redis):
+    rule = delayq.every("r", report.s(7), HOUR, jitter=60)
+    assert rule.last_run() is None
+    set_back(delayq, redis, "r", hours=1)
+    for rules in each("rules"):
+        if row := redis.hget(rules, "r"):
+            known = json.loads(row)
+            since = str(int(known["since"]) - 2 * 3_600_000)
+            redis.hset(rules, "r", json.dumps(known | {"since": since}))
+    rule = delayq.rule("r")
+    assert rule.last_run().what == "unknown"
+    write(delayq)
+
+    [over] = [task for task in delayq.tasks() if task.due <= now(delayq)]
+    assert rule.last_run() == (over.id, over.due, "scheduled")
+    delayq.hand_over()
+    assert rule.last_run() == (over.id, over.due, "handed_over")
+
+
+def test_a_rule_of_the_first_of_january_has_a_last_run(delayq, report, redis):
+    rule = delayq.every("r", report.s(7), NEW_YEAR)
+    for rules in each("rules"):
+        if row := redis.hget(rules, "r"):
+            redis.hset(rules, "r", json.dumps(json.loads(row) | {"since": "0"}))
+    last = delayq.rule("r").last_run()
+    assert (last.due.month, last.due.day, last.what) == (1, 1, "unknown")
+    assert last.due.year == rule.next[0].year - 1
+
+
+# Trouble.
+
+
+def test_a_rule_in_trouble_is_told_of_until_it_is_mended(delayq, report, redis, caplog):
+    delayq.every("bad", report.s(7), HOUR)
+    delayq.every("good", report.s(7), HOUR)
+    spoil(redis, "bad")
+    set_back(delayq, redis, "bad", hours=2)
+    for _ in range(3):
+        for ahead in each("rules_next"):
+            redis.zadd(ahead, {"bad": 0}, xx=True)
+        write(delayq)
+
+    assert "expected" in delayq.rule("bad").trouble
+    assert len([each for each in caplog.records if "rule bad: its next run" in each.message]) == 1
+    assert delayq.counts().troubled_rules == 1
+    assert any("the next run of 1 rule cannot be made" in each for each in delayq.health())
+    [line] = [line for line in doctor_lines(delayq.services) if line.name == "rules"]
+    assert "bad: " in line.found + line.advice
+
+    mend(redis, "bad")
+    for ahead in each("rules_next"):
+        redis.zadd(ahead, {"bad": 0}, xx=True)
+    write(delayq)
+    assert (delayq.rule("bad").trouble, delayq.counts().troubled_rules) == ("", 0)
+    assert len(runs(delayq, "bad")) == 2
+
+
+@pytest.mark.parametrize("what", ["pause", "remove"])
+def test_a_rule_in_trouble_that_is_paused_or_removed_is_none_any_more(delayq, report, redis, what):
+    rule = delayq.every("bad", report.s(7), HOUR)
+    spoil(redis, "bad")
+    set_back(delayq, redis, "bad", hours=2)
+    write(delayq)
+    assert delayq.counts().troubled_rules == 1
+    getattr(rule, what)()
+    assert delayq.counts().troubled_rules == 0
+
+
+def test_a_rule_whose_next_run_nobody_writes_is_told_of(delayq, report, redis):
+    delayq.every("r", report.s(7), HOUR)
+    assert not any("recurring" in each for each in delayq.health())
+    for ahead in each("rules_next"):
+        for name in redis.zrange(ahead, 0, -1):
+            redis.zadd(ahead, {name: delayq.counts().now_ms - 91_000})
+    assert any("should have written its next run " in each for each in delayq.health())
+    write(delayq)
+    assert not any("recurring" in each for each in delayq.health())
+
+
+@pytest.mark.parametrize(("missed", "counted"), [("one", 4), ("none", 5), ("all", 0)])
+def test_slots_without_a_run_are_counted(delayq, report, redis, missed, counted):
+    heard = []
+    delayq.services.hooks.add(Hooks(slots_omitted=lambda *facts: heard.append(facts)))
+    delayq.every("r", report.s(7), HOUR, missed=missed)
+    set_back(delayq, redis, "r", hours=5, seconds=1)
+    write(delayq)
+    assert heard == ([(counted, "missed")] if counted else [])
+
+
+def test_a_slot_that_met_the_holder_of_its_key_is_counted(delayq, report, redis):
+    heard = []
+    delayq.services.hooks.add(Hooks(slots_omitted=lambda *facts: heard.append(facts)))
+    delayq.every("r", report.s(7).set(delayq_key="k"), HOUR)
+    delayq.select(tag="every:r").cancel()
+    report.s(1).set(delayq_key="k").delay_for(3600)
+    set_back(delayq, redis, "r", hours=1, seconds=1)
+    write(delayq)
+    assert heard == [(1, "held")]
+
+
+# The command.
+
+
+def test_the_command_shows_one_rule(delayq, report, redis, run, app):
+    delayq.every("r", report.s(7), DAILY, tags=["a", "b"], jitter=5, version=3)
+    found = run("rules", "show", "r", app=app).output
+    lines = dict(line.split("  ", 1) for line in found.splitlines())
+    facts = {name.strip(): text.strip() for name, text in lines.items()}
+    facts.pop("next (UTC)")
+    assert facts == {
+        "name": "r", "task": "report", "schedule": "0 9 * * * (UTC)", "state": "at work",
+        "last run": "none yet", "missed": "one", "jitter": "5 s", "tags": "a, b", "version": "3",
+    }  # fmt: skip
+    assert run("rules", "show", "nobody", app=app).exit_code == 1
+
+
+def test_the_command_skips_and_runs(delayq, report, run, app):
+    delayq.every("r", report.s(7), DAILY)
+    [task] = delayq.tasks()
+    assert run("rules", "skip", "r", app=app).output == f"rule r: task {task.id} is cancelled\n"
+    again = run("rules", "skip", "r", app=app)
+    assert (again.exit_code, again.output) == (1, "rule r: no run is waiting\n")
+    said = run("rules", "run", "r", app=app).output
+    [task] = delayq.tasks()
+    assert said == f"rule r: task {task.id} runs now\n"
+
+
+def test_the_command_lists_trouble(delayq, report, redis, run, app):
+    delayq.every("bad", report.s(7), HOUR)
+    spoil(redis, "bad")
+    set_back(delayq, redis, "bad", hours=2)
+    write(delayq)
+    assert "trouble: " in run("rules", app=app).output
+    assert "trouble" in json.loads(run("rules", "list", "--json", app=app).output)
