@@ -216,7 +216,12 @@ def clear(
     A run that was loaded or brought back has changed, too; of those, *is_own* knows some.
     """
     delayq = services.app.delayq
-    for task in select(delayq, tag=tag_of(rule.name)):
+    runs = select(delayq, tag=tag_of(rule.name))  # none that is written from now on
+    # If another process has cleared up meanwhile, the rule writes again, and these are new runs.
+    found = named(shard, [rule.name.encode()])
+    if not any((now.revision, now.flags) == (rule.revision, rule.flags) for now in found):
+        return
+    for task in runs:
         if task.revision // 1000 == ms_of(task.created) or is_own(task):
             cancel(delayq, task.id, if_revision=task.revision)
     change(shard, rule.name, "cleared", str(rule.revision))

@@ -169,6 +169,19 @@ def test_what_a_killed_process_has_not_cleared_up_another_one_does(delayq, repor
     assert delayq.rule("r").is_paused
 
 
+def test_a_process_that_clears_up_late_cancels_no_run_that_was_written_since(delayq, report):
+    rule = delayq.every("r", report.s(7), DAILY)
+    shard = store.shard_for(delayq.services.entries, "r")
+    store.change(shard, "r", "pause")
+    late = store.find(delayq.services.entries, "r")
+    write(delayq)
+    rule.resume()
+
+    writing.look_at(delayq.services, shard, late, now(delayq))
+
+    assert runs(delayq) == [rule.next[0]]
+
+
 def test_those_that_fire_often_have_the_runs_of_a_minute_written(delayq, report):
     delayq.every("r", report.s(7), timedelta(seconds=2))
     found = runs(delayq)

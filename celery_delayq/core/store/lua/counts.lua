@@ -69,6 +69,8 @@ if lanes.any then
 end
 local overdue = free - held
   + redis.call('ZCOUNT', keys.due, '-inf', now) + redis.call('ZCOUNT', keys.relay, '-inf', now)
+-- Those that were changed just now have 0.
+local look = redis.call('ZRANGEBYSCORE', keys.rules_next, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return {
   now_us,
   redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay) + redis.call('ZCARD', keys.behind)
@@ -85,6 +87,6 @@ return {
   redis.call('HGET', keys.meta, 'closed') or '',
   cut,
   redis.call('HLEN', keys.rules),
-  head_of(keys.rules_next),
+  look and tonumber(look) or -1,
   redis.call('HLEN', keys.rules_trouble),
 }

@@ -87,7 +87,7 @@ return change(request, function(call)
   if string.find(rule.flags, 'p') and not string.find(rule.flags, '[cr]') then
     redis.call('ZREM', keys.rules_next, called) -- there is nothing to look at until it is resumed
   else
-    redis.call('ZADD', keys.rules_next, whole(call.now), called)
+    redis.call('ZADD', keys.rules_next, 0, called) -- at once, even if the clock is set back before
   end
   keep_rule(called, rule)
   return answer
