@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulator.sight import Version, View
+from tests.simulator.sight import RuleView, Version, View
 
 RULES = {
     "twice": "a call takes effect once, and so does a selection, but for what was not told yet",
@@ -34,10 +34,18 @@ RULES = {
     "behind": "one waits behind the holder of its key, until that has it no longer",
     "stuck": "a key is free once its run has said so, or its time is over",
     "end": "a run that goes on sets the end of its key anew",
+    "slot": "a slot of a rule has one run at most, and only while the rule is at work",
+    "missed": "a slot is left out only if it was missed, met a held key, or its rule was changed",
+    "cleared": "what a rule wrote before its change goes, but for what others changed, and only that",
     "left over": "what is due leaves",
     "check": "the package's own check finds nothing",
     "error": "no other errors",
 }
+
+# Calls about a recurring rule, in several steps; and the looks of those that write its runs.
+RULE_KINDS = ("write", "every", "every pause", "every resume", "every remove")
+# The effects on entries of calls, if these are not their own kind.
+EFFECTS = {"sweep": ("reschedule",), **dict.fromkeys(RULE_KINDS, ("schedule", "cancel"))}
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,18 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.what} ({RULES[self.rule]})"
+
+
+@dataclass(frozen=True)
+class RulePlan:
+    """What a recurring rule is to be; its key is held so long after the delivery, if at all."""
+
+    name: str
+    seconds: int
+    missed: str
+    jitter: float = 0
+    key: str = ""
+    hold_s: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,6 +127,11 @@ class Call:
     run_of: str = ""  # the id of the run that makes it, for that id
     goes_on: bool = False  # as a retry of that run
     delivery: str = ""  # that run's
+    rule: str = ""  # the name of the rule that it is about
+    plan: str = ""  # and the name of the plan that it sets
+    rules_seen: set[RuleView | None] = field(default_factory=set)  # as its requests found it
+    asked_to_turn: bool = False  # a step of Redis has answered what it made of the rule
+    turned: bool = False  # it has changed the rule
     to_be_interrupted: bool = False
     unchanged: int = 0
 
@@ -145,6 +170,11 @@ def lane_of(lane: str) -> str:
     return f"lane {lane}"
 
 
+def rule_of(name: str) -> str:
+    """A rule among ids and keys."""
+    return f"rule {name}"
+
+
 @dataclass
 class Life:
     """An entry, from the call that scheduled it to its end."""
@@ -157,6 +187,7 @@ class Life:
     was_due: bool = False  # by Redis's clock, which may have been set back since
     changed_by: str = ""  # the last call that moved or cancelled it
     is_cancelled: bool = False
+    came_ms: int = 0  # if it came by a rule
     sure: bool = False  # that call said DONE: no earlier copy exists, or will come
 
     def __str__(self) -> str:

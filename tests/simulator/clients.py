@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.simulator.books import Answer, Call, key_of
-from tests.simulator.driver import LANES, Caller, Unavailable, When
+from tests.simulator.books import RULE_KINDS, Answer, Call, RulePlan, key_of
+from tests.simulator.driver import LANES, Caller, RuleCaller, Unavailable, When
 from tests.simulator.judge import Judge
 from tests.simulator.network import Interrupted
 from tests.simulator.world import SECOND, START_US, Actor
@@ -43,6 +43,9 @@ class Planned:
     grace_ms: int | None = None
     hold: str = ""
     keeps: bool = False  # an undo can bring back what it cancels
+    rule: str = ""
+    plan: RulePlan | None = None
+    nth: int | None = None  # it is about the rule's run of this number; its id is seen later
 
 
 def planned(
@@ -142,7 +145,11 @@ class Client:
         timeout: float,
         *,
         is_calm: bool = False,
+        rules: Callable[[Actor], RuleCaller] | None = None,
+        run_of: Callable[[str, int], str] = lambda *_: "",
     ):
+        self._rules, self._run_of = rules, run_of
+        self._picked = ""  # the last run that it was about
         self._judge = judge
         self._plan = plan
         self._scripts = scripts
@@ -152,8 +159,15 @@ class Client:
 
     def run(self, actor: Actor) -> None:
         caller = Caller(self._scripts(actor), self._timeout)
+        self._about_rules = self._rules(actor) if self._rules else None
         for one in self._plan:
             actor.sleep(one.pause_s)
+            if one.nth is not None:
+                is_undo = one.kind == "undo"
+                self._picked = self._picked if is_undo else self._run_of(one.rule, one.nth)
+                if not self._picked:
+                    continue
+                one = replace(one, ids=(self._picked,))
             call = self._make(actor, caller, one)
             if one.kind == "sweep" and call.how != "answered":
                 # Another one continues from the last stored cursor.
@@ -163,19 +177,15 @@ class Client:
         world = actor.world
         kind = "schedule" if one.kind == "bulk" else one.kind
         timeout_us = round(self._timeout * SECOND)
-        if kind in (
-            "clear",
-            "edit",
-            "release",
-            "sweep",
-            "undo",
-        ):  # several steps, each with its own time
-            timeout_us = 100 * SECOND
+        if kind in (*RULE_KINDS, "clear", "edit", "release", "sweep", "undo"):
+            timeout_us = 100 * SECOND  # several steps, each with its own time
         call = Call(
             *(one.name, kind, one.ids, one.key, one.conflict, one.lane),
             *(timeout_us, world.now_us, actor.slept_us),
         )
         call.hurries = one.runs_now
+        if kind in RULE_KINDS:
+            call.rule, call.plan = one.rule, one.plan.name if one.plan else ""
         if before is None:
             self._stored = None
         else:
@@ -187,6 +197,8 @@ class Client:
         )
         by = " (relayed)" * (one.relayed and kind == "schedule")
         under = f" {key_of(one.key)} {one.conflict}" if one.key else f" {one.conflict}"
+        if call.rule:
+            under = f"{call.rule} {one.plan or ''}"
         world.say(actor.name, f"{one.name}: {kind} {' '.join(one.ids)}{under} {when}{by}")
         if dice := world.decisions.fault("interrupted", one.name):
             call.to_be_interrupted = True
@@ -204,6 +216,8 @@ class Client:
         try:
             if one.kind == "sweep":
                 return "answered", [Answer("SWEPT", self._sweep(actor, caller, one))]
+            if one.kind in RULE_KINDS:
+                return "answered", [self._about_rules.make(one)]
             return "answered", caller.make(one)
         except Interrupted:
             return "interrupted", []

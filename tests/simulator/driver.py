@@ -1,4 +1,4 @@
-"""The simulator's only access to the package; no other file here imports it, or knows its inside.
+"""The simulator's access to the package; no other file imports it, but for rules_driver.py.
 
 clients, workers, scanners --> Caller, Taker, scan --> the package's own Python
                                                           | Wire: its connection
@@ -28,6 +28,7 @@ from kombu.exceptions import ChannelError
 from celery_delayq.contrib.adoption import batches
 from celery_delayq.contrib.adoption.batches import ASK_AGAIN, Batches, is_stored
 from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.store_query import StoreQuery
 from celery_delayq.contrib.undo import undoing
 from celery_delayq.core import clock
@@ -84,6 +85,8 @@ from celery_delayq.errors import (
     StoreUnavailable,
 )
 from tests.simulator.books import Answer
+from tests.simulator import rules_driver
+from tests.simulator.rules_driver import LIMITS, RuleCaller, rule_view
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support
 from tests.store.support import CLOCK, INDEXES, LABELS, LANE, ClockedScripts, Store
@@ -256,6 +259,11 @@ class Caller:
                 entries.shards, who, lambda one, _: (changes.release(one, [part])[0].outcome, None)
             )[0]
         return entries.edit(who, entry.record, entry.record.with_message(made))
+
+
+def rule_caller(scripts: Any, timeout: float, relayed: bool) -> RuleCaller:
+    """A process's recurring rules; for the arguments see `Caller` and `RuleCaller`."""
+    return RuleCaller(_entries_over(scripts, timeout), relayed=relayed)
 
 
 def _new_entry(one: Any, task_id: str) -> NewEntry:
@@ -671,6 +679,8 @@ class Inside:
             commands.append(("ZRANGE", keys["tags"], 0, -1))
             commands.append(("HKEYS", keys["outbox_messages"]))
             commands.append(("HGETALL", keys["paused"]))
+            commands.append(("HGETALL", keys["rules"]))
+            commands.append(("ZRANGE", keys["rules_next"], 0, -1))
             commands += [("ZRANGE", keys[name], 0, -1, "WITHSCORES") for name in INDEXES]
         commands.append(("LRANGE", QUEUE, 0, -(queued + 1)))
         return [_text(*one) for one in commands]
@@ -681,14 +691,14 @@ class Inside:
         size = len(parts) // len(self._keys)
         shards = [parts[first : first + size] for first in range(0, len(parts), size)]
         merged = ([*chain(*some)] for some in zip(*shards, strict=True))
-        _, holders, held, tags, owed, paused, *_ = merged
+        _, holders, held, tags, owed, paused, rules, ahead, *_ = merged
         ends = dict(_pairs(held))
         rows = {key: of.partition(HELD) for key, of in _pairs(holders) if key[:1] != HELD}
         raw: dict[str, Any] = {}
         for records, *_ in shards:
             for task_id, record in _pairs(records):
                 raw[task_id.decode()] = [record]
-        for _, _, _, _, _, _, *places in shards:
+        for _, _, _, _, _, _, _, _, *places in shards:
             for index, members in zip(INDEXES, places, strict=True):
                 for member, score in _pairs(members):
                     raw.setdefault(_id_in(index, member), [None]).append((index, score))
@@ -714,6 +724,8 @@ class Inside:
             [_tag_and_id(member) for member in tags],
             {task_id.decode() for task_id in owed},
             {lane[:1].decode(): how[:1].decode() for lane, how in _pairs(paused) if len(lane) == 7},
+            {name.decode(): rule_view(name, row) for name, row in _pairs(rules)},
+            {name.decode() for name in ahead},
         )
 
     def _view(self, task_id: str, record: bytes) -> View:
@@ -787,6 +799,8 @@ def seams(
         (selection, "CHUNK", 1),  # so that few tasks are several steps
         (scanner.logger, "log", _noting(failed, scanner.logger.log)),
         (batches.logger, "exception", failed),
+        (writing.logger, "warning", failed),
+        *LIMITS,
     ]
 
 
@@ -854,6 +868,7 @@ class _Cut(ClockedScripts):
 
 
 CUTS = {
+    **{name: Cut(*parts) for name, parts in rules_driver.CUTS.items()},
     "what is being published does not hold its key against its own run": Cut(
         "if caller and caller.key == key and caller.hold then",
         "if false then",

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.simulator.books import Answer, Call, Effect, Finding, Life, key_of
+from tests.simulator.books import EFFECTS, RULE_KINDS, Answer, Call, Effect, Finding, Life, key_of
 from tests.simulator.driver import Copy, copy_of
 from tests.simulator.keys import Keys
 from tests.simulator.lanes import Lanes
 from tests.simulator.network import Request
+from tests.simulator.recurring import Recurring
 from tests.simulator.remembered import KNOWN, Remembered
 from tests.simulator.runs import Runs
 from tests.simulator.sight import GONE, Sight, View, kind_of
@@ -43,10 +44,18 @@ class Judge:
         self._lanes = Lanes(self)
         self.taken = Taken(self)
         self.runs = Runs(self)
+        self.recurring = Recurring(self)
         self._remembered = Remembered()
 
     def found(self, rule: str, what: str) -> None:
         self._find(Finding(rule, what))
+
+    def stands_down(self) -> None:
+        """Find nothing any more: Redis took a request for new that it has forgotten.
+
+        The docs say so (clocks.md), and what comes of it is no finding either.
+        """
+        self._find = lambda _: None
 
     def failed(self, *told: Any) -> None:
         """A scanner or a worker has logged an exception that it did not expect."""
@@ -68,6 +77,7 @@ class Judge:
         self._keys.ran(request, before, after)
         self._lanes.ran(request, before, after, now_ms)
         self.runs.ran(request, before, after, now_ms)
+        self.recurring.ran(request, before, after, now_ms)
 
     def _looked(self, call: Call, sight: Sight) -> None:
         """Record the state in which a request finds the subjects of its call."""
@@ -82,6 +92,7 @@ class Judge:
         self, request: Request, task_id: str, before: Sight, after: Sight, now_ms: int
     ) -> None:
         old, new = before.views.get(task_id), after.views.get(task_id)
+        self.recurring.touched(request.call, task_id)
         if task_id in after.raw and (new is None or len(after.raw[task_id]) != 2):
             self.found("check", f"{task_id} has a record and {after.raw[task_id][1:]}")
         elif old and (new is None or new.name != old.name):
@@ -89,7 +100,9 @@ class Judge:
         if new is None:
             return
         if old is None or old.name != new.name:
-            self._came(request, task_id, new)
+            self._came(request, task_id, new, now_ms)
+            if request.call and request.call.kind in RULE_KINDS:
+                self.recurring.came(request, task_id, before, after)
             self.runs.came(request.call, task_id, before, after, now_ms)
         elif before.place(task_id) == "behind" != after.place(task_id) and old.edited == new.edited:
             self.lives[new.name, task_id].view = new  # overdue, it is due when it comes forward
@@ -110,15 +123,17 @@ class Judge:
             self.found("early", f"{life} is {what} {early_ms} ms early")
         life.was_due = True
 
-    def _came(self, request: Request, task_id: str, new: View) -> None:
+    def _came(self, request: Request, task_id: str, new: View, now_ms: int) -> None:
         if request.call and request.call.kind == "undo":
             self._came_back(request, task_id, new)
             return
-        if request.call and new.name != request.call.name_of(task_id):
+        is_run = request.call is not None and request.call.kind in RULE_KINDS
+        if request.call and not is_run and new.name != request.call.name_of(task_id):
             self.found("unasked", f"{task_id} of {new.name} came by {request.where}")
         if request.call and task_id in request.call.taking:
             self.taken.became(request.call, request.call.taking[task_id])
         life = self.lives.setdefault((new.name, task_id), Life(new.name, task_id, new))
+        life.came_ms = now_ms if is_run else 0
         self._effect(request, "schedule", life)
 
     def _came_back(self, request: Request, task_id: str, new: View) -> None:
@@ -158,6 +173,10 @@ class Judge:
         elif request.call and request.call.kind in ("cancel", "clear"):
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
             self._effect(request, request.call.kind, life)
+        elif request.call and request.call.kind in RULE_KINDS:
+            life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
+            self.recurring.cleared(request, task_id, before)
+            self._effect(request, "cancel", life)
         elif len(life.copies) == life.copies_before:
             self.found("lost", f"{life} went with {request.step}, and was not delivered")
         else:
@@ -166,11 +185,10 @@ class Judge:
 
     def _effect(self, request: Request, kind: str, life: Life) -> None:
         call, task_id = request.call, life.task_id
-        if call is None or kind != {"sweep": "reschedule"}.get(call.kind, call.kind):
+        if call is None or kind not in EFFECTS.get(call.kind, (call.kind,)):
             self.found("unasked", f"{request.where} {request.step}: {kind} of {task_id}")
         elif self.has_forgotten(call.began_us + call.timeout_us):
-            # The docs say so (clocks.md), and what comes of it is no finding either.
-            self._find = lambda _: None
+            self.stands_down()
         elif task_id in call.effects or (call.by_key and call.effects):
             self.found("twice", f"{call.name}, {kind} {task_id}, takes effect again")
         elif call.told.get(task_id) is life:
@@ -225,7 +243,8 @@ class Judge:
                 view = replace(view, due_ms=due_ms, since_ms=due_ms, last_ms=math.inf)
                 life.view = view
             self._lanes.leaves(life, view, before, now_ms)
-            late_ms = now_ms - life.view.due_ms - self._patience_ms - SLACK_US // 1000
+            late_ms = now_ms - max(life.view.due_ms, life.came_ms)
+            late_ms -= self._patience_ms + SLACK_US // 1000
             is_prompt = life.view.due_ms > self.prompt_from_ms and not self._lanes.ever_paused
             if late_ms > 0 and is_prompt:
                 self.found("tardy", f"{life} is pushed {late_ms} ms later than that")
@@ -260,6 +279,9 @@ class Judge:
             self.found("overtime", f"{call.name} took {(now_us - call.began_us) / SECOND:.3f} s")
         if how == "answered" and call.lane:
             self._lanes.told(call, answers[0])
+        elif call.kind in RULE_KINDS:
+            if how == "answered" and answers:
+                self.recurring.told(call, answers[0])
         elif how == "answered" and call.kind in ("clear", "sweep"):
             self._counted(call, answers[0].due_ms)
         elif how == "answered":
@@ -367,12 +389,14 @@ class Judge:
         for finding in findings:
             self.found("check", finding)
         for call in self.calls.values():
-            if call.ended_us is None:
+            is_under_way = call.kind == "write" and self.now_us() < call.began_us + call.timeout_us
+            if call.ended_us is None and not is_under_way:
                 self.found("overtime", f"{call.name} has not ended")
         for entry in self.waits_due(sight, now_ms):
             self.found("left over", f"{entry} is still in the store")
         self.taken.drained()
         self.runs.drained(sight, now_ms)
+        self.recurring.drained(sight)
         held = {(view.name, task_id) for task_id, view in sight.views.items()}
         for key, life in self.lives.items():
             if key not in held and not life.copies and not life.is_cancelled:

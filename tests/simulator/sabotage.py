@@ -24,6 +24,7 @@ class Sabotage:
         undoes: Whether it is about cancelled entries that come back.
         near: Whether it is about messages that are not adopted, as their time is near.
         acks_first: Workers acknowledge messages before they are stored.
+        rules: Whether it is about recurring rules.
         seed: The first to try: one that finds it, if few do.
         shards: The number of shards, if it is about several.
     """
@@ -39,6 +40,7 @@ class Sabotage:
     undoes: bool = False
     near: bool = False
     acks_first: bool = False
+    rules: bool = False
     seed: int = 0
     shards: int = 0
 
@@ -78,6 +80,10 @@ def _taken(name: str, *rules: str) -> Sabotage:
 
 def _held(name: str, *rules: str, **options: float) -> Sabotage:
     return replace(_keyed(name, *rules, **options), holds=True)
+
+
+def _recurring(name: str, *rules: str, **options: float) -> Sabotage:
+    return replace(_of(name, *rules, **options), rules=True)
 
 
 DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}
@@ -354,6 +360,14 @@ SABOTAGES = (
     replace(
         _of("what comes back takes the id of another one", "lost", "unasked", "check"), undoes=True
     ),
+    _recurring("a run is written for any revision", "slot", held=0.3, asleep=0.2),
+    _recurring("a slot is not compared with the last one", "slot", held=0.3, asleep=0.2),
+    _recurring("a rule's old runs are not cleared up", "cleared"),
+    _recurring("a rule is changed by late requests", "order", **LATE),
+    _recurring("a changed rule goes on behind the last slot", *("missed", "slot")),
+    _recurring("a resumed rule goes on behind the last slot", *("missed", "slot")),
+    _recurring("a new rule's revisions begin at one", *("slot", "cleared"), held=0.3, asleep=0.2),
+    _recurring("what somebody moved is cleared up as well", "cleared"),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),
         acks_first=True,

@@ -36,6 +36,27 @@ class View:
         return self.due_ms, self.edited
 
 
+@dataclass(frozen=True)
+class RuleView:
+    """A recurring rule as it stands in the store.
+
+    Attributes:
+        plan: The name of what it is.
+        every_ms: Between two slots; runs are due so much later than these as `offset_ms` says.
+        most: How many of the slots that were missed are made up.
+    """
+
+    revision: int
+    last_ms: int
+    flags: str
+    digest: str
+    plan: str
+    every_ms: int
+    offset_ms: int
+    most: int
+    key: str
+
+
 @dataclass
 class Sight:
     """Entries by id, and messages that came into the queue since the last look.
@@ -48,6 +69,7 @@ class Sight:
         tagged: Members of the index of tags: tag, and id.
         owed: The ids whose ``REVOKED`` is still to be stored.
         paused: Lanes, by their first letters, with p (paused) or b (comes back).
+        rules: Recurring rules by name; and the names of those that a writer will look at.
     """
 
     views: dict[str, View] = field(default_factory=dict)
@@ -59,6 +81,8 @@ class Sight:
     tagged: list[tuple[str, str]] = field(default_factory=list)
     owed: set[str] = field(default_factory=set)
     paused: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, RuleView] = field(default_factory=dict)
+    rules_next: set[str] = field(default_factory=set)
 
     def place(self, task_id: str | None) -> str:
         parts = self.raw.get(task_id)
@@ -98,7 +122,16 @@ def describe(before: Sight, after: Sight) -> str:
             view, (_, *places) = after.views.get(task_id), after.raw.get(task_id, [None])
             at = [f"{place} {_since_start(int(score))}" for place, score in places]
             parts.append(f"{task_id} {view.name} {' '.join(at)}" if view else f"{task_id} is gone")
+    for name in sorted(before.rules.keys() | after.rules.keys()):
+        if before.rules.get(name) != after.rules.get(name):
+            parts.append(f"rule {name} {_told(after.rules.get(name))}")
     return ", ".join(parts)
+
+
+def _told(rule: RuleView | None) -> str:
+    if rule is None:
+        return "is gone"
+    return f"{rule.plan} {rule.flags} {rule.revision % 1000} {_since_start(rule.last_ms)}"
 
 
 def _since_start(ms: int) -> str:

@@ -9,14 +9,15 @@ from tests.simulator.books import Finding
 from tests.simulator.broker import Broker
 from tests.simulator.clients import IDS, KEYLESS, OF_ITS_OWN, Client, Planned, planned
 from tests.simulator.decisions import Decisions
-from tests.simulator.driver import LANES, When, Wire
+from tests.simulator.driver import LANES, RuleCaller, When, Wire, rule_caller
 from tests.simulator.inbox import Inbox
 from tests.simulator.judge import Judge
 from tests.simulator.network import TIMEOUT, Network, Request
 from tests.simulator.patches import owned
+from tests.simulator.rules_clients import RULES, RuleWriter, planned_about_rule, planned_rules
 from tests.simulator.runners import Runner
 from tests.simulator.runs import Run
-from tests.simulator.sabotage import NONE, Sabotage
+from tests.simulator.sabotage import FOUND, FOUND_OVER_THREE, NONE, Sabotage
 from tests.simulator.scanners import SAFETY_INTERVAL, run_scanner
 from tests.simulator.server import Lab, Server
 from tests.simulator.sight import describe
@@ -26,6 +27,7 @@ from tests.simulator.world import SECOND, Actor, World
 
 CLIENTS, CALLS, SCANNERS = 2, 6, 2
 WORKERS, MESSAGES = 2, 5
+RULE_CLIENTS, WRITERS = ("3", "4"), 2
 TIMEOUTS = (0.5, 2.0, 5.0)  # seconds
 DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
 # How far Redis's clock is set back: further than anything is late, or by less. Then a request can
@@ -74,6 +76,11 @@ class Simulation:
         self._undoes = sabotage.undoes or self.world.decisions.dice("undoes").random() < 0.5
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
+        recurs = self.world.decisions.dice("rules")
+        is_old = seed in (*FOUND, *FOUND_OVER_THREE)  # they found something before there were rules
+        has_rules = sabotage is NONE and not is_old and recurs.random() < 0.25
+        self._rules = RULES[: recurs.randint(1, 2)] if has_rules or sabotage.rules else ()
+        self._relays_runs = recurs.random() < 0.5
         by_less = self.world.decisions.dice("how far back").random() < 0.25
         self._set_back_s = BY_LESS_S if by_less else SET_BACK_S
         if shards > 1:
@@ -91,13 +98,15 @@ class Simulation:
         self._inbox = self._new_inbox()
         self._judge.taken.messages = self._inbox.messages
         self._judge.runs.start = self._start_run
-        self._requests = self._scanners = self._workers = 0
+        self._requests = self._scanners = self._workers = self._writers = 0
 
     def run(self) -> int:
         """Returns how many requests were served."""
         for client in range(1, CLIENTS + 1):
             if self.world.decisions.takes(f"client c{client}"):
                 self._start_client(client)
+        if self._rules:
+            self._start_rules()
         for _ in range(SCANNERS):
             self._start_scanner()
         for _ in range(WORKERS if self._inbox.messages else 0):
@@ -109,6 +118,8 @@ class Simulation:
         self._start_resumer("c7")
         self._start_probe("c8", "reschedule")
         self.world.run(DRAINED_US)
+        self._judge.recurring.settled(self._server.sight, self._server.now_ms)
+        self._start_remover("c5")
         self._start_resumer("c6")
         self._start_probe("c9", "cancel")
         self.world.run(PROBED_US)
@@ -134,6 +145,52 @@ class Simulation:
         client = Client(self._judge, plan, self._scripts, dice.choice(TIMEOUTS))
         Actor(self.world, f"c{number}", DRIFT, client.run)
 
+    def _start_rules(self) -> None:
+        """Clients that set and change the rules, and writers of their runs."""
+        decisions, sharded = self.world.decisions, self._keys == OF_ITS_OWN
+        dice = decisions.dice("forms of rules")
+        # A key says the shard of a rule, and no rule here goes from one shard to another.
+        key_sets = [(dice.choice(("", "k")),) if sharded else ("", "", "k") for _ in self._rules]
+        forms = {
+            name: planned_rules(dice, keys=keys, holds=self._holds)
+            for name, keys in zip(self._rules, key_sets, strict=True)
+        }
+        for number in RULE_CLIENTS:
+            dice = decisions.dice(f"plan {number}")
+            plan = [planned_about_rule(dice, int(number), n, forms) for n in range(1, CALLS + 1)]
+            plan = [one for one in plan if decisions.takes(one.name)]
+            timeout = dice.choice(TIMEOUTS)
+            client = Client(
+                *(self._judge, plan, self._scripts, timeout),
+                rules=lambda actor, timeout=timeout: self._rules_of(actor, timeout),
+                run_of=self._run_of,
+            )
+            Actor(self.world, f"c{number}", DRIFT, client.run)
+        for _ in range(WRITERS):
+            self._start_writer()
+
+    def _rules_of(self, actor: Actor, timeout: float) -> RuleCaller:
+        return rule_caller(self._scripts(actor), timeout, self._relays_runs)
+
+    def _run_of(self, rule: str, number: int) -> str:
+        """The id of one of the runs of a rule that wait, the first ones first."""
+        views = self._server.sight.views
+        runs = sorted((one.due_ms, task_id) for task_id, one in views.items() if f"every:{rule}" in one.tags)
+        return runs[number % len(runs)][1] if runs else ""
+
+    def _start_writer(self) -> None:
+        self._writers += 1
+        name = f"x{self._writers}"
+        timeout = self.world.decisions.dice(f"{name} timeout").choice(TIMEOUTS)
+        writer = RuleWriter(self._judge, lambda actor: self._rules_of(actor, timeout))
+        actor = Actor(self.world, name, DRIFT, writer.run)
+
+        def bury() -> None:
+            self._judge.ended(actor.call, "interrupted", [], self.world.now_us, actor.slept_us)
+            self.world.later(SECOND, self._start_writer)
+
+        actor.on_death = bury
+
     def _start_probe(self, name: str, kind: str) -> None:
         """When nothing fails any more, a call gets an answer, whatever happened before."""
         later = When("by", 1)
@@ -147,8 +204,18 @@ class Simulation:
                 name, [Planned(f"{name}.{n}", "resume", (), now, lane=lane) for n, lane in lanes]
             )
 
+    def _start_remover(self, name: str) -> None:
+        if self._rules:
+            now, rules = When("at", 0), enumerate(self._rules, 1)
+            plan = [Planned(f"{name}.{n}", "every remove", (), now, rule=one) for n, one in rules]
+            self._start_calm(name, plan)
+
     def _start_calm(self, name: str, plan: list[Planned]) -> None:
-        client = Client(self._judge, plan, self._scripts, TIMEOUTS[0], is_calm=True)
+        client = Client(
+            *(self._judge, plan, self._scripts, TIMEOUTS[0]),
+            is_calm=True,
+            rules=(lambda actor: self._rules_of(actor, TIMEOUTS[0])) if self._rules else None,
+        )
         Actor(self.world, name, DRIFT, client.run)
 
     def _new_inbox(self) -> Inbox:
