@@ -79,6 +79,11 @@ class Stored:
         return time_in(self.row.get("since", "").encode()) or 0
 
     @property
+    def brought_ms(self) -> int:
+        """When a dump brought it; 0 if none did."""
+        return time_in(self.row.get("brought", "0").encode()) or 0
+
+    @property
     def is_paused(self) -> bool:
         return PAUSED in self.flags
 
@@ -213,7 +218,7 @@ def clear(
 ) -> None:
     """Cancel what a rule wrote before, but for runs that somebody moved or edited since.
 
-    A run that was loaded or brought back has changed, too; of those, *is_own* knows some.
+    A run that a dump brought has changed, too: *is_own* says whether it is as it was written.
     """
     delayq = services.app.delayq
     runs = select(delayq, tag=tag_of(rule.name))  # none that is written from now on

@@ -97,6 +97,16 @@ def test_a_run_that_somebody_moved_or_edited_stays(delayq, report):
     assert len(runs(delayq)) == 2
 
 
+def test_an_edited_run_stays(delayq, report):
+    delayq.every("r", report.s(7), DAILY)
+    [task] = delayq.tasks()
+    delayq.edit(task.id, kwargs={"tenant": 9}, args=())
+
+    delayq.rule("r").pause()
+
+    assert [kept.kwargs for kept in delayq.tasks()] == [{"tenant": 9}]
+
+
 def test_a_cancelled_run_is_left_out_and_the_next_one_comes(delayq, report, redis):
     rule = delayq.every("r", report.s(7), timedelta(hours=1))
     [task] = delayq.tasks()

@@ -84,8 +84,8 @@ from celery_delayq.errors import (
     NotUndone,
     StoreUnavailable,
 )
-from tests.simulator.books import Answer
 from tests.simulator import rules_driver
+from tests.simulator.books import Answer
 from tests.simulator.rules_driver import LIMITS, RuleCaller, rule_view
 from tests.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support

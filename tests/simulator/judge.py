@@ -189,7 +189,9 @@ class Judge:
             self.found("unasked", f"{request.where} {request.step}: {kind} of {task_id}")
         elif self.has_forgotten(call.began_us + call.timeout_us):
             self.stands_down()
-        elif task_id in call.effects or (call.by_key and call.effects):
+        elif call.kind not in RULE_KINDS and (
+            task_id in call.effects or (call.by_key and call.effects)
+        ):
             self.found("twice", f"{call.name}, {kind} {task_id}, takes effect again")
         elif call.told.get(task_id) is life:
             self.found("twice", f"{call.name}, {kind} {task_id}, which was told to be done")

@@ -134,9 +134,7 @@ class Recurring:
         call.turned = True
         call.about.add(rule_of(name))
 
-    def _passes(
-        self, name: str, rule: RuleView, before: Sight, after: Sight, now_ms: int
-    ) -> None:
+    def _passes(self, name: str, rule: RuleView, before: Sight, after: Sight, now_ms: int) -> None:
         """Each slot up to the last one has a run, or a reason to have none."""
         every_ms, passed_ms = rule.every_ms, self._passed_ms[name]
         written = {one.slot_ms for one in self._runs.values() if one.rule == name}

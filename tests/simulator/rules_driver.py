@@ -2,14 +2,17 @@
 
 from datetime import timedelta
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from celery import Celery
 
 from celery_delayq import DelayQ
+from celery_delayq.contrib import rule_store
+from celery_delayq.contrib.rule_store import Stored
 from celery_delayq.contrib.rules import step, writing
 from celery_delayq.contrib.rules.methods import RuleMethods
-from celery_delayq.contrib.rules.rule import Stored
+from celery_delayq.contrib.rules.rule import plan_of
 from celery_delayq.contrib.rules.step import Writer
 from celery_delayq.core.services import Services
 from celery_delayq.core.settings import Settings
@@ -69,7 +72,7 @@ class RuleCaller:
             signature.set(delayq_key=plan.key)
         if plan.hold_s:
             signature.set(delayq_unique_until="finished", delayq_unique_for=plan.hold_s)
-        given = {"missed": plan.missed, "jitter": plan.jitter}
+        given = {"missed": plan.missed, "jitter": plan.jitter, "replace": True}
         try:
             self._mine.every(name, signature, timedelta(seconds=plan.seconds), **given)
         except InvalidOption as error:
@@ -121,8 +124,8 @@ def _remind(text: str) -> None:
 @cache
 def rule_view(name: bytes, row: bytes) -> RuleView:
     """What a row of a rule says."""
-    stored = Stored.read(name, row, 0)
-    plan = stored.plan
+    stored = Stored.read(SimpleNamespace(name=name, row=row, trouble=b""), 0)
+    plan = plan_of(stored)
     (text,) = plan.signature_of(_app(NOWHERE)).args
     return RuleView(
         *(stored.revision, round(stored.last.timestamp() * 1000), stored.flags, stored.digest),
@@ -142,17 +145,20 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "",
     ),
     "a changed rule goes on behind the last slot": (
-        "rule.revision, rule.last = rule.revision + 1, call.now",
-        "rule.revision = rule.revision + 1",
+        "rule.before, rule.last = rule.digest, call.now",
+        "rule.before = rule.digest",
     ),
     "a resumed rule goes on behind the last slot": (
         "rule.last = call.now\n      flag_rule",
         "flag_rule",
     ),
-    "a new rule's revisions begin at one": ("{revision = call.now, ", "{revision = 1, "),
+    "a new rule's revisions begin at one": (
+        "tonumber(row.revision) or call.now",
+        "1",
+    ),
     "what somebody moved is cleared up as well": (
-        "if task.revision // 1000 == ms_of(task.created):",
+        "if task.revision // 1000 == ms_of(task.created) or is_own(task):",
         "if True:",
-        (writing, "clear"),
+        (rule_store, "clear"),
     ),
 }

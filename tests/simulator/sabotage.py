@@ -24,7 +24,7 @@ class Sabotage:
         undoes: Whether it is about cancelled entries that come back.
         near: Whether it is about messages that are not adopted, as their time is near.
         acks_first: Workers acknowledge messages before they are stored.
-        rules: Whether it is about recurring rules.
+        recurs: Whether it is about recurring rules.
         seed: The first to try: one that finds it, if few do.
         shards: The number of shards, if it is about several.
     """
@@ -40,7 +40,7 @@ class Sabotage:
     undoes: bool = False
     near: bool = False
     acks_first: bool = False
-    rules: bool = False
+    recurs: bool = False
     seed: int = 0
     shards: int = 0
 
@@ -83,7 +83,7 @@ def _held(name: str, *rules: str, **options: float) -> Sabotage:
 
 
 def _recurring(name: str, *rules: str, **options: float) -> Sabotage:
-    return replace(_of(name, *rules, **options), rules=True)
+    return replace(_of(name, *rules, **options), recurs=True)
 
 
 DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}

@@ -79,7 +79,7 @@ class Simulation:
         recurs = self.world.decisions.dice("rules")
         is_old = seed in (*FOUND, *FOUND_OVER_THREE)  # they found something before there were rules
         has_rules = sabotage is NONE and not is_old and recurs.random() < 0.25
-        self._rules = RULES[: recurs.randint(1, 2)] if has_rules or sabotage.rules else ()
+        self._rules = RULES[: recurs.randint(1, 2)] if has_rules or sabotage.recurs else ()
         self._relays_runs = recurs.random() < 0.5
         by_less = self.world.decisions.dice("how far back").random() < 0.25
         self._set_back_s = BY_LESS_S if by_less else SET_BACK_S
@@ -175,7 +175,9 @@ class Simulation:
     def _run_of(self, rule: str, number: int) -> str:
         """The id of one of the runs of a rule that wait, the first ones first."""
         views = self._server.sight.views
-        runs = sorted((one.due_ms, task_id) for task_id, one in views.items() if f"every:{rule}" in one.tags)
+        runs = sorted(
+            (one.due_ms, task_id) for task_id, one in views.items() if f"every:{rule}" in one.tags
+        )
         return runs[number % len(runs)][1] if runs else ""
 
     def _start_writer(self) -> None:

@@ -58,6 +58,7 @@ return change(request, function(call)
     -- its own, so that a run which the dump has is not written again.
     rule.revision, rule.last = tonumber(row.revision) or call.now, tonumber(row.last) or call.now
     rule.since = row.since or whole(call.now)
+    if what == 'load' then rule.brought = whole(call.now) end
   elseif not rule or what == 'cleared' and whole(rule.revision) ~= given then
     allow_when_full(keys.rules)
     if not rule then redis.call('ZREM', keys.rules_next, called) end
