@@ -1,4 +1,4 @@
-"""What a process of the other environment prints."""
+"""The output of a process of the other environment."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 
 def imported(app, source, *options):
-    """What ``rules import`` says of each entry, and its exit status."""
+    """The line of ``rules import`` about each entry, and its exit status."""
     sys.modules["proj"] = app
     words = ["-A", "proj", "delayq", "rules", "import", "--from", source, "--json", *options]
     done = CliRunner().invoke(celery, words, prog_name="celery")

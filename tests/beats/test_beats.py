@@ -1,4 +1,4 @@
-"""What the real schedulers store becomes rules, as the default suite expects of frozen entries."""
+"""The entries of the real schedulers become rules, as the default suite expects of copies."""
 
 import json
 import os

@@ -99,7 +99,7 @@ def source(request, put, monkeypatch):
 
 @pytest.fixture
 def do(run):
-    """Import; what is printed of each entry, and the exit status."""
+    """Import; the result of each entry, and the exit status."""
 
     def do(source, *options):
         done = run("rules", "import", "--from", source, "--json", *options)
@@ -117,7 +117,7 @@ def becomes(one):
 
 
 def same(expected):
-    """What becomes of them the second time."""
+    """The results of the second time."""
     words = {"new": "same"}
     return {name: (words.get(word, word), *rest) for name, (word, *rest) in expected.items()}
 

@@ -20,7 +20,7 @@ _KINDS = ("crontab", "interval", "solar", "clocked")
 
 
 def place(services: Services) -> str:  # noqa: ARG001 - as of the others
-    """Return where its entries are, for people."""
+    """Return the place of its entries, for a message."""
     return "the table of PeriodicTask"
 
 

@@ -25,7 +25,7 @@ _NAMES = "redbeat_redis_url", "redbeat_redis_use_ssl"
 
 
 def place(services: Services) -> str:
-    """Return where its entries are, for people."""
+    """Return the place of its entries, for a message."""
     return f"the set {_prefix(services)}:schedule in {_server(services).url}"
 
 

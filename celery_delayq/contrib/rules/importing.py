@@ -1,6 +1,6 @@
 """Rules from the entries of another scheduler.
 
-    from_redbeat, from_django --> entries --plan--> steps: what would become --carry_out--> rules
+    from_redbeat, from_django --> entries --plan--> steps --carry_out--> rules
 
 Its own entries stay as they are. A rule becomes as its entry is, also paused or not, so to import
 the same again changes nothing.
@@ -85,7 +85,7 @@ def _wrong_call(task: str, args: Any, kwargs: Any, options: Any) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """What becomes of an entry.
+    """A step of an import: an entry, and its result.
 
     Attributes:
         entry: The entry.

@@ -10,7 +10,7 @@ _KINDS = ("crontab", "interval", "solar", "clocked")
 
 
 def frozen(name):
-    """What one of them stored."""
+    """The entries that one of them stored."""
     path = Path(__file__).with_name(f"{name}.json")
     return json.loads(path.read_text("utf-8"))
 
