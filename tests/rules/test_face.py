@@ -76,6 +76,23 @@ def test_there_is_a_most_of_rules(delayq, report, monkeypatch):
     delayq.every(delayq.rules()[0].name, report.s(), NEW_YEAR, replace=True)
 
 
+def test_a_rule_of_a_later_version_hides_no_other(delayq, report, redis):
+    delayq.every("later", report.s(), DAILY)
+    delayq.every("r", report.s(), DAILY)
+    for rules in each("rules"):
+        if row := redis.hget(rules, "later"):
+            redis.hset(rules, "later", json.dumps(json.loads(row) | {"plan": "[2]"}))
+    assert [rule.name for rule in delayq.rules()] == ["r"]
+    with pytest.raises(InvalidOption, match="the name of a rule that this version can read"):
+        delayq.rule("later")
+
+
+@pytest.mark.parametrize("tags", [5, "t", ["t"] * 40, {"t": 1}])
+def test_wrong_tags_of_the_signature_are_refused(delayq, report, tags):
+    with pytest.raises(InvalidOption, match="tags is"):
+        delayq.every("r", report.s().set(delayq_tags=tags), DAILY)
+
+
 def test_the_signature_of_no_task_is_refused(delayq, app):
     with pytest.raises(InvalidOption, match="one of a task with a name"):
         delayq.every("r", app.signature(None), DAILY)

@@ -5,6 +5,7 @@ from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
+from celery import Celery
 from celery.schedules import BaseSchedule, crontab, crontab_parser, schedule
 
 from celery_delayq.contrib.rules.timing import Timing, timing_of
@@ -147,6 +148,51 @@ def test_it_fires_when_celery_s_crontab_does(fields):
         expected.append(clock.moment.replace(second=0, microsecond=0))
 
     assert [*islice(timing.after(moment), 12)] == expected
+
+
+# Where clocks are changed, Celery's differs: the table of the guide.
+
+NIGHTS = {
+    "spring": datetime(2026, 3, 28, 21, tzinfo=timezone.utc),
+    "autumn": datetime(2026, 10, 24, 21, tzinfo=timezone.utc),
+}
+
+
+def beats(text, night):
+    """When beat sends a task in a night; it looks each minute."""
+    minute, hour, *_ = text.split()
+    clock, found = Clock(night), []
+    app = Celery(set_as_current=False, timezone=BERLIN)
+    its = crontab(minute, hour, app=app, nowfun=clock)
+    last = night
+    for minutes in range(390):
+        clock.moment = (night + minutes * MINUTE).astimezone(ZoneInfo(BERLIN))
+        if its.is_due(last.astimezone(ZoneInfo(BERLIN))).is_due:
+            last = clock.moment
+            found.append(last)
+    return [f"{moment:%H:%M}" for moment in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "night", "celery", "rules"),
+    [
+        ("30 2 * * *", "spring", "03:30", "03:00"),
+        ("0 */2 * * *", "spring", "00:00 03:00 04:00", "00:00 04:00"),
+        (
+            "*/30 2-3 * * *",
+            "autumn",
+            "02:00 02:30 03:00 03:30",
+            "02:00 02:30 02:00 02:30 03:00 03:30",
+        ),
+        ("0 */2 * * *", "autumn", "00:00 02:00 04:00", "00:00 02:00 02:00 04:00"),
+    ],
+)
+def test_in_these_nights_celery_s_crontab_differs(text, night, celery, rules):
+    begin = NIGHTS[night]
+    timing = timing_of(text, tz=BERLIN)
+    own = takewhile(lambda slot: slot < begin + 390 * MINUTE, timing.after(begin))
+    assert beats(text, begin) == celery.split()
+    assert [f"{slot.astimezone(ZoneInfo(BERLIN)):%H:%M}" for slot in own] == rules.split()
 
 
 # One by one.

@@ -160,7 +160,8 @@ class Client:
     def run(self, actor: Actor) -> None:
         caller = Caller(self._scripts(actor), self._timeout)
         self._about_rules = self._rules(actor) if self._rules else None
-        for one in self._plan:
+        for planned in self._plan:
+            one = planned
             actor.sleep(one.pause_s)
             if one.nth is not None:
                 is_undo = one.kind == "undo"

@@ -10,8 +10,9 @@ late: the step compares it with the last slot, so it becomes one entry at most.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
-from .guard import watch_beat
+from celery.signals import beat_init
 
 if TYPE_CHECKING:
     from .step import Writer
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
 
 def configured(app: Any) -> None:
     """Let a beat process leave those entries alone that are rules."""
-    watch_beat(app)
+    found = ref(app)
+
+    def on_beat(sender: Any, **_: Any) -> None:
+        if sender.app is found():
+            from .guard import watch
+
+            watch(sender.app, sender.scheduler)
+
+    beat_init.connect(on_beat, weak=False, dispatch_uid=("celery_delayq.rules", id(app)))
 
 
 def beside_scanner(app: Any) -> Writer:

@@ -146,16 +146,19 @@ def plan_of(
         raise InvalidOption("missed", missed, "one, none or all")
     if not _is_number(jitter) or not 0 <= jitter <= LONGEST_JITTER:
         raise InvalidOption("jitter", jitter, "a number of seconds from 0 to 86400")
-    if isinstance(tags, str) or len(tags) >= MOST_TAGS:
-        raise InvalidOption("tags", tags, f"up to {MOST_TAGS - 1} tags")
     try:
         text = text_of(signature)
     except (TypeError, ValueError) as error:
         raise InvalidOption("signature", str(error), "arguments that are JSON") from error
     key = str(signature.options.get(KEY) or "")
-    given = (*tags, *(signature.options.get(TAGS) or ()))
-    own = tuple(checked_name("tag", tag) for tag in dict.fromkeys(given))
-    return Plan(text, timing, missed, float(jitter), own, key)
+    given = [tag for some in (tags, signature.options.get(TAGS)) for tag in _tags_of(some)]
+    return Plan(text, timing, missed, float(jitter), tuple(dict.fromkeys(given)), key)
+
+
+def _tags_of(tags: Any) -> list[str]:
+    if not isinstance(tags or [], (list, tuple, set, frozenset)) or len(tags or []) >= MOST_TAGS:
+        raise InvalidOption("tags", tags, f"up to {MOST_TAGS - 1} tags")
+    return [checked_name("tag", tag) for tag in tags or []]
 
 
 def _is_number(value: Any) -> bool:

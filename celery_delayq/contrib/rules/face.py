@@ -54,7 +54,8 @@ class Rule:
         tags: Tags of its runs, beside ``every:NAME``.
         missed, jitter: As for :meth:`DelayQ.every`.
         is_paused: Whether it is paused.
-        next: The next three times at which a run is due, UTC; none of a paused rule.
+        next: The next three times of its schedule, UTC; none of a paused rule. A run that was
+            skipped or moved still counts: the waiting runs are the tasks with its tag.
         last: Its last slot: the runs up to that are written, or left out.
         revision: Raised by each change.
         version: As for :meth:`DelayQ.every`.
@@ -127,16 +128,24 @@ class Rule:
 def rule(services: Services, name: str) -> Rule | None:
     """Return the rule of a name, or ``None``."""
     found = store.find(services.entries, checked(name))
-    is_here = found is not None and not found.is_removed
-    return rule_of(services, found, now_of(services)) if found and is_here else None
+    if found is None or found.is_removed:
+        return None
+    try:
+        return rule_of(services, found, now_of(services))
+    except (TypeError, ValueError) as error:
+        readable = "the name of a rule that this version can read"
+        raise InvalidOption("name", name, readable) from error
 
 
 def rules(services: Services, *, tag: str | None = None) -> list[Rule]:
-    """Return all rules, by name."""
+    """Return all rules, by name, but for those that this version cannot read."""
     found = {stored.name: stored for stored in store.each(services.entries)}
     now = now_of(services)
     kept = (found[name] for name in sorted(found) if not found[name].is_removed)
-    made = [rule_of(services, stored, now) for stored in kept]
+    made = list[Rule]()
+    for stored in kept:
+        with suppress(TypeError, ValueError):
+            made.append(rule_of(services, stored, now))
     return [each for each in made if tag is None or tag in each.tags]
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from celery import Celery
 from celery.schedules import crontab
-from celery.signals import beat_init
 
 from ...core import clock
 from ...core.errors import StoreError
@@ -20,15 +19,11 @@ from .. import rule_store as store
 logger = logger_of(__name__)
 
 
-def watch_beat(app: Celery) -> None:
-    """Put a guard into a beat process of this app, whatever its scheduler."""
-
-    def on_beat(sender: Any, **_: Any) -> None:
-        services = find(app)
-        if sender.app is app and services is not None and services.has_store:
-            Guard(services).watch(sender.scheduler)
-
-    beat_init.connect(on_beat, weak=False, dispatch_uid=("celery_delayq.rules", id(app)))
+def watch(app: Celery, scheduler: Any) -> None:
+    """Put a guard into the scheduler of a beat process, if the app has a store."""
+    services = find(app)
+    if services is not None and services.has_store:
+        Guard(services).watch(scheduler)
 
 
 class Guard:

@@ -89,7 +89,7 @@ class RuleMethods:
         return rule(self.services, name)
 
     def rules(self, *, tag: str | None = None) -> list[Rule]:
-        """All rules, by name; with *tag*, those whose runs have it."""
+        """All rules that this version can read, by name; with *tag*, those whose runs have it."""
         from .face import rules
 
         return rules(self.services, tag=tag)

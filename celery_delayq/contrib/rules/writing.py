@@ -147,8 +147,8 @@ def id_of(rule: Stored, slot: datetime, shards: int) -> str:
 def _is_own(services: Services, rule: Stored, task: ScheduledTask) -> bool:
     """Whether a task came with its rule from a dump, and is due as it was written.
 
-    Then it has the id that a late revision of the rule gave to a run of that time. An edit since the
-    load is not noticed.
+    Then it has the id that a late revision of the rule gave to a run of that time. An edit since
+    the load is not noticed.
     """
     if ms_of(task.created) >= rule.brought_ms:
         return False
