@@ -13,8 +13,13 @@ from tests.simulator.world import SECOND, Actor
 RULES = ("x", "y")
 INTERVALS = (4, 7, 20)  # seconds
 HOLD_S = 15
-# Of a rule, or of its run with this number.
-OF_A_RULE = ("every", "every", "every pause", "every resume", "every remove")
+# The calls about a rule that its client believes to be so, and how it is then.
+AFTER = {"every": "set", "every pause": "paused", "every resume": "set", "every remove": "gone"}
+MOVES = {
+    "gone": ("every",),
+    "set": ("every", "every", "every pause", "every pause", "every remove"),
+    "paused": ("every", "every resume", "every resume", "every resume", "every remove"),
+}
 OF_A_RUN = ("cancel", "cancel", "undo", "reschedule", "run now", "edit", "release")
 STEPS = 100 * SECOND  # for a call of several steps, each with its own time
 
@@ -34,19 +39,36 @@ def planned_rules(dice: random.Random, *, keys: Sequence[str], holds: bool) -> l
     return [one if one.key else replace(one, hold_s=0) for one in forms]
 
 
-def planned_about_rule(
-    dice: random.Random, client: int, number: int, forms: dict[str, list[RulePlan]]
-) -> Planned:
-    """The call of this number of a client, about a rule or one of its runs."""
-    rule = dice.choice(sorted(forms))
-    kind = "every" if number == 1 else dice.choice(dice.choice((OF_A_RULE, OF_A_RULE, OF_A_RUN)))
-    by_ms = dice.choice((-1, 1)) * (dice.choice((500, 8_000, 3_600_000)) + client * 100 + number)
-    pause_s = dice.choice((0, 0.01, 1, 5, 12)) * dice.random()
-    one = Planned(f"c{client}.{number}", kind, (), When("by", by_ms), pause_s=pause_s, rule=rule)
-    if kind in OF_A_RUN:
-        one = replace(one, nth=dice.randrange(3), keeps=True, runs_now=kind == "run now")
-        return replace(one, kind="reschedule" if one.runs_now else kind)
-    return replace(one, plan=dice.choice(forms[rule]) if kind == "every" else None)
+def planned_about_rules(
+    dice: random.Random, client: int, numbers: Sequence[int], forms: dict[str, list[RulePlan]]
+) -> list[Planned]:
+    """The calls of a client, about rules and their runs; another one may say otherwise."""
+    believed, plan = dict.fromkeys(forms, "gone"), []
+    for number in numbers:
+        rule = dice.choice(sorted(forms))
+        if believed[rule] != "gone" and dice.random() < 0.35:
+            plan.append(_about_run(dice, f"c{client}.{number}", rule))
+            continue
+        kind = dice.choice(MOVES[believed[rule]] if dice.random() < 0.85 else sorted(AFTER))
+        believed[rule] = AFTER[kind]
+        one = Planned(f"c{client}.{number}", kind, (), When("at", 0), rule=rule)
+        form = dice.choice(forms[rule]) if kind == "every" else None
+        plan.append(replace(one, plan=form, pause_s=_pause(dice)))
+    return plan
+
+
+def _about_run(dice: random.Random, name: str, rule: str) -> Planned:
+    kind = dice.choice(OF_A_RUN)
+    # Each call has milliseconds of its own, so that a change can be seen.
+    by_ms = dice.choice((500, 8_000, 3_600_000)) + int(name[1:].replace(".", ""))
+    when, pause_s = When("by", dice.choice((-1, 1)) * by_ms), _pause(dice)
+    one = Planned(name, kind, (), when, pause_s=pause_s, rule=rule, keeps=True)
+    one = replace(one, nth=dice.randrange(3))
+    return replace(one, kind="reschedule", runs_now=True) if kind == "run now" else one
+
+
+def _pause(dice: random.Random) -> float:
+    return dice.choice((0, 0.01, 1, 5, 12)) * dice.random()
 
 
 class RuleWriter:

@@ -14,7 +14,7 @@ from tests.simulator.inbox import Inbox
 from tests.simulator.judge import Judge
 from tests.simulator.network import TIMEOUT, Network, Request
 from tests.simulator.patches import owned
-from tests.simulator.rules_clients import RULES, RuleWriter, planned_about_rule, planned_rules
+from tests.simulator.rules_clients import RULES, RuleWriter, planned_about_rules, planned_rules
 from tests.simulator.runners import Runner
 from tests.simulator.runs import Run
 from tests.simulator.sabotage import FOUND, FOUND_OVER_THREE, NONE, Sabotage
@@ -27,7 +27,7 @@ from tests.simulator.world import SECOND, Actor, World
 
 CLIENTS, CALLS, SCANNERS = 2, 6, 2
 WORKERS, MESSAGES = 2, 5
-RULE_CLIENTS, WRITERS = ("3", "4"), 2
+RULE_CLIENTS, WRITERS = (3, 4), 2
 TIMEOUTS = (0.5, 2.0, 5.0)  # seconds
 DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
 # How far Redis's clock is set back: further than anything is late, or by less. Then a request can
@@ -157,7 +157,7 @@ class Simulation:
         }
         for number in RULE_CLIENTS:
             dice = decisions.dice(f"plan {number}")
-            plan = [planned_about_rule(dice, int(number), n, forms) for n in range(1, CALLS + 1)]
+            plan = planned_about_rules(dice, number, range(1, CALLS + 1), forms)
             plan = [one for one in plan if decisions.takes(one.name)]
             timeout = dice.choice(TIMEOUTS)
             client = Client(
