@@ -62,7 +62,8 @@ class Judged:
     """The result of one check.
 
     The checks are ``store``, ``agreement``, ``scanners``, ``overdue``, ``refused``, ``dead``,
-    ``rules``, ``pauses``, ``rates`` and ``memory``.
+    ``rules`` (if there are any), ``pauses``, ``rates`` and
+    ``memory``.
 
     Attributes:
         about: The name of the check.
@@ -155,7 +156,7 @@ def judged(
     return [
         Judged("agreement", agreement, _AGREED),
         *_judged(counts, max_overdue, max_dead),
-        _rules(counts, max_overdue),
+        *_rules(counts, max_overdue),
         _pauses(pauses, counts.now_ms, max_paused),
         _rates(pauses, max_overdue),
         *(check for server in servers for check in _memory(server)),
@@ -194,7 +195,7 @@ def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judge
         yield Judged(about, f"{what}; {max_dead} are allowed" if count > max_dead else "", "none")
 
 
-def _rules(counts: Counts, max_overdue: float) -> Judged:
+def _rules(counts: Counts, max_overdue: float) -> Iterator[Judged]:
     """Check that the next run of each rule is written; a process looks each half minute."""
     look_ms, wrong = counts.rule_look_ms, ""
     late = 0 if look_ms is None else (counts.now_ms - look_ms) / 1000
@@ -202,10 +203,10 @@ def _rules(counts: Counts, max_overdue: float) -> Judged:
         wrong = _RULE_LATE.format(lasting(late))
     elif counts.troubled_rules:
         wrong = _TROUBLED.format(counted(counts.troubled_rules, "rule"))
-    count = counted(counts.rules, "rule")
-    return Judged(
-        "rules", wrong, f"{count}, with the next runs written" if counts.rules else "none"
-    )
+    if counts.rules:
+        yield Judged(
+            "rules", wrong, f"the next runs of {counted(counts.rules, 'rule')} are written"
+        )
 
 
 def _pauses(pauses: Iterable[Pause], now_ms: int, longest: float) -> Judged:

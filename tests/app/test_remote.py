@@ -49,6 +49,8 @@ def test_a_worker_tells_how_its_store_stands(app, ask, redis_server):
             "scanners": [],
             "oldest_overdue": None,
             "is_exact": True,
+            "rules": 0,
+            "troubled_rules": 0,
             "next_due": "2100-01-01T00:00:00+00:00",
             "pauses": [
                 {

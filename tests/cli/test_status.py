@@ -218,6 +218,8 @@ def test_json_is_one_object_and_nothing_else(app, shard_steps, said, redis_serve
         "oldest_overdue": None,
         "next_due": "2100-01-01T00:00:00+00:00",
         "is_exact": True,
+        "rules": 0,
+        "troubled_rules": 0,
         "pauses": [],
         "queues": [{"queue": "celery", "waiting": 1, "overdue": 0}],
         "queues_complete": True,

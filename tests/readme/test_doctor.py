@@ -41,4 +41,4 @@ def test_each_line_of_the_doctor_is_explained(on_its_redis, shop_file):
     explained = {name for row in PAGE.rows("Doctor") for name in row[0].split(", ")}
 
     assert names <= explained
-    assert explained - names == {"wait for replicas", "disk", "queues", "keys"}
+    assert explained - names == {"wait for replicas", "disk", "queues", "rules", "keys"}

@@ -16,6 +16,8 @@ from celery_delayq.errors import StoreUnavailable
 from tests.rules.test_rules import DAILY, NEW_YEAR, runs
 from tests.support.shards import each
 
+pytestmark = pytest.mark.libraries
+
 NINE = crontab(hour=9, minute=0)
 ENTRY = {"task": "report", "schedule": NINE, "args": (7,), "options": {"priority": 3}}
 

@@ -150,7 +150,7 @@ ROWS = {
             *((True, 10_000), (60, True), ("60", 10_000), (60, None), (float("nan"), 10_000)),
         ],
     ),
-    "beat": Row(False, "true or false", good=(True,), bad=(1, "yes", None)),
+    "beat": Row(False, "true or false", [True, False], [1, 0, "yes", None]),
     "undo": Row(
         0,
         "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 1 to "
