@@ -237,7 +237,7 @@ def test_a_rule_becomes_as_its_entry_is_now(do, delayq, put):
         (entry(options={"expires": "2100-01-01"}), "its expires is a fixed time"),
         (entry(options={"expires": True}), "its expires is a fixed time"),
         (entry(options={"eta": 5}), "its runs have a delay of their own, eta"),
-        (entry(options={"delayq_tags": 5}), "iterable"),
+        (entry(options={"delayq_tags": 5}), "tags is 5"),
         (entry(schedule=None), "its schedule is none; expected interval or crontab"),
         (entry(schedule=60), "its schedule is none; expected interval or crontab"),
         (entry(schedule={"__type__": ["interval"]}), "its schedule is ['interval']; expected"),

@@ -153,7 +153,7 @@ def rewrite(redis, name, old, new):
 def test_a_rule_of_a_later_version_is_named_and_keeps_no_other_from_the_page(browser, every, redis):
     every("<new>", tags=["x"])
     every("old", tags=["x"])
-    rewrite(redis, "<new>", b" [1,", b" [99,")
+    rewrite(redis, "<new>", b'"plan":"[1,', b'"plan":"[99,')
 
     page = browser.get("/rules")
 
@@ -165,7 +165,7 @@ def test_a_rule_of_a_later_version_is_named_and_keeps_no_other_from_the_page(bro
 def test_a_rule_that_is_being_removed_is_not_listed(browser, every, redis):
     every("gone")
     every("stays")
-    rewrite(redis, "gone", b" - ", b" -r ")
+    rewrite(redis, "gone", b'"flags":"-"', b'"flags":"-r"')
 
     assert names(browser.get("/rules")) == ["stays"]
     assert browser.get("/rules?only=gone").said == "There is no rule gone."
