@@ -36,6 +36,7 @@ class Recurring:
         self._judge = judge
         self._runs: dict[str, Written] = {}  # by their ids
         self._passed_ms: dict[str, int] = {}  # no slot of a rule up to that is to come
+        self._cleared_ms: dict[str, int] = {}  # when a rule's old runs were cleared up
         self._latest_ms = 0  # that Redis's clock has shown
         self._was_set_back = False
         # Ids that a caller has changed, and that a scanner has leased: what they are now stays.
@@ -73,8 +74,10 @@ class Recurring:
             return True
         # Somebody moved it, or brought it back: it stays when its rule changes.
         is_others = other.task_id in self._touched
+        # Nobody could clear up before it was due.
+        is_late = run.slot_ms <= self._cleared_ms.get(run.rule, 0)
         # The rule was changed when its slot was to come once more.
-        return not (life.is_cancelled or is_others or self._was_set_back)
+        return not (life.is_cancelled or is_others or is_late or self._was_set_back)
 
     def cleared(self, request: Request, task_id: str, before: Sight) -> None:
         """A run goes with a change of its rule."""
@@ -116,6 +119,8 @@ class Recurring:
             self._turned(call, name, kind)
             if kind in ("every", "every resume"):  # its slots count from now on
                 self._passed_ms[name] = now_ms
+        elif "c" in old.flags and "c" not in new.flags:
+            self._cleared_ms[name] = now_ms
         elif old.last_ms != new.last_ms:
             self._passes(name, new, before, after, now_ms)
 

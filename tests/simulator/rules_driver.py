@@ -67,7 +67,8 @@ class RuleCaller:
         return Answer("CHANGED" if change.get(one.kind, rule.remove)() else "SAME")
 
     def _set(self, name: str, plan: RulePlan) -> Answer:
-        signature = self._app.signature(TASK, (f"call:{plan.name};",))
+        # The broker of a world has no queues to declare.
+        signature = self._app.signature(TASK, (f"call:{plan.name};",), declare=[])
         if plan.key:
             signature.set(delayq_key=plan.key)
         if plan.hold_s:
