@@ -84,7 +84,7 @@ class Recurring:
         run = self._runs.get(task_id)
         rule = before.rules.get(run.rule) if run else None
         is_old = rule is not None and run is not None and run.revision < rule.revision
-        if not is_old or not {"c", "r"} & {*rule.flags} or task_id in self._touched:
+        if not is_old or task_id in self._touched:
             what = "was changed by its owner" if task_id in self._touched else f"is of {rule}"
             self._found("cleared", f"{request.where} cancels {run or task_id}, which {what}")
 
