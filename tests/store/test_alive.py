@@ -43,7 +43,7 @@ def test_a_later_heartbeat_takes_the_place_of_the_one_before(store):
     assert alive(store) == {shard_steps.name: 500}
 
 
-def test_one_that_is_silent_for_longer_than_it_said_is_not_alive(store):
+def test_a_scanner_silent_for_longer_than_it_announced_is_not_alive(store):
     shard_steps = store.steps(alive=15)
     shard_steps.hand_over()
     store.set_ms(NOW_MS + 15_000)
@@ -52,7 +52,7 @@ def test_one_that_is_silent_for_longer_than_it_said_is_not_alive(store):
     assert alive(store) == {}
 
 
-def test_one_that_leaves_is_forgotten(store):
+def test_a_scanner_that_leaves_is_forgotten(store):
     shard_steps = store.steps()
     shard_steps.hand_over()
     shard_steps.leave()
@@ -60,7 +60,7 @@ def test_one_that_leaves_is_forgotten(store):
     assert not store.raw.exists(store.keys["scanners"], store.keys["heartbeats"])
 
 
-def test_one_that_was_killed_is_forgotten_after_an_hour(store):
+def test_a_killed_scanner_is_forgotten_after_an_hour(store):
     store.steps(alive=15).hand_over()
     store.set_ms(NOW_MS + HOUR_MS + 15_000)
     living = store.steps(alive=15)
@@ -80,7 +80,7 @@ def test_many_that_were_killed_are_forgotten_in_several_heartbeats(store):
     assert store.raw.zcard(store.keys["scanners"]) == store.raw.hlen(store.keys["heartbeats"]) == 1
 
 
-def test_one_that_died_before_the_clock_was_set_back_does_not_seem_alive(store):
+def test_a_scanner_that_died_before_the_clock_was_set_back_does_not_seem_alive(store):
     dead, living = store.steps(alive=15), store.steps(alive=15)
     dead.hand_over()
     living.hand_over()

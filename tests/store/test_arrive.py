@@ -29,7 +29,7 @@ def generations(store):
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1), (1, 7)])
-def test_the_one_that_arrives_first_stays_first(store, first, second):
+def test_the_copy_that_arrives_first_stays_first(store, first, second):
     assert store.arrive("one", first) == first
     assert store.arrive("one", second) == first
     assert store.arrive("one", first) == first
@@ -151,7 +151,7 @@ def test_a_generation_ends_as_well_when_it_has_so_many_marks(store):
     assert store.arrive("b0", 2) == 1
 
 
-def test_one_that_arrives_again_ends_no_generation_and_writes_nothing(store):
+def test_a_copy_that_arrives_again_ends_no_generation_and_writes_nothing(store):
     store.arrive("one", 1)
     store.set_ms(NOW_MS + GENERATION_MS)
     before = store.snapshot()

@@ -60,7 +60,7 @@ def test_a_quarter_of_each_batch_is_for_what_fell_due_just_now(store, put, batch
     store.check()
 
 
-def test_what_falls_due_while_a_step_takes_long_is_fresh_for_the_next(store, put, take):
+def test_entries_that_fall_due_during_a_long_step_are_fresh_for_the_next(store, put, take):
     old, new = schedule(put, "old", 24, OLD_MS), schedule(put, "new", 2, NOW_MS + 1)
     shard_steps = store.steps(batch_size=BATCH)
     assert take(shard_steps) == old[:8]
@@ -103,13 +103,13 @@ def test_a_backlog_that_is_fresh_itself_goes_in_order(put, batches):
     assert batches() == [first[:8], [*first[8:], *second]]
 
 
-def test_what_fits_one_batch_goes_in_order(put, batches):
+def test_entries_that_fit_one_batch_leave_in_order(put, batches):
     fresh = schedule(put, "b", 3, NOW_MS)
     old = schedule(put, "a", 5, OLD_MS)
     assert batches() == [[*old, *fresh]]
 
 
-def test_one_due_time_keeps_its_order_while_it_grows_old(store, put, batches):
+def test_entries_of_one_due_time_keep_their_order_while_they_grow_old(store, put, batches):
     ids = schedule(put, "a", 30, NOW_MS)
     taken = []
     shard_steps = store.steps(batch_size=BATCH)

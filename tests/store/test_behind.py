@@ -387,7 +387,7 @@ def test_a_dead_holder_holds_it_no_longer_than_a_minute(store, shard_steps, clai
     assert delivered(store, shard_steps) == ["b"]
 
 
-def test_one_that_is_relayed_waits_in_its_own_index(store, shard_steps, hold):
+def test_a_relayed_task_waits_in_its_own_index(store, shard_steps, hold):
     store.schedule_relayed("b", extras=FINISHED, conflict="replace")
     assert store.places("b") == ["behind"]
     say(store, hold)
@@ -425,7 +425,7 @@ def test_its_id_may_be_that_of_the_holder(store, shard_steps, hold):
 
 
 @pytest.mark.usefixtures("hold")
-def test_one_with_the_id_of_the_holder_does_not_free_its_key(store, shard_steps):
+def test_a_task_with_the_id_of_the_holder_does_not_free_its_key(store, shard_steps):
     store.schedule_relayed("a", extras=FINISHED, conflict="replace")
     entry = find(store.shard, "a")
     new = edited(entry, kind="R", share=False)
@@ -437,7 +437,7 @@ def test_one_with_the_id_of_the_holder_does_not_free_its_key(store, shard_steps)
 
 
 @pytest.mark.usefixtures("hold")
-def test_one_with_the_id_of_the_holder_may_get_another_key(store):
+def test_a_task_with_the_id_of_the_holder_may_get_another_key(store):
     behind(store, "a")
     assert store.edit("a", extras=Extras("other")) is Outcome.DONE
     assert store.places("a") == ["due"]

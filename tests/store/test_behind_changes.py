@@ -204,7 +204,7 @@ def test_loaded_without_a_holder_it_comes_forward_in_a_minute(store, shard_steps
     assert delivered(store, shard_steps) == ["b"]
 
 
-def test_one_without_its_key_is_loaded_without_it(store):
+def test_a_task_without_its_key_is_loaded_without_it(store):
     assert load(store, "b", "waiting", is_named=False) == ["loaded"]
     assert find(store.shard, "b").extras.key == ""
     assert load(store, "a", "waiting") == ["loaded"]

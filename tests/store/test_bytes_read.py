@@ -117,7 +117,7 @@ def test_the_meter_counts_what_is_read(metered):
     assert ENTRY - 1000 < most_of(lambda: metered.entries.find("a")) < ENTRY
 
 
-def test_what_is_handed_over(metered):
+def test_a_hand_over_reads_no_more_than_its_bound(metered):
     for at, payload in enumerate(mixed() * 2):
         metered.schedule(f"a{at}", payload=payload)
     shard_steps = metered.steps()
@@ -136,14 +136,14 @@ def test_of_small_records_no_size_is_asked_for(metered, size):
     assert asked == (20 if size > SMALL else 0)
 
 
-def test_what_is_handed_over_with_large_templates(metered, large_template):
+def test_a_hand_over_with_large_templates_reads_no_more_than_its_bound(metered, large_template):
     large_template(metered.schedule, 8)
     shard_steps = metered.steps()
     read = most_of(until_empty(lambda: shard_steps.hand_over().handed_over))
     assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
 
 
-def test_what_comes_back_of_many_lanes(metered):
+def test_a_hand_over_reads_the_list_of_many_lanes_once(metered):
     lanes = [lane_for(queue=f"q{at}") for at in range(300)]
     for at, lane in enumerate(lanes):
         metered.schedule(f"a{at}", queue=f"q{at}")
@@ -159,7 +159,7 @@ def test_what_comes_back_of_many_lanes(metered):
     assert read < 2 * SMALL_THINGS
 
 
-def test_what_is_claimed_acknowledged_and_given_back(metered):
+def test_claims_acks_and_nacks_read_no_more_than_their_bound(metered):
     for at, payload in enumerate(mixed()):
         metered.schedule_relayed(f"a{at}", payload=payload)
     shard_steps = metered.steps()
@@ -175,7 +175,7 @@ def test_what_is_claimed_acknowledged_and_given_back(metered):
     metered.check()
 
 
-def test_what_is_claimed_with_large_templates(metered, large_template):
+def test_a_claim_with_large_templates_reads_no_more_than_its_bound(metered, large_template):
     large_template(metered.schedule_relayed, 8)
     shard_steps = metered.steps()
     read = most_of(until_empty(lambda: shard_steps.ack(shard_steps.claim(20)[0])))
@@ -183,7 +183,7 @@ def test_what_is_claimed_with_large_templates(metered, large_template):
 
 
 @pytest.mark.parametrize("clock_ms", [NOW_MS + 30_000, NOW_MS - 3_600_000], ids=["over", "back"])
-def test_what_is_taken_back(metered, clock_ms):
+def test_a_reclaim_reads_no_more_than_its_bound(metered, clock_ms):
     for at, payload in enumerate(mixed()):
         metered.schedule_relayed(f"a{at}", payload=payload)
     shard_steps = metered.steps()
@@ -197,7 +197,7 @@ def test_what_is_taken_back(metered, clock_ms):
 
 
 @pytest.mark.parametrize("share", [False, True], ids=["records", "templates"])
-def test_what_is_listed(metered, monkeypatch, large_template, share):
+def test_a_listing_reads_no_more_than_its_bound(metered, monkeypatch, large_template, share):
     monkeypatch.setattr(listing_module, "PAGE_BYTES", MAX_BYTES)
     if share:
         large_template(metered.schedule, 8)

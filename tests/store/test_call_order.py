@@ -160,7 +160,7 @@ def test_a_change_that_was_asked_for_before_the_last_one_is_refused(store, late,
     assert call.anew().answer().startswith(b"done")
 
 
-def test_what_was_told_that_it_is_stale_is_not_remembered(store):
+def test_a_stale_request_is_not_remembered(store):
     call = schedule(store, "a")
     store.set_us(now_us(store) + 1)
     cancel(store, "a").answer()
@@ -210,7 +210,7 @@ def relayed(store):
 @pytest.mark.parametrize(
     ("put", "leave"), [("schedule", handed_over), ("schedule_relayed", relayed)]
 )
-def test_what_left_young_refuses_a_schedule_from_before_it(store, put, leave):
+def test_an_entry_that_left_young_refuses_a_schedule_from_before_it(store, put, leave):
     late = schedule(store, "a")
     store.set_us(now_us(store) + 1)
     getattr(store, put)("a", NOW_MS)
@@ -222,7 +222,7 @@ def test_what_left_young_refuses_a_schedule_from_before_it(store, put, leave):
 @pytest.mark.parametrize(
     ("put", "leave"), [("schedule", handed_over), ("schedule_relayed", relayed)]
 )
-def test_what_waited_longer_than_a_call_lasts_leaves_no_fence(store, put, leave):
+def test_an_entry_that_waited_longer_than_a_call_lasts_leaves_no_fence(store, put, leave):
     getattr(store, put)("a", NOW_MS + 60_000)
     store.set_ms(NOW_MS + 60_000)
     leave(store)
@@ -255,7 +255,7 @@ BACK_US = [250_010, 60_000_000]  # further ahead than a request may be
 @pytest.mark.parametrize("late", [cancel, reschedule])
 @pytest.mark.parametrize("newer", [moved, replaced])
 @pytest.mark.parametrize("back_us", BACK_US)
-def test_what_was_changed_since_the_clock_was_set_back_is_not_undone(store, late, newer, back_us):
+def test_a_change_made_after_the_clock_was_set_back_is_not_undone(store, late, newer, back_us):
     store.schedule("a", FAR_MS)
     start_us = now_us(store) - back_us
     store.set_us(start_us)

@@ -96,7 +96,7 @@ def values(world, name):
 # Requests that may have reached Redis.
 
 
-def test_what_was_not_answered_is_asked_again_as_the_same_call(call):
+def test_a_request_without_an_answer_is_repeated_as_the_same_call(call):
     world = World(lost(), lost(), DONE)
     assert call(world, id="a") == [b"done"]
     assert world.at == pytest.approx([0, AGAIN, 2 * AGAIN])
@@ -149,7 +149,7 @@ def test_no_deadline_is_later_than_the_end_of_the_call(call, slow):
     assert max(values(world, "deadline")) <= world.redis_us(TIMEOUT) <= world.redis_us()
 
 
-def test_whatever_redis_says_next_it_may_have_run(call):
+def test_a_call_that_lost_a_reply_goes_on_whatever_redis_says_next(call):
     full, forbidden = StoreFull("cancel", "OOM"), StoreError("cancel", "NOPERM")
     world = World(lost(), refused(), full, forbidden, DONE)
     assert call(world) == [b"done"]
@@ -167,7 +167,7 @@ def test_where_redis_refuses_to_the_end_it_is_said_that_it_may_have_run(call):
 # Requests that did not reach Redis.
 
 
-def test_what_redis_refuses_is_raised_at_once(call):
+def test_a_refusal_by_redis_is_raised_at_once(call):
     world = World(StoreFull("cancel", "OOM"))
     with pytest.raises(StoreFull):
         call(world, pauses=[1, 1, 1])
@@ -208,7 +208,7 @@ def test_the_time_out_ends_it_whatever_the_policy_says(call, pause):
 # Verdicts.
 
 
-def test_what_is_stale_is_issued_anew(call):
+def test_a_stale_request_is_issued_anew(call):
     world = World([b"stale"], DONE, slow=0.01)
     call(world)
     first, second = world.asked
@@ -217,7 +217,7 @@ def test_what_is_stale_is_issued_anew(call):
     assert second["operation"] == first["operation"]
 
 
-def test_what_is_late_for_a_clock_that_was_set_forward_is_asked_at_that_time(call, monkeypatch):
+def test_a_request_that_is_late_by_a_clock_set_forward_is_repeated_at_that_time(call, monkeypatch):
     world = World([b"late"], DONE)
     told = iter([world.redis_us(), world.redis_us(3600), world.redis_us(3600)])
     monkeypatch.setattr(world, "redis_us", lambda *_: next(told))
@@ -286,7 +286,7 @@ def test_templates_that_are_missing_are_sent_along_by_the_same_call(call):
 
 
 @pytest.mark.parametrize("before", [[], [lost()]])
-def test_who_is_interrupted_leaves_at_once(call, before):
+def test_an_interrupted_call_ends_at_once(call, before):
     world = World(*before, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         call(world, pauses=[1])

@@ -53,14 +53,14 @@ def test_a_second_cancel_finds_nothing(store):
     assert store.entries.cancel("a") == (Outcome.NOT_FOUND, None)
 
 
-def test_what_was_moved_is_handed_over(store):
+def test_an_entry_in_its_list_is_handed_over(store):
     store.schedule("a")
     store.steps().hand_over()
     assert store.entries.cancel("a") == (Outcome.HANDED_OVER, None)
     assert store.arrived() == ["a"]
 
 
-def test_what_was_acked_is_handed_over(store):
+def test_an_acknowledged_entry_is_handed_over(store):
     store.schedule_relayed("a")
     shard_steps = store.steps()
     claimed, *_ = shard_steps.claim(1)
@@ -78,7 +78,7 @@ def test_the_answer_handed_over_outlives_ten_thousand_others(store):
     assert store.entries.cancel("a10099")[0] is Outcome.HANDED_OVER
 
 
-def test_what_was_scheduled_anew_after_the_hand_over_is_what_a_cancel_means(store):
+def test_a_cancel_means_the_entry_scheduled_anew_after_the_hand_over(store):
     store.schedule("a")
     store.steps().hand_over()
     store.schedule("a", FAR_MS)
@@ -86,7 +86,7 @@ def test_what_was_scheduled_anew_after_the_hand_over_is_what_a_cancel_means(stor
     assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
 
 
-def test_what_a_scanner_holds_is_in_flight_and_stays(store):
+def test_an_entry_held_by_a_scanner_is_in_flight_and_stays(store):
     store.schedule_relayed("a")
     shard_steps = store.steps()
     claimed, *_ = shard_steps.claim(1)
@@ -145,7 +145,7 @@ def test_uncertainty_ends_with_the_entry_and_not_with_a_new_one_of_its_id(store)
 
 
 @pytest.mark.parametrize(("before", "outcome"), [("unsent", "DONE"), ("unknown", "UNCERTAIN")])
-def test_what_is_dead_can_be_cancelled(store, before, outcome):
+def test_a_dead_entry_can_be_cancelled(store, before, outcome):
     store.schedule_relayed("a")
     shard_steps = store.steps()
     for verdict in (before, "dead"):

@@ -22,7 +22,7 @@ each_way = pytest.mark.parametrize("relayed", [False, True], ids=["direct", "rel
 
 
 @each_way
-def test_what_is_overdue_leaves_at_the_rate_in_order_of_due_times(store, relayed):
+def test_overdue_entries_leave_at_the_rate_in_order_of_due_times(store, relayed):
     overdue(store, 60, relayed=relayed)
     shard_steps, counted, now = store.steps(catch_up=10), [], NOW_MS
     for _ in range(31):
@@ -51,7 +51,7 @@ def test_the_head_is_when_the_next_one_may_leave(store, relayed):
 
 
 @each_way
-def test_what_falls_due_meanwhile_goes_at_once_and_is_a_head(store, relayed):
+def test_an_entry_that_falls_due_meanwhile_leaves_at_once_and_is_a_head(store, relayed):
     overdue(store, 9, relayed=relayed)
     shard_steps = store.steps(catch_up=0.1)
     went(shard_steps, relayed=relayed)
@@ -65,7 +65,7 @@ def test_what_falls_due_meanwhile_goes_at_once_and_is_a_head(store, relayed):
     store.check()
 
 
-def test_one_second_late_is_not_overdue_and_a_millisecond_more_is(store):
+def test_an_entry_is_overdue_from_one_millisecond_past_a_second(store):
     store.schedule("a", NOW_MS - 1000)
     store.schedule("b", NOW_MS - 1001)
     shard_steps = store.steps(catch_up=0.1)
@@ -104,7 +104,7 @@ def test_without_the_setting_nothing_is_paced_or_noted(store):
     assert not store.raw.hexists(store.keys["meta"], "caught_up")
 
 
-def test_what_is_parked_or_dead_is_no_part_of_the_rate(store):
+def test_parking_an_entry_uses_up_none_of_the_rate(store):
     store.entries.pause(lane_for(), "")
     overdue(store, 50)
     shard_steps = store.steps(catch_up=1)

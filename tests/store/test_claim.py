@@ -37,7 +37,7 @@ def test_an_entry_is_not_claimed_one_microsecond_early(store):
     assert len(store.steps().claim(1)[0]) == 1
 
 
-def test_what_is_claimed_counts_by_redis_clock(store):
+def test_a_claimed_entry_counts_seconds_by_redis_clock(store):
     store.schedule_relayed("a", NOW_MS)
     store.set_ms(NOW_MS + 86_400_000)
     (entry,), *_ = store.steps().claim(1)
@@ -143,7 +143,7 @@ def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(store, monkeyp
     assert [entry.task_id for entry in claimed] == [f"a{step}" for step in range(10)]
 
 
-def test_what_is_no_utf8_is_claimed_all_the_same(store):
+def test_an_entry_that_is_not_utf8_is_claimed_all_the_same(store):
     store.schedule_relayed("a")
     record = store.record("a")
     header_end = record.index(b":") + 1 + len(ROUTE)

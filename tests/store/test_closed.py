@@ -48,7 +48,7 @@ def test_each_script_has_a_level():
         assert (has_gate or is_call) == (name not in ALWAYS), name
 
 
-def test_what_another_program_wrote_there_closes_nothing(store):
+def test_a_value_of_another_program_closes_nothing(store):
     store.raw.hset(store.keys["meta"], "closed", "2 one 3 run")
     store.schedule("a")
     assert store.entries.find("a")

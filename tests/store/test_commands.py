@@ -17,8 +17,8 @@ CALLS = {
     "cancel, owing REVOKED": (14, lambda store: store.entries.cancel("a", owes=True)),
     "reschedule": (8, lambda store: store.reschedule("a", When("at", FAR_MS + 1))),
     "get": (4, lambda store: store.entries.find("a")),
-    "get of nobody": (4, lambda store: store.entries.find("nobody")),
-    "cancel of nobody": (10, lambda store: store.entries.cancel("nobody")),
+    "get of an unknown id": (4, lambda store: store.entries.find("nobody")),
+    "cancel of an unknown id": (10, lambda store: store.entries.cancel("nobody")),
     "get by key": (5, lambda store: store.entries.find(target_of_key("key"))),
     "keyed replace": (
         25,
@@ -128,7 +128,7 @@ def park(store):
     store.steps().hand_over()
 
 
-def test_what_is_parked_is_found_though_each_entry_waited_when_the_pause_began(busy):
+def test_a_parked_entry_is_found_though_each_entry_waited_when_the_pause_began(busy):
     put_into_pause(busy)
     scanner = busy.steps()
     scanner.hand_over()
@@ -148,7 +148,7 @@ def test_it_is_tidy_again_when_that_has_passed(busy):
     assert tidy(busy) == b"wu"
 
 
-def test_what_comes_back_of_a_lane_that_was_lost_is_told_of_truly(busy):
+def test_an_entry_coming_back_from_a_lost_lane_has_its_true_state(busy):
     """When a scanner looked, the key of pauses was gone, so it knew of none."""
     put_into_pause(busy)
     park(busy)
@@ -167,7 +167,7 @@ def test_an_entry_that_lost_its_place_makes_it_untidy_at_the_next_heartbeat(busy
     assert busy.entries.find("b").state is State.DEAD
 
 
-def test_what_failed_is_told_of_truly_beside_what_is_new(busy):
+def test_an_entry_whose_attempt_failed_is_cancelled_as_uncertain(busy):
     scanner = busy.steps()
     busy.schedule_relayed("sent", PAST_MS)
     scanner.nack("unknown", scanner.claim(1).entries)

@@ -95,7 +95,7 @@ def became(store, answer, *, same_id):
 
 @pytest.mark.parametrize("same_id", [False, True], ids=["same key", "same id"])
 @pytest.mark.parametrize("place", PLACES)
-def test_who_stays(store, place, same_id):
+def test_the_policy_decides_which_entry_stays(store, place, same_id):
     for policy, shift in product(POLICIES, [-1, 0, 1]):
         store.raw.flushall()
         store.set_ms(NOW_MS)
@@ -142,7 +142,7 @@ def test_the_holder_of_a_key_is_the_one_that_waits(store):
     store.check()
 
 
-def test_what_is_replaced_is_told_with_its_message_and_leaves_as_if_cancelled(store):
+def test_a_replaced_entry_is_returned_with_its_message_and_leaves_as_if_cancelled(store):
     store.schedule("a", FAR_MS, payload="of a", extras=KEY, share=True)
 
     answer = schedule(store, "b", revokes="replaced")
@@ -155,7 +155,7 @@ def test_what_is_replaced_is_told_with_its_message_and_leaves_as_if_cancelled(st
 
 
 @pytest.mark.parametrize(("revokes", "owed"), [("none", []), ("replaced", []), ("all", [b"b"])])
-def test_what_gives_way_is_owed_for_where_its_id_was_given_out(store, revokes, owed):
+def test_a_state_is_owed_for_an_entry_that_gives_way_if_its_id_was_given_out(store, revokes, owed):
     schedule(store, "a")
 
     answer = schedule(store, "b", conflict="keep", revokes=revokes)
@@ -286,7 +286,9 @@ def new_of_old(kind, policy, due_ms=FAR_MS, extras=KEY):
 @replacing
 @pytest.mark.parametrize("kind", ["L", "R"])
 @pytest.mark.parametrize("move", [False, True], ids=["", "moved"])
-def test_what_takes_the_id_of_an_uncertain_one_is_uncertain(store, put, policy, kind, move):
+def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_uncertain(
+    store, put, policy, kind, move
+):
     """A copy of the earlier one may be in a queue, and so may still run."""
     put(store)
     store.entries.schedule([new_of_old(kind, policy)])
@@ -303,7 +305,7 @@ def test_what_takes_the_id_of_an_uncertain_one_is_uncertain(store, put, policy, 
 
 
 @uncertain
-def test_one_of_a_call_that_the_next_one_replaces_is_told_to_be_so(store, put):
+def test_an_entry_that_the_next_one_of_its_call_replaces_is_returned_as_uncertain(store, put):
     put(store)
     other = new_record("b", destination_for("L", "celery")).with_extras(KEY)
     second = NewEntry("b", When("at", FAR_MS), other, "replace")
@@ -314,7 +316,7 @@ def test_one_of_a_call_that_the_next_one_replaces_is_told_to_be_so(store, put):
     assert not store.raw.exists(store.keys["claims"])
 
 
-def test_one_that_gives_way_after_its_id_was_replaced_is_uncertain(store):
+def test_an_entry_that_gives_way_after_its_id_was_replaced_is_uncertain(store):
     unknown(store)
     other = new_record("b", destination_for("L", "celery")).with_extras(KEY)
     first = NewEntry("b", When("at", FAR_MS), other, "replace")
@@ -326,7 +328,9 @@ def test_one_that_gives_way_after_its_id_was_replaced_is_uncertain(store):
 
 
 @uncertain
-def test_what_takes_the_id_of_an_uncertain_one_is_marked_and_has_an_attempt_of_its_own(store, put):
+def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_marked_and_has_its_own_attempt(
+    store, put
+):
     put(store)
     store.entries.schedule([new_of_old("R", "replace", NOW_MS)])
 
@@ -339,7 +343,7 @@ def test_what_takes_the_id_of_an_uncertain_one_is_marked_and_has_an_attempt_of_i
 
 
 @uncertain
-def test_what_takes_the_id_of_an_uncertain_one_directly_leaves_nothing_behind(store, put):
+def test_a_direct_entry_that_takes_the_id_of_an_uncertain_one_leaves_nothing_behind(store, put):
     put(store)
     store.entries.schedule([new_of_old("L", "replace", NOW_MS)])
 
@@ -361,7 +365,7 @@ def test_if_it_is_too_late_to_leave_then_a_copy_may_have_been_delivered(store, p
     assert [one.outcome for one in shard_steps.owed()] == [Outcome.UNCERTAIN]
 
 
-def test_one_of_many_that_replaces_leaves_the_template_that_the_next_one_shares(store):
+def test_an_item_that_replaces_an_entry_leaves_the_template_that_the_next_one_shares(store):
     """A template goes with its last user, even if another item of the same call shares it."""
     store.schedule("holder", FAR_MS, extras=KEY, share=True)
     other = [LINES[0].replace("{", '{"of another": 1, '), *LINES[1:]]

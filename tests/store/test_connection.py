@@ -216,7 +216,7 @@ def test_more_callers_than_connections_wait_and_all_are_answered(few, raw):
     assert sum(one["name"] == "celery_delayq" for one in raw.client_list()) <= 2
 
 
-def test_who_waits_longest_is_served_first(few, waiting):
+def test_the_caller_that_waits_longest_is_served_first(few, waiting):
     client, served = few(1), []
     held = client.pool.take(time.monotonic() + 30)
 

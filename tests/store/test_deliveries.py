@@ -60,7 +60,7 @@ def test_it_is_marked_with_its_entry(store, marks, again):
     assert not is_taken(marks, "another")
 
 
-def test_what_no_broker_delivered_leaves_no_mark(store):
+def test_an_entry_that_no_broker_delivered_leaves_no_mark(store):
     store.schedule("a")
 
     assert marked(store) == [0, 0]
@@ -75,7 +75,7 @@ def cancelled(store):
 
 
 @pytest.mark.parametrize("since", [len, cancelled, left])
-def test_one_that_is_delivered_again_becomes_no_second_entry(store, marks, since):
+def test_a_message_delivered_again_becomes_no_second_entry(store, marks, since):
     take(store, entry_of(marks, "a", again=False, due_ms=NOW_MS))
     since(store) if since is not len else None
     before = store.snapshot()
@@ -87,7 +87,7 @@ def test_one_that_is_delivered_again_becomes_no_second_entry(store, marks, since
     assert store.snapshot() == before
 
 
-def test_one_that_is_no_repetition_is_another_message(store, marks):
+def test_a_message_with_the_same_id_that_is_no_repetition_is_another_one(store, marks):
     """The same call is made twice, with the same id: Celery would run both."""
     take(store, entry_of(marks, "a", again=False))
     store.entries.cancel("a")
@@ -98,7 +98,7 @@ def test_one_that_is_no_repetition_is_another_message(store, marks):
     assert marked(store) == [1, 0]
 
 
-def test_one_of_another_queue_is_another_message(store, marks):
+def test_the_same_id_in_another_queue_is_another_message(store, marks):
     take(store, entry_of(marks, "a", again=True))
     store.entries.cancel("a")
 
@@ -110,7 +110,7 @@ def test_one_of_another_queue_is_another_message(store, marks):
 @pytest.mark.parametrize(
     ("due_ms", "error"), [(FAR_MS, AlreadyScheduled), (MAX_DUE_MS + 1, InvalidDueTime)]
 )
-def test_what_is_refused_leaves_no_mark(store, marks, due_ms, error):
+def test_a_refused_message_leaves_no_mark(store, marks, due_ms, error):
     store.schedule("a", FAR_MS) if error is AlreadyScheduled else None
 
     with pytest.raises(error):
@@ -202,9 +202,7 @@ def asked_of(store, new):
     return request
 
 
-def test_what_a_dead_worker_asked_for_is_not_stored_once_another_let_the_message_through(
-    store, marks
-):
+def test_a_dead_worker_s_request_stores_nothing_once_another_let_the_message_through(store, marks):
     late = adoption(store, marks, "a", clock.monotonic())
     assert not is_taken(marks, "a")
 
@@ -253,7 +251,7 @@ def test_the_task_that_was_let_through_can_put_itself_off(store, marks):
     assert is_taken(marks, "a")
 
 
-def test_who_is_alive_and_puts_it_off_asks_anew(store, marks, monkeypatch):
+def test_a_live_worker_that_puts_its_task_off_asks_anew(store, marks, monkeypatch):
     """Its message was delivered again while it ran, and let through just before its request."""
     store.entries.join()
     execute, done = store.scripts.connection.execute, []
@@ -271,7 +269,7 @@ def test_who_is_alive_and_puts_it_off_asks_anew(store, marks, monkeypatch):
     assert store.places("a") == ["due"]
 
 
-def test_one_that_is_delivered_once_more_after_that_may_become_an_entry(store, marks):
+def test_a_message_that_was_let_through_and_delivered_again_may_become_an_entry(store, marks):
     """The worker that let it through has given it back."""
     assert not is_taken(marks, "a")
     store.set_us(requests.now_us(store) + 1)
@@ -281,7 +279,7 @@ def test_one_that_is_delivered_once_more_after_that_may_become_an_entry(store, m
     assert is_taken(marks, "a")
 
 
-def test_what_became_an_entry_is_not_let_through(store, marks):
+def test_a_message_that_became_an_entry_is_not_let_through(store, marks):
     take(store, entry_of(marks, "a", again=True))
     store.entries.cancel("a")
     before = store.snapshot()
@@ -291,7 +289,7 @@ def test_what_became_an_entry_is_not_let_through(store, marks):
     assert store.snapshot() == before
 
 
-def test_one_that_somebody_else_was_given_meanwhile_becomes_no_second_entry(store, marks):
+def test_a_message_given_to_another_worker_meanwhile_becomes_no_second_entry(store, marks):
     """Its broker took it back, but the first worker goes on with it."""
     received = clock.monotonic()
     store.set_us(1000 * NOW_MS + 2_000_000)
@@ -302,7 +300,7 @@ def test_one_that_somebody_else_was_given_meanwhile_becomes_no_second_entry(stor
         take(store, entry_of(marks, "a", again=False, received=received))
 
 
-def test_what_was_marked_before_it_was_received_is_another_message(store, marks):
+def test_a_message_marked_before_it_was_received_is_another_one(store, marks):
     take(store, entry_of(marks, "a", again=True))
     store.entries.cancel("a")
     store.set_us(1000 * NOW_MS + 2_000_000)

@@ -76,7 +76,7 @@ def test_each_edit_is_a_state_of_its_own_also_where_the_clock_was_set_back(store
 
 
 @pytest.mark.parametrize("change", ["edit", "reschedule", "anew"])
-def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
+def test_an_entry_changed_since_it_was_read_stays_as_it_is(store, change):
     store.schedule("a", FAR_MS, payload="old")
     read = store.entries.find("a")
     store.set_ms(NOW_MS + 1)
@@ -103,7 +103,7 @@ def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
         ("leased", Outcome.IN_FLIGHT),
     ],
 )
-def test_what_cannot_be_edited_is_told_why(store, how, expected):
+def test_an_edit_that_is_not_possible_returns_why(store, how, expected):
     shard_steps = store.steps()
     if how == "leased":
         store.schedule_relayed("a")
@@ -118,7 +118,7 @@ def test_what_cannot_be_edited_is_told_why(store, how, expected):
     assert store.snapshot() == before
 
 
-def test_what_cannot_be_read_is_left_as_it_is(store):
+def test_an_unreadable_entry_is_left_as_it_is(store):
     store.schedule("a", FAR_MS)
     store.raw.hset(store.keys["records"], "a", b"9" + store.record("a")[1:])
     before = store.snapshot()
@@ -132,7 +132,7 @@ def test_what_cannot_be_read_is_left_as_it_is(store):
 # By key.
 
 
-def test_who_waits_under_a_key_is_edited(store):
+def test_an_entry_can_be_edited_by_its_key(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     entry = store.entries.find(b"kkey")
 
@@ -155,7 +155,7 @@ def test_an_edit_of_whoever_had_the_key_does_not_reach_the_next(store):
 # Places.
 
 
-def test_what_is_dead_stays_dead_and_is_retried_as_it_was_edited(store):
+def test_a_dead_entry_stays_dead_and_is_retried_as_it_was_edited(store):
     shard_steps = store.steps()
     store.schedule_relayed("a")
     shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
@@ -201,7 +201,7 @@ def test_of_what_may_have_been_delivered_the_edit_is_uncertain(store):
 
 @SHARE
 @pytest.mark.parametrize("kind", ["list", "relay"])
-def test_what_grows_is_known_to_be_large_in_its_place_and_by_its_tags(store, share, kind):
+def test_an_entry_that_grows_is_numbered_as_large_in_its_place_and_by_its_tags(store, share, kind):
     put = store.schedule if kind == "list" else store.schedule_relayed
     for task_id in ("before", "a", "behind"):
         put(task_id, NOW_MS, share=share, extras=Extras("key of " + task_id, ("one", "two")))
@@ -228,7 +228,7 @@ def test_one_byte_more_than_a_small_record_may_have_makes_it_a_large_one(store):
     assert (len(store.record("b")), number_of(store, "b") % 2) == (SMALL + 1, 1)
 
 
-def test_what_shrinks_again_keeps_the_number_of_a_large_one(store):
+def test_an_entry_that_shrinks_again_keeps_the_number_of_a_large_one(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.edit("a", LARGE)
     large = number_of(store, "a")
@@ -241,7 +241,7 @@ def test_what_shrinks_again_keeps_the_number_of_a_large_one(store):
 
 
 @pytest.mark.parametrize("place", ["dead", "lapsed", "uncertain"])
-def test_what_grows_in_another_place_has_one_place_only(store, place):
+def test_an_entry_that_grows_in_another_place_has_one_place_only(store, place):
     shard_steps = store.steps(lease=30)
     store.schedule_relayed("a", extras=EXTRAS)
     claimed = shard_steps.claim(1)[0]
@@ -354,7 +354,7 @@ def test_a_request_that_comes_after_a_newer_change_does_nothing(store):
 # Paused and refused entries.
 
 
-def test_what_is_paused_stays_so_and_is_resumed_as_it_was_edited(store):
+def test_a_paused_entry_stays_paused_and_is_resumed_as_it_was_edited(store):
     shard_steps = store.steps()
     store.schedule("a", NOW_MS, extras=EXTRAS)
     store.entries.pause(lane_for(), "")
@@ -375,7 +375,7 @@ def test_what_is_paused_stays_so_and_is_resumed_as_it_was_edited(store):
 
 
 @pytest.mark.parametrize("payload", ["new", LARGE])
-def test_what_was_refused_keeps_its_next_try(store, payload):
+def test_a_refused_entry_keeps_its_next_try(store, payload):
     shard_steps = store.steps()
     store.schedule_relayed("a")
     shard_steps.nack("refused", shard_steps.claim(1)[0], wait=60, reason="NO_ROUTE")

@@ -57,7 +57,7 @@ def test_an_absolute_expiry_or_none_is_handed_over_as_it_is(store, expires):
     assert expiry_of(store.raw.rpop("celery")) == json.loads(expires)
 
 
-def test_what_is_expired_before_it_is_due_is_handed_over_as_celery_does(store):
+def test_an_entry_that_expires_before_its_due_time_is_handed_over_as_celery_does(store):
     put(store, "a", NOW_MS, "-5000")
     store.steps().hand_over()
     expiry = datetime.fromisoformat(expiry_of(store.raw.rpop("celery")))

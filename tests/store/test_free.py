@@ -94,13 +94,13 @@ def test_of_a_key_that_nothing_holds_nothing_is_written(store, shard_steps, ende
 
 
 @pytest.mark.parametrize("extras", [FINISHED, Extras("k")])
-def test_one_that_waits_keeps_it(store, extras):
+def test_a_waiting_entry_keeps_its_key(store, extras):
     schedule(store, "a", extras=extras)
     assert free(store) == (Outcome.UNCHANGED, "")
     assert store.entries.holder("k") == KeyHolder("k", "a", "waits")
 
 
-def test_one_that_is_being_published_keeps_it_and_a_dead_one_has_none(store, shard_steps):
+def test_an_entry_being_published_keeps_its_key_and_a_dead_one_has_none(store, shard_steps):
     store.schedule_relayed("a", extras=FINISHED)
     claimed = shard_steps.claim(1).entries
     assert free(store) == (Outcome.IN_FLIGHT, "")
@@ -118,7 +118,7 @@ def test_a_run_that_goes_on_with_its_key_waits_with_it(store, shard_steps):
     assert free(store) == (Outcome.UNCHANGED, "")
 
 
-def test_what_holds_it_is_told_with_its_times_and_who_set_the_end(store, shard_steps):
+def test_the_holder_is_returned_with_its_times_and_the_source_of_the_end(store, shard_steps):
     schedule(store, "a", NOW_MS)
     store.set_ms(NOW_MS + 5)
     shard_steps.hand_over()

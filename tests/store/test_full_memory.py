@@ -53,7 +53,7 @@ def test_a_message_that_came_again_is_let_through_and_marked(store):
     assert store.raw.hlen(store.keys["arrived"]) == 3
 
 
-def test_what_is_due_for_a_list_waits_until_there_is_room(store):
+def test_a_due_entry_for_a_list_waits_until_there_is_room(store):
     for step in range(20):
         store.schedule(f"a{step}", share=True)
     shard_steps = store.steps()
@@ -77,7 +77,7 @@ def test_a_scanner_then_wakes_no_earlier_than_something_is_due(store):
 
 
 @pytest.mark.parametrize("verdict", ["ack", "unsent", "unknown", "refused", "dead"])
-def test_what_is_due_is_claimed_and_settled(store, verdict):
+def test_a_due_relayed_entry_is_claimed_and_settled(store, verdict):
     store.schedule_relayed("a", share=True)
     fill(store)
     shard_steps = store.steps()
@@ -99,7 +99,7 @@ def test_a_relayed_entry_can_be_cancelled_and_rescheduled(store):
     store.check()
 
 
-def test_what_is_dead_can_be_brought_back(store):
+def test_a_dead_entry_can_be_brought_back(store):
     store.schedule_relayed("a")
     shard_steps = store.steps()
     claimed, *_ = shard_steps.claim(1)

@@ -73,7 +73,7 @@ def test_an_answer_is_kept_for_the_longest_call_of_all(store):
         assert call.answer() == first
 
 
-def test_what_no_request_can_ask_for_any_more_is_forgotten(store):
+def test_answers_and_fences_that_no_request_can_need_are_forgotten(store):
     for number in range(50):
         cancel(store, f"a{number}").answer()
     assert kept(store) == 100

@@ -53,7 +53,7 @@ def test_by_redis_own_clock_each_pass_moves_what_is_due_and_nothing_else(real_st
 
 
 @SHARE
-def test_what_arrives_is_the_message_with_the_due_time_filled_in(store, share):
+def test_the_message_arrives_with_the_due_time_filled_in(store, share):
     payload = 'é "\\\n\x00 }} \U0001f600'
     store.schedule("a", NOW_MS - 1, payload=payload, share=share)
     store.steps().hand_over()
@@ -114,7 +114,7 @@ def test_any_name_of_a_list_is_reached(store, queue):
     assert store.arrived(queue) == ["x", "y"]
 
 
-def test_what_is_already_in_the_list_stays_before_what_comes(store):
+def test_a_message_already_in_the_list_stays_before_a_new_one(store):
     store.raw.lpush("celery", json.dumps({"headers": {"id": "earlier"}}))
     store.schedule("a")
     store.steps().hand_over()
@@ -187,7 +187,7 @@ def test_the_ids_of_what_went_are_told_to_who_wants_them(store, share):
 
 
 @SHARE
-def test_how_late_each_went_is_told_to_who_wants_it(store, share):
+def test_a_hand_over_returns_how_late_each_entry_was_if_the_caller_asks(store, share):
     for task_id, after_ms in (("a", 0), ("b", 1500), ("é c", 1999)):
         store.schedule(task_id, NOW_MS + after_ms, share=share)
     store.schedule("elsewhere", NOW_MS + 1000, to="other", share=share)
@@ -206,7 +206,7 @@ def test_how_late_each_went_is_told_to_who_wants_it(store, share):
 
 
 @pytest.mark.parametrize("how", ["scheduled", "moved"])
-def test_what_is_put_into_the_past_is_late_from_then_on(store, how):
+def test_an_entry_put_into_the_past_is_late_from_then_on(store, how):
     store.schedule("a", 1000 if how == "scheduled" else FAR_MS)
     store.set_ms(NOW_MS + 3000)
     late = 3.0
@@ -217,7 +217,7 @@ def test_what_is_put_into_the_past_is_late_from_then_on(store, how):
     assert store.steps().hand_over(wants=LATENESS).late == [late]
 
 
-def test_what_fell_due_while_nobody_scanned_is_all_handed_over(store):
+def test_all_entries_that_fell_due_without_a_scanner_are_handed_over(store):
     for step in range(50):
         store.schedule(f"a{step}", FAR_MS + step)
     store.set_ms(FAR_MS + 86_400_000)
@@ -271,7 +271,7 @@ def test_an_entry_larger_than_the_bound_still_moves_alone(store):
     assert drain(store.steps()) == [1, 1]
 
 
-def test_what_a_template_brings_along_counts_as_well(store, monkeypatch):
+def test_the_bytes_of_a_template_count_as_well(store, monkeypatch):
     lines = [*support.LINES]
     lines[3] = f', "headers": {{"large": "{"x" * 300_000}", "id": "'
     monkeypatch.setattr(support, "LINES", lines)
@@ -280,7 +280,7 @@ def test_what_a_template_brings_along_counts_as_well(store, monkeypatch):
     assert drain(store.steps()) == [4, 4, 1]
 
 
-def test_what_becomes_dead_counts_as_well(store):
+def test_the_bytes_of_an_entry_that_becomes_dead_count_as_well(store):
     for step in range(9):
         store.schedule(f"a{step}")
         store.raw.hset(store.keys["records"], f"a{step}", b"9" * 300_000)
@@ -291,7 +291,7 @@ def test_what_becomes_dead_counts_as_well(store):
 
 
 @pytest.mark.parametrize("key", ["dead", "errors"])
-def test_what_cannot_be_kept_as_dead_keeps_the_others_back_too(store, key):
+def test_an_entry_that_cannot_be_kept_as_dead_keeps_the_others_back(store, key):
     store.schedule("good")
     store.schedule("bad", to="strange")
     store.raw.set("strange", "somebody's")

@@ -41,7 +41,7 @@ def deliver(store, shard_steps, task_id="a", extras=FINISHED):
 
 
 def header(store):
-    """What the newest message says of its key; check that it is else as it was."""
+    """The newest message's header about its key."""
     message = json.loads(store.raw.lindex("celery", 0))
     return message["headers"].get("delayq_hold")
 
@@ -55,7 +55,7 @@ def say(store, hold, ms=0, lease=0, **others):
 
 
 def ends(store):
-    """Until when the key is held by what has left; ``None``: it is not."""
+    """Until when a task that has left holds the key; ``None``: it does not."""
     row = store.raw.hget(store.keys["holders"], "k")
     score = store.raw.zscore(store.keys["held"], "k")
     return int(score) if row and b"\xff" in row else None
@@ -218,7 +218,7 @@ def test_ended_ones_are_forgotten_a_batch_at_a_time(store):
         assert store.raw.zcard(store.keys["held"]) == store.raw.hlen(store.keys["holders"]) == left
 
 
-def test_what_is_forgotten_is_not_what_waits_meanwhile(store, shard_steps):
+def test_forgetting_an_ended_holder_spares_the_entry_that_waits_meanwhile(store, shard_steps):
     deliver(store, shard_steps)
     store.set_ms(END_MS)
     schedule(store, "b")
@@ -230,7 +230,7 @@ def test_what_is_forgotten_is_not_what_waits_meanwhile(store, shard_steps):
 # The answer to another task with the key.
 
 
-def test_one_that_keeps_is_given_the_holder_that_has_left(store, shard_steps):
+def test_a_task_with_keep_is_given_the_holder_that_has_left(store, shard_steps):
     deliver(store, shard_steps)
     [receipt] = schedule_many(store, "keep", revokes="all")
     assert (receipt.task_id, receipt.existed) == ("a", True)
@@ -245,7 +245,7 @@ def schedule_many(store, conflict, extras=FINISHED, task_id="new", **options):
     return store.entries.schedule([new], **options)
 
 
-def test_one_without_a_policy_is_refused(store, shard_steps):
+def test_a_task_without_a_policy_is_refused(store, shard_steps):
     deliver(store, shard_steps)
     before = store.snapshot()
     [error] = schedule_many(store, "", revokes="all")
@@ -351,7 +351,7 @@ def test_cancel_frees_it(store, extras):
 
 
 @pytest.mark.parametrize(("extras", "free"), [(FINISHED, True), (WINDOW, False)])
-def test_one_that_is_skipped_has_ended_but_its_window_goes_on(store, shard_steps, extras, free):
+def test_a_skipped_task_has_ended_but_its_window_goes_on(store, shard_steps, extras, free):
     schedule(store, "a", NOW_MS - 5, Extras("k", grace_ms=1, hold=extras.hold))
     assert shard_steps.hand_over().skipped
     assert is_free(store) is free
@@ -366,7 +366,7 @@ def claimed(store, shard_steps):
 
 @pytest.mark.usefixtures("claimed")
 @pytest.mark.parametrize("conflict", ["", "keep"])
-def test_one_that_is_being_published_holds_it(store, conflict):
+def test_a_task_being_published_holds_its_key(store, conflict):
     [answer] = schedule_many(store, conflict)
     if conflict == "keep":
         assert (answer.task_id, answer.existed) == ("a", True)
@@ -452,7 +452,7 @@ def test_a_run_that_ends_before_the_lease_runs_out_does_not_free_what_waits_agai
     store.check()
 
 
-def test_one_that_may_run_already_is_not_replaced(store, shard_steps, claimed):
+def test_a_task_that_may_run_already_keeps_its_key(store, shard_steps, claimed):
     shard_steps.nack("unknown", claimed)
     [error] = schedule_many(store, "")
     assert type(error) is KeyHeld
@@ -460,7 +460,7 @@ def test_one_that_may_run_already_is_not_replaced(store, shard_steps, claimed):
     assert ends(store) == END_MS
 
 
-def test_one_that_certainly_does_not_run_is_replaced(store, shard_steps, claimed):
+def test_a_task_that_certainly_does_not_run_is_replaced(store, shard_steps, claimed):
     shard_steps.nack("unsent", claimed)
     [receipt] = schedule_many(store, "replace")
     assert receipt.task_id == "new"
@@ -486,7 +486,9 @@ def test_a_dead_one_that_may_run_gives_way_to_its_successor_too(
 
 @pytest.mark.parametrize("extras", [FINISHED, Extras("k"), Extras("k", ("tag",), 5)])
 @pytest.mark.parametrize("back", ["retry", "reclaim"])
-def test_what_comes_back_has_no_key_if_another_task_holds_it(store, shard_steps, extras, back):
+def test_a_task_that_comes_back_has_no_key_if_another_one_holds_it(
+    store, shard_steps, extras, back
+):
     store.schedule_relayed("a", extras=extras, share=True)
     claimed = shard_steps.claim(1).entries
     if back == "retry":
@@ -524,7 +526,7 @@ def test_a_window_counts_from_scheduling(store, shard_steps):
     assert is_free(store, extras=WINDOW)
 
 
-def test_one_that_waits_longer_than_its_window_holds_it_till_it_leaves(store, shard_steps):
+def test_a_task_that_waits_longer_than_its_window_holds_its_key_until_it_leaves(store, shard_steps):
     schedule(store, "a", END_MS + 5, WINDOW)
     store.set_ms(END_MS + 4)
     assert not is_free(store)
@@ -535,7 +537,7 @@ def test_one_that_waits_longer_than_its_window_holds_it_till_it_leaves(store, sh
 
 @pytest.mark.parametrize("conflict", ["replace", "latest", "debounce"])
 @pytest.mark.parametrize("task_id", ["a", "b"])
-def test_what_replaces_it_keeps_the_first_window_s_end(store, shard_steps, conflict, task_id):
+def test_a_replacement_keeps_the_end_of_the_first_window(store, shard_steps, conflict, task_id):
     schedule(store, "a", NOW_MS + 1, WINDOW)
     store.set_ms(NOW_MS + 30 * SECOND)
     schedule(store, task_id, NOW_MS + 30 * SECOND, WINDOW, conflict=conflict)

@@ -80,7 +80,7 @@ def test_an_event_says_when_what_was_due_when_and_whose_it_is(store):
         assert (event.task_id, event.key, event.labels) == ("a", "ké", labels)
 
 
-def test_what_was_replaced_is_told_before_what_replaced_it(store):
+def test_the_history_has_a_replaced_entry_before_its_replacement(store):
     with_history(store)
     keyed(store, "a", "k")
     keyed(store, "b", "k")
@@ -104,7 +104,7 @@ def test_a_refused_call_is_not_told(store):
 
 
 @pytest.mark.parametrize("to", [LIST, destination_for("R", ROUTE)], ids=["list", "relayed"])
-def test_what_left_too_late_is_told_as_skipped_and_nothing_else_is_forgotten(store, to):
+def test_a_late_entry_is_recorded_as_skipped_and_no_other_event_is_lost(store, to):
     with_history(store)
     for task_id in ("unreadable", "late"):
         record = new_record(task_id, to).with_extras(Extras(grace_ms=0))
@@ -118,7 +118,7 @@ def test_what_left_too_late_is_told_as_skipped_and_nothing_else_is_forgotten(sto
 
 
 @pytest.mark.parametrize("kind", ["schedule", "schedule_relayed"])
-def test_what_cannot_be_read_is_told_as_dead(store, kind):
+def test_an_unreadable_entry_is_recorded_as_dead(store, kind):
     with_history(store)
     getattr(store, kind)("a")
     store.raw.hset(store.keys["records"], "a", "9")
@@ -172,7 +172,7 @@ def test_the_last_one_who_joins_decides_how_long_it_is(store):
     assert told(store) == []
 
 
-def test_whoever_joins_with_the_same_setting_changes_nothing(store):
+def test_a_process_that_joins_with_the_same_setting_changes_nothing(store):
     with_history(store, 9)
     store.schedule("a", FAR_MS)
     before = store.contents(all_keys=True)

@@ -38,7 +38,7 @@ def test_at_each_opcode(name):
     assert "1 passed" in done.stdout
 
 
-def test_whoever_waits_learns_of_a_connection_that_was_lost(asking):
+def test_a_waiting_caller_learns_of_a_lost_connection(asking):
     ask = asking(most=1)
     lost = [ask.pool.take(time.monotonic() + 30)]
     thread = threading.Thread(target=ask)

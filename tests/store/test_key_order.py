@@ -132,7 +132,7 @@ def test_nor_does_one_where_a_newer_task_gave_its_id_to_one_with_another_key(sto
     assert store.record("late") is None
 
 
-def test_what_is_handed_over_does_not_lower_what_was_kept(store, shard_steps):
+def test_a_hand_over_does_not_lower_the_fence_that_a_kept_task_set(store, shard_steps):
     first(store, to="celery")
     before = late(store)
     assert scheduled(store, "kept", conflict="keep").answer().startswith(b"kept:")
@@ -165,7 +165,7 @@ def test_a_fence_of_a_time_before_the_clock_was_set_back_gives_way(store, shard_
 
 
 @pytest.mark.parametrize("sets_aside", [False, True])
-def test_what_is_leased_or_dead_tells_what_is_newer_and_does_not_hold_the_key(
+def test_a_leased_or_dead_entry_refuses_older_requests_and_does_not_hold_the_key(
     store, shard_steps, sets_aside
 ):
     before = late(store)
@@ -228,7 +228,9 @@ def test_a_late_replacement_under_the_same_id_changes_nothing(store, key):
 
 @pytest.mark.parametrize("how", ["unsent", "unknown", "refused", "reclaim"])
 @pytest.mark.parametrize("where", ["leased", "dead", "gone"])
-def test_what_comes_back_takes_the_key_from_what_does_not_wait(store, shard_steps, how, where):
+def test_an_entry_that_comes_back_takes_the_key_from_one_that_does_not_wait(
+    store, shard_steps, how, where
+):
     first(store)
     claimed = shard_steps.claim(5)[0]
     store.lease_out()
@@ -280,7 +282,7 @@ def owed(store) -> set[bytes]:
     return set(store.raw.hkeys(store.keys["outbox_messages"]))
 
 
-def test_one_that_is_scheduled_again_by_the_same_call_is_not(store):
+def test_an_entry_that_the_same_call_schedules_again_is_not_revoked(store):
     first(store)
     made = scheduled(store, "second", "first", revokes="replaced")
     assert made.answer() == b"%d:first %d:second" % (NOW_MS, NOW_MS)

@@ -85,7 +85,7 @@ def test_revoked_is_owed_for_it_at_once_where_there_is_a_backend(store, relayed)
     assert b'"id": "a"' in owed[0].message
 
 
-def test_what_may_have_been_delivered_is_owed_as_uncertain(store):
+def test_an_entry_that_may_have_been_delivered_is_owed_as_uncertain(store):
     schedule(store, "a", relayed=True)
     shard_steps = store.steps(owes=True)
     shard_steps.nack("unknown", shard_steps.claim(1).entries)

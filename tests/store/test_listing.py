@@ -75,7 +75,7 @@ def everywhere(store):
     return [task_id for _, _, task_id in sorted(expected)]
 
 
-def test_all_that_waits_is_listed_in_due_order(store):
+def test_all_waiting_entries_are_listed_in_due_order(store):
     expected = everywhere(store)
     assert ids(store.entries.waiting(0, END)) == expected
     waiting_now = ids(store.entries.waiting(0, NOW_MS + 1))
@@ -223,7 +223,7 @@ def test_an_entry_tells_its_state_and_what_went_wrong(store):
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["waits", "parked"])
-def test_what_went_wrong_is_told_of_one_that_waits_once_more_after_its_next_try(store, paused):
+def test_an_entry_that_waits_again_after_its_next_try_shows_its_last_error(store, paused):
     put(store, "a", relayed=True)
     put(store, "b", relayed=True)
     shard_steps = store.steps()
@@ -270,7 +270,7 @@ def test_a_thousand_of_one_due_time_are_paged_while_others_come_and_go(store, mo
     assert len(seen) == len(set(seen))
 
 
-def test_what_moves_between_places_meanwhile_is_met_once(store):
+def test_an_entry_that_moves_between_places_meanwhile_is_met_once(store):
     for step in range(30):
         put(store, f"a{step}", NOW_MS + step // 5, relayed=True, queue="mail")
     store.set_ms(NOW_MS + 10)
@@ -358,7 +358,7 @@ def test_a_cursor_is_text_that_reads_as_it_was(store):
         "\udcff",
     ],
 )
-def test_what_is_no_cursor_is_an_error_at_the_call(store, text):
+def test_an_invalid_cursor_is_an_error_at_the_call(store, text):
     with pytest.raises(ValueError, match="cursor"):
         ListCursor.read(text)
     with pytest.raises(ValueError, match="cursor"):

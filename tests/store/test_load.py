@@ -14,7 +14,7 @@ def request(store, *, issued_ms, entry):
     return store.scripts.call("load", **words, entries=list(_arguments([entry])))
 
 
-def test_what_was_cancelled_after_a_load_was_asked_for_is_not_loaded_by_it(store):
+def test_an_entry_cancelled_after_the_request_of_a_load_is_not_loaded_by_it(store):
     entry = OldEntry("a", FAR_MS, NOW_MS * 1000 + 5, new_record("a", destination_for("L", "q")))
     store.schedule("a", FAR_MS)
     store.set_ms(NOW_MS + 2)

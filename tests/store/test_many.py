@@ -101,7 +101,7 @@ def test_the_message_of_what_a_key_named_is_told_again(store):
     assert call.send() == first
 
 
-def test_who_is_meant_twice_leaves_once(store):
+def test_a_task_that_is_named_twice_leaves_once(store):
     put(store, "a", key="k")
     put(store, "b")
     answers = cancel(store, "a", target_of_key("k"), "a")
@@ -111,7 +111,7 @@ def test_who_is_meant_twice_leaves_once(store):
     assert store.entries.find("b")
 
 
-def test_one_that_was_changed_since_leaves_all_as_they_are(store):
+def test_a_target_changed_since_the_request_leaves_all_as_they_are(store):
     for task_id in "ab":
         store.schedule(task_id, FAR_MS)
     asked = asked_of("none", tells=0)
@@ -124,7 +124,7 @@ def test_one_that_was_changed_since_leaves_all_as_they_are(store):
     assert call.anew().answer() == b"done done"
 
 
-def test_what_takes_too_many_bytes_is_asked_for_again(store, monkeypatch):
+def test_targets_beyond_the_bound_of_bytes_take_further_calls(store, monkeypatch):
     monkeypatch.setattr(changes, "MAX_BYTES", 20_000)
     for number in range(10):
         store.schedule(f"a{number}", FAR_MS, payload="x" * 9_000)
@@ -148,7 +148,7 @@ def test_messages_are_told_only_where_they_are_wanted(store):
     assert cancel(store, "b")[0].cancelled.message != b""
 
 
-def test_what_a_scanner_is_to_store_it_is_given_at_once(store):
+def test_a_scanner_is_given_at_once_the_states_that_it_has_to_store(store):
     shard_steps = store.steps()
     for task_id in "ab":
         store.schedule(task_id, FAR_MS)
@@ -184,7 +184,7 @@ def test_a_member_is_that_very_entry(store):
         ("- - - - - 5:0000000000000", False),
     ],
 )
-def test_what_a_selection_does_not_mean_any_more_is_skipped(store, chosen, is_meant):
+def test_a_task_that_a_selection_no_longer_matches_is_skipped(store, chosen, is_meant):
     record = new_record("a", destination_for("L", "celery"), "", share=True)
     store.put("a", record.with_extras(Extras("k", ("t", "b t"), 5)), FAR_MS)
     target = target_of_member(member(store, "a"))
@@ -292,7 +292,7 @@ def test_remove_deletes_what_cannot_be_read_once_it_is_dead(store):
     assert {"records", "dead", "errors"}.isdisjoint(left(store))
 
 
-def test_one_that_would_be_due_too_late_holds_up_no_other(store):
+def test_a_task_that_would_be_due_too_late_holds_up_no_other(store):
     store.schedule("a", MAX_DUE_MS)
     store.schedule("b", FAR_MS)
     first, second = move(store, ["a", "b"], When("by", 1_000_000_000))

@@ -130,7 +130,7 @@ def test_scanners_of_one_broker_may_know_it_by_different_names(store, caplog):
     assert meta(store, "hosts") == b"10.0.0.1:6379"
 
 
-def test_where_the_broker_is_is_as_the_last_scanner_has_it(store, caplog):
+def test_the_broker_s_location_is_that_of_the_last_scanner(store, caplog):
     moved = replace(OURS, hosts="blue:6379")
     joined(store, OURS, scanner=True)
     joined(store, moved)
@@ -231,7 +231,7 @@ def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, ca
 @pytest.mark.parametrize(
     ("alive_ms", "is_warned"), [(None, True), (-60_001, True), (-60_000, False), (15_000, False)]
 )
-def test_who_schedules_where_no_scanner_has_been_for_a_minute_is_warned_once(
+def test_a_process_that_schedules_after_a_minute_without_a_scanner_is_warned_once(
     store, caplog, monkeypatch, alive_ms, *, is_warned
 ):
     monkeypatch.setattr(registration, "SILENT_MS", 60_000)

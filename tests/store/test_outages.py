@@ -82,7 +82,7 @@ def test_a_silent_server_is_unavailable_and_its_late_answer_goes_to_nobody(
     assert store.entries.find("a").task_id == "a"
 
 
-def test_what_a_server_meets_when_it_goes_on_after_its_call_ended_is_refused(start_redis, store_on):
+def test_a_server_that_goes_on_after_a_call_has_ended_refuses_it(start_redis, store_on):
     server = start_redis()
     store = store_on(server, clocked=False)
     store.schedule("earlier", FAR_MS)

@@ -31,7 +31,7 @@ def test_a_cancel_notes_what_it_owes_and_a_scanner_is_given_it_when_the_call_has
     assert shard_steps.owed() == [cancelled]
 
 
-def test_what_is_settled_is_owed_no_more(store):
+def test_a_settled_state_is_no_longer_owed(store):
     shard_steps = store.steps()
     store.schedule("a", FAR_MS)
     store.schedule("b", FAR_MS)
@@ -44,7 +44,7 @@ def test_what_is_settled_is_owed_no_more(store):
     assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
 
 
-def test_what_one_scanner_is_given_no_other_is_given_for_a_minute(store):
+def test_a_state_given_to_one_scanner_is_given_to_no_other_for_a_minute(store):
     first, second = store.steps(), store.steps()
     store.schedule("a", FAR_MS)
     store.entries.cancel("a", owes=True)

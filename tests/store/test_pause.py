@@ -37,7 +37,7 @@ def state(store, task_id):
 
 
 @pytest.mark.parametrize("lane", [ALL, MAIL, lane_for(task="t")], ids=["all", "queue", "task"])
-def test_what_is_paused_is_parked_when_it_is_due_and_not_before(store, lane):
+def test_a_paused_entry_is_parked_when_it_is_due_and_not_before(store, lane):
     store.entries.pause(lane, "x")
     put(store, "a")
     put(store, "later", FAR_MS)
@@ -50,7 +50,7 @@ def test_what_is_paused_is_parked_when_it_is_due_and_not_before(store, lane):
 
 
 @pytest.mark.parametrize("lane", [lane_for(queue="other"), lane_for(task="mail"), SLOW])
-def test_what_is_not_meant_goes(store, lane):
+def test_an_entry_outside_the_paused_lane_leaves(store, lane):
     store.entries.pause(lane, "x")
     put(store, "a")
     assert store.steps().hand_over().handed_over == 1
@@ -67,7 +67,7 @@ def test_neighbours_of_one_list_and_another_task_are_told_apart(store):
     store.check()
 
 
-def test_what_is_relayed_is_parked_at_the_claim(store):
+def test_a_relayed_entry_is_parked_at_the_claim(store):
     store.entries.pause(MAIL, "mail")
     put(store, "a", relayed=True)
     put(store, "b", queue="other", relayed=True)
@@ -77,7 +77,7 @@ def test_what_is_relayed_is_parked_at_the_claim(store):
     store.check()
 
 
-def test_what_is_leased_is_acknowledged_all_the_same(store):
+def test_a_leased_entry_is_acknowledged_all_the_same(store):
     put(store, "a", relayed=True)
     shard_steps = store.steps()
     claimed = shard_steps.claim(1).entries
@@ -85,7 +85,7 @@ def test_what_is_leased_is_acknowledged_all_the_same(store):
     assert shard_steps.ack(claimed) == 1
 
 
-def test_what_was_told_to_run_now_passes(store):
+def test_an_entry_that_is_to_run_now_passes_a_pause(store):
     store.entries.pause(ALL, "")
     for task_id, relayed in (("a", False), ("b", True)):
         put(store, task_id, relayed=relayed)
@@ -237,7 +237,7 @@ def test_paused_again_while_it_comes_back_the_rest_stays(store):
     store.check()
 
 
-def test_what_another_pause_holds_back_is_parked_there_when_one_is_resumed(store):
+def test_an_entry_in_two_pauses_is_parked_in_the_other_when_one_is_resumed(store):
     store.entries.pause(ALL, "")
     store.entries.pause(MAIL, "mail")
     put(store, "a")
@@ -269,7 +269,7 @@ def test_a_thousand_at_most_come_back_in_a_step(store):
 
 
 @pytest.mark.parametrize("relayed", [False, True])
-def test_what_is_parked_is_found_cancelled_and_moved(store, relayed):
+def test_a_parked_entry_is_found_cancelled_and_moved(store, relayed):
     store.entries.pause(MAIL, "mail")
     for task_id in "abc":
         put(store, task_id, NOW_MS - 1, relayed=relayed, extras=Extras(tags=("x",)))
@@ -397,7 +397,7 @@ def test_a_repeated_request_is_told_the_same_and_does_nothing(store):
     assert store.entries.pauses() == []
 
 
-def test_what_was_refused_comes_back_with_what_is_known_of_it(store):
+def test_a_refused_entry_that_comes_back_can_be_cancelled_completely(store):
     """Parked between two attempts, and back in `due`, it can still be cancelled completely."""
     store.raw.set("mail", "no list")
     put(store, "a")
@@ -427,7 +427,7 @@ def parked(store, **options):
     return shard_steps
 
 
-def test_what_is_parked_comes_back_though_its_pause_is_gone(store):
+def test_a_parked_entry_comes_back_though_its_pause_is_gone(store):
     shard_steps = parked(store)
     store.raw.delete(store.keys["paused"])
     assert shard_steps.hand_over().handed_over == 0
@@ -444,7 +444,7 @@ def test_what_is_parked_comes_back_though_its_pause_is_gone(store):
         b"b:0:1:1:%b:%b:%b:%b:%b:-,-,:mail" % ((b"9" * 400,) * 5),
     ],
 )
-def test_what_comes_back_goes_on_though_the_field_of_its_lane_is_damaged(store, field):
+def test_a_parked_entry_comes_back_though_the_field_of_its_lane_is_damaged(store, field):
     shard_steps = parked(store)
     store.entries.resume(MAIL, 1)
     store.raw.hset(store.keys["paused"], MAIL, field)

@@ -56,7 +56,7 @@ def test_each_queue_s_are_counted_and_the_overdue_ones_among_them(store):
     assert told(store) == ({MAIL: (2, 1), CELERY: (3, 2)}, True)
 
 
-def test_what_is_in_flight_dead_or_parked_does_not_wait(store):
+def test_an_entry_in_flight_dead_or_parked_does_not_wait(store):
     for task_id in ("dead", "flying"):
         store.schedule_relayed(task_id)
     shard_steps = store.steps()
@@ -69,7 +69,7 @@ def test_what_is_in_flight_dead_or_parked_does_not_wait(store):
     assert told(store) == ({CELERY: (1, 0)}, True)
 
 
-def test_what_was_refused_is_overdue_whenever_it_is_tried_again(store):
+def test_a_refused_entry_is_overdue_whenever_it_is_tried_again(store):
     store.schedule_relayed("a")
     refuse(store, "a", wait=300)
     store.schedule("b", FAR_MS)
@@ -94,7 +94,7 @@ def test_over_all_steps_equal_due_times_are_counted_once(store, monkeypatch):
     assert told(store) == ({CELERY: (20, 0)}, True)
 
 
-def test_what_was_refused_is_counted_once_where_it_takes_a_whole_step(store, monkeypatch):
+def test_refused_entries_that_fill_a_whole_step_are_counted_once(store, monkeypatch):
     small_steps(monkeypatch)
     ids = [f"r{step}" for step in range(3)]
     for task_id in ids:
@@ -125,7 +125,7 @@ def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store,
     assert told(store, 34) == ({CELERY: (34, 4)}, True)
 
 
-def test_what_comes_back_from_a_pause_is_among_those_that_are_looked_at(store):
+def test_entries_that_come_back_from_a_pause_count_towards_the_limit(store):
     store.entries.pause(lane_for(), "")
     for step in range(3):
         store.schedule(f"late{step}", NOW_MS)
@@ -174,7 +174,7 @@ def test_entries_that_leave_between_two_steps_make_it_skip_no_other(store, monke
     assert told(store) == ({CELERY: (12, 0)}, True)
 
 
-def test_what_cannot_be_read_is_of_no_queue(store):
+def test_an_unreadable_entry_is_of_no_queue(store):
     for task_id in ("gone", "foreign", "cut", "sound"):
         store.schedule(task_id, NOW_MS)
     store.raw.hdel(store.keys["records"], "gone")
@@ -194,7 +194,7 @@ def test_neighbours_that_differ_only_behind_their_header_are_told_apart(store):
     assert told(store) == ({MAIL: (2, 0), CELERY: (2, 0), UNREADABLE: (1, 0)}, True)
 
 
-def test_where_one_of_a_queue_goes_to_is_told(store):
+def test_the_tally_of_a_queue_shows_where_one_of_its_entries_goes(store):
     store.schedule("a", FAR_MS, queue="mail", to="the list")
     store.schedule_relayed("b", FAR_MS)
     tallies, _ = store.entries.tallies(10)
@@ -241,7 +241,7 @@ def test_the_oldest_is_looked_for_wherever_it_waits(store):
     assert oldest(store) == NOW_MS - 30
 
 
-def test_what_was_refused_is_as_old_as_its_due_time_whichever_is_tried_next(store):
+def test_a_refused_entry_is_as_old_as_its_due_time_whichever_is_tried_next(store):
     for step, wait in enumerate((10, 200, 50)):
         store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
         refuse(store, f"a{step}", wait=wait)
@@ -254,7 +254,7 @@ def by_state(store):
 
 
 @pytest.mark.parametrize("relayed", [False, True])
-def test_what_is_paused_is_not_the_oldest_before_a_scanner_has_met_it(store, relayed):
+def test_a_paused_entry_is_not_the_oldest_before_a_scanner_has_met_it(store, relayed):
     put = store.schedule_relayed if relayed else store.schedule
     store.entries.pause(lane_for(task="tests.remind"), "tests.remind")
     put("a", NOW_MS - 10)
@@ -263,7 +263,7 @@ def test_what_is_paused_is_not_the_oldest_before_a_scanner_has_met_it(store, rel
     assert oldest(store) == NOW_MS - 10
 
 
-def test_what_is_due_and_paused_is_counted_as_it_is_when_a_scanner_has_met_it(store):
+def test_a_due_and_paused_entry_counts_the_same_before_a_scanner_has_met_it(store):
     store.entries.pause(lane_for(queue="mail"), "mail")
     store.schedule("first", NOW_MS - 12, queue="mail")
     store.schedule("next", NOW_MS - 11, queue="celery")
@@ -279,7 +279,7 @@ def test_what_is_due_and_paused_is_counted_as_it_is_when_a_scanner_has_met_it(st
     assert by_state(store) == (1, 0, 0, 2)
 
 
-def test_what_was_refused_and_is_paused_since_is_no_longer_overdue(store):
+def test_a_refused_entry_that_is_paused_since_is_no_longer_overdue(store):
     store.schedule_relayed("a", NOW_MS - 10)
     refuse(store, "a")
     assert by_state(store) == (1, 1, 1, 0)
@@ -345,14 +345,14 @@ def test_over_all_slices_what_is_paused_is_passed(store, paused):
     assert oldest(store) == NOW_MS - 3
 
 
-def test_what_was_refused_and_is_paused_since_is_not_the_oldest(store):
+def test_a_refused_entry_that_is_paused_since_is_not_the_oldest(store):
     store.schedule_relayed("a", NOW_MS - 10)
     refuse(store, "a")
     store.entries.pause(lane_for(queue="celery"), "celery")
     assert oldest(store) is None
 
 
-def test_what_cannot_be_read_is_overdue_as_well(store):
+def test_an_unreadable_entry_is_overdue_as_well(store):
     store.schedule("a", NOW_MS - 10)
     store.raw.hset(store.keys["records"], "a", "spoilt")
     assert oldest(store) == NOW_MS - 10

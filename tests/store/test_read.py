@@ -32,7 +32,7 @@ def test_an_entry_that_is_not_scheduled_is_none(store):
     assert store.entries.state("gone") is store.entries.state("never") is None
 
 
-def test_when_an_entry_was_handed_over_is_known_for_a_while(store):
+def test_the_time_of_a_hand_over_is_known_for_a_while(store):
     store.schedule("a")
     store.schedule("cancelled", FAR_MS)
     store.set_ms(NOW_MS + 5)

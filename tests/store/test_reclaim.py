@@ -20,7 +20,7 @@ def test_a_lease_is_not_taken_back_one_millisecond_early(store):
     assert store.score("relay", "a") == NOW_MS - 5
 
 
-def test_what_was_taken_back_says_that_it_may_be_a_second_copy(store):
+def test_a_reclaimed_entry_says_that_it_may_be_a_second_copy(store):
     store.schedule_relayed("a")
     shard_steps = store.steps()
     shard_steps.claim(1)

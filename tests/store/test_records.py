@@ -153,7 +153,7 @@ def test_no_good_record_is_called_damaged(store, monkeypatch, bytes_of):
 
 
 @given(st.binary(min_size=12, max_size=12), st.binary(min_size=12, max_size=12))
-def test_whatever_the_name_and_the_labels_a_record_is_read(store, name, labels):
+def test_a_record_is_read_whatever_its_name_and_labels(store, name, labels):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
     record = support.new_record("a", b"L6:celery", share=True)
@@ -165,7 +165,7 @@ def test_whatever_the_name_and_the_labels_a_record_is_read(store, name, labels):
     store.check()
 
 
-def test_what_is_dead_for_its_version_is_whole_for_the_version_that_reads_it(store):
+def test_an_entry_dead_for_its_version_is_whole_for_the_version_that_reads_it(store):
     store.schedule("a", share=True)
     record = store.record("a")
     damage(store, "a", b"2" + record[1:])
@@ -242,7 +242,7 @@ def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
 
 
 @pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
-def test_what_is_dead_for_want_of_a_record_can_be_cancelled(store, put):
+def test_an_entry_dead_for_want_of_a_record_can_be_cancelled(store, put):
     getattr(store, put)("ghost")
     store.raw.hdel(store.keys["records"], "ghost")
     assert pass_over(store, put) == ([("ghost", "no record")], [])
@@ -260,7 +260,7 @@ def remove(store, task_id):
     return store.entries.cancel(task_id, remove=True)[0]
 
 
-def test_what_lost_its_record_when_it_was_dead_can_be_removed(store):
+def test_a_dead_entry_that_lost_its_record_can_be_removed(store):
     for task_id in ("other", "ghost"):
         store.schedule_relayed(task_id)
         shard_steps = store.steps()
@@ -294,7 +294,7 @@ def test_a_new_task_under_its_id_takes_its_place(store, put):
     store.check()
 
 
-def test_one_that_begins_as_the_one_before_and_lost_its_end_is_dead_and_the_others_go(store):
+def test_a_cut_record_that_begins_like_the_one_before_is_dead_and_the_others_leave(store):
     for task_id in "abc":
         store.schedule(task_id, share=True, extras=Extras(tags=(task_id,)))
     store.raw.hset(store.keys["records"], "b", store.record("b")[:-1])

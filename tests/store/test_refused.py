@@ -130,7 +130,7 @@ def test_why_since_when_and_after_how_many_attempts_it_is_dead(spoilt):
     assert entry.reason.startswith("taken: ")
 
 
-def test_what_is_due_counts_as_overdue_and_what_is_not_does_not(store):
+def test_only_due_entries_count_as_overdue(store):
     store.schedule("a", NOW_MS)
     store.schedule("b", NOW_MS + 1)
     store.schedule_relayed("c", NOW_MS - 1)
@@ -187,7 +187,7 @@ def test_given_another_time_its_refusals_are_forgotten(spoilt, dead):
     spoilt.check()
 
 
-def test_what_is_known_of_an_earlier_one_under_its_id_stays(spoilt):
+def test_the_answer_to_an_earlier_call_for_the_same_id_stays(spoilt):
     """A call whose reply was lost may be repeated after all that."""
     call = requests.schedule(spoilt, "bad", to="taken", when=When("at", NOW_MS))
     first = call.send()[:2]

@@ -74,7 +74,7 @@ def test_it_is_due_now_with_its_new_message_and_its_key_and_tags(store, put, pay
 
 
 @pytest.mark.parametrize("change", ["edit", "reschedule", "anew", "dead"])
-def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
+def test_an_entry_changed_since_it_was_read_stays_as_it_is(store, change):
     store.schedule_relayed("a", NOW_MS, payload="old")
     part = part_of(store, "a")
     store.set_ms(NOW_MS + 1)
@@ -95,7 +95,7 @@ def test_what_was_changed_since_it_was_read_stays_as_it_is(store, change):
     assert store.snapshot() == before
 
 
-def test_what_is_leased_or_gone_stays(store):
+def test_a_leased_or_gone_entry_is_not_released(store):
     store.schedule("gone")
     store.schedule_relayed("leased")
     parts = [part_of(store, one) for one in ("gone", "leased")]
@@ -108,7 +108,7 @@ def test_what_is_leased_or_gone_stays(store):
     assert store.entries.find("nobody") is None
 
 
-def test_what_a_selection_does_not_mean_any_more_stays(store):
+def test_an_entry_that_a_selection_no_longer_matches_stays(store):
     tagged = Extras(tags=("x",))
     for task_id in ("a", "gone", "other", "anew"):
         store.schedule(task_id, FAR_MS, extras=Extras() if task_id == "other" else tagged)
@@ -130,7 +130,7 @@ def test_what_a_selection_does_not_mean_any_more_stays(store):
     assert store.entries.find("anew").due_ms == store.entries.find("other").due_ms == FAR_MS
 
 
-def test_what_a_call_did_not_look_at_is_to_be_read_anew(store, monkeypatch):
+def test_a_call_leaves_an_entry_beyond_its_bound_of_bytes_unchanged(store, monkeypatch):
     for task_id in ("a", "b"):
         store.schedule(task_id, FAR_MS)
     monkeypatch.setattr(changes, "MAX_BYTES", 1)

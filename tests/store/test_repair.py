@@ -58,7 +58,7 @@ def test_it_is_said_of_each_kind_what_repair_does_or_that_it_is_only_told():
 
 
 @pytest.mark.parametrize("spoilt", SPOIL)
-def test_what_was_found_is_found_no_more(store, spoilt):
+def test_repair_mends_each_finding_or_says_that_it_is_left(store, spoilt):
     fitting(store)
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     SPOIL[spoilt](store)
@@ -87,7 +87,7 @@ def test_so_is_what_nearly_fits(store, kind):
 
 
 @pytest.mark.parametrize("spoilt", [one for one in SPOIL if kind_of(one) != COUNTED])
-def test_what_is_so_no_more_is_not_touched(store, spoilt):
+def test_repair_changes_nothing_if_the_finding_is_gone_by_then(store, spoilt):
     """Before the repair of a finding, its entry was put right, or has left."""
     fitting(store)
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
@@ -118,7 +118,7 @@ def put(store, contents):
             store.raw.zadd(name, dict(value))
 
 
-def test_what_nobody_found_is_not_touched(store):
+def test_repair_changes_nothing_for_a_made_up_finding(store):
     ready = fitting(store)
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     store.schedule_relayed("tried", NOW_MS, extras=Extras("k3"))
@@ -133,7 +133,7 @@ def test_what_nobody_found_is_not_touched(store):
 
 
 @pytest.mark.parametrize(("put_it", "index"), [("schedule", "due"), ("schedule_relayed", "relay")])
-def test_what_lost_its_place_before_it_was_due_waits_again_for_its_due_time(store, put_it, index):
+def test_an_entry_that_lost_its_place_early_waits_for_its_due_time_again(store, put_it, index):
     getattr(store, put_it)("a", FAR_MS, extras=EXTRAS)
     before = store.contents()
     store.raw.delete(key(store, index), key(store, "holders"))
@@ -195,21 +195,21 @@ def test_a_scanner_is_told_of_what_waits_again(store):
         assert ears.get_message(timeout=30)["type"] == "pmessage"
 
 
-def test_what_a_list_should_have_had_by_now_goes_once(store):
+def test_an_overdue_direct_entry_without_a_place_leaves_once_and_unmarked(store):
     store.schedule("a", NOW_MS)
     store.raw.delete(key(store, "due"))
     repair(store)
     assert drain(store) == [("a", False)]
 
 
-def test_what_was_to_be_published_by_now_goes_marked(store):
+def test_an_overdue_relayed_entry_without_a_place_leaves_marked(store):
     store.schedule_relayed("a", NOW_MS)
     store.raw.delete(key(store, "relay"))
     repair(store)
     assert drain(store) == [("a", True)]
 
 
-def test_what_is_marked_since_a_scanner_found_all_tidy_is_cancelled_as_uncertain(store):
+def test_an_entry_that_repair_marks_after_a_tidy_note_is_cancelled_as_uncertain(store):
     """Repair removes the scanner's note; by that note, no entry has had an attempt."""
     store.steps()
     store.schedule_relayed("relay", NOW_MS)
@@ -220,7 +220,7 @@ def test_what_is_marked_since_a_scanner_found_all_tidy_is_cancelled_as_uncertain
     assert store.entries.cancel("relay")[0] is Outcome.UNCERTAIN
 
 
-def test_what_was_tried_and_did_not_leave_is_not_marked(store):
+def test_an_entry_that_was_tried_and_did_not_leave_is_not_marked(store):
     """Its claim shows that no attempt is uncertain."""
     store.schedule_relayed("a", NOW_MS)
     shard_steps = store.steps()
@@ -231,7 +231,7 @@ def test_what_was_tried_and_did_not_leave_is_not_marked(store):
     assert drain(store) == [("a", False)]
 
 
-def test_what_is_being_published_goes_on_and_its_lease_is_as_it_was(store):
+def test_an_entry_being_published_goes_on_and_its_lease_is_as_it_was(store):
     store.schedule_relayed("a", NOW_MS)
     shard_steps = store.steps(lease=30)
     claimed, *_ = shard_steps.claim(1)
@@ -264,7 +264,7 @@ def test_a_claim_of_before_the_clock_was_set_back_holds_no_longer_than_a_lease(s
 
 
 @pytest.mark.parametrize("index", ["dead", "refused"])
-def test_what_had_failed_is_dead_with_its_reason(store, index):
+def test_an_entry_that_had_failed_is_dead_with_its_reason(store, index):
     store.schedule_relayed("a", NOW_MS)
     shard_steps = store.steps()
     shard_steps.nack(index, shard_steps.claim(1)[0], wait=1, reason="NO_ROUTE")
@@ -279,7 +279,7 @@ def test_what_had_failed_is_dead_with_its_reason(store, index):
     assert drain(store) == [("a", False)]
 
 
-def test_what_may_have_left_is_dead_and_says_so(store):
+def test_an_entry_that_may_have_left_is_dead_and_says_so(store):
     store.schedule("a", NOW_MS)
     record = store.record("a")
     store.steps().hand_over()
@@ -292,7 +292,7 @@ def test_what_may_have_left_is_dead_and_says_so(store):
     assert drain(store) == [("a", False)]  # the entry that had left
 
 
-def test_what_was_scheduled_anew_since_it_left_waits_again(store):
+def test_an_entry_scheduled_anew_since_it_left_waits_again(store):
     store.schedule("a", NOW_MS)
     store.steps().hand_over()
     store.raw.delete("celery")
@@ -371,7 +371,7 @@ def test_a_lease_that_was_ended_gives_way(store):
     assert store.contents() == before
 
 
-def test_what_is_parked_twice_is_parked_once(store):
+def test_an_entry_parked_twice_is_parked_once_after_repair(store):
     store.entries.pause(lane_for(), "")
     store.entries.pause(lane_for(queue="celery"), "celery")
     store.schedule("a", NOW_MS)
@@ -398,7 +398,7 @@ def test_a_number_that_is_not_the_record_s_goes_and_the_entry_has_a_place(store)
 
 
 @pytest.mark.parametrize("relayed", [False, True])
-def test_what_is_parked_for_ever_comes_back_with_its_due_time_and_is_excused(store, relayed):
+def test_an_entry_parked_for_ever_comes_back_with_its_due_time_and_is_excused(store, relayed):
     store.entries.pause(lane_for(), "")
     extras = Extras(grace_ms=1000)
     (store.schedule_relayed if relayed else store.schedule)("a", NOW_MS, extras=extras)
@@ -413,7 +413,7 @@ def test_what_is_parked_for_ever_comes_back_with_its_due_time_and_is_excused(sto
     assert shard_steps.hand_over().handed_over + len(shard_steps.claim(1)[0]) == 1
 
 
-def test_what_is_paused_or_comes_back_is_not_parked_for_ever(store):
+def test_an_entry_that_is_paused_or_comes_back_is_not_parked_for_ever(store):
     store.entries.pause(lane_for(), "")
     store.schedule("a", NOW_MS)
     store.steps().hand_over()
@@ -466,7 +466,7 @@ def owed(store):
     return [one.task_id for one in store.steps().owed()]
 
 
-def test_what_is_owed_and_not_noted_is_stored(store):
+def test_an_owed_state_whose_note_was_lost_is_owed_again(store):
     store.schedule("a", FAR_MS)
     store.entries.cancel("a", owes=True)
     store.raw.delete(key(store, "outbox"))
@@ -532,7 +532,7 @@ def test_a_count_is_lowered_where_the_last_number_was_lost(store):
     assert uses(store) == before
 
 
-def test_what_comes_and_leaves_between_look_and_recount_counts(store):
+def test_entries_that_come_or_leave_between_look_and_recount_count(store):
     store.flood(9, FAR_MS)
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 5)
@@ -551,7 +551,7 @@ def test_what_comes_and_leaves_between_look_and_recount_counts(store):
     store.check()
 
 
-def test_what_was_not_seen_leaves_a_count_too_low_and_never_too_high(store):
+def test_an_entry_that_leaves_unseen_makes_a_count_too_low_and_never_too_high(store):
     store.flood(9, FAR_MS)
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 5)

@@ -64,7 +64,7 @@ def test_a_refusal_within_an_exchange_is_raised_and_leaves_no_answer_behind(pool
     assert pooled.execute("ask", packed(["CLIENT", "ID"])) == before
 
 
-def test_who_is_interrupted_within_an_exchange_leaves_no_answer_behind(pooled, monkeypatch):
+def test_an_exchange_that_is_interrupted_leaves_no_answer_behind(pooled, monkeypatch):
     pooled.execute("ping", packed(["PING"]))
 
     def read(*_, **__):
@@ -90,7 +90,7 @@ def test_an_exchange_ends_when_it_should(start_redis):
     pooled.close()
 
 
-def test_what_it_writes_changes_nothing_and_reaches_the_replica(each_redis):
+def test_a_wait_for_replicas_changes_nothing_and_reaches_the_replica(each_redis):
     with replicated(binary=each_redis.binary) as pair:
         connection = PooledConnection(endpoint(pair.master))
         entries = entries_on(connection)

@@ -66,7 +66,7 @@ def test_a_time_is_absolute_or_from_now_or_from_the_present_due_time(store, put,
 
 @both_kinds
 @pytest.mark.parametrize(("when", "due_ms"), DUE_AT_ONCE, ids=str)
-def test_what_is_moved_to_at_once_leaves_in_the_millisecond_that_has_begun(
+def test_an_entry_moved_to_the_present_leaves_in_the_millisecond_that_has_begun(
     store, put, when, due_ms
 ):
     getattr(store, put)("a", FAR_MS)
@@ -78,7 +78,7 @@ def test_what_is_moved_to_at_once_leaves_in_the_millisecond_that_has_begun(
 
 
 @pytest.mark.parametrize(("when", "due_ms"), STILL_TO_COME, ids=str)
-def test_what_is_moved_to_a_time_to_come_is_due_in_the_millisecond_after(store, when, due_ms):
+def test_an_entry_moved_to_a_time_to_come_is_due_in_the_millisecond_after(store, when, due_ms):
     store.schedule("a", FAR_MS)
     store.set_us(HALF_PAST_US)
 
@@ -130,7 +130,7 @@ def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative)
 
 @pytest.mark.parametrize("when", [When("at", FAR_MS), When("after", 5), When("by", 5)])
 @pytest.mark.parametrize("gone", ["moved", "acked", "cancelled", "never"])
-def test_what_is_not_scheduled_any_more_is_not_brought_back(store, gone, when):
+def test_an_entry_that_is_no_longer_scheduled_is_not_brought_back(store, gone, when):
     shard_steps = store.steps()
     if gone != "never":
         getattr(store, "schedule_relayed" if gone == "acked" else "schedule")("a")
@@ -147,7 +147,7 @@ def test_what_is_not_scheduled_any_more_is_not_brought_back(store, gone, when):
     assert store.snapshot() == before
 
 
-def test_what_a_scanner_holds_is_in_flight_and_stays(store):
+def test_an_entry_held_by_a_scanner_is_in_flight_and_stays(store):
     store.schedule_relayed("a")
     shard_steps = store.steps()
     claimed, *_ = shard_steps.claim(1)
@@ -215,7 +215,7 @@ def test_a_refused_entry_starts_anew_at_its_new_time(store):
     assert (again.attempts, again.refusals, bool(again.uncertain)) == (0, 0, False)
 
 
-def test_what_is_dead_can_be_brought_back(store):
+def test_a_dead_entry_can_be_brought_back(store):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
     shard_steps = store.steps()
     claimed, *_ = shard_steps.claim(1)
@@ -275,7 +275,7 @@ def test_but_it_is_now_where_the_clock_was_set_back(store, back_us):
         assert parts(store, "a")[1] == now_us + step
 
 
-def test_what_replaces_an_entry_counts_as_changed_after_it(store):
+def test_a_replacement_counts_as_changed_after_the_entry_that_it_replaces(store):
     store.schedule_relayed("b", NOW_MS)
     shard_steps = store.steps()
     shard_steps.nack("unknown", shard_steps.claim(1)[0])

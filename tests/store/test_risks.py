@@ -83,7 +83,7 @@ def test_each_server_tells_its_product_and_version(each_redis, connect):
     }  # fmt: skip
 
 
-def test_what_a_user_may_not_ask_is_not_known(redis_server, redis_url, connect):
+def test_a_fact_that_a_user_may_not_ask_for_is_unknown(redis_server, redis_url, connect):
     rule = ["on", ">p", "~*", "+@all", "-info", "-config"]
     redis_server.client().execute_command("ACL", "SETUSER", "u", "reset", *rule)
 
@@ -99,7 +99,7 @@ def test_what_a_user_may_not_ask_is_not_known(redis_server, redis_url, connect):
 
 
 @pytest.mark.parametrize("command", [b"INFO", b"CONFIG", b"HELLO"])
-def test_one_before_it_that_hangs_up_on_a_question_is_none_that_is_away(redis_server, command):
+def test_a_redis_whose_proxy_hangs_up_on_a_question_is_not_taken_for_down(redis_server, command):
     with Proxy(redis_server.port) as proxy:
         proxy.cut_after = b"\r\n%s\r\n" % command
         connection = PooledConnection(Endpoint(host="127.0.0.1", port=proxy.port))
@@ -112,7 +112,7 @@ def test_one_before_it_that_hangs_up_on_a_question_is_none_that_is_away(redis_se
     assert bool(server.config) == (command != b"CONFIG")
 
 
-def test_one_that_is_away_is_an_error():
+def test_a_redis_that_is_down_is_an_error():
     connection = PooledConnection(Endpoint(host="127.0.0.1", port=free_port()))
 
     with pytest.raises(StoreUnavailable):
@@ -206,7 +206,7 @@ def test_a_master_that_wants_replicas_and_has_none_takes_no_writes(told):
     )
 
 
-def test_one_that_has_the_replicas_it_wants_takes_writes():
+def test_a_master_that_has_the_replicas_it_wants_takes_writes():
     told = {"min_slaves_good_slaves": "1", "slave0": "ip=a,port=1,state=online,offset=1,lag=1"}
 
     [line] = risks.role(saying(told, {"min-replicas-to-write": "1"}))
@@ -326,7 +326,7 @@ def test_each_way_to_persist(told, config, line):
     assert lines(risks.persistence(told(*config))) == [line]
 
 
-def test_how_often_a_hosted_one_syncs_it_may_not_tell():
+def test_a_hosted_redis_may_not_report_how_often_it_syncs():
     assert lines(risks.persistence(saying({"aof_enabled": "1"}))) == [
         ok(
             "the store's Redis has an append-only file, and does not report how often it syncs",
@@ -336,7 +336,7 @@ def test_how_often_a_hosted_one_syncs_it_may_not_tell():
     assert lines(risks.persistence(saying({"aof_enabled": "0"}))) == []
 
 
-def test_one_that_could_not_save_takes_no_writes(start_redis, connect):
+def test_a_redis_that_could_not_save_takes_no_writes(start_redis, connect):
     server = start_redis("--save", "3600", "1", "--appendonly", "yes")
     client = server.client()
     (server.folder / "dump.rdb").mkdir()
@@ -448,7 +448,7 @@ def test_a_measured_size_is_said_to_be_one():
     assert line.found.endswith("; room for some 1,000 more tasks, at a measured 1000 bytes each")
 
 
-def test_one_that_is_full_in_truth_is_full(start_redis, connect):
+def test_a_full_redis_is_reported_as_full(start_redis, connect):
     server = start_redis("--maxmemory", "1mb")
     connection = connect(server)
     server.client().config_set("maxmemory", 1000)

@@ -56,7 +56,7 @@ def test_a_due_time_in_the_past_is_scheduled_and_leaves_at_once(store, due_ms):
     assert store.steps().hand_over().handed_over == 1
 
 
-def test_what_is_due_at_once_can_be_cancelled_until_it_left(store):
+def test_an_entry_due_at_once_can_be_cancelled_until_it_has_left(store):
     store.schedule("a", 0)
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.steps().hand_over().handed_over == 0
@@ -69,7 +69,7 @@ def test_no_delay_is_due_at_once(store):
 
 @both_kinds
 @pytest.mark.parametrize(("when", "due_ms"), DUE_AT_ONCE, ids=str)
-def test_what_is_due_at_once_leaves_in_the_millisecond_that_has_begun(store, put, when, due_ms):
+def test_an_entry_due_at_once_leaves_in_the_millisecond_that_has_begun(store, put, when, due_ms):
     store.set_us(HALF_PAST_US)
 
     assert getattr(store, put)("a", when=when) == due_ms
@@ -79,7 +79,7 @@ def test_what_is_due_at_once_leaves_in_the_millisecond_that_has_begun(store, put
 
 
 @pytest.mark.parametrize(("when", "due_ms"), STILL_TO_COME, ids=str)
-def test_what_is_still_to_come_is_due_in_the_millisecond_after(store, when, due_ms):
+def test_an_entry_still_to_come_is_due_in_the_millisecond_after(store, when, due_ms):
     store.set_us(HALF_PAST_US)
 
     assert store.schedule("a", when=when) == due_ms

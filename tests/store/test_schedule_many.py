@@ -86,7 +86,7 @@ def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_ref
     store.check()
 
 
-def test_what_is_refused_spoils_none_of_the_others(store):
+def test_a_refused_entry_spoils_none_of_the_others(store):
     store.schedule("held", FAR_MS, payload="first", share=True)
     store.schedule_relayed("in flight", share=True)
     store.steps().claim(1)

@@ -196,7 +196,7 @@ def test_the_sentinel_names_the_server_that_is_written_to(naming, first, second)
     assert keys_of(first, second) == [[b"key"], []]
 
 
-def test_who_was_found_is_remembered_and_no_sentinel_is_asked_again(naming, first):
+def test_a_master_once_found_is_remembered_and_no_sentinel_is_asked_again(naming, first):
     client = naming.client()
     client.execute("write", SET)
 
@@ -219,7 +219,9 @@ def test_a_replica_answers_readonly_and_the_call_goes_on_to_the_master(naming, f
     assert eventually(lambda: ours(first) == 0)
 
 
-def test_who_connected_to_the_old_master_meanwhile_does_not_bring_it_back(naming, first, second):
+def test_a_call_that_connects_to_the_old_master_meanwhile_does_not_bring_it_back(
+    naming, first, second
+):
     with SlowLink(first.port, 0.2) as slow:
         client = naming.client()
         client._server.moved(("127.0.0.1", slow.port))
@@ -431,7 +433,7 @@ def test_a_slow_answer_is_waited_for_while_nobody_else_is_named(naming, monkeypa
     assert client.execute("read", wait) is None
 
 
-def test_one_who_waits_hears_what_another_of_its_process_found(
+def test_a_waiting_call_learns_of_a_master_that_another_of_its_process_found(
     naming, first, second, monkeypatch, once
 ):
     monkeypatch.setattr(moving, "PATIENCE", 60.0)
@@ -498,7 +500,7 @@ def test_without_any_sentinel_each_is_said_with_its_reason(naming, first):
     assert f"; 127.0.0.1:{naming.sentinel.port}: Error" in why
 
 
-def test_one_that_knows_too_few_others_is_not_believed(naming):
+def test_a_sentinel_that_knows_too_few_others_is_not_believed(naming):
     client = naming.client(others=1)
 
     with pytest.raises(StoreUnavailable, match="it knows fewer than 1 other sentinels"):
@@ -531,7 +533,7 @@ def test_a_wrong_password_of_the_sentinels_is_said_and_not_shown(first):
     assert "wrong-secret" not in str(caught.value)
 
 
-def test_what_listens_to_a_sentinel_hears_of_another_master():
+def test_a_listener_at_a_sentinel_hears_of_another_master():
     with SentinelGroup(replicas=1) as real:
         places = tuple(Endpoint("127.0.0.1", one.port) for one in real.sentinels)
         group = SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE)
@@ -612,7 +614,7 @@ def test_one_thread_looks_while_another_calls(naming):
     busy.close()
 
 
-def test_what_an_interrupted_thread_lost_is_made_anew_when_its_time_is_over(naming):
+def test_a_listener_lost_by_an_interrupted_thread_is_replaced_when_its_time_is_over(naming):
     client = naming.client()
     client.execute("write", SET)
     found = client._server._found
@@ -661,7 +663,7 @@ def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeyp
         herald.close()
 
 
-def test_one_that_is_not_believed_is_not_listened_to_either(naming, first, monkeypatch):
+def test_a_sentinel_that_is_not_believed_is_not_listened_to_either(naming, first, monkeypatch):
     monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", 0.0)
     known, unknown = "f" * 40, free_port()
     spare = SentinelServer(first.binary)
@@ -743,7 +745,7 @@ def test_of_two_commands_the_first_may_have_run_where_the_second_met_a_replica(
     assert caught.value.may_have_run
 
 
-def test_what_another_command_is_refused_for_keeps_its_connection(naming, first):
+def test_a_command_refused_for_another_reason_keeps_its_connection(naming, first):
     client = naming.client()
 
     for _ in range(3):
@@ -806,7 +808,7 @@ def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatc
     assert ours(first) == 1
 
 
-def test_who_waits_while_nobody_is_known_goes_on_when_the_same_is_named(naming, monkeypatch):
+def test_a_call_that_waits_for_a_master_goes_on_when_the_same_one_is_named(naming, monkeypatch):
     monkeypatch.setattr(moving, "PATIENCE", 0.05)
     client = naming.client()
     held = client.pool.take(10**9)
@@ -887,7 +889,7 @@ def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypa
 
 
 @pytest.mark.parametrize("said", [b":5\r\n", b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n:5\r\n"])
-def test_who_says_what_no_sentinel_says_is_not_listened_to(answering, said):
+def test_a_server_that_talks_unlike_a_sentinel_is_not_listened_to(answering, said):
     place = Endpoint("127.0.0.1", answering(b"+OK\r\n" + said))
     herald = SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE).herald()
     herald.listen()

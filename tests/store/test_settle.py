@@ -115,7 +115,7 @@ def test_a_step_after_the_lease_ran_out_still_counts_while_nobody_took_the_entry
     store.check()
 
 
-def test_what_was_not_sent_goes_back_as_if_nothing_had_been(store):
+def test_an_entry_that_was_not_sent_goes_back_as_it_was(store):
     store.schedule_relayed("a", NOW_MS - 5)
     before = store.snapshot()
     shard_steps = store.steps()

@@ -219,7 +219,7 @@ def test_only_an_id_that_its_shard_does_not_hold_is_looked_for(entries, monkeypa
     assert [name for name, _ in asked] == ["cancel"]
 
 
-def test_what_is_owed_is_settled_in_its_shard(entries, raw):
+def test_an_owed_state_is_settled_in_its_shard(entries, raw):
     entries.schedule([new(one) for one in IDS])
     owed = [entries.cancel(one, owes=True)[1] for one in IDS]
     assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == len(IDS)
@@ -228,7 +228,7 @@ def test_what_is_owed_is_settled_in_its_shard(entries, raw):
     assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == 0
 
 
-def test_what_waits_is_listed_in_due_order_over_all_shards(entries):
+def test_waiting_entries_are_listed_in_due_order_over_all_shards(entries):
     order = sorted(IDS, key=lambda one: hash(one) % 1000)
     many = [new(one, FAR_MS + at, RELAY if at % 3 else LIST) for at, one in enumerate(order)]
     entries.schedule(many)
@@ -312,7 +312,7 @@ def test_with_nothing_anywhere_there_is_no_next_due_time(entries):
     assert entries.counts().next_due_ms is None
 
 
-def test_what_does_not_fit_is_found_in_every_shard(entries, raw):
+def test_the_check_finds_faults_in_every_shard(entries, raw):
     entries.schedule([new(one) for one in IDS])
     assert list(check(entries)) == []
     for keys in keys_of(SHARDS):

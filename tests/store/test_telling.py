@@ -87,7 +87,9 @@ def test_where_nobody_has_promised_all_are_told_once(store, listen, put):
 
 
 @both_kinds
-def test_what_is_due_before_a_scanner_is_up_it_is_told_alone(store, listen, scanner, put):
+def test_an_entry_due_before_a_scanner_is_up_notifies_that_scanner_alone(
+    store, listen, scanner, put
+):
     ears = listen("a", "b")
     scanner("a")
     scanner("b")
@@ -96,7 +98,7 @@ def test_what_is_due_before_a_scanner_is_up_it_is_told_alone(store, listen, scan
 
 
 @both_kinds
-def test_what_is_due_when_it_is_up_or_after_nobody_is_told(store, listen, scanner, put):
+def test_an_entry_due_when_the_scanner_is_up_or_later_notifies_none(store, listen, scanner, put):
     ears = listen("a")
     scanner("a")
     getattr(store, put)("then", UP_MS)
@@ -123,7 +125,7 @@ def test_of_what_is_due_already_it_is_told_once(store, listen, scanner):
     assert ears.heard() == ["a"]
 
 
-def test_who_does_not_listen_is_not_relied_upon(store, listen, scanner):
+def test_a_script_does_not_rely_on_a_scanner_that_does_not_listen(store, listen, scanner):
     """It died, and Redis has closed its connection; or it may not subscribe."""
     ears = listen("b")
     scanner("a")
@@ -134,7 +136,9 @@ def test_who_does_not_listen_is_not_relied_upon(store, listen, scanner):
 
 
 @pytest.mark.parametrize("late", [100, 101])
-def test_one_that_should_have_been_up_is_given_a_tenth_of_a_second(store, listen, scanner, late):
+def test_a_scanner_that_should_have_been_up_is_given_a_tenth_of_a_second(
+    store, listen, scanner, late
+):
     ears = listen("a")
     scanner("a")
     store.set_ms(UP_MS + late)
@@ -142,7 +146,7 @@ def test_one_that_should_have_been_up_is_given_a_tenth_of_a_second(store, listen
     assert ears.heard() == ([ALL] if late > 100 else [])
 
 
-def test_one_that_was_told_and_does_not_come_is_told_no_more(store, listen, scanner):
+def test_all_scanners_are_notified_if_a_notified_one_does_not_come(store, listen, scanner):
     """It hangs, and its connection stays open."""
     ears = listen("a", "b")
     scanner("a")
@@ -154,7 +158,7 @@ def test_one_that_was_told_and_does_not_come_is_told_no_more(store, listen, scan
     assert ears.heard() == [ALL]
 
 
-def test_whoever_looks_first_after_all_were_told_is_up_next(store, listen, scanner):
+def test_the_scanner_that_looks_first_after_all_were_notified_is_up_next(store, listen, scanner):
     ears = listen("a", "b")
     store.schedule("x", NOW_MS + 500)
     scanner("a")
@@ -222,7 +226,7 @@ def test_a_cancel_tells_nobody(store, listen, scanner):
 # While a scanner publishes to a broker.
 
 
-def test_who_goes_to_publish_leaves_what_comes_to_another_that_is_alive(store, listen, scanner):
+def test_a_scanner_that_goes_to_publish_leaves_new_entries_to_a_living_one(store, listen, scanner):
     ears = listen("a", "b", "c")
     scanner("b")
     scanner("c")
@@ -250,7 +254,7 @@ def test_alone_it_is_told_itself_and_looks_when_it_has_published(store, listen, 
     assert timer(store) == (NOW_MS + 500, "a")
 
 
-def test_who_was_to_be_told_meanwhile_gives_way_to_whoever_knows_what_is_next(store, scanner):
+def test_a_stand_in_gives_way_to_the_scanner_that_knows_the_next_entry(store, scanner):
     scanner("b")
     store.schedule_relayed("r", NOW_MS)
     store.schedule("x", NOW_MS + 500)
@@ -260,7 +264,7 @@ def test_who_was_to_be_told_meanwhile_gives_way_to_whoever_knows_what_is_next(st
     assert timer(store) == (NOW_MS + 500, "a")
 
 
-def test_one_that_waits_for_the_broker_is_up_as_ever(store, listen, scanner):
+def test_a_scanner_that_waits_for_the_broker_is_up_as_announced(store, listen, scanner):
     """It will not publish for some seconds; so it still wakes at the time that it announced."""
     ears = listen("a")
     store.schedule_relayed("r", NOW_MS)

@@ -36,14 +36,14 @@ def test_with_nothing_near_it_is_up_when_it_looks_next(store):
     assert up_at(store) == NOW_MS + 5000
 
 
-def test_who_may_not_look_again_promises_nothing(store):
+def test_a_scanner_that_may_not_look_again_promises_nothing(store):
     store.schedule("a", NOW_MS + 1000)
     before = store.raw.hget(store.keys["meta"], "timer")
     assert not store.steps().hand_over().has_timer
     assert store.raw.hget(store.keys["meta"], "timer") == before
 
 
-def test_whoever_learns_of_an_earlier_head_is_up_for_it(store):
+def test_a_scanner_that_learns_of_an_earlier_head_is_up_for_it(store):
     store.schedule("a", NOW_MS + 1000)
     first, second = store.steps(), store.steps()
     looks(first)
@@ -119,7 +119,7 @@ def test_only_who_is_alive_stands_in(store, alive):
     assert name == (second.name if alive else first.name)
 
 
-def test_one_that_is_overdue_is_taken_for_dead(store):
+def test_a_scanner_that_is_overdue_is_taken_for_dead(store):
     store.schedule_relayed("a", NOW_MS + 1000)
     dead, living = store.steps(), store.steps()
     looks(dead)

@@ -18,7 +18,7 @@ EXTRAS = Extras("its key", ("one", "two"), 5000, hold="f1000")
 
 
 def kept(store):
-    """What the store has of each entry, but for its place in the order, last change and excuse."""
+    """The store's data of each entry, without its place in the order, last change and excuse."""
     found = {}
     for each in dumps.dump(store.entries):
         facts = vars(each) | {"message": each.message, "record": None, "template": None}
@@ -124,7 +124,7 @@ def test_an_entry_behind_another_stands_there_again(store):
     store.check()
 
 
-def test_one_that_may_have_been_delivered_comes_back_marked(store):
+def test_an_entry_that_may_have_been_delivered_comes_back_marked(store):
     shard_steps = store.steps(lease=1)
     store.schedule_relayed("a", share=True)
     shard_steps.claim(1)
@@ -191,7 +191,7 @@ def test_its_tombstones_go_and_those_of_others_stay(store):
     assert store.raw.hkeys(store.keys["tombstones"]) == [b"b"]
 
 
-def test_what_is_known_of_a_later_holder_of_its_key_stays(store):
+def test_the_tombstone_of_a_later_holder_of_its_key_stays(store):
     for step, task_id in enumerate("ab"):
         store.set_ms(NOW_MS + step)
         store.schedule(task_id, FAR_MS, extras=EXTRAS)
@@ -226,7 +226,7 @@ def test_a_key_that_another_one_has_since_is_told_with_its_holder(store):
     assert lines(store) == {b"a"}
 
 
-def test_one_that_waited_behind_it_has_its_key_now(store):
+def test_an_undo_is_refused_if_the_entry_behind_has_the_key_by_now(store):
     behind_one_that_waits(SimpleNamespace(store=store, steps=store.steps()))
     cancel(store, "held")
     assert undone(store, "held") == "held:second"
@@ -261,7 +261,7 @@ def test_a_later_cancel_without_a_line_is_not_taken_for_its_own(store):
 
 
 @pytest.mark.parametrize("share", [False, True])
-def test_one_whose_due_time_has_come_since_is_refused_or_due_now(store, share):
+def test_an_entry_that_fell_due_since_the_cancel_is_refused_or_due_now(store, share):
     store.schedule("a", NOW_MS + 1000, share=share)
     cancel(store, "a")
     store.set_ms(NOW_MS + 1000)
@@ -371,7 +371,7 @@ def test_nothing_is_forgotten_early_after_the_clock_was_set_back(store):
     assert lines(store) == {b"a", b"b", b"c"}
 
 
-def test_one_of_the_generation_before_comes_back(store):
+def test_an_entry_of_the_generation_before_comes_back(store):
     store.schedule("a", FAR_MS)
     store.schedule("b", FAR_MS)
     cancel(store, "a")
@@ -435,7 +435,7 @@ def test_the_lines_of_a_bulk_are_found_among_others(store):
 
 
 @pytest.mark.parametrize("hurries", [0, 1])
-def test_one_that_was_overdue_when_it_was_cancelled_is_not_too_late_for_that(store, hurries):
+def test_an_entry_cancelled_while_overdue_is_not_too_late_after_the_undo(store, hurries):
     store.schedule("a", NOW_MS - 10, extras=Extras(grace_ms=1000))
     cancel(store, "a")
     store.set_ms(NOW_MS + 60_000)
@@ -447,7 +447,7 @@ def test_one_that_was_overdue_when_it_was_cancelled_is_not_too_late_for_that(sto
     assert store.arrived() == ["a"]
 
 
-def test_one_that_was_paused_is_not_too_late_for_that(store):
+def test_an_entry_cancelled_while_paused_is_not_too_late_after_the_undo(store):
     lane = lane_for(queue="celery")
     store.entries.pause(lane, "celery")
     store.schedule("a", NOW_MS, extras=Extras(grace_ms=1000))

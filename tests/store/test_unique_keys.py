@@ -102,7 +102,7 @@ WAYS_BACK = [back_by_nack, back_by_reclaim, back_from_the_dead]
 
 
 @pytest.mark.parametrize("come_back", WAYS_BACK)
-def test_what_comes_back_has_its_key_again(store, shard_steps, claimed, come_back):
+def test_an_entry_that_comes_back_has_its_key_again(store, shard_steps, claimed, come_back):
     come_back(store, shard_steps, claimed)
 
     assert holder(store) == b"a"
@@ -111,7 +111,7 @@ def test_what_comes_back_has_its_key_again(store, shard_steps, claimed, come_bac
 
 
 @pytest.mark.parametrize("come_back", WAYS_BACK)
-def test_what_comes_back_does_without_it_where_another_has_it(
+def test_an_entry_that_comes_back_does_without_its_key_if_another_has_it(
     store, shard_steps, claimed, come_back
 ):
     assert is_free(store)
@@ -135,7 +135,7 @@ def test_it_has_it_again_where_the_other_has_left_meanwhile(store, shard_steps, 
 
 
 @pytest.mark.parametrize("end", ["ack", "cancel"])
-def test_what_leaves_takes_no_other_s_key_along(store, shard_steps, claimed, end):
+def test_an_entry_that_leaves_takes_no_other_entry_s_key_along(store, shard_steps, claimed, end):
     assert is_free(store)
 
     if end == "ack":

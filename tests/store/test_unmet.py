@@ -73,7 +73,7 @@ def test_at_a_rate_what_no_scanner_has_met_comes_back_in_due_order(store, relaye
 
 
 @each_way
-def test_what_was_met_and_what_was_not_come_back_as_one(store, relayed):
+def test_met_and_unmet_entries_come_back_in_one_order(store, relayed):
     store.entries.pause(MAIL, "mail")
     put_many(store, 5, relayed=relayed)
     shard_steps = store.steps()
@@ -95,7 +95,7 @@ def test_what_was_met_and_what_was_not_come_back_as_one(store, relayed):
 
 
 @each_way
-def test_what_no_scanner_has_met_takes_turns_of_what_is_parked_and_due_later(store, relayed):
+def test_unmet_entries_take_turns_with_parked_entries_that_are_due_later(store, relayed):
     store.entries.pause(MAIL, "mail")
     for number in range(5):
         put(store, f"met{number}", NOW_MS + 500 + number, relayed=relayed)
@@ -141,7 +141,7 @@ def test_without_a_rate_it_goes_at_once(store):
 
 
 @each_way
-def test_what_falls_due_after_it_was_resumed_goes_at_once(store, relayed):
+def test_an_entry_that_falls_due_after_the_resume_leaves_at_once(store, relayed):
     store.entries.pause(MAIL, "mail")
     put_many(store, 30, relayed=relayed)
     put(store, "later", NOW_MS + SECOND + 1, relayed=relayed)
@@ -194,7 +194,7 @@ def test_a_rate_that_is_given_anew_holds_for_no_more_than_before(store):
     assert sorted(look(store.steps())[0]) == ["a000", "later"]
 
 
-def test_what_came_back_and_is_paused_anew_waits_for_the_next_resume(store):
+def test_an_entry_that_came_back_and_is_paused_anew_waits_for_the_next_resume(store):
     store.entries.pause(MAIL, "mail")
     put_many(store, 30, relayed=True)
     store.set_ms(NOW_MS + SECOND)
@@ -208,7 +208,7 @@ def test_what_came_back_and_is_paused_anew_waits_for_the_next_resume(store):
     store.check()
 
 
-def test_what_comes_back_and_fell_due_just_now_goes_behind_what_is_older(store):
+def test_an_entry_that_comes_back_and_just_fell_due_leaves_behind_older_ones(store):
     store.entries.pause(MAIL, "mail")
     for number in range(20):
         put(store, f"old{number:02}", NOW_MS - 1000 + number)
@@ -274,7 +274,7 @@ def test_it_is_lateness_where_that_was_asked_for(store, relayed):
 
 @each_way
 @pytest.mark.parametrize("is_met", [False, True], ids=["unmet", "met"])
-def test_what_was_too_late_before_the_pause_stays_too_late(store, relayed, is_met):
+def test_an_entry_that_was_too_late_before_the_pause_stays_too_late(store, relayed, is_met):
     put(store, "late", NOW_MS, relayed=relayed, extras=GRACE)
     put(store, "in time", NOW_MS + 1, relayed=relayed, extras=GRACE)
     store.set_ms(NOW_MS + 501)
@@ -337,7 +337,7 @@ def test_an_earlier_pause_excuses_also_where_a_later_one_counts(store):
     assert look(store.steps())[0] == ["a"]
 
 
-def test_what_is_excused_stays_so_when_the_pause_is_forgotten(store):
+def test_an_excused_entry_stays_excused_when_the_pause_is_forgotten(store):
     """It is refused and retried: by then there is no record of the pause."""
     store.raw.set("mail", "no list")
     store.entries.pause(MAIL, "mail")
@@ -456,7 +456,7 @@ def test_all_tell_the_same_of_what_is_paused(store, relayed, lane, is_met):
 
 
 @each_way
-def test_what_comes_back_from_one_pause_and_is_in_another_is_paused(store, relayed):
+def test_an_entry_that_comes_back_from_one_pause_and_is_in_another_is_paused(store, relayed):
     store.entries.pause(MAIL, "mail")
     for task_id in "ab":
         put(store, task_id, relayed=relayed)
@@ -469,7 +469,7 @@ def test_what_comes_back_from_one_pause_and_is_in_another_is_paused(store, relay
     assert told_in(store) == (State.SCHEDULED, (2, 2, 0))
 
 
-def test_what_is_refused_is_paused_when_its_queue_is(store):
+def test_a_refused_entry_is_paused_when_its_queue_is(store):
     store.raw.set("mail", "no list")
     put(store, "a")
     store.steps().hand_over()
@@ -478,7 +478,7 @@ def test_what_is_refused_is_paused_when_its_queue_is(store):
     assert told_in(store) == (State.PAUSED, (0, 0, 1))
 
 
-def test_what_runs_now_is_not_paused(store):
+def test_an_entry_that_runs_now_is_not_paused(store):
     store.entries.pause(MAIL, "mail")
     put(store, "a", FAR_MS)
     store.entries.move("a", NOW, mode="now")

@@ -103,20 +103,20 @@ def test_without_listening_it_waits_all_the_same(wakeup_on, redis_server):
 
 
 @pytest.mark.parametrize("channel", [ALL, OWN], ids=["all", "own"])
-def test_what_is_said_ends_a_wait_at_once_and_is_used_up(wakeup, raw, channel):
+def test_a_notification_ends_a_wait_at_once_and_is_used_up(wakeup, raw, channel):
     waiting = Waiting(wakeup)
     raw.publish(channel, "")
     assert waiting.result() == {0}
     assert wakeup.wait(0.01) == set()
 
 
-def test_what_is_said_before_ends_the_next_wait(wakeup, raw):
+def test_an_earlier_notification_ends_the_next_wait(wakeup, raw):
     raw.publish(OWN, "")
     assert wakeup.wait(LONG) == {0}
     assert wakeup.wait(0.01) == set()
 
 
-def test_all_that_was_said_before_is_heard_at_once(wakeup, raw):
+def test_all_earlier_notifications_are_heard_at_once(wakeup, raw):
     with raw.pipeline() as pipe:
         for _ in range(100):
             for keys in KEYS[1:]:
@@ -136,7 +136,7 @@ def test_more_than_fits_one_read_is_heard_at_once(wakeup, raw):
     assert wakeup.wait(0.01) == set()
 
 
-def test_what_is_said_to_one_the_other_does_not_hear(wakeup_on, redis_server, raw):
+def test_a_notification_for_one_scanner_is_not_heard_by_another(wakeup_on, redis_server, raw):
     one, other = wakeup_on(redis_server, "one"), wakeup_on(redis_server, "other")
     assert raw.publish(KEYS[0].channels("one")[1], "") == 1
     assert one.wait(LONG) == {0}
@@ -194,11 +194,11 @@ def test_an_interrupt_before_a_wait_ends_that_one_and_no_other(wakeup):
     assert time.monotonic() - start >= 0.05
 
 
-def test_what_is_said_with_an_interrupt_is_not_lost(wakeup, raw):
+def test_a_notification_with_an_interrupt_is_not_lost(wakeup, raw):
     raw.publish(OWN, "")
     wakeup.interrupt()
     told = wakeup.wait(LONG)
-    # The interrupt may have come alone; then what was said ends the next wait.
+    # The interrupt may have come alone; then the notification ends the next wait.
     assert told == {0} or wakeup.wait(LONG) == {0}
 
 

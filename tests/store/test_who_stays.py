@@ -1,4 +1,4 @@
-"""Who stays if a new entry meets others: what the documentation's table leaves out."""
+"""A new entry meets others: the decisions that the documentation's table leaves out."""
 
 import pytest
 
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.core
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_has_its_id_decides_before_what_has_its_key(policy):
+def test_the_entry_with_its_id_decides_before_the_one_with_its_key(policy):
     for state in ("unreadable", "leased"):
         alone = outcome(policy, DUE, own=state)
         for holder in ("waiting", "busy"):
@@ -23,7 +23,7 @@ def test_a_dead_letter_with_its_id_stays_out_of_the_decision_under_its_key(polic
 
 
 @pytest.mark.parametrize("policy", ["replace", "debounce", "earliest", "latest"])
-def test_one_behind_a_waiting_holder_meets_the_new_one_instead_of_that(policy):
+def test_a_new_entry_meets_the_one_behind_a_waiting_holder_instead_of_the_holder(policy):
     assert outcome(policy, DUE - 1, holder="waiting", behind="waiting") == outcome(
         policy, DUE - 1, holder="busy", behind="waiting"
     )

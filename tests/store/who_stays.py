@@ -1,4 +1,4 @@
-"""What becomes of a new entry that meets others, by the script's own decision, without Redis.
+"""The script's own decision about a new entry that meets others, without Redis.
 
 ``decide`` in ``lua/prelude/conflict.lua`` is a function of facts. Here it runs in a Lua of its own.
 """
@@ -10,7 +10,7 @@ from lupa import lua51
 from celery_delayq.core.store.scripts import prelude
 
 HEAD = (
-    "what a new task meets",
+    "a new task meets",
     "`reject`",
     "`keep`",
     "`replace`, `debounce`",
@@ -19,7 +19,7 @@ HEAD = (
 )
 POLICIES = ("reject", "keep", "replace", "debounce", "earliest", "latest")
 DUE = 1000  # of those that it meets
-# What is found: with the new entry's id, what has its key, what is behind that.
+# The entry with the new one's id, the one with its key, and the one behind that.
 MEETINGS = {
     "a waiting task with its key": (None, "waiting", None),
     "a task with its key that was delivered, or is being published, and still holds it": (
