@@ -205,7 +205,7 @@ def test_each_attempt_has_a_delivery_tag_of_its_own(other_redis, earlier):
     assert [copy.headers["delayq_attempt"] for copy in copies] == [1, 2, 3]
 
 
-def test_what_went_before_a_reply_was_lost_is_told(make_house, start_redis):
+def test_the_error_counts_the_tasks_that_went_before_a_reply_was_lost(make_house, start_redis):
     server = start_redis()
     with Proxy(server.port) as proxy:
         house = make_house(f"redis://127.0.0.1:{proxy.port}/0", where=server.url())
@@ -260,7 +260,7 @@ def test_a_full_redis_is_no_fault_of_the_tasks(other_redis):
     assert {message.headers.get("delayq_attempt", 1) for message in messages} == {1}
 
 
-def test_what_cannot_be_put_together_becomes_dead_and_the_others_go_on(other_redis):
+def test_a_task_that_cannot_be_assembled_becomes_dead_and_the_others_go_on(other_redis):
     # The second of a kind shares a template; a record cut off behind its name does not fit it.
     for task_id in ("first", "bad", "good"):
         other_redis.due_now(task_id=task_id)

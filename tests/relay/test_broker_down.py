@@ -22,7 +22,7 @@ def attempts(messages):
     }
 
 
-def test_what_falls_due_while_it_is_down_goes_when_it_is_back(behind, proxy, caplog):
+def test_tasks_that_fall_due_while_the_broker_is_down_leave_when_it_is_back(behind, proxy, caplog):
     proxy.refuse()
     for number in range(3):
         behind.due_now(task_id=f"{number}")
@@ -95,7 +95,7 @@ def test_a_connection_idle_for_long_is_not_trusted(behind, proxy, monkeypatch):
     assert attempts(messages) == {(1, None)}
 
 
-def test_one_lost_in_the_midst_of_a_batch_loses_nothing(behind, proxy):
+def test_a_connection_lost_in_the_midst_of_a_batch_loses_no_task(behind, proxy):
     # So the time-out for missing confirms is longer than the test waits.
     behind.app.conf.delayq_lease = 10 * PATIENCE
     for number in range(200):

@@ -66,7 +66,7 @@ def test_a_publish_is_bounded_and_marked(hung, proxy, once_held, monkeypatch):
     assert hung.counts() == (1, 0, 0)
     proxy.resume()
     hung.relay_all()
-    # What the proxy held may come last.
+    # The message that the proxy held may come last.
     messages = hung.take(count=hung.left())
     last = max(messages, key=lambda one: one.headers["delayq_attempt"])
     assert last.headers["delayq_redelivered"] is True

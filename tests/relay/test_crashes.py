@@ -99,7 +99,7 @@ def test_death_after_the_ack_repeats_nothing(house, scan, three):
 
 
 @pytest.mark.operations
-def test_one_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, three):
+def test_a_scanner_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, three):
     first = scan("claimed", "freeze", lease=LEASE)
     first.wait_log("frozen")
     frozen = house.delayq.counts().now_ms

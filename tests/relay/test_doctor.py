@@ -82,7 +82,7 @@ def test_looking_makes_no_queue(look, rabbitmq_server):
     assert absent.name not in rabbitmq_server.control("list_queues", "name")
 
 
-def test_one_that_another_connection_has_for_itself_is_not_said_to_be_absent(look, declared):
+def test_the_doctor_does_not_call_another_connection_s_exclusive_queue_absent(look, declared):
     heard, locked, absent = queue(), queue(exclusive=True), queue()
     declared(heard, locked, listened=[heard])
 
@@ -96,7 +96,7 @@ def test_one_that_another_connection_has_for_itself_is_not_said_to_be_absent(loo
     assert found[0].advice
 
 
-def test_one_that_takes_nothing_is_an_error(look, rabbitmq_server, monkeypatch):
+def test_a_broker_that_accepts_nothing_is_an_error(look, rabbitmq_server, monkeypatch):
     # Connecting may take long; only the wait for a missing confirm is short.
     wait = Confirming._await_confirms
     shortly = lambda self, _until: wait(self, clock.monotonic() + 0.5)  # noqa: E731

@@ -75,7 +75,7 @@ def test_an_edit_after_an_attempt_without_an_answer_is_uncertain_and_a_hand_over
     assert [one.headers["argsrepr"] for one in (old, new)] == ["(1,)", "[2]"]
 
 
-def test_what_is_being_published_is_not_edited(house):
+def test_a_task_being_published_is_not_edited(house):
     house.due_now(1, task_id="a")
     house.delayq.services.steps_by_shard()[0].claim(1)
 

@@ -24,7 +24,7 @@ def test_scanners_share_what_is_due_and_repeat_nothing(rabbit, count):
     assert rabbit.left() == 0
 
 
-def test_what_falls_due_while_they_run_goes_once_and_never_early(rabbit):
+def test_tasks_that_fall_due_while_scanners_run_leave_once_and_never_early(rabbit):
     rabbit.start(3)
     start_ms = rabbit.delayq.counts().now_ms + 300
     wanted = [
@@ -41,7 +41,7 @@ def test_what_falls_due_while_they_run_goes_once_and_never_early(rabbit):
     assert sorted(rabbit.ids()) == wanted
 
 
-def test_one_by_one_with_a_batch_of_one_each_arrives_once(make_house, rabbitmq_server, monkeypatch):
+def test_each_task_arrives_once_with_batches_of_one(make_house, rabbitmq_server, monkeypatch):
     monkeypatch.setattr("celery_delayq.core.handover.relay.BATCH", 1)
     house = make_house(rabbitmq_server.url)
     house.declare(Queue(house.queue))

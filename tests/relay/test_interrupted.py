@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.libraries
 
 
-def test_what_was_under_way_may_have_been_sent_and_the_rest_goes_again(make_house, monkeypatch):
+def test_tasks_being_published_may_have_been_sent_and_the_rest_goes_again(make_house, monkeypatch):
     house = make_house("memory://")
     ids = [house.due_now().id for _ in range(3)]
     relay = house.relay()

@@ -22,14 +22,14 @@ pytestmark = pytest.mark.libraries
 
 @pytest.fixture(autouse=True)
 def patient_query(monkeypatch):
-    """Let a busy store take its time, and a lost one not be asked again during a test."""
+    """Let a busy store take its time, and do not ask a lost one again during a test."""
     monkeypatch.setattr(store_query, "ANSWER_WITHIN", PATIENCE)
     monkeypatch.setattr(store_query, "ASK_AGAIN", 10 * PATIENCE)
 
 
 @pytest.fixture
 def impatient_query(monkeypatch):
-    """Where the store is away whenever it is asked, waiting for it is of no use."""
+    """If the store is down for the whole test, waiting for it is of no use."""
     monkeypatch.setattr(store_query, "ANSWER_WITHIN", 0.5)
 
 
@@ -103,7 +103,7 @@ def test_the_first_copy_runs_and_the_others_do_not(house, receiver, order):
     assert receiver.dropped == [number + 1 for number in order if number + 1 != first]
 
 
-def test_what_the_broker_delivers_again_runs_again(house, receiver):
+def test_a_copy_that_the_broker_delivers_again_runs_again(house, receiver):
     house.due_now(task_id="a")
     [copy] = attempts_at(house.delayq, "a", 1)
 
@@ -207,7 +207,7 @@ def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, 
     assert receiver.ran == ([1] if guarded else [1, 2])
 
 
-def test_what_was_never_relayed_is_not_asked_for(house, receiver, caplog, monkeypatch):
+def test_the_guard_asks_for_no_message_that_was_never_relayed(house, receiver, caplog, monkeypatch):
     """A plain message passes, and so does one of an app without a DelayQ."""
     monkeypatch.setattr(store_query.StoreQuery, "ask", None)
     house.task.apply_async()

@@ -7,7 +7,7 @@ from celery_delayq import State
 pytestmark = pytest.mark.libraries
 
 
-def test_what_is_paused_is_not_published_until_it_is_resumed(rabbit):
+def test_a_paused_task_is_not_published_until_it_is_resumed(rabbit):
     rabbit.delayq.pause(task=rabbit.task)
     held = rabbit.due_now()
     assert rabbit.relay_once() == 0

@@ -134,7 +134,7 @@ def test_an_expiry_beyond_what_rabbitmq_can_count_is_the_worker_s_alone(rabbit):
     assert message.headers["expires"] == expires.isoformat()
 
 
-def test_what_a_call_declares_exists_when_it_is_delivered(rabbit):
+def test_a_queue_that_a_call_declares_exists_when_the_task_is_delivered(rabbit):
     audit = new_name()
     rabbit.due_now(declare=[Queue(audit, durable=False, auto_delete=False)])
     rabbit.relay_once()
@@ -150,7 +150,7 @@ UNKNOWN_TO_AMQP = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN_TO_AMQP)
-def test_what_amqp_cannot_carry_is_refused_at_the_call_as_celery_does(rabbit, name):
+def test_the_call_refuses_an_option_that_amqp_cannot_carry_as_celery_does(rabbit, name):
     given = {name: UNKNOWN_TO_AMQP[name]}
     with pytest.raises(Exception, match=r"not handled|no len|not an integer"):
         rabbit.task.apply_async(**given)
@@ -170,7 +170,7 @@ def test_the_clock_of_the_scanners_machine_has_no_say_in_the_expiration(rabbit, 
     assert 570_000 < int(message.properties["expiration"]) <= 600_000
 
 
-def test_one_that_expired_while_it_waited_is_not_refused(rabbit):
+def test_a_task_that_expired_while_it_waited_is_not_refused(rabbit):
     rabbit.due_now(expires=datetime.now(timezone.utc) - timedelta(seconds=5))
     rabbit.relay_once()
     assert rabbit.counts() == (0, 0, 0)

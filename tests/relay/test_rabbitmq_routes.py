@@ -1,4 +1,4 @@
-"""Where relayed tasks go on RabbitMQ: every kind of exchange, named in every way."""
+"""The routes of relayed tasks on RabbitMQ: every kind of exchange, named in every way."""
 
 import pytest
 from kombu import Exchange, Queue

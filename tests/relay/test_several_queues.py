@@ -48,7 +48,7 @@ def several(request):
     return request.getfixturevalue(request.param)
 
 
-def test_what_comes_after_the_first_copy_is_marked(several):
+def test_each_copy_after_the_first_is_marked(several):
     house, where = several
     house.due_now(task_id="a", **where)
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_a_full_redis_in_the_midst_of_them_is_uncertain_as_well(make_house, star
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
 
 
-def test_one_queue_alone_that_refuses_has_no_copy(make_house, start_redis):
+def test_a_single_queue_that_refuses_has_no_copy(make_house, start_redis):
     server = start_redis()
     house = make_house(server.url())
     house.declare(Queue("a", Exchange("orders", "direct"), routing_key="k"))
@@ -122,7 +122,7 @@ def test_one_queue_alone_that_refuses_has_no_copy(make_house, start_redis):
     assert house.delayq.cancel("a") is Outcome.DONE
 
 
-def test_what_was_sent_back_as_nobody_hears_it_has_no_copy(make_house, rabbitmq_server):
+def test_a_message_that_the_broker_returns_unrouted_has_no_copy(make_house, rabbitmq_server):
     exchange = Exchange(new_name("topic"), "topic")
     house = make_house(rabbitmq_server.url)
     house.declare(exchange)

@@ -122,7 +122,7 @@ def test_a_store_that_wants_replicas_lends_nothing_and_counts_no_attempt(wanting
     assert wanting.counts() == (0, 0, 0)
 
 
-def test_one_that_wants_replicas_only_after_the_claim_has_a_marked_copy_sent(wanting, monkeypatch):
+def test_a_store_that_wants_replicas_after_the_claim_has_a_marked_copy_sent(wanting, monkeypatch):
     """As for every ack that the store cannot take; no entry is refused, and none dead."""
     relay = wanting.relay()
     wanting.due_now(task_id="a")

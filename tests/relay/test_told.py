@@ -45,9 +45,7 @@ def test_a_batch_is_told_when_the_broker_has_it(house, heard):
     assert house.ids() == sent
 
 
-def test_what_the_broker_refused_is_not_told_and_what_is_given_up_is_dead(
-    house, heard, monkeypatch
-):
+def test_a_refused_task_sends_no_signal_and_a_dead_one_does(house, heard, monkeypatch):
     sent = [house.due_now().id for _ in range(3)]
     relay = house.relay()
     words = {sent[0]: "refused", sent[1]: "dead", sent[2]: "unknown"}
@@ -86,7 +84,7 @@ def test_a_relay_tells_how_late_tasks_left_what_was_refused_and_what_had_no_answ
     assert sorted(rest) == [("refused", "relay", 1), ("uncertain", 1)]
 
 
-def test_what_is_taken_back_from_a_lease_is_told(house, monkeypatch):
+def test_a_hook_is_called_for_a_task_that_is_taken_back_from_a_lease(house, monkeypatch):
     told = []
     house.delayq.services.hooks.add(Hooks(reclaimed=told.append))
     task_id = house.due_now().id
@@ -107,7 +105,7 @@ def test_an_edit_of_what_is_being_published_is_not_told_as_it_is_not_done(house,
     assert heard == []
 
 
-def test_what_is_too_late_is_told_as_skipped(house, heard):
+def test_a_late_task_is_signalled_as_skipped(house, heard):
     late = house.due_now(delayq_late="skip", delayq_grace=5).id
 
     house.relay_once()
@@ -126,7 +124,7 @@ def test_a_scanner_in_a_thread_tells_too(house, heard):
     assert heard == [("task_handed_over", {"task_ids": [sent]})]
 
 
-def test_what_one_call_hands_over_is_told(house, heard):
+def test_a_call_signals_the_tasks_that_it_hands_over(house, heard):
     sent = house.due_now().id
 
     assert house.delayq.hand_over() == 1
