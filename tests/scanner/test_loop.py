@@ -94,7 +94,7 @@ def test_a_lease_that_runs_is_left_alone(world):
     assert made.log[:2] == ["hand_over", "wait"]
 
 
-def test_what_becomes_dead_is_logged_with_its_reason(world, caplog):
+def test_a_task_that_becomes_dead_is_logged_with_its_reason(world, caplog):
     made = world()
     made.steps.dead = [("id-7", "record is cut short")]
     made.run()
@@ -125,7 +125,7 @@ def test_a_wait_counts_from_the_moment_redis_looked_at_its_clock(world):
     assert made.waits == [pytest.approx(0.7)]
 
 
-def test_one_that_does_not_watch_the_head_comes_a_little_later(world):
+def test_a_scanner_that_does_not_watch_the_head_comes_a_little_later(world):
     made = world()
     made.steps.due = [START_MS + 1000]
     made.steps.has_timer = False
@@ -133,7 +133,7 @@ def test_one_that_does_not_watch_the_head_comes_a_little_later(world):
     assert GRACE <= made.waits[0] - 1 <= 2 * GRACE
 
 
-def test_one_that_does_not_watch_still_comes_at_the_safety_interval(world):
+def test_a_scanner_that_does_not_watch_still_comes_at_the_safety_interval(world):
     made = world(safety_interval=5.0)
     made.steps.due = [START_MS + 4900]
     made.steps.has_timer = False

@@ -63,7 +63,7 @@ def test_no_pause_is_longer_than_three_seconds():
     assert max(pauses.next() for _ in range(20)) == BACK_WITHIN
 
 
-def test_what_fell_due_while_the_store_was_away_goes_three_seconds_after_it_is_back(world):
+def test_a_task_due_while_the_store_was_away_leaves_within_three_seconds_of_its_return(world):
     made = world(safety_interval=300.0)
     made.steps.due = [START_MS + 1000]
     made.steps.on_move = away_for(made, OUTAGE, lost_store())
@@ -71,7 +71,7 @@ def test_what_fell_due_while_the_store_was_away_goes_three_seconds_after_it_is_b
     assert OUTAGE * 1000 <= made.steps.lateness[0] + 1000 <= (OUTAGE + BACK_WITHIN) * 1000
 
 
-def test_what_fell_due_while_the_broker_was_away_goes_soon_after_it_is_back(world):
+def test_a_task_due_while_the_broker_was_away_leaves_soon_after_it_is_back(world):
     made = world(safety_interval=300.0)
     made.steps.relay = [START_MS - 1]
     gone_at = []
@@ -146,7 +146,7 @@ def test_a_broker_that_is_lost_and_back_is_a_line_each(world, said):
     ]
 
 
-def test_what_was_never_reached_is_not_called_lost(world, said):
+def test_a_store_that_was_never_reached_is_not_called_lost(world, said):
     made = named(world())
     made.steps.on_move = away_for(made, 0.1, lost_store())
     made.run(waits=2)
@@ -173,7 +173,7 @@ def test_a_day_without_a_store_is_not_a_line_for_each_try(world, said):
 
 
 @pytest.mark.parametrize("error", [StoreError("hand_over", "WRONGTYPE"), RuntimeError("boom")])
-def test_what_is_refused_all_the_time_is_not_a_line_for_each_try(world, said, error):
+def test_a_lasting_refusal_is_not_logged_at_each_try(world, said, error):
     made = named(world())
     made.steps.on_move = away_for(made, 86_400.0, error)
     made.run(waits=1000)

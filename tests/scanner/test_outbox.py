@@ -35,7 +35,7 @@ class Owing:
         self.closed.set()
 
 
-def test_what_is_stored_is_settled_and_what_is_not_stays():
+def test_a_stored_state_is_settled_and_any_other_stays():
     shard_steps = Owing("abc")
     outbox = Outbox([shard_steps], lambda one: one.task_id != "b")
     assert not outbox.drain()

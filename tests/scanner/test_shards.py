@@ -71,7 +71,7 @@ def test_when_one_has_something_due_the_others_are_left_alone(sharded):
     assert sharded.steps_by_shard[1].moved == [START_MS + 700]
 
 
-def test_what_one_is_behind_with_holds_up_no_other(sharded):
+def test_the_backlog_of_a_shard_holds_up_no_other(sharded):
     sharded.steps_by_shard[0].due = [START_MS - 1] * 1000
     sharded.steps_by_shard[1].due = [START_MS - 1]
     sharded.steps_by_shard[2].relay = [START_MS - 1]
@@ -98,7 +98,7 @@ def test_in_the_midst_of_that_it_hears_of_another(sharded):
     assert at[1] <= 22
 
 
-def test_who_is_told_of_one_looks_at_that_one(sharded):
+def test_a_scanner_notified_of_a_shard_looks_at_that_one(sharded):
     sharded.said = [set(), {2}]
     sharded.run(waits=1)
     assert sharded.asked[SHARDS:] == [2]
@@ -144,7 +144,7 @@ def in_each_shard(count=1):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_what_is_scheduled_in_any_shard_goes_on_time(house, count):
+def test_a_task_of_any_shard_leaves_on_time(house, count):
     made = house(delayq_safety_interval=FOREVER, delayq_shards=SHARDS)
     made.start(count)
     shards = [Keys("delayq", shard, SHARDS) for shard in range(SHARDS)]
@@ -157,7 +157,7 @@ def test_what_is_scheduled_in_any_shard_goes_on_time(house, count):
         assert at >= due
 
 
-def test_what_is_relayed_from_any_shard_arrives(make_app, redis_server, redis_url):
+def test_a_relayed_task_of_any_shard_is_handed_over(make_app, redis_server, redis_url):
     app = make_app(redis_server.url(3), delayq_url=redis_url, delayq_shards=SHARDS)
     delayq = DelayQ(app)
     ids = in_each_shard(5)

@@ -63,7 +63,7 @@ def test_an_empty_store_is_one_line(house, said, redis_server):
 
 
 @pytest.mark.operations
-def test_what_waits_is_counted_before_anything_is_handed_over(house, said):
+def test_waiting_tasks_are_counted_before_any_is_handed_over(house, said):
     made = house()
     app, delayq = made.delayq.app, made.delayq
     delayq.pause(queue="mail")
@@ -78,7 +78,7 @@ def test_what_waits_is_counted_before_anything_is_handed_over(house, said):
 
 
 @pytest.mark.operations
-def test_what_comes_back_is_not_called_paused(house, said):
+def test_tasks_that_come_back_are_not_called_paused(house, said):
     made = house()
     made.delayq.pause(queue="mail")
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_what_comes_back_is_not_called_paused(house, said):
     assert "paused" not in said()[0][0]
 
 
-def test_what_is_dead_is_said(house, said):
+def test_the_log_has_the_number_of_dead_tasks(house, said):
     made = house()
     made.task.delay_until(LONG_AGO)
     made.client.set("celery", "no list")
@@ -148,7 +148,7 @@ def test_a_store_that_is_away_is_said_once_and_the_rest_when_it_is_back(
         eventually(lambda: "is back after" in caplog.text)
 
 
-def test_one_whose_store_is_silent_is_not_waited_for(house, said, redis_server):
+def test_a_scanner_whose_store_is_silent_is_not_waited_for(house, said, redis_server):
     with Proxy(redis_server.port) as proxy:
         proxy.stall()
         scanner = house(f"redis://127.0.0.1:{proxy.port}/0").start()
@@ -168,7 +168,7 @@ def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said,
     assert "the store has layout '999', this process '1'; " in caplog.text
 
 
-def test_one_that_is_refused_later_was_not_refused_its_start(house, caplog):
+def test_a_scanner_that_is_refused_later_was_not_refused_its_start(house, caplog):
     made = house(delayq_safety_interval=0.1)
     scanner = made.start_asleep()
     made.client.flushall()

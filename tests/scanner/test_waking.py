@@ -55,7 +55,7 @@ def test_a_far_one_moved_earlier_wakes_the_scanner(house):
     assert at >= result.due.timestamp()
 
 
-def test_one_moved_later_does_not_fire_at_its_old_time(house):
+def test_a_task_moved_later_does_not_fire_at_its_old_time(house):
     made = house(delayq_safety_interval=FOREVER)
     _, next_one = made.asleep_towards(1, 1.2, then=lambda first: first.reschedule(after=3600))
     assert made.next_arrival()[0] == next_one.id
@@ -84,7 +84,7 @@ def said(house) -> int:
     return house.client.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"]
 
 
-def test_one_scanner_is_told_once_however_many_come_earlier(house):
+def test_an_earlier_task_notifies_one_of_several_scanners_once(house):
     made = house(delayq_safety_interval=FOREVER)
     made.start_asleep(3)
     made.client.config_resetstat()
@@ -93,7 +93,7 @@ def test_one_scanner_is_told_once_however_many_come_earlier(house):
     assert said(made) == 1
 
 
-def test_what_is_due_after_the_next_look_wakes_nobody(house):
+def test_a_task_due_after_the_next_look_wakes_no_scanner(house):
     """Without a notification a scanner looks once per safety interval."""
     made = house(delayq_safety_interval=60)
     made.start_asleep()
@@ -146,7 +146,7 @@ def test_with_many_scanners_a_stopped_one_takes_no_wake_up_with_it(house):
 
 
 @with_one_shard
-def test_what_fell_due_while_nobody_scanned_goes_when_the_first_comes(house):
+def test_tasks_that_fell_due_without_a_scanner_leave_when_the_first_one_starts(house):
     made = house()
     wanted = [made.task.apply_async(task_id=f"id-{n}", delayq_after=0).id for n in range(30)]
     assert made.arrived() == []
