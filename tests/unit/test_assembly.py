@@ -1,4 +1,4 @@
-"""What a script gets of the prelude, and when its functions are made."""
+"""A script gets the parts of the prelude that it uses, and makes rare functions when it must."""
 
 import pytest
 from lupa.lua51 import LuaRuntime
@@ -68,7 +68,7 @@ def test_a_comment_a_text_a_field_and_a_longer_name_are_left_alone(source, answe
 
 
 @pytest.mark.parametrize("source", ["return 'a'..A_WORD..'b'", "return 'a' .. A_WORD .. 'b'"])
-def test_what_joins_texts_is_no_field(source):
+def test_the_operator_that_joins_texts_makes_no_field(source):
     assert run(source) == "awordb"
     assert run("return 'a'..late()") == "adueword"
 
@@ -84,7 +84,7 @@ def test_rare_functions_are_made_when_one_is_called_and_once():
     assert run(source) == 1
 
 
-def test_what_only_rare_functions_use_is_rare_and_what_others_use_too_is_not():
+def test_a_function_is_rare_if_only_rare_ones_use_it():
     rare = {"other", "plain", "early", "late", "early_too"}
     assert made("return other()") == ({"seen"}, {*rare, "note"})
     assert made("return other(), note('x')") == ({"seen", "note"}, rare)

@@ -137,7 +137,7 @@ def test_its_options_are_not_shown():
     assert "s3cret" not in repr(broker(options={**OPTIONS, "sentinel_kwargs": asked}))
 
 
-def test_what_sentinels_want_is_in_options_of_their_own():
+def test_sentinels_have_options_of_their_own():
     asked = {
         "username": "u",
         "password": "p",

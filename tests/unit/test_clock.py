@@ -187,7 +187,7 @@ def test_an_impossible_time_is_refused_by_value(value):
     ],
     ids=repr,
 )
-def test_what_is_no_time_at_all_is_refused_by_type(value):
+def test_a_value_that_is_no_time_at_all_is_refused_by_type(value):
     with pytest.raises(NotADueTime) as caught:
         at(value, UTC)
     assert str(caught.value) == f"{value!r} is not a due time; expected {TIME}"
@@ -214,7 +214,7 @@ def test_an_impossible_delay_is_refused_by_value(relative, value):
     [None, True, b"1", 1j, "5", "5m", Decimal(1)],
     ids=repr,
 )
-def test_what_is_no_delay_is_refused_by_type(relative, value):
+def test_a_value_that_is_no_delay_is_refused_by_type(relative, value):
     with pytest.raises(NotADueTime) as caught:
         relative(value)
     assert str(caught.value) == f"{value!r} is not a due time; expected {DELAY}"
@@ -249,7 +249,7 @@ NO_DATES = [
     ],
     ids=str,
 )
-def test_what_is_meant_as_something_else_than_a_time_is_told_what_to_do(value, error, hint):
+def test_the_error_for_a_value_that_is_no_time_says_what_to_do(value, error, hint):
     with pytest.raises(error) as caught:
         at(value, UTC)
     assert str(caught.value) == str(InvalidDueTime(value, f"{TIME}; {hint}"))
@@ -261,9 +261,7 @@ def test_what_is_meant_as_something_else_than_a_time_is_told_what_to_do(value, e
     [(NEW_YEAR_MS, InvalidDueTime, MILLISECONDS), ((1, 2), NotADueTime, ARGUMENTS)],
     ids=str,
 )
-def test_what_is_meant_as_something_else_than_a_delay_is_told_what_to_do(
-    relative, value, error, hint
-):
+def test_the_error_for_a_value_that_is_no_delay_says_what_to_do(relative, value, error, hint):
     with pytest.raises(error) as caught:
         relative(value)
     assert str(caught.value) == str(InvalidDueTime(value, f"{DELAY}; {hint}"))

@@ -62,7 +62,7 @@ def test_sentinels_on_this_machine_have_one_name():
     assert group("localhost").same_database(group("127.0.0.1"))
 
 
-def test_what_must_not_differ_of_a_broker_is_its_master_and_database_and_not_its_sentinels():
+def test_the_kind_of_a_broker_has_its_master_and_database_and_not_its_sentinels():
     assert group(db=3).kind == group("x", db=3).kind == "redis, master m, database 3"
     assert Endpoint("x", db=3).kind == "redis, database 3"
 

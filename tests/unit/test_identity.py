@@ -33,7 +33,7 @@ def test_the_hand_over_names_it_or_the_tag_or_the_message_id(headers, properties
         (None, {"message_id": "m"}),
     ],
 )
-def test_what_nothing_names_has_no_identity(task_id, properties):
+def test_a_message_that_no_property_identifies_has_no_identity(task_id, properties):
     assert identity_of(task_id, {}, properties) is None
 
 

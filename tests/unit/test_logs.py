@@ -15,7 +15,7 @@ PLAIN = r"two\nlines\r\x1b[31mred\x1b[0m\x00\u202e\u2028\udcff"
 
 
 @pytest.mark.parametrize("argument", [HOSTILE, BrokerDown(HOSTILE)], ids=["text", "an error"])
-def test_what_a_line_is_told_of_is_escaped(caplog, argument):
+def test_an_argument_of_a_line_is_escaped(caplog, argument):
     logger_of("celery_delayq.test").warning("task %s: %.1f s, %d", argument, 1.25, 3)
 
     [line] = caplog.messages
@@ -23,7 +23,7 @@ def test_what_a_line_is_told_of_is_escaped(caplog, argument):
     assert line.endswith(f"{PLAIN}: 1.2 s, 3")
 
 
-def test_what_is_printable_stays_as_it_is(caplog):
+def test_printable_text_stays_as_it_is(caplog):
     logger_of("celery_delayq.test").warning("task %s", "日本 süß 'quoted' \\ 100%")
 
     assert caplog.messages == ["task 日本 süß 'quoted' \\ 100%"]

@@ -88,7 +88,7 @@ def test_a_broker_s_wrong_words_for_tls_are_refused_and_other_options_are_kombu_
 
 
 @pytest.mark.parametrize("url", ["redis://h", URL])
-def test_what_tls_s_options_can_be(url):
+def test_the_tls_options_are_a_mapping_or_a_boolean_or_none(url):
     assert store(url, {**NAMED, "ssl": {"ssl_ca_certs": "/ca", "ssl_cert_reqs": None}})
     assert store(url, {**NAMED, "ssl": True})
     assert store(url, {**NAMED, "ssl": None})
@@ -101,7 +101,7 @@ def test_what_tls_s_options_can_be(url):
 
 
 @pytest.mark.parametrize("value", ["maybe", [], {}, 7])
-def test_what_is_to_be_done_about_certificates_is_named_with_its_setting(value):
+def test_an_invalid_requirement_of_certificates_is_named_with_its_setting(value):
     said = {"ssl_cert_reqs": value}
     for name, made in {
         f"{OURS}['ssl']": lambda: store("redis://h", {"ssl": said}),
@@ -119,7 +119,7 @@ def test_what_is_to_be_done_about_certificates_is_named_with_its_setting(value):
 
 @pytest.mark.parametrize("value", [[1], {}, "abc", "", -1, 0, "0", float("nan"), "inf", True])
 @pytest.mark.parametrize("word", ["socket_timeout", "socket_connect_timeout"])
-def test_what_is_no_time_for_sentinels_is_named(word, value):
+def test_an_invalid_time_for_sentinels_is_named(word, value):
     for made, name, options in of_sentinels({word: value}):
         with pytest.raises(InvalidSetting) as caught:
             made(URL, options)
@@ -130,7 +130,7 @@ def test_what_is_no_time_for_sentinels_is_named(word, value):
 
 
 @pytest.mark.parametrize("value", [[1], {}, "x", -1, 1.5, "1.5", float("inf"), True])
-def test_what_is_no_number_of_other_sentinels_is_named(value):
+def test_an_invalid_number_of_other_sentinels_is_named(value):
     for made, name, options in of_sentinels({}, min_other_sentinels=value):
         with pytest.raises(InvalidSetting) as caught:
             made(URL, options)

@@ -55,7 +55,7 @@ def test_two_templates_have_two_names(template, another):
     assert (one.name == other.name) == (template == another)
 
 
-def test_what_differs_follows_the_name_line_by_line():
+def test_the_parts_that_differ_follow_the_name_line_by_line():
     record = Template.of(["x"] * LINES).new_record(b"L1:a", LABELS, ["body", "", "null"])
     assert record.body == b"T" + record.name + b"body\n\nnull"
 

@@ -16,7 +16,7 @@ from celery_delayq.core.store.values import Seen
         (2, "2 tasks were refused by their list and keep waiting: WRONGTYPE"),
     ],
 )
-def test_one_and_many_are_told_in_their_own_words(caplog, count, said):
+def test_the_line_has_a_singular_and_a_plural(caplog, count, said):
     seen = Seen(0, 0, None, None, None, None, False, [], 0.0, refused=[("WRONGTYPE", count)])
 
     with caplog.at_level(logging.WARNING):

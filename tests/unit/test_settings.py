@@ -239,7 +239,7 @@ def test_settings_of_others_are_not_looked_at():
 
 
 @pytest.mark.parametrize("value", ["secret", ["secret"], (("password", "secret"),)])
-def test_what_is_no_mapping_of_options_is_not_shown(value):
+def test_options_that_are_no_mapping_are_not_shown(value):
     with pytest.raises(InvalidSetting) as caught:
         Settings.load({"delayq_transport_options": value})
     assert str(caught.value) == (
@@ -247,7 +247,7 @@ def test_what_is_no_mapping_of_options_is_not_shown(value):
     )
 
 
-def test_what_may_hold_a_password_is_not_shown():
+def test_settings_show_no_password():
     options = {"sentinel_kwargs": {"password": "secret"}}
     settings = Settings.load(
         {"delayq_url": "redis://:secret@h", "delayq_transport_options": options}

@@ -45,7 +45,7 @@ def named(said):
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: ascii(wrong[0])[:40])
-def test_what_cannot_be_honoured_is_refused_with_what_is_expected(wrong):
+def test_the_error_for_an_unusable_term_names_the_expected_one(wrong):
     said, name, value, expected = wrong
     with pytest.raises(InvalidOption) as caught:
         entry_options_of(named(said))

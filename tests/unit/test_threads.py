@@ -1,4 +1,4 @@
-"""Threads of the package: what ends one is in the log, and another one takes its place."""
+"""Threads of the package: the log has the error that ends one, and another takes its place."""
 
 import logging
 import threading
