@@ -1,4 +1,4 @@
-"""What a method of ``DelayQ`` that changes tasks owes, besides the change.
+"""The further duties of a method of ``DelayQ`` that changes tasks.
 
 claim   A task whose lease has run out may still be acked: that late ack must not take away what the
         method left.

@@ -48,7 +48,7 @@ def test_the_commands_are_found_by_celery_and_say_what_they_do():
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_what_is_not_scheduled_is_one_line_and_status_1(run, line):
+def test_a_command_for_an_unscheduled_task_prints_one_line_and_ends_with_1(run, line):
     result = run(*words(line))
 
     if "{id}" in line:
@@ -59,7 +59,7 @@ def test_what_is_not_scheduled_is_one_line_and_status_1(run, line):
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if "{id}" in line])
-def test_what_is_said_about_an_id_is_plain_text(app, run, line):
+def test_the_output_about_an_id_is_plain_text(app, run, line):
     for text in HOSTILE:
         unknown = run(*words(line, text))
         app.send_task("t", task_id=text, delayq_at=FAR)

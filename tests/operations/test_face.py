@@ -39,7 +39,7 @@ def test_a_strange_id_is_an_id(delayq, operation, method):
 
 
 @each_face
-def test_what_is_no_id_is_refused_in_a_sentence_and_nothing_is_scheduled(delayq, operation, method):
+def test_an_invalid_id_is_refused_in_a_sentence_and_nothing_is_scheduled(delayq, operation, method):
     for task_id in NO_ID:
         asks = "task_id" in inspect.signature(getattr(delayq, method)).parameters
         expected = pytest.raises if asks else contextlib.suppress

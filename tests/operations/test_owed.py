@@ -1,4 +1,4 @@
-"""Each method that changes tasks pays what `owed.py` says, or that says why it owes nothing."""
+"""Each method that changes tasks pays its debts in `owed.py`, or that says why it has none."""
 
 import pytest
 
@@ -16,7 +16,7 @@ CHANGING = [
     name for one in OPERATIONS if one.by == "caller" and one.changes for name in one.face
 ] + ["hand_over"]
 
-# What is done to the task "a" by each method that is tried here.
+# A call of each method that is tried here, on the task "a".
 CALLS = {
     "schedule": lambda delayq: delayq.schedule(delayq.app.signature("t"), at=FAR),
     "schedule_many": lambda delayq: delayq.schedule_many(
@@ -38,7 +38,7 @@ ON_THE_DEAD = ("remove", "retry")
 
 
 def paid(name):
-    """The methods that have something to show for what is owed."""
+    """The methods that owe this, each with its name for it."""
     found = [(method, getattr(owed, name)) for method, owed in OWED.items()]
     return [(method, what) for method, what in found if not what.startswith(REASON)]
 
@@ -52,7 +52,7 @@ def test_every_method_that_changes_something_says_what_it_owes():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_named_is_there(name):
+def test_each_name_that_a_method_owes_exists(name):
     there = {
         "claim": {"kept"},
         "hook": set(Hooks.__dataclass_fields__),

@@ -39,7 +39,7 @@ def test_an_id_or_a_key_is_a_target(given, expected):
         ({"key": b"a"}, "key is b'a'; expected text of 1 to 255 bytes, without NUL"),
     ],
 )
-def test_what_is_neither_is_refused_in_a_sentence(given, sentence):
+def test_an_invalid_target_is_refused_in_a_sentence(given, sentence):
     with pytest.raises(InvalidOption) as caught:
         target_of(**given)
     assert str(caught.value) == sentence

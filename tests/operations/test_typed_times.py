@@ -1,4 +1,4 @@
-"""Times as people type them: the instant of each, in a zone at a moment, and what is refused."""
+"""Times as people type them: the instant of each, in a zone at a moment, and the refused ones."""
 
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -146,7 +146,7 @@ def test_the_time_and_the_zone_are_looked_up_only_if_the_text_needs_them():
 
 
 @pytest.mark.parametrize("text", ["2026-11-30T09:00", "2026-11-26T21:00:07"])
-def test_what_is_told_back_is_read_as_the_same_time(text):
+def test_a_printed_time_is_read_as_the_same_time(text):
     sentence = told(at(text), BERLIN, "Europe/Berlin")
     assert moment(sentence, zone=timezone.utc) == at(text)
 
