@@ -88,7 +88,7 @@ def searched(name: str):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_whatever_the_network_does_every_call_takes_effect_once_and_in_order(name):
+def test_every_call_takes_effect_once_and_in_order_whatever_the_network_does(name):
     assert searched(name).way == []
 
 

@@ -27,7 +27,7 @@ SHARDS = (0, 1)
 
 
 class Scanner(NamedTuple):
-    """One that sleeps until its alarm (``shard`` is None), or looks at that shard next."""
+    """A scanner that sleeps until its alarm (``shard`` is None), or looks at that shard next."""
 
     shard: int | None = 0
     alarm: int = SAFETY
