@@ -55,7 +55,7 @@ def test_without_memory_for_a_copy_nothing_begins(start_redis, reshard):
         assert raw.hgetall(META) == before
 
 
-def test_what_is_remembered_takes_time_and_memory_as_well(app, raw):
+def test_tombstones_add_to_the_estimate_of_time_and_memory(app, raw):
     delayq = app(1)
     delayq.app.send_task("t", delayq_at=FAR)
     delayq.cancel(next(delayq.tasks()))

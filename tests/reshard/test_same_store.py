@@ -16,7 +16,7 @@ OF_THE_MOMENT = ("made_by", "time_ms", "store", "shards")
 
 
 def seen(delayq):
-    """All that users see of a store."""
+    """Everything that users see of a store."""
     entries = delayq.services.entries
     lines = [
         {name: value for name, value in line.items() if name not in OF_THE_MOMENT}
