@@ -1,4 +1,4 @@
-"""The stored format, frozen: every later version reads what an earlier one wrote to Redis.
+"""The stored format, frozen: every later version reads the data that an earlier one wrote to Redis.
 
     python -m tests.format      fill a store, and write format/vN.json and format/vN.dump.jsonl anew
 

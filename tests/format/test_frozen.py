@@ -114,7 +114,7 @@ def test_each_is_read_with_its_arguments(delayq, told):
     assert delayq.get(key="order:42").id == "key"
 
 
-def test_what_cannot_be_read_is_left_alone(delayq, redis):
+def test_an_unreadable_record_is_left_alone(delayq, redis):
     name = "{delayq:0}:records"
     before = redis.hget(name, "of the future")
 
@@ -171,7 +171,7 @@ def test_they_are_selected(delayq, told):
     assert delayq.select(all=True).count() == len(told) - len(UNREADABLE)
 
 
-def test_what_is_due_is_handed_over_each_in_its_way(delayq, redis):
+def test_due_tasks_are_handed_over_each_in_its_way(delayq, redis):
     for pause in delayq.pauses():
         delayq.resume(queue=pause.queue, task=pause.task)
     drain(delayq)
@@ -194,7 +194,7 @@ def test_what_is_due_is_handed_over_each_in_its_way(delayq, redis):
     assert messages["in flight"][1]["delayq_attempt"] == 2
 
 
-def test_what_was_refused_is_tried_again_and_the_dead_are_retried_or_removed(delayq, redis):
+def test_a_refused_task_is_tried_again_and_dead_ones_are_retried_or_removed(delayq, redis):
     delayq.resume(queue="celery")
     assert delayq.get("refused").attempts == 1
     assert delayq.run_now("refused")
@@ -207,7 +207,7 @@ def test_what_was_refused_is_tried_again_and_the_dead_are_retried_or_removed(del
     assert {"refused", "dead"} <= left
 
 
-def test_all_that_waits_is_released(delayq, told):
+def test_all_waiting_tasks_are_released(delayq, told):
     released = delayq.select(all=True).release(canvas=True)
     drain(delayq)
 
@@ -216,7 +216,7 @@ def test_all_that_waits_is_released(delayq, told):
     assert [one.id for one in delayq.tasks()] == []
 
 
-def test_what_left_and_what_happened_is_known(delayq):
+def test_delivered_tasks_and_past_events_are_known(delayq):
     assert delayq.handed_over("handed over")
     assert delayq.handed_over(key="left")
     assert delayq.cancel("handed over") is Outcome.HANDED_OVER
