@@ -113,7 +113,7 @@ def test_with_other_scripts_alone_each_task_goes_exactly_once(versions, start, d
         assert scanner.stop(SIGTERM, ALLOWED) == 0, scanner.lines
 
 
-def test_what_a_later_version_wrote_is_left_alone(versions, told, delayq, redis):
+def test_a_record_of_a_later_version_is_left_alone(versions, told, delayq, redis):
     new = versions["records"]
     told(new, ["schedule", "due", LONG_AGO], ["schedule", "far", FAR])
     records = redis.hgetall("{delayq:0}:records")
