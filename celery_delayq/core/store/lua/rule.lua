@@ -14,8 +14,8 @@ Keeps    a rule writes nothing until what it wrote before was cleared up
 -- What a dump has of a rule that is here: the same one, of before, or one that another store had. Of that the dump brings
 -- the runs up to its last slot, so this store gives up its own.
 local function merge(call, rule, given)
-  if rule.since == given.since or rule.loaded == given.since then return 'same' end
-  rule.loaded, rule.last = given.since, math.max(tonumber(given.last), call.now)
+  if rule.since == given.since then return 'same' end
+  rule.last = math.max(tonumber(given.last), call.now)
   return 'changed'
 end
 
