@@ -99,7 +99,7 @@ class Document:
 
 def _documents() -> Iterator[Document]:
     yield Document("README.md")
-    for folder in ("celery_delayq", "example_project", "tests"):
+    for folder in (".github", "celery_delayq", "example_project", "tests"):
         for path in sorted((ROOT / folder).rglob("*.md")):
             yield Document(path.relative_to(ROOT).as_posix())
 
@@ -108,6 +108,7 @@ DOCUMENTS = {document.name: document for document in _documents()}
 
 README = DOCUMENTS["README.md"]
 TESTS = DOCUMENTS["tests/README.md"]
+CONTRIBUTING = DOCUMENTS[".github/CONTRIBUTING.md"]
 BENCHMARKS = DOCUMENTS["tests/benchmarks/README.md"]
 FAULTS = DOCUMENTS["tests/faults/README.md"]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests import english
-from tests.readme.document import DOCUMENTS, PAGES, README, TESTS
+from tests.readme.document import CONTRIBUTING, DOCUMENTS, PAGES, README, TESTS
 
-OTHERS = (DOCUMENTS["example_project/README.md"], TESTS)
+OTHERS = (DOCUMENTS["example_project/README.md"], TESTS, CONTRIBUTING)
 
 
 @pytest.mark.parametrize("document", [README, *PAGES, *OTHERS], ids=lambda document: document.name)
