@@ -14,10 +14,12 @@ from itertools import count, takewhile
 from typing import Any
 from uuid import UUID, uuid5
 
+from celery.canvas import Signature
+
 from ...core.clock import When, from_ms
 from ...core.errors import InvalidOption, NotScheduled, StoreError
 from ...core.logs import logger_of
-from ...core.scheduling.options import KEY, TAGS
+from ...core.scheduling.options import GRACE, KEY, LATE, SKIP, TAGS
 from ...core.scheduling.request import Request
 from ...core.services import Services
 from ...core.store import NewEntry
@@ -33,6 +35,7 @@ MOST = 60  # of these
 MOST_MISSED = 100
 AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
 LATER = timedelta(seconds=15)  # until a rule is looked at again whose next run cannot be made
+SPARED = timedelta(seconds=30)  # so late a run is not missed, as a scanner may have been restarted
 HELD, MISSED = "held", "missed"  # why a slot got no run
 
 _LATE = 5  # revisions that may have written what is to be cleared up
@@ -118,19 +121,31 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
     if services.app.conf.task_always_eager:
         raise InvalidOption("task_always_eager", True, "False, as with it a task runs at once")
     when = When("at", ms_of(slot + plan.offset(rule.name)))
+    signature = plan.signature_of(services.app)
     options: dict[str, Any] = {
         "task_id": id_of(rule, slot, services.settings.shards),
         TAGS: [*plan.tags, tag_of(rule.name)],
+        **_late_policy(plan, signature, slot),
     }
     if plan.key:
         options[KEY] = plan.key
     request = Request(when, given_out=False, writes=False)
-    result = request.sent_by(plan.signature_of(services.app).apply_async, **options)
+    result = request.sent_by(signature.apply_async, **options)
     ready = request.answer.ready
     if ready is None:
         request.refuse_sent(result)
         raise NotScheduled(str(getattr(result, "id", "")))
     return ready.new
+
+
+def _late_policy(plan: Plan, signature: Signature[Any], slot: datetime) -> dict[str, Any]:
+    """Return the options by which a run that was written ahead is left out if it is missed."""
+    task = signature.app.tasks.get(signature.task)
+    is_own = LATE in signature.options or getattr(task, LATE, None) is not None
+    if plan.missed == "all" or is_own:
+        return {}
+    following = plan.timing.next(slot) if plan.missed == "one" else None
+    return {LATE: SKIP, GRACE: max(SPARED, following - slot if following else SPARED)}
 
 
 def id_of(rule: Stored, slot: datetime, shards: int) -> str:
