@@ -114,7 +114,7 @@ def test_a_message_without_properties_is_celery_s(consumer):
     assert consumer.ran == [message.properties]
 
 
-def test_what_is_delivered_again_is_dropped_while_it_waits(stranger, consumer, delayq, caplog):
+def test_a_redelivered_copy_is_dropped_while_the_task_waits(stranger, consumer, delayq, caplog):
     for _ in range(2):
         stranger.send_task("t", task_id="a", delayq_at=FAR)
         consumer.receive()
@@ -135,7 +135,9 @@ def test_a_message_of_any_size_waits(stranger, consumer, app, delayq):
 
 
 @pytest.mark.parametrize("wrong", [{"delayq_at": "nonsense"}, {"delayq_eta": 5}])
-def test_what_cannot_be_honoured_runs_and_is_an_error(stranger, consumer, delayq, caplog, wrong):
+def test_a_task_with_a_wrong_option_runs_at_once_and_logs_an_error(
+    stranger, consumer, delayq, caplog, wrong
+):
     stranger.send_task("t", task_id="a", **wrong)
 
     consumer.receive()
@@ -146,7 +148,7 @@ def test_what_cannot_be_honoured_runs_and_is_an_error(stranger, consumer, delayq
     assert caplog.messages[0].startswith("task a: runs at once: ")
 
 
-def test_what_the_store_does_not_take_is_left_to_the_broker(
+def test_a_message_that_the_store_does_not_take_is_left_to_the_broker(
     stranger, consumer, app, monkeypatch, caplog
 ):
     def away(*_, **__):
@@ -163,7 +165,7 @@ def test_what_the_store_does_not_take_is_left_to_the_broker(
     ]
 
 
-def test_what_asks_for_nothing_runs_at_once(stranger, consumer, app, add, redis):
+def test_a_plain_task_and_a_delivered_one_run_at_once(stranger, consumer, app, add, redis):
     stranger.send_task("t", task_id="plain")
     app.send_task("t", task_id="handed over", delayq_at=LONG_AGO)
     app.delayq.hand_over()

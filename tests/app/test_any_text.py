@@ -156,7 +156,7 @@ def test_an_error_shows_the_beginning_of_what_is_long(add, value):
     assert said.endswith(f"… ({characters} characters); expected text of 1 to 512 bytes")
 
 
-def test_what_does_not_fit_is_said_in_one_line_of_plain_text(add, delayq, redis):
+def test_a_finding_of_check_is_one_line_of_plain_text(add, delayq, redis):
     text = UNPRINTABLE
     add.s(1).set(task_id=text).delay_until(FAR)
     redis.hdel(OWN + "records", text)

@@ -1,4 +1,4 @@
-"""What a task and an outcome are as plain values: for JSON, for FastAPI, for comparisons."""
+"""A task and an outcome as plain values: for JSON, for FastAPI, for comparisons."""
 
 import copy
 import dataclasses

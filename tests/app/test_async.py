@@ -25,7 +25,7 @@ def slow(delayq_app, start_redis):
     return server, app.delayq, note
 
 
-def test_others_go_on_while_a_call_waits_for_redis(slow):
+def test_the_event_loop_goes_on_while_a_call_waits_for_redis(slow):
     server, delayq, note = slow
 
     async def main():

@@ -74,7 +74,7 @@ def test_scheduling_opens_no_connection_to_the_broker(delayq_app, url, transport
         assert broker.connections == 0
 
 
-def test_what_is_due_while_the_broker_is_down_stays_scheduled_and_counts_no_attempt(away, redis):
+def test_a_due_task_stays_scheduled_and_counts_no_attempt_while_the_broker_is_down(away, redis):
     away.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     with pytest.raises(BrokerDown, match="the broker cannot be reached"):

@@ -153,7 +153,7 @@ def test_an_id_that_comes_twice_is_scheduled_once_with_its_first_arguments(remin
     assert bulk.scheduled == delayq.counts().scheduled == len(items) - 1
 
 
-def test_where_every_item_is_bad_each_has_its_reason_and_nothing_is_written(remind, delayq, redis):
+def test_a_bulk_of_bad_items_has_a_reason_for_each_and_writes_nothing(remind, delayq, redis):
     bulk = delayq.schedule_many(remind, [((), {}, "soon")] * 450, at=FAR)
 
     assert bulk.ids == [None] * 450
@@ -162,7 +162,7 @@ def test_where_every_item_is_bad_each_has_its_reason_and_nothing_is_written(remi
     assert redis.keys() == []
 
 
-def test_what_was_refused_keeps_nothing_of_the_call_alive(remind, delayq):
+def test_a_refused_item_keeps_no_argument_alive(remind, delayq):
     class Unpicklable:
         """No serializer takes it."""
 
@@ -197,7 +197,7 @@ def test_a_canvas_is_refused(remind, delayq, redis, kind):
 
 
 @pytest.mark.parametrize("what", ["add", 5, None, print])
-def test_what_is_no_task_is_refused(delayq, redis, what):
+def test_schedule_many_refuses_a_value_that_is_not_a_task(delayq, redis, what):
     with pytest.raises(NotATask, match="expected a signature, or a task"):
         delayq.schedule_many(what, numbered(3), at=FAR)
     assert redis.keys() == []

@@ -18,7 +18,7 @@ MORE = {
     "lists and tuples": (([1, (2, [3])], (4,)), {"y": ([],)}),
     "deep": (([[[[[[[["bottom"]]]]]]]],), {"y": {"a": {"b": {"c": {"d": {}}}}}}),
     "too long for logs": (("x" * 1500,), {"y": list(range(400))}),
-    "what kombu encodes": ((Decimal("1.50"), UUID(int=5), b"\xff\x00"), {"y": {1: None}}),
+    "encoded by kombu": ((Decimal("1.50"), UUID(int=5), b"\xff\x00"), {"y": {1: None}}),
     "no mapping of its own": ((), MappingProxyType({"y": 1})),
     "lone surrogate": (("\ud800",), {}),
     "not a number": ((float("nan"), float("-inf")), {}),
@@ -31,7 +31,7 @@ EVERYTHING = {**ARGUMENTS, **MORE}
 CASES = [
     *((what, "json") for what in EVERYTHING),
     *((what, serializer) for what in ("plain", "text") for serializer in SERIALIZERS[1:]),
-    *((what, "pickle") for what in ("what kombu encodes", "no mapping of its own", "numbers")),
+    *((what, "pickle") for what in ("encoded by kombu", "no mapping of its own", "numbers")),
 ]
 
 
@@ -90,8 +90,8 @@ REFUSED = {
     "unknown name": ((), {"z": 1}),
     "given twice": ((1,), {"x": 1}),
     "names that are not text": ((), {1: 2}),
-    "what no serializer takes": ((object(),), {}),
-    "what contains itself": ((circular := [],), {}),
+    "not serializable": ((object(),), {}),
+    "contains itself": ((circular := [],), {}),
 }
 circular.append(circular)
 

@@ -93,7 +93,7 @@ def test_a_key_that_is_taken_refuses_its_item_alone(delayq, signature):
     assert (bulk.scheduled, bulk.existed) == (6, set())
 
 
-def test_where_a_task_is_kept_its_id_stands_in_the_item_s_place(delayq, signature, redis):
+def test_the_id_of_a_kept_task_stands_in_the_item_s_place(delayq, signature, redis):
     holder = delayq.schedule(signature, at=FAR, key="k")
     items = [*numbered(3), Item((3,), {}, key="k", conflict="keep"), *numbered(3)]
 
@@ -130,7 +130,7 @@ def test_items_of_ids_that_wait_already_are_no_mistake_where_they_are_kept(delay
     assert all(delayq.result(task_id).state == "SCHEDULED" for task_id in bulk.ids)
 
 
-def test_what_items_replace_is_revoked(app, delayq, signature, redis):
+def test_a_task_that_an_item_replaces_is_revoked(app, delayq, signature, redis):
     items = [Item((number,), {}, key=str(number), conflict="replace") for number in range(5)]
     first = delayq.schedule_many(signature, items, at=FAR)
 
@@ -174,7 +174,7 @@ def test_of_450_items_under_one_key_the_first_waits_where_the_others_are_refused
     assert {error.holder for error in bulk.refused.values()} == {bulk.ids[0]}
 
 
-def test_where_tasks_are_always_eager_none_existed(app, delayq, remind):
+def test_a_bulk_of_eager_tasks_reports_none_as_existing(app, delayq, remind):
     app.conf.task_always_eager = True
 
     bulk = delayq.schedule_many(remind, numbered(3, key="k", conflict="keep"), at=FAR)

@@ -80,7 +80,7 @@ def test_a_queue_that_is_missing_is_raised_as_by_a_single_call(delayq_app, url):
     ],
     ids=["no JSON", "too many arguments", "no time", "no id", "id is held", "too large"],
 )
-def test_what_is_wrong_with_each_item_by_itself_is_no_fault_of_the_call(remind, delayq, item):
+def test_a_call_does_not_fail_if_each_item_is_wrong_by_itself(remind, delayq, item):
     delayq.schedule(remind.s().set(task_id="held"), at=FAR)
 
     bulk = delayq.schedule_many(remind, [item, item], at=FAR)
@@ -119,7 +119,7 @@ def test_a_bulk_of_which_all_is_scheduled_raises_nothing(remind, delayq):
     assert delayq.schedule_many(remind, numbered(3), at=FAR).raise_for_refused() is None
 
 
-def test_what_was_refused_is_a_line_of_the_log_without_its_arguments(remind, delayq, caplog):
+def test_refused_items_have_one_log_line_without_their_arguments(remind, delayq, caplog):
     items = [*numbered(250), ("s3cret",), (("s3cret",), {}, "soon")]
 
     delayq.schedule_many(remind, items, at=FAR)
@@ -147,7 +147,7 @@ def test_nothing_is_said_of_a_bulk_of_which_all_is_scheduled(remind, delayq, cap
         ("the call of Redis", KeyboardInterrupt),
     ],
 )
-def test_whatever_ends_a_bulk_brings_along_what_is_scheduled_already(
+def test_an_error_that_ends_a_bulk_carries_its_results_so_far(
     remind, delayq, monkeypatch, error, where
 ):
     def items():

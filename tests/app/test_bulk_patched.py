@@ -18,7 +18,7 @@ pytestmark = pytest.mark.libraries
 @pytest.mark.parametrize(
     ("owner", "method"), [(Task, "apply_async"), (Celery, "send_task"), (Signature, "apply_async")]
 )
-def test_what_patches_celery_sees_every_task(app, redis, monkeypatch, owner, method):
+def test_a_patch_of_celery_sees_every_task(app, redis, monkeypatch, owner, method):
     original, seen = getattr(owner, method), []
 
     def patched(self, *args, **options):
@@ -41,7 +41,7 @@ def test_a_mock_of_one_app_sees_every_task(app, delayq):
     assert app.send_task.call_count == len(ITEMS)
 
 
-def test_what_is_bound_to_one_app_and_is_no_function_sees_every_task(app, delayq):
+def test_a_callable_object_bound_to_one_app_sees_every_task(app, delayq):
     seen, send = [], app.send_task
 
     class Sends:

@@ -168,9 +168,7 @@ OF_ONE_TASK = {
 
 
 @pytest.mark.parametrize("name", OF_ONE_TASK)
-def test_what_the_first_message_has_by_chance_is_not_taken_from_its_arguments_or_id(
-    app, redis, name
-):
+def test_a_value_is_not_taken_for_arguments_or_an_id_that_it_equals_by_chance(app, redis, name):
     items = [((), {}), *ITEMS]
 
     singly, together = both_ways(

@@ -61,9 +61,7 @@ def test_the_error_of_a_later_slice_has_what_the_earlier_ones_made(through, swal
     assert str(caught.value).startswith("schedule failed: ")
 
 
-def test_what_the_error_says_is_enough_to_go_on_where_it_stopped(
-    through, swallowing, redis, monkeypatch
-):
+def test_the_error_says_where_a_caller_can_go_on(through, swallowing, redis, monkeypatch):
     proxy = swallowing(b"the-second", times=99)  # in no script
     app = through(proxy, delayq_timeout=PATIENCE)
     items, task = [*slices("first", "the-second", "third")], plain_task(app)

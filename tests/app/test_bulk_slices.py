@@ -77,7 +77,7 @@ def test_progress_is_given_the_bulk_that_is_returned(remind, delayq):
 
 
 @pytest.mark.parametrize("slices", [1, 2])
-def test_what_progress_raises_ends_the_bulk_after_a_whole_slice(remind, delayq, slices):
+def test_an_error_that_progress_raises_ends_the_bulk_after_a_whole_slice(remind, delayq, slices):
     told = []
 
     def progress(bulk):

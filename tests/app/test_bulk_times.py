@@ -90,7 +90,7 @@ def test_a_timedelta_of_an_item_s_own_is_from_now(ahead_of):
 
 
 @pytest.mark.parametrize("past", [{"at": 0}, {"after": -5}, {"spread": (0, LONG_AGO)}], ids=str)
-def test_what_is_past_is_due_at_once(due_of, delayq, redis, past):
+def test_an_item_with_a_past_time_is_due_at_once(due_of, delayq, redis, past):
     assert max(due_of(**past)) <= math.ceil(redis_ms(redis))
 
 

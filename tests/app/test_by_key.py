@@ -10,7 +10,7 @@ pytestmark = pytest.mark.core
 
 
 @pytest.mark.operations
-def test_who_waits_under_a_key_is_read_and_edited(add, delayq):
+def test_a_waiting_task_is_read_and_edited_by_its_key(add, delayq):
     delayq.schedule(add.s(9), at=FAR, key="other")
     first = delayq.schedule(add.s(1), at=FAR, key="k")
 

@@ -69,7 +69,7 @@ def test_an_unknown_id_is_not_found_and_nothing_is_stored_for_it(app, delayq):
     assert app.AsyncResult("nobody").state == "PENDING"
 
 
-def test_what_was_handed_over_says_so_and_its_result_is_left_alone(app, add, delayq):
+def test_a_cancel_of_a_delivered_task_says_so_and_leaves_its_result_alone(app, add, delayq):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 
@@ -89,7 +89,7 @@ def test_a_cancelled_id_can_be_scheduled_again_at_once(add, delayq):
         assert result.cancel() is Outcome.DONE
 
 
-def test_what_is_cancelled_and_scheduled_again_is_scheduled_and_not_revoked(add, delayq, redis):
+def test_a_cancelled_id_that_is_scheduled_again_is_scheduled_and_not_revoked(add, delayq, redis):
     add.s(1).set(task_id="a").delay_until(FAR).cancel()
 
     again = add.s(2).set(task_id="a").delay_until(LONG_AGO)

@@ -1,4 +1,4 @@
-"""The launch of a canvas in a worker: what it sends, and what becomes of one that fails."""
+"""The launch of a canvas in a worker: its messages, and the state of a launch that fails."""
 
 import contextlib
 import json
@@ -123,7 +123,7 @@ def test_a_launch_that_fails_for_a_day_is_dead_and_a_retry_begins_another_day(
     task = delayq.get(result.id)
     assert (task.state, task.reason) == (State.DEAD, task.error)
     assert "WRONGTYPE" in task.reason
-    # Who waits for the part that was not sent learns why.
+    # A caller that waits for the part that was not sent gets the reason.
     assert [part.state for part in result.results] == ["PENDING", "FAILURE"]
 
     assert delayq.retry(result)
@@ -337,7 +337,7 @@ def test_without_a_result_backend_a_chord_is_refused_as_celery_refuses_it(delayq
     assert redis.keys() == []
 
 
-def test_what_a_task_s_own_apply_async_sends_beside_a_part_is_sent_at_once(app, delayq, redis):
+def test_a_message_that_apply_async_sends_beside_a_part_is_sent_at_once(app, delayq, redis):
     class Audited(app.Task):
         def apply_async(self, *args, **options):
             app.send_task("audit")

@@ -60,7 +60,7 @@ def test_a_countdown_is_scheduled(task, capturing, redis, countdown):
     assert 0 <= due - before - countdown * 1000 < 60_000
 
 
-def test_what_has_no_eta_is_sent(task, redis):
+def test_a_call_without_an_eta_is_sent_at_once(task, redis):
     task.delay(1)
     task.apply_async((2,), countdown=0)
     task.apply_async((3,), eta=None, countdown=None)
@@ -77,7 +77,9 @@ def test_a_past_eta_is_sent(task, redis):
 @pytest.mark.parametrize(
     ("countdown", "held"), [(50, False), (99, False), (200, True), (600, True)]
 )
-def test_what_is_nearer_than_the_minimum_is_left_to_celery(delayq_app, url, redis, countdown, held):
+def test_a_task_due_sooner_than_the_minimum_is_left_to_celery(
+    delayq_app, url, redis, countdown, held
+):
     app = delayq_app(url, delayq_capture_eta=True, delayq_min_delay=100)
 
     result = app.send_task("t", (1,), countdown=countdown)
@@ -86,7 +88,7 @@ def test_what_is_nearer_than_the_minimum_is_left_to_celery(delayq_app, url, redi
     assert redis.llen("celery") == (0 if held else 1)
 
 
-def test_what_is_left_to_celery_has_its_eta_still(delayq_app, url, redis):
+def test_a_task_that_is_left_to_celery_keeps_its_eta(delayq_app, url, redis):
     app = delayq_app(url, delayq_capture_eta=True, delayq_min_delay=100)
 
     app.send_task("t", (1,), countdown=60)

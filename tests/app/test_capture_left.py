@@ -1,4 +1,4 @@
-"""What `delayq_capture_eta` captures and the store does not take, Celery sends as it would have."""
+"""Celery sends a captured task that the store does not take, as it would without the package."""
 
 import base64
 import json
@@ -213,7 +213,7 @@ def spoilt(request, delayq_app, url, start_redis):
     return delayq_app(url, delayq_url=store.url(), **policy), error, why
 
 
-def test_whatever_the_store_s_reason_is_the_message_is_sent_unmarked(spoilt, redis, caplog):
+def test_a_message_that_the_store_refuses_for_any_reason_is_sent_unmarked(spoilt, redis, caplog):
     app, error, why = spoilt
 
     with caplog.at_level(logging.WARNING, "celery_delayq"):

@@ -53,7 +53,7 @@ def test_tasks_of_other_keys_and_of_none_are_not_in_each_other_s_way(add, delayq
 
 
 @pytest.mark.parametrize("way", KEEPING)
-def test_who_schedules_is_given_the_task_that_is_kept(add, delayq, redis, revoked, way):
+def test_a_call_returns_the_task_that_is_kept(add, delayq, redis, revoked, way):
     holder = delayq.schedule(add.s(1), at=FAR, key="k")
 
     kept = delayq.schedule(add.s(2), key="k", **KEEPING[way])
@@ -68,7 +68,7 @@ def test_who_schedules_is_given_the_task_that_is_kept(add, delayq, redis, revoke
 
 
 @pytest.mark.parametrize("way", REPLACING)
-def test_what_is_replaced_is_revoked_and_says_by_what(add, delayq, redis, revoked, way):
+def test_a_replaced_task_is_revoked_and_names_its_replacement(add, delayq, redis, revoked, way):
     holder = delayq.schedule(add.s(1), at=FAR, key="k")
 
     new = delayq.schedule(add.s(2), key="k", **REPLACING[way])
@@ -109,7 +109,7 @@ def test_an_id_that_a_signature_brings_is_revoked_as_well(app, add, delayq):
     assert told("mine", app) == (states.REVOKED, f"kept {holder.id}")
 
 
-def test_who_ignores_results_is_told_nothing(app, add, delayq, redis):
+def test_a_task_that_ignores_results_has_no_revocation_stored(app, add, delayq, redis):
     add.ignore_result = True
     delayq.schedule(add.s(1), at=FAR, key="k")
 
@@ -161,7 +161,7 @@ def test_a_task_of_the_same_id_is_replaced_and_nobody_is_told(app, add, delayq, 
 
 
 @with_one_shard
-def test_one_of_the_same_id_and_one_of_the_same_key_are_both_replaced(app, add, delayq):
+def test_a_call_replaces_both_the_task_of_its_id_and_the_task_of_its_key(app, add, delayq):
     add.s(1).set(task_id="a").delay_until(FAR)
     holder = delayq.schedule(add.s(2), at=FAR, key="k")
 

@@ -106,7 +106,7 @@ def test_an_entry_that_was_moved_carries_the_due_time_that_it_had_last(app, rece
     assert received(app).headers["delayq_due"] == LONG_AGO * 1000
 
 
-def test_what_is_scheduled_is_the_message_that_is_moved(app, delayq, redis):
+def test_the_stored_message_is_the_one_that_is_delivered(app, delayq, redis):
     ids = ["a", "b", "c"]
     for task_id in ids:
         app.send_task("add", (1,), task_id=task_id, delayq_at=LONG_AGO)
@@ -117,7 +117,7 @@ def test_what_is_scheduled_is_the_message_that_is_moved(app, delayq, redis):
     assert [json.loads(raw) for raw in reversed(redis.lrange("celery", 0, -1))] == held
 
 
-def test_what_calls_have_in_common_is_kept_once_and_goes_with_the_last_of_them(app, delayq, redis):
+def test_calls_share_one_template_that_goes_with_the_last_of_them(app, delayq, redis):
     for number in range(5):
         app.send_task("add", (number,), task_id=str(number), delayq_after=60)
     assert templates(redis) == (1, 4)
@@ -138,7 +138,7 @@ OF_ALL = {
 
 
 @pytest.mark.parametrize("name", OF_ALL)
-def test_what_is_alike_in_all_calls_takes_no_room_in_a_record(app, redis, name):
+def test_options_that_all_calls_share_take_no_room_in_a_record(app, redis, name):
     for task_id in "ab":
         app.send_task("add", task_id=task_id, delayq_after=60, **OF_ALL[name])
 

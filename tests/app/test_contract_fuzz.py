@@ -169,7 +169,7 @@ def popped(redis):
 
 
 @given(name=ANY_TEXT, call=any_calls(), ids=st.lists(ANY_IDS, min_size=2, max_size=2))
-def test_whatever_is_accepted_arrives_and_whatever_is_not_is_not_written(
+def test_an_accepted_call_arrives_and_a_refused_one_writes_nothing(
     both, redis_client, name, call, ids
 ):
     plain, plain_redis, held = both

@@ -217,7 +217,7 @@ OWN = {
 @pytest.mark.parametrize(
     ("name", "store"), here_and_there(OWN, ["several", "hostile", "of a group"]), indirect=["store"]
 )
-def test_what_no_other_call_has_is_in_its_message_as_kombu_would_have_put_it(both, name):
+def test_options_of_a_single_call_are_in_its_message_as_kombu_puts_them(both, name):
     by_kombu, by_store = both((1,), {}, own=OWN[name])
 
     assert same(by_kombu, by_store)

@@ -105,7 +105,7 @@ def test_the_base_that_goes_with_django_is_under_them(project, how):
     assert {"DelayQDjangoTask", "DelayQTask", "DjangoTask"} <= set(project[how]["bases"])
 
 
-def test_who_names_no_class_keeps_the_one_of_celery_s_fixup(project):
+def test_an_app_that_names_no_class_keeps_the_one_of_celery_s_fixup(project):
     assert "DjangoTask" in project["no class"]["bases"]
     assert "DelayQTask" not in project["no class"]["bases"]
 

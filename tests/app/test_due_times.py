@@ -66,7 +66,7 @@ def test_no_delay_or_less_is_due_at_the_call(add, redis, delay):
     assert before <= to_ms(result.due) <= redis_ms(redis)
 
 
-def test_what_is_due_already_can_be_cancelled_until_it_left(add, redis, delayq):
+def test_a_due_task_can_be_cancelled_until_it_is_delivered(add, redis, delayq):
     result = add.delay_until(0, 1)
 
     assert result.cancel()
@@ -96,7 +96,7 @@ def test_a_due_time_is_rounded_up_to_the_millisecond(add):
         ("delay_for", None, NotADueTime),
     ],
 )
-def test_what_is_no_time_is_refused_and_named(add, redis, method, value, error):
+def test_a_value_that_is_not_a_time_is_refused_and_named(add, redis, method, value, error):
     with pytest.raises(error) as caught:
         getattr(add, method)(value, 1)
 

@@ -64,7 +64,7 @@ def test_a_dump_changes_nothing(app, redis):
     assert {key: redis.dump(key) for key in redis.keys("*")} == before
 
 
-def test_what_waits_keeps_times_tags_and_order(one, two):
+def test_waiting_tasks_keep_their_times_tags_and_order(one, two):
     for number in range(250):
         one.send_task("t", (number,), task_id=f"{number}", delayq_at=FAR, delayq_tags=["a", "ü\n"])
     one.send_task("t", task_id="late", delayq_at=FAR, delayq_late="skip", delayq_grace=0)
@@ -103,7 +103,7 @@ def test_of_two_under_one_key_the_one_that_held_it_does(one, two):
     assert two.delayq.get(key="k").id == "second"
 
 
-def test_what_is_in_flight_has_its_key_again_that_another_had_meanwhile(one, two):
+def test_an_in_flight_task_holds_its_key_again_that_another_had_meanwhile(one, two):
     one.send_task("t", task_id="first", delayq_at=LONG_AGO, delayq_key="k")
     claim(one.delayq)
     one.send_task("t", task_id="second", delayq_at=FAR, delayq_key="k")
@@ -131,7 +131,7 @@ def test_of_two_in_flight_under_one_key_the_first_has_it_again(one, two, is_name
     assert [after[name].get("holds_key") for name in ("first", "second")] == [True, None]
 
 
-def test_what_is_in_flight_comes_as_what_may_have_been_delivered(one, two, redis):
+def test_an_in_flight_task_is_loaded_as_possibly_delivered(one, two, redis):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     claim(one.delayq)
 
@@ -158,7 +158,7 @@ def refuse(delayq, task_id, reason="no such exchange", verdict="refused"):
         shard_steps.close()
 
 
-def test_what_was_refused_waits_for_the_same_try(one, two):
+def test_a_refused_task_waits_for_the_same_next_try(one, two):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     refuse(one.delayq, "a")
 
@@ -183,7 +183,7 @@ def test_the_dead_are_dead_since_then_for_that_reason_and_can_be_retried(one, tw
     assert two.delayq.retry("a")
 
 
-def test_what_was_told_to_run_now_passes_a_pause_there_as_well(one, two):
+def test_run_now_ignores_a_pause_after_the_load_too(one, two):
     one.delayq.pause()
     one.send_task("t", task_id="a", delayq_at=FAR)
     one.delayq.run_now("a")
@@ -195,7 +195,7 @@ def test_what_was_told_to_run_now_passes_a_pause_there_as_well(one, two):
     assert two.delayq.hand_over() == 1
 
 
-def test_what_is_paused_is_paused_there_before_anything_is_loaded(one, two):
+def test_pauses_and_their_tasks_are_still_paused_after_the_load(one, two):
     one.delayq.pause(queue="mail", late=True)
     one.delayq.pause(task="shop.remind\n")
     one.delayq.pause(task="back")
@@ -226,7 +226,7 @@ def test_everything_can_be_paused_before_a_load(one, two):
 
 @pytest.mark.parametrize("is_met", [True, False], ids=["met", "unmet"])
 @pytest.mark.parametrize(("late", "is_sent"), [(False, True), (True, False)])
-def test_what_comes_back_after_a_pause_is_excused_unless_that_counts(
+def test_lateness_from_a_pause_is_excused_unless_the_pause_counts_it(
     one, two, late, is_sent, is_met
 ):
     one.delayq.pause(queue="mail", late=late)
@@ -282,7 +282,7 @@ def test_the_same_dump_loaded_again_adds_nothing(one, two, redis):
     assert two.delayq.get("a").due.timestamp() == FAR + 5
 
 
-def test_what_has_left_since_does_not_come_back(one, redis):
+def test_a_task_that_has_left_since_the_dump_does_not_come_back(one, redis):
     one.send_task("t", task_id="gone", delayq_at=LONG_AGO)
     one.send_task("t", task_id="cancelled", delayq_at=FAR)
     found = through_text(one.delayq)
@@ -316,7 +316,7 @@ def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, 
     assert two.delayq.load(through_text(one.delayq)).loaded == 1
 
 
-def test_what_left_and_then_scheduled_itself_anew_is_no_error(one, two):
+def test_a_task_that_left_and_was_scheduled_anew_is_no_error(one, two):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     found = through_text(one.delayq)
     assert two.delayq.load(found).loaded == 1
@@ -375,7 +375,7 @@ def test_a_message_that_is_too_large_for_this_app_is_refused_by_id(delayq_app, o
     assert isinstance(why, MessageTooLarge)
 
 
-def test_what_one_store_took_another_with_the_same_limit_takes(delayq_app, url):
+def test_a_store_takes_any_task_of_a_store_with_the_same_limit(delayq_app, url):
     one, two = (
         delayq_app(url, delayq_prefix=name, delayq_max_message=10_000) for name in ("one", "two")
     )
@@ -393,7 +393,7 @@ def test_what_one_store_took_another_with_the_same_limit_takes(delayq_app, url):
     assert (loaded.loaded, loaded.refused) == (number, [])
 
 
-def test_what_counts_of_a_message_is_its_body_as_it_was_sent():
+def test_the_size_of_a_message_is_that_of_its_body_as_it_was_sent():
     """An adopting worker counts it the same way; a body that is not text is in base64."""
     body = base64.b64encode(b"x" * 9000).decode()
     message = {"body": body, "headers": {}, "properties": {"body_encoding": "base64"}}
@@ -438,7 +438,7 @@ def test_a_record_that_cannot_be_read_is_dumped_as_it_is(app, redis):
     assert (loaded.here, bool(loaded)) == (1, False)
 
 
-def test_what_lost_its_template_is_dumped_as_it_is(app, redis):
+def test_a_record_that_lost_its_template_is_dumped_as_unreadable(app, redis):
     for name in ("a", "b"):
         app.send_task("t", task_id=name, delayq_at=FAR)
     for templates in each("templates"):
@@ -450,7 +450,7 @@ def test_what_lost_its_template_is_dumped_as_it_is(app, redis):
     assert (kinds["a"], kinds["b"]) == ("task", "unreadable")
 
 
-def test_what_comes_while_it_is_read_is_not_in_it_and_what_is_there_is_there_once(app):
+def test_a_dump_has_each_earlier_task_once_and_none_that_came_meanwhile(app):
     items = [((), {}, FAR, f"{number}") for number in range(1600)]
     app.delayq.schedule_many(app.signature("t"), items[:1500])
     dump = app.delayq.dump()
@@ -467,7 +467,7 @@ def test_what_comes_while_it_is_read_is_not_in_it_and_what_is_there_is_there_onc
         assert set(ids) <= {f"{number}" for number in range(1500)}
 
 
-def test_what_was_released_and_waits_for_the_broker_is_so_there_as_well(one, two, redis):
+def test_a_released_task_is_still_released_after_the_load(one, two, redis):
     one.send_task("t", task_id="a", delayq_at=FAR)
     one.delayq.select(all=True).release()
     one.delayq.pause()
@@ -481,7 +481,7 @@ def test_what_was_released_and_waits_for_the_broker_is_so_there_as_well(one, two
     assert json.loads(message)["headers"]["eta"].startswith("2100-01-01")
 
 
-def test_what_is_scheduled_anew_while_it_is_read_is_not_in_it(app, monkeypatch):
+def test_a_task_scheduled_anew_during_the_dump_is_not_in_it(app, monkeypatch):
     app.send_task("t", task_id="a", delayq_at=FAR)
     read = dumps._read
 

@@ -64,7 +64,7 @@ def test_an_error_is_cut_where_it_is_longer_than_a_line_has(one, two, raw):
     [(b"a\xff", "a\\xff"), (b"x" * (LONGEST_ID + 1), "x" * LONGEST_ID), (b"", "")],
     ids=["no text", "long", "empty"],
 )
-def test_what_is_under_an_id_that_no_task_has_is_told_of(one, two, raw, field, told):
+def test_a_load_reports_a_record_under_an_invalid_id(one, two, raw, field, told):
     one.send_task("t", task_id="b", delayq_at=FAR)
     records = keys_of("b")["records"]
     for record in (raw.hget(records, "b"), b"2 of a later version"):
@@ -76,7 +76,7 @@ def test_what_is_under_an_id_that_no_task_has_is_told_of(one, two, raw, field, t
     assert two.delayq.get("b").id == "b"
 
 
-def test_what_no_load_would_take_is_dumped_as_it_stands(one, two, raw):
+def test_a_task_that_no_load_would_take_is_dumped_as_unreadable(one, two, raw):
     for name in ("a", "b"):
         one.send_task("t", task_id=name, delayq_at=FAR)
     raw.hset(keys_of("a")["claims"], "a", f"{10**12}:0:0:0:")

@@ -248,7 +248,7 @@ def test_from_lists_to_a_relay_and_back(between, redis_server, to, options):
     assert through
 
 
-def test_what_goes_to_an_exchange_is_relayed_as_it_would_have_been(between, redis_server, redis):
+def test_a_message_to_an_exchange_is_relayed_as_without_the_dump(between, redis_server, redis):
     queues = {"task_queues": [Queue("celery"), TOPIC]}
 
     without, through = between(

@@ -118,7 +118,7 @@ def test_a_duplicate_in_a_bulk_is_not_counted_as_scheduled(once, delayq):
 
 
 @pytest.mark.parametrize("base", [Graceful, Never])
-def test_what_an_apply_async_rejects_in_a_bulk_is_refused_with_a_reason(app, delayq, base):
+def test_an_item_that_apply_async_rejects_is_refused_with_a_reason(app, delayq, base):
     task = app.task(name="t", base=base)(noop)
     task.apply_async((1,))
 
@@ -133,7 +133,7 @@ def test_what_an_apply_async_rejects_in_a_bulk_is_refused_with_a_reason(app, del
         bulk.raise_for_refused()
 
 
-def test_what_an_apply_async_rejects_spoils_nothing_of_the_others_in_a_bulk(app, delayq):
+def test_an_item_that_apply_async_rejects_does_not_fail_the_others(app, delayq):
     task = app.task(name="t", base=Graceful)(noop)
 
     bulk = delayq.schedule_many(task, [((1,), {}), ((1,), {}), ((2,), {})], at=FAR)
@@ -154,7 +154,7 @@ def test_a_call_that_is_rejected_has_the_result_that_apply_async_returned(app, d
 
 
 @pytest.mark.parametrize("base", [Forgetful, Mute])
-def test_what_was_sent_because_its_options_were_dropped_is_told(app, redis, base):
+def test_a_call_raises_if_its_options_are_dropped_and_its_task_is_sent(app, redis, base):
     task = app.task(name="t", base=base)(noop)
 
     with pytest.raises(NotScheduled, match="was sent, not scheduled"):

@@ -174,7 +174,7 @@ def test_an_error_of_one_task_is_the_state_of_its_group(eager, ran):
     assert group(ran.s(1), fail.s()).delay_for(60).state == "FAILURE"
 
 
-def test_what_an_apply_async_of_the_user_s_own_returns_is_returned(eager):
+def test_a_call_returns_the_value_of_the_user_s_own_apply_async(eager):
     class Own(eager.Task):
         def apply_async(self, *args, **options):
             return "mine"

@@ -58,7 +58,7 @@ WAYS = {
 
 # Each way once, alternating between a whole message and one that shares a template.
 @pytest.mark.parametrize(("way", "shared"), [(way, at % 2 == 0) for at, way in enumerate(WAYS)])
-def test_what_is_sent_is_what_a_call_with_these_arguments_sends(
+def test_an_edited_message_equals_that_of_a_call_with_the_new_arguments(
     delayq_app, url, redis, *, way, shared
 ):
     app = delayq_app(
@@ -209,7 +209,7 @@ def shown(delayq, task_id):
     return headers["argsrepr"], headers["kwargsrepr"]
 
 
-def test_what_a_caller_hides_stays_hidden(add, delayq):
+def test_arguments_that_a_caller_hides_stay_hidden(add, delayq):
     result = add.apply_async(("s3cret",), argsrepr="(***)", delayq_at=FAR)
 
     delayq.edit(result, args=["n3w"], kwargs={"y": 1})
@@ -227,7 +227,7 @@ def test_what_a_caller_hides_stays_hidden(add, delayq):
         (Decimal("1.5"), "…", "(,)"),
     ],
 )
-def test_what_celery_showed_is_shown_anew(add, delayq, old):
+def test_an_edit_renews_the_arguments_that_celery_shows(add, delayq, old):
     result = add.apply_async(old[:1] if len(old) == 1 else (list(old),), delayq_at=FAR)
 
     delayq.edit(result, args=("new",))
@@ -290,7 +290,7 @@ def test_a_task_that_this_process_does_not_know_is_not_checked(app, delayq):
     assert delayq.edit("a", args=[1, 2, 3])
 
 
-def test_what_no_serializer_takes_is_refused_and_nothing_is_changed(add, delayq):
+def test_an_argument_that_no_serializer_takes_is_refused_and_changes_nothing(add, delayq):
     result = add.delay_until(FAR, 1)
     before = delayq.get(result)
 
@@ -315,7 +315,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_is_refused_in_a_sentence_and_nothing_is_changed(add, delayq, name):
+def test_an_invalid_edit_is_refused_in_a_sentence_and_changes_nothing(add, delayq, name):
     changes, words = BAD[name]
     result = add.delay_until(FAR, 1)
     before = delayq.get(result)
@@ -473,7 +473,7 @@ def test_with_a_revision_it_is_not_made_anew(add, delayq, monkeypatch):
     assert delayq.get(result).args == (1,)
 
 
-def test_what_comes_between_look_and_step_is_edited(app, delayq, monkeypatch):
+def test_a_task_that_comes_between_look_and_step_is_edited(app, delayq, monkeypatch):
     overtaking(monkeypatch, 1, lambda: app.send_task("t", (1,), task_id="a", delayq_at=FAR))
 
     assert delayq.edit("a", args=[5]) is Outcome.DONE
@@ -483,7 +483,7 @@ def test_what_comes_between_look_and_step_is_edited(app, delayq, monkeypatch):
 # The outcome.
 
 
-def test_what_has_left_is_told(add, delayq):
+def test_an_edit_of_a_task_that_does_not_wait_says_so(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 
@@ -491,7 +491,7 @@ def test_what_has_left_is_told(add, delayq):
     assert delayq.edit("none", args=[2]) is Outcome.NOT_FOUND
 
 
-def test_what_is_dead_is_tried_again_as_it_was_edited(app, delayq, redis):
+def test_a_dead_task_is_retried_as_it_was_edited(app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", (1,), task_id="a", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(delayq, redis)
@@ -505,7 +505,7 @@ def test_what_is_dead_is_tried_again_as_it_was_edited(app, delayq, redis):
     assert json.loads(only_message(redis)[1])["headers"]["argsrepr"] == "[2]"
 
 
-def test_what_is_relayed_goes_by_its_new_priority(delayq_app, url, redis_server, redis):
+def test_a_relayed_task_goes_by_its_new_priority(delayq_app, url, redis_server, redis):
     app = delayq_app(url, delayq_url=redis_server.url(1))
     app.send_task("t", (1,), task_id="a", queue=Queue("mail"), delayq_at=LONG_AGO)
 

@@ -88,7 +88,7 @@ def test_a_kill_within_a_step_leaves_whole_tasks_and_can_be_repeated(fill, delay
     assert {one.tags for one in delayq.select(all=True)} == {("t", "new")}
 
 
-def test_what_was_changed_after_it_was_read_is_read_again(fill, delayq, monkeypatch):
+def test_a_task_changed_after_it_was_read_is_read_again(fill, delayq, monkeypatch):
     fill(3)
     plain, first = rewriting.peek, [True]
 
@@ -131,7 +131,7 @@ def test_an_unknown_queue_is_refused(delayq_app, url):
 
 
 @pytest.mark.parametrize("changes", [{}, {"key": "k"}, {"queue": ""}, {"add_tags": "t"}])
-def test_what_cannot_be_is_refused(fill, delayq, changes):
+def test_an_invalid_edit_is_refused(fill, delayq, changes):
     fill(2)
     before = list(delayq.select(all=True))
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_is_refused(fill, delayq, changes):
     assert list(delayq.select(all=True)) == before
 
 
-def test_one_that_would_have_too_many_tags_stops_it_and_is_named(fill, delayq, add):
+def test_a_task_that_would_have_too_many_tags_stops_the_edit_and_is_named(fill, delayq, add):
     add.s(1).set(task_id="full", delayq_tags=[f"t{n}" for n in range(16)]).delay_until(FAR)
 
     with pytest.raises(InvalidOption, match="at most 16 tags of a task; full would have 17"):
@@ -165,7 +165,7 @@ def test_a_dead_task_stays_dead_and_goes_to_its_new_queue_when_it_is_retried(fil
     assert redis.llen("new") == 1
 
 
-def test_those_that_expire_before_they_are_due_are_told_once_a_step(fill, delayq, caplog):
+def test_tasks_that_expire_before_they_are_due_have_one_warning_a_step(fill, delayq, caplog):
     fill(3)
 
     assert delayq.select(all=True).edit(expires=-60) == 3

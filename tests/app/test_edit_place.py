@@ -118,7 +118,7 @@ def test_the_app_s_routes_apply(delayq_app, url):
         ({}, "edit"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_name_and_nothing_is_written(
+def test_an_invalid_option_is_refused_by_its_name_and_writes_nothing(
     delayq_app, url, redis, changes, name
 ):
     app = delayq_app(url, task_queues=QUEUES, task_create_missing_queues=False)
@@ -144,7 +144,7 @@ def test_of_a_canvas_only_key_and_tags_change(app, add, delayq):
 
 
 @pytest.mark.parametrize("how", ["handed over", "cancelled", "never"])
-def test_what_has_left_is_told_and_nothing_is_written(app, add, delayq, how):
+def test_an_edit_of_a_task_that_does_not_wait_says_so_and_writes_nothing(app, add, delayq, how):
     expected = Outcome.HANDED_OVER if how == "handed over" else Outcome.NOT_FOUND
     if how != "never":
         add.apply_async((1,), task_id="a", delayq_at=LONG_AGO, delayq_key="k")

@@ -73,7 +73,7 @@ def test_a_message_arrives_as_without_them(add, delayq, redis):
     assert comparable(only_message(redis)[1]) == plain
 
 
-def test_what_schedule_is_given_goes_before_what_the_signature_has(add, delayq):
+def test_options_of_schedule_override_those_of_the_signature(add, delayq):
     signature = add.s(1).set(delayq_key="other", delayq_tags=["other"])
 
     delayq.schedule(signature, at=FAR, key="k", tags=["a"])
@@ -91,7 +91,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: ascii(wrong[0])[:40])
-def test_what_cannot_be_honoured_is_refused_before_anything_is_written(add, delayq, redis, wrong):
+def test_a_wrong_option_is_refused_before_anything_is_written(add, delayq, redis, wrong):
     said, *facts = wrong
     options = {f"delayq_{one}": given for one, given in said.items()}
     calls = [
@@ -264,7 +264,7 @@ def test_a_task_s_attributes_hold_for_such_a_message(stranger, app, delayq, prot
     assert terms(delayq) == ("", ("a",), None)
 
 
-def test_one_that_has_them_and_no_due_time_runs_at_once(stranger, consumer, redis, caplog):
+def test_a_task_with_a_key_and_no_due_time_runs_at_once(stranger, consumer, redis, caplog):
     stranger.send_task("t", delayq_key="k")
 
     consumer.receive()
@@ -273,7 +273,7 @@ def test_one_that_has_them_and_no_due_time_runs_at_once(stranger, consumer, redi
     assert "expected a due time beside it: delayq_at or delayq_after" in caplog.text
 
 
-def test_one_whose_key_is_taken_is_dropped(stranger, consumer, add, delayq, caplog):
+def test_a_task_whose_key_is_taken_is_dropped(stranger, consumer, add, delayq, caplog):
     holder = delayq.schedule(add.s(1), at=FAR, key="k")
     stranger.send_task("t", task_id="late", delayq_at=FAR, delayq_key="k")
 
@@ -284,7 +284,7 @@ def test_one_whose_key_is_taken_is_dropped(stranger, consumer, add, delayq, capl
     assert [task.id for task in delayq.tasks()] == [holder.id]
 
 
-def test_one_that_is_delivered_twice_waits_once(stranger, consumer, delayq, caplog):
+def test_a_task_that_is_delivered_twice_waits_once(stranger, consumer, delayq, caplog):
     for _ in range(2):
         stranger.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
         consumer.receive()

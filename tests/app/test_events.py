@@ -152,7 +152,7 @@ def test_a_task_that_is_cancelled_is_revoked_once(app, watching):
     assert seen[3]["hostname"] == f"delayq@{socket.gethostname()}"
 
 
-def test_what_is_replaced_and_what_is_too_late_is_revoked(app, watching):
+def test_a_replaced_task_and_one_that_is_too_late_have_a_revoked_event(app, watching):
     with watching(app) as wait_for:
         for task_id in ("a", "b"):
             app.send_task(
@@ -215,7 +215,7 @@ def test_each_part_of_a_canvas_is_sent_when_it_is_launched(app, add, watching, r
     ]
 
 
-def test_what_celery_sends_itself_has_one_event_still(app, watching):
+def test_a_task_that_celery_sends_itself_has_one_event(app, watching):
     with watching(app) as wait_for:
         app.send_task("t", task_id="a")
         assert told(wait_for(1)) == [("task-sent", "a")]

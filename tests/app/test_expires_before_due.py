@@ -41,7 +41,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("move", MOVES)
-def test_who_moves_a_task_past_its_expiry_is_told(app, held, caplog, move):
+def test_a_move_past_the_expiry_logs_a_warning(app, held, caplog, move):
     moved = MOVES[move](app, held)
 
     assert moved
@@ -69,7 +69,7 @@ def test_of_many_the_first_is_named_and_the_others_are_counted(app, caplog):
 
 
 @pytest.mark.parametrize("step", ["run_now", "retry"])
-def test_what_has_expired_already_is_told_when_it_is_to_run_now(app, caplog, redis, step):
+def test_run_now_and_retry_of_an_expired_task_log_a_warning(app, caplog, redis, step):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO, expires="2020-01-01T00:00:00+00:00")
     if step == "retry":
         redis.set("celery", "no list")
@@ -84,7 +84,7 @@ def test_what_has_expired_already_is_told_when_it_is_to_run_now(app, caplog, red
 
 
 @pytest.mark.parametrize("expires", [EXPIRES - 2 * DAY, -60, timedelta(days=-2)])
-def test_who_edits_a_task_to_expire_before_it_is_due_is_told(app, caplog, expires):
+def test_an_edit_to_expire_before_the_due_time_logs_a_warning(app, caplog, expires):
     put(app)
 
     assert app.delayq.edit("a", expires=expires)

@@ -1,4 +1,4 @@
-"""How a worker handles a message that has an `eta` and no header of this package."""
+"""A worker and a message that has an `eta` and no header of this package."""
 
 import logging
 from datetime import datetime, timedelta, timezone
@@ -206,7 +206,7 @@ def test_a_task_can_opt_out(stranger, consumer, adopting):
     assert len(consumer.ran) == 1
 
 
-def test_what_came_from_the_store_is_not_adopted(adopting, consumer):
+def test_a_message_from_the_store_is_not_adopted(adopting, consumer):
     adopting.send_task("t", task_id="a", delayq_after=0)
     adopting.delayq.hand_over()
 
@@ -240,7 +240,7 @@ def test_a_revoked_one_is_left_to_celery_which_drops_it(stranger, consumer, how)
     assert (len(consumer.ran), consumer.acked) == (1, [])
 
 
-def test_one_that_is_revoked_on_its_way_is_not_held(stranger, consumer, adopting, monkeypatch):
+def test_a_task_that_is_revoked_on_its_way_is_not_held(stranger, consumer, adopting, monkeypatch):
     write = consumer.step._worker._entering.write
 
     def revoked_meanwhile(*args, **options):
@@ -256,7 +256,7 @@ def test_one_that_is_revoked_on_its_way_is_not_held(stranger, consumer, adopting
     assert is_adopted(consumer) is None
 
 
-def test_one_of_another_s_id_is_left_to_celery(stranger, consumer, adopting):
+def test_a_message_with_the_id_of_another_task_is_left_to_celery(stranger, consumer, adopting):
     adopting.send_task("t", task_id="a", delayq_after=3600)
     stranger.send_task("t", task_id="a", eta=FAR)
 
@@ -268,7 +268,9 @@ def test_one_of_another_s_id_is_left_to_celery(stranger, consumer, adopting):
 
 @pytest.mark.parametrize("since", ["waits", "cancelled", "left"])
 @pytest.mark.parametrize("ahead", [86_400, 600], ids=["far", "near by then"])
-def test_one_that_is_delivered_again_is_done(consumer, redis, monkeypatch, since, ahead):
+def test_an_adopted_message_that_is_redelivered_is_acknowledged_and_does_not_run(
+    consumer, redis, monkeypatch, since, ahead
+):
     adopting, eta = consumer.app, datetime.now(timezone.utc) + timedelta(seconds=ahead)
     consumer.stranger.send_task("t", task_id="a", eta=eta)
     _, raw = only_message(redis)
@@ -291,7 +293,7 @@ def test_one_that_is_delivered_again_is_done(consumer, redis, monkeypatch, since
     assert adopting.delayq.counts().scheduled == (since == "waits")
 
 
-def test_what_a_worker_had_under_way_when_it_died_is_not_stored_once_another_runs_the_message(
+def test_a_late_request_of_a_stopped_worker_stores_nothing_once_another_runs_the_task(
     consumer, redis, monkeypatch
 ):
     adopting, eta = consumer.app, datetime.now(timezone.utc) + timedelta(seconds=600)
@@ -329,7 +331,9 @@ def test_what_a_worker_had_under_way_when_it_died_is_not_stored_once_another_run
 
 
 @pytest.mark.parametrize("eta", [FAR, NEAR])
-def test_one_that_is_delivered_again_and_was_never_adopted(stranger, consumer, eta):
+def test_a_redelivered_message_that_was_never_adopted_is_adopted_if_its_eta_is_far(
+    stranger, consumer, eta
+):
     stranger.send_task("t", task_id="a", eta=eta)
 
     consumer.receive(again=True)
@@ -359,7 +363,7 @@ def test_while_the_store_is_away_messages_are_left_to_celery(
     assert caplog.messages == [f"workers hold eta messages for the next 5 s: {error}"]
 
 
-def test_what_may_be_stored_is_asked_again_and_neither_runs_nor_is_acknowledged(
+def test_a_message_that_may_be_stored_is_neither_run_nor_acknowledged_before_an_answer(
     stranger, consumer, adopting, monkeypatch
 ):
     monkeypatch.setattr(batches, "ASK_AGAIN", 0.05)
@@ -417,7 +421,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_consumer(
     assert adopting.delayq.counts().scheduled == len(consumer.acked)
 
 
-def test_what_came_over_a_connection_that_is_gone_is_not_acknowledged(
+def test_a_message_of_a_lost_connection_is_not_acknowledged(
     stranger, consumer, adopting, monkeypatch
 ):
     kind, hanging = type(adopting.delayq.services.entries), [True]
@@ -487,7 +491,7 @@ def test_of_an_exchange_it_goes_to_the_one_queue_or_is_left_to_celery(
     consumer.step.stop(consumer)
 
 
-def test_one_of_a_type_that_is_not_accepted_is_left_to_celery_which_refuses_it(
+def test_a_message_of_a_content_type_that_is_not_accepted_is_left_to_celery(
     stranger, consumer, adopting
 ):
     stranger.send_task("t", task_id="a", eta=FAR, serializer="pickle")

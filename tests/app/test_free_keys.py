@@ -41,7 +41,7 @@ def test_the_key_of_what_has_left_is_free(add, delayq, redis, way, conflict):
 
 
 @pytest.mark.parametrize("conflict", ALWAYS)
-def test_what_is_dead_holds_no_key(app, add, delayq, redis, conflict):
+def test_a_dead_task_holds_no_key(app, add, delayq, redis, conflict):
     redis.set("broken", "not a list")
     first = delayq.schedule(add.s(1).set(queue="broken"), at=LONG_AGO, key="k")
     hand_over_until_dead(delayq, redis)
@@ -57,7 +57,7 @@ def test_what_is_dead_holds_no_key(app, add, delayq, redis, conflict):
 
 
 @pytest.mark.parametrize("conflict", ALWAYS[1:])
-def test_what_is_dead_gives_its_id_to_any_policy_but_reject(add, delayq, redis, conflict):
+def test_a_dead_task_gives_its_id_to_any_policy_but_reject(add, delayq, redis, conflict):
     redis.set("broken", "not a list")
     add.s(1).set(task_id="a", queue="broken").delay_until(LONG_AGO)
     hand_over_until_dead(delayq, redis)
@@ -83,7 +83,7 @@ def relayed(delayq_app, redis_server, redis):
 
 
 @pytest.mark.parametrize("conflict", ["replace", "latest", "debounce"])
-def test_what_is_being_published_cannot_be_replaced_by_its_id(relayed, conflict):
+def test_a_task_being_published_cannot_be_replaced_by_its_id(relayed, conflict):
     delayq = relayed.app.delayq
     relayed.s(1).set(task_id="a").delay_until(LONG_AGO)
     claim(delayq)
@@ -97,7 +97,7 @@ def test_what_is_being_published_cannot_be_replaced_by_its_id(relayed, conflict)
 
 
 @pytest.mark.parametrize("conflict", ["keep", "earliest"])
-def test_what_is_being_published_is_kept_by_its_id(relayed, conflict):
+def test_a_task_being_published_is_kept_by_its_id(relayed, conflict):
     delayq = relayed.app.delayq
     relayed.s(1).set(task_id="a").delay_until(LONG_AGO)
     claim(delayq)
@@ -121,7 +121,7 @@ def test_the_key_of_what_is_being_published_is_free(relayed, conflict):
     assert waiting(delayq) == {new.id: (2,)}
 
 
-def test_what_a_replacement_revokes_of_a_relayed_task_is_told_in_its_words(relayed):
+def test_a_replaced_relayed_task_is_revoked_and_names_its_replacement(relayed):
     delayq = relayed.app.delayq
     first = delayq.schedule(relayed.s(1), at=FAR, key="k")
 
@@ -131,7 +131,7 @@ def test_what_a_replacement_revokes_of_a_relayed_task_is_told_in_its_words(relay
     assert json.loads(delayq.services.entries.find(second.id).message)
 
 
-def test_who_waits_for_an_answer_by_message_is_told_as_well(delayq_app, url):
+def test_a_caller_that_waits_over_rpc_gets_the_revocation_too(delayq_app, url):
     app = delayq_app("memory://", "rpc://", delayq_url=url)
     terms = {"delayq_at": FAR, "delayq_key": "k"}
     first = app.send_task("t", **terms, ignore_result=False)

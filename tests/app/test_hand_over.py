@@ -16,7 +16,7 @@ def relayed(delayq_app, url):
     return delayq_app("memory://localhost", delayq_url=url)
 
 
-def test_one_that_finds_no_broker_leaves_no_scanner_that_is_relied_upon(delayq_app, url, redis):
+def test_a_hand_over_that_finds_no_broker_leaves_no_scanner_behind(delayq_app, url, redis):
     app = delayq_app(f"amqp://guest@127.0.0.1:{free_port()}//", delayq_url=url)
     app.send_task("t", delayq_at=LONG_AGO)
 

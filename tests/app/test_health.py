@@ -44,7 +44,7 @@ def test_without_a_scanner_nothing_will_be_handed_over(app, delayq):
     assert delayq.health() == [NOBODY]
 
 
-def test_what_is_overdue_is_told_with_its_due_time(app, delayq):
+def test_an_overdue_task_is_reported_with_its_due_time(app, delayq):
     with alive(delayq):
         app.send_task("t", delayq_at=LONG_AGO)
 
@@ -91,7 +91,7 @@ def test_of_more_than_one_problem_each_is_told():
     ]
 
 
-def test_what_is_dead_is_told_beyond_what_is_allowed(app, delayq, redis):
+def test_dead_tasks_are_reported_beyond_the_allowed_number(app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(delayq, redis)
@@ -102,7 +102,7 @@ def test_what_is_dead_is_told_beyond_what_is_allowed(app, delayq, redis):
 
 
 @pytest.mark.parametrize("is_met", [False, True], ids=["not met yet", "parked"])
-def test_what_is_paused_is_not_overdue(app, delayq, is_met):
+def test_a_paused_task_is_not_overdue(app, delayq, is_met):
     delayq.pause(queue="mail")
     with alive(delayq) as shard_steps:
         app.send_task("t", queue="mail", delayq_at=LONG_AGO)
@@ -113,7 +113,7 @@ def test_what_is_paused_is_not_overdue(app, delayq, is_met):
         assert delayq.health() == []
 
 
-def test_what_was_refused_is_overdue(app, delayq, redis):
+def test_a_refused_task_is_overdue(app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
 

@@ -100,7 +100,9 @@ def test_each_state_of_the_store_has_a_word():
     ("word", "value"),
     [("STARTED", None), ("RETRY", ValueError("x")), ("REVOKED", ValueError("x")), ("SUCCESS", 5)],
 )
-def test_what_the_backend_knows_stands_and_the_store_is_not_asked(app, add, unasked, word, value):
+def test_a_state_in_the_backend_stands_and_the_store_gets_no_request(
+    app, add, unasked, word, value
+):
     result = add.delay_until(FAR, 1)
     app.backend.store_result(result.id, value, word)
 
@@ -125,7 +127,7 @@ def test_a_group_of_pending_results_does_not_ask_for_each(app, add, unasked):
 
 
 @pytest.mark.parametrize("task_id", ["a", "a" * 10_000])
-def test_where_the_store_cannot_tell_it_is_pending(
+def test_a_task_is_pending_if_the_store_cannot_be_read(
     delayq_app, redis_server, redis, caplog, task_id
 ):
     away = f"redis://127.0.0.1:{free_port()}/0"
@@ -209,7 +211,7 @@ def test_a_result_class_of_the_app_s_own_stays_what_it_is(own_app):
 
 
 @pytest.mark.parametrize("made_by", [str, lambda task_id: task_id], ids=["class", "function"])
-def test_what_is_no_class_of_results_stays_what_it_is(make_app, url, made_by):
+def test_a_custom_asyncresult_that_is_no_class_of_results_stays_as_it_is(make_app, url, made_by):
     app = make_app(url)
     app.AsyncResult = made_by
 
@@ -244,7 +246,7 @@ def test_it_waits_for_the_task_s_result(app, add, delayq):
     assert result.get(timeout=30) == 7
 
 
-def test_what_is_not_held_has_no_result(add, delayq):
+def test_a_task_that_does_not_wait_has_no_result(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 

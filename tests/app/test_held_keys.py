@@ -32,7 +32,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("way", SAID)
-def test_how_it_holds_is_in_the_entry(add, delayq, way):
+def test_an_entry_says_how_long_its_key_is_held(add, delayq, way):
     said, wanted = SAID[way]
     delayq.schedule(add.s(1), at=FAR, key="k", **said)
     assert hold(delayq) == ("k", wanted)
@@ -113,7 +113,7 @@ def calls_of(add, delayq, said):
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: ascii(wrong[0])[:40])
-def test_what_is_wrong_is_refused_before_anything_is_written(add, delayq, redis, wrong):
+def test_a_wrong_option_is_refused_before_anything_is_written(add, delayq, redis, wrong):
     said, *facts = wrong
     for call in calls_of(add, delayq, {"key": "k", **said}):
         with pytest.raises(InvalidOption) as caught:
@@ -177,7 +177,7 @@ def test_keep_returns_its_result(add, delayq, running):
     assert list(delayq.tasks()) == []
 
 
-def test_what_has_left_is_not_cancelled_or_edited_by_its_key(delayq, running):
+def test_a_delivered_task_is_not_cancelled_or_edited_by_its_key(delayq, running):
     assert delayq.cancel(key="k") is Outcome.HANDED_OVER
     assert delayq.edit(key="k", args=(5,)) is Outcome.HANDED_OVER
     assert delayq.get(key="k") is None
@@ -204,7 +204,7 @@ def test_a_dump_has_how_keys_hold(delayq_app, redis_server, url, add, delayq):
     assert found == {"f5000", "w7000"}
 
 
-def test_what_is_loaded_does_not_push_a_holder_aside(add, delayq, running):
+def test_a_loaded_task_does_not_take_a_held_key(add, delayq, running):
     waiting = delayq.schedule(add.s(2), at=FAR, key="other")
     lines = [dict(one) for one in delayq.dump()]
     waiting.cancel()

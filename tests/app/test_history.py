@@ -90,10 +90,10 @@ def test_a_module_that_cannot_be_imported_is_said_and_names_are_empty(
     assert "not all of the app's tasks could be imported: ImportError(" in caplog.text
 
 
-@pytest.mark.parametrize("by", ["what waits", "what is paused"])
+@pytest.mark.parametrize("by", ["waiting task", "pause"])
 def test_a_queue_that_no_app_declares_has_its_name(app, delayq_app, url, by):
     app.send_task("t", task_id="a", queue="elsewhere", delayq_at=FAR)
-    if by == "what is paused":
+    if by == "pause":
         app.delayq.cancel("a")
         app.delayq.pause(queue="elsewhere")
     reader = delayq_app(url, delayq_history=LENGTH)
@@ -155,7 +155,7 @@ def test_an_event_that_equals_the_one_before_is_left_out_if_that_is_set(app, del
     assert told(delayq) == [("scheduled", "a")]
 
 
-def test_what_a_selection_does_is_told_by_the_batch(app, delayq, redis):
+def test_a_selection_writes_its_history_by_the_batch(app, delayq, redis):
     app.conf.delayq_history = 1000
     items = [((), {}, FAR, f"a{number}") for number in range(300)]
     delayq.schedule_many(app.signature("t").set(delayq_tags=["x"]), items)
@@ -170,7 +170,7 @@ def test_what_a_selection_does_is_told_by_the_batch(app, delayq, redis):
     assert redis.info("commandstats")["cmdstat_ltrim"]["calls"] < 300 / 20
 
 
-def test_what_is_removed_although_it_cannot_be_read_is_told(app, delayq, redis):
+def test_the_removal_of_an_unreadable_task_is_recorded(app, delayq, redis):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     redis.hset(keys_of("a")["records"], "a", "9")
     delayq.hand_over()

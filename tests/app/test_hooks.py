@@ -57,7 +57,7 @@ def test_hooks_that_are_added_without_ears_always_hear(app, delayq):
     assert len(told) == 2
 
 
-def test_whoever_is_told_of_a_hand_over_cannot_stop_it(app, delayq, caplog):
+def test_a_failing_hook_cannot_stop_a_hand_over(app, delayq, caplog):
     def broken(*_):
         raise RuntimeError("somebody's mistake")
 
@@ -92,7 +92,7 @@ def test_the_ids_of_a_hand_over_are_read_only_where_they_are_wanted(app, delayq,
 
 
 @pytest.mark.parametrize("own_id", [True, False])
-def test_what_gives_way_is_told_apart_from_what_is_cancelled(app_with_results, own_id):
+def test_a_task_that_gives_way_is_not_reported_as_cancelled(app_with_results, own_id):
     delayq, told, gone = app_with_results.delayq, [], []
     give(delayq, gave_way=told.extend, cancelled=gone.extend)
     for task_id in ("a", "a" if own_id else "b"):
@@ -114,7 +114,7 @@ def test_an_app_s_hooks_want_nothing_while_nobody_listens(app):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_how_late_tasks_left_is_told_only_where_it_is_wanted(app, delayq, wanted):
+def test_a_hook_gets_the_lateness_of_tasks_only_if_it_wants_it(app, delayq, wanted):
     told = []
     give(delayq, left=lambda *facts: told.append(facts), hears_left=lambda: wanted)
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
@@ -155,7 +155,7 @@ def test_a_call_for_one_task_that_changes_nothing_is_told_with_its_answer(app, d
     ]
 
 
-def test_what_its_list_refuses_is_counted(app, delayq, redis):
+def test_tasks_that_their_list_refuses_are_counted(app, delayq, redis):
     told = []
     give(delayq, refused=lambda *facts: told.append(facts))
     redis.set("celery", "no list")
@@ -183,7 +183,7 @@ def test_hooks_that_are_added_hear_at_once_and_beside_the_others(app, delayq):
 
 @pytest.mark.parametrize("mine", [True, False])
 @pytest.mark.parametrize("theirs", [True, False])
-def test_what_either_wants_is_told(mine, theirs):
+def test_two_hooks_want_the_facts_that_either_wants(mine, theirs):
     hooks = Hooks(hears_left=lambda: mine)
 
     hooks.add(Hooks(hears_left=lambda: theirs, hears_handed_over=lambda: theirs))

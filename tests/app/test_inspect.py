@@ -58,7 +58,7 @@ def held_by_celery(make_app, url, add, redis):
     )
 
 
-def test_what_waits_follows_what_the_worker_holds_itself_in_the_same_form(
+def test_waiting_tasks_follow_those_that_the_worker_holds_in_the_same_form(
     app, shown, held_by_celery
 ):
     options = {"task_id": "held", "priority": 3, "delayq_at": FAR}
@@ -101,7 +101,7 @@ def test_arguments_that_are_hidden_from_logs_are_hidden(app, shown):
     assert "password" not in json.dumps(one)
 
 
-def test_what_cannot_be_read_is_shown_by_its_id_and_its_time(app, shown, redis):
+def test_an_unreadable_task_is_shown_by_its_id_and_time(app, shown, redis):
     app.send_task("add", task_id="good", delayq_at=FAR)
     app.send_task("add", task_id="bad", delayq_at=LONG_AGO)
     record = redis.hget("{delayq:0}:records", "bad")
@@ -163,7 +163,7 @@ def test_a_task_that_is_asked_for_by_its_id_is_shown_where_it_waits(app, queried
     assert answer["own"] == ("ready", of_the_worker.info())
 
 
-def test_one_that_is_paused_or_alone_is_shown_too(app, delayq, queried, redis):
+def test_a_single_paused_task_is_shown_too(app, delayq, queried, redis):
     app.send_task("add", task_id="held", delayq_at=LONG_AGO)
     delayq.pause()
     delayq.hand_over()

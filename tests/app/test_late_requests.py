@@ -158,7 +158,7 @@ def interrupted(error, proxy):
         *((call, newer) for call in CHANGING for newer in (replace, reschedule)),
     ],
 )
-def test_what_an_interrupted_call_sent_undoes_nothing_that_came_later(held, call, newer, error):
+def test_a_request_of_an_interrupted_call_undoes_no_later_change(held, call, newer, error):
     app = held.app(timeout=60)
     if call in CHANGING:
         schedule(held.direct)

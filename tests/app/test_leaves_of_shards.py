@@ -1,4 +1,4 @@
-"""What leaves do with several shards: the load of a dump, and remote control."""
+"""Leaves of the package with several shards: the load of a dump, and remote control."""
 
 import pytest
 from celery import states

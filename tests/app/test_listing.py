@@ -142,7 +142,7 @@ def test_a_short_list_does_not_read_the_whole_store(schedule, delayq, redis):
     assert redis.info("commandstats")["cmdstat_hget"]["calls"] - before <= 2 * PAGE + 5
 
 
-def test_what_is_due_and_not_handed_over_yet_is_listed(app, delayq):
+def test_a_due_task_is_listed_until_it_is_delivered(app, delayq):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
 
     assert ids(delayq.tasks()) == ["a"]
@@ -150,7 +150,7 @@ def test_what_is_due_and_not_handed_over_yet_is_listed(app, delayq):
     assert ids(delayq.tasks()) == []
 
 
-def test_what_is_dead_is_not_waiting(app, delayq, redis):
+def test_a_dead_task_is_not_waiting(app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(delayq, redis)
@@ -216,7 +216,7 @@ def ids_and_cursors(tasks):
 
 
 @pytest.mark.parametrize("cursor", ["", "x", 5, b"", "ab:0:1:1", "ab:63:1:1"])
-def test_what_is_no_cursor_of_this_store_is_an_error_at_the_call(schedule, delayq, cursor):
+def test_a_value_that_is_no_cursor_of_this_store_is_an_error_at_the_call(schedule, delayq, cursor):
     schedule([1])
     with pytest.raises(InvalidOption) as caught:
         delayq.tasks(cursor=cursor)
@@ -231,7 +231,7 @@ def test_a_task_tells_its_key_and_tags(app, delayq):
         assert (task.key, task.tags) == ("k", ("x", "y"))
 
 
-def test_what_is_paused_is_listed(app, delayq):
+def test_a_paused_task_is_listed(app, delayq):
     delayq.pause(queue="celery")
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     app.send_task("t", task_id="b", delayq_at=FAR)

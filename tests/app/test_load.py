@@ -39,7 +39,7 @@ def test_a_line_that_is_cut_is_named_by_its_number(two, dumped, place):
     assert "cut or damaged" in str(raised.value)
 
 
-def test_what_stands_before_a_damaged_line_is_loaded_and_nothing_of_it(two, dumped):
+def test_lines_before_a_damaged_line_are_loaded_and_nothing_of_that_line(two, dumped):
     dumped[2] = dumped[2].replace('"due_ms":', '"due_ms_":')
 
     with pytest.raises(InvalidDump, match=r"line 3 of the dump: it has an unknown field 'due_ms_'"):
@@ -59,7 +59,7 @@ def test_empty_lines_are_nothing(two, dumped):
     assert two.delayq.load(["\n", *dumped, "", b" \n"]).loaded == 2
 
 
-def test_what_stands_behind_the_last_line_is_refused(two, dumped):
+def test_a_line_after_the_last_line_is_refused(two, dumped):
     with pytest.raises(InvalidDump, match="line 5 of the dump: it comes after the last line"):
         two.delayq.load([*dumped, dumped[1]])
 
@@ -78,7 +78,7 @@ def test_a_dump_of_a_later_format_is_refused_before_anything_is_written(two, dum
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"kind": "task"}', "null", "\x1b", "[" * 100_000, 5])
-def test_what_is_no_dump_is_refused(two, text):
+def test_a_text_that_is_not_a_dump_is_refused(two, text):
     with pytest.raises(InvalidDump):
         two.delayq.load([text, text])
 

@@ -50,7 +50,7 @@ def load(app):
 
 
 @pytest.mark.parametrize("add", [lambda app: put(app, NEW), load])
-def test_what_comes_next_stands_behind_what_is_there(lost, add):
+def test_a_new_task_stands_behind_the_existing_ones(lost, add):
     add(lost)
 
     assert dumped(lost) == OLD + NEW
@@ -80,9 +80,7 @@ def test_a_cursor_of_it_is_good_later(lost):
 
 
 @pytest.mark.parametrize("spoilt", ["1", "0", "zzz", "", "1.5", "-1", "007", "inf", str(2**47)])
-def test_one_that_somebody_spoilt_is_found_and_goes_on_above_all_that_were_given(
-    app, redis, spoilt
-):
+def test_a_spoilt_number_is_found_and_goes_on_above_all_used_ones(app, redis, spoilt):
     put(app, OLD)
     [meta] = redis.keys("*:meta")
     redis.hset(meta, "seq", spoilt)
@@ -98,7 +96,7 @@ def test_one_that_somebody_spoilt_is_found_and_goes_on_above_all_that_were_given
         assert [one.id for one in selection] == OLD + NEW
 
 
-def test_where_nothing_waits_it_is_found_as_well(app, redis):
+def test_a_spoilt_number_is_found_in_an_empty_store_too(app, redis):
     put(app, OLD)
     app.delayq.select(all=True).cancel()
     [meta] = redis.keys("*:meta")
@@ -145,7 +143,7 @@ def test_numbers_do_not_go_on_above_one_at_their_end(app, redis):
     assert [one for one in dumped(app) if one != OLD[0]] == [*NEW, "last"]
 
 
-def test_that_of_a_spoilt_record_is_not_above_it(app, redis):
+def test_a_new_task_stands_behind_a_repaired_record_with_a_spoilt_number(app, redis):
     put(app, OLD[:1])
     spoil_number(redis, OLD[0], b"\x7f" * 6)
 

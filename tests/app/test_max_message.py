@@ -15,7 +15,7 @@ from tests.app.support import FAR, comparable, envelope, lists, only_message
 
 MOST = 20_000
 LARGE = "x" * MOST
-DENSE = Random(1).randbytes(MOST).hex()  # what compression leaves of it is too large as well
+DENSE = Random(1).randbytes(MOST).hex()  # compressed, it is too large as well
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 
 SINGLE_CALLS = {
@@ -47,7 +47,7 @@ def capturing(app):
 
 
 @pytest.mark.parametrize("call", SINGLE_CALLS.values(), ids=SINGLE_CALLS)
-def test_what_is_larger_is_refused_and_nothing_is_written(remind, redis, call):
+def test_a_larger_message_is_refused_and_writes_nothing(remind, redis, call):
     with pytest.raises(MessageTooLarge):
         call(remind)
 
@@ -94,7 +94,7 @@ def test_a_million_bytes_are_the_default(delayq_app, url):
         task.delay_for(60, "x" * 800_000)
 
 
-def test_what_compression_makes_smaller_is_taken(remind, delayq):
+def test_a_message_that_compression_makes_small_enough_is_taken(remind, delayq):
     result = remind.s(LARGE).set(compression="zlib").delay_for(60)
 
     assert delayq.state(result.id) == "SCHEDULED"
@@ -198,7 +198,7 @@ def test_a_smaller_one_is_captured_without_a_word(capturing, delayq, redis, capl
     assert envelope(delayq, result.id).headers["eta"] is None
 
 
-def test_what_grows_on_its_way_is_captured_all_the_same(capturing, delayq):
+def test_a_message_that_grows_on_its_way_is_captured_all_the_same(capturing, delayq):
     def grow(headers=None, **_):
         headers["note"] = LARGE
 
@@ -211,7 +211,7 @@ def test_what_grows_on_its_way_is_captured_all_the_same(capturing, delayq):
     assert delayq.state(result.id) == "SCHEDULED"
 
 
-def test_one_that_is_asked_for_is_refused_whatever_is_captured(capturing, redis):
+def test_a_call_with_a_due_time_is_refused_even_if_calls_are_captured(capturing, redis):
     with pytest.raises(MessageTooLarge):
         capturing.apply_async((LARGE,), delayq_at=FAR)
     assert redis.keys() == []

@@ -107,7 +107,7 @@ def test_only_for_an_amqp_broker_is_the_router_listened_to(quorum_app, delayq_ap
     assert "route" not in vars(on_redis.amqp.router)
 
 
-def test_what_the_router_said_of_another_call_is_not_taken(amqp, quorum_app):
+def test_the_route_of_another_call_is_not_taken(amqp, quorum_app):
     quorum_app.amqp.router.route({"queue": "mail"}, "t")
     options = rewritten("order.new")
 
@@ -163,7 +163,7 @@ def test_a_key_that_no_queue_has_goes_to_the_default_queue_s_exchange(amqp):
     ],
     ids=repr,
 )
-def test_what_was_not_rewritten_is_left_as_it_is(amqp, options):
+def test_options_that_celery_did_not_rewrite_stay_as_they_are(amqp, options):
     before = dict(options)
 
     native_delay.undo(options, amqp)

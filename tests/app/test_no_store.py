@@ -63,7 +63,7 @@ def test_a_task_puts_itself_off_by_an_eta(app):
     ],
     ids=["after", "an eta and a key", "get", "scanner"],
 )
-def test_what_asks_for_the_store_is_refused(app, ask):
+def test_a_call_that_needs_the_store_is_refused(app, ask):
     with pytest.raises(InvalidSetting) as caught:
         ask(app)
 

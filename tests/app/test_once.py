@@ -64,7 +64,7 @@ def test_each_task_of_a_bulk_has_it(add, delayq):
     assert [envelope(delayq, one).headers["delayq_once"] for one in bulk.ids] == [True] * 5
 
 
-def test_those_of_a_task_share_a_template(add, delayq, redis):
+def test_calls_of_a_task_with_the_option_share_a_template(add, delayq, redis):
     for number in range(5):
         add.apply_async((number,), delayq_at=FAR, delayq_once=True)
 
@@ -72,7 +72,7 @@ def test_those_of_a_task_share_a_template(add, delayq, redis):
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
-def test_what_is_sent_at_once_has_it_as_well_for_its_retries(app, add, redis, protocol):
+def test_a_task_that_is_sent_at_once_has_the_header_for_its_retries(app, add, redis, protocol):
     app.conf.task_protocol = protocol
 
     add.apply_async((1,), delayq_once=True)
@@ -127,7 +127,7 @@ def stranger(url):
         yield app
 
 
-def test_what_a_process_without_a_delayq_sent_waits_with_it(stranger, app, delayq):
+def test_a_task_from_a_process_without_a_delayq_waits_with_the_header(stranger, app, delayq):
     stranger.send_task("t", task_id="a", delayq_at=FAR, delayq_once=True)
 
     Consumer(app).receive()

@@ -91,7 +91,7 @@ def test_dead_letters_are_removed_whatever_they_are_like(dead, delayq, redis):
     assert not any(redis.exists(key) for key in each("errors"))
 
 
-def test_one_dead_letter_is_removed_by_its_id(dead, delayq):
+def test_a_dead_letter_is_removed_by_its_id(dead, delayq):
     assert delayq.remove("waits") is UNCHANGED
     assert [delayq.remove(one) for one in ("dead", "unread", "lost", "dead")] == [DONE] * 3 + [GONE]
     assert delayq.counts().dead == 0
@@ -109,7 +109,7 @@ def test_a_cursor_goes_on_among_those_that_lost_their_numbers(delayq, add, redis
     assert (len(rest), {*first, *rest}) == (1, {"a", "b", "c"})
 
 
-def test_what_was_published_when_its_scanner_died_is_counted_as_uncertain(delayq, add, redis):
+def test_a_task_whose_scanner_died_while_publishing_counts_as_uncertain(delayq, add, redis):
     add.apply_async(task_id="a", delayq_at=LONG_AGO, exchange="x", routing_key="x")
     claim(delayq)
     for key in each("leased"):
@@ -120,7 +120,7 @@ def test_what_was_published_when_its_scanner_died_is_counted_as_uncertain(delayq
         assert (count, count.uncertain, count.in_flight) == (1, 1, 0)
 
 
-def test_what_cannot_be_read_and_is_not_dead_yet_is_not_removed(delayq, add, redis):
+def test_an_unreadable_task_that_is_not_dead_yet_is_not_removed(delayq, add, redis):
     add.apply_async(task_id="a", delayq_at=FAR)
     spoil(redis, "a")
     with pytest.raises(UnreadableRecord):
@@ -128,7 +128,7 @@ def test_what_cannot_be_read_and_is_not_dead_yet_is_not_removed(delayq, add, red
     assert records(redis)
 
 
-def test_one_dead_letter_is_retried_by_its_id(dead, delayq):
+def test_a_dead_letter_is_retried_by_its_id(dead, delayq):
     assert delayq.retry("waits") is UNCHANGED
     assert delayq.retry("dead") is DONE
     assert delayq.retry("dead") is UNCHANGED
@@ -236,7 +236,7 @@ def test_of_a_selection_scanners_store_revoked(app_with_results, redis):
 
 
 @with_one_shard
-def test_who_listens_to_task_revoked_is_told_of_each(delayq, add):
+def test_task_revoked_is_sent_for_each_cancelled_task(delayq, add):
     told = []
 
     def listen(sender, request, **_):

@@ -53,7 +53,7 @@ def test_a_cancel_that_stored_revoked_owes_nothing(add, redis):
 
 
 @pytest.mark.usefixtures("away")
-def test_where_the_backend_is_away_it_is_cancelled_and_owed(add, redis):
+def test_a_task_is_cancelled_and_its_result_owed_while_the_backend_is_away(add, redis):
     result = add.delay_until(FAR, 1)
     assert result.cancel()
     assert redis.zrange(keys_of(result.id)["outbox"], 0, -1) == [result.id.encode()]

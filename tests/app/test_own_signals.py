@@ -27,7 +27,7 @@ def listening_to(app):
     def listen(name):
         def receiver(sender, signal, **facts):
             assert sender is app
-            if facts.get("actor") == "":  # nobody was named
+            if facts.get("actor") == "":  # no actor was named
                 del facts["actor"]
             told.append((name, facts))
 
@@ -118,7 +118,7 @@ def test_a_retry_that_is_held_is_told(delayq_app, url):
     assert ids(heard, "task_scheduled") == ["a"]
 
 
-def test_what_is_not_done_is_not_told(app, delayq, heard):
+def test_a_change_that_is_not_made_sends_no_signal(app, delayq, heard):
     app.send_task("t", task_id="a", delayq_at=FAR)
     del heard[:]
 
@@ -133,7 +133,7 @@ def test_what_is_not_done_is_not_told(app, delayq, heard):
     assert heard == []
 
 
-def test_what_is_replaced_is_cancelled_with_its_reason_and_what_is_kept_is_not_told(app, heard):
+def test_a_replaced_task_is_cancelled_with_a_reason_and_a_kept_one_sends_no_signal(app, heard):
     for task_id, conflict in (("a", "keep"), ("b", "replace"), ("b", "keep"), ("c", "keep")):
         app.send_task("t", task_id=task_id, delayq_at=FAR, delayq_key="k", delayq_conflict=conflict)
 
@@ -144,7 +144,7 @@ def test_what_is_replaced_is_cancelled_with_its_reason_and_what_is_kept_is_not_t
     ]
 
 
-def test_what_another_of_its_bulk_replaces_is_scheduled_and_cancelled(add, delayq, heard):
+def test_a_task_that_its_own_bulk_replaces_is_scheduled_and_cancelled(add, delayq, heard):
     sig = add.s().set(delayq_key="k", delayq_conflict="replace")
 
     bulk = delayq.schedule_many(sig, [((1,), {}), ((2,), {})], at=FAR)
@@ -153,7 +153,7 @@ def test_what_another_of_its_bulk_replaces_is_scheduled_and_cancelled(add, delay
     assert ids(heard, "task_cancelled") == bulk.ids[:1]
 
 
-def test_who_names_a_task_by_its_key_has_its_id_told(app, delayq, heard):
+def test_a_signal_has_the_id_of_a_task_that_is_named_by_its_key(app, delayq, heard):
     app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
 
     delayq.edit(key="k", args=[1])
@@ -182,7 +182,7 @@ def test_a_selection_tells_of_each_task_that_it_changed(add, app, delayq, heard)
     assert len(heard) == 3
 
 
-def test_what_is_told_to_run_now_is_moved_to_that_time(app, delayq, redis, heard):
+def test_run_now_sends_task_rescheduled_with_the_present_time(app, delayq, redis, heard):
     for task_id in ("a", "b"):
         app.send_task("t", task_id=task_id, delayq_at=FAR)
     del heard[:]
@@ -210,7 +210,7 @@ def test_a_batch_that_is_handed_over_is_told_as_one(app, delayq, heard):
     assert len(heard) == len(batches)
 
 
-def test_what_is_paused_is_told_when_it_goes(app, delayq, heard):
+def test_a_paused_task_has_its_signal_when_it_is_delivered(app, delayq, heard):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     del heard[:]
 
@@ -224,7 +224,7 @@ def test_what_is_paused_is_told_when_it_goes(app, delayq, heard):
     assert heard == [("task_handed_over", {"task_ids": ["a"]})]
 
 
-def test_what_is_too_late_is_skipped_and_neither_cancelled_nor_handed_over(app, delayq, heard):
+def test_a_task_that_is_too_late_is_skipped_and_neither_cancelled_nor_delivered(app, delayq, heard):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=5)
     del heard[:]
 
@@ -235,7 +235,7 @@ def test_what_is_too_late_is_skipped_and_neither_cancelled_nor_handed_over(app, 
     assert facts["reason"].startswith("skipped: ")
 
 
-def test_what_a_list_refuses_is_dead_then_tried_again_and_removed(app, delayq, redis, heard):
+def test_a_task_that_a_list_refuses_is_dead_then_retried_and_removed(app, delayq, redis, heard):
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", task_id="a", delayq_at=LONG_AGO)
     del heard[:]

@@ -14,7 +14,7 @@ def delayq(app):
 
 
 @pytest.mark.parametrize("of", [{}, {"queue": "mail"}, {"task": "t"}], ids=["all", "queue", "task"])
-def test_what_is_paused_waits_and_goes_when_it_is_resumed(app, delayq, of):
+def test_a_paused_task_waits_and_is_delivered_when_it_is_resumed(app, delayq, of):
     delayq.pause(**of)
     app.send_task("t", queue="mail", task_id="a", delayq_at=LONG_AGO)
     app.send_task("t", queue="mail", task_id="b", delayq_at=FAR)
@@ -63,7 +63,7 @@ def test_a_task_is_paused_by_itself(app, delayq):
         ),
     ],
 )
-def test_what_is_no_queue_or_task_is_refused(delayq, method, of, sentence):
+def test_a_value_that_is_no_queue_or_task_is_refused(delayq, method, of, sentence):
     with pytest.raises(InvalidOption) as caught:
         getattr(delayq, method)(**of)
     assert str(caught.value) == sentence
@@ -71,7 +71,7 @@ def test_what_is_no_queue_or_task_is_refused(delayq, method, of, sentence):
 
 
 @pytest.mark.parametrize("rate", [0, -1, 0.0009, 1_000_001, float("nan"), "5", True])
-def test_what_is_no_rate_is_refused_and_it_stays_paused(delayq, rate):
+def test_a_value_that_is_no_rate_is_refused_and_the_pause_stays(delayq, rate):
     delayq.pause()
     with pytest.raises(InvalidOption, match=r"rate is .*; expected a number of tasks a second"):
         delayq.resume(rate=rate)
@@ -91,7 +91,7 @@ def test_a_skipped_task_is_told_to_whoever_listens(app, delayq, caplog):
     assert delayq.get("a") is None
 
 
-def test_what_no_scanner_has_met_is_told_as_paused_everywhere(app, delayq):
+def test_a_paused_task_that_no_scanner_has_met_counts_as_paused_everywhere(app, delayq):
     delayq.pause(queue="mail")
     app.send_task("t", queue="mail", task_id="a", delayq_at=LONG_AGO)
     app.send_task("t", queue="other", task_id="b", delayq_at=LONG_AGO)

@@ -166,7 +166,7 @@ def test_it_is_released_with_its_eta(arrive, redis):
     assert datetime.fromisoformat(body(redis)["expires"]) == DUE + timedelta(seconds=60)
 
 
-def test_one_that_cannot_be_read_is_not_released(arrive, redis):
+def test_an_unreadable_message_is_not_released(arrive, redis):
     delayq = arrive(accept=["json"], serializer="pickle").delayq
     before = redis.hgetall("{delayq:0}:records")
 

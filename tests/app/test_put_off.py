@@ -84,7 +84,7 @@ def test_called_directly_it_reaches_the_caller(app, runs):
         task.run()
 
 
-def test_one_that_is_called_directly_puts_off_the_task_that_called_it(app, runs):
+def test_a_task_that_is_called_directly_puts_off_the_calling_task(app, runs):
     DelayQ(app)
     inner = define(app, runs)
 

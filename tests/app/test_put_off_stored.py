@@ -85,14 +85,14 @@ def test_a_message_that_nothing_names_is_put_off_too(app, later):
     assert app.delayq.get("a")
 
 
-def test_where_another_task_of_its_id_waits_it_fails_and_that_one_stays(app, later):
+def test_a_task_cannot_be_put_off_while_another_with_its_id_waits(app, later):
     app.send_task("other", task_id="a", delayq_after=LATER)
     with pytest.raises(AlreadyScheduled):
         run(later)
     assert app.delayq.get("a").task == "other"
 
 
-def test_where_the_broker_is_away_too_its_error_leaves_the_task(delayq_app):
+def test_a_task_raises_the_broker_s_error_if_the_broker_is_away_too(delayq_app):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0", delayq_timeout=0.2)
 
     @app.task(name="later", shared=False)
@@ -168,7 +168,7 @@ def test_a_state_that_the_task_stored_of_itself_is_taken_back(app_with_results, 
     assert (result.state, result.backend_state, result.info) == ("SCHEDULED", "PENDING", None)
 
 
-def test_where_results_are_ignored_nothing_is_stored(app_with_results):
+def test_a_task_that_ignores_results_has_none_stored(app_with_results):
     @app_with_results.task(name="later", shared=False, ignore_result=True)
     def later(_x):
         raise Defer(after=LATER)

@@ -28,7 +28,7 @@ def queues(delayq):
 
 
 @pytest.mark.parametrize(("sent", "queue"), WAYS.values(), ids=WAYS.keys())
-def test_whatever_reads_it_names_the_same_queue(delayq_app, url, sent, queue):
+def test_every_reader_names_the_same_queue(delayq_app, url, sent, queue):
     app = delayq_app(url, task_queues=[Queue("celery"), VIDEO])
     app.send_task("t", delayq_at=FAR, **sent)
 

@@ -42,7 +42,7 @@ def test_an_exchange_or_a_routing_key_that_is_no_text_is_refused(app, options, s
 
 
 @pytest.mark.parametrize("options", [{"routing_key": 5}, {"exchange": 5}])
-def test_what_celery_leaves_out_for_a_plain_queue_does_not_matter(app, redis, options):
+def test_options_that_celery_leaves_out_for_a_plain_queue_do_not_matter(app, redis, options):
     app.send_task("t", **options, delayq_at=LONG_AGO)
 
     assert app.delayq.hand_over() == 1

@@ -41,7 +41,7 @@ def test_an_entry_has_what_was_scheduled(add, delayq, redis):
     assert (task.state, task.reason) == (State.SCHEDULED, "")
 
 
-def test_when_it_was_scheduled_does_not_change_when_it_is_moved(add, delayq):
+def test_a_move_does_not_change_the_time_of_scheduling(add, delayq):
     result = add.delay_until(FAR, 1)
     created = delayq.get(result.id).created
 
@@ -56,7 +56,7 @@ def test_an_id_that_is_not_scheduled_gives_none(delayq, task_id):
     assert delayq.state(task_id) is None
 
 
-def test_what_was_handed_over_is_not_scheduled(add, delayq):
+def test_a_delivered_task_is_not_scheduled(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 
@@ -176,7 +176,7 @@ def test_another_app_with_the_same_redis_and_prefix_reads_the_same(add, url, mak
     other.close()
 
 
-def test_when_a_task_was_handed_over_is_known_apart_from_when_it_was_due(add, delayq, redis):
+def test_the_time_of_delivery_is_known_apart_from_the_due_time(add, delayq, redis):
     result = add.delay_until(LONG_AGO, 1)
     assert delayq.handed_over(result.id) is None
     before = redis_ms(redis)
@@ -188,7 +188,7 @@ def test_when_a_task_was_handed_over_is_known_apart_from_when_it_was_due(add, de
     assert when.utcoffset().total_seconds() == 0
 
 
-def test_what_was_cancelled_or_never_there_was_not_handed_over(add, delayq):
+def test_a_cancelled_or_unknown_task_has_no_time_of_delivery(add, delayq):
     result = add.delay_until(FAR, 1)
     result.cancel()
 

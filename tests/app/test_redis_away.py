@@ -114,14 +114,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("error", "call"), WRONG)
-def test_what_is_wrong_is_refused_before_redis_is_asked(add, hanging_up, error, call):
+def test_a_wrong_call_is_refused_without_a_connection_to_redis(add, hanging_up, error, call):
     with pytest.raises(error):
         call(add)
     assert hanging_up.connections == 0
 
 
 @pytest.mark.parametrize(("error", "call"), WRONG)
-def test_what_is_wrong_is_refused_before_the_result_backend_is_asked(
+def test_a_wrong_call_is_refused_without_a_connection_to_the_result_backend(
     delayq_app, hanging_up, error, call
 ):
     url = f"redis://127.0.0.1:{hanging_up.port}/0"

@@ -61,7 +61,9 @@ def ids(redis):
 
 # Each way once, alternating between a whole message and one that shares a template.
 @pytest.mark.parametrize(("way", "shared"), [(way, at % 2 == 0) for at, way in enumerate(WAYS)])
-def test_what_leaves_is_what_a_call_with_that_eta_sends(delayq_app, url, redis, *, way, shared):
+def test_a_released_message_equals_that_of_a_call_with_its_eta(
+    delayq_app, url, redis, *, way, shared
+):
     app = delayq_app(url, accept_content=["json", "msgpack"])
 
     @app.task(name="add")
@@ -106,7 +108,7 @@ def released(app, redis):
         ({}, None),
     ],
 )
-def test_what_ends_a_task_counts_on_from_its_due_time(
+def test_expiry_and_grace_period_count_on_from_the_due_time(
     delayq_app, url, redis, *, options, after_due
 ):
     app = delayq_app(url)
@@ -121,7 +123,7 @@ def test_what_ends_a_task_counts_on_from_its_due_time(
     assert until == expected
 
 
-def test_what_the_store_knew_of_them_is_forgotten(app, add, delayq, redis):
+def test_the_store_keeps_only_tombstones_of_released_tasks(app, add, delayq, redis):
     for number in range(20):
         add.apply_async(
             task_id=f"{number:02}",
@@ -207,7 +209,7 @@ def test_on_rabbitmq_half_an_hour_counts_and_no_time_where_none_is_known(
 
 
 @pytest.mark.parametrize("options", [{}, {"delayq_late": "skip", "delayq_grace": 3600}])
-def test_what_is_paused_leaves_as_well(add, delayq, redis, options):
+def test_a_paused_task_leaves_too(add, delayq, redis, options):
     add.apply_async(task_id="parked", delayq_after=0, **options)
     add.apply_async(task_id="waiting", delayq_at=FAR, **options)
     delayq.pause(queue="celery")
@@ -248,7 +250,7 @@ def test_nor_what_no_scanner_has_met_since(add, delayq, redis, is_back):
     assert timedelta(minutes=59) < left <= timedelta(hours=1, seconds=1)
 
 
-def test_what_is_refused_by_its_list_leaves_later(add, delayq, redis):
+def test_a_task_that_its_list_refuses_leaves_later(add, delayq, redis):
     add.apply_async(task_id="a", delayq_at=LONG_AGO)
     redis.set("celery", "no list")
     delayq.hand_over()
@@ -275,7 +277,7 @@ def test_dead_letters_stay_and_are_counted(add, delayq, redis):
     assert delayq.select(all=True).release(dry_run=True).dead == 1
 
 
-def test_what_is_being_published_stays_and_is_counted(delayq_app, url, redis):
+def test_a_task_being_published_stays_and_is_counted(delayq_app, url, redis):
     app = delayq_app(url)
     app.send_task("t", task_id="a", exchange="x", routing_key="x", delayq_at=LONG_AGO)
     claim(app.delayq)
@@ -334,7 +336,7 @@ def test_it_can_be_cancelled_and_nothing_else(add, delayq, redis):
     assert message["headers"]["eta"] == DUE.isoformat()
 
 
-def test_one_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
+def test_a_task_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
     add.apply_async(task_id="a", delayq_at=FAR)
     redis.set("celery", "no list")
     delayq.select(all=True).release()
@@ -351,7 +353,7 @@ def test_one_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
     assert message["headers"]["eta"] == DUE.isoformat()
 
 
-def test_when_it_was_due_is_told_to_its_task(app, delayq, redis):
+def test_a_released_task_can_read_its_due_time(app, delayq, redis):
     @app.task(name="t", bind=True)
     def t(self):
         return delayq.due_of(self.request)
@@ -409,7 +411,7 @@ def test_a_cursor_goes_on_behind_what_was_released(add, delayq, redis):
 
 
 @pytest.mark.parametrize("change", ["reschedule", "edit", "cancel", "anew", "dies"])
-def test_what_is_changed_after_it_was_read_is_read_anew(add, delayq, redis, monkeypatch, change):
+def test_a_task_changed_after_it_was_read_is_read_anew(add, delayq, redis, monkeypatch, change):
     add.apply_async((1,), task_id="a", delayq_at=FAR)
     read = releasing.Release._new_record
     times = []

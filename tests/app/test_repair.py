@@ -15,7 +15,7 @@ def app(delayq_app, url):
     return delayq_app(url)
 
 
-def test_what_was_found_is_mended(app, redis):
+def test_a_finding_is_repaired(app, redis):
     app.send_task("t", task_id="a", delayq_at=FAR)
     redis.delete("{delayq:0}:due")
     [finding] = app.delayq.check()
@@ -30,7 +30,7 @@ def test_what_was_found_is_mended(app, redis):
     assert app.delayq.repair(finding).what == "gone"
 
 
-def test_what_is_only_told_is_left(app, redis):
+def test_a_finding_without_a_repair_is_left_alone(app, redis):
     app.send_task("t", task_id="a", delayq_at=FAR)
     redis.hset("{delayq:0}:records", "a", "2?")
     [finding] = app.delayq.check()
@@ -50,7 +50,7 @@ def test_a_count_is_mended_by_itself(app, redis):
     assert redis.hget("{delayq:0}:template_uses", name) == before
 
 
-def test_one_that_is_dead_by_it_is_told(app, redis):
+def test_a_repair_that_makes_a_task_dead_sends_task_dead(app, redis):
     heard = []
 
     def hear(sender, **facts):
@@ -83,6 +83,6 @@ def test_each_shard_is_mended(delayq_app, url, redis):
         app.delayq.repair(replace(found[0], shard=3))
 
 
-def test_what_is_no_finding_is_refused(app):
+def test_a_value_that_is_no_finding_is_refused(app):
     with pytest.raises(InvalidOption, match=r"^finding is 'a'; expected one that check gave$"):
         app.delayq.repair("a")

@@ -154,7 +154,7 @@ QUIET = {
 
 
 @pytest.mark.parametrize("way", QUIET)
-def test_what_is_stored_without_such_a_result_is_waited_for_too(waiting, pair, way):
+def test_a_call_without_a_scheduled_result_waits_for_replicas_too(waiting, pair, way):
     before = pair.waits()
     QUIET[way](waiting)
     assert (pair.waits() - before, waiting.delayq.counts().scheduled) == (1, 1)
@@ -168,7 +168,7 @@ def test_so_it_is_for_what_stays_or_is_replaced_under_a_key(waiting, conflict):
     assert (second.replicas, second.existed) == (1, conflict == "keep")
 
 
-def test_what_was_there_before_is_not_counted(app_on, alone):
+def test_tasks_that_were_there_before_are_not_counted(app_on, alone):
     alone.client.flushall()
     app = app_on(alone.master.port, 1, 0.01)
     items = [Item((number,), {}, key=f"{number % 2}") for number in range(5)]
@@ -204,7 +204,7 @@ def test_receivers_are_told_after_the_wait_and_may_fail(waiting, pair):
 
 
 @pytest.mark.parametrize(("later", "state"), [(0, "REVOKED"), (3600, "FAILURE")])
-def test_what_is_replaced_is_revoked_after_the_wait_unless_somebody_was_faster(
+def test_a_replaced_task_is_revoked_after_the_wait_unless_the_call_s_time_is_over(
     app_on, alone, monkeypatch, later, state
 ):
     """After the time of the call a scanner stores it; then another task may have the id."""
@@ -246,7 +246,7 @@ def test_a_bulk_says_what_the_slice_reached_that_reached_least(app_on):
     assert (bulk.replicas, sum(app.fell_short), bool(bulk)) == (1, SLICE, True)
 
 
-def test_nobody_waits_unless_the_setting_says_so(app_on, pair):
+def test_no_call_waits_unless_the_setting_says_so(app_on, pair):
     app = app_on(pair.master.port)
     before = pair.waits()
     result = app.tasks["add"].delay_for(LATER, 1)
@@ -256,7 +256,7 @@ def test_nobody_waits_unless_the_setting_says_so(app_on, pair):
     assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
 
 
-def test_where_nothing_was_scheduled_nobody_waits(waiting, pair):
+def test_a_call_that_schedules_nothing_does_not_wait(waiting, pair):
     before = pair.waits()
     add = waiting.tasks["add"]
     add.apply_async((1,), task_id="a", delayq_after=LATER)
@@ -281,7 +281,7 @@ def test_a_result_made_anew_does_not_know_it_and_a_copy_does(waiting):
     assert waiting.delayq.result(result.id).replicas is None
 
 
-def test_what_runs_at_once_waits_for_nobody(waiting, pair):
+def test_a_task_that_runs_eagerly_does_not_wait(waiting, pair):
     waiting.conf.task_always_eager = True
     before = pair.waits()
     add = waiting.tasks["add"]

@@ -103,7 +103,7 @@ def test_exactly_one_time_is_wanted(delayq, times):
     [{"at": "soon"}, {"after": "5"}, {"by": True}, {"by": float("nan")}, {"at": [1]}],
     ids=repr,
 )
-def test_what_is_no_time_is_refused_and_nothing_moves(add, delayq, times):
+def test_a_value_that_is_not_a_time_is_refused_and_moves_nothing(add, delayq, times):
     result = add.delay_until(FAR, 1)
 
     with pytest.raises(InvalidDueTime):
@@ -120,7 +120,7 @@ def test_past_the_last_year_is_refused_and_nothing_moves(add, delayq, times):
     assert delayq.get(result.id).due == DUE
 
 
-def test_what_was_handed_over_says_so_and_is_not_brought_back(add, delayq, redis):
+def test_a_delivered_task_says_so_and_is_not_brought_back(add, delayq, redis):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 
@@ -131,7 +131,7 @@ def test_what_was_handed_over_says_so_and_is_not_brought_back(add, delayq, redis
     only_message(redis)
 
 
-def test_what_was_cancelled_or_never_there_is_not_found_and_not_made(add, delayq):
+def test_a_cancelled_or_unknown_task_is_not_found_and_not_made(add, delayq):
     add.s(1).set(task_id="a").delay_until(FAR).cancel()
 
     for task_id in ("a", "never"):
@@ -140,7 +140,7 @@ def test_what_was_cancelled_or_never_there_is_not_found_and_not_made(add, delayq
     assert delayq.counts().scheduled == 0
 
 
-def test_what_is_dead_is_scheduled_again(app, delayq, redis):
+def test_a_dead_task_is_scheduled_again(app, delayq, redis):
     redis.set("mail", "not a list")
     app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
     hand_over_until_dead(delayq, redis)

@@ -70,7 +70,7 @@ def test_another_task_under_its_id_stays_as_it_is(app, add, delayq, named, chang
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("revision", ["1", 1.5, True, -1, 2**56])
-def test_what_is_no_revision_is_refused(delayq, named, change, revision):
+def test_a_value_that_is_no_revision_is_refused(delayq, named, change, revision):
     before = delayq.get("a")
 
     with pytest.raises(InvalidOption, match="the revision of a task that you read") as caught:

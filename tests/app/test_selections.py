@@ -70,7 +70,7 @@ def test_it_gives_each_task_once_in_the_order_of_scheduling(fill, select):
 
 
 @each_way
-def test_what_comes_after_its_start_is_not_met(fill, select, delayq):
+def test_a_task_that_comes_after_the_start_is_not_met(fill, select, delayq):
     fill(ORDER[:10])
     selection = select()
     fill(ORDER[10:20])
@@ -85,7 +85,7 @@ def test_what_comes_after_its_start_is_not_met(fill, select, delayq):
 
 
 @two_ways
-def test_what_is_moved_meanwhile_is_met_once(fill, select, delayq):
+def test_a_task_that_is_moved_meanwhile_is_met_once(fill, select, delayq):
     fill()
     met = []
     for task in select():
@@ -96,7 +96,7 @@ def test_what_is_moved_meanwhile_is_met_once(fill, select, delayq):
 
 
 @each_way
-def test_what_leaves_meanwhile_is_met_at_most_once_and_the_rest_once(fill, select, delayq):
+def test_a_task_that_leaves_meanwhile_is_met_at_most_once_and_the_others_once(fill, select, delayq):
     fill()
     met = []
     for task in select():
@@ -223,7 +223,7 @@ class Killed(BaseException):
 
 @two_ways
 @pytest.mark.parametrize(("steps", "part_bytes"), [(1, 0), (2, 1000), (7, 1000)])
-def test_who_stores_the_cursor_in_progress_goes_on_after_a_kill_behind_what_was_told(
+def test_a_killed_change_goes_on_from_the_cursor_that_progress_stored(
     fill, select, monkeypatch, steps, part_bytes
 ):
     if part_bytes:  # so that a step is more than one call
@@ -301,7 +301,7 @@ def test_a_store_that_was_emptied_ends_it(fill, select, redis, delayq):
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "AAAA", "e30", "bnVsbA", "WzFd", "ä", 5])
-def test_what_is_no_cursor_is_refused(fill, select, cursor):
+def test_a_value_that_is_no_cursor_is_refused(fill, select, cursor):
     with pytest.raises(InvalidOption, match=r"^cursor is .*; expected the cursor of a selection"):
         select(cursor=cursor)
 
@@ -341,7 +341,7 @@ def test_retry_and_remove_leave_what_is_not_dead(fill, select):
 
 
 @two_ways
-def test_one_that_would_be_due_too_late_is_an_error_with_what_was_done(fill, select):
+def test_a_task_that_would_be_due_too_late_is_an_error_with_the_count_so_far(fill, select):
     fill(ORDER[:5])
     fill(ORDER[5:6], due=9_007_199_254)
     selection = select()

@@ -252,9 +252,7 @@ CHANGED = {
 @pytest.mark.parametrize(
     "name", [setting.name for setting in SETTINGS if setting.name != "enabled"]
 )
-def test_whichever_setting_is_changed_the_store_is_made_of_it_anew(
-    delayq_app, redis_server, redis, name
-):
+def test_a_change_of_any_setting_makes_the_store_anew(delayq_app, redis_server, redis, name):
     conf = {"delayq_url": redis_server.url()} if name == "transport_options" else {}
     app = delayq_app(redis_server.url(), delayq_shards=1, **conf)
     services = app.delayq.services
@@ -269,7 +267,7 @@ def test_whichever_setting_is_changed_the_store_is_made_of_it_anew(
     assert app.delayq.counts().scheduled == 0
 
 
-def test_what_is_switched_off_later_schedules_nothing_more(app, delayq, add):
+def test_an_app_that_is_switched_off_later_schedules_nothing_more(app, delayq, add):
     delayq.counts()
 
     app.conf.delayq_enabled = False

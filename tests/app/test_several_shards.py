@@ -41,7 +41,7 @@ def where(redis):
     return found
 
 
-# Where a task lies.
+# The shard of a task.
 
 
 @pytest.mark.parametrize("key", EACH_KEY)
@@ -130,7 +130,7 @@ def test_it_is_changed_by_its_id(delayq, redis, task_id):
     assert redis.llen("celery") == 1
 
 
-def test_what_left_is_known_by_its_id(delayq, task_id):
+def test_a_task_that_has_left_is_known_by_its_id(delayq, task_id):
     assert delayq.handed_over(task_id) is None
     delayq.run_now(task_id)
     delayq.hand_over()
@@ -148,7 +148,7 @@ def test_a_cancelled_one_is_revoked_and_nothing_stays_owed(app, delayq, redis, t
     assert sum(redis.zcard(Keys("delayq", n, SHARDS)["outbox"]) for n in range(SHARDS)) == 0
 
 
-def test_who_has_left_without_a_key_and_waits_with_one_waits(delayq, add):
+def test_a_task_that_left_without_a_key_and_is_back_with_one_waits(delayq, add):
     """The tombstone on its own shard does not end the search."""
     key = EACH_KEY[0]
     add.apply_async((1,), task_id=stray(key), delayq_at=LONG_AGO)
@@ -162,7 +162,7 @@ def test_who_has_left_without_a_key_and_waits_with_one_waits(delayq, add):
     assert delayq.cancel(stray(key)) is Outcome.DONE
 
 
-def test_how_it_left_last_is_told_wherever_that_was(delayq, redis, add):
+def test_the_latest_departure_is_reported_from_any_shard(delayq, redis, add):
     key = EACH_KEY[0]
     add.apply_async((1,), task_id=stray(key), delayq_at=LONG_AGO)
     delayq.hand_over()
@@ -175,7 +175,7 @@ def test_how_it_left_last_is_told_wherever_that_was(delayq, redis, add):
     assert entries.cancelled_ms_ago(stray(key)) is not None
 
 
-def test_how_it_left_last_is_told_on_its_own_shard_too(delayq, redis, add):
+def test_the_latest_departure_is_reported_from_the_id_s_own_shard_too(delayq, redis, add):
     key = EACH_KEY[0]
     add.apply_async((2,), task_id=stray(key), delayq_at=FAR, delayq_key=key)
     assert delayq.cancel(stray(key))
@@ -234,7 +234,7 @@ def test_with_the_same_key_an_id_is_replaced_and_kept_as_ever(delayq, add, task_
     assert delayq.counts().scheduled == 1
 
 
-def test_what_another_replaces_is_revoked_whatever_their_ids(app, delayq, redis, add, task_id):
+def test_a_replaced_task_is_revoked_for_any_pair_of_ids(app, delayq, redis, add, task_id):
     key = task_id.partition("-id")[0]
     other = delayq.schedule(
         add.s(2).set(task_id=stray(key, 1)), at=FAR, key=key, conflict="replace"

@@ -178,7 +178,7 @@ def test_of_dead_tasks_a_few_are_retried(app, delayq, redis):
         ({"after_due": "soon"}, "'soon' is not a due time"),
     ],
 )
-def test_what_is_no_value_is_refused_at_the_call(some, delayq, many, bad, sentence):
+def test_a_wrong_value_is_refused_at_the_call(some, delayq, many, bad, sentence):
     given = bad if many == "tasks" else {"all": True, **bad}
     with pytest.raises((InvalidOption, InvalidDueTime)) as caught:
         getattr(delayq, many)(**given)
@@ -207,7 +207,7 @@ def test_a_tag_of_too_many_is_an_error_that_names_select(some, delayq, monkeypat
     assert len(list(delayq.tasks(tag="tag 1"))) == 3
 
 
-def test_one_that_is_being_published_is_not_waiting(app, delayq):
+def test_a_task_being_published_is_not_waiting(app, delayq):
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO, delayq_tags=["x"])
     app.send_task("t", task_id="b", delayq_at=FAR, delayq_tags=["x"])

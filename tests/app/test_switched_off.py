@@ -77,7 +77,7 @@ def test_nothing_of_the_app_is_changed(make_app, url, way):
     assert (type(app.amqp), type(app.control)) == (AMQP, Control)
 
 
-def test_what_was_there_before_is_there_again(make_app, url):
+def test_an_app_has_its_earlier_parts_again(make_app, url):
     class OwnAMQP(AMQP):
         pass
 

@@ -128,7 +128,7 @@ def test_a_task_is_named_by_its_result_its_uuid_or_its_id(add, delayq, redis, na
     assert delayq.handed_over(gone)
 
 
-def test_what_has_the_id_of_a_task_is_no_name_of_it(add, delayq):
+def test_an_object_with_the_id_of_a_task_does_not_name_that_task(add, delayq):
     task = SimpleNamespace(id=add.delay_until(FAR, 1).id)
 
     for step in (delayq.cancel, delayq.get, delayq.state, lambda one: delayq.reschedule(one, FAR)):

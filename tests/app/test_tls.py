@@ -157,7 +157,7 @@ def test_a_certificate_for_another_name_is_refused(delayq_app, start_tls, certif
         "ssl_cert_reqs=required&ssl_check_hostname=false&ssl_ca_certs={}/ca.crt",
     ],
 )
-def test_who_says_so_is_spared_the_check(delayq_app, start_tls, certificates, said, how):
+def test_a_url_can_switch_the_check_off(delayq_app, start_tls, certificates, said, how):
     url, _ = start_tls("elsewhere")
     url = f"{url}?{said.format(certificates)}"
     app = delayq_app(

@@ -175,9 +175,7 @@ def test_calls_that_differ_by_their_traces_share_a_template(app, delayq, redis, 
     ],
     ids=["headers", "group"],
 )
-def test_what_a_call_says_in_headers_takes_a_record_its_own_length_more(
-    app, delayq, redis, options
-):
+def test_headers_of_a_call_add_at_most_their_own_length_to_its_record(app, delayq, redis, options):
     task = plain_task(app)
     for number in range(5):
         plain = task.apply_async((1,), delayq_at=FAR)

@@ -93,7 +93,7 @@ def test_an_id_that_waits_again_on_another_shard_is_not_doubled(app, add, delayq
     assert [(task.id, task.key) for task in delayq.tasks()] == [("a", "another")]
 
 
-def test_one_whose_due_time_is_over_is_run_now_if_that_is_asked_for(app, add, delayq, redis):
+def test_a_task_whose_due_time_is_over_comes_back_only_with_now(app, add, delayq, redis):
     soon = redis_ms(redis) / 1000 + 0.2
     add.s(1).set(task_id="a").delay_until(soon)
     delayq.cancel("a")
@@ -113,10 +113,10 @@ def test_a_wrong_id_is_refused_before_anything_is_asked(delayq):
         delayq.undo(tag="x")
 
 
-# Workers that were told to drop the id.
+# Tasks that workers were to drop.
 
 
-def test_one_that_is_being_published_waits(app, delayq):
+def test_a_task_being_published_still_waits(app, delayq):
     app.send_task("t", task_id="a", queue=ELSEWHERE, delayq_at=LONG_AGO)
     claim(delayq)
     assert delayq.cancel("a", revoke=True) is Outcome.IN_FLIGHT
@@ -131,7 +131,7 @@ def test_one_that_is_being_published_waits(app, delayq):
         lambda app: app.control.revoke(["b", "a"]),
     ],
 )
-def test_one_that_may_be_with_a_worker_and_was_revoked_there_stays_away(app, delayq, redis, revoke):
+def test_a_revoked_task_that_a_worker_may_have_does_not_come_back(app, delayq, redis, revoke):
     app.send_task("t", task_id="a", queue=ELSEWHERE, delayq_at=LONG_AGO)
     claim(delayq)
     for leased in each("leased"):
@@ -230,7 +230,7 @@ def test_another_bulk_and_single_cancels_stay_cancelled(app, many, delayq):
     assert {task.bulk for task in delayq.undoable()} == {first.bulk, ""}
 
 
-def test_what_does_not_come_back_is_refused_with_its_reason(app, many, add, delayq):
+def test_a_task_that_does_not_come_back_is_refused_with_its_reason(app, many, add, delayq):
     count = delayq.select(tag="x").cancel()
     add.s(1).set(task_id="a7").delay_until(FAR)
 
@@ -296,7 +296,7 @@ def test_a_name_that_is_none_of_a_bulk_is_refused(delayq, wrong):
         delayq.undo_all(wrong)
 
 
-# Who hears of it.
+# Signals, the history and other listeners.
 
 
 def test_a_signal_tells_of_it_with_the_name_of_who_did_it(app, add, delayq):

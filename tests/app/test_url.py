@@ -142,7 +142,7 @@ def test_without_any_redis_the_error_says_which_setting_is_missing(make_app, bro
     ["http://localhost", "amqp://localhost//", "memory://", "nonsense://x",
      "://", "unix:///tmp/redis.sock"],
 )  # fmt: skip
-def test_what_is_no_redis_url_is_an_error_at_start_up(make_app, url):
+def test_a_text_that_is_no_redis_url_is_an_error_at_start_up(make_app, url):
     delayq = DelayQ(make_app("memory://", delayq_url=url))
 
     with pytest.raises(InvalidSetting) as caught:
@@ -173,7 +173,7 @@ def refusal(make_app, broker, **settings):
         ("rediss://h/0?ssl_cert_reqs=bogus", "rediss://h/0?ssl_cert_reqs=bogus", REQUIREMENT),
     ],
 )
-def test_what_is_wrong_with_a_redis_url_is_said_of_the_broker_s_and_of_the_store_s(
+def test_the_error_of_a_wrong_redis_url_names_the_setting_of_broker_or_store(
     make_app, url, shown, expected
 ):
     said = f"is {shown!r}; expected {expected}"
@@ -214,7 +214,7 @@ def test_sentinels_without_the_name_of_a_master_are_an_error_at_start_up(make_ap
     "url",
     ["sentinel://h;redis://i", "redis://:secret@h;redis://:secret@i"],
 )
-def test_what_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
+def test_a_url_that_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
     delayq = DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=NAMED))
 
     with pytest.raises(InvalidSetting) as caught:
@@ -233,7 +233,7 @@ def test_what_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
         ("sentinel://h/-1", "sentinel://h/-1", DATABASE),
     ],
 )
-def test_what_is_wrong_with_the_url_of_a_group_is_said(make_app, url, shown, expected):
+def test_the_error_of_a_wrong_url_of_a_group_says_what_is_wrong(make_app, url, shown, expected):
     said = f"is {shown!r}; expected {expected}"
     broker = refusal(make_app, url, broker_transport_options=NAMED)
     store = refusal(make_app, "memory://", delayq_url=url, delayq_transport_options=NAMED)
@@ -349,7 +349,9 @@ def test_a_read_url_of_its_own_does_not_matter(delayq_app, redis_server, redis):
         ("redis://h", None, (3, 3)),
     ],
 )
-def test_where_another_may_take_over_a_scanner_looks_every_second(make_app, broker, url, longest):
+def test_a_scanner_looks_every_second_if_another_master_may_take_over(
+    make_app, broker, url, longest
+):
     options = {"broker_transport_options": NAMED, "delayq_transport_options": url and NAMED}
     scanner = DelayQ(make_app(broker, delayq_url=url, **options)).scanner()
 

@@ -180,7 +180,7 @@ def test_a_task_that_was_delivered_meanwhile_keeps_its_own_state(
     assert app.AsyncResult(task_id).get(timeout=30) == "new"
 
 
-def test_one_that_was_cancelled_again_stays_revoked(app, delayq, add, task_id, held_up):
+def test_a_task_that_was_cancelled_again_stays_revoked(app, delayq, add, task_id, held_up):
     def again():
         held_up.clear()
         delayq.schedule(add.s(2).set(task_id=task_id), at=FAR).cancel()

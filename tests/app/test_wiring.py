@@ -229,7 +229,7 @@ def test_finalizing_an_app_registers_the_launching_task_once(make_app):
 
 
 @pytest.mark.parametrize("what", [None, "app", object()])
-def test_what_is_no_app_is_refused(what):
+def test_a_value_that_is_no_app_is_refused(what):
     with pytest.raises(TypeError) as caught:
         DelayQ(what)
 
@@ -304,7 +304,7 @@ def test_a_message_of_an_app_s_own_type_stays_what_it_is(make_app, url, redis):
 
 
 def logged(caplog, app, *calls):
-    """What the root logger hears of some calls, each made twice."""
+    """The messages of some calls, each made twice, that reach the root logger."""
     caplog.clear()
 
     @app.task(name="quiet", shared=False)
