@@ -298,7 +298,7 @@ LINES: tuple[Line, ...] = (
             ),
             Line(
                 f"adoption.{broker}_adopted_grown_mb",
-                "what the worker grew by at most",
+                "the worker's largest growth",
                 "MB",
                 goals=(at_most(5),),
             ),

@@ -140,7 +140,7 @@ def _lateness(curves: list[Curve], path: Path) -> None:
     figure, panels = _panels(len(curves), sharex=True, sharey=True)
     figure.suptitle(
         "How late tasks are: percent of tasks that were no later than this (ms)\n"
-        "blue: celery_delayq; black: what stands beside it; grey: all the others",
+        "blue: celery_delayq; black: the figures beside it; grey: all the others",
         fontsize=11,
     )
     least, most = min(each.late[0] for each in curves), max(each.late[-1] for each in curves)

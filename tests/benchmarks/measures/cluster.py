@@ -24,7 +24,7 @@ PLAIN, SLOT, SPREAD = "plain", "slot", "shards"
 
 
 def measure(lab: Lab) -> Figures:
-    """Rates of each, in alternating blocks where they can be; idle commands of each node."""
+    """Rates of each, in alternating blocks if possible; idle commands of each node."""
     with contextlib.ExitStack() as stack:
         plain = lab.server
         cluster = stack.enter_context(ClusterServers())
