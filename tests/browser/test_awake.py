@@ -1,4 +1,4 @@
-"""A page that stays open: it says when nobody answers any more, and never shows another's page."""
+"""A page that stays open: it says when no server answers, and never shows another's page."""
 
 import pytest
 from playwright.sync_api import expect

@@ -65,7 +65,7 @@ def test_each_view_is_accessible_and_fits_the_width(app, filled, site, look, wid
     follow(page, page.get_by_role("button", name="Cancel: "))
     audit("the last step")
     follow(page, page.get_by_role("button", name="Undo: "))
-    audit("what is back")
+    audit("a task that is back")
     app.delayq.cancel(shop.id_of(1))
     page.goto(TASK)
     audit("a cancelled task")
