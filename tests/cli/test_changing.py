@@ -80,7 +80,7 @@ def test_arguments_are_shown(app, said):
     assert {"args     ('a',)", "kwargs   {'b': None}"} <= {*said("show", "one")}
 
 
-def test_what_a_call_hides_from_logs_is_not_shown(app, said):
+def test_arguments_that_a_call_hides_from_logs_are_not_shown(app, said):
     hiding = {"argsrepr": "(***)", "kwargsrepr": "{'card': ***}"}
     app.send_task("t", ("s3cret",), {"card": "s3cret"}, task_id="one", delayq_at=FAR, **hiding)
 
@@ -143,7 +143,7 @@ def test_cancel_without_an_id_is_an_error_of_usage(run):
     assert run("reschedule", "one").exit_code == 2
 
 
-def test_what_was_handed_over_is_said_to_be(app, refused):
+def test_a_change_of_a_delivered_task_says_so(app, refused):
     app.send_task("t", task_id="one", delayq_at=LONG_AGO)
     app.delayq.hand_over()
 
@@ -151,7 +151,7 @@ def test_what_was_handed_over_is_said_to_be(app, refused):
         assert "task one has been handed over to its queue already" in refused(*command)[-1]
 
 
-def test_what_is_being_published_is_said_to_be(app, refused):
+def test_a_change_of_a_task_being_published_says_so(app, refused):
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app.send_task("t", task_id="one", queue=topic, delayq_at=LONG_AGO)
     claim(app.delayq)
@@ -234,7 +234,7 @@ def test_a_time_without_a_zone_is_in_the_app_s(delayq_app, url, run):
     assert app.delayq.get("one").due == datetime(2031, 5, 6, tzinfo=UTC)
 
 
-def test_what_is_no_time_is_a_sentence_that_names_it_and_nothing_moves(one, app, misused):
+def test_a_word_that_is_not_a_time_is_named_in_a_sentence_and_moves_nothing(one, app, misused):
     assert misused("reschedule", "one", "+5w") == (
         "Error: Invalid value for 'WHEN': '+5w' is not a time; expected one before "
         "2255-06-05: 2030-01-31T09:00, tomorrow 9:00, +1h30m from now (s m h d), Unix time in "
@@ -317,7 +317,7 @@ def test_a_time_in_the_wrong_place_is_told_where_it_belongs(one, app, misused, w
         (["one", "+1h", "-5x"], "o such option"),
     ],
 )
-def test_what_is_wrong_otherwise_gets_no_such_hint(misused, words, said):
+def test_a_mistake_of_another_kind_has_no_such_hint(misused, words, said):
     assert said in misused("reschedule", *words)
 
 

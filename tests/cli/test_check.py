@@ -87,7 +87,7 @@ def test_without_a_yes_nothing_is_changed(app, redis, run, monkeypatch):
     assert result.output.endswith("Aborted!\n")
 
 
-def test_where_nobody_can_be_asked_yes_has_to_be_passed(app, redis, run):
+def test_a_repair_without_a_terminal_needs_yes(app, redis, run):
     lost_place(app, redis)
     result = run("check", "--repair")
     assert (result.exit_code, redis.zcard(DUE)) == (1, 1)
@@ -103,7 +103,7 @@ def test_where_nobody_can_be_asked_yes_has_to_be_passed(app, redis, run):
         (["--repair", "--json"], "--json --repair cannot ask: pass --yes."),
     ],
 )
-def test_what_makes_no_sense_together_is_a_usage_error(run, options, says):
+def test_options_that_make_no_sense_together_are_a_usage_error(run, options, says):
     result = run("check", *options)
     assert result.exit_code == 2
     assert says in result.output
@@ -115,7 +115,7 @@ def test_of_a_store_that_fits_there_is_nothing_to_repair(app, run):
     assert (result.exit_code, result.output) == (0, "nothing found\n")
 
 
-def test_what_is_only_told_is_left_and_the_status_says_so(app, redis, run):
+def test_a_finding_without_a_repair_is_left_and_the_status_says_so(app, redis, run):
     app.send_task("t", task_id="good", delayq_at=FAR)
     redis.hset("{delayq:0}:records", "good", "2?")
     result = run("check", "--repair")
@@ -124,7 +124,7 @@ def test_what_is_only_told_is_left_and_the_status_says_so(app, redis, run):
     assert result.output.endswith("none of these can be repaired\n")
 
 
-def test_what_is_left_beside_what_was_repaired_is_told_once_more(app, redis, run):
+def test_a_finding_left_beside_repaired_ones_is_printed_once_more(app, redis, run):
     lost_place(app, redis)
     redis.hset("{delayq:0}:records", "good", "2?")
     result = run("check", "--repair", "--yes")
@@ -154,7 +154,7 @@ def test_a_tag_that_is_left_is_named(app, redis, run):
     assert sorted((one["id"], one["tag"]) for one in found) == [("gone", "sms"), ("gone", "user:7")]
 
 
-def test_what_is_lost_or_dead_is_named(app, redis, run, caplog):
+def test_a_lost_or_dead_task_is_named(app, redis, run, caplog):
     app.send_task("t", task_id="failed", delayq_at=FAR)
     redis.hset("{delayq:0}:errors", "failed", "NO_ROUTE\n")
     redis.delete(DUE)

@@ -146,7 +146,7 @@ def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused):
     ]
 
 
-def test_what_others_have_written_cannot_spoil_the_screen(app, run, redis):
+def test_text_that_others_have_written_cannot_spoil_the_screen(app, run, redis):
     redis.hset("{delayq:0}:meta", mapping={"schema": "1\n\x1b[31m", "shards": "1"})
 
     result = run("doctor")
@@ -165,7 +165,7 @@ def test_levels_have_colours():
     ]
 
 
-def test_what_others_say_is_plain_text():
+def test_a_line_with_control_characters_is_shown_as_plain_text():
     told = Line("a", "error", "one\n\x1b[31mtwo", "do\rthis")
 
     lines = [text_of(line) for line in command._shown(told, None)]
@@ -224,7 +224,7 @@ def test_a_wrong_password_is_one_that_is_away(as_user, delayq_app, redis_server)
     assert "username-password" in line.found
 
 
-def test_where_the_broker_is_that_store_nothing_is_said_of_it(delayq_app, run):
+def test_a_broker_that_is_the_unreachable_store_has_no_line_of_its_own(delayq_app, run):
     result = run("doctor", "--json", app=delayq_app(f"redis://127.0.0.1:{free_port()}/0"))
 
     [line] = result.stdout.splitlines()
@@ -262,7 +262,7 @@ def test_a_transport_that_cannot_be_loaded_is_one_error(delayq_app, run, monkeyp
     assert result.exit_code == 1
 
 
-def test_what_may_not_be_pushed_to_is_no_broker_that_is_ok(as_user):
+def test_a_broker_that_the_user_may_not_push_to_is_not_reported_as_ok(as_user):
     app = as_user("+@all", "resetkeys", "~{delayq:*}:*", "~*.pidbox", "~_kombu.*")
 
     found = [(line.name, line.level) for line in examine(app.delayq.services)]

@@ -1,4 +1,4 @@
-"""The doctor's line for unique keys whose tasks nobody has."""
+"""The doctor's line for unique keys whose tasks are lost."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_after_some_the_others_are_counted(app, heard, redis, monkeypatch):
 
 
 @pytest.mark.usefixtures("held")
-def test_one_whose_message_waits_is_not_named(app, heard):
+def test_a_key_whose_message_waits_is_not_named(app, heard):
     assert look(app) == []
 
 

@@ -55,7 +55,7 @@ def test_a_redis_that_is_too_old_is_an_error(app, look, version, level):
     assert ("; 6.2 or later is needed" in line.found) == (level == "error")
 
 
-def test_what_it_does_not_tell_is_a_line_each(as_user, look):
+def test_each_fact_that_redis_does_not_report_has_a_line(as_user, look):
     app = as_user("+@all", "-info", "-config")
 
     found = look(app, *SERVER)[1:]
@@ -123,7 +123,7 @@ def test_so_are_those_whose_files_are_waited_for(app, look, redis_server):
     assert line.advice.startswith("bring " if knows else "grant +waitaof, ")
 
 
-def test_those_that_keep_up_are_counted_and_one_that_hangs_does_not(delayq_app, look):
+def test_a_replica_that_keeps_up_is_counted_and_one_that_hangs_is_not(delayq_app, look):
     with replicated(1) as servers:
         app = delayq_app(servers.master.url(), delayq_wait_replicas=(1, 0.5))
 
@@ -214,7 +214,7 @@ def test_with_the_doctor_s_rights_all_is_known_and_each_is_needed(
     assert (len(known) == 6 and is_weighed) == (right == "")
 
 
-def test_what_is_asked_for_is_what_scripts_call():
+def test_the_doctor_checks_the_commands_that_scripts_call():
     names = [name for names in CALLED.values() for name in names.split()]
     texts = [script.text for script in load().values()]
     called = {name for text in texts for name in re.findall(r"redis\.p?call\('(\w+)'", text)}
@@ -407,7 +407,7 @@ def test_scanners_are_counted_and_their_hosts_are_named(app, look, monkeypatch):
     ]
 
 
-def test_what_is_overdue_or_dead_is_told_as_health_does(app, redis, look):
+def test_overdue_and_dead_tasks_are_reported_as_health_reports_them(app, redis, look):
     app.send_task("t", queue="spoilt", delayq_at=LONG_AGO)
     redis.set("spoilt", "no list")
     hand_over_until_dead(app.delayq, redis)
@@ -427,7 +427,7 @@ def test_what_is_overdue_or_dead_is_told_as_health_does(app, redis, look):
     )
 
 
-def test_what_is_paused_and_due_is_a_warning(app, look):
+def test_a_paused_task_that_is_due_is_a_warning(app, look):
     assert look(app, "pauses") == [Line("pauses", "ok", "nothing is paused")]
     app.delayq.pause(queue="mail\x1b")
     [line] = look(app, "pauses")
@@ -450,7 +450,7 @@ def test_what_is_paused_and_due_is_a_warning(app, look):
     assert line.advice == "to resume: celery -A proj delayq resume"
 
 
-def test_what_comes_back_from_one_pause_is_not_due_in_another(app, look):
+def test_a_task_that_comes_back_from_one_pause_is_not_due_in_another(app, look):
     for _ in range(4):  # the last one's turn is in 4000 s
         app.send_task("t", queue="mail", delayq_at=LONG_AGO)
     app.delayq.pause(queue="mail")
@@ -532,7 +532,7 @@ def test_a_broker_that_is_away_is_an_error(delayq_app, url, look, scheme):
     assert line.advice == "check that it runs, and that broker_url is right"
 
 
-def test_one_whose_transport_confirms_nothing_says_so(delayq_app, url, look):
+def test_the_line_of_a_broker_whose_transport_confirms_nothing_says_so(delayq_app, url, look):
     [line] = look(delayq_app("memory://", delayq_url=url), "broker")
 
     assert line.level == "ok"

@@ -56,7 +56,7 @@ def test_of_a_store_that_is_not_paused_it_says_so_beside_the_dump(app, run):
     ]  # fmt: skip
 
 
-def test_what_is_in_flight_and_what_is_owed_is_said(delayq_app, redis, redis_server, run, url):
+def test_in_flight_tasks_and_owed_results_are_reported(delayq_app, redis, redis_server, run, url):
     relayed = delayq_app(url, url, delayq_url=redis_server.url(7))
     relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
     claim(relayed.delayq)
@@ -125,7 +125,7 @@ def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url,
     assert (result.exit_code, json.loads(result.stdout.splitlines()[-1])["tasks"]) == (0, 0)
 
 
-def test_what_cannot_be_read_is_said_by_both(app, other, redis, run):
+def test_both_commands_report_an_unreadable_task(app, other, redis, run):
     app.send_task("t", task_id="a\x1b[2J", delayq_at=FAR)
     app.delayq.pause()
     for records in redis.keys("*records"):
@@ -145,13 +145,13 @@ def test_what_cannot_be_read_is_said_by_both(app, other, redis, run):
     ]
 
 
-def test_what_is_here_already_adds_nothing(app, dumped, said):
+def test_a_task_that_is_here_already_is_not_loaded_again(app, dumped, said):
     app.send_task("t", task_id="a", delayq_at=FAR)
 
     assert said("load", stdin=dumped()) == [LEAVING, "0 tasks loaded", "1 task here already"]
 
 
-def test_what_has_left_here_does_not_come_back(app, dumped, said):
+def test_a_task_that_has_left_here_does_not_come_back(app, dumped, said):
     app.send_task("t", task_id="a", delayq_at=FAR)
     text = dumped()
     app.delayq.cancel("a")
@@ -214,7 +214,7 @@ def test_of_a_store_that_is_not_paused_load_says_so(request, run, words, queue, 
     assert (result.exit_code, result.stderr) == (0, said)
 
 
-def test_what_the_dump_pauses_needs_no_word(app, other, dumped, run):
+def test_a_load_that_pauses_everything_prints_no_warning(app, other, dumped, run):
     app.send_task("t", task_id="a", delayq_at=FAR)
     app.delayq.pause()
 
@@ -241,7 +241,7 @@ def test_a_dump_that_was_cut_ends_with_one_and_says_how_far_it_came(app, other, 
     ]
 
 
-def test_one_that_ends_between_two_lines_says_so(app, other, dumped, refused):
+def test_a_dump_that_ends_between_two_lines_is_reported_as_cut(app, other, dumped, refused):
     app.send_task("t", task_id="a", delayq_at=FAR)
     lines = dumped().splitlines(keepends=True)
 
@@ -286,7 +286,7 @@ def test_nor_does_what_a_line_has_that_is_wrong(other, dumped, refused, text):
         assert lines[-1].startswith("Error: line 1 of the dump: ")
 
 
-def test_what_is_loaded_in_bytes_is_what_a_file_has(app, other, project, dumped):
+def test_a_load_reads_the_bytes_of_a_dump_that_is_not_ascii(app, other, project, dumped):
     app.send_task("t", ("ü",), task_id="ü", delayq_at=FAR)
     # As jq prints it, not in ASCII.
     lines = [json.dumps(json.loads(line), ensure_ascii=False) for line in dumped().splitlines()]

@@ -60,7 +60,7 @@ def test_an_expiry_from_the_due_time_moves_with_it_and_one_from_now_does_not(one
 
 
 @pytest.mark.parametrize("given", ["soon", "60", "-5m", "by:60"])
-def test_what_is_no_expiry_is_an_error_of_usage(one, app, misused, given):
+def test_a_word_that_is_no_expiry_is_a_usage_error(one, app, misused, given):
     before = app.delayq.get("one")
     assert f"'--expires': '{given}' is not a time; expected " in misused(
         "edit", "one", "--args", "[2]", "--expires", given
@@ -68,7 +68,7 @@ def test_what_is_no_expiry_is_an_error_of_usage(one, app, misused, given):
     assert app.delayq.get("one") == before
 
 
-def test_what_is_not_given_stays(one, said, app):
+def test_a_value_that_is_not_given_stays(one, said, app):
     said("edit", "one", "--args", "[5]")
 
     assert (app.delayq.get("one").args, app.delayq.get("one").kwargs) == ((5,), {"y": 2})
@@ -86,7 +86,7 @@ def test_only_the_revision_that_show_showed_is_edited(one, said, run):
     )
 
 
-def test_what_has_left_is_one_line_and_status_1(app, run):
+def test_an_edit_of_a_delivered_task_has_one_line_and_status_1(app, run):
     app.send_task("t", task_id="one", delayq_at=LONG_AGO)
     app.delayq.hand_over()
 
@@ -114,7 +114,7 @@ def test_what_has_left_is_one_line_and_status_1(app, run):
         (["--priority", "256"], "priority is 256; expected a whole number from 0 to 255"),
     ],
 )
-def test_what_cannot_be_is_wrong_usage_and_nothing_is_changed(one, app, misused, options, words):
+def test_an_invalid_edit_is_a_usage_error_and_changes_nothing(one, app, misused, options, words):
     before = app.delayq.get("one")
 
     assert misused("edit", "one", *options).startswith(f"Error: {words}")

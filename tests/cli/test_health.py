@@ -20,7 +20,7 @@ def alive(app):
         yield shard_steps
 
 
-def test_where_all_is_well_it_is_one_word(app, alive, said):
+def test_health_prints_one_word_if_all_is_well(app, alive, said):
     app.send_task("t", delayq_at=FAR)
 
     assert said("health") == ["healthy"]
@@ -34,7 +34,7 @@ def test_without_a_scanner_it_ends_with_status_1(app, refused):
     assert json.loads(refused("health", "--json")[0]) == {"healthy": False, "problems": [NOBODY]}
 
 
-def test_how_long_a_task_may_be_overdue_can_be_said(app, alive, said, refused):
+def test_an_option_says_how_long_a_task_may_be_overdue(app, alive, said, refused):
     app.send_task("t", delayq_at=LONG_AGO)
 
     [line] = refused("health", "--max-overdue", "0.5")
@@ -43,7 +43,7 @@ def test_how_long_a_task_may_be_overdue_can_be_said(app, alive, said, refused):
     assert said("health", "--max-overdue", "1e10") == ["healthy"]
 
 
-def test_how_many_may_be_dead_can_be_said(app, redis, alive, said, refused):
+def test_an_option_says_how_many_tasks_may_be_dead(app, redis, alive, said, refused):
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(app.delayq, redis)
@@ -86,7 +86,7 @@ each_reading_command = pytest.mark.parametrize(
 
 
 @each_reading_command
-def test_what_cannot_read_the_store_says_so_in_words_of_users(delayq_app, refused, line):
+def test_a_command_that_cannot_read_the_store_says_so_in_plain_words(delayq_app, refused, line):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
 
     *_, sentence = refused(*line, app=app)
@@ -105,7 +105,7 @@ def test_nor_does_health_name_a_step(delayq_app, refused):
 
 
 @each_reading_command
-def test_what_reads_shows_no_store_of_another_layout_as_an_empty_one(redis, url, refused, line):
+def test_a_command_shows_no_store_of_another_layout_as_an_empty_one(redis, url, refused, line):
     give_another_layout(redis)
 
     *_, sentence = refused(*line)

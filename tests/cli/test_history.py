@@ -23,7 +23,7 @@ def schedule_and_cancel(app):
     app.delayq.cancel("a\x1b[2J")
 
 
-def test_what_happened_the_newest_first(app, said):
+def test_history_shows_the_newest_step_first(app, said):
     schedule_and_cancel(app)
 
     head, *rows = said("history")
@@ -68,7 +68,7 @@ def test_it_says_that_nothing_is_kept(app, said):
     assert said("history", "--json") == []
 
 
-def test_who_did_it_is_said_with_as(app, run, said):
+def test_history_shows_the_name_that_as_gives(app, run, said):
     app.send_task("shop.add", task_id="a", delayq_at=FAR)
 
     assert run("--as", "ann@support", "cancel", "a").exit_code == 0

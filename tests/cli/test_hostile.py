@@ -20,7 +20,7 @@ def test_a_row_stays_one_row_of_plain_text(app, run, field):
     assert all(printable(line) for line in output.split("\n")), ascii(output)
 
 
-def test_what_is_shown_of_one_task_is_plain_text(app, run):
+def test_show_prints_plain_text(app, run):
     text = "".join(HOSTILE)
     app.send_task(text, (text,), {text: text}, task_id="a", queue=text, delayq_at=FAR)
 
@@ -46,7 +46,7 @@ def test_wide_characters_are_listed_as_they_are(app, said):
     assert said("list")[1].endswith("日本.タスク        süß    scheduled")
 
 
-def test_what_click_takes_for_an_option_can_be_given_after_a_double_dash(app, said):
+def test_an_id_that_looks_like_an_option_can_follow_a_double_dash(app, said):
     app.send_task("t", task_id="--json", delayq_at=FAR)
 
     assert said("cancel", "--", "--json") == ["task --json cancelled"]

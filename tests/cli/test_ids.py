@@ -69,7 +69,7 @@ def test_ids_come_from_standard_input(many, app, run, line, said, left):  # noqa
     assert waiting(app) == left
 
 
-def test_what_is_listed_can_be_cancelled(many, app, printed, run):
+def test_listed_ids_can_be_cancelled(many, app, printed, run):
     app.send_task("t", task_id=" two words ", delayq_at=FAR)
     app.send_task("t", task_id="-", delayq_at=FAR)
     lines = printed("list", "--ids")
@@ -80,7 +80,7 @@ def test_what_is_listed_can_be_cancelled(many, app, printed, run):
     assert waiting(app) == []
 
 
-def test_what_was_not_done_has_a_line_and_status_1(many, app, run):
+def test_each_id_that_was_not_cancelled_has_a_line_and_the_status_is_1(many, app, run):
     app.send_task("t", task_id="left", delayq_at=LONG_AGO)
     app.delayq.hand_over()
 
@@ -94,7 +94,7 @@ def test_what_was_not_done_has_a_line_and_status_1(many, app, run):
     assert result.exit_code == 1
 
 
-def test_others_may_be_named_beside_it(many, app, run):
+def test_ids_may_be_named_beside_standard_input(many, app, run):
     result = run("cancel", "task-4", "-", "--yes", stdin="task-0\n")
     assert result.output == "2 tasks cancelled\n"
 

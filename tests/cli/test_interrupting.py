@@ -85,7 +85,7 @@ def test_so_it_does_with_dead_ones(app, run, redis, monkeypatch, ctrl_c, command
 
 
 @pytest.mark.usefixtures("many")
-def test_what_is_released_by_then_is_said_to_need_a_scanner(app, run, ctrl_c):
+def test_an_interrupted_release_says_that_released_tasks_need_a_scanner(app, run, ctrl_c):
     ctrl_c(Release, "step")
 
     result = run("release", "--all", "--yes")

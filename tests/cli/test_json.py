@@ -47,7 +47,7 @@ def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
     assert {"argsrepr", "kwargsrepr"} & facts.keys() == set()
 
 
-def test_what_celery_s_json_keeps_as_what_it_is_has_its_text(app, told):
+def test_dates_decimals_and_uuids_are_shown_as_text(app, told):
     args = (datetime(2030, 1, 1, tzinfo=timezone.utc), Decimal("1.10"), UUID(int=5))
     app.send_task("t", args, task_id="a", delayq_at=FAR)
 
@@ -62,7 +62,7 @@ def test_what_celery_s_json_keeps_as_what_it_is_has_its_text(app, told):
         (b"\xff\x00", "(b'ff00',)", "msgpack"),
     ],
 )
-def test_what_cannot_be_json_is_null_with_its_text(  # noqa: PLR0917
+def test_arguments_that_cannot_be_json_are_null_beside_their_text(  # noqa: PLR0917
     delayq_app, url, told, value, text, serializer
 ):
     app = delayq_app(url, accept_content=["json", "msgpack"])
@@ -107,7 +107,7 @@ def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize("hidden", ["args", "kwargs"])
-def test_what_a_call_hides_is_null_and_the_other_is_not(app, told, hidden):
+def test_hidden_arguments_are_null_and_the_others_are_not(app, told, hidden):
     own = {f"{hidden}repr": "***"}
     app.send_task("t", ("s3cret",), {"k": "s3cret"}, task_id="a", delayq_at=FAR, **own)
 
@@ -142,7 +142,7 @@ def test_bodies_that_are_damaged_are_null(app, redis, told):
     assert (facts["args"], facts["kwargs"], facts["argsrepr"]) == (None, None, f"('{'x' * 40}',)")
 
 
-def test_what_cannot_be_read_has_no_times(app, redis, printed):
+def test_an_unreadable_task_has_no_times(app, redis, printed):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     redis.hset(keys_of("a")["records"], "a", "9")
     app.delayq.hand_over()

@@ -198,7 +198,7 @@ def test_it_is_in_due_order_also_with_filters_and_the_newest_come_first_if_asked
         assert after == in_order[2::-1]
 
 
-def test_how_many_more_there_are_of_a_tag_counts_waiting_tasks(app, redis, said):
+def test_the_number_of_further_tasks_of_a_tag_counts_waiting_ones(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="dead", queue="broken", delayq_at=LONG_AGO, delayq_tags=["x"])
     hand_over_until_dead(app.delayq, redis)
@@ -210,7 +210,7 @@ def test_how_many_more_there_are_of_a_tag_counts_waiting_tasks(app, redis, said)
 
 
 @pytest.mark.parametrize("option", [["--cursor", "x"], ["--newest-first"]])
-def test_what_is_not_in_due_order_has_no_cursor_and_no_direction(misused, option):
+def test_a_list_that_is_not_in_due_order_has_no_cursor_and_no_direction(misused, option):
     line = misused("list", "--dead", *option)
     assert line == f"Error: {option[0]} is for a list in due order."
 
@@ -237,7 +237,7 @@ def test_the_dead_are_listed_with_why(app, redis, said):
     assert said("show", "dead")[0].split() == ["id", "dead"]
 
 
-def test_what_was_refused_is_listed_with_its_next_try(app, redis, said):
+def test_a_refused_task_is_listed_with_its_next_try(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="refused", queue="broken", delayq_at=LONG_AGO)
     app.delayq.hand_over()

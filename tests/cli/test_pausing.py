@@ -29,7 +29,7 @@ def test_a_name_that_nobody_knows_is_paused_with_a_note(app, run, what, name, no
 
 
 @pytest.mark.parametrize(("what", "name"), [("queue", "mail"), ("task", "shop.remind")])
-def test_one_that_something_waits_under_has_no_note(app, run, what, name):
+def test_a_name_with_a_waiting_task_has_no_note(app, run, what, name):
     app.send_task("shop.remind", task_id="one", queue="mail", delayq_at=FAR)
     assert run("pause", f"--{what}", name).output == f"{what} {name} is paused\n"
 
@@ -105,7 +105,7 @@ def test_before_it_is_due_show_and_list_say_what_of_it_is_paused(app, said):
     assert "paused_by" not in said("show", "b", "--json")[0]
 
 
-def test_what_no_scanner_has_met_is_one_thing_to_all_commands(app, said):
+def test_all_commands_agree_on_a_paused_task_that_no_scanner_has_met(app, said):
     app.delayq.pause(queue="mail")
     app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
 

@@ -71,11 +71,11 @@ def test_a_list_is_of_what_was_picked(tasks, printed, options, expected):
         ),
     ],
 )
-def test_what_changes_picks_as_a_list_does(tasks, printed, line, said):
+def test_a_command_that_changes_tasks_picks_them_as_a_list_does(tasks, printed, line, said):
     assert printed(*line, "--dry-run") == [said]
 
 
-def test_what_is_overdue_is_cancelled(tasks, app, said):
+def test_overdue_tasks_are_cancelled(tasks, app, said):
     assert said("cancel", "--overdue", "--yes") == ["2 tasks cancelled"]
     assert [one.id for one in app.delayq.tasks()] == ["parked", "soon", "far"]
 
@@ -128,7 +128,7 @@ def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, misused, c
         (["--ids", "-n", "4"], "1 more; --limit ends this list at 4"),
     ],
 )
-def test_where_the_limit_cut_a_list_off_it_says_how_many_more_there_are(tasks, run, options, said):
+def test_a_list_that_the_limit_cut_off_says_how_many_more_there_are(tasks, run, options, said):
     result = run("list", *options)
 
     assert (result.exit_code, result.stderr) == (0, f"{said}\n")

@@ -84,7 +84,7 @@ def test_dead_letters_stay(app, said, redis):
     ]
 
 
-def test_what_cannot_be_read_stays(delayq_app, url, run):
+def test_an_unreadable_task_stays(delayq_app, url, run):
     app = delayq_app(url, accept_content=["json"])
     arrive_in_protocol_1(app, serializer="pickle", delayq_at=FAR)
     assert run("release", "--all", "--yes", app=app).output.splitlines() == [
@@ -106,7 +106,7 @@ def test_a_canvas_goes_where_that_is_said(app, tasks, said, refused, redis):
     assert len(sent(redis)) == 4
 
 
-def test_what_is_being_published_is_told_with_status_1(app, tasks, refused, monkeypatch):
+def test_a_task_being_published_is_reported_with_status_1(app, tasks, refused, monkeypatch):
     app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
     claim(app.delayq)
     assert refused("release", "--all", "--yes")[-2:] == [
@@ -141,7 +141,7 @@ def test_it_takes_a_selection(app, tasks, run, redis, line):
     assert sent(redis) == []
 
 
-def test_what_was_released_before_is_sent_where_there_is_no_more_to_ask_about(app, redis, said):
+def test_a_task_released_before_is_sent_if_there_is_nothing_left_to_confirm(app, redis, said):
     app.send_task("t", task_id="a", delayq_at=FAR)
     app.delayq.select(all=True).release()
     assert redis.llen("celery") == 0

@@ -169,7 +169,7 @@ def test_dead_tasks_are_retried_or_removed(app, tasks, said, refused):
     assert waiting(app) == "abcd"
 
 
-def test_what_is_being_published_is_told_with_status_1(app, tasks, refused):
+def test_a_task_being_published_is_reported_with_status_1(app, tasks, refused):
     app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
     claim(app.delayq)
     assert refused("cancel", "--all", "--yes") == [
@@ -189,7 +189,7 @@ def test_what_is_being_published_is_told_with_status_1(app, tasks, refused):
         ["reschedule", "--tag", "x"],
     ],
 )
-def test_who_is_meant_has_to_be_said_in_one_way(app, tasks, run, line):
+def test_a_command_needs_its_tasks_named_in_exactly_one_way(app, tasks, run, line):
     result = run(*line)
     assert result.exit_code == 2, result.output
     assert waiting(app) == "abc"

@@ -28,7 +28,7 @@ def shard_steps(app):
 
 
 def overdue(app):
-    """How long what was due long ago is overdue at this moment."""
+    """The lateness, at this moment, of a task that was due long ago."""
     return lasting(app.delayq.counts().now_ms / 1000 - LONG_AGO)
 
 
@@ -53,7 +53,7 @@ def test_it_tells_all_of_the_store_on_one_screen(app, said, redis_server):
     ]
 
 
-def test_what_is_due_and_paused_is_not_overdue_before_a_scanner_has_met_it(app, said):
+def test_a_due_paused_task_is_not_overdue_before_a_scanner_has_met_it(app, said):
     app.send_task("t", delayq_at=LONG_AGO)
     app.delayq.pause()
 
@@ -115,7 +115,7 @@ def test_of_very_many_queues_the_fullest_are_shown(app, said):
     assert len(lines) == start + SHOWN + 1
 
 
-def test_where_more_waits_than_is_looked_at_it_says_so(app, said, monkeypatch):
+def test_status_says_that_it_has_looked_at_some_of_the_waiting_tasks_only(app, said, monkeypatch):
     monkeypatch.setattr(queues, "MOST", 3)
     for _ in range(5):
         app.send_task("t", delayq_at=FAR)
@@ -129,7 +129,7 @@ def test_a_strange_name_of_a_queue_is_one_line_of_plain_text(app, said):
     assert "two\\nlines\\x1b[31m\\u202e        1        0" in said("status")
 
 
-def test_what_cannot_be_read_is_said_to_be_so(app, redis, said):
+def test_unreadable_tasks_have_a_row(app, redis, said):
     app.send_task("t", task_id="a", delayq_at=FAR)
     for key in each("records"):
         redis.hset(key, "a", "spoilt")
@@ -165,7 +165,7 @@ def test_an_empty_store_has_nothing_next_nothing_overdue_and_no_queues(said):
     assert lines[-1] == "waiting 0   overdue 0   paused 0   dead 0   scanners 0"
 
 
-def test_what_is_dead_is_counted(app, redis, said):
+def test_dead_tasks_are_counted(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(app.delayq, redis)
@@ -173,7 +173,7 @@ def test_what_is_dead_is_counted(app, redis, said):
     assert "   dead 1   " in said("status")[2]
 
 
-def test_what_is_paused_is_told_in_a_line_each(app, said):
+def test_each_pause_has_a_line(app, said):
     app.delayq.pause(queue="mail")
     app.send_task("t", queue="mail", delayq_at=LONG_AGO)
     app.delayq.hand_over()
@@ -240,5 +240,5 @@ def test_json_is_one_object_and_nothing_else(app, shard_steps, said, redis_serve
         (86_400 * 2000 + 7200, "2,000 d 2 h"),
     ],
 )
-def test_how_long_is_told_in_two_units(seconds, words):
+def test_a_duration_has_at_most_two_units(seconds, words):
     assert lasting(seconds) == words

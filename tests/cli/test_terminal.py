@@ -95,7 +95,7 @@ def test_long_arguments_are_wrapped_behind_their_name(app, terminal):
     assert max(map(len, args)) <= 60
 
 
-def test_what_is_hostile_does_nothing_to_a_terminal(app, terminal):
+def test_hostile_text_does_nothing_to_a_terminal(app, terminal):
     texts = [*HOSTILE, "[red]red[/red]", ":boom:", "[/]", "\\[x]"]
     for number, text in enumerate(texts):
         app.send_task(text, (text,), task_id=f"{number}{text}", queue=text, delayq_at=FAR)
@@ -145,7 +145,7 @@ def test_a_pipe_gets_no_colours_and_whole_rows(tasks, printed, monkeypatch):
     ["run-now", "--tag", "x", "--yes"], ["retry", "--dead", "--yes"],
     ["remove", "--dead", "--yes"], ["release", "--tag", "x", "--yes"],
 ], ids=" ".join)  # fmt: skip
-def test_how_far_it_has_come_is_shown_while_it_runs(impatient, terminal, line):
+def test_a_command_shows_its_progress_while_it_runs(impatient, terminal, line):
     shown = terminal(80, *line)
     assert f"{line[0].partition('-')[0]} " in shown
     assert "\x1b[?25l" in shown  # the cursor is hidden meanwhile
@@ -165,7 +165,7 @@ def impatient(app, tasks, monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
 
 
-def test_what_is_quick_shows_no_progress(app, tasks, terminal):
+def test_a_quick_command_shows_no_progress(app, tasks, terminal):
     assert terminal(80, "cancel", "--tag", "x", "--yes") == "3 tasks cancelled\n"
 
 

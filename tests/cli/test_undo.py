@@ -67,7 +67,7 @@ def test_of_a_bulk_the_first_reasons_are_shown(app, run):
     assert "another task has its id" in lines(done)[1]
 
 
-def test_one_whose_due_time_is_over_runs_now_if_that_is_asked_for(app, run, redis):
+def test_a_task_whose_due_time_is_over_comes_back_only_with_now(app, run, redis):
     soon = redis_ms(redis) / 1000 + 0.1
     app.send_task("t", task_id="b", delayq_at=soon)
     app.delayq.cancel("b")

@@ -67,7 +67,7 @@ NO_MOVE = ["by:", "by:5m", "by:+", "by:soon", "by:+99999999999d", "by:+" + "9" *
 
 
 @pytest.mark.parametrize("text", [*NONE_AT_ALL, *NO_MOVE], ids=lambda text: text[:20])
-def test_what_is_no_time_is_named_with_what_is_one(text):
+def test_a_word_that_is_not_a_time_is_named_beside_examples(text):
     with pytest.raises(click.BadParameter) as caught:
         TimeParam(due=True).convert(text, None, None)
     assert caught.value.message == (

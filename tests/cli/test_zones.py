@@ -78,7 +78,7 @@ def test_json_is_in_utc_whatever_one_asks_for(tokyo, printed, in_delhi):
 @pytest.mark.parametrize(
     ("option", "hours"), [([], -9), (["--utc"], 0), (["--local"], -5.5)]
 )  # fmt: skip
-def test_what_is_typed_without_an_offset_is_in_the_same_zone(tokyo, run, in_delhi, option, hours):
+def test_a_time_typed_without_an_offset_is_in_the_same_zone(tokyo, run, in_delhi, option, hours):
     given = ["reschedule", "a", "2100-01-02T00:00", *option]
     assert run(*given, app=tokyo).exit_code == 0
     due = FAR + 86_400 + hours * 3600
@@ -91,7 +91,7 @@ def test_what_is_typed_without_an_offset_is_in_the_same_zone(tokyo, run, in_delh
     assert run("cancel", *picked, "--yes", *option, app=tokyo).output == "1 task cancelled\n"
 
 
-def test_what_is_printed_can_be_typed(tokyo, printed, run):
+def test_a_printed_time_can_be_typed(tokyo, printed, run):
     for option in ([], ["--utc"]):
         _, shown = due_in(printed("list", *option, app=tokyo))
         moved = run("reschedule", "a", "by:+1h", "--if-due", shown, *option, app=tokyo)
@@ -124,7 +124,7 @@ def test_a_zone_has_a_name(zone, name):
     assert zones.name_of(zone) == name
 
 
-def test_what_is_typed_in_a_zone_of_pytz_is_its_wall_time(delayq_app, url, run):
+def test_a_time_typed_in_a_zone_of_pytz_is_its_wall_time(delayq_app, url, run):
     app = delayq_app(url, timezone=pytz.timezone("Europe/Berlin"))
     app.send_task("t", task_id="a", delayq_at=FAR)
 
