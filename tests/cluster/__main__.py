@@ -25,7 +25,7 @@ MINUTES = 3.0
 
 
 def _caught_up(node: Node) -> float:
-    """Wait until the node's replica has all changes; return when that was asked."""
+    """Wait until the node's replica has all changes; return the time of the question."""
     now = time.monotonic()
     offset = node.info()["master_repl_offset"]
     eventually(lambda: node.info()["slave0"]["offset"] >= offset)
@@ -48,7 +48,7 @@ def kill(cluster: ClusterServers, node: Node) -> Window:
 def silence(cluster: ClusterServers, node: Node) -> Window:
     """Stop a node until its replica is elected.
 
-    Then it goes on as a master, until it hears of the other one: what it takes meanwhile is lost.
+    Then it goes on as a master, until it hears of the other one: its changes meanwhile are lost.
     """
     caught_up = _caught_up(node)
     node.pause()
@@ -67,7 +67,7 @@ def hiccup(_cluster: ClusterServers, node: Node) -> Window:
 
 
 def down(cluster: ClusterServers, _node: Node) -> Window:
-    """Stop all masters, so that nobody can elect a replica."""
+    """Stop all masters, so that no replica can be elected."""
     for one in cluster.masters:
         one.pause()
     Event().wait(2.0)

@@ -27,7 +27,7 @@ def wait_for_nodes(monkeypatch, seconds, patience):
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """A node may take as long as it does on a busy machine, and is asked no second time."""
+    """A node may take as long as it does on a busy machine, and gets no second question."""
     wait_for_nodes(monkeypatch, TIMEOUT, TIMEOUT)
 
 

@@ -98,7 +98,7 @@ def test_a_queue_with_the_name_of_a_key_is_refused(cluster, make_shop):
     assert house.task.apply_async(delayq_at=FAR, queue="new")
 
 
-# What is refused.
+# Refused brokers.
 
 
 def test_a_broker_at_another_node_is_refused_and_the_owner_named(cluster, make_shop):

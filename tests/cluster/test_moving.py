@@ -49,7 +49,7 @@ def test_a_call_follows_a_slot_that_has_moved(cluster, house):
 
 
 def _questions(cluster) -> int:
-    """How often its nodes were asked who serves which slot."""
+    """The number of questions to its nodes for the owners of slots."""
     told = [node.client().info("commandstats") for node in cluster.masters]
     return sum(one.get("cmdstat_cluster|slots", {"calls": 0})["calls"] for one in told)
 
@@ -87,7 +87,7 @@ def test_a_scanner_is_woken_at_the_node_that_has_the_slot_now(cluster, make_hous
     ("named", "address"),
     [("h:2", ("h", 2)), ("::1:2", ("::1", 2)), (":2", ("asked", 2)), ("?:2", None)],
 )
-def test_where_a_slot_has_moved_to(named, address):
+def test_a_moved_error_names_the_slot_s_new_node(named, address):
     owner, asked = SlotOwner(STORE, (), Endpoint()), SimpleNamespace(host="asked", port=1)
     owner.moved(("asked", 1))
 
@@ -246,7 +246,7 @@ def test_a_node_of_the_url_that_is_away_is_passed_over(cluster, make_house):
     assert ids(make_house(url)) == {"0", "1", "2"}
 
 
-def test_who_cannot_be_reached_is_named(make_house):
+def test_a_node_that_cannot_be_reached_is_named(make_house):
     nobody = free_port()
     house = make_house(f"redis+cluster://127.0.0.1:{nobody}/0", delayq_timeout=A_MOMENT)
 

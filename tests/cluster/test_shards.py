@@ -70,7 +70,7 @@ def links(node) -> int:
 
 
 def questions(cluster) -> int:
-    """How often the nodes were asked for the owners of slots."""
+    """The number of questions to the nodes for the owners of slots."""
     stats = [node.client().info("commandstats") for node in cluster.masters]
     return sum(one.get("cmdstat_cluster|slots", {}).get("calls", 0) for one in stats)
 
@@ -250,7 +250,7 @@ def test_if_a_node_is_away_the_shards_of_the_others_go_on(
 ):
     monkeypatch.setattr("celery_delayq.core.services.REACH", 1.0)
     cluster = fragile(replica=3 * (fault == "kill"))
-    # The one where the scanner listens, and where processes meet.
+    # The scanner listens at this one, and processes meet there.
     node = cluster.owner
     house = make_house(cluster.url(), delayq_shards=SHARDS, delayq_timeout=10)
     put_each(house)

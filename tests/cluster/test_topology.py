@@ -1,4 +1,4 @@
-"""What one shard learns of a Cluster, all shards of the process know."""
+"""All shards of a process know the facts of a Cluster that one of them learns."""
 
 import math
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ def test_after_moved_the_next_call_of_another_slot_asks_for_all(two):
     assert other.node == ("new", 1)
 
 
-def test_what_one_slot_asks_for_teaches_the_other(two):
+def test_a_slot_learns_from_the_answer_to_another(two):
     one, other = two
 
     one.doubt()
