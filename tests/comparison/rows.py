@@ -76,8 +76,8 @@ ANSWERS = (
     Row(
         "truth",
         "The answer to a cancel is true",
-        "With all running, cancelling a job that has run is not said to be done; and of a job "
-        "that is due in a second, what is said is what comes of it.",
+        "With all running, the cancel of a job that has run does not report success; and the "
+        "answer to the cancel of a job that is due in a second comes true.",
         answers.truth,
     ),
     Row(
@@ -89,7 +89,7 @@ ANSWERS = (
     ),
     Row(
         "list",
-        "List what waits, with times, without workers",
+        "List waiting jobs, with times, without workers",
         "While no process runs, two jobs that wait are listed with their ids and due times, right"
         " to the second.",
         answers.listing,
@@ -107,15 +107,15 @@ ANSWERS = (
         "Runs once if it waits longer than the broker's time-out",
         f"The visibility time-out (of RabbitMQ the delivery time-out) is {SHORT_TIMEOUT} "
         f"s, two workers run, and one job waits for {answers.HELD:.0f} s. The broker "
-        "or kombu looks for it once a second. A way whose time-outs do not concern what waits is "
-        "run as it is.",
+        "or kombu looks for it once a second. A way whose time-outs do not concern waiting jobs "
+        "is run as it is.",
         answers.timeout,
     ),
     Row(
         "process",
         "Needs a scheduler process beside the workers",
-        "Workers alone run; where a job that is due in a second does not run, what else is "
-        "needed is started, and it does.",
+        "Workers alone run; if a job that is due in a second does not run, the missing "
+        "processes are started, and it does.",
         answers.process,
     ),
     Row(
@@ -135,7 +135,7 @@ ANSWERS = (
         "tag",
         "Cancel all of a tag",
         "While no process runs, one call cancels three jobs with a tag, and leaves one with "
-        "another tag; where that did nothing, it is tried with all running.",
+        "another tag; if that did nothing, it is tried with all running.",
         answers.tag,
     ),
 )
@@ -143,7 +143,7 @@ ANSWERS = (
 FIGURES = (
     MeasuredRow(
         "lateness",
-        "Lateness where nothing else waits, p50",
+        "Lateness if no other job waits, p50",
         f"The median of {figures.SAMPLES} jobs, from the due time to the start of the function.",
         figures.load,
         _late,
@@ -151,8 +151,8 @@ FIGURES = (
     MeasuredRow(
         "memory",
         "Memory of all processes per 10,000 waiting jobs",
-        "What workers and schedulers take more (proportional set size) when"
-        f" {figures.WAITING:,} jobs wait for an hour, once that no longer grows; as much as that"
+        "The extra memory of workers and schedulers (proportional set size) when"
+        f" {figures.WAITING:,} jobs wait for an hour, once it no longer grows; as much as that"
         " would be for 10,000.",
         figures.load,
         _memory,

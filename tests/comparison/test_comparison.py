@@ -40,7 +40,7 @@ def test_every_cell_of_the_table_has_an_answer(cells):
     assert [job for job, cell in cells.items() if cell in ("", report.FAILED)] == []
 
 
-def test_what_stands_beside_the_table_is_what_the_code_says(cells):
+def test_the_table_and_its_definitions_are_those_of_the_code(cells):
     text = report.README.read_text("utf-8")
     assert report.table(cells) in text
     assert report.definitions() in text
