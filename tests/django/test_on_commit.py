@@ -40,7 +40,7 @@ def test_a_delay_counts_from_the_commit(answers):
     assert 60 <= answers["counts_from_the_commit"] < 60 + PATIENCE
 
 
-def test_what_a_savepoint_takes_back_is_not_scheduled(answers):
+def test_a_task_of_a_savepoint_that_is_rolled_back_is_not_scheduled(answers):
     assert answers["savepoint_rolled_back"] == [True, False]
 
 
@@ -52,7 +52,7 @@ def test_outside_of_a_transaction_it_is_scheduled_at_once(answers):
     assert answers["no_transaction"] is True
 
 
-def test_what_is_past_at_the_commit_runs_at_once(answers):
+def test_a_task_whose_time_is_past_at_the_commit_runs_at_once(answers):
     assert answers["past_at_the_commit"] == [1, True]
 
 
@@ -66,16 +66,14 @@ def test_what_is_past_at_the_commit_runs_at_once(answers):
         ("wrong_setting", "InvalidSetting", "delayq_url is 'http://here'"),
     ],
 )
-def test_what_is_wrong_raises_at_the_call_and_rolls_the_transaction_back(
-    answers, what, error, says
-):
+def test_a_wrong_call_raises_at_once_and_rolls_the_transaction_back(answers, what, error, says):
     kind, sentence, stored = answers[what]
 
     assert (kind, stored) == (error, False)
     assert says in sentence
 
 
-def test_where_redis_is_away_at_the_commit_the_data_is_stored_and_the_caller_is_told(answers):
+def test_a_commit_while_redis_is_away_stores_the_data_and_raises_an_error(answers):
     found = answers["redis_is_away"]
 
     assert (found["error"], found["stored"], found["waits"]) == ("StoreUnavailable", True, False)
