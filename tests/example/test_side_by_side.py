@@ -44,7 +44,7 @@ def due():
         (None, "ann did not run", ["side by side: ann did not run"]),
     ],
 )
-def test_what_should_run_runs_and_not_early(play, late, told, wrong):
+def test_a_task_that_runs_early_or_not_at_all_is_reported(play, late, told, wrong):
     play._watch(play.call(None if late is None else due() + timedelta(seconds=late)))
 
     assert play.lines == [("ann did not run", told)]
@@ -58,7 +58,7 @@ def test_what_should_run_runs_and_not_early(play, late, told, wrong):
         (due(), "ann ran", ["side by side: ann ran, and was cancelled"]),
     ],
 )
-def test_what_is_cancelled_does_not_run(play, ran, told, wrong):
+def test_a_cancelled_task_that_runs_is_reported(play, ran, told, wrong):
     play._never(play.call(ran))
 
     assert play.lines == [("ann did not run", told)]
@@ -66,7 +66,7 @@ def test_what_is_cancelled_does_not_run(play, ran, told, wrong):
 
 
 @pytest.mark.parametrize("runs", [0, 1, 2])
-def test_what_ran_ran_once(play, tmp_path, runs):
+def test_a_task_that_does_not_run_exactly_once_is_reported(play, tmp_path, runs):
     (tmp_path / "log").write_text("Task t[a] succeeded in 0.1s\n" * runs)
     play._delayed._logs.append(tmp_path / "log")
     play._watched.append(play.call(due()))

@@ -43,7 +43,7 @@ def problems(monkeypatch):
     return told
 
 
-def test_one_run_in_time_is_as_it_should_be(problems):
+def test_a_single_run_in_time_is_no_problem(problems):
     assert problems(Run()) == []
 
 
@@ -64,5 +64,5 @@ def test_a_task_may_put_itself_off_before(problems):
         ([Run(), Run(id="b")], "'anna, pay' ran, and should not have"),
     ],
 )
-def test_what_is_not_has_a_sentence(problems, runs, sentence):
+def test_each_problem_has_a_sentence(problems, runs, sentence):
     assert problems(*runs) == [sentence]
