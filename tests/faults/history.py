@@ -292,7 +292,7 @@ class _Evidence:
             due = max(copy.due, *(one[0] for one in dues)) if dues else copy.due
             yield self._problem("early", version, f"arrived {due - copy.seen} ms before its time")
         elif dues and not any(start <= copy.due <= end for start, end in dues):
-            said = f"went for {copy.due}, which was not what its caller was told"
+            said = f"went for {copy.due}, which is not the time that its caller got"
             yield self._problem("wrong answer", version, said)
 
     def _of_kept(self, version: int, spells: list[Spell], kept: list[Kept]) -> Iterator[Problem]:
@@ -304,7 +304,7 @@ class _Evidence:
         for spell, one in zip(waits, kept, strict=False):
             start, end = spell.dues[-1]
             if not start <= one.due <= end:
-                said = f"waits for {one.due}, which is not what its caller was told"
+                said = f"waits for {one.due}, which is not the time that its caller got"
                 yield self._problem("wrong answer", version, said)
             elif one.due <= self.ended and not one.dead:
                 yield self._problem("left over", version, "is due and was not handed over")

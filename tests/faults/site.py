@@ -62,7 +62,7 @@ class Outcome:
         found += [f"check: {finding}" for finding in self.findings]
         if self.verdict.missing:
             found.append(f"books: {self.verdict.missing} of {self.verdict.scheduled} are missing")
-        return found if self.settled else [*found, "not all that is due went in time"]
+        return found if self.settled else [*found, "some due tasks did not go in time"]
 
     def _told(self, problem: Problem) -> Iterator[str]:
         """A problem, and everything known of its id."""

@@ -113,7 +113,7 @@ FAULTS = {
         [copy(1, 500)],
         [],
     ),
-    "accepted where another waits": (
+    "accepted while another waits": (
         "wrong answer",
         [schedule(1, FAR), schedule(2, FAR, 10)],
         [],
@@ -152,19 +152,19 @@ def test_a_second_copy_that_says_so_is_counted_and_no_fault():
 
 
 @pytest.mark.parametrize("copies", [[], [copy(1, 50)], [copy(1, 50, marked=True)]])
-def test_what_a_relay_cancelled_without_certainty_may_come(copies):
+def test_a_relayed_task_that_was_cancelled_without_certainty_may_arrive(copies):
     history = [schedule(1, 50), cancel("in_flight", 90), cancel("uncertain")], copies, []
     assert problems(*history, relayed=True) == ([], 0)
 
 
-def test_what_a_relay_moved_without_certainty_may_have_come_and_waits_still():
+def test_a_relayed_task_that_was_moved_without_certainty_may_have_arrived_and_still_wait():
     calls = [schedule(1, 50), reschedule("uncertain", FAR)]
     kept = [Kept("a", 1, FAR)]
     assert problems(calls, [copy(1, 50)], kept, relayed=True) == ([], 0)
     assert problems(calls, [], kept, relayed=True) == ([], 0)
 
 
-def test_what_was_cancelled_without_certainty_comes_once_unmarked():
+def test_a_task_that_was_cancelled_without_certainty_arrives_unmarked_once_at_most():
     history = [schedule(1, 50), cancel("uncertain")], [copy(1, 50)] * 2, []
     assert problems(*history, relayed=True)[0] == ["twice unmarked"]
 

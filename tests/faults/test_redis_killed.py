@@ -9,7 +9,7 @@ from tests.support.waiting import eventually
 KILLS = 3
 
 
-def test_what_redis_acknowledged_is_kept_through_every_crash(start_redis, make_delayq):
+def test_acknowledged_entries_are_kept_through_every_crash(start_redis, make_delayq):
     server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     delayq = make_delayq(server.url(), task_publish_retry=False, delayq_safety_interval=0.2)
     acknowledged, unknown, over = [], set(), threading.Event()
