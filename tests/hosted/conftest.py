@@ -13,7 +13,7 @@ def make_project(server):
     made = []
 
     def make(on=server, **conf):
-        # Where a scanner cannot be woken, it looks that often.
+        # A scanner that cannot be woken looks that often.
         made.append(Project(on, **{"delayq_safety_interval": 1.0, **conf}))
         return made[-1]
 

@@ -89,7 +89,7 @@ def scanner(delayq):
     scanner.stop()
 
 
-def test_what_is_open_stays_open_and_what_is_new_has_the_new_password(delayq, server, provider):
+def test_open_connections_stay_open_and_new_ones_have_the_new_password(delayq, server, provider):
     delayq.note.apply_async(task_id="a", delayq_at=FAR)
     asked = provider.asked
     rotate(server, NEW, kill=False)
@@ -148,7 +148,7 @@ def test_a_provider_that_fails_is_named_and_what_it_says_is_not(delayq, provider
     assert delayq.get("a") is None
 
 
-def test_what_a_broker_s_provider_says_is_not_behind_its_error(server):
+def test_the_error_of_a_provider_is_not_behind_that_of_its_broker(server):
     if not KOMBU_READS_IT:
         pytest.skip("this kombu reads no provider")
     provider = Told(*OLD)
@@ -176,7 +176,9 @@ def test_a_provider_that_tells_no_login_is_named(delayq, provider, told):
     ],
     ids=["no provider", "no module", "no instance", "no class"],
 )
-def test_what_is_no_provider_is_a_sentence(make_delayq, server, provider, shown, why):
+def test_a_value_that_is_no_provider_is_refused_in_a_sentence(
+    make_delayq, server, provider, shown, why
+):
     class Password:
         """No provider."""
 
@@ -219,7 +221,7 @@ def sentinel_link(sentinel, provider):
     return Link(lambda: kombu.Connection(url, transport_options=options), timeout=PATIENCE)
 
 
-def test_what_a_provider_for_sentinels_says_is_not_behind_the_broker_s_error(sentinel):
+def test_the_error_of_a_provider_for_sentinels_is_not_behind_that_of_the_broker(sentinel):
     provider = Told("any")
     provider.error = ValueError("s3cret")
     with pytest.raises(BrokerDown) as caught:

@@ -36,7 +36,7 @@ def looked(make_project, server):
     return looked
 
 
-def test_one_that_knows_none_of_it(looked):
+def test_a_service_that_knows_none_of_the_commands_has_a_warning_for_each(looked):
     with HostedServer(*SPARE, *CELERYS) as store:
         found = looked(store.url())
 

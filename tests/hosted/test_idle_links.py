@@ -1,7 +1,7 @@
 """Proxies that end idle links: no call fails, and due tasks leave in time.
 
 A minute is over when a test says so: it sets the package's clock forward, and the proxy ends the
-links. Where links have to be kept alive, a minute takes a second, and other times are scaled too.
+links. If links have to be kept alive, a minute takes a second, and other times are scaled too.
 """
 
 import time
@@ -124,7 +124,7 @@ def test_a_scanner_still_hears_when_the_proxy_forgot_its_other_links(
 
 
 @each_ending
-def test_what_is_relayed_meets_no_dead_link(
+def test_a_relayed_task_meets_no_dead_link(
     make_delayq, redis_server, scanning, a_minute_later, ending
 ):
     redis_server.empty()
