@@ -23,7 +23,7 @@ __all__ = [
 
 @pytest.fixture(autouse=True)
 def looked(monkeypatch):
-    """What the look at queues has found is known, without a look."""
+    """The look at unread queues finds none, and starts no thread."""
     monkeypatch.setattr(Look, "__call__", lambda _: [])
 
 

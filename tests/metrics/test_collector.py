@@ -140,7 +140,7 @@ def test_the_hundred_largest_queues_have_labels_and_the_others_are_summed():
     assert (len(overdue), overdue["other"], overdue["q51"]) == (101, 50, 1)
 
 
-def test_where_not_all_is_looked_at_nothing_is_told_by_queue():
+def test_an_incomplete_look_gives_no_values_by_queue():
     told = samples_of(status_of([("q", 9_000, 1)], complete=False, scheduled=12_000), 0)
 
     assert told["queues_complete"] == {"": 0}

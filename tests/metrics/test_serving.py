@@ -110,7 +110,7 @@ def test_a_worker_serves_what_is_there_and_what_it_did(make_project, start_worke
     assert is_free(port)
 
 
-def test_what_is_relayed_over_rabbitmq_is_counted_as_that(
+def test_a_task_that_is_relayed_over_rabbitmq_is_counted_as_relayed(
     make_project, start_worker, rabbitmq_server, server, port
 ):
     project = make_project(
@@ -124,7 +124,7 @@ def test_what_is_relayed_over_rabbitmq_is_counted_as_that(
     assert found.by_label("handover_lateness_seconds_count") == {"relay": 1}
 
 
-def test_what_children_do_is_counted_where_they_share_a_folder(
+def test_steps_of_children_are_counted_if_they_share_a_folder(
     make_project, start_worker, port, tmp_path
 ):
     project = make_project(delayq_metrics_port=port)
@@ -177,7 +177,7 @@ def test_a_port_that_is_taken_is_said_and_ends_no_worker(make_project, start_wor
     assert second.stop() == 0
 
 
-def test_when_the_worker_that_serves_is_killed_another_one_takes_the_port(
+def test_another_worker_takes_the_port_of_a_serving_worker_that_is_killed(
     make_project, start_worker, port
 ):
     project = make_project(delayq_metrics_port=port)

@@ -37,7 +37,7 @@ def test_scheduling_is_counted_one_by_one_and_in_bulk(app, watched, scrape):
     assert scrape()["scheduled_total"] == 251
 
 
-def test_what_too_few_replicas_have_is_counted(app, watched, scrape):
+def test_tasks_that_too_few_replicas_have_are_counted(app, watched, scrape):
     app.send_task("t", delayq_at=FAR)
     assert scrape()["unreplicated_total"] == 0
     app.conf.delayq_wait_replicas = (1, 0.01)
@@ -48,7 +48,7 @@ def test_what_too_few_replicas_have_is_counted(app, watched, scrape):
     assert scrape()["unreplicated_total"] == 2
 
 
-def test_what_the_store_does_not_take_is_counted_by_its_error(delayq_app, registry, scrape):
+def test_a_task_that_the_store_does_not_take_is_counted_by_its_error(delayq_app, registry, scrape):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
     watch(app.delayq, registry)
 
@@ -74,7 +74,7 @@ def test_each_answer_to_a_cancel_is_counted(app, watched, scrape):
     assert scrape().by_label("cancelled_total") == {"done": 3, "not_found": 1, "handed_over": 1}
 
 
-def test_what_is_replaced_is_told_apart(app, watched, scrape):
+def test_replaced_tasks_are_counted_apart(app, watched, scrape):
     for _ in range(3):
         app.send_task("t", delayq_at=FAR, delayq_key="k", delayq_conflict="replace")
 
@@ -124,7 +124,7 @@ def test_refusals_and_what_is_dead_are_counted(app, watched, redis, scrape):
 
 
 @with_one_shard
-def test_what_a_relay_does_is_counted(make_house, registry, scrape, monkeypatch):
+def test_the_verdicts_of_a_relay_are_counted(make_house, registry, scrape, monkeypatch):
     house = make_house("memory://")
     watch(house.delayq, registry)
     words = ["sent", "sent", "refused", "unknown", "dead"]
@@ -192,7 +192,7 @@ def test_every_counter_is_told_from_the_start(watched, scrape):
             assert found.samples[metric.name + ending, labels] == 0
 
 
-def test_who_is_watched_twice_is_counted_once(app, watched, registry, scrape):
+def test_a_delayq_that_is_watched_twice_is_counted_once(app, watched, registry, scrape):
     watch(watched, registry)
     app.send_task("t", delayq_at=FAR)
 
@@ -227,7 +227,7 @@ def test_a_scanner_that_runs_already_is_counted(delayq_app, url, registry, scrap
         scanner.stop()
 
 
-def test_what_counts_cannot_spoil_a_step(app, watched, registry, caplog, monkeypatch):
+def test_a_failing_counter_cannot_spoil_a_step(app, watched, registry, caplog, monkeypatch):
     monkeypatch.setattr("prometheus_client.Counter.inc", lambda *_: 1 / 0)
 
     app.send_task("t", task_id="a", delayq_at=FAR)
