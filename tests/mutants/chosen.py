@@ -19,7 +19,7 @@ QUICK = 1.0  # seconds
 
 
 class Chosen:
-    """What each test reaches, from the files that `reached.py` wrote.
+    """The functions that each test reaches, from the files that `reached.py` wrote.
 
     Args:
         found: The content of these files.
@@ -73,7 +73,7 @@ class Chosen:
 
 
 def _function(site: Site) -> str:
-    """Where the function begins that the change is in, as `reached.py` names it."""
+    """The beginning of the function that has the change, as `reached.py` names it."""
     text = Path(site.path).read_text(encoding="utf-8")
     line = text.count("\n", 0, site.start) + 1
     starts = [

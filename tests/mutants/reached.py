@@ -21,7 +21,7 @@ from tests.support import parallel
 TREE = f"{Path.cwd()}{os.sep}"
 PACKAGE = f"{TREE}celery_delayq{os.sep}"
 TOOL = 1  # sys.monitoring.COVERAGE_ID, which earlier Pythons lack
-PROCESSES = "processes"  # "reached" by a test in another Python process, which nobody looks into
+PROCESSES = "processes"  # "reached" by a test in another Python process, which is not traced
 
 _entered: set[str] = set()
 _tests: list[tuple[str, float]] = []
