@@ -1,6 +1,6 @@
-"""What a built site names and does not have: pages, sections, pictures, styles.
+"""Names in a built site without a target: pages, sections, pictures, styles.
 
-python -m tests.readme.site FOLDER    prints it, and fails if there is any
+python -m tests.readme.site FOLDER    prints them, and fails if there are any
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def without_facts(text):
     return [re.sub(r"\d[\d.,]*( [kMG]B)?", "0", line) for line in text.splitlines()]
 
 
-def test_what_the_doctor_says_is_what_one_sees(on_its_redis, shop_file):
+def test_the_doctor_prints_the_text_on_its_page(on_its_redis, shop_file):
     shown = PAGE.written_in("text")[0]
 
     said, status = said_by(DOCTOR, on_its_redis, shop_file)

@@ -59,7 +59,7 @@ def test_a_refused_message_is_tried_as_often_as_the_page_says():
     assert "After eight refusals it is dead" in page("concepts/guarantees").text
 
 
-def test_what_is_dead_says_why_and_can_be_tried_again(app, redis_server):
+def test_a_dead_task_says_why_and_can_be_retried(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
     hand_over_until_dead(app.delayq, redis_server.client())
@@ -73,7 +73,7 @@ def test_what_is_dead_says_why_and_can_be_tried_again(app, redis_server):
     assert len(lists(redis_server.client())[b"celery"]) == 1
 
 
-def test_what_is_dead_can_be_cancelled(app, redis_server):
+def test_a_dead_task_can_be_cancelled(app, redis_server):
     app.send_task("shop.remind", (42,), task_id="order-42", delayq_at=LONG_AGO)
     redis_server.client().set("celery", "no list")
     hand_over_until_dead(app.delayq, redis_server.client())

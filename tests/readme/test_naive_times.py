@@ -45,7 +45,7 @@ def app(delayq_app, url):
 
 @pytest.fixture
 def doors(app, run):
-    """What each door makes of a time; they change a task with the id ``a``, due at Tokyo's noon."""
+    """How each door reads a time; they change a task with the id ``a``, due at Tokyo's noon."""
     delayq, task, services = app.delayq, app.tasks["t"], app.delayq.services
 
     def due(task_id="a"):

@@ -59,7 +59,7 @@ def test_a_redis_without_persistence_forgets_what_waits(start_redis, on):
     assert delayq.get("order-42") is None
 
 
-def test_what_was_handed_over_since_an_older_copy_goes_out_again(start_redis, on):
+def test_a_task_delivered_since_an_older_copy_is_delivered_again(start_redis, on):
     server = start_redis("--dbfilename", "copy.rdb")
     delayq = on(server)
     hold(delayq, due=0)

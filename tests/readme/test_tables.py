@@ -116,7 +116,7 @@ def test_every_row_of_the_faults_leads_to_a_test():
     assert [row[0] for row in rows if "test_" not in row[-1] or len(row) != 4] == []
 
 
-def test_what_is_stable_is_all_that_is_public():
+def test_the_stable_names_are_all_public_names():
     stable = {row[0]: names(row[1]) for row in STABLE.rows("What is stable")}
 
     assert stable["importable from `celery_delayq`"] == set(celery_delayq.__all__)
