@@ -54,7 +54,7 @@ def args(app, name="a"):
 
 
 def later(redis, **ago):
-    """Let all that was named be so long ago."""
+    """Move the times of all named entries so far back."""
     ms = round(timedelta(**ago).total_seconds() * 1000)
     for key in each("rules_named"):
         for field, value in redis.hgetall(key).items():
@@ -167,7 +167,7 @@ def test_rules_that_are_no_entries_stay(app, redis):
 def test_after_an_outage_of_all_workers_nothing_goes(app, redis):
     old = app(a=ENTRY)
     named(old)
-    for key in each("rules_named"):  # nobody was there for an hour
+    for key in each("rules_named"):  # no process was there for an hour
         for field, value in redis.hgetall(key).items():
             words = value.split(b" ", 1 if field else 2)
             count = 1 if field else 3
@@ -180,7 +180,7 @@ def test_after_an_outage_of_all_workers_nothing_goes(app, redis):
     assert old.delayq.rules() == []
 
 
-def test_what_a_dead_process_said_last_is_set_anew(app, redis):
+def test_an_entry_that_a_dead_process_set_last_is_set_anew(app, redis):
     new = app(a={**ENTRY, "args": (8,)})
     new_one = named(new)
     named(app(a=ENTRY))  # an old one, in the same moment
@@ -193,7 +193,7 @@ def test_what_a_dead_process_said_last_is_set_anew(app, redis):
     assert args(new) == [(8,)]
 
 
-def test_one_process_of_two_minutes_sweeps(app, redis):
+def test_only_one_process_sweeps_in_two_minutes(app, redis):
     source = named(app(a=ENTRY))
     later(redis, minutes=11)
     assert source._asked().sweeps == 1

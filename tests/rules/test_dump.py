@@ -88,7 +88,7 @@ def test_of_two_that_differ_the_one_that_is_here_stays(delayq, report, redis):
     assert delayq.rule("r").next == here.next
 
 
-def test_what_was_to_be_cleared_up_is_cleared_up_after_the_load(delayq, report, moved):
+def test_runs_left_by_a_paused_rule_are_cleared_up_after_the_load(delayq, report, moved):
     delayq.every("r", report.s(7), DAILY)
     store.change(
         store.shard_for(delayq.services.entries, "r"), "r", "pause"

@@ -1,4 +1,4 @@
-"""One rule, as users see it: what it was, what it will be, and why it has no next run."""
+"""One rule, as users see it: its past, its next runs, and the reason if it has none."""
 
 import json
 from datetime import timedelta
@@ -45,13 +45,13 @@ def test_a_second_rule_of_one_name_in_a_process_is_refused(delayq, report):
     assert [task.args for task in delayq.tasks()] == [(8,)]
 
 
-def test_what_another_process_said_may_be_changed(delayq, report):
+def test_a_rule_that_another_process_set_may_be_changed(delayq, report):
     delayq.every("r", report.s(7), DAILY)
     every_module._SAID.clear()
     assert delayq.every("r", report.s(8), DAILY).revision
 
 
-def test_one_that_is_no_longer_there_may_be_said_anew(delayq, report, redis):
+def test_a_rule_that_is_no_longer_there_may_be_set_anew(delayq, report, redis):
     delayq.every("r", report.s(7), DAILY).remove()
     delayq.every("r", report.s(8), DAILY)
     redis.flushdb()

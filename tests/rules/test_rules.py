@@ -30,12 +30,12 @@ def runs(delayq, name="r"):
 
 
 def write(delayq):
-    """What the writer of a scanner's process does, for each shard."""
+    """Do the work of the writer in a scanner's process, for each shard."""
     return min(writing.write(delayq.services, shard) for shard in delayq.services.entries.shards)
 
 
 def set_back(delayq, redis, name, **ago):
-    """Let a rule's last slot be so long ago, as if nobody had scanned since; its runs are gone."""
+    """Let a rule's last slot be so long ago, as if no scanner had run since; its runs are gone."""
     delayq.select(tag=f"every:{name}").cancel()
     last = (redis_ms(redis) - round(timedelta(**ago).total_seconds() * 1000)) // 1000 * 1000
     for rules, ahead in zip(each("rules"), each("rules_next"), strict=True):
@@ -167,7 +167,7 @@ def test_a_rule_that_was_removed_half_way_may_be_set_anew(delayq, report):
     assert anew.revision > rule.revision
 
 
-def test_what_a_killed_process_has_not_cleared_up_another_one_does(delayq, report):
+def test_another_process_clears_up_the_runs_that_a_killed_one_left(delayq, report):
     delayq.every("r", report.s(7), DAILY)
     shard = store.shard_for(delayq.services.entries, "r")
     store.change(shard, "r", "pause")  # and the process died
@@ -192,7 +192,7 @@ def test_a_process_that_clears_up_late_cancels_no_run_that_was_written_since(del
     assert runs(delayq) == [rule.next[0]]
 
 
-def test_those_that_fire_often_have_the_runs_of_a_minute_written(delayq, report):
+def test_a_rule_that_fires_often_has_the_runs_of_a_minute_written(delayq, report):
     delayq.every("r", report.s(7), timedelta(seconds=2))
     found = runs(delayq)
     assert 29 <= len(found) <= 31
@@ -207,7 +207,7 @@ def test_an_interval_keeps_its_phase_whenever_it_is_said(delayq, report):
     assert (runs(delayq)[0] - epoch) % timedelta(seconds=100) == timedelta(0)
 
 
-# What was missed.
+# Missed slots.
 
 
 @pytest.mark.parametrize(("missed", "count"), [("one", 1), ("none", 0), ("all", 5)])
@@ -253,7 +253,7 @@ def test_a_process_that_computes_late_or_twice_writes_no_slot_again(delayq, repo
     assert len(written) == len({*written}) == 21
 
 
-def test_what_was_computed_for_another_revision_is_not_written(delayq, report):
+def test_a_run_that_was_computed_for_another_revision_is_not_written(delayq, report):
     delayq.every("r", report.s(7), DAILY)
     old = store.find(delayq.services.entries, "r")
     delayq.every("r", report.s(8), NEW_YEAR, replace=True)

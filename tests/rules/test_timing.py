@@ -1,4 +1,4 @@
-"""What a rule's text means: against a walk over each minute, and against Celery's own crontab."""
+"""The meaning of a rule's text: against a walk over each minute, and Celery's own crontab."""
 
 from datetime import datetime, timedelta, timezone
 from itertools import islice, pairwise, takewhile
@@ -110,7 +110,7 @@ def test_so_it_does_around_each_change_of_each_zone_from_2020_to_2030(text):
     check_changes(text, all_changes(kinds=False))
 
 
-# Celery's crontab, where no clock is changed.
+# Celery's crontab, while no clock is changed.
 
 
 class Clock:
@@ -150,7 +150,7 @@ def test_it_fires_when_celery_s_crontab_does(fields):
     assert [*islice(timing.after(moment), 12)] == expected
 
 
-# Where clocks are changed, Celery's differs: the table of the guide.
+# Celery's differs when clocks are changed: the table of the guide.
 
 NIGHTS = {
     "spring": datetime(2026, 3, 28, 21, tzinfo=timezone.utc),
@@ -159,7 +159,7 @@ NIGHTS = {
 
 
 def beats(text, night):
-    """When beat sends a task in a night; it looks each minute."""
+    """The times at which beat sends a task in a night; it looks each minute."""
     minute, hour, *_ = text.split()
     clock, found = Clock(night), []
     app = Celery(set_as_current=False, timezone=BERLIN)
@@ -276,7 +276,7 @@ class Solar(BaseSchedule):
         ("* * * * *", {"dialect": "quartz"}, "dialect is 'quartz'; expected cron or celery"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_a_sentence(given, options, said):
+def test_an_invalid_schedule_is_refused_in_a_sentence(given, options, said):
     with pytest.raises(InvalidOption) as caught:
         timing_of(given, **options)
     assert said in str(caught.value)

@@ -48,7 +48,7 @@ def test_no_slot_is_doubled_or_left_out_though_a_worker_is_killed(project, start
     dues = sorted(event.due for event in events if event.what is What.SCHEDULED)
     assert {after - before for before, after in pairwise(dues)} == {SECOND}
     assert max(Counter(ids(project, What.HANDED_OVER)).values()) == 1
-    # One that the killed worker had acknowledged does not run: that is Celery's part.
+    # A task that the killed worker had acknowledged does not run: that is Celery's part.
     assert max(len(project.runs(task_id)) for task_id in ids(project, What.HANDED_OVER)) == 1
 
 
