@@ -148,7 +148,7 @@ def test_two_at_a_time_are_two(start):
     assert second.stop() == -signal.SIGTERM
 
 
-def test_what_it_is_forked_from_ends_with_the_suite(tmp_path):
+def test_the_parent_of_forked_processes_ends_with_the_suite(tmp_path):
     command = [sys.executable, "-c", FORKS_AND_DIES, str(tmp_path)]
     suite = subprocess.run(command, capture_output=True, text=True, check=False)
     assert suite.returncode == -signal.SIGKILL

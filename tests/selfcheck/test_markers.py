@@ -44,7 +44,7 @@ def test_an_import_of_insides_is_found(text, found):
     assert insides(text) == found
 
 
-def test_whatever_imports_a_library_s_insides_is_marked():
+def test_every_file_that_imports_a_library_s_insides_is_marked():
     texts = {path: path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")}
     unmarked = [
         f"{path.relative_to(TESTS)} imports {', '.join(sorted(insides(text)))}"

@@ -46,7 +46,7 @@ def test_a_change_of_a_script_meets_the_tests_that_call_it():
     assert chosen({"peek.lua": [1], "find.lua": [2]}).tests(change) == ["a.py::quick"]
 
 
-def test_what_is_no_program_any_more_is_no_change(tmp_path):
+def test_a_text_that_is_no_program_any_more_is_no_change(tmp_path):
     script = tmp_path / "one.lua"
     script.write_text("local a = -1\nreturn a < 2")
     assert [(each.old, each.new) for each in sites(script)] == [("1", "2"), ("<", "<="), ("2", "3")]

@@ -73,7 +73,7 @@ def command(folder, code):
     [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGKILL)],
     ids=["Ctrl-C", "TERM", "KILL"],
 )
-def test_however_a_run_ends_its_servers_end_with_it(tmp_path, kill, number):
+def test_the_servers_of_a_run_end_with_it_however_it_ends(tmp_path, kill, number):
     # A shell lets what it starts with "&" ignore Ctrl-C, and so all that this starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run = ChildProcess(command(tmp_path, HELD), log=tmp_path / "log", cwd=ROOT)

@@ -49,7 +49,7 @@ def test_a_property_test_draws_the_same_again_whatever_was_drawn_by_others(drawn
     assert drawn() == before
 
 
-def test_what_others_have_imported_meanwhile_changes_no_draw(drawn, more_is_imported):
+def test_modules_that_others_import_meanwhile_change_no_draw(drawn, more_is_imported):
     before = drawn(max_examples=500)
 
     more_is_imported()
