@@ -42,9 +42,7 @@ def test_and_then_it_takes_over_again(start_group, make_delayq):
     assert {task.id for task in delayq.tasks()} == {"1", "2", "3"}
 
 
-def test_what_a_silent_master_does_when_it_is_let_go_on_counts_for_nothing(
-    start_group, make_delayq
-):
+def test_a_silent_master_that_goes_on_refuses_the_earlier_request(start_group, make_delayq):
     """The earlier request waits in its socket, and is refused because its deadline has passed."""
     group = start_group()
     delayq = make_delayq(group)

@@ -45,7 +45,7 @@ def test_the_same_group_by_both_urls_in_another_order_is_direct(group, make_dela
 
 
 @pytest.mark.parametrize("differs", ["database", "name", "sentinels", "scheme"])
-def test_what_differs_is_relayed(group, make_delayq, differs):
+def test_tasks_are_relayed_if_store_and_broker_differ(group, make_delayq, differs):
     url, options = group.url(), group.options
     if differs == "database":
         url = group.url(db=1)

@@ -14,7 +14,7 @@ MORE = 50
 SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", str(PATIENCE))
 
 
-def test_what_the_lost_side_hands_over_goes_once_more_and_is_in_one_place_there(
+def test_a_task_that_the_lost_side_delivered_is_delivered_once_more_by_the_new_master(
     start_group, make_delayq, start_scanner
 ):
     group = start_group(password="secret")
@@ -61,7 +61,7 @@ def test_a_master_that_its_replicas_left_sends_callers_to_the_new_one_and_loses_
     assert not cancelled & (waiting | set(at_queue))
 
 
-def test_who_has_a_link_to_the_lost_side_is_at_the_new_master_when_that_becomes_a_replica(
+def test_a_process_linked_to_the_lost_side_moves_on_when_that_becomes_a_replica(
     start_group, make_delayq
 ):
     group = start_group(password="secret")

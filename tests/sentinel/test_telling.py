@@ -34,7 +34,7 @@ def test_a_sleeping_scanner_hears_of_it_although_its_link_is_silent(
     eventually(look(course.new))
 
 
-def test_whichever_sentinel_is_silent_a_sleeping_scanner_goes_on_at_the_new_master(
+def test_a_sleeping_scanner_goes_on_at_the_new_master_while_a_sentinel_is_silent(
     start_group, make_delayq, start_scanner
 ):
     group = start_group()
@@ -66,7 +66,7 @@ def test_a_scanner_that_has_failed_for_long_is_told_before_its_next_try(
     eventually(look(course.new))
 
 
-def test_who_hears_readonly_goes_to_the_new_master_in_the_same_call(start_group, make_delayq):
+def test_a_call_that_gets_readonly_goes_on_at_the_new_master(start_group, make_delayq):
     """No link is closed, and no sentinel sends a message: the error itself is enough."""
     group = start_group()
     delayq = make_delayq(group)

@@ -37,7 +37,7 @@ class Calls(threading.Thread):
                 self.said[result.id] = result.replicas
 
 
-def test_what_the_replica_was_said_to_have_outlives_the_master(start_group, make_delayq):
+def test_a_task_confirmed_by_the_replica_outlives_the_master(start_group, make_delayq):
     group = start_group(replicas=1)
     with Calls(make_delayq(group, delayq_wait_replicas=(1, 0.1))) as calls:
         # On a busy machine, the replica misses some of them.

@@ -12,8 +12,8 @@ from celery_delayq import DelayQ
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.support.sentinels import Node, SentinelGroup
 
-TIMEOUT = 2.0  # seconds: `delayq_timeout`, where no call must succeed at the first try
-SILENT = 3.0  # seconds for the answer of a sentinel, where one of them is silent
+TIMEOUT = 2.0  # seconds: `delayq_timeout`, if no call must succeed at the first try
+SILENT = 3.0  # seconds for the answer of a sentinel, if one of them is silent
 QUEUE = "celery"
 FAR = 4_102_444_800  # 2100-01-01
 PAUSE = 0.01  # seconds between two calls
