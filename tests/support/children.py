@@ -15,13 +15,13 @@ def c_fork() -> int:
     """Fork as a library in C does, with Python's lock held; return the child's id, and 0 in it.
 
     A thread that waits for Python's lock asks for it after the switch interval. A child that is
-    forked then has been asked, gives the lock away, and waits for ever for a thread that it does
-    not have. So nobody asks meanwhile; uWSGI forks before there are threads.
+    forked after that gives the lock away, and waits for ever for a thread that it does not have.
+    So no thread asks meanwhile; uWSGI forks before there are threads.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1)
     try:
-        threading.Event().wait(4 * interval)  # who has asked already gets it
+        threading.Event().wait(4 * interval)  # a thread that has asked already gets it
         return ctypes.PyDLL(None).fork()
     finally:
         sys.setswitchinterval(interval)
@@ -44,6 +44,6 @@ def in_child(action: Callable[[], bytes]) -> bytes:
             answered, _, _ = select.select([pipe], [], [], 2 * PATIENCE)
             return pipe.read() if answered else b"no answer"
     finally:
-        # One that waits for a lock would outlive the suite, and hold its output.
+        # A child that waits for a lock would outlive the suite, and hold its output.
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -18,7 +18,7 @@ from tests.support.waiting import PATIENCE, eventually
 
 SLOTS = 16384
 MASTERS = 3
-# After so many ms a silent node counts as down: soon, where a replica has to take over, and else no
+# After so many ms a silent node counts as down: soon, if a replica has to take over, and else no
 # sooner than a busy machine lets a process wait.
 NODE_TIMEOUT_MS = {True: 500, False: 5000}
 STORE = slot_of("delayq:0")  # the slot of a store with the default prefix
@@ -44,7 +44,7 @@ class Node(RedisServer):
         return self.client().execute_command("CLUSTER", *words)
 
     def info(self) -> dict:
-        """What it reports about its replication."""
+        """Its report about its replication."""
         return self.client().info("replication")
 
     @property
@@ -149,7 +149,7 @@ class ClusterServers:
         )
 
     def _replicas(self, node: Node) -> int:
-        """How many a node knows."""
+        """The number of replicas that a node knows."""
         return sum(len(servers) - 1 for _, _, *servers in node.ask("SLOTS"))
 
     def add(self) -> Node:

@@ -1,4 +1,4 @@
-"""What Lua 5.1 makes of a text: of each function its locals, its outer locals and its globals.
+"""A text as Lua 5.1 compiles it: of each function its locals, outer locals and globals.
 
 This reads what `string.dump` returns, so names are resolved and counted as Lua does it.
 """

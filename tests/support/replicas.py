@@ -35,13 +35,13 @@ class Replicated:
     def ending_waits(self, replicas: int) -> Iterator[None]:
         """Meanwhile, end each ``WAIT`` as its time would, once so many replicas have all the data.
 
-        So these replicas may take their time, and nobody waits for those that never have it.
+        So these replicas may take their time, and no call waits for those that never have it.
         """
         over = threading.Event()
 
         def end() -> bool:
             blocked = [one["id"] for one in self.client.client_list() if "b" in one["flags"]]
-            # Looked at after the list: what these calls have written is part of it.
+            # Looked at after the list, so it includes the writes of these calls.
             if self._having_all() >= replicas:
                 for one in blocked:
                     self.client.client_unblock(one)
