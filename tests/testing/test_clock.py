@@ -47,7 +47,7 @@ def test_a_task_runs_on_time_and_not_before_on_each_store(shop, each_store):
     assert [result.get() for result in each_store.run_due()] == ["reminded 7"]
 
 
-def test_what_counts_from_now_counts_from_the_moved_one(shop, delayq):
+def test_a_relative_due_time_counts_from_the_moved_clock(shop, delayq):
     shop.app.conf.delayq_capture_eta = True
     delayq.advance(days=1)
 
@@ -135,7 +135,7 @@ def test_time_machine_moves_it_while_it_goes_on(shop, delayq):
         assert [result.value for result in delayq.run_due()] == ["reminded 1"]
 
 
-def test_when_they_let_go_of_it_it_is_the_present_again(shop, delayq):
+def test_the_clock_shows_the_present_again_after_time_machine(shop, delayq):
     with time_machine.travel(NINE):
         shop.remind.delay_for(60, 1)
     assert delayq.now.year < 2030

@@ -49,7 +49,7 @@ def everything(app):
     }
 
 
-def test_nobody_waits_for_replicas_unless_the_test_says_so(shop, caplog):
+def test_no_call_waits_for_replicas_unless_the_test_says_so(shop, caplog):
     shop.app.conf.delayq_wait_replicas = (1, 30)
     with isolated(shop.app):
         assert shop.remind.delay_for(60, 1).replicas is None
@@ -99,7 +99,7 @@ def test_also_where_the_test_fails(shop):
     assert everything(shop.app) == before
 
 
-def test_what_an_app_had_in_memory_is_there_again(make_app):
+def test_messages_and_results_in_memory_are_there_again(make_app):
     app = make_app("memory://", "cache+memory://", delayq_url="redis://127.0.0.1:1/0")
     DelayQ(app)
     number = number_of(app)
@@ -224,7 +224,7 @@ def test_an_app_without_a_delayq_has_none_to_isolate(make_app):
         pass
 
 
-def test_one_app_is_one_test_s(shop, delayq):
+def test_an_app_cannot_be_isolated_twice(shop, delayq):
     with pytest.raises(CannotIsolate) as raised, isolated(shop.app):
         pass
     assert str(raised.value) == "the app 'tests' is isolated already; one test at a time"
@@ -264,7 +264,7 @@ def test_a_server_that_went_away_spoils_no_other_test(shop):
         assert delayq.scheduled() == []
 
 
-def test_what_is_gone_is_said_in_one_sentence(shop, monkeypatch):
+def test_a_part_of_a_library_that_is_gone_is_named_in_one_sentence(shop, monkeypatch):
     gone = pytest.raises(LibraryChanged, match=r"memory:Transport\.global_state is gone")
     with monkeypatch.context() as patch:
         patch.delattr(memory.Transport, "global_state")

@@ -84,7 +84,7 @@ def test_the_app_and_the_options_are_what_the_user_s_fixtures_say(user, redis_se
     user.run_tests(passed=1)
 
 
-def test_where_there_is_no_such_app_one_sentence_says_so(user):
+def test_an_app_without_a_delayq_is_reported_in_one_sentence(user):
     user.makepyfile(
         """
         from celery import Celery
@@ -308,7 +308,7 @@ FORGETFUL = """
             others.counts()
         assert type(raised.value).__name__ == EXPECTED
 
-    def test_what_reaches_no_store_is_allowed():
+    def test_a_call_that_reaches_no_store_is_allowed():
         assert real.services.settings.prefix == "delayq"
         assert app.tasks["shop.remind"].run("me") == "reminded me"
 """
@@ -346,7 +346,7 @@ def test_a_forbidden_call_does_not_ask_the_result_backend_first(shop, monkeypatc
                 call()
 
 
-def test_what_was_forbidden_is_permitted_again_after_the_run(shop):
+def test_forbidden_stores_are_permitted_again_after_the_run(shop):
     permit = forbid_stores()
     try:
         with pytest.raises(StoreForbidden):

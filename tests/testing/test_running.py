@@ -121,7 +121,7 @@ def test_a_key_is_held_while_its_task_is_to_be_retried_or_puts_itself_off(shop, 
     assert shop.delayq.schedule(shop.remind.s(8), **HELD)
 
 
-def test_what_is_raised_is_the_result(shop, delayq):
+def test_a_task_that_raises_has_the_error_as_its_result(shop, delayq):
     shop.boom.delay()
     shop.remind.delay(7)
 
@@ -200,7 +200,7 @@ def test_links_and_canvases_run_as_far_as_they_go(shop, delayq):
     assert last.get(timeout=30) == 11
 
 
-def test_what_is_sent_meanwhile_runs_as_well_until_there_is_too_much_of_it(shop, delayq):
+def test_tasks_that_are_sent_meanwhile_run_too_up_to_the_limit(shop, delayq):
     shop.endless.delay()
 
     with pytest.raises(EndlessTasks) as raised:
@@ -261,7 +261,7 @@ def test_a_task_s_own_class_of_requests_is_used(shop, delayq, monkeypatch):
     assert noted == [result.id]
 
 
-def test_what_is_cancelled_or_paused_does_not_run(shop, delayq):
+def test_a_cancelled_or_paused_task_does_not_run(shop, delayq):
     shop.remind.delay_for(60, 1).cancel()
     shop.remind.s(2).set(queue="mail").delay_for(60)
     delayq.pause(queue="mail")
@@ -273,7 +273,7 @@ def test_what_is_cancelled_or_paused_does_not_run(shop, delayq):
     assert values_of(delayq.run_due()) == ["reminded 2"]
 
 
-def test_where_tasks_run_eagerly_nothing_is_left_to_run(shop, delayq):
+def test_tasks_that_run_eagerly_leave_nothing_to_run(shop, delayq):
     shop.app.conf.task_always_eager = True
 
     assert shop.remind.delay_for(60, 7).get() == "reminded 7"
@@ -294,7 +294,7 @@ def test_where_tasks_run_eagerly_nothing_is_left_to_run(shop, delayq):
         ({"key": "a", "task": "remind"}, []),
     ],
 )
-def test_what_is_scheduled_is_told_in_due_order(shop, delayq, chosen, found):
+def test_scheduled_tasks_are_listed_in_due_order(shop, delayq, chosen, found):
     delayq.schedule(shop.number.s(1), after=60, key="a", tags=["b"])
     delayq.schedule(shop.remind.s(2), after=50, tags=["b"])
     delayq.schedule(shop.remind.s(3).set(queue="mail"), after=70)

@@ -66,7 +66,7 @@ def test_it_takes_what_celery_s_own_takes(shop, delayq):
     assert [ran.value for ran in delayq.run_due()] == ["reminded 2"]
 
 
-def test_one_follows_another_and_run_due_goes_on_from_there(shop, delayq):
+def test_a_worker_follows_another_and_run_due_goes_on_from_there(shop, delayq):
     for user in (1, 2):
         with delayq.worker():
             assert shop.remind.delay(user).get(timeout=SOON) == f"reminded {user}"
