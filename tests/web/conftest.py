@@ -43,7 +43,7 @@ class Page:
 
     @property
     def text(self):
-        """What a reader sees, with single spaces; texts of links and cells are apart."""
+        """The text that a reader sees, with single spaces; texts of links and cells are apart."""
         body = self.html.partition("<body>")[2] or self.html
         return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
 

@@ -140,9 +140,7 @@ def test_a_stale_page_changes_nothing(app, browser, scheduled):
     assert app.delayq.get("a") == before
 
 
-def test_what_was_typed_over_an_older_revision_stands_beside_what_came_since(
-    app, browser, scheduled
-):
+def test_values_typed_over_an_older_revision_stand_beside_the_newer_ones(app, browser, scheduled):
     scheduled("a", 1)
     actions = form_of(browser)
     app.delayq.edit("a", priority=5)

@@ -1,4 +1,4 @@
-"""What a user knows a part of is found: by suggestions, a beginning, a text in the arguments."""
+"""A user finds tasks by a part: by suggestions, a beginning, a text in the arguments."""
 
 import re
 
@@ -42,7 +42,7 @@ def test_the_tags_of_the_tasks_on_the_page_are_suggested(browser, scheduled):
         ({"tag": "customer"}, "customer:7"),
     ],
 )
-def test_what_matches_nothing_may_mean_something_else(browser, scheduled, query, meant):
+def test_a_filter_that_matches_nothing_suggests_another_value(browser, scheduled, query, meant):
     scheduled("a", queue="mail", tags=["customer:7"])
 
     page = browser.get("/tasks", **query)
@@ -126,7 +126,7 @@ def test_hidden_arguments_are_not_searched(app, browse, scheduled):
     assert page.said.startswith("text is 'secret'; expected no search in arguments")
 
 
-def test_how_many_have_a_tag_is_said(browser, scheduled):
+def test_the_page_says_how_many_tasks_have_a_tag(browser, scheduled):
     for number in range(3):
         scheduled(f"task-{number}", tags=["even"])
 

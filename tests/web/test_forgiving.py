@@ -1,4 +1,4 @@
-"""What a user typed is never lost, no page is the result of a form, and the way back is kept."""
+"""Typed text is never lost, no page is the result of a form, and the way back is kept."""
 
 import html
 import re

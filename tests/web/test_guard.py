@@ -1,4 +1,4 @@
-"""Who may see the pages, from where a form may come, and what a page may load."""
+"""The users that may see the pages, the origins of forms, and the files that a page may load."""
 
 import logging
 import re

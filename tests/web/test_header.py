@@ -54,7 +54,7 @@ def test_redis_goes_away_after_a_view_was_made(app, browser, monkeypatch):
     assert page.title == "Redis is away · History · tests"
 
 
-def test_who_may_not_look_learns_nothing_of_the_app(app, browse, url):
+def test_a_user_without_access_learns_nothing_of_the_app(app, browse, url):
     page = browse(app, allow=lambda _: None).get("/")
 
     assert url not in page.html

@@ -1,4 +1,4 @@
-"""The views: what they show, in which order, and what their filters do."""
+"""The views: their content, its order, and their filters."""
 
 import re
 from datetime import timedelta
@@ -87,7 +87,7 @@ def test_pages_of_a_list_have_each_task_once(app, browser, query):
     assert [*chain(*found)] == (ids[::-1] if query.get("order") else ids)
 
 
-def test_one_task_has_its_facts_and_headers(browser, scheduled):
+def test_the_page_of_a_task_has_its_facts_and_headers(browser, scheduled):
     task = scheduled("a", 42, key="k", tags=["blue"], queue="mail")
 
     page = browser.get("/task", id="a")

@@ -70,7 +70,7 @@ def test_a_pause_of_a_queue_that_nobody_knows_says_so(app, browser, scheduled, n
     assert [pause.queue for pause in app.delayq.pauses()] == [name]
 
 
-def test_what_was_not_paused(browser):
+def test_a_resume_of_a_queue_that_was_not_paused_says_so(browser):
     page = browser.change("/paused", action="resume", kind="queue", name="mail")
 
     assert page.said == "queue mail was not paused"

@@ -49,7 +49,7 @@ def test_the_page_of_a_task_that_was_cancelled_elsewhere_has_the_button_too(
     assert "Undo the cancel" in browser.get("/task", id="a").text
 
 
-def test_one_whose_due_time_is_over_is_offered_to_run_now(app, browser, scheduled, redis):
+def test_the_page_offers_to_run_a_task_now_if_its_due_time_is_over(app, browser, scheduled, redis):
     soon = redis_ms(redis) / 1000 + 0.1
     scheduled("a", at=soon)
     app.delayq.cancel("a")
@@ -158,7 +158,7 @@ def test_without_the_setting_there_is_no_button(app, browser, many, scheduled):
     assert "Undo" not in browser.get("/task", id="task-01").text
 
 
-def test_who_may_only_look_sees_no_button_and_undoes_nothing(app, browse, many):
+def test_a_reader_sees_no_button_and_undoes_nothing(app, browse, many):
     app.delayq.cancel("task-01")
     reader = browse(app, allow=lambda _: "read")
     assert "Undo" not in reader.get("/task", id="task-01").text
