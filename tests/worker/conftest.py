@@ -39,7 +39,7 @@ def results_end_together():
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """Let a busy broker take its time to connect where a test publishes by itself."""
+    """Let a busy broker take its time to connect if a test publishes by itself."""
     for name in ("REACH", "CONNECT_TIMEOUT"):
         monkeypatch.setattr(link, name, PATIENCE)
 

@@ -74,7 +74,7 @@ class Project:
         self.evidence.rpush(GATE.format(result.id), "1")
 
     def cancelled(self, schedule):
-        """What *schedule* returns, cancelled before it was due: if it is too late, the next one."""
+        """The result of *schedule*, cancelled before it is due; if it is too late, the next one."""
         return eventually(lambda: result if (result := schedule()).cancel() else None)
 
     def queued(self) -> int:

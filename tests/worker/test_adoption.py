@@ -147,7 +147,7 @@ def records(project):
 
 
 @pytest.mark.parametrize("since", ["waits", "cancelled"])
-def test_one_whose_worker_was_killed_before_the_acknowledgement_is_recognised(
+def test_a_task_whose_worker_was_killed_before_the_acknowledgement_is_recognised(
     killed_in_between, start_worker, broker, since
 ):
     project, task_id = killed_in_between
@@ -170,7 +170,7 @@ def away(make_project, server, broker):
     with Proxy(server.port) as proxy:
         conf = conf_of(broker, server) | {"delayq_url": f"redis://127.0.0.1:{proxy.port}/0"}
         project = make_project(**conf)
-        # Only for its worker: what the test asks has time.
+        # Only for its worker: calls of the test have time.
         project.conf["delayq_timeout"], project.patience = 1, 5
         yield project, proxy
 
@@ -212,7 +212,7 @@ def test_while_the_store_is_away_others_run_and_nothing_is_lost(
     assert [project.runs(one) for one in ids] == [[]] * 20
 
 
-def test_what_opts_out_waits_in_the_worker(make_project, start_worker, broker, server):
+def test_a_message_that_opts_out_waits_in_the_worker(make_project, start_worker, broker, server):
     project = make_project(**conf_of(broker, server))
     start_worker(TASKS, "-P", "solo", env=project.env)
 
@@ -224,7 +224,7 @@ def test_what_opts_out_waits_in_the_worker(make_project, start_worker, broker, s
     assert project.delayq.counts().scheduled == 1
 
 
-def test_one_that_is_revoked_while_it_waits_does_not_run(
+def test_a_task_that_is_revoked_while_it_waits_does_not_run(
     make_project, start_worker, broker, server
 ):
     project = make_project(**conf_of(broker, server))

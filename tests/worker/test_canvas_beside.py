@@ -117,7 +117,7 @@ def test_from_a_running_task(shop, what):
 
 
 def sent(shop, what, way, applied):
-    """What the run of each part saw, with names in place of ids."""
+    """The request that the run of each part saw, with names in place of ids."""
     canvas = Canvas(shop)
     made = CANVASES[what](canvas)
     caller = applied(made, way)

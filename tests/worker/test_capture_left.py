@@ -69,7 +69,7 @@ def start_all(project):
 @pytest.mark.parametrize(
     ("project", "fault"), [(rabbit, away), (redis, resharding)], indirect=["project"]
 )
-def test_what_runs_again_while_the_store_refuses_comes_by_the_broker_with_an_eta(
+def test_a_task_that_runs_again_while_the_store_refuses_comes_by_the_broker_with_an_eta(
     project, store, fault
 ):
     with fault(project, *store):
@@ -85,7 +85,7 @@ def test_what_runs_again_while_the_store_refuses_comes_by_the_broker_with_an_eta
 
 
 @pytest.mark.parametrize("project", [rabbit], indirect=True)
-def test_what_runs_again_while_replies_are_lost_runs_once_more_or_is_marked(project, store):
+def test_a_task_that_runs_again_while_replies_are_lost_runs_once_more_or_is_marked(project, store):
     _, proxy = store
     proxy.lose(project.queue.encode(), 1)
     try:

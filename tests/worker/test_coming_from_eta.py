@@ -47,7 +47,7 @@ def held(project, ids):
     return all(project.delayq.get(one) for one in ids)
 
 
-def test_what_an_old_worker_held_is_adopted_by_a_new_one(project, before, start_worker):
+def test_a_new_worker_adopts_the_tasks_that_an_old_one_held(project, before, start_worker):
     old = start_worker("tests.worker.plain", "-P", "solo", env=before, plain=True)
     ids = send(project, 3)
     eventually(lambda: in_queue(project) == 0)

@@ -15,9 +15,7 @@ from tests.worker.test_revoke import celery
 pytestmark = pytest.mark.libraries
 
 
-def test_where_all_is_well_every_line_is_ok_and_the_status_0(
-    make_project, start_worker, start_redis
-):
+def test_every_line_is_ok_and_the_status_0_if_all_is_well(make_project, start_worker, start_redis):
     project = make_project(start_redis("--appendonly", "yes"))
     start_worker(TASKS, "-P", "threads", env=project.env)
 

@@ -178,7 +178,7 @@ def behind(project, key):
     )
 
 
-def test_what_is_requeued_after_it_was_acknowledged_does_not_run_again_and_frees_it(pool, key):
+def test_a_task_requeued_after_its_acknowledgement_does_not_run_again_and_frees_its_key(pool, key):
     result = start(pool, "end", "requeue", key)
     end(pool, result)
     wait_free(pool, key)
@@ -245,7 +245,7 @@ def one(make_project, start_worker):
     return project
 
 
-def test_one_that_is_revoked_or_expired_before_it_runs_frees_it(one):
+def test_a_task_that_is_revoked_or_expires_before_it_runs_frees_its_key(one):
     busy = start(one, "end", "succeed", "busy")
     terms = {"after": 0, "unique_until": "finished"}
     task = one.tasks["end"].s("succeed")
@@ -266,7 +266,7 @@ def test_one_that_is_revoked_or_expired_before_it_runs_frees_it(one):
 @pytest.mark.parametrize(
     ("task", "longest"),
     [("end", LEASE), ("end_late", LONG)],
-    ids=["nobody gets its message again", "it is delivered again"],
+    ids=["no worker gets its message again", "it is delivered again"],
 )
 def test_a_worker_that_is_killed_leaves_it_to_its_lease_or_to_the_end_in_time(one, task, longest):
     start(one, task, "hang", "k", unique_for=LONG)

@@ -1,4 +1,4 @@
-"""A key that is held until its run has finished, where Celery raises, or says nothing."""
+"""A key that is held until its run has finished, if Celery raises, or says nothing."""
 
 import json
 

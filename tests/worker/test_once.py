@@ -109,7 +109,7 @@ def test_a_dropped_copy_is_acknowledged(make_relayed, start_worker, pool, late):
     assert len(project.runs(result)) == 1
 
 
-def test_what_a_killed_worker_left_runs_again_and_the_second_copy_does_not(
+def test_a_task_of_a_killed_worker_runs_again_and_its_second_copy_does_not(
     make_relayed, start_worker, broker
 ):
     """The first copy may be the only one; the broker delivers it to the next worker."""

@@ -30,7 +30,7 @@ def test_a_second_worker_runs_all_that_a_killed_one_left(make_project, start_wor
     assert second.running
 
 
-def test_what_fell_due_while_no_worker_was_there_runs_when_one_comes(make_project, start_worker):
+def test_tasks_that_fell_due_without_a_worker_run_when_one_comes(make_project, start_worker):
     project = make_project()
     results = [project.tasks["note"].delay_for(delay) for delay in (0, 0.1, 0.2)]
     last = results[-1].due.timestamp()

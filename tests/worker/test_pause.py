@@ -21,7 +21,7 @@ def paused(crew):
     crew.delayq.resume(queue=crew.queue)
 
 
-def test_what_is_paused_does_not_run_until_it_is_resumed(paused):
+def test_a_paused_task_does_not_run_until_it_is_resumed(paused):
     note = paused.tasks["note"]
     held = [note.delay_for(0.01 * step, step) for step in range(3)]
     for result in held:
@@ -47,7 +47,7 @@ def test_a_task_that_is_paused_by_name_holds_up_no_other(crew):
         crew.delayq.resume(task=slow)
 
 
-def test_what_is_too_late_does_not_run_and_its_caller_is_told(crew):
+def test_a_task_that_is_too_late_does_not_run_and_its_caller_gets_an_error(crew):
     crew.delayq.pause(queue=crew.queue, late=True)
     try:
         held = crew.delayq.schedule(crew.tasks["note"].s(), after=0, late="skip", grace=0)
@@ -69,9 +69,7 @@ def alone(server):
 
 
 @pytest.mark.parametrize("options", [{}, {"late": "skip", "grace": 0.5}], ids=["", "skip"])
-def test_what_fell_due_while_no_worker_was_there_runs_in_order_at_the_rate(
-    alone, tmp_path, options
-):
+def test_tasks_that_fell_due_without_a_worker_run_in_order_at_the_rate(alone, tmp_path, options):
     """The steps of the recipe "Restoring a backup": pause, start the workers, resume at a rate."""
     delayq, note = alone.delayq, alone.tasks["note"]
     delayq.pause()

@@ -34,7 +34,7 @@ def test_it_sees_when_it_was_due(pool):
     assert run["eta"] is None
 
 
-def test_one_that_was_not_scheduled_sees_no_due_time(pool):
+def test_a_task_that_was_not_scheduled_sees_no_due_time(pool):
     [run] = pool.wait_runs(pool.tasks["note"].delay())
     assert run["due"] is None
 

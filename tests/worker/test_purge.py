@@ -56,7 +56,7 @@ def delete_queue(project):
         connection.default_channel.queue_delete(project.queue)
 
 
-def test_what_waits_stays_and_runs_when_it_is_due(project, start_worker):
+def test_waiting_tasks_stay_and_run_when_they_are_due(project, start_worker):
     waiting = []
     for way in (purge_command, purge_by_control, delete_queue):
         waiting += fill(project)

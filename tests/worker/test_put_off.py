@@ -64,7 +64,7 @@ def test_a_scheduled_task_can_be_put_off_too(project):
     assert second["due"] > first["due"]
 
 
-def test_nobody_is_told_of_a_failure_or_a_retry(project):
+def test_a_task_that_is_put_off_reports_no_failure_and_no_retry(project):
     failed = project.tasks["note"].s()
     failed.freeze()
     result = project.tasks["later"].apply_async(link_error=failed)
@@ -73,7 +73,7 @@ def test_nobody_is_told_of_a_failure_or_a_retry(project):
     assert project.runs(failed.id) == []
 
 
-def test_what_belongs_to_the_call_is_kept(project):
+def test_the_options_of_the_call_are_kept(project):
     expires = datetime.now(timezone.utc) + timedelta(hours=1)
     linked = project.tasks["note"].s(7)
     linked.freeze()
@@ -162,7 +162,7 @@ def test_so_it_does_after_a_retry_which_stays_counted(crew):
 
 
 @pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
-def test_one_that_is_cancelled_right_away_stays_revoked(project, name):
+def test_a_task_that_is_cancelled_right_away_stays_revoked(project, name):
     result = project.tasks[name].delay(LONG)
     waiting(project, result)
     assert project.delayq.cancel(result.id)
@@ -210,7 +210,7 @@ def let_it_come_again(project):
     ],
     indirect=["broker"],
 )
-def test_what_was_stored_and_not_acknowledged_is_dropped_when_it_comes_again(
+def test_a_message_that_was_stored_and_not_acknowledged_is_dropped_when_redelivered(
     alone, start_worker, scheduled, cancel
 ):
     first = start_worker(TASKS, "-P", "solo", env=alone.env)

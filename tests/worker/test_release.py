@@ -143,7 +143,7 @@ class HeldUp(Proxy):
 
 
 @pytest.mark.parametrize("adopts", [None, 1.0])
-def test_what_a_worker_s_scanner_hands_over_waits_in_that_worker(make_project, tmp_path, adopts):
+def test_a_released_task_of_a_worker_s_scanner_waits_in_that_worker(make_project, tmp_path, adopts):
     project = make_project(delayq_adopt_after=adopts, delayq_history=100)
     worker = WorkerProcess(
         "tests.worker.tasks", "-P", "solo", env=project.env, log=tmp_path / "worker.log"
@@ -168,7 +168,7 @@ def released(project, result):
     return result if project.delayq.select(all=True).release() == 1 else None
 
 
-def test_one_that_a_worker_holds_is_revoked_as_celery_s_own(make_project, plain_worker):
+def test_a_released_task_that_a_worker_holds_is_revoked_as_celery_s_own(make_project, plain_worker):
     project = make_project()
     worker = plain_worker(project)
     # If it is too late for one, the next, which is further ahead.

@@ -47,7 +47,7 @@ def test_it_runs_once_and_its_result_is_its_own(project, how):
     assert len(project.runs(result)) == 1
 
 
-def test_one_that_another_process_cancelled_in_a_bulk_runs(project):
+def test_a_task_that_another_process_cancelled_in_a_bulk_runs(project):
     results = [project.tasks["note"].delay_for(3600) for _ in range(5)]
     line = ("delayq", "cancel", "--all", "--yes")
     said = run_forked("-m", "celery", "-A", TASKS, *line, env=project.env, cwd=ROOT).stdout
