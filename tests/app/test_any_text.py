@@ -146,7 +146,7 @@ def _spoilt(redis, delayq, text):
 
 
 @pytest.mark.parametrize("value", [LONG, [LONG], LONG.encode()], ids=["text", "list", "bytes"])
-def test_an_error_shows_the_beginning_of_what_is_long(add, value):
+def test_an_error_shows_the_beginning_of_a_long_id(add, value):
     with pytest.raises(DelayQError) as caught:
         add.s(1).set(task_id=value).delay_until(FAR)
 

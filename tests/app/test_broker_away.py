@@ -85,7 +85,7 @@ def test_a_due_task_stays_scheduled_and_counts_no_attempt_while_the_broker_is_do
     assert away.delayq.cancel("a")
 
 
-def test_revoke_of_what_is_scheduled_needs_no_broker(away):
+def test_the_revoke_of_a_scheduled_task_needs_no_broker(away):
     away.send_task("t", task_id="a", delayq_at=FAR)
 
     away.control.revoke("a")

@@ -52,7 +52,7 @@ def test_a_cancelled_task_never_reaches_its_queue(add, delayq, redis):
     assert lists(redis) == {}
 
 
-def test_get_raises_for_whoever_waits_for_a_cancelled_task(app, add):
+def test_get_raises_for_a_caller_that_waits_for_a_cancelled_task(app, add):
     result = add.delay_until(FAR, 1)
 
     result.cancel()
@@ -142,7 +142,7 @@ def test_without_a_result_backend_the_answer_is_the_same(delayq_app, url, caplog
     assert caplog.messages == []
 
 
-def test_revoke_asked_for_tells_the_workers_of_what_has_left(app, add, delayq, redis):
+def test_a_cancel_with_revoke_sends_a_task_that_has_left_to_the_workers(app, add, delayq, redis):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 
@@ -155,7 +155,7 @@ def test_revoke_asked_for_tells_the_workers_of_what_has_left(app, add, delayq, r
     assert method(said) == "revoke"
 
 
-def test_workers_are_told_nothing_of_what_was_cancelled_in_time(app, add, delayq, redis):
+def test_workers_get_no_revoke_of_a_task_that_was_cancelled_in_time(app, add, delayq, redis):
     result = add.delay_until(FAR, 1)
 
     with redis.pubsub() as workers:
@@ -169,7 +169,7 @@ def test_workers_are_told_nothing_of_what_was_cancelled_in_time(app, add, delayq
     assert method(said) == "ping"
 
 
-def test_with_the_rpc_backend_whoever_waits_learns_of_it(delayq_app, url):
+def test_a_caller_that_waits_over_rpc_gets_the_revocation(delayq_app, url):
     app = delayq_app("memory://", "rpc://", delayq_url=url)
     result = app.signature("t").delay_until(FAR)
 

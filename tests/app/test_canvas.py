@@ -287,9 +287,7 @@ def test_a_group_is_named_by_its_result(add, delayq):
     assert delayq.cancel(result)
 
 
-def test_with_the_rpc_backend_whoever_waits_for_a_part_learns_that_all_is_cancelled(
-    delayq_app, url
-):
+def test_a_caller_that_waits_over_rpc_for_a_part_gets_the_revocation_of_the_whole(delayq_app, url):
     app = delayq_app("memory://", "rpc://", delayq_url=url)
     task = app.signature("t")
     result = group(task, task.clone()).delay_until(FAR)

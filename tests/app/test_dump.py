@@ -496,7 +496,7 @@ def test_a_task_scheduled_anew_during_the_dump_is_not_in_it(app, monkeypatch):
     assert tasks_of(app.delayq.dump()) == {}
 
 
-def test_a_load_makes_good_what_lost_its_record_or_was_revoked(app, redis):
+def test_a_load_restores_tasks_that_lost_their_record_or_were_revoked(app, redis):
     for name in ("lost", "owed"):
         app.send_task("t", task_id=name, delayq_at=FAR)
     found = through_text(app.delayq)
@@ -514,7 +514,7 @@ def test_a_load_makes_good_what_lost_its_record_or_was_revoked(app, redis):
     assert app.delayq.get("lost").error == ""
 
 
-def test_a_scanner_is_told_of_what_is_loaded(one, two, redis_server):
+def test_a_load_wakes_a_scanner(one, two, redis_server):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     names = [Keys("two", shard, SHARDS)["meta"] for shard in range(SHARDS)]
     steps_by_shard = two.delayq.services.steps_by_shard()

@@ -445,7 +445,7 @@ def overtaking(monkeypatch, times, change):
     monkeypatch.setattr(Entries, "edit", edit)
 
 
-def test_an_edit_that_is_overtaken_is_made_anew_of_what_is_there_now(add, delayq, monkeypatch):
+def test_an_edit_that_is_overtaken_is_made_anew_of_the_present_task(add, delayq, monkeypatch):
     result = add.delay_until(FAR, 1, y=2)
     theirs = iter(range(3))
     real = Entries.edit

@@ -27,7 +27,7 @@ LEAVING = {
 
 @pytest.mark.parametrize("conflict", ALWAYS)
 @pytest.mark.parametrize("way", LEAVING)
-def test_the_key_of_what_has_left_is_free(add, delayq, redis, way, conflict):
+def test_the_key_of_a_task_that_has_left_is_free(add, delayq, redis, way, conflict):
     first = delayq.schedule(add.s(1), at=FAR, key="k")
     assert LEAVING[way](delayq, first)
     assert redis.hlen("{delayq:0}:holders") == 0
@@ -109,7 +109,7 @@ def test_a_task_being_published_is_kept_by_its_id(relayed, conflict):
 
 
 @pytest.mark.parametrize("conflict", ALWAYS)
-def test_the_key_of_what_is_being_published_is_free(relayed, conflict):
+def test_the_key_of_a_task_being_published_is_free(relayed, conflict):
     delayq = relayed.app.delayq
     first = delayq.schedule(relayed.s(1), at=LONG_AGO, key="k")
     claim(delayq)

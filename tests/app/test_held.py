@@ -49,7 +49,7 @@ class OwnApp(Celery):
 
 
 @pytest.mark.parametrize("of", ["app", "task", "signature", "tuple"])
-def test_the_state_of_what_waits_is_scheduled_until_it_is_handed_over(app, add, delayq, of):
+def test_the_state_of_a_waiting_task_is_scheduled_until_it_is_delivered(app, add, delayq, of):
     task_id = add.delay_until(LONG_AGO, 1).id
     result = {
         "app": lambda: app.AsyncResult(task_id),
@@ -70,7 +70,7 @@ def test_the_state_of_a_plain_call_is_pending(add):
     assert add.delay(1).state == "PENDING"
 
 
-def test_the_state_of_what_is_being_published_is_scheduled(app, delayq):
+def test_the_state_of_a_task_being_published_is_scheduled(app, delayq):
     topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
     app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
     claim(delayq)
@@ -79,7 +79,7 @@ def test_the_state_of_what_is_being_published_is_scheduled(app, delayq):
     assert app.AsyncResult("a").state == "SCHEDULED"
 
 
-def test_the_state_of_what_is_dead_is_dead(app, delayq, redis):
+def test_the_state_of_a_dead_task_is_dead(app, delayq, redis):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(delayq, redis)

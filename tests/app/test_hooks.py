@@ -105,7 +105,7 @@ def test_a_task_that_gives_way_is_not_reported_as_cancelled(app_with_results, ow
     assert gone == []
 
 
-def test_an_app_s_hooks_want_nothing_while_nobody_listens(app):
+def test_an_app_s_hooks_want_nothing_without_a_listener(app):
     hooks = telling.hooks(app)
 
     assert not hooks.hears_messages()

@@ -178,13 +178,13 @@ def test_a_worker_that_holds_a_task_itself_says_how_it_stands_there(app, queried
 
 
 @pytest.mark.parametrize("task_id", ["x" * 600, 5, None, ["a"]])
-def test_an_id_that_no_task_can_have_is_one_that_nobody_knows(app, queried, task_id):
+def test_an_id_that_no_task_can_have_is_unknown(app, queried, task_id):
     app.send_task("add", task_id="held", delayq_at=FAR)
 
     assert queried(["held", *([] if isinstance(task_id, list) else [task_id])]).keys() == {"held"}
 
 
-def test_a_store_that_cannot_be_read_hides_nothing_of_what_the_worker_is_asked_for(
+def test_a_store_that_cannot_be_read_does_not_hide_the_worker_s_own_tasks(
     app, queried, of_the_worker, redis, caplog
 ):
     redis.set("{delayq:0}:records", "no hash")

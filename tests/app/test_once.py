@@ -37,7 +37,7 @@ WAYS = {
 
 @pytest.mark.parametrize("once", [True, False])
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_a_header_of_what_waits(app, add, delayq, way, once):
+def test_the_option_is_a_header_of_a_waiting_task(app, add, delayq, way, once):
     app.conf.delayq_capture_eta = True
 
     WAYS[way](add, once)

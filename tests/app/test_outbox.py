@@ -59,7 +59,7 @@ def test_a_task_is_cancelled_and_its_result_owed_while_the_backend_is_away(add, 
     assert redis.zrange(keys_of(result.id)["outbox"], 0, -1) == [result.id.encode()]
 
 
-def test_a_scanner_stores_what_is_owed(add, redis, away, drain):
+def test_a_scanner_stores_owed_results(add, redis, away, drain):
     result = add.delay_until(FAR, 1)
     assert result.cancel()
     assert not drain()

@@ -69,7 +69,7 @@ def test_signals_of_the_caller_name_who_acts(app, delayq, heard):
     assert [facts.get("actor") for _, facts in heard] == ["ann@support"] * 6 + [None]
 
 
-def test_only_who_listens_to_this_app_is_told(app, delayq_app, url, heard):
+def test_a_listener_gets_no_signal_of_another_app(app, delayq_app, url, heard):
     other = delayq_app(url, delayq_prefix="other")
 
     other.send_task("t", task_id="a", delayq_at=FAR)

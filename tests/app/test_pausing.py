@@ -78,7 +78,7 @@ def test_a_value_that_is_no_rate_is_refused_and_the_pause_stays(delayq, rate):
     assert delayq.pauses()[0].resumed is False
 
 
-def test_a_skipped_task_is_told_to_whoever_listens(app, delayq, caplog):
+def test_a_skipped_task_is_reported_to_the_hook_and_the_log(app, delayq, caplog):
     told = []
     object.__setattr__(delayq.services.hooks, "skipped", lambda *facts: told.append(facts))
     caplog.set_level("INFO", "celery_delayq")

@@ -61,14 +61,14 @@ def by_other_lists(delayq_app, url, times):
     return app
 
 
-def test_of_a_name_that_nobody_knows_it_is_where_the_task_goes_as_status_says(delayq_app, url):
+def test_the_name_of_an_undeclared_queue_is_that_of_the_list_as_in_status(delayq_app, url):
     by_other_lists(delayq_app, url, 1)
     [task] = (other := delayq_app(url).delayq).tasks()
 
     assert [one.queue for one in other.status().queues] == [task.queue] == ["mail:9"]
 
 
-def test_the_name_of_what_is_paused_is_known_and_asked_for_once(delayq_app, url):
+def test_the_name_of_a_paused_queue_is_known_and_read_once(delayq_app, url):
     by_other_lists(delayq_app, url, 50).delayq.pause(queue="mail")
     other = delayq_app(url).delayq
     asked = []

@@ -72,7 +72,7 @@ def test_the_policy_of_a_call_does_not_stay_with_the_app(add, app, hanging_up):
     assert dict(app.conf.task_publish_retry_policy) == before
 
 
-def test_a_port_that_nobody_listens_on_is_the_same_error(delayq_app):
+def test_a_port_without_a_listener_is_the_same_error(delayq_app):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0", task_publish_retry=False)
 
     with pytest.raises(OperationalError):

@@ -142,7 +142,7 @@ def test_the_store_keeps_only_tombstones_of_released_tasks(app, add, delayq, red
     assert {key.rpartition(b":")[2] for key in redis.keys("{*")} <= kinds
 
 
-def test_only_what_is_meant_leaves(add, delayq, redis):
+def test_only_selected_tasks_leave(add, delayq, redis):
     for number in range(20):
         add.apply_async(task_id=f"{number:02}", delayq_at=FAR, delayq_tags=[f"t{number % 2}"])
 

@@ -471,7 +471,9 @@ def test_with_aof_a_master_without_such_a_file_is_told_once(app_on, each_redis, 
     assert told.startswith(f"{UNREPLICATED}Redis refused WAITAOF: WAITAOF cannot be used")
 
 
-def test_with_aof_what_is_not_on_the_masters_own_disk_is_not_reached(app_on, each_redis, caplog):
+def test_with_aof_a_task_that_is_not_on_the_master_s_own_disk_does_not_count(
+    app_on, each_redis, caplog
+):
     needs_waitaof(each_redis)
     with replicated(1, *KEEPS, binary=each_redis.binary) as pair:
         # It writes nothing to its disk any more, but the replica goes on.

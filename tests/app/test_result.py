@@ -80,7 +80,7 @@ def test_the_state_is_scheduled_while_a_scanner_publishes_it(delayq_app, url):
     assert result.cancel() is Outcome.IN_FLIGHT
 
 
-def test_the_state_of_what_is_dead_is_dead(delayq_app, url, redis):
+def test_the_state_of_a_dead_task_is_dead(delayq_app, url, redis):
     app = delayq_app(url, url)
     redis.set("broken", "not a list")
     app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)

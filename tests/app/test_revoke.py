@@ -64,7 +64,9 @@ def test_revoke_of_a_result_cancels(app, add, delayq, told):
     assert told() == []
 
 
-def test_revoke_of_a_list_cancels_what_waits_and_tells_workers_of_the_rest(app, add, delayq, told):
+def test_the_revoke_of_a_list_cancels_waiting_tasks_and_sends_workers_the_rest(
+    app, add, delayq, told
+):
     waits = [add.delay_until(FAR, number) for number in range(2)]
     left = add.delay_until(LONG_AGO, 3)
     delayq.hand_over()
@@ -76,7 +78,9 @@ def test_revoke_of_a_list_cancels_what_waits_and_tells_workers_of_the_rest(app, 
     assert (method, arguments["task_id"]) == ("revoke", [left.id, "nobody"])
 
 
-def test_revoke_of_what_has_left_is_celery_s_with_all_of_its_options(app, add, delayq, told):
+def test_the_revoke_of_a_task_that_has_left_is_celery_s_with_all_of_its_options(
+    app, add, delayq, told
+):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
 
@@ -87,7 +91,7 @@ def test_revoke_of_what_has_left_is_celery_s_with_all_of_its_options(app, add, d
     assert arguments == {"task_id": result.id, "terminate": True, "signal": "SIGKILL"}
 
 
-def test_terminate_cancels_what_waits(app, add, delayq, told):
+def test_terminate_cancels_a_waiting_task(app, add, delayq, told):
     result = add.delay_until(FAR, 1)
 
     app.control.terminate(result.id)
@@ -163,7 +167,7 @@ def test_cancel_after_revoke_finds_nothing(app, add, delayq):
     assert result.cancel() is Outcome.NOT_FOUND
 
 
-def test_discarding_a_queue_does_not_touch_what_is_scheduled(app, add, delayq, redis):
+def test_discarding_a_queue_does_not_touch_scheduled_tasks(app, add, delayq, redis):
     held = add.delay_until(FAR, 1)
     add.delay(2)
 
@@ -217,7 +221,7 @@ def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeyp
     assert "a" in worker_state.revoked
 
 
-def test_a_worker_that_is_told_to_terminate_cancels_what_waits(app, add, delayq, monkeypatch):
+def test_a_worker_that_gets_terminate_cancels_a_waiting_task(app, add, delayq, monkeypatch):
     monkeypatch.setitem(Panel.data, "terminate", terminate)
     revoking.in_worker(None)
     state = SimpleNamespace(app=app, consumer=SimpleNamespace())

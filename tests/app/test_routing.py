@@ -127,7 +127,7 @@ def test_a_message_that_no_queue_is_bound_for_is_kept(app, delayq):
     assert delayq.state("a") is not None
 
 
-def test_a_fanout_reaches_nobody_when_nobody_listens_and_is_done(delayq_app, url):
+def test_a_fanout_without_listeners_reaches_none_and_is_done(delayq_app, url):
     fanout = Queue("mine", Exchange("news", type="fanout"))
     app = delayq_app(url, task_queues=[fanout])
     result = app.send_task("add", (1,), queue=fanout, delayq_at=LONG_AGO)

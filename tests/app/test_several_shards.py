@@ -45,7 +45,7 @@ def where(redis):
 
 
 @pytest.mark.parametrize("key", EACH_KEY)
-def test_a_task_lies_on_the_shard_of_its_key_whoever_chose_its_id(delayq, add, where, key):
+def test_a_task_with_an_id_of_the_caller_lies_on_the_shard_of_its_key(delayq, add, where, key):
     add.s(1).set(task_id=stray(key), delayq_key=key).delay_until(FAR)
     assert where(stray(key)) == [shard_of(key, SHARDS)]
 

@@ -299,7 +299,7 @@ def test_a_name_that_is_none_of_a_bulk_is_refused(delayq, wrong):
 # Signals, the history and other listeners.
 
 
-def test_a_signal_tells_of_it_with_the_name_of_who_did_it(app, add, delayq):
+def test_the_signal_of_an_undo_has_the_name_of_its_actor(app, add, delayq):
     heard = []
 
     def receiver(sender, signal, **facts):
