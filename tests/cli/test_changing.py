@@ -160,7 +160,7 @@ def test_a_change_of_a_task_being_published_says_so(app, refused):
         assert "task one is being published this moment" in refused(*command)[-1]
 
 
-def test_cancel_with_revoke_tells_the_workers_of_what_has_left(app, redis, run):
+def test_cancel_with_revoke_sends_a_task_that_has_left_to_the_workers(app, redis, run):
     app.send_task("t", task_id="one", delayq_at=LONG_AGO)
     app.delayq.hand_over()
 

@@ -100,7 +100,7 @@ def test_ids_may_be_named_beside_standard_input(many, app, run):
 
 
 @pytest.mark.parametrize("command", ["cancel", "run-now", "retry", "remove"])
-def test_it_asks_for_a_yes_as_nobody_can_be_asked(many, app, run, command):
+def test_ids_from_standard_input_need_yes(many, app, run, command):
     result = run(command, "-", stdin="task-0\n")
 
     assert result.exit_code == 2

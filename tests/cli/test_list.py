@@ -44,7 +44,7 @@ def test_of_an_empty_store_it_says_so_and_which_store_that_is(said, redis_server
     assert printed("list") == []
 
 
-def test_a_name_that_nobody_knows_is_said_to_be_one(app, said, redis_server):
+def test_an_unknown_name_is_reported_as_one(app, said, redis_server):
     app.send_task("t", queue="mail", delayq_at=FAR)
 
     assert said("list", "--queue", "maill") == [
@@ -169,7 +169,7 @@ def test_a_wrong_cursor_is_a_sentence(three, misused, run):
         (["--state", "paused", "--dead", "--state", "scheduled", "--queue", "qq"], ["task-1"]),
     ],
 )
-def test_it_is_of_what_was_picked(three, app, printed, options, expected):
+def test_a_list_has_the_picked_tasks(three, app, printed, options, expected):
     app.send_task("t", task_id="tagged", delayq_at=FAR, delayq_tags=["night"])
 
     assert sorted(ids(printed("list", *options))) == sorted(expected)
@@ -259,7 +259,7 @@ def test_show_says_key_and_tags(app, said):
     assert (one["key"], one["tags"]) == ("k", ["x", "y"])
 
 
-def test_show_says_of_what_has_left_that_it_was_handed_over_as_cancel_does(app, refused):
+def test_show_says_that_a_task_was_handed_over_as_cancel_does(app, refused):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     app.delayq.hand_over()
 

@@ -15,7 +15,7 @@ NO_TASK = "this app knows no task 'shop.remnid', and none waits\n"
 @pytest.mark.parametrize(
     ("what", "name", "note"), [("queue", "mial", NO_QUEUE), ("task", "shop.remnid", NO_TASK)]
 )
-def test_a_name_that_nobody_knows_is_paused_with_a_note(app, run, what, name, note):
+def test_an_unknown_name_is_paused_with_a_note(app, run, what, name, note):
     app.send_task("t", task_id="other", delayq_at=FAR)
 
     result = run("pause", f"--{what}", name)
@@ -72,7 +72,7 @@ def test_a_project_that_cannot_be_imported_is_paused_all_the_same(app, run):
     assert (result.output, result.exit_code) == ("task late.one is paused\n", 0)
 
 
-def test_resuming_everything_names_what_is_paused_in_its_place(app, said, refused):
+def test_resuming_everything_names_the_pauses_that_there_are(app, said, refused):
     assert refused("resume") == ["Error: nothing is paused"]
     app.delayq.pause(queue="my mail")
     app.delayq.pause(task="shop.remind")

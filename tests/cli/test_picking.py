@@ -44,7 +44,7 @@ def tasks(app, redis):
         (["--dead", "--queue", "celery"], []),
     ],
 )
-def test_a_list_is_of_what_was_picked(tasks, printed, options, expected):
+def test_a_list_has_the_picked_tasks(tasks, printed, options, expected):
     assert printed("list", "--ids", *options) == expected
 
 

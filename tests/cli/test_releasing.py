@@ -41,7 +41,7 @@ def test_it_sends_them_itself(app, tasks, said, redis):
     assert app.delayq.counts().scheduled == 0
 
 
-def test_only_what_is_selected_goes(app, tasks, said, redis):
+def test_only_selected_tasks_are_released(app, tasks, said, redis):
     assert said("release", "--tag", "x", "--due-before", str(FAR), "--yes")[1:] == [
         "2 tasks released"
     ]

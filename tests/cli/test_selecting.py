@@ -69,7 +69,7 @@ def test_of_none_it_does_not_ask(app, tasks, said, line, done):
         (["--task", "unlike.all"], "this app knows no task 'unlike.all', and none waits"),
     ],
 )
-def test_of_none_under_a_name_that_nobody_knows_that_is_said(app, tasks, run, name, note):
+def test_a_selection_by_an_unknown_name_that_finds_none_has_a_note(app, tasks, run, name, note):
     for answer in ("--dry-run", "--yes"):
         result = run("cancel", *name, answer)
         assert result.stdout.startswith("0 tasks ")
@@ -81,7 +81,7 @@ def test_of_a_name_that_is_known_nothing_is_said(app, tasks, printed, run):
     assert run("cancel", "--task", "t", "--dead", "--dry-run").stderr == ""
 
 
-def test_of_none_but_what_is_being_published_the_status_is_1(app, refused):
+def test_the_status_is_1_if_all_selected_tasks_are_being_published(app, refused):
     app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
     claim(app.delayq)
 
@@ -130,7 +130,7 @@ def test_a_dry_run_says_how_many_and_changes_nothing(app, tasks, said, line, sai
     assert {task.due.timestamp() for task in app.delayq.select(all=True)} == {FAR}
 
 
-def test_due_times_bound_what_is_meant(app, tasks, said):
+def test_due_times_bound_a_selection(app, tasks, said):
     app.send_task("t", task_id="d", delayq_at=FAR + 60)
     assert said("cancel", "--due-from", str(FAR + 60), "--yes") == ["1 task cancelled"]
     assert said("cancel", "--due-before", "2100-01-01T00:00:01Z", "--yes") == ["3 tasks cancelled"]

@@ -185,7 +185,7 @@ def test_each_pause_has_a_line(app, said):
     assert re.fullmatch(r"  ! queue mail paused \d+ s ago \(.*\), 1 task due", line)
 
 
-def test_the_pause_of_a_queue_stands_beside_what_waits_for_it(app, said):
+def test_the_pause_of_a_queue_stands_beside_its_waiting_tasks(app, said):
     app.send_task("t", queue="mail", delayq_at=FAR)
     app.delayq.pause(queue="mail")
 
