@@ -159,7 +159,7 @@ def test_an_ask_is_no_other_than_tryagain(cluster, house, ends_when_refused):
 # CLUSTERDOWN.
 
 
-def test_a_call_waits_while_nobody_serves_the_slot(cluster, house):
+def test_a_call_waits_while_no_node_serves_the_slot(cluster, house):
     put(house, "before")
     owner = cluster.owner
     for node in cluster.masters:
