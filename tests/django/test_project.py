@@ -169,7 +169,7 @@ def place_one():
 """
 
 
-def test_a_worker_of_the_project_runs_what_is_due_and_not_paid(new_project, start_worker):
+def test_a_worker_of_the_project_runs_the_due_reminders_of_unpaid_orders(new_project, start_worker):
     project = new_project()
     with (project.folder / "orders" / "tasks.py").open("a") as file:
         file.write(MORE_TASKS)
