@@ -49,7 +49,7 @@ def status_of(queues=(), *, complete=True, **counts):
     )
 
 
-def test_it_tells_what_waits(app, redis, collector, scrape):
+def test_a_scrape_has_the_waiting_and_overdue_tasks(app, redis, collector, scrape):
     now = redis_ms(redis) / 1000
     for task_id, due in (("a", now + 3600), ("b", now + 7200), ("c", now - 60)):
         app.send_task("t", task_id=task_id, delayq_at=due)

@@ -112,7 +112,7 @@ def test_a_hand_over_is_counted_with_how_late_it_was(app, watched, scrape):
     assert found["skipped_total"] == 1
 
 
-def test_refusals_and_what_is_dead_are_counted(app, watched, redis, scrape):
+def test_refusals_and_dead_tasks_are_counted(app, watched, redis, scrape):
     redis.set("celery", "no list")
     app.send_task("t", delayq_at=LONG_AGO)
 
