@@ -35,7 +35,7 @@ def hold(delayq, due=FAR, task_id="order-42"):
     delayq.app.send_task("shop.remind", (42,), task_id=task_id, delayq_at=due)
 
 
-def test_a_redis_so_configured_keeps_what_waits_when_it_is_killed(start_redis, on):
+def test_a_redis_so_configured_keeps_waiting_tasks_when_it_is_killed(start_redis, on):
     assert "--appendonly" in configured()
     server = start_redis(*configured())
     delayq = on(server)
@@ -49,7 +49,7 @@ def test_a_redis_so_configured_keeps_what_waits_when_it_is_killed(start_redis, o
     assert delayq.get("order-42").args == (42,)
 
 
-def test_a_redis_without_persistence_forgets_what_waits(start_redis, on):
+def test_a_redis_without_persistence_forgets_waiting_tasks(start_redis, on):
     server = start_redis()
     delayq = on(server)
     hold(delayq)
@@ -74,7 +74,7 @@ def test_a_task_delivered_since_an_older_copy_is_delivered_again(start_redis, on
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])
-def test_a_policy_for_all_keys_deletes_what_waits(start_redis, on, policy):
+def test_a_policy_for_all_keys_deletes_waiting_tasks(start_redis, on, policy):
     server = start_redis("--maxmemory-policy", policy)
     delayq = on(server)
     hold(delayq)
@@ -87,7 +87,7 @@ def test_a_policy_for_all_keys_deletes_what_waits(start_redis, on, policy):
 
 
 @pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
-def test_any_other_policy_keeps_what_waits(start_redis, on, policy):
+def test_any_other_policy_keeps_waiting_tasks(start_redis, on, policy):
     server = start_redis("--maxmemory-policy", policy)
     delayq = on(server)
     hold(delayq)
