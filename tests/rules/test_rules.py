@@ -77,7 +77,7 @@ def test_many_processes_that_say_it_at_once_write_one_run(delayq, report):
     assert len(runs(delayq)) == 1
 
 
-def test_a_change_takes_the_place_of_what_was_written(delayq, report):
+def test_a_changed_rule_replaces_its_written_runs(delayq, report):
     before = delayq.every("r", report.s(7), DAILY)
     rule = delayq.every("r", report.s(8), NEW_YEAR, replace=True)
 
@@ -119,7 +119,7 @@ def test_a_cancelled_run_is_left_out_and_the_next_one_comes(delayq, report, redi
     assert runs(delayq) == [rule.next[0]]
 
 
-def test_a_pause_cancels_what_is_written_and_a_resume_goes_on(delayq, report):
+def test_a_pause_cancels_the_written_runs_and_a_resume_goes_on(delayq, report):
     rule = delayq.every("r", report.s(7), DAILY)
 
     assert rule.pause()
