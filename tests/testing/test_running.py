@@ -145,7 +145,7 @@ def test_or_is_raised_where_that_is_wanted_and_the_rest_runs_next_time(shop, del
     assert values_of(delayq.run_due()) == ["reminded 7"]
 
 
-def test_a_result_that_nobody_keeps_can_be_seen(shop, delayq):
+def test_a_result_that_no_backend_keeps_can_be_read(shop, delayq):
     shop.forgets.delay_for(60)
     delayq.advance(minutes=1)
 
