@@ -310,7 +310,7 @@ def test_a_time_that_is_none_stands_in_its_field_beside_the_reason(browser, sche
     assert "It will be due" not in page.text
 
 
-def test_the_answer_to_a_change_has_a_url_that_nobody_can_forge(app, browser, scheduled):
+def test_the_answer_to_a_change_has_a_url_that_cannot_be_forged(app, browser, scheduled):
     scheduled("a")
     answer = browser.post(form_of(browser), action="cancel").location
 

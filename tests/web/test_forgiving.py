@@ -238,7 +238,7 @@ def test_a_bulk_of_dead_tasks_shows_the_dead_alone(browser, scheduled):
 
 
 @pytest.mark.usefixtures("many")
-def test_the_answers_of_the_ticked_have_a_url_that_nobody_can_forge(browser):
+def test_the_answer_for_ticked_tasks_has_a_url_that_cannot_be_forged(browser):
     [one, *_] = ticks(browser.get("/tasks")).values()
 
     answer = browser.post("/selected", sure="1", one=one, action="cancel").location

@@ -59,7 +59,7 @@ def test_a_task_is_paused(app, browser):
         ("unlike", ", but this app has no queue 'unlike'"),
     ],
 )
-def test_a_pause_of_a_queue_that_nobody_knows_says_so(app, browser, scheduled, name, note):
+def test_a_pause_of_an_unknown_queue_says_so(app, browser, scheduled, name, note):
     scheduled("a", queue="rare")
 
     page = browser.change("/paused", action="pause", kind="queue", name=name)
