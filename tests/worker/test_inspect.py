@@ -10,7 +10,7 @@ from tests.worker.test_revoke import WITHIN, celery
 pytestmark = pytest.mark.libraries
 
 
-def test_every_worker_that_is_asked_shows_what_waits(crew):
+def test_every_worker_that_gets_the_request_shows_waiting_tasks(crew):
     result = crew.tasks["note"].s(1, "two").set(priority=3).delay_for(3600)
 
     done = celery(crew, "inspect", *WITHIN, "-d", crew.worker.name, "--json", "scheduled")

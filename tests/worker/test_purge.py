@@ -81,7 +81,7 @@ def test_a_cancel_of_all_leaves_the_queue_as_it_is(project):
     assert in_queue(project) == 2
 
 
-def test_a_database_that_is_flushed_has_lost_what_waited_and_takes_what_comes(
+def test_a_flushed_database_has_lost_its_tasks_and_takes_new_ones(
     make_project, start_redis, start_worker
 ):
     project = make_project(start_redis())
