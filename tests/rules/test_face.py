@@ -93,6 +93,12 @@ def test_wrong_tags_of_the_signature_are_refused(delayq, report, tags):
         delayq.every("r", report.s().set(delayq_tags=tags), DAILY)
 
 
+@pytest.mark.parametrize("option", ["delayq_at", "delayq_after", "eta", "countdown"])
+def test_a_signature_with_a_time_of_its_own_is_refused(delayq, report, option):
+    with pytest.raises(InvalidOption, match=f"{option}.*expected one without a time"):
+        delayq.every("r", report.s().set(**{option: 5}), DAILY)
+
+
 def test_the_signature_of_no_task_is_refused(delayq, app):
     with pytest.raises(InvalidOption, match="one of a task with a name"):
         delayq.every("r", app.signature(None), DAILY)

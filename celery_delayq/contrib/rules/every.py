@@ -18,7 +18,7 @@ from ...core.errors import InvalidOption
 from ...core.integration.apply_async import signature_of
 from ...core.logs import logger_of
 from ...core.message.signatures import is_canvas
-from ...core.scheduling.options import KEY, TAGS
+from ...core.scheduling.options import AFTER, AT, KEY, TAGS
 from ...core.services import Services
 from ...core.store.extras import MOST_TAGS
 from ...core.store.ids import checked_name
@@ -142,6 +142,8 @@ def plan_of(
         raise InvalidOption("signature", signature.task, "one of a task with a name")
     if is_canvas(signature):
         raise InvalidOption("signature", signature.task, "a plain task, which may start a canvas")
+    if times := sorted({AT, AFTER, "eta", "countdown"} & {*signature.options}):
+        raise InvalidOption("signature", times[0], "one without a time of its own")
     if missed not in MISSED:
         raise InvalidOption("missed", missed, "one, none or all")
     if not _is_number(jitter) or not 0 <= jitter <= LONGEST_JITTER:
