@@ -10,7 +10,6 @@ late: the step compares it with the last slot, so it becomes one entry at most.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from celery.signals import beat_init
 
@@ -18,17 +17,15 @@ if TYPE_CHECKING:
     from .step import Writer
 
 
-def configured(app: Any) -> None:
+def configured(_app: Any) -> None:
     """Let a beat process leave those entries alone that are rules."""
-    found = ref(app)
+    beat_init.connect(_on_beat, weak=False, dispatch_uid=__name__)
 
-    def on_beat(sender: Any, **_: Any) -> None:
-        if sender.app is found():
-            from .guard import watch
 
-            watch(sender.app, sender.scheduler)
+def _on_beat(sender: Any, **_: Any) -> None:
+    from .guard import watch
 
-    beat_init.connect(on_beat, weak=False, dispatch_uid=("celery_delayq.rules", id(app)))
+    watch(sender.app, sender.scheduler)
 
 
 def beside_scanner(app: Any) -> Writer:
