@@ -66,15 +66,15 @@ def state_of(*folders: Path) -> str:
     ).hexdigest()
 
 
-def reached(copy: Copy, processes: int, file: Path, state: str) -> Chosen:
-    """Run all tests on the unchanged package, or read the file of the run that did."""
+def reached(copy: Copy, processes: int, file: Path, state: str, which: tuple[str, ...]) -> Chosen:
+    """Run these tests on the unchanged package, or read the file of the run that did."""
     if file.exists() and (kept := json.loads(file.read_text(encoding="utf-8")))["state"] == state:
         return Chosen(kept["found"], kept["unsteady"])
     print("running the tests on the unchanged package", flush=True)
     with tempfile.TemporaryDirectory(prefix="delayq-reached-") as folder:
         failed = copy.failures(
             *("-p", "tests.mutants.reached", "-n", str(processes), "-k", LEFT_OUT),
-            *(f"tests/{each}" for each in FOLDERS),
+            *which,
             DELAYQ_REACHED=folder,
         )
         found = [json.loads(path.read_text(encoding="utf-8")) for path in Path(folder).iterdir()]
@@ -128,6 +128,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=40, help="changes of each language")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=300, help="of tests for each change")
+    parser.add_argument("--core", action="store_true", help="only by the tests marked core")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     if sys.version_info < (3, 12):
@@ -142,7 +143,10 @@ def main() -> None:
 
 def tried(asked: argparse.Namespace, folder: Path) -> None:
     """Try each change of the sample, in copies of the tree below a folder."""
-    kept = CACHE / "mutants.jsonl"
+    name, which = "mutants", tuple(f"tests/{each}" for each in FOLDERS)
+    if asked.core:
+        name, which = "mutants-core", ("-m", "core")
+    kept = CACHE / f"{name}.jsonl"
     package, everything = state_of(PACKAGE), state_of(PACKAGE, Path("tests"))
     run_as = {"everything": everything, "seconds": asked.seconds}
     before, results = known(kept, package, run_as), {}
@@ -166,7 +170,7 @@ def tried(asked: argparse.Namespace, folder: Path) -> None:
     made = [Copy(folder / str(number)) for number in range(asked.processes)]
     pool = ThreadPoolExecutor(asked.processes)
     try:
-        tests = reached(made[0], asked.processes, CACHE / "mutants-reached.json", everything)
+        tests = reached(made[0], asked.processes, CACHE / f"{name}-reached.json", everything, which)
         for copy in made:
             copies.put(copy)
         list(pool.map(run, chosen))
