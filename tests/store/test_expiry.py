@@ -11,6 +11,8 @@ from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store.record import destination_for
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
+pytestmark = pytest.mark.core
+
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 LIST = destination_for("L", "celery")
 

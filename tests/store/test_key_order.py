@@ -16,6 +16,8 @@ from tests.store.held_and_behind import behind_one_that_waits, go_behind
 from tests.store.requests import Request, cancel, now_us, request, reschedule
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
 
+pytestmark = pytest.mark.core
+
 KEY = b"k"
 
 

@@ -8,6 +8,8 @@ from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import lane_for
 from tests.store.support import FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.core
+
 GRACE = Extras(grace_ms=5000)
 ALL = lane_for()
 

@@ -9,6 +9,8 @@ from celery_delayq.core.store.ids import target_of_key
 from celery_delayq.errors import AlreadyScheduled
 from tests.store.support import FAR_MS, NOW_MS, Store
 
+pytestmark = pytest.mark.core
+
 KEY = Extras("k")
 
 
