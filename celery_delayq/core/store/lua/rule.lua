@@ -40,6 +40,8 @@ end
 
 return change(request, function(call)
   if is_fenced(call, name_of_rule(called)) then return nil, 'stale' end
+  -- Even if nothing changes: the caller relies on it that nothing older comes after the answer.
+  call.fenced = {name_of_rule(called), seven_bytes(call.now_us)}
   local rule, answer = rule_of(called), 'done'
   local is_given = what == 'put' or what == 'load'
   local row = is_given and cjson.decode(given)
@@ -78,7 +80,6 @@ return change(request, function(call)
     flag_rule(rule, 'c', true)
   end
   if not is_given then allow_when_full(keys.rules) end
-  fence(call, name_of_rule(called))
   redis.call('HDEL', keys.rules_trouble, called)
   if answer == 'removed' then
     redis.call('HDEL', keys.rules, called)
