@@ -265,7 +265,7 @@ class Judge:
         if life.sure and (life.is_cancelled or copy.version != life.view.version):
             self.found("undone", f"{life} is delivered for {copy.version}, after {life.changed_by}")
         life.copies.append((copy.is_marked, copy.version))
-        self.runs.delivered(copy, is_wanted=not life.is_cancelled)
+        self.runs.delivered(copy, life)
 
     # Answers to callers.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulator.books import Call
+from tests.simulator.books import Call, Life
 from tests.simulator.driver import Copy, Hold, said_in
 from tests.simulator.network import Request
 from tests.simulator.sight import Sight
@@ -26,6 +26,7 @@ class Run:
     """One copy of a task that holds a key.
 
     Attributes:
+        life: The entry that it is a copy of.
         counts: Whether no other copy was there, and it is wanted.
         is_active: Whether it has begun, and not ended.
         has_ended: Whether Redis has answered to its word of that.
@@ -33,6 +34,7 @@ class Run:
 
     name: str
     hold: Hold
+    life: Life
     counts: bool
     is_active: bool = False
     has_ended: bool = False
@@ -63,14 +65,15 @@ class Runs:
         self._freed: set[tuple[str, str]] = set()
         self._freed_by_marked: set[str] = set()
 
-    def delivered(self, copy: Copy, *, is_wanted: bool) -> None:
+    def delivered(self, copy: Copy, life: Life) -> None:
         """A copy is with a worker; one is not wanted if its entry was cancelled or replaced since.
 
         Nothing calls it back, and its key is free for others.
         """
         if copy.hold is None or len(self.all) >= MOST:
             return
-        run = Run(f"r{len(self.all) + 1}", copy.hold, is_wanted and not copy.is_marked)
+        counts = not (copy.is_marked or life.is_cancelled)
+        run = Run(f"r{len(self.all) + 1}", copy.hold, life, counts)
         self.all[run.name] = run
         self.start(run)
 
@@ -79,9 +82,12 @@ class Runs:
 
         If a message was published twice, the run that ends first frees the key: the first copy may
         come after that, also if its id was scheduled anew in between, and that one's copy is marked
-        for it. One that begins when its own time is over holds none, either.
+        for it. One that begins when its own time is over holds none, either; nor one whose entry
+        was cancelled or replaced after its delivery, with the outcome UNCERTAIN.
         """
         run.is_active = True
+        if run.life.is_cancelled:
+            return
         is_over = self._latest_ms >= self._ends.get(run.delivery, math.inf)
         if is_over or run.delivery in self._freed or run.hold.id in self._freed_by_marked:
             return
@@ -165,8 +171,8 @@ class Runs:
                 return
         holder = before.holders.get(key, task_id)
         is_running = call and call.run_of == holder and not call.goes_on
-        if is_running and key not in before.holders:  # freed by the end of its other copy
-            is_running = (holder, call.delivery) not in self._freed
+        if is_running and key not in before.holders:  # freed by the end of a copy of that entry
+            is_running = not self._has_ended(holder, before)
         if (
             (holder != task_id or is_running)
             and before.place(holder) == "leased"
@@ -175,6 +181,12 @@ class Runs:
             self.judge.found("held", f"{task_id} comes under {key}; {holder} is being published")
         if key in before.left and before.left[key][2] > now_ms:
             self.judge.found("held", f"{task_id} comes under {key}; {before.left[key]} holds it")
+
+    def _has_ended(self, task_id: str, sight: Sight) -> bool:
+        """Whether a copy of the entry that has an id has said that it ended."""
+        name = sight.views[task_id].name if task_id in sight.views else ""
+        ended = [one.life for one in self.all.values() if one.delivery in self._freed]
+        return (name, task_id) in {(life.name, life.task_id) for life in ended}
 
     def drained(self, sight: Sight, now_ms: int) -> None:
         for key, (task_id, _, end_ms) in sight.left.items():
