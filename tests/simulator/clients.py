@@ -160,19 +160,21 @@ class Client:
     def run(self, actor: Actor) -> None:
         caller = Caller(self._scripts(actor), self._timeout)
         self._about_rules = self._rules(actor) if self._rules else None
-        for planned in self._plan:
-            one = planned
-            actor.sleep(one.pause_s)
-            if one.nth is not None:
-                is_undo = one.kind == "undo"
-                self._picked = self._picked if is_undo else self._run_of(one.rule, one.nth)
-                if not self._picked:
-                    continue
-                one = replace(one, ids=(self._picked,))
+        for given in self._plan:
+            actor.sleep(given.pause_s)
+            one = given if given.nth is None else self._about_run(given)
+            if one is None:
+                continue
             call = self._make(actor, caller, one)
             if one.kind == "sweep" and call.how != "answered":
                 # Another one continues from the last stored cursor.
                 self._make(actor, caller, replace(one, name=f"{one.name}b"), call)
+
+    def _about_run(self, one: Planned) -> Planned | None:
+        """The same about a run that is there, or about the last one; ``None`` if there is none."""
+        if one.kind != "undo":
+            self._picked = self._run_of(one.rule, one.nth)
+        return replace(one, ids=(self._picked,)) if self._picked else None
 
     def _make(self, actor: Actor, caller: Caller, one: Planned, before: Call | None = None) -> Call:
         world = actor.world

@@ -826,21 +826,29 @@ class Cut:
         old: The text.
         new: Its replacement.
         method: The class and the name of the method; without it, scripts are changed.
+        also: A text of scripts that stands for the same safeguard, and its replacement.
     """
 
     old: str
     new: str
     method: tuple[Any, str] | None = None
+    also: tuple[str, str] | None = None
 
     @property
     def is_there(self) -> bool:
         """Whether there is such a safeguard."""
-        return self.old in self._source() if self.method else bool(self.scripts)
+        is_in_scripts = bool(self.scripts) or not self._in_scripts
+        return is_in_scripts and (self.method is None or self.old in self._source())
 
     @cached_property
     def scripts(self) -> Mapping[str, Script]:
         """The scripts without it, by their names, if they had it."""
-        return {} if self.method else altered(lambda text: text.replace(self.old, self.new))
+        found = self._in_scripts
+        return altered(lambda text: text.replace(*found)) if found else {}
+
+    @property
+    def _in_scripts(self) -> tuple[str, str] | None:
+        return self.also if self.method else (self.old, self.new)
 
     def applied(self) -> AbstractContextManager[Any]:
         """Within this block, it is taken out of the method, if it is about one."""

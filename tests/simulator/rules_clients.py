@@ -10,7 +10,6 @@ from tests.simulator.driver import RuleCaller, Unavailable, When
 from tests.simulator.judge import Judge
 from tests.simulator.world import SECOND, Actor
 
-RULES = ("x", "y")
 INTERVALS = (4, 7, 20)  # seconds
 HOLD_S = 15
 # The calls about a rule that its client believes to be so, and how it is then.

@@ -141,9 +141,19 @@ CUTS: dict[str, tuple[Any, ...]] = {
     "a run is written for any revision": ("or rule.revision ~= revision or", "or"),
     "a slot is not compared with the last one": ("if slot > rule.last then", "if true then"),
     "a rule's old runs are not cleared up": ("flag_rule(rule, 'c', true)", ""),
+    "a rule writes before its old runs are cleared up": (
+        "if not rule.writes:",
+        "if {'p', 'r'} & {*rule.flags}:",
+        (writing, "look_at"),
+        ("string.find(rule.flags, '[pcr]')", "string.find(rule.flags, '[pr]')"),
+    ),
     "a rule is changed by late requests": (
         "if is_fenced(call, name_of_rule(called)) then return nil, 'stale' end",
         "",
+    ),
+    "a rule that stays as it is leaves no fence": (
+        "return 'same'",
+        "call.fenced = {} return 'same'",
     ),
     "a changed rule goes on behind the last slot": (
         "rule.before, rule.last = rule.digest, call.now",
@@ -156,6 +166,15 @@ CUTS: dict[str, tuple[Any, ...]] = {
     "a new rule's revisions begin at one": (
         "tonumber(row.revision) or call.now",
         "1",
+    ),
+    "a changed rule is looked at when it was changed": (
+        "redis.call('ZADD', keys.rules_next, 0, called)",
+        "redis.call('ZADD', keys.rules_next, whole(call.now), called)",
+    ),
+    "who clears up looks not whether others have": (
+        "if not any(",
+        "if False and not any(",
+        (rule_store, "clear"),
     ),
     "what somebody moved is cleared up as well": (
         "if task.revision // 1000 == ms_of(task.created) or is_own(task):",

@@ -361,13 +361,24 @@ SABOTAGES = (
     replace(
         _of("what comes back takes the id of another one", "lost", "unasked", "check"), undoes=True
     ),
-    _recurring("a run is written for any revision", "slot", held=0.3, asleep=0.2),
+    _recurring("a run is written for any revision", "slot", held=0.3, asleep=0.2, seed=70),
     _recurring("a slot is not compared with the last one", "slot", held=0.3, asleep=0.2),
     _recurring("a rule's old runs are not cleared up", "cleared"),
-    _recurring("a rule is changed by late requests", "order", **LATE),
+    _recurring("a rule writes before its old runs are cleared up", "slot"),
+    _recurring("a rule is changed by late requests", "order", **LATE, seed=120),
+    _recurring("a rule that stays as it is leaves no fence", "order", **LATE, seed=130),
     _recurring("a changed rule goes on behind the last slot", *("missed", "slot")),
-    _recurring("a resumed rule goes on behind the last slot", *("missed", "slot")),
-    _recurring("a new rule's revisions begin at one", *("slot", "cleared"), held=0.3, asleep=0.2),
+    _recurring("a resumed rule goes on behind the last slot", *("missed", "slot"), seed=50),
+    _recurring(
+        "a new rule's revisions begin at one", *("slot", "cleared"), held=0.3, asleep=0.2, seed=40
+    ),
+    _recurring(
+        "a changed rule is looked at when it was changed",
+        "left over",
+        clock_back=0.05,
+        interrupted=0.3,
+    ),
+    _recurring("who clears up looks not whether others have", "cleared", asleep=0.2),
     _recurring("what somebody moved is cleared up as well", "cleared"),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),

@@ -122,12 +122,8 @@ def describe(before: Sight, after: Sight) -> str:
             view, (_, *places) = after.views.get(task_id), after.raw.get(task_id, [None])
             at = [f"{place} {_since_start(int(score))}" for place, score in places]
             parts.append(f"{task_id} {view.name} {' '.join(at)}" if view else f"{task_id} is gone")
-    parts += (
-        f"rule {name} {_told(after.rules.get(name))}"
-        for name in sorted(before.rules.keys() | after.rules.keys())
-        if before.rules.get(name) != after.rules.get(name)
-    )
-    return ", ".join(parts)
+    rules = sorted(dict(before.rules.items() ^ after.rules.items()))
+    return ", ".join([*parts, *(f"rule {one} {_told(after.rules.get(one))}" for one in rules)])
 
 
 def _told(rule: RuleView | None) -> str:

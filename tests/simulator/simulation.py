@@ -1,6 +1,8 @@
 """One seed, from its first request to the books at the end."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from redis.exceptions import NoScriptError
@@ -9,12 +11,12 @@ from tests.simulator.books import Finding
 from tests.simulator.broker import Broker
 from tests.simulator.clients import IDS, KEYLESS, OF_ITS_OWN, Client, Planned, planned
 from tests.simulator.decisions import Decisions
-from tests.simulator.driver import LANES, RuleCaller, When, Wire, rule_caller
+from tests.simulator.driver import LANES, When, Wire
 from tests.simulator.inbox import Inbox
 from tests.simulator.judge import Judge
 from tests.simulator.network import TIMEOUT, Network, Request
 from tests.simulator.patches import owned
-from tests.simulator.rules_clients import RULES, RuleWriter, planned_about_rules, planned_rules
+from tests.simulator.rules_world import Rules
 from tests.simulator.runners import Runner
 from tests.simulator.runs import Run
 from tests.simulator.sabotage import FOUND, FOUND_OVER_THREE, NONE, Sabotage
@@ -27,7 +29,6 @@ from tests.simulator.world import SECOND, Actor, World
 
 CLIENTS, CALLS, SCANNERS = 2, 6, 2
 WORKERS, MESSAGES = 2, 5
-RULE_CLIENTS, WRITERS = (3, 4), 2
 TIMEOUTS = (0.5, 2.0, 5.0)  # seconds
 DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
 # How far Redis's clock is set back: further than anything is late, or by less. Then a request can
@@ -35,6 +36,7 @@ DRIFT = 0.0002  # how much faster or slower than true time a clock is, at most
 SET_BACK_S, BY_LESS_S = (60, 120), (0.05, 12)
 # Whether messages have names of their own. Without names, the time of receipt tells them apart, by
 # Redis's clock; so that clock is not set then.
+RECURRING = 0.25  # the share of histories that have recurring rules
 NAMES, NO_NAMES = MESSAGES_HAVE = "names", "no names"
 CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
 PROMPT_AFTER_MS = 12_000  # from then on direct entries leave within a safety interval
@@ -76,11 +78,6 @@ class Simulation:
         self._undoes = sabotage.undoes or self.world.decisions.dice("undoes").random() < 0.5
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
-        recurs = self.world.decisions.dice("rules")
-        is_old = seed in (*FOUND, *FOUND_OVER_THREE)  # they found something before there were rules
-        has_rules = sabotage is NONE and not is_old and recurs.random() < 0.25
-        self._rules = RULES[: recurs.randint(1, 2)] if has_rules or sabotage.recurs else ()
-        self._relays_runs = recurs.random() < 0.5
         by_less = self.world.decisions.dice("how far back").random() < 0.25
         self._set_back_s = BY_LESS_S if by_less else SET_BACK_S
         if shards > 1:
@@ -98,7 +95,8 @@ class Simulation:
         self._inbox = self._new_inbox()
         self._judge.taken.messages = self._inbox.messages
         self._judge.runs.start = self._start_run
-        self._requests = self._scanners = self._workers = self._writers = 0
+        self._rules = self._new_rules(seed)
+        self._requests = self._scanners = self._workers = 0
 
     def run(self) -> int:
         """Returns how many requests were served."""
@@ -106,7 +104,9 @@ class Simulation:
             if self.world.decisions.takes(f"client c{client}"):
                 self._start_client(client)
         if self._rules:
-            self._start_rules()
+            # A key says the shard of a rule, and no rule here goes from one shard to another.
+            key_sets = (("",), ("k",)) if self._keys == OF_ITS_OWN else (("", "", "k"),)
+            self._rules.start(CALLS, key_sets, holds=self._holds)
         for _ in range(SCANNERS):
             self._start_scanner()
         for _ in range(WORKERS if self._inbox.messages else 0):
@@ -119,7 +119,8 @@ class Simulation:
         self._start_probe("c8", "reschedule")
         self.world.run(DRAINED_US)
         self._judge.recurring.settled(self._server.sight, self._server.now_ms)
-        self._start_remover("c5")
+        if self._rules:
+            self._start_calm("c5", self._rules.removals("c5"), partial(self._rules.caller, 0.5))
         self._start_resumer("c6")
         self._start_probe("c9", "cancel")
         self.world.run(PROBED_US)
@@ -145,53 +146,18 @@ class Simulation:
         client = Client(self._judge, plan, self._scripts, dice.choice(TIMEOUTS))
         Actor(self.world, f"c{number}", DRIFT, client.run)
 
-    def _start_rules(self) -> None:
-        """Clients that set and change the rules, and writers of their runs."""
-        decisions, sharded = self.world.decisions, self._keys == OF_ITS_OWN
-        dice = decisions.dice("forms of rules")
-        # A key says the shard of a rule, and no rule here goes from one shard to another.
-        key_sets = [(dice.choice(("", "k")),) if sharded else ("", "", "k") for _ in self._rules]
-        forms = {
-            name: planned_rules(dice, keys=keys, holds=self._holds)
-            for name, keys in zip(self._rules, key_sets, strict=True)
-        }
-        for number in RULE_CLIENTS:
-            dice = decisions.dice(f"plan {number}")
-            plan = planned_about_rules(dice, number, range(1, CALLS + 1), forms)
-            plan = [one for one in plan if decisions.takes(one.name)]
-            timeout = dice.choice(TIMEOUTS)
-            client = Client(
-                *(self._judge, plan, self._scripts, timeout),
-                rules=lambda actor, timeout=timeout: self._rules_of(actor, timeout),
-                run_of=self._run_of,
-            )
-            Actor(self.world, f"c{number}", DRIFT, client.run)
-        for _ in range(WRITERS):
-            self._start_writer()
-
-    def _rules_of(self, actor: Actor, timeout: float) -> RuleCaller:
-        return rule_caller(self._scripts(actor), timeout, self._relays_runs)
-
-    def _run_of(self, rule: str, number: int) -> str:
-        """The id of one of the runs of a rule that wait, the first ones first."""
-        views = self._server.sight.views
-        runs = sorted(
-            (one.due_ms, task_id) for task_id, one in views.items() if f"every:{rule}" in one.tags
+    def _new_rules(self, seed: int) -> Rules | None:
+        dice = self.world.decisions.dice("rules")
+        # These found something before there were rules.
+        is_old = seed in (*FOUND, *FOUND_OVER_THREE) or self._sabotage is not NONE
+        if not self._sabotage.recurs and (is_old or dice.random() >= RECURRING):
+            return None
+        return Rules(
+            *(self.world, self._judge, self._scripts, lambda: self._server.sight),
+            timeouts=TIMEOUTS,
+            drift=DRIFT,
+            dice=dice,
         )
-        return runs[number % len(runs)][1] if runs else ""
-
-    def _start_writer(self) -> None:
-        self._writers += 1
-        name = f"x{self._writers}"
-        timeout = self.world.decisions.dice(f"{name} timeout").choice(TIMEOUTS)
-        writer = RuleWriter(self._judge, lambda actor: self._rules_of(actor, timeout))
-        actor = Actor(self.world, name, DRIFT, writer.run)
-
-        def bury() -> None:
-            self._judge.ended(actor.call, "interrupted", [], self.world.now_us, actor.slept_us)
-            self.world.later(SECOND, self._start_writer)
-
-        actor.on_death = bury
 
     def _start_probe(self, name: str, kind: str) -> None:
         """When nothing fails any more, a call gets an answer, whatever happened before."""
@@ -206,17 +172,13 @@ class Simulation:
                 name, [Planned(f"{name}.{n}", "resume", (), now, lane=lane) for n, lane in lanes]
             )
 
-    def _start_remover(self, name: str) -> None:
-        if self._rules:
-            now, rules = When("at", 0), enumerate(self._rules, 1)
-            plan = [Planned(f"{name}.{n}", "every remove", (), now, rule=one) for n, one in rules]
-            self._start_calm(name, plan)
-
-    def _start_calm(self, name: str, plan: list[Planned]) -> None:
+    def _start_calm(
+        self, name: str, plan: list[Planned], rules: Callable[[Actor], Any] | None = None
+    ) -> None:
         client = Client(
             *(self._judge, plan, self._scripts, TIMEOUTS[0]),
             is_calm=True,
-            rules=(lambda actor: self._rules_of(actor, TIMEOUTS[0])) if self._rules else None,
+            rules=rules,
         )
         Actor(self.world, name, DRIFT, client.run)
 
