@@ -36,7 +36,7 @@ RULES = {
     "end": "a run that goes on sets the end of its key anew",
     "slot": "a slot of a rule has one run at most, and only while the rule is at work",
     "missed": "a slot is left out only if it was missed, met a held key, or its rule was changed",
-    "cleared": "what a rule wrote before its change goes, only that, and nothing that others changed",
+    "cleared": "a change of a rule takes its older runs, and only those; not what others changed",
     "left over": "what is due leaves",
     "check": "the package's own check finds nothing",
     "error": "no other errors",
