@@ -10,6 +10,5 @@
                             judge: the promises to each caller, and whether they were kept
 
 Only `driver`, and `rules_driver` beside it, know the package. The same seed always gives the same
-history, byte by byte.
-``python -m tests.simulator`` runs it.
+history, byte by byte. ``python -m tests.simulator`` runs it.
 """
