@@ -22,7 +22,8 @@ from ..core.tasks.changing import cancel
 from ..core.tasks.scheduled_task import ScheduledTask
 from ..core.tasks.selecting import select
 
-READ = 100  # rules of one look
+READ = 100  # rules of one page of a listing
+MOST_AHEAD = 1000  # rules of one look
 MOST_RULES = 100_000
 LONGEST_TROUBLE = 300  # characters
 PAUSED, NEW = "p", "n"  # flags
@@ -185,7 +186,7 @@ def _read(shard: Shard, answer: Any) -> list[Stored]:
 
 def ahead(shard: Shard) -> tuple[int, int, list[bytes]]:
     """Return Redis's time, us; when to look next, ms, or -1; and the names to look at by now."""
-    now_us, look_ms, names = shard.scripts.call("rules_ahead", limit=READ)
+    now_us, look_ms, names = shard.scripts.call("rules_ahead", limit=MOST_AHEAD)
     return int(now_us), int(float(look_ms)), names
 
 

@@ -11,8 +11,9 @@ from celery.signals import before_task_publish
 
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules import writing
-from celery_delayq.contrib.rules.step import Writer
+from celery_delayq.contrib.rules.step import REST, SPREAD, Writer
 from celery_delayq.core.clock import from_ms
+from celery_delayq.core.servers.pool import IDLE
 from celery_delayq.errors import InvalidOption
 from tests.app.support import redis_ms
 from tests.support.shards import each
@@ -350,7 +351,7 @@ def test_a_rule_that_cannot_be_scheduled_stops_nobody_else(delayq, app, report, 
 def test_paused_rules_and_what_is_none_keep_no_other_from_its_turn(
     delayq, report, redis, monkeypatch
 ):
-    monkeypatch.setattr(store, "READ", 2)
+    monkeypatch.setattr(store, "MOST_AHEAD", 2)
     for number in range(5):
         delayq.every(f"p{number}", report.s(), DAILY).pause()
     for ahead in each("rules_next"):
@@ -435,6 +436,7 @@ def test_rules_are_listed_by_name_and_by_tag(delayq, report):
 
 def test_the_writer_looks_every_half_minute_while_nothing_is_due(delayq, report):
     writer = Writer(delayq)
-    assert writer._look() == 30.0
+    assert writer._look() == REST
+    assert REST * SPREAD < IDLE
     delayq.every("r", report.s(), timedelta(seconds=40))
-    assert 0 < writer._look() <= 30.0
+    assert 0 < writer._look() <= REST

@@ -31,6 +31,7 @@ LIMITS: list[tuple[Any, str, Any]] = [
     (writing, "AHEAD", timedelta(seconds=12)),
     (writing, "MOST", 3),
     (writing, "MOST_MISSED", MOST_MISSED),
+    (writing, "_ORDER", 0),
     (step, "REST", 10.0),
 ]
 

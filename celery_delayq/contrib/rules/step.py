@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 logger = logger_of(__name__)
 
-REST = 30.0  # seconds between two looks while no rule is due
+# Seconds between two looks while no rule is due: some less than a connection stays open unused.
+REST = 28.0
+SPREAD = 1.02  # by up to which factor a rest is longer, so that not all writers see a due rule
 NAMING = 120.0  # seconds between two times that it names the rules of its `beat_schedule`
 _NO_CRONSIM = "recurring rules need cronsim: pip install 'celery_delayq[rules]'"
 
@@ -45,7 +48,7 @@ class Writer:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._stopping.wait(self._look())
+            self._stopping.wait(self._look() * random.uniform(1, SPREAD))
 
     def _look(self) -> float:
         """Look at the rules of each shard; return after how many seconds to look again."""

@@ -6,6 +6,7 @@ the rules to look at --slots after the last one--> apply_async, which makes entr
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any
 from uuid import UUID, uuid5
+from zlib import crc32
 
 from celery.canvas import Signature
 
@@ -36,6 +38,8 @@ MOST_MISSED = 100
 AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
 LATER = timedelta(seconds=15)  # until a rule is looked at again whose next run cannot be made
 SPARED = timedelta(seconds=30)  # so late a run is not missed, as a scanner may have been restarted
+SHARE = 10  # a writer takes at once one rule in so many of those to look at
+_ORDER = int.from_bytes(os.urandom(4), "big")  # of rules to look at, in this process
 HELD, MISSED = "held", "missed"  # why a slot got no run
 
 _LATE = 5  # revisions that may have written what is to be cleared up
@@ -177,19 +181,37 @@ def _is_own(services: Services, rule: Stored, task: ScheduledTask) -> bool:
 
 
 def write(services: Services, shard: Shard) -> float:
-    """Look at the rules of a shard; return after how many seconds to look again."""
+    """Look at the rules of a shard; return after how many seconds to look again.
+
+    Other writers may be at work on the same rules. Each takes some of them, in an order of its own,
+    and asks again which are left, so that few are computed twice.
+    """
     now_us, look_ms, names = store.ahead(shard)
-    now = from_ms(now_us // 1000)
-    found = store.named(shard, names)
-    for name in {*names} - {rule.name.encode() for rule in found}:  # no rule, or no longer
-        store.change(shard, name, "cleared", "0")
-    looks = [_tried(services, shard, rule, now) for rule in found]
-    if len(names) == store.READ:
+    is_more, left = len(names) == store.MOST_AHEAD, names
+    looks: list[datetime | None] = []
+    while left:
+        left.sort(key=lambda name: crc32(name, _ORDER))
+        some = -(-len(left) // SHARE)
+        looks += _looked_at(services, shard, left[:some], from_ms(now_us // 1000))
+        del left[:some]
+        if left:
+            now_us, look_ms, names = store.ahead(shard)
+            left = [*{*left} & {*names}]
+    if is_more:
         return 0.0
     # Those that were looked at come again, perhaps before all others.
     looks += [from_ms(look_ms)] if look_ms >= 0 else []
     further = min((look for look in looks if look is not None), default=None)
     return math.inf if further is None else max(0.0, ms_of(further) / 1000 - now_us / 1e6)
+
+
+def _looked_at(
+    services: Services, shard: Shard, names: list[bytes], now: datetime
+) -> list[datetime | None]:
+    found = store.named(shard, names)
+    for name in {*names} - {rule.name.encode() for rule in found}:  # no rule, or no longer
+        store.change(shard, name, "cleared", "0")
+    return [_tried(services, shard, rule, now) for rule in found]
 
 
 def _tried(services: Services, shard: Shard, rule: Stored, now: datetime) -> datetime | None:
