@@ -153,8 +153,13 @@ def _table(sides: list[Side], times: dict[str, float]) -> str:
             whole = tally(runs, seconds, times["begin"] + 1, times["end"] - 5)
             back = sum(times["back"] < when < times["back"] + CAUGHT_UP for when, _ in runs)
             phases = [("kill", "stop"), ("stop", "deploy"), ("deploy", "end")]
-            parts = (tally(runs, seconds, times[first], times[last]) for first, last in phases)
-            figures = (whole.slots, whole.once, whole.lost, whole.doubled, whole.late)
+            # The slot before a fault may be what it doubles.
+            parts = [
+                tally(runs, seconds, times[first] - seconds, times[last] - seconds)
+                for first, last in phases
+            ]
+            late = "-" if whole.late is None else whole.late
+            figures = (whole.slots, whole.once, whole.lost, whole.doubled, late)
             by = (f"{part.lost}, {part.doubled}" for part in parts)
             body.append((side.way, name, *figures, *by, back))
     return rows(head, body)

@@ -24,15 +24,14 @@ class Tally:
         once: How many ran once, late or not.
         lost: How many did not run.
         doubled: How many runs were one too many.
-        late: How many runs came more than an interval after their slot; of an interval this is
-            known only if the message says the slot.
+        late: How many runs came 5 s or an interval after their slot; ``None``: it is not known.
     """
 
     slots: int
     once: int
     lost: int
     doubled: int
-    late: int
+    late: int | None
 
 
 def tally(runs: Sequence[Run], seconds: int, begin: float, end: float) -> Tally:
@@ -63,4 +62,4 @@ def _by_gaps(times: Sequence[float], seconds: int, begin: float, end: float) -> 
     gaps = [after - before for before, after in pairwise(marks)]
     lost = sum(round(gap / seconds) - 1 for gap in gaps if gap >= GAP * seconds)
     doubled = max(0, len(times) - (slots - lost))
-    return Tally(slots, slots - lost - doubled, lost, doubled, 0)
+    return Tally(slots, slots - lost - doubled, lost, doubled, None)

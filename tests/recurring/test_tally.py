@@ -28,9 +28,9 @@ def test_a_message_that_says_its_slot_counts_for_that():
 
 
 def test_an_interval_without_slots_is_counted_by_its_gaps():
-    assert tally(FIVES, 5, 1, 61) == Tally(slots=12, once=12, lost=0, doubled=0, late=0)
+    assert tally(FIVES, 5, 1, 61) == Tally(slots=12, once=12, lost=0, doubled=0, late=None)
     left_out = FIVES[:4] + FIVES[8:]
-    assert tally(left_out, 5, 1, 61) == Tally(slots=12, once=8, lost=4, doubled=0, late=0)
+    assert tally(left_out, 5, 1, 61) == Tally(slots=12, once=8, lost=4, doubled=0, late=None)
 
 
 def test_two_schedulers_double_an_interval_whatever_their_phases():
