@@ -114,7 +114,7 @@ def under_load(rules: int, minutes: int, processes: int, jitter: float) -> dict[
         # A run with jitter may be due up to a minute after its slot, and is taken once it came.
         came = taking.ask("stop")
     first, last = begin * 1000, (begin + 60 * minutes) * 1000
-    cleared = f"{_longest(sampled):.1f} s" if not jitter else "-"
+    cleared = _cleared(sampled, begin + 1) if not jitter else "-"
     late = [at - due for due, at in came if first <= due < last]
     return {
         "rules set, a second": f"{set_a_second:,.0f}",
@@ -125,7 +125,7 @@ def under_load(rules: int, minutes: int, processes: int, jitter: float) -> dict[
         "p99": f"{percentile(late, 99):,.0f} ms",
         "latest": f"{max(late):,.0f} ms",
         "rules that wait for a writer, most": f"{max(count for _, count in sampled):,}",
-        "from the minute until none waits, longest": cleared,
+        "seconds of each minute until none waits": cleared,
         "store": str(load),
         "broker": f"{100 * broker.cpu:.1f} % of a core",
         "scanner processes, together": f"{100 * used / load.seconds:.1f} % of a core",
@@ -139,9 +139,14 @@ def _sampled(site: Site, end: float) -> Iterator[tuple[float, int]]:
         Event().wait(SAMPLED)
 
 
-def _longest(sampled: list[tuple[float, int]]) -> float:
-    """How far into a minute rules waited for a writer."""
-    return max((when % 60 for when, count in sampled if count), default=0.0)
+def _cleared(sampled: list[tuple[float, int]], begin: float) -> str:
+    """How many seconds into each minute rules waited for a writer."""
+    last: dict[int, float] = {}
+    for when, count in sampled:
+        minute = int((when - begin) // 60)
+        if minute >= 0 and count:
+            last[minute] = when - begin - 60 * minute
+    return ", ".join(f"{seconds:.1f}" for seconds in last.values())
 
 
 def at_rest(rules: int, minutes: float, processes: int) -> dict[str, str]:
