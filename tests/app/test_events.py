@@ -16,7 +16,7 @@ from celery_delayq.contrib.events import sending
 from celery_delayq.core import clock
 from celery_delayq.core.message.headers import LAUNCH
 from tests.app.support import FAR, LONG_AGO
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries

@@ -14,7 +14,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 from celery_delayq import Outcome
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
 
 TIMEOUT = 0.5

@@ -22,7 +22,7 @@ from tests.app.network import QUICK, ReplySwallower
 from tests.app.support import FAR, LONG_AGO, only_message
 from tests.app.test_far_eta import Consumer
 from tests.app.test_put_off_stored import run
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.ports import free_port
 from tests.support.redis_programs import version_of
 from tests.support.replicas import replicated

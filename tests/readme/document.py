@@ -109,8 +109,8 @@ DOCUMENTS = {document.name: document for document in _documents()}
 README = DOCUMENTS["README.md"]
 TESTS = DOCUMENTS["tests/README.md"]
 CONTRIBUTING = DOCUMENTS[".github/CONTRIBUTING.md"]
-BENCHMARKS = DOCUMENTS["tests/benchmarks/README.md"]
-FAULTS = DOCUMENTS["tests/faults/README.md"]
+BENCHMARKS = DOCUMENTS["tests/lab/benchmarks/README.md"]
+FAULTS = DOCUMENTS["tests/lab/faults/README.md"]
 
 
 def page(name: str) -> Document:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import english
+from tests.lab import english
 from tests.readme.document import CONTRIBUTING, DOCUMENTS, PAGES, README, TESTS
 
 OTHERS = (DOCUMENTS["example_project/README.md"], TESTS, CONTRIBUTING)

@@ -3,7 +3,7 @@ from kombu import Queue
 
 from celery_delayq.core.handover import link, making
 from celery_delayq.core.servers import endpoint
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.relay.house import House, new_name
 from tests.support.waiting import PATIENCE
 

@@ -11,7 +11,7 @@ from redis.connection import AbstractConnection
 from celery_delayq.core.handover import making
 from celery_delayq.core.store.record import FORM, NAME_BYTES
 from celery_delayq.errors import BrokerDown, UnreadableRecord
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.waiting import eventually
 

@@ -4,7 +4,7 @@ import pytest
 from kombu import Queue
 
 from celery_delayq import Outcome
-from tests.faults.processes import ScannerProcess
+from tests.lab.faults.processes import ScannerProcess
 from tests.relay.house import end_leases
 from tests.support.waiting import PATIENCE, eventually
 

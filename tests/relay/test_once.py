@@ -12,7 +12,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 from celery_delayq import Outcome
 from celery_delayq.contrib import store_query
 from celery_delayq.contrib.copies.guard import GuardingStep
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.copies import attempts_at, publish
 from tests.support.waiting import PATIENCE

@@ -7,7 +7,7 @@ from celery_delayq.core.servers import endpoint
 from celery_delayq.core.store.scanner_steps import MAX_REFUSALS, ScannerSteps
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreUnavailable
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.relay.house import end_leases, new_name
 from tests.support.waiting import eventually
 

@@ -8,7 +8,7 @@ import pytest
 
 from celery_delayq.core.servers import endpoint
 from celery_delayq.core.store.scanner_steps import ScannerSteps
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.shards import SHARDS, each
 from tests.support.waiting import PATIENCE, eventually
 

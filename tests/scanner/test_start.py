@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.core.handover import contact, start
 from celery_delayq.errors import StoreDiffers
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE, eventually
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.english import places
+from tests.lab.english import places
 
 
 def found(name: str, source: str) -> list[tuple[int, str]]:

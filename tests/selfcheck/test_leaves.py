@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from celery_delayq.core.leaves import LEAVES
-from tests.leaves import (
+from tests.lab.leaves import (
     CORE,
     OPERATIONS,
     PACKAGE,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.chosen import Chosen
-from tests.mutants.copies import Copy, StoppedError
-from tests.mutants.sites import sites
+from tests.lab.mutants.chosen import Chosen
+from tests.lab.mutants.copies import Copy, StoppedError
+from tests.lab.mutants.sites import sites
 
 LUA = Path("celery_delayq/core/store/lua")
 PATH = "celery_delayq/core/store/extras.py"

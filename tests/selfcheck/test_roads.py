@@ -4,7 +4,7 @@ import ast
 from itertools import pairwise
 
 from celery_delayq.core import clock
-from tests.roads import PACKAGE, longest_chain, roads, walked
+from tests.lab.roads import PACKAGE, longest_chain, roads, walked
 from tests.support.apps import celery_state_kept
 
 

@@ -10,7 +10,7 @@ from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.servers.facts import Facts
 from celery_delayq.errors import StoreUnavailable
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 

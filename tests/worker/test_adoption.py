@@ -7,7 +7,7 @@ import pytest
 import redis as redis_py
 from celery import Celery
 
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.support.visibility import end_visibility
 from tests.support.waiting import PATIENCE, eventually

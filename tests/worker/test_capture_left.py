@@ -7,7 +7,7 @@ import pytest
 from celery import Celery
 
 from celery_delayq.contrib.care.resharding import Resharding
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.worker.project import TASKS
 

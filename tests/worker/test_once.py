@@ -9,7 +9,7 @@ import redis as redis_py
 from celery import chord
 
 from celery_delayq import Outcome
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.copies import attempts_at, publish
 from tests.support.redis_server import RedisServer
 from tests.support.visibility import end_visibility

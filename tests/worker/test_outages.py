@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.core.store.keys import SCHEMA
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS

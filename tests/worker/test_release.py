@@ -9,7 +9,7 @@ import pytest
 
 from celery_delayq import Outcome
 from celery_delayq.core.store.scripts import load
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.forked import PythonProcess
 from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker import ROOT, WorkerProcess

@@ -5,7 +5,7 @@ from celery import Celery
 
 from celery_delayq import DelayQ
 from celery_delayq.core.store.keys import SCHEMA
-from tests.faults.proxy import Proxy
+from tests.lab.faults.proxy import Proxy
 from tests.support.forked import PythonProcess
 from tests.support.ports import free_port
 from tests.support.waiting import eventually

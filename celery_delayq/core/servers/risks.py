@@ -21,7 +21,7 @@ OK: Level = "ok"
 WARNING: Level = "warning"
 ERROR: Level = "error"
 
-TASK_BYTES = 460  # bytes of a task without its arguments; see tests/benchmarks
+TASK_BYTES = 460  # bytes of a task without its arguments; see tests/lab/benchmarks
 LEFT_BYTES = 120  # bytes of a task that left, while the store remembers it
 NEARLY_FULL = 0.9  # of maxmemory
 FULL = 0.99  # of maxmemory, or

@@ -30,7 +30,8 @@ every call reads, and that grows with each new name.
 
 Of the 956 bytes of a no-op task's message some 150 differ between two calls of the same task. The
 rest is a **template**, kept once and counted. This reduces a waiting task from 1,260 to 460 bytes
-of Redis's memory, and makes delivery take half as long again (``tests/benchmarks``, move_profile).
+of Redis's memory, and makes delivery take half as long again (``tests/lab/benchmarks``,
+move_profile).
 A message that is sent for the first time, or large, or unusual, is kept whole.
 
 The message ends just before its due time, so rescheduling never touches it. ``hand_over`` joins

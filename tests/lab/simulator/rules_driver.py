@@ -1,0 +1,185 @@
+"""Recurring rules for the driver: their callers and writers, and how their rows read."""
+
+from datetime import timedelta
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from celery import Celery
+
+from celery_delayq import DelayQ
+from celery_delayq.contrib import rule_store
+from celery_delayq.contrib.rule_store import Stored
+from celery_delayq.contrib.rules import step, writing
+from celery_delayq.contrib.rules.methods import RuleMethods
+from celery_delayq.contrib.rules.rule import plan_of
+from celery_delayq.contrib.rules.step import Writer
+from celery_delayq.core.services import Services
+from celery_delayq.core.settings import Settings
+from celery_delayq.core.store import Entries
+from celery_delayq.errors import InvalidOption
+from tests.lab.simulator.books import Answer, RulePlan
+from tests.lab.simulator.sight import RuleView
+from tests.store.support import TASK
+
+MOST_MISSED = 2
+TAG = "every:"
+NOWHERE = "redis://127.0.0.1:1/0"  # no app here connects to its broker, or to a store
+
+# So that the few slots of a history reach each of the writer's limits.
+LIMITS: list[tuple[Any, str, Any]] = [
+    (writing, "AHEAD", timedelta(seconds=12)),
+    (writing, "MOST", 3),
+    (writing, "MOST_MISSED", MOST_MISSED),
+    (writing, "_ORDER", 0),
+    (step, "REST", 10.0),
+]
+
+
+class RuleCaller:
+    """A process's rules, by the package's own methods and writer.
+
+    Args:
+        entries: The process's own.
+        relayed: Whether runs are published by scanners, and not by scripts.
+    """
+
+    def __init__(self, entries: Entries, *, relayed: bool):
+        self._app = _app("amqp://127.0.0.1:1" if relayed else NOWHERE)
+        self._mine = _Mine(self._app, entries)
+        self._writer = Writer(self._mine)
+
+    def look(self) -> float:
+        """Look at all rules, as the writer's thread does; return after how many seconds again."""
+        return self._writer._look()
+
+    def make(self, one: Any) -> Answer:
+        """Make a planned call.
+
+        Raises:
+            Unavailable: it is not known what became of it.
+        """
+        if one.kind == "every":
+            return self._set(one.rule, one.plan)
+        rule = self._mine.rule(one.rule)
+        if rule is None:
+            return Answer("MISSING")
+        change = {"every pause": rule.pause, "every resume": rule.resume}
+        return Answer("CHANGED" if change.get(one.kind, rule.remove)() else "SAME")
+
+    def _set(self, name: str, plan: RulePlan) -> Answer:
+        # The broker of a world has no queues to declare.
+        signature = self._app.signature(TASK, (f"call:{plan.name};",), declare=[])
+        if plan.key:
+            signature.set(delayq_key=plan.key)
+        if plan.hold_s:
+            signature.set(delayq_unique_until="finished", delayq_unique_for=plan.hold_s)
+        given = {"missed": plan.missed, "jitter": plan.jitter, "replace": True}
+        try:
+            self._mine.every(name, signature, timedelta(seconds=plan.seconds), **given)
+        except InvalidOption as error:
+            if error.name == "name":  # it was removed meanwhile
+                return Answer("MISSING")
+            raise
+        return Answer("SET")
+
+
+class _Mine(RuleMethods):
+    """A process's own ``DelayQ``, of an app that all processes share."""
+
+    def __init__(self, app: Celery, entries: Entries):
+        self.services = _Services(_App(app, self), entries)
+
+
+class _App:
+    def __init__(self, app: Celery, delayq: _Mine):
+        self._app = app
+        self.delayq = delayq
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._app, name)
+
+
+class _Services(Services):
+    entries: Any = None
+    settings: Any = None
+
+    def __init__(self, app: Any, entries: Entries):
+        super().__init__(app)
+        self.entries = entries
+        self.settings = Settings.load({"delayq_shards": len(entries.unasked_shards)})
+
+
+@cache
+def _app(broker: str) -> Celery:
+    app = Celery("simulated", broker=broker, set_as_current=False)
+    app.conf.delayq_url = NOWHERE
+    DelayQ(app)
+    app.task(_remind, name=TASK)
+    return app
+
+
+def _remind(text: str) -> None:
+    """Never runs: here nobody takes messages from a queue."""
+
+
+@cache
+def rule_view(name: bytes, row: bytes) -> RuleView:
+    """What a row of a rule says."""
+    stored = Stored.read(SimpleNamespace(name=name, row=row, trouble=b""), 0)
+    plan = plan_of(stored)
+    (text,) = plan.signature_of(_app(NOWHERE)).args
+    return RuleView(
+        *(stored.revision, round(stored.last.timestamp() * 1000), stored.flags, stored.digest),
+        *(text[5:-1], round(float(plan.timing.text.split()[1]) * 1000)),
+        offset_ms=plan.offset(stored.name) // timedelta(milliseconds=1),
+        most={"none": 0, "one": 1, "all": MOST_MISSED}[plan.missed],
+        key=plan.key,
+    )
+
+
+CUTS: dict[str, tuple[Any, ...]] = {
+    "a run is written for any revision": ("or rule.revision ~= revision or", "or"),
+    "a slot is not compared with the last one": ("if slot > rule.last then", "if true then"),
+    "a rule's old runs are not cleared up": ("flag_rule(rule, 'c', true)", ""),
+    "a rule writes before its old runs are cleared up": (
+        "if not rule.writes:",
+        "if {'p', 'r'} & {*rule.flags}:",
+        (writing, "look_at"),
+        ("string.find(rule.flags, '[pcr]')", "string.find(rule.flags, '[pr]')"),
+    ),
+    "a rule is changed by late requests": (
+        "if is_fenced(call, name_of_rule(called)) then return nil, 'stale' end",
+        "",
+    ),
+    "a rule that stays as it is leaves no fence": (
+        "return 'same'",
+        "call.fenced = {} return 'same'",
+    ),
+    "a changed rule goes on behind the last slot": (
+        "rule.before, rule.last = rule.digest, call.now",
+        "rule.before = rule.digest",
+    ),
+    "a resumed rule goes on behind the last slot": (
+        "rule.last = call.now\n      flag_rule",
+        "flag_rule",
+    ),
+    "a new rule's revisions begin at one": (
+        "tonumber(row.revision) or call.now",
+        "1",
+    ),
+    "a changed rule is looked at when it was changed": (
+        "redis.call('ZADD', keys.rules_next, 0, called)",
+        "redis.call('ZADD', keys.rules_next, whole(call.now), called)",
+    ),
+    "who clears up looks not whether others have": (
+        "if not any(",
+        "if False and not any(",
+        (rule_store, "clear"),
+    ),
+    "what somebody moved is cleared up as well": (
+        "if task.revision // 1000 == ms_of(task.created) or is_own(task):",
+        "if True:",
+        (rule_store, "clear"),
+    ),
+}

@@ -1,0 +1,387 @@
+"""The package with a safeguard taken out, to see that the simulator misses it."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.lab.simulator.driver import CUTS, Cut
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """A safeguard that is taken out.
+
+    Attributes:
+        name: Of the safeguard; the driver maps it to code of the package.
+        rules: The rules that are broken without it.
+        rates: The rate of each fault, chosen so that few seeds are enough to find the break.
+        keys: If it is about keys and tags, which entries have them; see `clients.planned`.
+        pauses: Whether it is about pauses and late policies.
+        messages: If it is about messages that become entries, whether they have names of their own.
+        sweeps: Whether it is about selections.
+        holds: Whether keys are held until their tasks have run.
+        undoes: Whether it is about cancelled entries that come back.
+        near: Whether it is about messages that are not adopted, as their time is near.
+        acks_first: Workers acknowledge messages before they are stored.
+        recurs: Whether it is about recurring rules.
+        seed: The first to try: one that finds it, if few do.
+        shards: The number of shards, if it is about several.
+    """
+
+    name: str
+    rules: frozenset[str] = frozenset()
+    rates: Mapping[str, float] | None = None
+    keys: str = ""
+    pauses: bool = False
+    messages: str = ""
+    sweeps: bool = False
+    holds: bool = False
+    undoes: bool = False
+    near: bool = False
+    acks_first: bool = False
+    recurs: bool = False
+    seed: int = 0
+    shards: int = 0
+
+    def applied(self) -> AbstractContextManager[Any]:
+        """Within this block, it is taken out of the package's Python."""
+        return self.cut.applied() if self.cut else nullcontext()
+
+    @property
+    def cut(self) -> Cut | None:
+        return CUTS.get(self.name)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is something to take out."""
+        return self.acks_first or CUTS[self.name].is_there
+
+
+NONE = Sabotage("none")
+
+
+def _of(name: str, *rules: str, seed: int = 0, **rates: float) -> Sabotage:
+    named = {kind.replace("_", " "): rate for kind, rate in rates.items()}
+    return Sabotage(name, frozenset(rules), named, seed=seed)
+
+
+def _keyed(name: str, *rules: str, keys: str = "some", **options: float) -> Sabotage:
+    return replace(_of(name, *rules, **options), keys=keys)
+
+
+def _paused(name: str, *rules: str, **options: float) -> Sabotage:
+    return replace(_of(name, *rules, **options), pauses=True, keys="some")
+
+
+def _taken(name: str, *rules: str) -> Sabotage:
+    return replace(_of(name, *rules, **DELIVERED_AGAIN), messages="names")
+
+
+def _held(name: str, *rules: str, **options: float) -> Sabotage:
+    return replace(_keyed(name, *rules, **options), holds=True)
+
+
+def _recurring(name: str, *rules: str, **options: float) -> Sabotage:
+    return replace(_of(name, *rules, **options), recurs=True)
+
+
+DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}
+DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
+# Seeds that found something once.
+CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = 3428598312, 349079172
+MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
+FREED_BY_A_COPY, LOST_TO_ITS_ID = 3277323117, 4275186970
+ENDED_TOO_SOON = 4209289643
+FOUND = (
+    *(CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN, MOVED_BEHIND, FORGOTTEN),
+    *(FREED_BY_A_COPY, 1147968336, 542272715, 2788837063, LOST_TO_ITS_ID, ENDED_TOO_SOON),
+    *(2388756741, 678713434, 3893670740, 3422791183, 540721643, 997196541),
+    3579785665,
+)
+FOUND_OVER_THREE = 843688820, 1435788035, 3394121035, 497196611, 1655081465, 610434938
+LATE = {"interrupted": 0.5, "overtaken": 0.9}
+HELD = {**LATE, "keys": "held"}
+BACK = {"keys": "one", "dead": 0.5}
+
+SABOTAGES = (
+    _of(
+        "answers are not looked up",
+        *("twice", "answer", "late", "unasked"),
+        reset=0.5,
+        doubled=0.5,
+    ),
+    _of(
+        "answers are forgotten early",
+        *("twice", "answer", "order", "late", "unasked"),
+        reset=0.5,
+        doubled=0.5,
+    ),
+    _of("deadlines are not looked at", "late", held=0.3),
+    _of(
+        "fences are not looked at",
+        "order",
+        interrupted=0.5,
+        overtaken=0.9,
+        seed=25,
+    ),
+    _of(
+        "a hand-over leaves no fence",
+        "order",
+        interrupted=0.5,
+        overtaken=0.9,
+        seed=45,
+    ),
+    _of(
+        "the last change is not looked at",
+        "order",
+        interrupted=0.5,
+        overtaken=0.9,
+    ),
+    _of("a lease that ran out is not marked", *("answer", "copies"), dead=0.2),
+    _of("what left is forgotten at once", "answer"),
+    _of("only the latest that left are known", "answer"),
+    _of("what left is forgotten, not made the older", "answer"),
+    _of("after the clock was set back, what left is forgotten", "answer", clock_back=0.1, seed=75),
+    _of("what is leased counts as waiting", *("lost", "check"), seed=20),
+    _of(
+        "due times are not looked at",
+        "early",
+    ),
+    _keyed(
+        "fences of keys are not looked at",
+        "order",
+        **HELD,
+        seed=38,
+    ),
+    _keyed(
+        "what has the key is not looked at",
+        "order",
+        **HELD,
+        seed=39,
+    ),
+    _keyed(
+        "what waits under a key is not looked for",
+        *("unique", "kept", "answer"),
+    ),
+    _keyed(
+        "what comes back takes the key from what waits",
+        "unique",
+        **BACK,
+    ),
+    _keyed(
+        "what comes back without its key has none",
+        "unique",
+        **BACK,
+    ),
+    _keyed(
+        "what comes back leaves the key to what is leased",
+        *("unique", "ghost"),
+        **BACK,
+    ),
+    _keyed(
+        "what leaves frees its key, whoever has it",
+        "unique",
+    ),
+    _keyed(
+        "what leaves does not free its key",
+        "ghost",
+    ),
+    _keyed(
+        "what leaves stays under its tags",
+        "ghost",
+    ),
+    _keyed(
+        "nobody revokes what was replaced",
+        *("revoked", "answer"),
+    ),
+    _keyed(
+        "a replacement forgets when the first was scheduled",
+        *("kept", "debounce"),
+    ),
+    _keyed(
+        "no bound is kept of how long a task is put off",
+        "debounce",
+    ),
+    _keyed(
+        "a release is sure of what may have been delivered",
+        *("answer", "copies", "undone"),
+        confirm_lost=0.7,
+        seed=223,
+    ),
+    _keyed(
+        "what is released loses its key",
+        "unique",
+    ),
+    _held("a key is free once its task was delivered", "held"),
+    _held("what has left and holds its key is not looked for", "held"),
+    _held("what is being published holds no key", *("exclusive", "unique", "held"), **BACK),
+    _held("a word is about any delivery", *("freed", "stuck"), seed=30),
+    _held("a word is about any task", *("end", "freed")),
+    _held("a lease ends what a retry holds", "end", doubled=0.5, leases=0.5),
+    _held("a run that ends before it is acknowledged is not heard", "stuck", held=0.3, seed=147),
+    _held("a word frees what waits again", *("unique", "freed"), **BACK, seed=37),
+    _held("a run that begins does not set the end anew", "end"),
+    _held("a key is forgotten before its end", "freed"),
+    _held("a key is held for ever", *("stuck", "left over")),
+    _held("what is behind another one leaves", *("behind", "held", "exclusive", "unique")),
+    _held("what is behind stays there when the key is free", "behind"),
+    _held("two are behind one", "behind", seed=28),
+    _held(
+        "what is being published does not hold its key against its own run",
+        *("held", "unique"),
+        keys="one",
+        confirm_lost=0.7,
+    ),
+    _held("what has the id of its run goes on as a retry does", "held"),
+    _held("a retry does not take its key along", "held"),
+    _held("what goes leaves its name behind the holder", "behind"),
+    _held("what is moved goes before the holder", *("behind", "unique"), seed=69),
+    replace(
+        _held("what is behind comes forward too late", *("skipped", "undone"), seed=1740),
+        pauses=True,
+    ),
+    _paused(
+        "a pause is not looked at",
+        "paused",
+    ),
+    replace(
+        _paused(
+            "a pause or a resume may come late",
+            "order",
+            **LATE,
+            seed=188,
+        ),
+        keys="",  # if all entries have some, it is far rarer
+    ),
+    _paused(
+        "what is parked stays there",
+        *("check", "lost", "left over"),
+    ),
+    _paused(
+        "what runs now is paused as well",
+        "paused",
+        seed=20,
+    ),
+    _paused(
+        "nothing is too late",
+        "skipped",
+    ),
+    _paused(
+        "what was paused is late for it",
+        "lost",
+    ),
+    _paused(
+        "nobody revokes what was skipped",
+        "lost",
+    ),
+    _taken(
+        "what became an entry is not marked",
+        *("taken", "answer"),
+    ),
+    _taken(
+        "a message is marked before it is an entry",
+        *("answer", "lost"),
+    ),
+    _taken(
+        "marks are not looked at by who writes",
+        *("taken", "answer"),
+    ),
+    _taken(
+        "marks are not looked at by who runs",
+        "taken",
+    ),
+    replace(
+        _of(
+            "a message that came for the first time is taken for new",
+            *("taken", "answer"),
+            taken_back=0.9,
+            asleep=0.1,
+            reply_lost=0.2,
+        ),
+        messages="no names",
+    ),
+    replace(
+        _taken("who lets a message through does not mark it", "taken"),
+        near=True,
+        rates=DIED_ON_THE_WAY,
+        seed=16,
+    ),
+    replace(
+        _taken("who writes does not look whether it was let through", "taken"),
+        near=True,
+        rates=DIED_ON_THE_WAY,
+        seed=16,
+    ),
+    replace(
+        _of("in progress a cursor is one step behind", "twice", interrupted=0.5),
+        sweeps=True,
+    ),
+    replace(_of("an id is looked for on its own shard only", "answer"), shards=3),
+    replace(_of("an entry lies on the shard of its id", *("answer", "unique")), shards=3),
+    Sabotage(
+        "after the clock was set back, a change has a time to come",
+        frozenset({"order"}),
+        seed=CHANGED_AFTER_SET_BACK,
+    ),
+    Sabotage(
+        "what takes the id of an uncertain entry is sure",
+        frozenset({"answer"}),
+        seed=REPLACED_AND_UNCERTAIN,
+    ),
+    Sabotage(
+        "what is moved behind another one takes its key",
+        frozenset({"behind"}),
+        seed=MOVED_BEHIND,
+    ),
+    Sabotage(
+        "what a run's other copy has freed is held by its entry",
+        frozenset({"unique"}),
+        seed=FREED_BY_A_COPY,
+    ),
+    Sabotage(
+        "what goes on takes the key of another run of its id",
+        frozenset({"exclusive", "held"}),
+        seed=LOST_TO_ITS_ID,
+    ),
+    Sabotage(
+        "a call asks again for an answer that may be forgotten",
+        frozenset({"answer"}),
+        seed=FORGOTTEN,
+    ),
+    Sabotage(
+        "a call that got a verdict ends before a copy of its request",
+        frozenset({"late"}),
+        seed=ENDED_TOO_SOON,
+    ),
+    replace(
+        _keyed("what comes back takes its key from another one", "unique", "ghost", keys="held"),
+        undoes=True,
+    ),
+    replace(
+        _of("what comes back takes the id of another one", "lost", "unasked", "check"), undoes=True
+    ),
+    _recurring("a run is written for any revision", "slot", held=0.3, asleep=0.2, seed=70),
+    _recurring("a slot is not compared with the last one", "slot", held=0.3, asleep=0.2),
+    _recurring("a rule's old runs are not cleared up", "cleared"),
+    _recurring("a rule writes before its old runs are cleared up", "slot"),
+    _recurring("a rule is changed by late requests", "order", **LATE, seed=120),
+    _recurring("a rule that stays as it is leaves no fence", "order", **LATE, seed=130),
+    _recurring("a changed rule goes on behind the last slot", *("missed", "slot")),
+    _recurring("a resumed rule goes on behind the last slot", *("missed", "slot"), seed=50),
+    _recurring(
+        "a new rule's revisions begin at one", *("slot", "cleared"), held=0.3, asleep=0.2, seed=40
+    ),
+    _recurring(
+        "a changed rule is looked at when it was changed",
+        "left over",
+        clock_back=0.05,
+        interrupted=0.3,
+    ),
+    _recurring("who clears up looks not whether others have", "cleared", asleep=0.2),
+    _recurring("what somebody moved is cleared up as well", "cleared"),
+    replace(
+        _taken("a message is acknowledged before it is stored", "lost"),
+        acks_first=True,
+    ),
+)
