@@ -173,13 +173,18 @@ def main() -> int:
     parser.add_argument("--rules", type=int, default=10_000, metavar="N", help="default: 10000")
     parser.add_argument("--minutes", type=int, default=5, metavar="N", help="default: 5, each")
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="default: 2 scanners")
-    parser.add_argument("--idle-minutes", type=float, default=2.0, metavar="N", help="default: 2")
+    parser.add_argument(
+        "--jitter", type=float, action="append", metavar="S", help="0 and then 60 by default"
+    )
+    parser.add_argument(
+        "--idle-minutes", type=float, default=2.0, metavar="N", help="default: 2; 0: not at all"
+    )
     options = parser.parse_args()
     print(heading(f"{options.rules} rules, {options.processes} processes that scan"), flush=True)
-    for jitter in (0.0, 60.0):
+    for jitter in options.jitter or (0.0, 60.0):
         found = under_load(options.rules, options.minutes, options.processes, jitter)
         _show(f"all due each minute, jitter {jitter:g}", found)
-    for rules in (options.rules, 0):
+    for rules in (options.rules, 0) if options.idle_minutes else ():
         found = at_rest(rules, options.idle_minutes, options.processes)
         _show(f"at rest, {rules:,} rules", found)
     return 0
