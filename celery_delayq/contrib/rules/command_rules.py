@@ -123,6 +123,7 @@ def _next(rule: Rule, zone: tzinfo) -> str:
 
 def _show_one(ctx: click.Context, rule: Rule) -> None:
     zone, last = zone_of(ctx), rule.last_run()
+    words = last.what.replace("_", " ") if last else ""
     coming = ", ".join(stamp(moment, zone) for moment in rule.next)
     facts = {
         "name": rule.name,
@@ -131,7 +132,7 @@ def _show_one(ctx: click.Context, rule: Rule) -> None:
         "state": "paused" if rule.is_paused else "at work",
         "trouble": rule.trouble,
         f"next ({name_of(zone)})": coming,
-        "last run": f"{stamp(last.due, zone)} {last.what} {last.id}" if last else "none yet",
+        "last run": f"{stamp(last.due, zone)} {words} {last.id}" if last else "none yet",
         "missed": rule.missed,
         "jitter": f"{rule.jitter:g} s" if rule.jitter else "",
         "tags": ", ".join(rule.tags),

@@ -30,7 +30,7 @@ class LastRun(NamedTuple):
     """The run of the latest slot that is over.
 
     Attributes:
-        id: Its task's id.
+        id: Its task's id; empty if it is unknown.
         due: When it was due.
         what: Its state in the store: ``scheduled``, ``paused``, ``in_flight`` or ``dead``; how it
             left: ``handed_over``, ``skipped``, ``cancelled`` or ``uncertain``; or ``unknown``: it
@@ -78,6 +78,7 @@ class Rule:
     source: str
     trouble: str
     _stored: Stored = field(repr=False, compare=False)
+    _now: datetime = field(repr=False, compare=False)
     _services: Services = field(repr=False, compare=False)
 
     @property
@@ -111,18 +112,19 @@ class Rule:
         return made
 
     def last_run(self) -> LastRun | None:
-        """What became of the run of the latest slot; ``None``: no slot of this revision is over."""
+        """What became of the latest run that was due when you read the rule; ``None``: none was."""
         plan, services = plan_of(self._stored), self._services
         offset = plan.offset(self.name)
-        slot = plan.timing.before(now_of(services) - offset)
+        slot = plan.timing.before(self._now - offset)
         began = from_ms(self._stored.since_ms)
         if slot is None or slot < began:
             return None
         task_id = writing.id_of(self._stored, slot, services.settings.shards)
-        found = state(services.app.delayq, task_id)
-        left = None if found else departure(services, task_id)
-        what = found.value.lower() if found else left.how if left else "unknown"
-        return LastRun(task_id, slot + offset, what)
+        if left := departure(services, task_id):
+            return LastRun(task_id, slot + offset, left.how)
+        if found := state(services.app.delayq, task_id):
+            return LastRun(task_id, slot + offset, found.value.lower())
+        return LastRun("", slot + offset, "unknown")
 
 
 def rule(services: Services, name: str) -> Rule | None:
@@ -172,6 +174,7 @@ def rule_of(services: Services, stored: Stored, now: datetime) -> Rule:
         stored.source,
         stored.trouble,
         stored,
+        now,
         services,
     )
 
