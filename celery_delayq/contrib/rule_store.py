@@ -143,8 +143,16 @@ def put(entries: Entries, what: str, name: str, row: Mapping[str, Any]) -> tuple
 
 def find(entries: Entries, name: str) -> Stored | None:
     """Return the rule of a name, or ``None``."""
-    found = (rule for shard in entries.shards for rule in named(shard, [name.encode()]))
-    return next(found, None)
+    return next(iter(find_all(entries, name)), None)
+
+
+def find_all(entries: Entries, name: str) -> list[Stored]:
+    """Return the rows of a name, the one that counts first.
+
+    There are several if two processes have given a rule other keys at once, on other shards.
+    """
+    found = [rule for shard in entries.shards for rule in named(shard, [name.encode()])]
+    return sorted(found, key=lambda rule: (not rule.is_removed, rule.revision), reverse=True)
 
 
 def named(shard: Shard, names: Sequence[bytes]) -> list[Stored]:
@@ -227,9 +235,14 @@ def clear(
     found = named(shard, [rule.name.encode()])
     if not any((now.revision, now.flags) == (rule.revision, rule.flags) for now in found):
         return
+    shards = len(services.entries.unasked_shards)
     for task in runs:
+        if shard_of(task.id, shards) != rule.shard:  # it has another row there, of another key
+            continue
         if task.revision // 1000 == ms_of(task.created) or is_own(task):
             cancel(delayq, task.id, if_revision=task.revision)
+    if "to" in rule.row:
+        put(services.entries, "put", rule.name, json.loads(rule.row["to"]))
     change(shard, rule.name, "cleared", str(rule.revision))
 
 

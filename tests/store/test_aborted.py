@@ -1004,6 +1004,7 @@ CASES = [
     Case("rule", "beside a dump", _rule("load", revision="5", last="7", since="3")),
     Case("rule", "another one", _rule("put", digest="def")),
     Case("rule", "a version", _rule("put", version="3")),
+    Case("rule", "to another shard", _rule("move")),
     Case("rule", "in trouble", _rule("pause"), troubled_rule),
     Case("fire", "in trouble", _fire(trouble="bad")),
     Case("fire", "no longer in trouble", _fire(), troubled_rule),

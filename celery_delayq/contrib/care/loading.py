@@ -230,7 +230,11 @@ class _Loading:
         )
         row = {name: line[name] for name in ("digest", "home", "plan", "source", "by")}
         row |= {"revision": str(line["revision"]), "last": str(line["last_ms"])}
-        row |= {"since": str(line["since_ms"]), "version": str(line["version"])}
+        row |= {
+            "offset": str(line["offset_ms"]),
+            "since": str(line["since_ms"]),
+            "version": str(line["version"]),
+        }
         row["flags"] = f"-{flags}"
         entries = self._services.entries
         shard, answer = rule_store.put(entries, "load", line["name"], row)

@@ -5,9 +5,10 @@ every(...) --checked, and a run made for trial--> a row --put--> cleared up, fir
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,7 +26,7 @@ from ...core.store.ids import checked_name
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored
 from . import writing
-from .face import Rule, change, checked, now_of, rule, settle
+from .face import Rule, checked, now_of, rule, settle, settle_row
 from .rule import MISSED, Plan, text_of
 from .timing import Timing, timing_of
 
@@ -81,6 +82,7 @@ def every(
         "source": source,
         "home": plan.key or name,
         "plan": plan.text,
+        "offset": str(plan.offset(name) // timedelta(milliseconds=1)),
         "flags": f"-{NEW}{PAUSED * is_paused}",
     }
     before = store.find(services.entries, name)
@@ -117,17 +119,22 @@ def _check_change(
 
 
 def _put(services: Services, name: str, row: dict[str, str], before: Stored | None) -> str:
-    """Set a rule; return the answer of ``rule.lua``."""
-    home = store.shard_for(services.entries, row["home"]).number
-    if before is not None and before.shard != home:  # it has another key
-        change(services, name, "remove")
+    """Set a rule; return the answer of ``rule.lua``, or ``moved``: from another shard."""
+    shards, home = services.entries.unasked_shards, store.shard_for(services.entries, row["home"])
+    has_moved = before is not None and before.shard != home.number  # it has another key
+    if before is not None and has_moved:
+        store.change(shards[before.shard], name, "move", json.dumps(row))
+        settle_row(services, before)
     answer = store.put(services.entries, "put", name, row)[1]
+    for other in store.find_all(services.entries, name)[1:]:
+        store.change(shards[other.shard], name, "remove")
+        settle_row(services, other)
     if answer == "full":
         raise InvalidOption("name", name, f"one of at most {MOST_RULES:,} rules; remove some first")
     if answer == "back" and before is not None and name not in _WARNED:
         logger.warning(_ALTERNATES, name, row["by"], before.row["by"])
         _WARNED.add(name)
-    return answer
+    return "moved" if has_moved else answer
 
 
 def plan_of(

@@ -186,22 +186,25 @@ def now_of(services: Services) -> datetime:
 
 def change(services: Services, name: str, what: str) -> bool:
     """Pause, resume or remove a rule; return whether it was not so before."""
-    found = store.find(services.entries, name)
-    if found is None:
-        return False
-    answer = store.change(services.entries.unasked_shards[found.shard], name, what)
-    settle(services, name)
-    return answer == "done"
+    shards, answers = services.entries.unasked_shards, set[str]()
+    for found in store.find_all(services.entries, name):
+        answers.add(store.change(shards[found.shard], name, what))
+        settle_row(services, found)
+    return "done" in answers
 
 
 def settle(services: Services, name: str) -> None:
     """Clear up what a rule wrote before its change, and write its next runs, as a scanner would."""
+    for found in store.find_all(services.entries, name):
+        settle_row(services, found)
+
+
+def settle_row(services: Services, rule: Stored) -> None:
+    """Do the same for one row of a rule, which may have changed since."""
+    shard = services.entries.unasked_shards[rule.shard]
     for _ in range(2):
-        found = store.find(services.entries, name)
-        if found is None:
-            return
-        shard = services.entries.unasked_shards[found.shard]
-        writing.look_at(services, shard, found, now_of(services))
+        for found in store.named(shard, [rule.name.encode()]):
+            writing.look_at(services, shard, found, now_of(services))
 
 
 def checked(name: Any) -> str:

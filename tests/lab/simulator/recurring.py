@@ -118,7 +118,7 @@ class Recurring:
             kind = _kind_of(old, new)
             self._turned(call, name, kind)
             if kind in ("every", "every resume"):  # its slots count from now on
-                self._passed_ms[name] = now_ms
+                self._passed_ms[name] = now_ms - (old.offset_ms if old else 0)
         elif "c" in old.flags and "c" not in new.flags:
             self._cleared_ms[name] = now_ms
         elif old.last_ms != new.last_ms:

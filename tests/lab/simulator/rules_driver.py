@@ -157,11 +157,11 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "call.fenced = {} return 'same'",
     ),
     "a changed rule goes on behind the last slot": (
-        "rule.before, rule.last = rule.digest, call.now",
-        "rule.before = rule.digest",
+        "rule.before, rule.to, rule.last = rule.digest, nil, since(call, rule)",
+        "rule.before, rule.to = rule.digest, nil",
     ),
     "a resumed rule goes on behind the last slot": (
-        "rule.last = call.now\n      flag_rule",
+        "rule.last = since(call, rule)\n      flag_rule",
         "flag_rule",
     ),
     "a new rule's revisions begin at one": (

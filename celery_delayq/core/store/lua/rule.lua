@@ -2,8 +2,9 @@
 
 change   a call: see prelude/call.lua
 text     called  its name
-text     what    put | load | pause | resume | remove | cleared
-text     given   of put and load: fields of its row, see prelude/rules.lua; of cleared: the revision that was cleared up
+text     what    put | load | pause | resume | remove | move | cleared
+text     given   of put and load: fields of its row, see prelude/rules.lua; of move: the same, for another shard, where it
+                 is put before it goes here; of cleared: the revision that was cleared up
 number   most    put and load nothing new if the shard has so many rules
 
 Returns  the answer, a text: new; changed; back, changed to what it was before by another host; same, it is set already, or
@@ -19,6 +20,11 @@ local function merge(call, rule, given)
   return 'changed'
 end
 
+-- From which slot on a rule goes on that is changed or resumed now: of those before, the runs were due.
+local function since(call, rule)
+  return call.now - (tonumber(rule.offset) or 0)
+end
+
 local function put(call, rule, given)
   local is_removed = string.find(rule.flags, 'r') ~= nil
   if not is_removed then
@@ -30,7 +36,7 @@ local function put(call, rule, given)
     end
   end
   local answer = not is_removed and given.digest == rule.before and given.by ~= rule.by and 'back' or 'changed'
-  rule.before, rule.last = rule.digest, call.now
+  rule.before, rule.to, rule.last = rule.digest, nil, since(call, rule)
   for name, value in pairs(given) do
     if name ~= 'flags' then rule[name] = value end
   end
@@ -71,9 +77,14 @@ return change(request, function(call)
   else
     local is_paused = string.find(rule.flags, 'p') ~= nil
     if what == 'pause' and is_paused or what == 'resume' and not is_paused then return 'same' end
-    if what == 'remove' then flag_rule(rule, 'r', true) else flag_rule(rule, 'p', what == 'pause') end
+    if what == 'remove' or what == 'move' then
+      flag_rule(rule, 'r', true)
+      rule.to = what == 'move' and given or nil
+    else
+      flag_rule(rule, 'p', what == 'pause')
+    end
     if what == 'resume' then
-      rule.last = call.now
+      rule.last = since(call, rule)
       flag_rule(rule, 'n', true)
     end
     rule.revision = rule.revision + 1
