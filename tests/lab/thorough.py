@@ -21,6 +21,7 @@ TRIALS = {
     "the rest without each leaf, and the core alone": "leaves",
     "soak": "soak --minutes MINUTES",
     "faults": "faults",
+    "rules, with workers killed": "recurring kills",
     "failovers of Sentinel": "failovers --runs 6",
     "faults of a Cluster": "cluster --minutes 3",
     "mutants": "mutants",

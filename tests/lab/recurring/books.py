@@ -1,4 +1,4 @@
-"""The books of rules: what became of each slot, by the history of the store and the messages."""
+"""The books of rules: the fate of each slot, by the history of the store and the messages."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ NEAR_MS = 300  # between two looks at a key, and between a slot and the writer's
 
 @dataclass
 class Evidence:
-    """All that is known of one rule; times are Unix ms.
+    """The facts about one rule; times are Unix ms.
 
     Attributes:
         slots: The slots that it has between the first and the last that count.

@@ -48,7 +48,7 @@ def say_rules(**_: object) -> None:
     """Set all rules; a worker that says them again changes nothing."""
     for name, task in others.items():
         each = crontab() if name == "minute" else timedelta(seconds=INTERVALS[name])
-        delayq.every(name, task.s().set(queue=ARRIVALS), each, missed="all")
+        delayq.every(name, task.s().set(queue=ARRIVALS), each)
     held = keyed.s().set(
         delayq_key=KEY, delayq_unique_until="finished", delayq_unique_for=UNIQUE_FOR
     )

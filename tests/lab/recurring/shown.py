@@ -1,4 +1,4 @@
-"""What the trials print."""
+"""The heading and the tables that the trials print."""
 
 import os
 import platform

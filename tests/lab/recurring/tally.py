@@ -17,7 +17,7 @@ GAP = 1.5  # intervals
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of the slots of a while.
+    """The fate of the slots of a while.
 
     Attributes:
         slots: How many there were.
