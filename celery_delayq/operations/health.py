@@ -91,7 +91,7 @@ def health(
     - no scanner is alive, or the scanners use another broker than this app;
     - the store is being resharded;
     - a task has been overdue for too long, or too many tasks are dead or refused;
-    - a recurring rule cannot make its next run, or nobody wrote it;
+    - the next run of a recurring rule cannot be made, or was not written in time;
     - a task has been due and paused for too long, so the pause may be forgotten;
     - resumed tasks are delivered so slowly that the last one waits too long;
     - the store's Redis is full or nearly full;
