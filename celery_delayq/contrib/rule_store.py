@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
+from uuid import UUID
 
 from ..core.clock import EPOCH, from_ms
 from ..core.services import Services
@@ -237,13 +239,22 @@ def clear(
         return
     shards = len(services.entries.unasked_shards)
     for task in runs:
-        if shard_of(task.id, shards) != rule.shard:  # it has another row there, of another key
+        # A user's own task may have this tag; and the rule another row on the shard of another key.
+        is_elsewhere = task.key and shard_of(task.key, shards) != rule.shard
+        if is_elsewhere or not is_run(task.id):
             continue
         if task.revision // 1000 == ms_of(task.created) or is_own(task):
             cancel(delayq, task.id, if_revision=task.revision)
     if "to" in rule.row:
         put(services.entries, "put", rule.name, json.loads(rule.row["to"]))
     change(shard, rule.name, "cleared", str(rule.revision))
+
+
+def is_run(task_id: str) -> bool:
+    """Whether an id is one that rules give, a UUID made of a name; a task has a random one."""
+    with suppress(ValueError):
+        return UUID(task_id).version == 5  # noqa: PLR2004 - RFC 9562, section 5.5
+    return False
 
 
 def ms_of(moment: datetime) -> int:

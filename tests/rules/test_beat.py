@@ -332,3 +332,56 @@ def test_the_guard_is_set_when_a_beat_process_begins(app, redis):
     app.delayq.rule("a").remove()
     service.scheduler.apply_entry(entry_of(app))
     assert redis.llen("celery") == 1
+
+
+# A store that is emptied, and apps that share one.
+
+
+def test_in_a_store_that_was_emptied_the_rules_are_set_again(app, redis, caplog):
+    app = app(a=ENTRY)
+    source = named(app)
+    redis.flushdb()
+    source.name()
+    assert [rule.name for rule in app.delayq.rules()] == ["a"]
+    assert "the store is new" in caplog.text
+
+
+def test_a_rule_that_somebody_removed_is_not_set_again(app):
+    app = app(a=ENTRY)
+    source = named(app)
+    app.delayq.rule("a").remove()
+    source.name()
+    assert app.delayq.rules() == []
+
+
+def test_a_process_of_another_app_removes_none_of_its_rules(app, redis):
+    own, other = app(a=ENTRY), app()
+    other.main = "other"
+    named(own)
+    later(redis, minutes=11)
+    named(other)
+    assert [rule.name for rule in own.delayq.rules()] == ["a"]
+    named(app())
+    later(redis, minutes=2)
+    named(app())
+    assert own.delayq.rules() == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kwargs": [1]}, {"schedule": "* * * * *"}, {"task": "failing"}, {"schedule": -1}],
+    ids=str,
+)
+def test_no_bad_entry_keeps_the_others_from_being_rules(app, caplog, wrong):
+    app = app(a={**ENTRY, **wrong}, b=ENTRY)
+
+    class Failing(app.Task):
+        def apply_async(self, *_, **__):
+            raise KeyError("tenant")
+
+    @app.task(name="failing", base=Failing, shared=False)
+    def failing(): ...
+
+    named(app)
+    assert [rule.name for rule in app.delayq.rules()] == ["b"]
+    assert "beat_schedule: a stays with beat: " in caplog.text

@@ -1,9 +1,11 @@
 """One rule, as users see it: its past, its next runs, and the reason if it has none."""
 
 import json
+import time
 from datetime import timedelta
 
 import pytest
+from celery.schedules import crontab
 
 from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
@@ -13,6 +15,7 @@ from celery_delayq.errors import InvalidOption
 from tests.cli.conftest import no_workers, project, run
 from tests.rules.test_rules import DAILY, NEW_YEAR, now, runs, set_back, write
 from tests.support.shards import each
+from tests.support.waiting import PATIENCE
 
 __all__ = ["no_workers", "project", "run"]
 
@@ -253,3 +256,74 @@ def test_the_command_lists_trouble(delayq, report, redis, run, app):
     write(delayq)
     assert "trouble: " in run("rules", app=app).output
     assert "trouble" in json.loads(run("rules", "list", "--json", app=app).output)
+
+
+# What this version, or this host, cannot compute.
+
+
+UNREADABLE = [
+    ('"UTC"', '"Mars/New"'),
+    ("0 9 * * *", "0 99 * * *"),
+    ("0 9 * * *", "every 0 s"),
+    ('"0 9 * * *"', "[" * 2000 + "]" * 2000),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), UNREADABLE, ids=["zone", "fields", "interval", "nested"])
+def test_a_rule_that_cannot_be_computed_hides_no_other_and_can_be_replaced_or_removed(  # noqa: PLR0917
+    delayq, report, redis, run, app, old, new
+):
+    delayq.every("bad", report.s(), DAILY)
+    delayq.every("good", report.s(), DAILY)
+    for rules in each("rules"):
+        if row := redis.hget(rules, "bad"):
+            known = json.loads(row)
+            assert old in known["plan"]
+            redis.hset(rules, "bad", json.dumps(known | {"plan": known["plan"].replace(old, new)}))
+    assert [rule.name for rule in delayq.rules()] == ["good"]
+    with pytest.raises(InvalidOption, match="that this version can read"):
+        delayq.rule("bad")
+    assert "good" in run("rules", app=app).output
+    assert run("rules", "pause", "bad", app=app).output == "rule bad is paused\n"
+    assert run("rules", "remove", "bad", app=app).output == "rule bad is removed\n"
+    delayq.every("bad", report.s(), NEW_YEAR, replace=True)
+    assert len(delayq.rules()) == 2
+
+
+def test_a_task_of_a_user_that_has_a_rules_tag_stays(delayq, report):
+    rule = delayq.every("r", report.s(7), DAILY)
+    report.s(1).set(delayq_tags=["every:r"]).delay_for(60)
+    rule.skip()
+    assert [task.args for task in delayq.tasks()] == [(1,)]
+    rule.pause()
+    assert [task.args for task in delayq.tasks()] == [(1,)]
+
+
+@pytest.mark.parametrize("schedule", [timedelta(seconds=1), "* * * * *", DAILY])
+def test_an_absence_of_many_years_is_caught_up_with_at_once(delayq, report, redis, schedule):
+    delayq.every("r", report.s(7), schedule, missed="all")
+    set_back(delayq, redis, "r", days=15000)
+    begun = time.perf_counter()
+    write(delayq)
+    assert time.perf_counter() - begun < PATIENCE
+    over = [due for due in runs(delayq) if due <= now(delayq)]
+    assert len(over) in {100, 101, 102}
+
+
+class Workdays(crontab):
+    """A schedule of a user's own."""
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        (crontab(hour=9, nowfun=lambda: None), "expected one without nowfun; say tz="),
+        (Workdays(hour=9), "Workdays is not supported"),
+        (10**400, "expected a timedelta"),
+        ("every ٣ s", "expected a timedelta"),
+    ],
+    ids=["nowfun", "subclass", "large", "digits"],
+)
+def test_a_schedule_that_would_mean_another_time_is_refused(delayq, report, schedule, said):
+    with pytest.raises(InvalidOption, match=said):
+        delayq.every("r", report.s(), schedule)

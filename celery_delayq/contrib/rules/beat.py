@@ -9,7 +9,7 @@ that it has, each two minutes, and a rule goes once no living process has named 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Any
 
@@ -19,11 +19,11 @@ from celery.canvas import Signature
 from celery.schedules import crontab
 
 from ...core import clock
-from ...core.errors import DelayQError, InvalidOption, StoreError
+from ...core.errors import InvalidOption, StoreError
 from ...core.logs import logger_of
 from ...core.services import Services
 from .. import rule_store as store
-from .every import every
+from .every import app_of, every
 from .face import change
 
 BEAT = "beat"  # the source of these rules
@@ -38,7 +38,7 @@ class Source:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._digests: dict[str, str] = {}  # of the entries that are rules
-        self._is_said = False
+        self._is_said = self._has_named = False
 
     def name(self) -> None:
         """Name the rules that this process has, after it has set them; remove those of nobody.
@@ -51,14 +51,24 @@ class Source:
                 self._set(name, entry)
             self._is_said = True
         answer = self._asked()
-        if not answer.sweeps:
+        if self._has_named and not answer.knows:
+            logger.warning("the store is new: it has none of the rules that were set before")
+            self._is_said = self._has_named = False
+            self.name()
             return
+        self._has_named = True
+        if answer.sweeps:
+            self._sweep(answer.found)
+
+    def _sweep(self, found: Sequence[bytes]) -> None:
+        """Remove the rules of this app that no living process has named."""
         living: dict[str, set[str]] = {}
-        for names in answer.found:
+        for names in found:
             for name, digest in json.loads(names).items():
                 living.setdefault(name, set()).add(digest)
         for rule in [*store.each(self._services.entries)]:
-            if rule.source == BEAT and rule.name not in living:
+            is_ours = rule.source == BEAT and rule.row.get("app") == app_of(self._services)
+            if is_ours and rule.name not in living:
                 logger.info("rule %s: no worker has it in beat_schedule any more", rule.name)
                 change(self._services, rule.name, "remove")
         self._say_again(living)
@@ -74,23 +84,25 @@ class Source:
         entries = entries_of(self._services.app)
         for name in [*self._digests]:
             found = store.find(self._services.entries, name)
-            if found and found.source == BEAT and found.digest not in living.get(name, ()):
+            is_ours = found is not None and found.source == BEAT and name in entries
+            if is_ours and found and found.digest not in living.get(name, ()):
                 self._set(name, entries[name])
 
     def _set(self, name: str, given: Mapping[str, Any]) -> None:
-        found = store.find(self._services.entries, name)
-        if found is not None and found.source != BEAT and not found.is_removed:
-            logger.warning("beat_schedule: %s is left out, as a rule has this name", name)
-            return
         try:
+            found = store.find(self._services.entries, name)
+            if found is not None and found.source != BEAT and not found.is_removed:
+                logger.warning("beat_schedule: %s is left out, as a rule has this name", name)
+                return
             app, now = self._services.app, clock.utc_now()
             entry = ScheduleEntry(**{"last_run_at": now, **given, "name": name, "app": app})
             signature = signature_of(app, entry)
             rule = every(self._services, name, signature, entry.schedule, source=BEAT)
         except StoreError:
             raise
-        except (DelayQError, TypeError) as error:  # of an entry with another field
-            logger.error("beat_schedule: %s stays with beat: %s", name, error)
+        except Exception as error:  # a task's own apply_async may raise anything
+            why = str(error) or type(error).__name__
+            logger.error("beat_schedule: %s stays with beat: %s", name, why)
         else:
             self._digests[name] = rule.digest
 

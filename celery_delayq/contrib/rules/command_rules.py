@@ -16,6 +16,7 @@ from ...operations.cli.tables import Column, table
 from ...operations.cli.zones import name_of, stamp, zone_of, zoned
 
 if TYPE_CHECKING:
+    from ...core.services import Services
     from .face import Rule
 
 _DONE = {"pause": "paused", "resume": "resumed", "remove": "removed"}
@@ -74,7 +75,10 @@ def rules(
             found = [one for one in face.rules(services) if not names or one.name in names]
             _show(ctx, found, as_json=as_json)
             return
-        answers = [_act(ctx, face.rule(services, name), name, action) for name in names]
+        if action in _DONE:  # also of a rule that this version cannot read
+            answers = [_change(ctx, services, name, action) for name in names]
+        else:
+            answers = [_act(ctx, face.rule(services, name), name, action) for name in names]
     if not all(answers):
         ctx.exit(1)
 
@@ -89,12 +93,19 @@ def _act(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
     if action == "run":
         ctx.obj.echo(plain(f"rule {name}: task {rule.run().id} runs now"))
         return True
-    if action == "skip":
-        task_id = rule.skip()
-        said = f"task {task_id} is cancelled" if task_id else "no run is waiting"
-        (ctx.obj.echo if task_id else ctx.obj.error)(plain(f"rule {name}: {said}"))
-        return task_id is not None
-    is_done = bool(getattr(rule, action)())
+    task_id = rule.skip()
+    said = f"task {task_id} is cancelled" if task_id else "no run is waiting"
+    (ctx.obj.echo if task_id else ctx.obj.error)(plain(f"rule {name}: {said}"))
+    return task_id is not None
+
+
+def _change(ctx: click.Context, services: Services, name: str, action: str) -> bool:
+    from . import face
+
+    if not face.is_there(services, name):
+        ctx.obj.error(plain(f"there is no rule {name}"))
+        return False
+    is_done = face.change(services, name, action)
     say = ctx.obj.echo if is_done else ctx.obj.error
     say(plain(f"rule {name} {f'is {_DONE[action]}' if is_done else _ALREADY[action]}"))
     return is_done

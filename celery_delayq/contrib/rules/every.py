@@ -80,6 +80,7 @@ def every(
         "version": str(version),
         "by": socket.gethostname(),
         "source": source,
+        "app": app_of(services),
         "home": plan.key or name,
         "plan": plan.text,
         "offset": str(plan.offset(name) // timedelta(milliseconds=1)),
@@ -97,6 +98,11 @@ def every(
     if made is None:
         raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
     return made
+
+
+def app_of(services: Services) -> str:
+    """Return the name of an app: others may have rules in the same store."""
+    return str(services.app.main or "")
 
 
 def check_run(services: Services, name: str, plan: Plan, now: datetime) -> None:
@@ -157,7 +163,7 @@ def plan_of(
         raise InvalidOption("jitter", jitter, "a number of seconds from 0 to 86400")
     try:
         text = text_of(signature)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidOption("signature", str(error), "arguments that are JSON") from error
     key = str(signature.options.get(KEY) or "")
     given = [tag for some in (tags, signature.options.get(TAGS)) for tag in _tags_of(some)]

@@ -18,7 +18,7 @@ from ...core.tasks.changing import cancel
 from ...core.tasks.reading import departure, state
 from ...core.tasks.selecting import select
 from .. import rule_store as store
-from ..rule_store import Stored, tag_of
+from ..rule_store import Stored, is_run, tag_of
 from . import writing
 from .rule import plan_of, times
 
@@ -101,7 +101,8 @@ class Rule:
     def skip(self) -> str | None:
         """Cancel its next waiting run; return the task's id, or ``None``: none waits."""
         delayq = self._services.app.delayq
-        waiting = sorted(select(delayq, tag=tag_of(self.name)), key=lambda task: task.due)
+        found = select(delayq, tag=tag_of(self.name))
+        waiting = sorted((task for task in found if is_run(task.id)), key=lambda task: task.due)
         return next((task.id for task in waiting if cancel(delayq, task.id)), None)
 
     def run(self) -> AsyncResult[Any]:
@@ -134,9 +135,14 @@ def rule(services: Services, name: str) -> Rule | None:
         return None
     try:
         return rule_of(services, found, now_of(services))
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         readable = "the name of a rule that this version can read"
         raise InvalidOption("name", name, readable) from error
+
+
+def is_there(services: Services, name: str) -> bool:
+    """Whether there is a rule of this name, perhaps one that this version cannot read."""
+    return any(not rule.is_removed for rule in store.find_all(services.entries, checked(name)))
 
 
 def rules(services: Services, *, tag: str | None = None) -> list[Rule]:
@@ -146,7 +152,7 @@ def rules(services: Services, *, tag: str | None = None) -> list[Rule]:
     kept = (found[name] for name in sorted(found) if not found[name].is_removed)
     made = list[Rule]()
     for stored in kept:
-        with suppress(TypeError, ValueError):
+        with suppress(ValueError):
             made.append(rule_of(services, stored, now))
     return [each for each in made if tag is None or tag in each.tags]
 
@@ -158,6 +164,10 @@ def rule_of(services: Services, stored: Stored, now: datetime) -> Rule:
         ValueError: this version cannot read it.
     """
     plan = plan_of(stored)
+    try:
+        coming = tuple(times(stored, now, SHOWN))
+    except Exception as error:  # another version of cronsim, or of the zones, set it
+        raise ValueError(str(error)) from error
     return Rule(
         stored.name,
         plan.timing.text,
@@ -167,7 +177,7 @@ def rule_of(services: Services, stored: Stored, now: datetime) -> Rule:
         plan.missed,
         plan.jitter,
         stored.is_paused,
-        () if stored.is_paused else tuple(times(stored, now, SHOWN)),
+        () if stored.is_paused else coming,
         stored.last,
         stored.revision,
         int(stored.row["version"]),
@@ -204,7 +214,7 @@ def settle_row(services: Services, rule: Stored) -> None:
     shard = services.entries.unasked_shards[rule.shard]
     for _ in range(2):
         for found in store.named(shard, [rule.name.encode()]):
-            writing.look_at(services, shard, found, now_of(services))
+            writing.tried(services, shard, found, now_of(services))
 
 
 def checked(name: Any) -> str:

@@ -92,4 +92,7 @@ def plan_of(rule: Stored) -> Plan:
     Raises:
         ValueError: this version cannot read it.
     """
-    return Plan.read(rule.row["plan"])
+    try:
+        return Plan.read(rule.row["plan"])
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error

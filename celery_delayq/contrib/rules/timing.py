@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
@@ -33,7 +34,7 @@ from ...core.errors import InvalidOption
 SHORTEST = 1.0  # seconds between two runs
 LONGEST = 366 * 86_400.0
 DIALECTS = ("cron", "celery")
-_EVERY = re.compile(r"every (\d+(?:\.\d{1,6})?) s")
+_EVERY = re.compile(r"every ([0-9]+(?:\.[0-9]{1,6})?) s")
 _FIELDS = 5
 _MINUTE = timedelta(minutes=1)
 _YEARS = 50  # after which a text counts as one that never matches
@@ -116,14 +117,16 @@ def timing_of(
     Raises:
         InvalidOption: it is none of these, the zone is unknown, or it never fires.
     """
-    if dialect and dialect not in DIALECTS:
+    if dialect not in ("", *DIALECTS):
         raise InvalidOption("dialect", dialect, "cron or celery")
     zone = tz or default_zone
     try:
         _zone(zone)
     except (KeyError, ValueError, OSError, TypeError):
         raise InvalidOption("tz", zone, "the name of a time zone, such as Europe/Berlin") from None
-    if isinstance(schedule, crontab):
+    if type(schedule) is crontab:
+        if schedule.nowfun is not None:
+            raise InvalidOption("schedule", "crontab(nowfun=...)", "one without nowfun; say tz=")
         text, dialect = _text_of(schedule), "celery"
     elif isinstance(schedule, str):
         text = " ".join(schedule.split())
@@ -158,7 +161,8 @@ def _seconds(schedule: Any) -> float:
     if isinstance(schedule, timedelta):
         return schedule.total_seconds()
     if isinstance(schedule, (int, float)) and not isinstance(schedule, bool):
-        return float(schedule)
+        with suppress(OverflowError):
+            return float(schedule)
     kind = type(schedule).__name__
     if isinstance(schedule, BaseSchedule) or callable(schedule):
         raise InvalidOption("schedule", kind, f"{_EXPECTED}; {kind} is not supported")

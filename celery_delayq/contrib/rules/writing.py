@@ -89,7 +89,7 @@ def _tell(services: Services, runs: Sequence[Run], words: Sequence[str]) -> None
 def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime, bool]], datetime]:
     """Return the slots to write, each with whether it gets a run; and when to look next."""
     offset = plan.offset(rule.name)
-    coming = plan.timing.after(rule.last)
+    coming = plan.timing.after(_begin(plan, rule.last, now - offset))
     is_ahead = not rule.is_new and rule.last + offset > now  # its next run is written
     over = deque[datetime](maxlen=MOST_MISSED)
     first: datetime | None = None
@@ -118,6 +118,18 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
     if not rest:
         return slots, last + offset
     return slots, max(last + offset - AHEAD / 2, now + timedelta(seconds=1))
+
+
+def _begin(plan: Plan, last: datetime, end: datetime) -> datetime:
+    """Return a time not before the last slot, after which at least the kept missed slots come."""
+    for days in (1 / 24, 1, 32, 366):
+        begin = end - timedelta(days)
+        if begin <= last:
+            break
+        found = takewhile(lambda slot: slot <= end, plan.timing.after(begin))
+        if sum(1 for _ in found) >= MOST_MISSED:
+            return begin
+    return last
 
 
 def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> NewEntry:
@@ -211,10 +223,11 @@ def _looked_at(
     found = store.named(shard, names)
     for name in {*names} - {rule.name.encode() for rule in found}:  # no rule, or no longer
         store.change(shard, name, "cleared", "0")
-    return [_tried(services, shard, rule, now) for rule in found]
+    return [tried(services, shard, rule, now) for rule in found]
 
 
-def _tried(services: Services, shard: Shard, rule: Stored, now: datetime) -> datetime | None:
+def tried(services: Services, shard: Shard, rule: Stored, now: datetime) -> datetime | None:
+    """Look at a rule; note it if its next run cannot be made."""
     try:
         return look_at(services, shard, rule, now)
     except StoreError:

@@ -3,10 +3,11 @@
 text  digest  of these names; empty: it has none
 text  names   the names, which only callers read
 
-reply  now, sweeps, found
+reply  now, sweeps, knows, found
 
-Returns  now, us; 1: this process is the one of two minutes that removes rules which nobody has named for ten, or 0; and the
-         names of all living processes, as each set of them was given
+Returns  now, us; 1: this process is the one of two minutes that removes rules which nobody has named for ten, or 0;
+         1: a process was here before, or 0: the store is new; and the names of all living processes, as each set of
+         them was given
 Cost     O(S), S different sets of names
 Keeps    a process sweeps only after ten minutes in which at least one process named its rules each five minutes, so a common
          outage, a new store and one that was loaded or resharded cost no rule
@@ -35,4 +36,4 @@ if digest ~= '' then
   redis.call('HSET', keys.rules_named, digest, whole(now) .. ' ' .. names)
   found[#found + 1] = names
 end
-return {now_us, sweeps and 1 or 0, found}
+return {now_us, sweeps and 1 or 0, last and 1 or 0, found}
