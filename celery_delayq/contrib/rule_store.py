@@ -28,6 +28,7 @@ READ = 100  # rules of one page of a listing
 MOST_AHEAD = 1000  # rules of one look
 MOST_RULES = 100_000
 LONGEST_TROUBLE = 300  # characters
+_ANY = 10**9  # rules
 PAUSED, NEW = "p", "n"  # flags
 
 
@@ -246,7 +247,9 @@ def clear(
         if task.revision // 1000 == ms_of(task.created) or is_own(task):
             cancel(delayq, task.id, if_revision=task.revision)
     if "to" in rule.row:
-        put(services.entries, "put", rule.name, json.loads(rule.row["to"]))
+        row = json.loads(rule.row["to"])
+        # However many rules are there: this one is none more.
+        change(shard_for(services.entries, row["home"]), rule.name, "place", rule.row["to"], _ANY)
     change(shard, rule.name, "cleared", str(rule.revision))
 
 

@@ -10,7 +10,7 @@ from celery.signals import beat_init
 
 from celery_delayq.contrib.rules import every as every_module
 from celery_delayq.contrib.rules.beat import Source
-from celery_delayq.contrib.rules.guard import Guard
+from celery_delayq.contrib.rules.guard import AWAY, Guard
 from celery_delayq.contrib.rules.step import NAMING, Writer
 from celery_delayq.errors import StoreUnavailable
 from tests.rules.test_rules import DAILY, NEW_YEAR, runs
@@ -224,7 +224,7 @@ def test_two_that_alternate_are_warned_of_once_with_both_hosts(app, monkeypatch,
         monkeypatch.setattr("socket.gethostname", lambda host=host: host)
         signature = apps[host].tasks["report"].s(argument)
         apps[host].delayq.every("r", signature, DAILY)
-    [found] = [each for each in caplog.records if "different things" in each.message]
+    [found] = [each for each in caplog.records if "different rules" in each.message]
     assert "this process, on old, and one on new" in found.message
 
 
@@ -311,6 +311,31 @@ def test_while_the_store_is_away_what_was_a_rule_is_none_of_beats(app, beat, red
     assert sent == ["b"]
 
 
+def test_a_store_that_is_away_is_not_asked_for_each_entry(app, beat, monkeypatch):
+    asked, moment = [], [0.0]
+
+    def away(*_):
+        asked.append(moment[0])
+        raise StoreUnavailable("read", "away")
+
+    app = app(a=ENTRY)
+    scheduler, sent = beat(app)
+    monkeypatch.setattr("celery_delayq.contrib.rule_store.find", away)
+    monkeypatch.setattr("celery_delayq.core.clock.monotonic", lambda: moment[0])
+    for moment[0] in (0.0, 1.0, AWAY - 1, AWAY, AWAY + 1):
+        scheduler.apply_entry(entry_of(app))
+    assert asked == [0.0, AWAY]
+    assert sent == ["a"] * 5
+
+
+@pytest.mark.parametrize("name", [5, None, "\udcff"])
+def test_an_entry_whose_name_no_rule_can_have_is_sent(app, beat, name):
+    app = app()
+    scheduler, sent = beat(app)
+    scheduler.apply_entry(entry_of(app, name))
+    assert sent == [name]
+
+
 def test_a_removed_rule_is_sent_by_beat_again(app, beat, redis):
     app = app(a=ENTRY)
     named(app)
@@ -344,6 +369,11 @@ def test_in_a_store_that_was_emptied_the_rules_are_set_again(app, redis, caplog)
     source.name()
     assert [rule.name for rule in app.delayq.rules()] == ["a"]
     assert "the store is new" in caplog.text
+
+
+def test_the_first_process_of_a_store_does_not_call_it_emptied(app, caplog):
+    named(app(a=ENTRY))
+    assert "the store is new" not in caplog.text
 
 
 def test_a_rule_that_somebody_removed_is_not_set_again(app):

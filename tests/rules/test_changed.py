@@ -66,6 +66,16 @@ def killed_after(monkeypatch):
     return killed_after
 
 
+def set_also(delayq, row, keys):
+    """Set the rule with other keys, too, as processes leave it that change its key at once."""
+    for key in keys:
+        other = given(row, home=key, digest=key.encode().hex())
+        for end in ('"]', '\\"}'):  # the plan's key, and that of the signature in it
+            begin = end[:-1]
+            other["plan"] = other["plan"].replace(f"{begin}a{end}", f"{begin}{key}{end}")
+        store.put(delayq.services.entries, "put", "r", other)
+
+
 def test_with_another_key_it_has_one_row_and_the_run_of_that(delayq, every, rows):
     for key in "abcdefgh":
         every(key)
@@ -89,12 +99,35 @@ def test_a_process_that_is_killed_on_the_way_to_another_key_loses_no_rule(  # no
         assert len(runs(delayq)) == 1
 
 
+def test_a_process_that_finishes_a_move_late_changes_no_rule_that_was_set_since(
+    delayq, every, rows
+):
+    every("a")
+    shard = store.shard_for(delayq.services.entries, "b")
+    row = given(rows()[0], home="b")
+    every("b")
+    now_set = rows()
+    for _ in range(2):
+        assert store.change(shard, "r", "place", json.dumps(row | {"digest": "abc"}), 9) == "same"
+    assert rows() == now_set
+
+
+def test_a_move_takes_place_however_many_rules_there_are(delayq, every, rows, monkeypatch):
+    every("a")
+    monkeypatch.setattr(store, "MOST_RULES", 0)
+    for key in "bcdefgh":
+        if store.shard_for(delayq.services.entries, key).number != shard_number(delayq):
+            every(key)
+            assert len(rows()) == 1
+
+
+def shard_number(delayq):
+    return store.find(delayq.services.entries, "r").shard
+
+
 def test_two_rows_of_a_name_become_one_when_it_is_said_again(delayq, every, rows):
     every("a")
-    for key in "bcdefgh":  # as processes leave it that do so at once
-        row = given(rows()[0], home=key, digest=key.encode().hex())
-        row["plan"] = row["plan"].replace('"a"]', f'"{key}"]')
-        store.put(delayq.services.entries, "put", "r", row)
+    set_also(delayq, rows()[0], "bcdefgh")
 
     every("z")
 
@@ -102,11 +135,27 @@ def test_two_rows_of_a_name_become_one_when_it_is_said_again(delayq, every, rows
     assert [task.key for task in delayq.tasks()] == ["z"]
 
 
+def test_runs_that_another_row_has_written_stay_when_one_is_cleared_up(delayq, every, rows):
+    every("a")
+    here = store.find(delayq.services.entries, "r")
+    set_also(delayq, rows()[0], "bcdefgh")
+    for _ in range(3):
+        write(delayq)
+    written = {task.key for task in delayq.tasks()}
+    elsewhere = {
+        key for key in written if store.shard_for(delayq.services.entries, key).number != here.shard
+    }
+
+    shard = delayq.services.entries.shards[here.shard]
+    [now_here] = store.named(shard, [b"r"])
+    store.clear(delayq.services, shard, now_here)
+
+    assert {task.key for task in delayq.tasks()} >= elsewhere
+
+
 def test_a_remove_takes_all_rows(delayq, every, rows):
     every("a")
-    for key in "bcdefgh":
-        row = given(rows()[0], home=key, digest=key.encode().hex())
-        store.put(delayq.services.entries, "put", "r", row)
+    set_also(delayq, rows()[0], "bcdefgh")
     assert delayq.rule("r").remove()
     assert rows() == []
 

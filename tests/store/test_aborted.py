@@ -1005,6 +1005,7 @@ CASES = [
     Case("rule", "another one", _rule("put", digest="def")),
     Case("rule", "a version", _rule("put", version="3")),
     Case("rule", "to another shard", _rule("move")),
+    Case("rule", "from another shard", _rule("place", called="new")),
     Case("rule", "in trouble", _rule("pause"), troubled_rule),
     Case("fire", "in trouble", _fire(trouble="bad")),
     Case("fire", "no longer in trouble", _fire(), troubled_rule),

@@ -69,7 +69,9 @@ class Source:
         for rule in [*store.each(self._services.entries)]:
             is_ours = rule.source == BEAT and rule.row.get("app") == app_of(self._services)
             if is_ours and rule.name not in living:
-                logger.info("rule %s: no worker has it in beat_schedule any more", rule.name)
+                logger.info(
+                    "rule %s is removed: no worker has it in beat_schedule any more", rule.name
+                )
                 change(self._services, rule.name, "remove")
         self._say_again(living)
 
@@ -92,7 +94,7 @@ class Source:
         try:
             found = store.find(self._services.entries, name)
             if found is not None and found.source != BEAT and not found.is_removed:
-                logger.warning("beat_schedule: %s is left out, as a rule has this name", name)
+                logger.warning("beat_schedule: %s is left out, as another rule has its name", name)
                 return
             app, now = self._services.app, clock.utc_now()
             entry = ScheduleEntry(**{"last_run_at": now, **given, "name": name, "app": app})

@@ -34,12 +34,11 @@ LONGEST_JITTER = 86_400.0
 MOST_VERSION = 10**12
 
 _ALTERNATES = (
-    "rule %s: this process, on %s, and one on %s say different things under this name, and the "
-    "last one that says it wins; give each a version="
+    "rule %s: this process, on %s, and one on %s set different rules under this name, and the last "
+    "one wins; pass version= to decide"
 )
 _TWICE = (
-    "the name of one rule: this process has said another one under it; say replace=True if that is "
-    "meant"
+    "a name that this process has given to no other rule; pass replace=True to change that rule"
 )
 
 # What this process has said: name -> digest.
@@ -74,7 +73,7 @@ def every(
     if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < MOST_VERSION:
         raise InvalidOption("version", version, f"a whole number from 0 to {MOST_VERSION - 1}")
     timing = timing_of(schedule, tz=tz, dialect=dialect, default_zone=str(services.timezone))
-    plan = plan_of(signature_of(signature), timing, missed, jitter, tags)
+    plan = checked_plan(signature_of(signature), timing, missed, jitter, tags)
     row = {
         "digest": plan.digest,
         "version": str(version),
@@ -143,7 +142,7 @@ def _put(services: Services, name: str, row: dict[str, str], before: Stored | No
     return "moved" if has_moved else answer
 
 
-def plan_of(
+def checked_plan(
     signature: Signature[Any], timing: Timing, missed: str, jitter: float, tags: Sequence[str]
 ) -> Plan:
     """Return the plan of a rule.

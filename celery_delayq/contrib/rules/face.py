@@ -116,10 +116,11 @@ class Rule:
         """What became of the latest run that was due when you read the rule; ``None``: none was."""
         plan, services = plan_of(self._stored), self._services
         offset = plan.offset(self.name)
-        slot = plan.timing.before(self._now - offset)
         began = from_ms(self._stored.since_ms)
-        if slot is None or slot < began:
+        over = plan.timing.latest(self._now - offset, 1, began)
+        if not over:
             return None
+        [slot] = over
         task_id = writing.id_of(self._stored, slot, services.settings.shards)
         if left := departure(services, task_id):
             return LastRun(task_id, slot + offset, left.how)

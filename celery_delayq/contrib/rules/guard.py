@@ -5,6 +5,7 @@ beat --an entry is due--> a rule of its name, set before that? --> not sent
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from celery import Celery
@@ -15,6 +16,8 @@ from ...core.errors import StoreError
 from ...core.logs import logger_of
 from ...core.services import Services, find
 from .. import rule_store as store
+
+AWAY = 30.0  # seconds without a question to a store that is away: beat would send too late
 
 logger = logger_of(__name__)
 
@@ -31,7 +34,8 @@ class Guard:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._known: set[str] = set()  # for as long as the store is away
+        self._known: set[str] = set()  # the rules, for as long as the store is away
+        self._ask_at = -math.inf
 
     def watch(self, scheduler: Any) -> None:
         """Let a scheduler, of whatever class, ask before it sends an entry."""
@@ -52,10 +56,15 @@ class Guard:
         slot = clock.utc_now()
         if isinstance(entry.schedule, crontab):
             slot = slot.replace(second=0, microsecond=0)
+        if clock.monotonic() < self._ask_at:
+            return entry.name in self._known
         try:
             found = store.find(self._services.entries, entry.name)
         except StoreError:
+            self._ask_at = clock.monotonic() + AWAY
             return entry.name in self._known
+        except (AttributeError, UnicodeError):  # beat takes any name
+            return False
         is_one = found is not None and not found.is_removed and found.since_ms < store.ms_of(slot)
         (self._known.add if is_one else self._known.discard)(entry.name)
         return is_one

@@ -22,7 +22,7 @@ from ...core.errors import InvalidOption, StoreError
 from ...core.services import Services
 from .. import rule_store as store
 from . import face
-from .every import check_run, every, plan_of
+from .every import check_run, checked_plan, every
 from .timing import Timing, timing_of
 
 NEW, CHANGED, SAME, SKIPPED, REFUSED = "new", "changed", "same", "skipped", "refused"
@@ -145,7 +145,7 @@ def _plan(services: Services, source: str, entry: Entry, now: datetime) -> Step:
         raise InvalidOption("name", entry.name, "a name that no rule of another source has")
     zone = str(services.timezone)
     timing = timing_of(entry.schedule, tz=entry.tz, default_zone=zone)
-    made = plan_of(_signature_of(entry), timing, "one", 0, [])
+    made = checked_plan(_signature_of(entry), timing, "one", 0, [])
     if rule is None or before is None or before.digest != made.digest:
         check_run(services, entry.name, made, now)
         return Step(entry, CHANGED if rule else NEW, timing=timing)

@@ -14,6 +14,7 @@ of the hour that comes twice.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -74,15 +75,15 @@ class Timing:
         """Return the first moment after *moment* at which it fires; ``None``: never."""
         return next(self.after(moment), None)
 
-    def before(self, moment: datetime) -> datetime | None:
-        """Return the last moment up to *moment* at which it fired; ``None``: in no five years."""
-        for days in (1 / 24, 1, 32, 366, 5 * 366):
-            found = list(
-                takewhile(lambda slot: slot <= moment, self.after(moment - timedelta(days)))
-            )
-            if found:
-                return found[-1]
-        return None
+    def latest(self, end: datetime, count: int, since: datetime) -> list[datetime]:
+        """Return the last *count* moments after *since* and up to *end*, in order."""
+        found = list[datetime]()
+        for days in (1 / 24, 1, 32, 366, math.inf):
+            begin = since if days == math.inf else max(since, end - timedelta(days))
+            found = list(takewhile(lambda slot: slot <= end, self.after(begin)))
+            if begin == since or len(found) >= count:
+                break
+        return found[-count:]
 
     def _matches(self, moment: datetime) -> Iterator[datetime]:
         fields = self.text.split()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -89,15 +88,10 @@ def _tell(services: Services, runs: Sequence[Run], words: Sequence[str]) -> None
 def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime, bool]], datetime]:
     """Return the slots to write, each with whether it gets a run; and when to look next."""
     offset = plan.offset(rule.name)
-    coming = plan.timing.after(_begin(plan, rule.last, now - offset))
+    over = plan.timing.latest(now - offset, MOST_MISSED, rule.last)
+    coming = plan.timing.after(max(now - offset, rule.last))
+    first = next(coming, None)
     is_ahead = not rule.is_new and rule.last + offset > now  # its next run is written
-    over = deque[datetime](maxlen=MOST_MISSED)
-    first: datetime | None = None
-    for slot in coming:
-        if slot + offset > now:
-            first = slot
-            break
-        over.append(slot)
     wanted = {"none": 0, "one": 1, "all": MOST_MISSED}[plan.missed]
     # A slot whose key was held until just now was not missed.
     since = now - AGAIN if plan.key else now
@@ -118,18 +112,6 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
     if not rest:
         return slots, last + offset
     return slots, max(last + offset - AHEAD / 2, now + timedelta(seconds=1))
-
-
-def _begin(plan: Plan, last: datetime, end: datetime) -> datetime:
-    """Return a time not before the last slot, after which at least the kept missed slots come."""
-    for days in (1 / 24, 1, 32, 366):
-        begin = end - timedelta(days)
-        if begin <= last:
-            break
-        found = takewhile(lambda slot: slot <= end, plan.timing.after(begin))
-        if sum(1 for _ in found) >= MOST_MISSED:
-            return begin
-    return last
 
 
 def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> NewEntry:

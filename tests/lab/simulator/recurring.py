@@ -181,7 +181,7 @@ class Recurring:
             "SAME": not call.turned,
         }[answer.word]
         if not is_so:
-            self._found("answer", f"{call.name}, {call.kind}, is told {answer}; it saw {seen}")
+            self._found("answer", f"{call.name}, {call.kind}, gets {answer}; it saw {seen}")
         if call.asked_to_turn:
             call.about.add(rule_of(call.rule))
 

@@ -4,7 +4,7 @@ change   a call: see prelude/call.lua
 text     called    the rule
 number   revision  that its slots were computed for
 number   look      when to look at it next, ms
-text     trouble   why its next run cannot be made; empty, with runs: it could be
+text     trouble   why its next run cannot be made; empty: it could be, or is written
 rows...  runs      of each run, one after the other, in the order of their slots; none: only `look` changes:
          slot         ms
          id           the task's id; empty: it was missed, and is left out
@@ -53,7 +53,7 @@ return change(request, function(call)
   keep_rule(called, rule)
   if trouble ~= '' then
     redis.call('HSET', keys.rules_trouble, called, whole(call.now) .. ' ' .. trouble)
-  elseif #runs > 0 then
+  else
     redis.call('HDEL', keys.rules_trouble, called)
   end
   if back.earliest < math.huge then wake_for(back.earliest, call.now, call.promise) end

@@ -2,25 +2,25 @@
 
 change   a call: see prelude/call.lua
 text     called  its name
-text     what    put | load | pause | resume | remove | move | cleared
-text     given   of put and load: fields of its row, see prelude/rules.lua; of move: the same, for another shard, where it
-                 is put before it goes here; of cleared: the revision that was cleared up
-number   most    put and load nothing new if the shard has so many rules
+text     what    put | place | load | pause | resume | remove | move | cleared; place: put, unless there is one
+text     given   of put, place and load: fields of its row, see prelude/rules.lua; of move: the same, for another shard,
+                 where it is placed before it goes here; of cleared: the revision that was cleared up
+number   most    put, place and load nothing new if the shard has so many rules
 
 Returns  the answer, a text: new; changed; back, changed to what it was before by another host; same, it is set already, or
          so; older, a later version is set; full; done; not_found
 Cost     O(log N)
 Keeps    a rule writes nothing until what it wrote before was cleared up
 ]]
--- What a dump has of a rule that is here: the same one, of before, or one that another store had. Of that the dump brings
--- the runs up to its last slot, so this store gives up its own.
+-- Merge a rule of a dump with the one that is here. If that is not the same one, the dump brings its runs up to the last
+-- slot, and this store gives up its own.
 local function merge(call, rule, given)
   if rule.since == given.since then return 'same' end
   rule.last = math.max(tonumber(given.last), call.now)
   return 'changed'
 end
 
--- From which slot on a rule goes on that is changed or resumed now: of those before, the runs were due.
+-- The slot after which a rule goes on that is changed or resumed now. The runs of the slots up to it were due.
 local function since(call, rule)
   return call.now - (tonumber(rule.offset) or 0)
 end
@@ -28,7 +28,7 @@ end
 local function put(call, rule, given)
   local is_removed = string.find(rule.flags, 'r') ~= nil
   if not is_removed then
-    if rule.digest == given.digest and rule.version == given.version then return 'same' end
+    if what == 'place' or rule.digest == given.digest and rule.version == given.version then return 'same' end
     if tonumber(given.version) < tonumber(rule.version) then return 'older' end
     if rule.digest == given.digest then
       rule.version = given.version
@@ -49,10 +49,10 @@ return change(request, function(call)
   -- Even if nothing changes: the caller relies on it that nothing older comes after the answer.
   call.fenced = {name_of_rule(called), seven_bytes(call.now_us)}
   local rule, answer = rule_of(called), 'done'
-  local is_given = what == 'put' or what == 'load'
+  local is_given = what == 'put' or what == 'place' or what == 'load'
   local row = is_given and cjson.decode(given)
   if is_given and rule then
-    answer = (what == 'put' and put or merge)(call, rule, row)
+    answer = (what == 'load' and merge or put)(call, rule, row)
     if answer == 'same' or answer == 'older' then return answer end
     if answer ~= 'raised' then
       rule.revision = rule.revision + 1
