@@ -25,6 +25,18 @@ def claim(delayq):
     return claimed, dead
 
 
+def settle(delayq, verdict, *ids, wait=60.0, reason="NO_ROUTE"):
+    """Let the broker refuse due tasks that are not bound for a list, or make them ``"dead"``.
+
+    Without *ids*: all that are due. A task with an exchange is bound for no list.
+    """
+    for shard_steps in delayq.services.steps_by_shard():
+        with contextlib.closing(shard_steps):
+            claims = shard_steps.claim(100).entries
+            meant = [one for one in claims if not ids or one.task_id in ids]
+            shard_steps.nack(verdict, meant, wait=wait, reason=reason)
+
+
 def lists(redis):
     """Each list of the broker with its messages, oldest first; neither ours nor kombu's own."""
     keys = [key for key in redis.keys("*") if redis.type(key) == b"list"]

@@ -9,7 +9,7 @@ from celery_delayq.contrib.care import dumps
 from celery_delayq.contrib.care.loading import least_size
 from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
-from tests.app.support import FAR, LONG_AGO, claim, lists
+from tests.app.support import FAR, LONG_AGO, claim, lists, settle
 from tests.support.shards import SHARDS, each, keys_of
 
 
@@ -149,18 +149,9 @@ def test_an_in_flight_task_is_loaded_as_possibly_delivered(one, two, redis):
     assert (headers["delayq_attempt"], headers["delayq_redelivered"]) == (2, True)
 
 
-def refuse(delayq, task_id, reason="no such exchange", verdict="refused"):
-    """Let the broker refuse a task that is due."""
-    for shard_steps in delayq.services.steps_by_shard():
-        leased = [one for one in shard_steps.claim(100)[0] if one.task_id == task_id]
-        if leased:
-            shard_steps.nack(verdict, leased, wait=60.0, reason=reason)
-        shard_steps.close()
-
-
 def test_a_refused_task_waits_for_the_same_next_try(one, two):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    refuse(one.delayq, "a")
+    settle(one.delayq, "refused", "a", reason="no such exchange")
 
     before, after = moved(one, two)
 
@@ -172,7 +163,7 @@ def test_a_refused_task_waits_for_the_same_next_try(one, two):
 
 def test_the_dead_are_dead_since_then_for_that_reason_and_can_be_retried(one, two):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    refuse(one.delayq, "a", "NO_ROUTE \x1b[2J", verdict="dead")
+    settle(one.delayq, "dead", "a", reason="NO_ROUTE \x1b[2J")
 
     before, after = moved(one, two)
 

@@ -7,7 +7,7 @@ from celery.signals import task_revoked
 from celery_delayq import Outcome, State
 from celery_delayq.core.tasks.count import Count
 from celery_delayq.errors import InvalidOption, UnreadableRecord
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO, claim, settle
 from tests.support.shards import each, with_one_shard
 
 DONE, UNCHANGED, GONE = Outcome.DONE, Outcome.UNCHANGED, Outcome.NOT_FOUND
@@ -54,10 +54,7 @@ def dead(delayq, add, redis):
     add.apply_async(
         task_id="dead", delayq_at=LONG_AGO, exchange="x", routing_key="x", delayq_tags=["all"]
     )
-    claimed, _ = claim(delayq)
-    for shard_steps in delayq.services.steps_by_shard():
-        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-        shard_steps.close()
+    settle(delayq, "dead")
     for task_id, spoilt in (("unread", spoil), ("lost", lose)):
         add.apply_async(task_id=task_id, delayq_at=LONG_AGO, delayq_tags=["all"])
         spoilt(redis, task_id)

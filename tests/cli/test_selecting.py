@@ -8,7 +8,7 @@ import pytest
 
 from celery_delayq import State
 from celery_delayq.operations.cli import common
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO, claim, settle
 from tests.support.shards import with_one_shard
 
 
@@ -28,10 +28,7 @@ def waiting(app):
 def dead(app, *ids):
     for task_id in ids:
         app.send_task("t", task_id=task_id, exchange="x", routing_key="x", delayq_at=LONG_AGO)
-    claimed = claim(app.delayq)[0]
-    for shard_steps in app.delayq.services.steps_by_shard():
-        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-        shard_steps.close()
+    settle(app.delayq, "dead")
 
 
 def test_a_selection_is_cancelled_where_yes_is_said(app, tasks, said):

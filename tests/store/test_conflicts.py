@@ -7,8 +7,9 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import EVERYTHING, Template, destination_for, labels_for
+from celery_delayq.core.store.record import Template, destination_for, labels_for
 from celery_delayq.errors import AlreadyScheduled, InFlight
+from tests.store.places import PLACES, WAITING, enter
 from tests.store.support import FAR_MS, LINES, NOW_MS, ROUTE, new_record
 
 pytestmark = pytest.mark.core
@@ -16,46 +17,6 @@ pytestmark = pytest.mark.core
 POLICIES = ["", "keep", "replace", "earliest", "latest", "debounce"]
 KEY = Extras("k")
 DUE_MS = NOW_MS - 1000  # of the existing entry, which has to be due to get into most places
-
-
-def refused(store):
-    store.raw.set("broken", "no list")
-    store.schedule("old", DUE_MS, to="broken", extras=KEY, share=True)
-    store.steps().hand_over()
-
-
-def parked(store):
-    store.schedule("old", DUE_MS, extras=KEY, share=True)
-    store.raw.hset(store.keys["paused"], EVERYTHING, "p:0:1:0.000000:0:0:0:0:0::")
-    store.steps().hand_over()
-
-
-def claimed(store):
-    store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
-    return store.steps(lease=1).claim(1)[0]
-
-
-def lapsed(store):
-    claimed(store)
-    store.lease_out()
-
-
-def buried(store):
-    store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
-    shard_steps = store.steps()
-    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
-
-
-PLACES = {
-    "due": lambda store: store.schedule("old", DUE_MS, extras=KEY, share=True),
-    "relay": lambda store: store.schedule_relayed("old", DUE_MS, extras=KEY, share=True),
-    "refused": refused,
-    "parked": parked,
-    "leased": claimed,
-    "lapsed": lapsed,
-    "dead": buried,
-}
-WAITING = {"due", "relay", "refused", "parked"}
 
 
 def expected(place, policy, shift, *, same_id):
@@ -99,7 +60,7 @@ def test_the_policy_decides_which_entry_stays(store, place, same_id):
     for policy, shift in product(POLICIES, [-1, 0, 1]):
         store.raw.flushall()
         store.set_ms(NOW_MS)
-        PLACES[place](store)
+        enter(store, place, "old", DUE_MS, extras=KEY)
         store.set_ms(NOW_MS + 1)
         before = store.record("old")
 
@@ -232,7 +193,7 @@ def test_max_wait_that_has_just_passed_is_due_at_once(store):
 
 
 def test_a_dead_letter_with_the_id_does_not_count_for_max_wait(store):
-    buried(store)
+    enter(store, "dead", "old", DUE_MS, extras=KEY)
     store.set_ms(NOW_MS + 5000)
 
     answer = schedule(store, "old", FAR_MS, "debounce 1000")
@@ -270,6 +231,10 @@ def unknown_and_dead(store):
     unknown(store)
     shard_steps = store.steps()
     shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
+
+
+def lapsed(store):
+    enter(store, "lapsed", "old", DUE_MS, extras=KEY)
 
 
 uncertain = pytest.mark.parametrize("put", [unknown, lapsed, unknown_and_dead])

@@ -9,6 +9,7 @@ from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of_member
 from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import InvalidDueTime, UnreadableRecord
+from tests.store.places import enter
 from tests.store.requests import request
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
@@ -51,14 +52,8 @@ def left(store):
 
 def every_place(store):
     """One entry in each place; their ids name it."""
-    shard_steps = store.steps()
     for place in ("dead", "leased", "refused", "relay"):
-        store.schedule_relayed(place, NOW_MS, share=True)
-        if place == "relay":
-            continue
-        claimed = shard_steps.claim(1)[0]
-        if place != "leased":
-            shard_steps.nack(place, claimed, wait=60, reason="no")
+        enter(store, place, place)
     put(store, "due", key="k", tags=("t", "u"))
 
 

@@ -10,6 +10,7 @@ from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import lane_for
 from tests.store.held_and_behind import behind_one_that_waits, second
+from tests.store.places import enter
 from tests.store.support import FAR_MS, HALF_PAST_US, NOW_MS
 
 MINUTE_MS, MOST = 60_000, 5
@@ -54,24 +55,6 @@ def lines(store):
     return {*store.raw.hkeys(store.keys["undo"]), *store.raw.hkeys(store.keys["undo_old"])}
 
 
-def refused(store):
-    shard_steps = store.steps()
-    store.schedule_relayed("a", share=True, extras=EXTRAS)
-    shard_steps.nack("refused", shard_steps.claim(1)[0], reason="NO_ROUTE")
-
-
-def parked(store):
-    store.entries.pause(lane_for(queue="celery"), "celery")
-    store.schedule("a", share=True, extras=EXTRAS)
-    store.steps().hand_over()
-
-
-def dead(store):
-    shard_steps = store.steps()
-    store.schedule_relayed("a", share=True, extras=EXTRAS)
-    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
-
-
 STATES = {
     "with a template": lambda store: store.schedule("a", FAR_MS, share=True),
     "with a message of its own": lambda store: store.schedule("a", FAR_MS, payload="x" * 9000),
@@ -82,9 +65,9 @@ STATES = {
         "a", FAR_MS, extras=Extras(grace_ms=9)
     ),
     "overdue": lambda store: store.schedule("a", NOW_MS - 9, share=True, extras=EXTRAS),
-    "refused": refused,
-    "parked": parked,
-    "dead": dead,
+    "refused": lambda store: enter(store, "refused", wait=0, extras=EXTRAS),
+    "parked": lambda store: enter(store, "parked", extras=EXTRAS),
+    "dead": lambda store: enter(store, "dead", extras=EXTRAS),
 }
 
 
@@ -139,7 +122,7 @@ def test_an_entry_that_may_have_been_delivered_comes_back_marked(store):
 
 
 def test_a_removed_dead_letter_comes_back_dead_with_its_error(store):
-    dead(store)
+    enter(store, "dead", extras=EXTRAS)
     before = kept(store)
     assert cancel(store, "a", remove=True) is Outcome.DONE
 
