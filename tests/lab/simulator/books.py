@@ -6,28 +6,28 @@ from typing import Any
 from tests.lab.simulator.sight import RuleView, Version, View
 
 RULES = {
-    "twice": "a call takes effect once, and so does a selection, but for what was not told yet",
-    "late": "a call takes effect before its caller is told how it ended",
+    "twice": "a call takes effect once; so does a selection, but for answers that are to come",
+    "late": "a call takes effect before its caller gets the answer",
     "order": "a call that was interrupted takes no effect after a later one",
     "answer": "an answer is true",
     "copies": "of an entry there is one unmarked copy at most",
-    "undone": "what was cancelled is not delivered, nor what was moved or edited as it was",
-    "back": "what was cancelled comes back as it was",
+    "undone": "a cancelled entry is not delivered, nor is a moved or edited one as it was",
+    "back": "a cancelled entry comes back as it was",
     "early": "nothing leaves before it is due by Redis's clock",
-    "unique": "one entry waits under a key, but for what came back while it was taken",
-    "kept": "what is told to stay was there, and its due time is a reason",
+    "unique": "one entry waits under a key, but for entries that came back while it was taken",
+    "kept": "an entry that stays, by the answer, was there, and its due time is a reason",
     "debounce": "a replacement is due at the latest so long after the first was scheduled",
-    "revoked": "whoever is replaced, or gives way, is revoked, and nobody else",
-    "ghost": "what leads to an entry, its key and tags, comes and goes with it",
-    "paused": "nothing leaves that is paused, but all that is told to run now",
-    "skipped": "what has a late policy leaves in time, or is skipped",
+    "revoked": "a task that is replaced, or gives way, is revoked, and no other",
+    "ghost": "the key and tags of an entry come and go with it",
+    "paused": "no paused entry leaves, but for those that run now",
+    "skipped": "an entry with a late policy leaves in time, or is skipped",
     "count": "a selection counts what it did",
     "taken": "a message that is delivered becomes an entry once, and is over then",
-    "lost": "what was accepted stays until it is delivered or cancelled",
-    "unasked": "nothing comes that nobody asked for",
+    "lost": "an accepted entry stays until it is delivered or cancelled",
+    "unasked": "no message comes without a request",
     "overtime": "a call ends with its time",
     "unanswered": "when nothing fails any more, a call is answered",
-    "tardy": "when nothing fails any more, what is due leaves within the safety interval",
+    "tardy": "when nothing fails any more, due entries leave within the safety interval",
     "exclusive": "no two tasks run at once that hold a key until they have finished",
     "held": "a key is held from the hand-over on, and nothing else comes under it",
     "freed": "only the word of its own run, or its end in time, frees a key",
@@ -37,7 +37,7 @@ RULES = {
     "slot": "a slot of a rule has one run at most, and only while the rule is at work",
     "missed": "a slot is left out only if it was missed, met a held key, or its rule was changed",
     "cleared": "a change of a rule takes its older runs, and only those; not what others changed",
-    "left over": "what is due leaves",
+    "left over": "due entries leave",
     "check": "the package's own check finds nothing",
     "error": "no other errors",
 }
@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class RulePlan:
-    """What a recurring rule is to be; its key is held so long after the delivery, if at all."""
+    """The plan of a recurring rule. Its key is held so long after the delivery, if at all."""
 
     name: str
     seconds: int
@@ -123,7 +123,7 @@ class Call:
     taken: set[str] = field(default_factory=set)  # the ids that were entries before
     revoked: set[str] = field(default_factory=set)  # those of its ids revoked after a request
     told: dict[str, "Life"] = field(default_factory=dict)  # ids reported by progress, or before it
-    hurries: bool = False  # an undo of what is overdue makes it due now
+    hurries: bool = False  # an undo makes an overdue entry due now
     run_of: str = ""  # the id of the run that makes it, for that id
     goes_on: bool = False  # as a retry of that run
     delivery: str = ""  # that run's

@@ -877,19 +877,19 @@ class _Cut(ClockedScripts):
 
 CUTS = {
     **{name: Cut(*parts) for name, parts in rules_driver.CUTS.items()},
-    "what is being published does not hold its key against its own run": Cut(
+    "an entry that is being published does not hold its key against its own run": Cut(
         "if caller and caller.key == key and caller.hold then",
         "if false then",
     ),
-    "what a run's other copy has freed is held by its entry": Cut(
+    "a key that a run's other copy has freed is held by its entry": Cut(
         "runs and not (own.hold and outcome ~= 'behind')",
         "runs",
     ),
-    "what goes on takes the key of another run of its id": Cut(
+    "a run that goes on takes the key of another run of its id": Cut(
         "select(2, holder_of(new.key)) ~= run",
         "false",
     ),
-    "what has the id of its run goes on as a retry does": Cut(
+    "an entry with the id of its run goes on as a retry does": Cut(
         "return any(", "return True or any(", (holds, "continues")
     ),
     "a retry does not take its key along": Cut(
@@ -899,11 +899,11 @@ CUTS = {
         "if how and leaving.keyed then hold_on(leaving.keyed, how, now) end",
         "",
     ),
-    "what has left and holds its key is not looked for": Cut(
+    "a delivered task that holds its key is not looked for": Cut(
         "found = is_key_held(key, step.call.now) and",
         "found = nil and",
     ),
-    "what is being published holds no key": Cut(
+    "an entry that is being published holds no key": Cut(
         "elseif entry.hold and entry.state ~= 'dead' and may_run then",
         "elseif false then",
     ),
@@ -911,7 +911,7 @@ CUTS = {
         "elseif delivery == word.delivery and (is_lease or is_key_held(word.key, now)) then",
         "elseif delivery and (is_lease or is_key_held(word.key, now)) then",
     ),
-    "a lease ends what a retry holds": Cut(
+    "a lease ends the hold of a retry": Cut(
         "is_lease and ends == end_of_hand_over(word.key)",
         "is_lease",
     ),
@@ -923,7 +923,7 @@ CUTS = {
         "elseif not delivery and ms == 0 and is_leaving(word.id, word.delivery) then",
         "elseif false then",
     ),
-    "a word frees what waits again": Cut(
+    "a word frees the key of an entry that waits again": Cut(
         "elseif not delivery and ms == 0 and is_leaving(word.id, word.delivery) then",
         "elseif not delivery and ms == 0 then",
     ),
@@ -939,15 +939,15 @@ CUTS = {
         "free_ended(now, limit, max_bytes), -1",
         "0, -1",
     ),
-    "what is behind another one leaves": Cut(
+    "an entry behind another one leaves": Cut(
         "index, body = keys.behind, body_behind(body)",
         "",
     ),
-    "what is behind stays there when the key is free": Cut(
+    "an entry stays behind though the key is free": Cut(
         "if behind and redis.call('ZSCORE', keys.behind, behind) then",
         "if false then",
     ),
-    "what is behind comes forward too late": Cut(
+    "an entry comes forward too late": Cut(
         "if due == now then redis.call('HSET', keys.records",
         "if false then redis.call('HSET', keys.records",
     ),
@@ -955,11 +955,11 @@ CUTS = {
         "local behind = member and id_of(member) ~= id and find_entry(step, id_of(member)) or nil",
         "local behind",
     ),
-    "what goes leaves its name behind the holder": Cut(
+    "an entry that goes leaves its name behind the holder": Cut(
         "if behind == one.member then",
         "if false then",
     ),
-    "what is moved goes before the holder": Cut(
+    "an entry that is moved goes before the holder": Cut(
         "local index = entry.place == keys.behind and keys.behind or index_of",
         "local index = index_of",
     ),
@@ -972,15 +972,15 @@ CUTS = {
         "if call.deadline < now_us then return {now_us, 'late'} end",
         "",
     ),
-    "what left is forgotten at once": Cut("age < tonumber(ms)", "age < 0"),
-    "only the latest that left are known": Cut(
+    "delivered tasks are forgotten at once": Cut("age < tonumber(ms)", "age < 0"),
+    "only the latest delivered tasks are known": Cut(
         " or redis.call('HGET', keys.tombstones_old, id)",
         "",
     ),
-    "what left is forgotten, not made the older": Cut(
+    "delivered tasks are forgotten, not made the older ones": Cut(
         "if age >= 0 then make_older(", "if age >= 0 then redis.call('UNLINK', "
     ),
-    "after the clock was set back, what left is forgotten": Cut(
+    "after the clock was set back, delivered tasks are forgotten": Cut(
         "if age >= 0 then make_older(", "if true then make_older("
     ),
     "fences are not looked at": Cut(
@@ -999,7 +999,7 @@ CUTS = {
         "claim.attempts, claim.uncertain = claim.attempts + 1, true",
         "claim.attempts = claim.attempts + 1",
     ),
-    "what is leased counts as waiting": Cut("if #members > 0 then make_untidy() end", ""),
+    "a leased entry counts as waiting": Cut("if #members > 0 then make_untidy() end", ""),
     "due times are not looked at": Cut(
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now),",
         "local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now + 100),",
@@ -1008,39 +1008,39 @@ CUTS = {
         "for _, since in ipairs({fences_of(call, name)}) do",
         "for _, generation in ipairs({}) do",
     ),
-    "what has the key is not looked at": Cut(
+    "the holder of a key is not looked at": Cut(
         "not (is_newer(step, step.met[key]) or",
         "not (nil or",
     ),
-    "what waits under a key is not looked for": Cut(
+    "an entry that waits under a key is not looked for": Cut(
         "return found, behind, member ~= nil",
         "return nil, behind, member ~= nil",
     ),
-    "what comes back takes the key from what waits": Cut(
+    "an entry that comes back takes the key from one that waits": Cut(
         "if not other_holder(key, id) then\n",
         "if true then\n",
     ),
-    "what comes back leaves the key to what is leased": Cut(
+    "an entry that comes back leaves the key to a leased one": Cut(
         "if not other_holder(key, id) then\n",
         "if not redis.call('HGET', keys.holders, key) then\n",
     ),
-    "what comes back without its key has none": Cut(
+    "an entry that comes back without its key has none": Cut(
         "redis.call('HSET', keys.records, id, keyless)",
         "",
     ),
-    "what leaves frees its key, whoever has it": Cut(
+    "an entry that leaves frees its key, though another one has it": Cut(
         "if one.key ~= leaving.kept_key and not one.ends and is_its",
         "if one.key ~= leaving.kept_key",
     ),
-    "what leaves does not free its key": Cut(
+    "an entry that leaves does not free its key": Cut(
         "then free_key(one.key, behind) end",
         "then end",
     ),
-    "what leaves stays under its tags": Cut(
+    "an entry that leaves stays under its tags": Cut(
         "local tagged = leaving.tagged or {}\n  for",
         "local tagged = {}\n  for",
     ),
-    "nobody revokes what was replaced": Cut(
+    "no process revokes a replaced task": Cut(
         "if step.revokes ~= 'none' then owe(",
         "if false then owe(",
     ),
@@ -1052,11 +1052,11 @@ CUTS = {
         "if policy == 'debounce' and entry.max_wait ~= '' and (other or rival) then",
         "if false then",
     ),
-    "a release is sure of what may have been delivered": Cut(
+    "a release is sure of an entry that may have been delivered": Cut(
         "return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'",
         "return 'done'",
     ),
-    "what is released loses its key": Cut(
+    "a released entry loses its key": Cut(
         "local function release(entry, body)\n",
         "local function release(entry, body)\n  redis.call('HDEL', keys.holders, 'k')\n",
     ),
@@ -1065,24 +1065,24 @@ CUTS = {
         "if is_fenced(call, fenced_as) then return nil, 'stale' end",
         "",
     ),
-    "what is parked stays there": Cut(
+    "a parked entry stays there": Cut(
         "keys.due or keys.relay, 'NX', whole(due), member)",
         "keys.relay or keys.relay, 'XX', 0, member)",
     ),
-    "what runs now is paused as well": Cut(
+    "an entry that runs now is paused as well": Cut(
         "if not lanes.any or has_flag(record, header_end, RUN_NOW) then return found end",
         "if not lanes.any then return found end",
     ),
     "nothing is too late": Cut("if from and lanes.now > from + grace then", "if false then"),
-    "what was paused is late for it": Cut(
+    "an entry that was paused is late for it": Cut(
         "if pause.late == '0' and (is_open or pause.state == 'b') then",
         "if false then",
     ),
-    "nobody revokes what was skipped": Cut(
+    "no process revokes a skipped task": Cut(
         "for _, one in ipairs(owes and skips.owed or {}) do",
         "for _, one in ipairs({}) do",
     ),
-    "what became an entry is not marked": Cut(
+    "a message that became an entry is not marked": Cut(
         "if #marks > 0 then set_marks(",
         "if false then set_marks(",
     ),
@@ -1091,11 +1091,11 @@ CUTS = {
         "if answer then return answer end\n"
         "set_marks(call.now, keep_ms, most_marks, {entry.mark, whole(-call.now_us)})",
     ),
-    "marks are not looked at by who writes": Cut(
+    "a writer does not look at marks": Cut(
         "if us < 0 and -us >= (entry.again == '1' and 0 or received) then return 'taken' end",
         "",
     ),
-    "marks are not looked at by who runs": Cut(
+    "a worker does not look at marks": Cut(
         "if first and (attempt > 0 or first < 0) then return math.max(first, 0) end",
         "",
     ),
@@ -1103,11 +1103,11 @@ CUTS = {
         "-us >= (entry.again == '1' and 0 or received)",
         "-us >= (entry.again == '1' and 0 or math.huge)",
     ),
-    "who lets a message through does not mark it": Cut(
+    "a worker that lets a message through does not mark it": Cut(
         "set_marks(now, keep_ms, most, {mark, number})\n",
         "",
     ),
-    "who writes does not look whether it was let through": Cut(
+    "a writer does not look whether it was let through": Cut(
         "if us > (received > 0 and received or call.issued) then",
         "if false then",
     ),
@@ -1134,7 +1134,7 @@ CUTS = {
         "before > now_us + AHEAD and now_us or math.max(now_us, before + 1)",
         "math.max(now_us, before + 1)",
     ),
-    "what is moved behind another one takes its key": Cut(
+    "an entry that is moved behind another one takes its key": Cut(
         "if index ~= keys.behind then take_key", "if true then take_key"
     ),
     "a call asks again for an answer that may be forgotten": Cut(
@@ -1143,15 +1143,15 @@ CUTS = {
     "a call that got a verdict ends before a copy of its request": Cut(
         "is_cut_off and self.has_run", "False", (Attempts, "wait_after")
     ),
-    "what comes back takes its key from another one": Cut(
+    "an undo takes the key from another entry": Cut(
         "local holder = not why and key and entry.named == '1' and other_holder(key, id)",
         "local holder = false",
     ),
-    "what comes back takes the id of another one": Cut(
+    "an undo takes the id of another entry": Cut(
         "  return own and 'taken' or nil\nend",
         "  return nil\nend",
     ),
-    "what takes the id of an uncertain entry is sure": Cut(
+    "an entry that takes the id of an uncertain one is sure": Cut(
         "local lasts = own and not own.is_caller and own.claim and own.claim.uncertain",
         "local lasts = false",
     ),

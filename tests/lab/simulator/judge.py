@@ -203,7 +203,7 @@ class Judge:
         ):
             self.found("twice", f"{call.name}, {kind} {task_id}, takes effect again")
         elif call.told.get(task_id) is life:
-            self.found("twice", f"{call.name}, {kind} {task_id}, which was told to be done")
+            self.found("twice", f"{call.name}, {kind} {task_id}, whose answer says that it is done")
         elif self.is_over(call):
             self.found("late", f"{call.name}, {kind} {task_id}, takes effect; it is {call.how}")
         elif call.how == "interrupted":
@@ -214,7 +214,7 @@ class Judge:
             call.effects[task_id] = Effect(life, life.view, len(life.copies))
 
     def is_over(self, call: Call) -> bool:
-        """Whether its caller was told how it ended, so that it takes no effect any more.
+        """Whether its caller knows how it ended, so that it takes no effect any more.
 
         If Redis's clock was set back by less than a call's time, a request may be late by so much.
         """
@@ -315,7 +315,7 @@ class Judge:
 
     def _untrue(self, call: Call, task_id: str, answer: Answer) -> None:
         seen = sorted(call.seen.get(task_id, ()))
-        what = f"{call.name}, {call.kind} {task_id}, is told {answer.word}; it found {seen}"
+        what = f"{call.name}, {call.kind} {task_id}, gets {answer.word}; it found {seen}"
         did = ", and took effect" if task_id in call.effects else ""
         self.found("answer", what + did)
 

@@ -71,7 +71,7 @@ class Keys:
         for key, task_id in sight.behind.items():
             holder = sight.holders.get(key)
             if key not in sight.left and holder in (None, task_id):
-                self._judge.found("behind", f"{task_id} waits, and nobody has {key_of(key)}")
+                self._judge.found("behind", f"{task_id} waits, and no entry has {key_of(key)}")
 
     def _no_ghosts(self, sight: Sight) -> None:
         for key, task_id in sight.holders.items():
@@ -86,7 +86,7 @@ class Keys:
             if task_id in self._judge.skipped:
                 self._judge.skipped.discard(task_id)
             elif call is None or call.kind != "schedule":
-                self._judge.found("revoked", f"{task_id}, by nobody")
+                self._judge.found("revoked", f"{task_id}, by no call")
             elif task_id in self._revoked:
                 self._judge.found("revoked", f"{task_id}, again")
             self._revoked.add(task_id)
@@ -146,7 +146,7 @@ class Keys:
         for task_id, is_sure in answer.gone:
             effect = call.displaced.get(task_id)
             if effect and is_sure and not self._judge.is_sure(call, effect):
-                self._judge.found("answer", f"{call.name} is told that {task_id} will not run")
+                self._judge.found("answer", f"{call.name} hears that {task_id} will not run")
         stays = (answer.stays, answer.due_ms)
         is_there = stays in call.held or answer.stays in call.left
         if answer.word == "KEPT" and answer.stays != asked and not is_there:

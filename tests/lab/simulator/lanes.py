@@ -32,7 +32,7 @@ class Lanes:
             call.seen.setdefault(lane_of(call.lane), set()).add(after.paused.get(call.lane, ""))
         for task_id, view in after.views.items():
             if view.runs_now and after.place(task_id) == "parked" != before.place(task_id):
-                self._judge.found("paused", f"{task_id} is held up, and was told to run now")
+                self._judge.found("paused", f"{task_id} is held up, and is to run now")
         for lane in sorted(before.paused.keys() | after.paused.keys()):
             old, new = before.paused.get(lane), after.paused.get(lane)
             if old != new:
@@ -91,4 +91,4 @@ class Lanes:
     def told(self, call: Call, answer: Answer) -> None:
         states = call.seen.get(lane_of(call.lane), set())
         if not ({"p"} if answer.word == "PAUSED" else {"b", ""}) & states:
-            self._judge.found("answer", f"{call.name} is told {answer}; it was {states}")
+            self._judge.found("answer", f"{call.name} gets {answer}; it was {states}")

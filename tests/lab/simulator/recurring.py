@@ -39,7 +39,7 @@ class Recurring:
         self._cleared_ms: dict[str, int] = {}  # when a rule's old runs were cleared up
         self._latest_ms = 0  # that Redis's clock has shown
         self._was_set_back = False
-        # Ids that a caller has changed, and that a scanner has leased: what they are now stays.
+        # Ids that a caller has changed, and that a scanner has leased: they stay as they are.
         self._touched: set[str] = set()
         self._leased: set[str] = set()
 
@@ -74,7 +74,7 @@ class Recurring:
             return True
         # Somebody moved it, or brought it back: it stays when its rule changes.
         is_others = other.task_id in self._touched
-        # Nobody could clear up before it was due.
+        # No process could clear up before it was due.
         is_late = run.slot_ms <= self._cleared_ms.get(run.rule, 0)
         # The rule was changed when its slot was to come once more.
         return not (life.is_cancelled or is_others or is_late or self._was_set_back)
@@ -112,7 +112,7 @@ class Recurring:
             return
         if new is None:
             if old is None or "r" not in old.flags:
-                self._found("unasked", f"{rule_of(name)} goes, and nobody removed it")
+                self._found("unasked", f"{rule_of(name)} goes, and no call removed it")
             return
         if old is None or old.revision != new.revision:
             kind = _kind_of(old, new)

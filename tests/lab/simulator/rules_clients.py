@@ -24,7 +24,7 @@ STEPS = 100 * SECOND  # for a call of several steps, each with its own time
 
 
 def planned_rules(dice: random.Random, *, keys: Sequence[str], holds: bool) -> list[RulePlan]:
-    """Some forms of one rule, of which two are said more often than others."""
+    """Some forms of one rule, of which two come more often than others."""
     forms = [
         RulePlan(
             *(f"form{letter}", dice.choice(INTERVALS), dice.choice(("one", "none", "all"))),

@@ -120,12 +120,12 @@ def _app(broker: str) -> Celery:
 
 
 def _remind(text: str) -> None:
-    """Never runs: here nobody takes messages from a queue."""
+    """Never runs: here no worker takes messages from a queue."""
 
 
 @cache
 def rule_view(name: bytes, row: bytes) -> RuleView:
-    """What a row of a rule says."""
+    """The rule that a row describes."""
     stored = Stored.read(SimpleNamespace(name=name, row=row, trouble=b""), 0)
     plan = plan_of(stored)
     (text,) = plan.signature_of(_app(NOWHERE)).args
@@ -172,12 +172,12 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "redis.call('ZADD', keys.rules_next, 0, called)",
         "redis.call('ZADD', keys.rules_next, whole(call.now), called)",
     ),
-    "who clears up looks not whether others have": (
+    "a process clears up though another one has": (
         "if not any(",
         "if False and not any(",
         (rule_store, "clear"),
     ),
-    "what somebody moved is cleared up as well": (
+    "a run that a user moved is cleared up as well": (
         "if task.revision // 1000 == ms_of(task.created) or is_own(task):",
         "if True:",
         (rule_store, "clear"),

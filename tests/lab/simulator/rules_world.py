@@ -20,9 +20,9 @@ class Rules:
     """The rules of one world, if it has any.
 
     Args:
-        world, judge: They see all that is done.
+        world, judge: They see each step.
         scripts: Makes a process's own.
-        sight: What the store has now.
+        sight: The present contents of the store.
         timeouts: Of calls, in seconds.
         drift: By how much clocks differ at most.
         dice: Say how many rules there are, and whether scanners publish their runs.

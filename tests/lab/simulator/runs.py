@@ -158,7 +158,7 @@ class Runs:
     def came(
         self, call: Call | None, task_id: str, before: Sight, after: Sight, now_ms: int
     ) -> None:
-        """An entry comes under a key, which nobody else holds then, nor a run that does not end."""
+        """An entry comes under a key that no other entry holds then, nor a run without an end."""
         key = after.views[task_id].key
         if after.place(task_id) == "behind":
             return

@@ -139,11 +139,16 @@ SABOTAGES = (
         overtaken=0.9,
     ),
     _of("a lease that ran out is not marked", *("answer", "copies"), dead=0.2),
-    _of("what left is forgotten at once", "answer"),
-    _of("only the latest that left are known", "answer"),
-    _of("what left is forgotten, not made the older", "answer"),
-    _of("after the clock was set back, what left is forgotten", "answer", clock_back=0.1, seed=75),
-    _of("what is leased counts as waiting", *("lost", "check"), seed=20),
+    _of("delivered tasks are forgotten at once", "answer"),
+    _of("only the latest delivered tasks are known", "answer"),
+    _of("delivered tasks are forgotten, not made the older ones", "answer"),
+    _of(
+        "after the clock was set back, delivered tasks are forgotten",
+        "answer",
+        clock_back=0.1,
+        seed=75,
+    ),
+    _of("a leased entry counts as waiting", *("lost", "check"), seed=20),
     _of(
         "due times are not looked at",
         "early",
@@ -155,44 +160,44 @@ SABOTAGES = (
         seed=38,
     ),
     _keyed(
-        "what has the key is not looked at",
+        "the holder of a key is not looked at",
         "order",
         **HELD,
         seed=39,
     ),
     _keyed(
-        "what waits under a key is not looked for",
+        "an entry that waits under a key is not looked for",
         *("unique", "kept", "answer"),
     ),
     _keyed(
-        "what comes back takes the key from what waits",
+        "an entry that comes back takes the key from one that waits",
         "unique",
         **BACK,
     ),
     _keyed(
-        "what comes back without its key has none",
+        "an entry that comes back without its key has none",
         "unique",
         **BACK,
     ),
     _keyed(
-        "what comes back leaves the key to what is leased",
+        "an entry that comes back leaves the key to a leased one",
         *("unique", "ghost"),
         **BACK,
     ),
     _keyed(
-        "what leaves frees its key, whoever has it",
+        "an entry that leaves frees its key, though another one has it",
         "unique",
     ),
     _keyed(
-        "what leaves does not free its key",
+        "an entry that leaves does not free its key",
         "ghost",
     ),
     _keyed(
-        "what leaves stays under its tags",
+        "an entry that leaves stays under its tags",
         "ghost",
     ),
     _keyed(
-        "nobody revokes what was replaced",
+        "no process revokes a replaced task",
         *("revoked", "answer"),
     ),
     _keyed(
@@ -204,41 +209,45 @@ SABOTAGES = (
         "debounce",
     ),
     _keyed(
-        "a release is sure of what may have been delivered",
+        "a release is sure of an entry that may have been delivered",
         *("answer", "copies", "undone"),
         confirm_lost=0.7,
         seed=223,
     ),
     _keyed(
-        "what is released loses its key",
+        "a released entry loses its key",
         "unique",
     ),
     _held("a key is free once its task was delivered", "held"),
-    _held("what has left and holds its key is not looked for", "held"),
-    _held("what is being published holds no key", *("exclusive", "unique", "held"), **BACK),
+    _held("a delivered task that holds its key is not looked for", "held"),
+    _held(
+        "an entry that is being published holds no key", *("exclusive", "unique", "held"), **BACK
+    ),
     _held("a word is about any delivery", *("freed", "stuck"), seed=30),
     _held("a word is about any task", *("end", "freed")),
-    _held("a lease ends what a retry holds", "end", doubled=0.5, leases=0.5),
+    _held("a lease ends the hold of a retry", "end", doubled=0.5, leases=0.5),
     _held("a run that ends before it is acknowledged is not heard", "stuck", held=0.3, seed=147),
-    _held("a word frees what waits again", *("unique", "freed"), **BACK, seed=37),
+    _held(
+        "a word frees the key of an entry that waits again", *("unique", "freed"), **BACK, seed=37
+    ),
     _held("a run that begins does not set the end anew", "end"),
     _held("a key is forgotten before its end", "freed"),
     _held("a key is held for ever", *("stuck", "left over")),
-    _held("what is behind another one leaves", *("behind", "held", "exclusive", "unique")),
-    _held("what is behind stays there when the key is free", "behind"),
+    _held("an entry behind another one leaves", *("behind", "held", "exclusive", "unique")),
+    _held("an entry stays behind though the key is free", "behind"),
     _held("two are behind one", "behind", seed=28),
     _held(
-        "what is being published does not hold its key against its own run",
+        "an entry that is being published does not hold its key against its own run",
         *("held", "unique"),
         keys="one",
         confirm_lost=0.7,
     ),
-    _held("what has the id of its run goes on as a retry does", "held"),
+    _held("an entry with the id of its run goes on as a retry does", "held"),
     _held("a retry does not take its key along", "held"),
-    _held("what goes leaves its name behind the holder", "behind"),
-    _held("what is moved goes before the holder", *("behind", "unique"), seed=69),
+    _held("an entry that goes leaves its name behind the holder", "behind"),
+    _held("an entry that is moved goes before the holder", *("behind", "unique"), seed=69),
     replace(
-        _held("what is behind comes forward too late", *("skipped", "undone"), seed=1740),
+        _held("an entry comes forward too late", *("skipped", "undone"), seed=1740),
         pauses=True,
     ),
     _paused(
@@ -255,11 +264,11 @@ SABOTAGES = (
         keys="",  # if all entries have some, it is far rarer
     ),
     _paused(
-        "what is parked stays there",
+        "a parked entry stays there",
         *("check", "lost", "left over"),
     ),
     _paused(
-        "what runs now is paused as well",
+        "an entry that runs now is paused as well",
         "paused",
         seed=20,
     ),
@@ -268,15 +277,15 @@ SABOTAGES = (
         "skipped",
     ),
     _paused(
-        "what was paused is late for it",
+        "an entry that was paused is late for it",
         "lost",
     ),
     _paused(
-        "nobody revokes what was skipped",
+        "no process revokes a skipped task",
         "lost",
     ),
     _taken(
-        "what became an entry is not marked",
+        "a message that became an entry is not marked",
         *("taken", "answer"),
     ),
     _taken(
@@ -284,11 +293,11 @@ SABOTAGES = (
         *("answer", "lost"),
     ),
     _taken(
-        "marks are not looked at by who writes",
+        "a writer does not look at marks",
         *("taken", "answer"),
     ),
     _taken(
-        "marks are not looked at by who runs",
+        "a worker does not look at marks",
         "taken",
     ),
     replace(
@@ -302,13 +311,13 @@ SABOTAGES = (
         messages="no names",
     ),
     replace(
-        _taken("who lets a message through does not mark it", "taken"),
+        _taken("a worker that lets a message through does not mark it", "taken"),
         near=True,
         rates=DIED_ON_THE_WAY,
         seed=16,
     ),
     replace(
-        _taken("who writes does not look whether it was let through", "taken"),
+        _taken("a writer does not look whether it was let through", "taken"),
         near=True,
         rates=DIED_ON_THE_WAY,
         seed=16,
@@ -325,22 +334,22 @@ SABOTAGES = (
         seed=CHANGED_AFTER_SET_BACK,
     ),
     Sabotage(
-        "what takes the id of an uncertain entry is sure",
+        "an entry that takes the id of an uncertain one is sure",
         frozenset({"answer"}),
         seed=REPLACED_AND_UNCERTAIN,
     ),
     Sabotage(
-        "what is moved behind another one takes its key",
+        "an entry that is moved behind another one takes its key",
         frozenset({"behind"}),
         seed=MOVED_BEHIND,
     ),
     Sabotage(
-        "what a run's other copy has freed is held by its entry",
+        "a key that a run's other copy has freed is held by its entry",
         frozenset({"unique"}),
         seed=FREED_BY_A_COPY,
     ),
     Sabotage(
-        "what goes on takes the key of another run of its id",
+        "a run that goes on takes the key of another run of its id",
         frozenset({"exclusive", "held"}),
         seed=LOST_TO_ITS_ID,
     ),
@@ -355,12 +364,10 @@ SABOTAGES = (
         seed=ENDED_TOO_SOON,
     ),
     replace(
-        _keyed("what comes back takes its key from another one", "unique", "ghost", keys="held"),
+        _keyed("an undo takes the key from another entry", "unique", "ghost", keys="held"),
         undoes=True,
     ),
-    replace(
-        _of("what comes back takes the id of another one", "lost", "unasked", "check"), undoes=True
-    ),
+    replace(_of("an undo takes the id of another entry", "lost", "unasked", "check"), undoes=True),
     _recurring("a run is written for any revision", "slot", held=0.3, asleep=0.2, seed=70),
     _recurring("a slot is not compared with the last one", "slot", held=0.3, asleep=0.2),
     _recurring("a rule's old runs are not cleared up", "cleared"),
@@ -378,8 +385,8 @@ SABOTAGES = (
         clock_back=0.05,
         interrupted=0.3,
     ),
-    _recurring("who clears up looks not whether others have", "cleared", asleep=0.2),
-    _recurring("what somebody moved is cleared up as well", "cleared"),
+    _recurring("a process clears up though another one has", "cleared", asleep=0.2),
+    _recurring("a run that a user moved is cleared up as well", "cleared"),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),
         acks_first=True,
