@@ -1,6 +1,8 @@
 """`celery -A … delayq …`, run in this process by click, on an app of the test's own."""
 
+import os
 import signal
+import subprocess
 import sys
 import types
 
@@ -104,6 +106,33 @@ def refused(run):
         return result.output.splitlines()
 
     return refused
+
+
+SHOP = """
+from celery import Celery
+from celery_delayq import DelayQ
+app = Celery("shop", broker={url!r})
+app.conf.update({conf})
+DelayQ(app)
+"""
+
+
+@pytest.fixture
+def shop(url, tmp_path):
+    """Start ``celery -A shop delayq …`` in a process of its own: ``shop("list", stdout=file)``."""
+
+    def start(*words, conf=None, env=None, before=(), **options):
+        made = SHOP.format(url=url, conf={"delayq_timeout": PATIENCE, **(conf or {})})
+        (tmp_path / "shop.py").write_text(made, encoding="utf-8")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        return subprocess.Popen(
+            [*before, sys.executable, "-m", "celery", "-A", "shop", "delayq", *words],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": path, **(env or {})},
+            **{**pipes, **options},
+        )  # fmt: skip
+
+    return start
 
 
 @pytest.fixture

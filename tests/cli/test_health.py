@@ -52,70 +52,43 @@ def test_an_option_says_how_many_tasks_may_be_dead(app, redis, alive, said, refu
     assert said("health", "--max-dead", "1") == ["healthy"]
 
 
-def test_a_redis_that_is_away_is_a_problem_and_json_as_any_other(delayq_app, refused):
-    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
-
-    [line] = refused("health", "--json", app=app)
-
-    assert "refused" in json.loads(line)["problems"][0]
+WRONG = ["overdue -1", "overdue nan", "overdue inf", "dead -1", "dead 0.5"]
 
 
-@pytest.mark.parametrize(
-    "bound",
-    [
-        ("--max-overdue", "-1"), ("--max-overdue", "nan"), ("--max-overdue", "inf"),
-        ("--max-dead", "-1"), ("--max-dead", "0.5"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("bound", WRONG)
 def test_a_bound_that_is_none_is_an_error(run, bound):
-    result = run("health", *bound)
+    result = run("health", *f"--max-{bound}".split())
 
     assert result.exit_code in (1, 2)
     assert "Error: " in result.output
     assert "Traceback" not in result.output
 
 
-each_reading_command = pytest.mark.parametrize(
-    "line",
-    [
-        ("status",), ("status", "--json"), ("list",), ("list", "--json"), ("list", "--dead"),
-        ("show", "a"), ("history",), ("check",),
-    ],
-    ids=" ".join,
-)  # fmt: skip
+READ = ["status", "status --json", "list", "list --json", "list --dead", "show a", "history"]
+each_reading_command = pytest.mark.parametrize("line", [*READ, "check", "health"])
 
 
 @each_reading_command
 def test_a_command_that_cannot_read_the_store_says_so_in_plain_words(delayq_app, refused, line):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
 
-    *_, sentence = refused(*line, app=app)
+    *_, sentence = refused(*line.split(), app=app)
 
-    step = "check" if line == ("check",) else "read"
-    assert sentence.startswith(f"Error: {step} failed: ")
-
-
-def test_nor_does_health_name_a_step(delayq_app, refused):
-    app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
-
-    [sentence] = refused("health", app=app)
-
-    assert "failed" not in sentence
+    begins = {"check": "Error: check failed: ", "health": "the store "}
+    assert sentence.startswith(begins.get(line, "Error: read failed: "))
     assert "refused" in sentence
+    if line == "health":
+        assert "failed" not in sentence
+        [told] = refused("health", "--json", app=app)
+        assert json.loads(told)["problems"] == [sentence]
 
 
 @each_reading_command
-def test_a_command_shows_no_store_of_another_layout_as_an_empty_one(redis, url, refused, line):
+@pytest.mark.usefixtures("url")
+def test_a_command_shows_no_store_of_another_layout_as_an_empty_one(redis, refused, line):
     give_another_layout(redis)
 
-    *_, sentence = refused(*line)
+    *_, sentence = refused(*line.split())
 
-    assert sentence.startswith("Error: the store has layout '2', this process '1'")
-
-
-def test_so_does_health(redis, url, refused):
-    give_another_layout(redis)
-
-    [sentence] = refused("health")
-
-    assert sentence.startswith("the store has layout '2', this process '1'")
+    begins = "" if line == "health" else "Error: "
+    assert sentence.startswith(f"{begins}the store has layout '2', this process '1'")

@@ -47,18 +47,10 @@ def test_json_has_a_line_for_each_event(app, said):
 
     cancelled, scheduled = map(json.loads, said("history", "--json"))
 
-    when = cancelled.pop("when")
-    assert when >= scheduled["when"]
-    assert cancelled == {
-        "what": "cancelled",
-        "id": "a\x1b[2J",
-        "key": "",
-        "due": "2100-01-01T00:00:00+00:00",
-        "task": "shop.add",
-        "queue": "celery",
-        "actor": "",
-        "count": 1,
-    }
+    assert cancelled.pop("when") >= scheduled["when"]
+    task = {"id": "a\x1b[2J", "key": "", "task": "shop.add", "queue": "celery", "actor": ""}
+    due = "2100-01-01T00:00:00+00:00"
+    assert cancelled == {"what": "cancelled", **task, "due": due, "count": 1}
 
 
 def test_it_says_that_nothing_is_kept(app, said):
@@ -78,10 +70,8 @@ def test_history_shows_the_name_that_as_gives(app, run, said):
     rows = [row.split()[2:] for row in said("history")[1:]]
     assert rows[1] == ["paused", "mail", "bob"]
     assert rows[2] == ["cancelled", "a", "celery", "shop.add", "ann@support"]
-    assert [row.split()[2] for row in said("history", "--id", "a")[1:]] == [
-        "cancelled",
-        "scheduled",
-    ]
+    past = [row.split()[2] for row in said("history", "--id", "a")[1:]]
+    assert past == ["cancelled", "scheduled"]
 
 
 @pytest.mark.parametrize("name", ["", "x" * 10_000, "a\nb"])

@@ -4,7 +4,6 @@ import io
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -187,23 +186,14 @@ def test_help_fits_and_has_an_example(terminal, name, columns):
     assert max(map(len, lines), default=0) <= 78
 
 
-def test_a_real_process_in_a_real_terminal(app, url, tmp_path):
+def test_a_real_process_in_a_real_terminal(app, shop, monkeypatch):
     app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
-    (tmp_path / "shop.py").write_text(
-        f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
-        f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
-        encoding="utf-8",
-    )
+    for name in ("NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
     one = Terminal(60)
-    command = [sys.executable, "-m", "celery", "-A", "shop", "delayq", "list"]
-    kept = {
-        name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")
-    }
+    ends = dict.fromkeys(("stdin", "stdout", "stderr"), one.theirs)
 
-    subprocess.run(
-        command, cwd=tmp_path, stdin=one.theirs, stdout=one.theirs, stderr=one.theirs, timeout=60,
-        check=True, env={**kept, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    assert shop("list", env={"TERM": "xterm"}, **ends).wait(60) == 0
     shown = one.close()
 
     assert f"{COLOUR}1mID" in shown

@@ -122,13 +122,11 @@ def test_a_url_of_which_kombu_reads_no_place_is_refused(url, shown, expected):
     "url", [f"{URLS};", f" {URLS}", "sentinel://user:pass@a/3; ; sentinel://b:1 "]
 )
 def test_blanks_and_nothing_between_the_urls_of_a_store_do_not_matter(url):
-    found = store_endpoint(url, OPTIONS, broker("memory://"), NAMES, [0])
-    assert found == broker().endpoint
+    assert store_endpoint(url, OPTIONS, broker("memory://"), NAMES, [0]) == broker().endpoint
 
 
 def test_a_redis_url_s_last_semicolon_is_no_other_store():
-    found = store_endpoint("redis://a; ", None, broker("memory://"), NAMES, [0])
-    assert found == Endpoint("a")
+    assert store_endpoint("redis://a; ", None, broker("memory://"), NAMES, [0]) == Endpoint("a")
     assert broker("redis://a;", {}).failover  # for a broker, kombu then uses this machine
 
 

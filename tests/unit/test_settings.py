@@ -26,12 +26,7 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "enabled": Row(
-        True,
-        "true or false",
-        [True, False],
-        [1, None],
-    ),
+    "enabled": Row(True, "true or false", [True, False], [1, None]),
     "url": Row(
         None,
         "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
@@ -39,10 +34,7 @@ ROWS = {
         ["", "localhost:6379", 6379, b"redis://localhost/0"],
     ),
     "transport_options": Row(
-        None,
-        "a mapping, or None",
-        [None, {"master_name": "mymaster"}],
-        [0, 1.5, True],
+        None, "a mapping, or None", [None, {"master_name": "mymaster"}], [0, 1.5, True]
     ),
     "prefix": Row(
         "delayq",
@@ -50,30 +42,10 @@ ROWS = {
         ["a", "A-b_c.9", "x" * 64],
         ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", None, 1],
     ),
-    "batch_size": Row(
-        200,
-        "a whole number of tasks from 1 to 1000",
-        [1, 1000],
-        [0, 1001, 200.0],
-    ),
-    "lease": Row(
-        30.0,
-        "a number of seconds from 1 to 3600",
-        [1, 1.5, 3600],
-        [0.999, 3600.1],
-    ),
-    "safety_interval": Row(
-        5.0,
-        "a number of seconds from 0.1 to 300",
-        [0.1, 300],
-        [0.09, 300.1],
-    ),
-    "timeout": Row(
-        5.0,
-        "a number of seconds from 0.1 to 60",
-        [0.1, 60],
-        [0.09, 60.1],
-    ),
+    "batch_size": Row(200, "a whole number of tasks from 1 to 1000", [1, 1000], [0, 1001, 200.0]),
+    "lease": Row(30.0, "a number of seconds from 1 to 3600", [1, 1.5, 3600], [0.999, 3600.1]),
+    "safety_interval": Row(5.0, "a number of seconds from 0.1 to 300", [0.1, 300], [0.09, 300.1]),
+    "timeout": Row(5.0, "a number of seconds from 0.1 to 60", [0.1, 60], [0.09, 60.1]),
     "wait_replicas": Row(
         None,
         '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from '
@@ -91,42 +63,12 @@ ROWS = {
         [10_000, 100_000_000],
         [9_999, 100_000_001, 1e6],
     ),
-    "capture_eta": Row(
-        False,
-        "true or false",
-        [True, False],
-        [1, None, "true"],
-    ),
-    "min_delay": Row(
-        0.0,
-        "a number of seconds from 0 to 86400",
-        [0, 86_400],
-        [-0.001, 86_400.5],
-    ),
-    "shards": Row(
-        1,
-        "a whole number of shards from 1 to 64",
-        [1, 64],
-        [0, 65, 1.5],
-    ),
-    "once": Row(
-        False,
-        "true or false",
-        [True, False],
-        [1, None],
-    ),
-    "history": Row(
-        0,
-        "a whole number of events from 0 to 10000",
-        [0, 10_000],
-        [-1, 10_001, 10.0],
-    ),
-    "history_repeats": Row(
-        True,
-        "true or false",
-        [True, False],
-        [1, None],
-    ),
+    "capture_eta": Row(False, "true or false", [True, False], [1, None, "true"]),
+    "min_delay": Row(0.0, "a number of seconds from 0 to 86400", [0, 86_400], [-0.001, 86_400.5]),
+    "shards": Row(1, "a whole number of shards from 1 to 64", [1, 64], [0, 65, 1.5]),
+    "once": Row(False, "true or false", [True, False], [1, None]),
+    "history": Row(0, "a whole number of events from 0 to 10000", [0, 10_000], [-1, 10_001, 10.0]),
+    "history_repeats": Row(True, "true or false", [True, False], [1, None]),
     "catch_up": Row(
         None,
         "a number of tasks a second from 0.1 to 1000000, or None",
@@ -163,10 +105,7 @@ ROWS = {
         ],
     ),
     "metrics_port": Row(
-        None,
-        "a whole number from 1 to 65535, or None",
-        [None, 1, 65_535],
-        [0, 65_536, 80.0],
+        None, "a whole number from 1 to 65535, or None", [None, 1, 65_535], [0, 65_536, 80.0]
     ),
     "metrics_host": Row(
         "127.0.0.1",
