@@ -52,7 +52,6 @@ def test_a_dump_is_loaded_into_another_store(app, other, dumped, said):
 
 def test_of_a_store_that_is_not_paused_it_says_so_beside_the_dump(one, run):
     result = run("dump")
-
     assert result.stderr == f"{MOVING}\n"
     kinds = [json.loads(line)["kind"] for line in result.stdout.splitlines()]
     assert kinds == ["dump", "task", "end"]
@@ -151,7 +150,6 @@ def test_a_task_that_is_or_was_here_is_not_loaded_again(app, one, dumped, said, 
     if has_left:
         why = "1 task left out: delivered or cancelled here since"
         app.delayq.cancel("a")
-
     assert said("load", stdin=text) == [LEAVING, "0 tasks loaded", why]
 
 
@@ -194,22 +192,18 @@ def test_of_a_store_that_is_not_paused_load_says_so(  # noqa: PLR0917
     one, dumped, other, run, words, queue, said
 ):
     other.delayq.pause(queue=queue)
-
     result = run("load", *words, app=other, stdin=dumped())
-
     assert (result.exit_code, result.stderr) == (0, said)
 
 
 def test_a_load_that_pauses_everything_prints_no_warning(app, one, other, dumped, run):
     app.delayq.pause()
-
     assert run("load", app=other, stdin=dumped()).stderr == ""
 
 
 def test_it_is_said_before_anything_is_written(one, other, dumped, run, monkeypatch):
     text = dumped()
     monkeypatch.setattr(loads, "load", lambda *_: 1 / 0)
-
     assert run("load", app=other, stdin=text).stderr.splitlines()[0] == LEAVING
 
 
@@ -223,14 +217,12 @@ def test_a_cut_dump_is_an_error_that_says_how_far_it_came(app, other, dumped, re
     app.send_task("t", task_id="b", delayq_at=FAR)
     first, task, second, _ = dumped().splitlines(keepends=True)
     text = first + task + (second[:-50] if why == IN_A_LINE else "")
-
     told = refused("load", app=other, stdin=text)
     assert told == [LEAVING, "1 task loaded so far", f"Error: {why}"]
 
 
 def test_in_a_terminal_load_says_what_it_wants(misused, monkeypatch):
     monkeypatch.setattr("celery_delayq.contrib.care.command_dump.reads_terminal", lambda: True)
-
     assert misused("load") == "Error: Pass a dump on standard input: load < FILE"
 
 
@@ -305,6 +297,5 @@ def test_after_a_kill_the_same_command_goes_on(app, other, dumped, said, load):
 def test_without_a_standard_input_it_says_what_it_wants(load):
     with load(before=["/bin/sh", "-c", 'exec "$@" <&-', "sh"]) as process:
         _, said = process.communicate(timeout=60)
-
     assert process.returncode == 2
     assert said.splitlines()[-1] == "Error: Pass a dump on standard input: load < FILE"

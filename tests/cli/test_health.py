@@ -22,7 +22,6 @@ def alive(app):
 
 def test_health_prints_one_word_if_all_is_well(app, alive, said):
     app.send_task("t", delayq_at=FAR)
-
     assert said("health") == ["healthy"]
     assert said("health", "--here") == ["healthy"]
     assert json.loads(said("health", "--json")[0]) == {"healthy": True, "problems": []}
@@ -36,9 +35,7 @@ def test_without_a_scanner_it_ends_with_status_1(app, refused):
 
 def test_an_option_says_how_long_a_task_may_be_overdue(app, alive, said, refused):
     app.send_task("t", delayq_at=LONG_AGO)
-
     [line] = refused("health", "--max-overdue", "0.5")
-
     assert line.endswith("; 0.5 s are allowed")
     assert said("health", "--max-overdue", "1e10") == ["healthy"]
 
@@ -47,7 +44,6 @@ def test_an_option_says_how_many_tasks_may_be_dead(app, redis, alive, said, refu
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(app.delayq, redis)
-
     assert refused("health") == ["1 task is dead; 0 are allowed"]
     assert said("health", "--max-dead", "1") == ["healthy"]
 
@@ -58,7 +54,6 @@ WRONG = ["overdue -1", "overdue nan", "overdue inf", "dead -1", "dead 0.5"]
 @pytest.mark.parametrize("bound", WRONG)
 def test_a_bound_that_is_none_is_an_error(run, bound):
     result = run("health", *f"--max-{bound}".split())
-
     assert result.exit_code in (1, 2)
     assert "Error: " in result.output
     assert "Traceback" not in result.output
@@ -87,8 +82,6 @@ def test_a_command_that_cannot_read_the_store_says_so_in_plain_words(delayq_app,
 @pytest.mark.usefixtures("url")
 def test_a_command_shows_no_store_of_another_layout_as_an_empty_one(redis, refused, line):
     give_another_layout(redis)
-
     *_, sentence = refused(*line.split())
-
     begins = "" if line == "health" else "Error: "
     assert sentence.startswith(f"{begins}the store has layout '2', this process '1'")

@@ -38,7 +38,6 @@ def test_history_shows_the_newest_step_first(app, said):
 def test_as_many_as_one_wants(app, said):
     for number in range(5):
         app.send_task("shop.add", task_id=f"a{number}", delayq_at=FAR)
-
     assert [row.split()[3] for row in said("history", "--limit", "2")[1:]] == ["a4", "a3"]
 
 
@@ -55,7 +54,6 @@ def test_json_has_a_line_for_each_event(app, said):
 
 def test_it_says_that_nothing_is_kept(app, said):
     app.conf.delayq_history = 0
-
     assert said("history")[1:] == ["Nothing is kept: the setting delayq_history is 0."]
     assert said("history", "--json") == []
 
@@ -77,9 +75,7 @@ def test_history_shows_the_name_that_as_gives(app, run, said):
 @pytest.mark.parametrize("name", ["", "x" * 10_000, "a\nb"])
 def test_a_name_that_is_none_changes_nothing(app, run, name):
     app.send_task("shop.add", task_id="a", delayq_at=FAR)
-
     result = run("--as", name, "cancel", "a")
-
     assert result.exit_code == 2
     assert "expected text of 1 to 64 bytes" in result.output
     assert app.delayq.get("a") is not None

@@ -34,11 +34,9 @@ def test_show_prints_plain_text_and_json_carries_the_text_as_it_is(app, run, sai
 
 def test_wide_characters_are_listed_as_they_are(app, said):
     app.send_task("日本.タスク", task_id="a", queue="süß", delayq_at=FAR)
-
     assert said("list")[1].endswith("日本.タスク        süß    scheduled")
 
 
 def test_an_id_that_looks_like_an_option_can_follow_a_double_dash(app, said):
     app.send_task("t", task_id="--json", delayq_at=FAR)
-
     assert said("cancel", "--", "--json") == ["task --json cancelled"]

@@ -6,6 +6,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
+from celery import chain, group
 
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_reading import Mark
@@ -39,9 +40,7 @@ def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
 ):
     app = delayq_app(url, accept_content=[serializer])
     app.send_task("t", args, kwargs, task_id="a", serializer=serializer, delayq_at=FAR)
-
     facts = told(app)
-
     assert (facts["args"], facts["kwargs"], facts["task"]) == (list(args), kwargs, "t")
     assert {"argsrepr", "kwargsrepr"} & facts.keys() == set()
 
@@ -49,7 +48,6 @@ def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
 def test_dates_decimals_and_uuids_are_shown_as_text(app, told):
     args = (datetime(2030, 1, 1, tzinfo=timezone.utc), Decimal("1.10"), UUID(int=5))
     app.send_task("t", args, task_id="a", delayq_at=FAR)
-
     assert told(app)["args"] == ["2030-01-01T00:00:00+00:00", "1.10", str(UUID(int=5))]
 
 
@@ -64,7 +62,6 @@ def test_arguments_that_cannot_be_json_are_null_beside_their_text(  # noqa: PLR0
 ):
     app = delayq_app(url, accept_content=["json", "msgpack"])
     app.send_task("t", (value,), {"k": 1}, task_id="a", serializer=serializer, delayq_at=FAR)
-
     facts = told(app)
     assert (facts["args"], facts["argsrepr"], facts["kwargs"]) == (None, text, {"k": 1})
     assert "kwargsrepr" not in facts
@@ -125,3 +122,25 @@ def test_an_unreadable_task_has_no_times(app, redis, printed):
     assert (facts["id"], facts["state"], facts["due"]) == ("a", "DEAD", None)
     assert facts["reason"].startswith("record format")
     assert "cursor" not in facts
+
+
+# Canvases.
+
+
+def test_a_canvas_is_listed_as_what_it_is_and_its_arguments_are_not(app, printed):
+    secret = app.signature("shop.add", args=("a secret",)).set(argsrepr="***")
+    result = app.delayq.schedule(chain(secret, app.signature("shop.mail")), at=FAR)
+
+    _, row = printed("list")
+    [line] = printed("list", "--json")
+    facts = json.loads(line)
+    assert row.endswith("  chain(shop.add, ...)        celery  scheduled")
+    assert (facts["args"], facts["kwargs"]) == (None, None)
+    assert facts["argsrepr"].startswith("chain(shop.add")
+    assert "secret" not in "\n".join([*printed("show", result.id), line, row])
+
+
+def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
+    task = app.signature("t")
+    result = group(task, task).delay_until(FAR)
+    assert said("cancel", result.id) == [f"task {result.id} cancelled"]

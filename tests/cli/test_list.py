@@ -94,7 +94,6 @@ def test_it_is_bounded_by_time_and_number_and_has_the_picked_tasks(
 def test_a_hundred_come_unless_asked_for_more(app, printed):
     for number in range(105):
         app.send_task("t", delayq_at=FAR + number)
-
     assert len(printed("list")) == 1 + 100
     assert len(printed("list", "-n", "1000")) == 1 + 105
     assert len(printed("list", "--json")) == len(printed("list", "--ids")) == 105
@@ -137,7 +136,6 @@ def test_a_wrong_limit_is_an_error_of_usage(run, value):
 
 def test_it_goes_on_behind_a_cursor(three, printed):
     cursor = json.loads(printed("list", "--json", "-n", "1")[0])["cursor"]
-
     assert ids(printed("list", "--cursor", cursor)) == ["task-1", "task-2"]
     assert ids(printed("list", "--cursor", cursor, "-n", "1")) == ["task-1"]
 
@@ -214,9 +212,10 @@ def test_a_refused_task_is_listed_with_its_next_try(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="refused", queue="broken", delayq_at=LONG_AGO)
     app.delayq.hand_over()
-
     [row] = said("list", "--due-before", "2010-01-01")[1:]
     assert re.search(r" scheduled, next try in \d s, broken: WRONGTYPE", row)
+    [task] = app.delayq.tasks()
+    assert (task.attempts, task.next_try) == (1, app.delayq.get("refused").next_try)
 
 
 def test_show_says_key_and_tags(app, said):
@@ -245,7 +244,6 @@ def test_show_says_that_a_task_was_handed_over_as_cancel_does(app, refused):
 
 def test_an_entry_that_cannot_be_read_spoils_no_list_and_show_says_why(three, redis, said, refused):
     redis.hset(keys_of("task-1")["records"], "task-1", b"9 of a later version")
-
     assert ids(said("list")) == ["task-0", "task-2"]
     [line] = refused("show", "task-1")
     assert line.startswith("Error: ")

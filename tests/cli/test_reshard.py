@@ -47,19 +47,12 @@ def test_it_tells_what_it_takes_does_it_and_says_what_is_next(app, delayq_app, u
 
 
 @pytest.mark.usefixtures("tasks")
-def test_a_dry_run_changes_nothing(said, redis):
+def test_a_dry_run_changes_nothing_nor_does_it_without_a_terminal_and_yes(said, refused, redis):
     before = redis.hgetall(META)
     (takes,) = said("reshard", "3", "--dry-run")
     assert re.fullmatch(TAKES, takes)
-    assert redis.hgetall(META) == before
-
-
-@pytest.mark.usefixtures("tasks")
-def test_without_a_terminal_it_does_nothing_without_yes(refused, redis):
-    before = redis.hgetall(META)
-    assert refused("reshard", "3")[-1] == (
-        "Error: continue? There is no terminal to confirm; pass --yes"
-    )
+    *_, asked = refused("reshard", "3")
+    assert asked == "Error: continue? There is no terminal to confirm; pass --yes"
     assert redis.hgetall(META) == before
 
 

@@ -19,6 +19,7 @@ from celery_delayq.operations.health import NO_SCANNER
 from celery_delayq.operations.queues import QueueCounts
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.screens import STATUS, UTC
+from tests.support.shards import each
 
 pytestmark = pytest.mark.operations
 
@@ -60,9 +61,7 @@ def test_it_tells_all_of_the_store_on_one_screen(app, said, redis_server):
 def test_a_due_paused_task_is_not_overdue_before_a_scanner_has_met_it(app, said):
     app.send_task("t", delayq_at=LONG_AGO)
     app.delayq.pause()
-
     lines = said("status")
-
     assert lines[-1] == "waiting 0   overdue 0   paused 1   dead 0   scanners 0"
     assert re.fullmatch(r"  ! everything paused \d+ s ago \(.* UTC\), 1 task due", lines[2])
 
@@ -89,41 +88,37 @@ def queues_on(screen):
 def test_of_very_many_queues_the_fullest_are_shown():
     queues = [QueueCounts(f"queue{step:02}", 1, 0) for step in range(SHOWN + 2)]
     more = [QueueCounts("full", 2, 0), QueueCounts("late", 1, 1)]
-
     rows = queues_on(replace(STATUS, queues=[*queues, *more], pauses=[]))
-
     assert [row[0] for row in rows[:3]] == ["late", "full", "queue00"]
     assert (len(rows), rows[-1]) == (SHOWN + 1, ["4 more queues are in --json."])
 
 
 def test_status_says_that_it_has_looked_at_some_of_the_waiting_tasks_only():
     *_, [last] = queues_on(replace(STATUS, queues_complete=False))
-
     assert last == "These are the 10,007 that are due next, of 10,007 that wait."
 
 
-@pytest.mark.parametrize(
-    ("queue", "shown"),
-    [
-        ("two\nlines\x1b[31m\u202e", "two\\nlines\\x1b[31m\\u202e"),
-        ("", "(cannot be read)"),  # that of tasks that cannot be read
-    ],
-)
-def test_a_queue_without_a_plain_name_has_a_row_of_plain_text(queue, shown):
-    assert queues_on(replace(STATUS, queues=[QueueCounts(queue, 1, 0)]))[0][0] == shown
+def test_a_strange_name_of_a_queue_is_one_line_of_plain_text():
+    queues = [QueueCounts("two\nlines\x1b[31m\u202e", 1, 0)]
+    [row] = queues_on(replace(STATUS, queues=queues))
+    assert row[0] == r"two\nlines\x1b[31m\u202e"
+
+
+def test_unreadable_tasks_have_a_row(app, redis, said):
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    for key in each("records"):
+        redis.hset(key, "a", "spoilt")
+    assert "(cannot be read)        1        0" in said("status")
 
 
 def test_with_another_broker_it_says_that_tasks_are_relayed(delayq_app, url, said):
     app = delayq_app("amqp://guest:secret@rabbit:5672//", delayq_url=url)
-
     assert said("status", app=app)[0].endswith("  relay to amqp, virtual host / on rabbit:5672")
 
 
 def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(shard_steps, said):
     shard_steps.hand_over()
-
     lines = said("status")
-
     assert lines[1].endswith(f"   scanners 1 on {socket.gethostname()}")
     assert "! " not in "".join(lines)
 

@@ -74,9 +74,7 @@ def tasks(app, redis):
 
 def test_an_id_that_is_longer_than_the_terminal_is_cut_in_its_middle(app, terminal, printed):
     app.send_task("t", task_id="i" * 100, delayq_at=FAR)
-
     _, row = lines_of(terminal(60, "list"))
-
     assert re.match("i{6,}…i{6,}  ", row)
     assert len(row) <= 60
     assert printed("list")[1].startswith("i" * 100 + "  2100-01-01")
@@ -131,9 +129,7 @@ def test_without_colours_it_says_the_same(tasks, terminal, monkeypatch, by):
 
 def test_a_pipe_gets_no_colours_and_whole_rows(tasks, printed, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-
     lines = printed("list", "--dead")
-
     assert len(lines) == 2
     assert all(map(printable, lines))
     assert lines[1].endswith("wrong kind of value")

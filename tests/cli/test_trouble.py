@@ -17,9 +17,7 @@ pytestmark = pytest.mark.libraries
 
 def test_the_worker_s_help_names_the_option_to_leave_the_scanner_out(app, project):
     project(app)
-
     result = CliRunner().invoke(celery, ["-A", MODULE, "worker", "--help"])
-
     assert "--no-delayq" in result.output
 
 
@@ -29,7 +27,6 @@ def test_an_unknown_command_is_an_error_of_usage(run):
 
 def test_an_unknown_level_of_logging_is_an_error_of_usage(run):
     result = run("scan", "-l", "NOPE")
-
     assert result.exit_code == 2
     assert "'NOPE' is not one of" in result.output
 
@@ -37,7 +34,6 @@ def test_an_unknown_level_of_logging_is_an_error_of_usage(run):
 @pytest.mark.parametrize("number", [2**63, 10**30])
 def test_any_limit_may_be_given(app, said, number):
     app.send_task("t", task_id="one", delayq_at=FAR)
-
     assert len(said("list", "--limit", str(number))) == 2
 
 
@@ -92,10 +88,8 @@ def test_a_closed_pipe_ends_it_and_it_says_nothing(app, shop, line):
 
 def test_a_terminal_that_knows_fewer_characters_gets_escapes(app, shop):
     app.send_task("日本", task_id="süß", delayq_at=FAR)
-
     latin = {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     out, error = shop("list", env=latin, encoding="latin-1").communicate(timeout=60)
-
     assert error == ""
     assert out.splitlines()[1].endswith("\\u65e5\\u672c          celery  scheduled")
 

@@ -128,6 +128,5 @@ def test_a_zone_has_a_name(zone, name):
 def test_a_time_typed_in_a_zone_of_pytz_is_its_wall_time(delayq_app, url, run):
     app = delayq_app(url, timezone=pytz.timezone("Europe/Berlin"))
     app.send_task("t", task_id="a", delayq_at=FAR)
-
     assert run("reschedule", "a", "2030-10-27T02:30", app=app).exit_code == 0
     assert app.delayq.get("a").due.isoformat() == "2030-10-27T00:30:00+00:00"

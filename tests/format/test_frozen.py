@@ -91,7 +91,6 @@ def test_there_is_one_of_each(told):
 
 def test_it_is_listed(delayq, told):
     waiting = [one.id for one in delayq.tasks()]
-
     assert sorted(waiting) == sorted(by_state(told, "waiting", "paused", "refused"))
     assert [one.due for one in delayq.tasks()] == sorted(one.due for one in delayq.tasks())
 
@@ -129,7 +128,6 @@ def test_an_unreadable_record_is_left_alone(delayq, redis):
 
 def test_nothing_but_what_was_spoilt_is_found_wrong(delayq):
     found = {(one.kind, one.id) for one in delayq.check()}
-
     assert found == {
         ("unreadable_record", "of the future"),
         ("place_without_record", "without a record"),
@@ -140,7 +138,6 @@ def test_each_that_has_not_left_is_cancelled(delayq, told):
     for task_id in told.keys() - UNREADABLE:
         uncertain = told[task_id].get("may_be_delivered")
         assert delayq.cancel(task_id) is (Outcome.UNCERTAIN if uncertain else Outcome.DONE), task_id
-
     assert {one.id for one in delayq.select(all=True)} == set()
     assert delayq.counts().dead == len(UNREADABLE)
 
@@ -210,7 +207,6 @@ def test_a_refused_task_is_tried_again_and_dead_ones_are_retried_or_removed(dela
 def test_all_waiting_tasks_are_released(delayq, told):
     released = delayq.select(all=True).release(canvas=True)
     drain(delayq)
-
     assert released.dead == 2
     assert released + 2 + released.uncertain >= len(told) - len(UNREADABLE) - 2
     assert [one.id for one in delayq.tasks()] == []

@@ -110,20 +110,6 @@ def test_a_worker_serves_what_is_there_and_what_it_did(make_project, start_worke
     assert is_free(port)
 
 
-def test_a_task_that_is_relayed_over_rabbitmq_is_counted_as_relayed(
-    make_project, start_worker, rabbitmq_server, server, port
-):
-    project = make_project(
-        broker_url=rabbitmq_server.url, delayq_url=server.url(), delayq_metrics_port=port
-    )
-    start_worker(TASKS, "-P", "threads", env=project.env)
-    project.wait_runs(project.tasks["note"].delay_for(0.01))
-
-    found = until(port, lambda it: it.by_label("handed_over_total") == {"relay": 1}, "it went")
-
-    assert found.by_label("handover_lateness_seconds_count") == {"relay": 1}
-
-
 def test_steps_of_children_are_counted_if_they_share_a_folder(
     make_project, start_worker, port, tmp_path
 ):
@@ -145,39 +131,7 @@ def test_steps_of_children_are_counted_if_they_share_a_folder(
     assert found.by_label("script_duration_seconds_count")["schedule"] >= 3
 
 
-def test_a_scrape_while_redis_is_dead_says_so_in_time(
-    make_project, start_worker, start_redis, port
-):
-    server = start_redis()
-    project = make_project(server, delayq_metrics_port=port, delayq_timeout=1.0)
-    worker = start_worker(TASKS, "-P", "threads", env=project.env)
-    until(port, lambda it: it["store_up"] == 1, "the store is up")
-
-    server.kill()
-    gone = until(port, lambda it: it["store_up"] == 0, "the store is away")
-    server.start()
-
-    assert "waiting_tasks" not in gone.names
-    assert "scheduled_total" in gone.names
-    until(port, lambda it: it["store_up"] == 1, "the store is back")
-    worker.stop()
-
-
-def test_a_port_that_is_taken_is_said_and_ends_no_worker(make_project, start_worker, port):
-    project = make_project(delayq_metrics_port=port)
-    first = start_worker(TASKS, "-P", "threads", env=project.env)
-    first.wait_log(SERVED)
-
-    second = start_worker(TASKS, "-P", "threads", env=project.env)
-
-    second.wait_log(rf"metrics are not served on 127\.0\.0\.1, port {port}: .*in use")
-    eventually(lambda: project.scanners() == 2, message="both scan")
-    assert first.stop() == 0
-    project.wait_runs(project.tasks["note"].delay_for(0.01))
-    assert second.stop() == 0
-
-
-def test_another_worker_takes_the_port_of_a_serving_worker_that_is_killed(
+def test_a_port_that_is_taken_is_said_and_taken_over_from_a_worker_that_is_killed(
     make_project, start_worker, port
 ):
     project = make_project(delayq_metrics_port=port)
@@ -185,6 +139,7 @@ def test_another_worker_takes_the_port_of_a_serving_worker_that_is_killed(
     first.wait_log(SERVED)
     second = start_worker(TASKS, "-P", "threads", env=project.env)
     second.wait_log(rf"metrics are not served on 127\.0\.0\.1, port {port}: .*in use")
+    eventually(lambda: project.scanners() == 2, message="both scan")
 
     first.kill()
 
@@ -247,18 +202,14 @@ def test_a_port_that_is_taken_is_tried_again_every_five_seconds_at_least(
 
 def test_an_address_of_another_machine_is_said_and_ends_no_worker(make_project, start_worker, port):
     project = make_project(delayq_metrics_port=port, delayq_metrics_host="203.0.113.1")
-
     worker = start_worker(TASKS, "-P", "solo", env=project.env)
-
     worker.wait_log(rf"metrics are not served on 203\.0\.113\.1, port {port}: .*assign")
     assert worker.stop() == 0
 
 
 def test_a_worker_that_does_not_scan_serves_nothing(make_project, start_worker, port):
     project = make_project(delayq_metrics_port=port)
-
     worker = start_worker(TASKS, "-P", "solo", "--no-delayq", env=project.env)
-
     assert is_free(port)
     assert worker.stop() == 0
     assert not any("metrics are" in line for line in worker.lines)
@@ -295,9 +246,7 @@ def test_without_the_extra_the_setting_is_a_sentence_and_status_1(
 def test_without_the_extra_and_the_setting_nothing_is_missed(make_project, start_worker, tmp_path):
     project = make_project()
     env = {**project.env, **without_prometheus(tmp_path)}
-
     worker = start_worker(TASKS, "-P", "solo", env=env)
-
     project.wait_runs(project.tasks["note"].delay_for(0.01))
     assert worker.stop() == 0
 

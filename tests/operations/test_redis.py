@@ -36,7 +36,6 @@ def test_it_tells_nobody_where_nothing_became_due_earlier(ready, operation):
     # A scanner is up now.
     ready.store.raw.hset(ready.store.keys["meta"], "timer", f"{NOW_MS + 2000}:{ready.steps.name}")
     ready.store.raw.config_resetstat()
-
     operation.take(ready)
     told = "cmdstat_publish" in ready.store.raw.info("commandstats")
     assert told == (operation.script == "leave")

@@ -128,7 +128,6 @@ def test_defaults_are_what_the_documentation_says():
 
 def test_every_setting_is_among_those_tested_here():
     said = {setting.name: setting.expected for setting in SETTINGS}
-
     assert said == {name: row.expected for name, row in ROWS.items()}
 
 
@@ -143,9 +142,7 @@ def test_a_setting_declares_all_that_the_readme_prints():
 @pytest.mark.parametrize("name", ROWS)
 def test_a_value_inside_its_range_is_kept_as_it_is(name):
     accepted = ROWS[name].accepted
-
     kept = [getattr(Settings.load({f"delayq_{name}": value}), name) for value in accepted]
-
     assert kept == accepted
 
 
@@ -160,15 +157,12 @@ def refusal(name, value):
 @pytest.mark.parametrize("name", ROWS)
 def test_a_value_outside_its_range_is_refused_with_setting_value_and_range(name):
     _, expected, _, refused = ROWS[name]
-
     said = [str(refusal(name, value)) for value in refused]
-
     assert said == [f"delayq_{name} is {value!r}; expected {expected}" for value in refused]
 
 
 def test_the_error_has_what_it_says():
     error = refusal("lease", 0)
-
     assert (error.name, error.value) == ("delayq_lease", 0)
     assert isinstance(error, ValueError)
 
