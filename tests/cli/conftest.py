@@ -58,54 +58,35 @@ def run(app, project):
     return run
 
 
+def ended(result, status):
+    """The result, which must have this status, and no traceback."""
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    assert result.exit_code == status, result.output
+    return result
+
+
 @pytest.fixture
 def said(run):
     """The lines that a command prints; it has to end well."""
-
-    def said(*arguments, **options):
-        result = run(*arguments, **options)
-        assert result.exit_code == 0, result.output
-        return result.output.splitlines()
-
-    return said
+    return lambda *words, **more: ended(run(*words, **more), 0).output.splitlines()
 
 
 @pytest.fixture
 def printed(run):
     """Only the lines of its standard output, if it ends well."""
-
-    def printed(*arguments, **options):
-        result = run(*arguments, **options)
-        assert result.exit_code == 0, result.output
-        return result.stdout.splitlines()
-
-    return printed
+    return lambda *words, **more: ended(run(*words, **more), 0).stdout.splitlines()
 
 
 @pytest.fixture
 def misused(run):
     """The last line of a command that must end with a usage error."""
-
-    def misused(*arguments, **options):
-        result = run(*arguments, **options)
-        assert isinstance(result.exception, SystemExit), repr(result.exception)
-        assert result.exit_code == 2, result.output
-        return result.output.splitlines()[-1]
-
-    return misused
+    return lambda *words, **more: ended(run(*words, **more), 2).output.splitlines()[-1]
 
 
 @pytest.fixture
 def refused(run):
-    """The lines of a command that has to end with status 1, and without a traceback."""
-
-    def refused(*arguments, **options):
-        result = run(*arguments, **options)
-        assert isinstance(result.exception, SystemExit), repr(result.exception)
-        assert result.exit_code == 1, result.output
-        return result.output.splitlines()
-
-    return refused
+    """The lines of a command that has to end with status 1."""
+    return lambda *words, **more: ended(run(*words, **more), 1).output.splitlines()
 
 
 SHOP = """

@@ -67,7 +67,6 @@ def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run):
 
 def test_an_error_is_status_1_and_says_what_to_do(well, run):
     result = run("doctor", app=well)
-
     assert result.exit_code == 1
     assert (
         "\nerror    scanners           no scanner is alive: no tasks are delivered\n"
@@ -137,7 +136,6 @@ def test_text_that_others_have_written_cannot_spoil_the_screen(app, run, redis):
 
 def test_levels_have_colours():
     shown = [next(command._shown(Line("a", level, "b"), None)) for level in command._STYLES]
-
     assert [line[0] for line in shown] == [
         ("ok       ", "green"),
         ("warning  ", "yellow"),
@@ -213,9 +211,7 @@ def test_a_broker_url_of_no_use_is_one_error_without_its_password(
     broker_url, shown, delayq_app, run
 ):
     app = delayq_app(broker_url, delayq_url="redis://127.0.0.1:1/0")
-
     result = run("doctor", app=app)
-
     assert result.output.startswith(f"Error: broker_url is {shown!r}; expected a URL ")
     assert "s3cr3tx" not in result.output
     assert len(result.output.splitlines()) == 1

@@ -46,7 +46,6 @@ def error(name, found, advice):
 
 def test_the_first_line_is_what_it_is(app, look, redis_server):
     line = look(app, *SERVER)[0]
-
     version = ".".join(map(str, redis_server.version))
     assert line.level == "ok"
     assert re.fullmatch(
@@ -58,10 +57,8 @@ def test_the_first_line_is_what_it_is(app, look, redis_server):
 def test_a_redis_that_is_too_old_is_an_error(app, look, version, level):
     patient = Patient(app.delayq.services)
     patient.server = type(patient.server)({"server": "redis", "version": version}, {}, {})
-
     [line] = AT_THE_STORE[0].lines(patient)
     patient.close()
-
     assert line.level == level
     assert ("; 6.2 or later is needed" in line.found) == (level == "error")
 
@@ -86,10 +83,8 @@ def test_each_fact_that_redis_does_not_report_has_a_line(as_user, look):
 def test_a_worker_s_start_and_the_doctor_say_the_same(start_redis, delayq_app, look):
     app = delayq_app(start_redis("--maxmemory-policy", "allkeys-lru").url())
     [shard_steps] = app.delayq.services.steps_by_shard()
-
     warned = shard_steps.risks()
     shard_steps.close()
-
     assert warned == [line for line in look(app, *SERVER) if line.level != "ok"]
     assert len(warned) == 2
 
@@ -293,9 +288,7 @@ def test_so_is_a_queue_one_of_whose_priorities_has_a_list_that_is_refused(
 ):
     store = ["+@all", "resetkeys", "~{delayq:*}:*"]
     app = as_user(*store, *rule, broker_transport_options=options)
-
     found = look(app, "rights")
-
     levels = ["error", "warning"][-len(advice) :] if advice else ["ok"]
     told = [f"ACL SETUSER u {one}" for one in advice] or [""]
     assert [(one.level, one.advice) for one in found] == [*zip(levels, told, strict=True)]

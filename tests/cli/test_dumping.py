@@ -42,9 +42,7 @@ def one(app):
 def test_a_dump_is_loaded_into_another_store(app, other, dumped, said):
     app.send_task("t", (1, "ü"), task_id="a", delayq_at=FAR, delayq_tags=["x"])
     app.delayq.pause()
-
     assert said("load", app=other, stdin=dumped()) == ["1 task loaded"]
-
     task = other.delayq.get("a")
     assert (task.args, task.due.timestamp(), task.tags) == ((1, "ü"), FAR, ("x",))
     assert [str(one.what) for one in other.delayq.pauses()] == ["everything"]

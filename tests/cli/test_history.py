@@ -43,9 +43,7 @@ def test_as_many_as_one_wants(app, said):
 
 def test_json_has_a_line_for_each_event(app, said):
     schedule_and_cancel(app)
-
     cancelled, scheduled = map(json.loads, said("history", "--json"))
-
     assert cancelled.pop("when") >= scheduled["when"]
     task = {"id": "a\x1b[2J", "key": "", "task": "shop.add", "queue": "celery", "actor": ""}
     due = "2100-01-01T00:00:00+00:00"

@@ -13,9 +13,7 @@ def test_a_row_stays_one_row_of_plain_text(app, run, field):
     for number, text in enumerate(HOSTILE):
         names = {"task": "t", "id": f"{number}", "queue": "q", field: text}
         app.send_task(names["task"], task_id=names["id"], queue=names["queue"], delayq_at=FAR)
-
     output = run("list").output
-
     assert output.count("\n") == 1 + len(HOSTILE)
     assert all(printable(line) for line in output.split("\n")), ascii(output)
 

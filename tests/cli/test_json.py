@@ -92,9 +92,7 @@ def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
 def test_hidden_arguments_are_null_and_the_others_are_not(app, told, hidden):
     own = {f"{hidden}repr": "***"}
     app.send_task("t", ("s3cret",), {"k": "s3cret"}, task_id="a", delayq_at=FAR, **own)
-
     facts = told(app)
-
     assert (facts[hidden], facts[f"{hidden}repr"]) == (None, "***")
     assert facts[{"args": "kwargs", "kwargs": "args"}[hidden]] in (["s3cret"], {"k": "s3cret"})
     assert json.dumps(facts).count("s3cret") == 1

@@ -72,14 +72,6 @@ def tasks(app, redis):
     app.delayq.hand_over()
 
 
-def test_an_id_that_is_longer_than_the_terminal_is_cut_in_its_middle(app, terminal, printed):
-    app.send_task("t", task_id="i" * 100, delayq_at=FAR)
-    _, row = lines_of(terminal(60, "list"))
-    assert re.match("i{6,}…i{6,}  ", row)
-    assert len(row) <= 60
-    assert printed("list")[1].startswith("i" * 100 + "  2100-01-01")
-
-
 def test_long_arguments_are_wrapped_behind_their_name(app, terminal):
     app.send_task("t", ("one two three " * 20,), task_id="a", delayq_at=FAR)
 

@@ -62,11 +62,9 @@ def test_a_real_process_reads_and_changes_what_another_one_scheduled(shop, app):
 @pytest.mark.parametrize("line", ["list", "list -n 1", "list --json", "check"])
 def test_a_full_disk_is_a_sentence(shop, app, line):
     schedule(app, 300)
-
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         process = shop(*line.split(), stdout=full)
         _, error = process.communicate(timeout=4 * PATIENCE)
-
     assert error == "Error: the output cannot be written: No space left on device\n"
     assert process.returncode == 1
 
@@ -98,7 +96,6 @@ def test_a_terminal_that_knows_fewer_characters_gets_escapes(app, shop):
 def test_advice_names_the_app_as_the_command_did(app, run, monkeypatch):
     monkeypatch.setattr("tests.cli.conftest.MODULE", "shop")
     app.send_task("t", task_id="here", delayq_at=FAR)
-
     for line in (["status"], ["health"], ["doctor"], ["show", "here"], ["show", "gone"]):
         said = run(*line).output
         assert "celery -A shop delayq" in said, line

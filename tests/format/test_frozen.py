@@ -238,9 +238,7 @@ def test_new_ones_are_scheduled_beside_them_and_share_their_templates(delayq, re
 
 def test_a_dump_of_it_is_what_it_was_when_it_was_frozen(request, delayq):
     name = request.node.callspec.params["frozen"].stem
-
     made, frozen = [*delayq.dump()], lines_of(HERE / f"{name}.dump.jsonl")
-
     for lines in (made, frozen):
         for field in OF_THE_MOMENT:
             del lines[0][field]

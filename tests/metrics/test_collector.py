@@ -126,9 +126,7 @@ def test_each_scrape_reads_anew(app, collector, scrape):
 
 def test_the_hundred_largest_queues_have_labels_and_the_others_are_summed():
     queues = [(f"q{number}", number, 1) for number in range(1, 151)]
-
     told = samples_of(status_of(queues), 0)
-
     waiting, overdue = told["queue_waiting_tasks"], told["queue_overdue_tasks"]
     assert waiting.pop("other") == sum(range(1, 51))
     assert waiting == {f"q{number}": number for number in range(51, 151)}

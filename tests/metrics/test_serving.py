@@ -254,9 +254,7 @@ def test_without_the_extra_and_the_setting_nothing_is_missed(make_project, start
 def test_a_shared_folder_that_is_not_there_is_a_sentence(make_project, start_worker, port):
     project = make_project(delayq_metrics_port=port)
     env = {**project.env, "PROMETHEUS_MULTIPROC_DIR": "/no/such/folder"}
-
     worker = start_worker(TASKS, "-P", "solo", env=env, ready=False)
-
     assert worker.wait() == 1
     sentence = "PROMETHEUS_MULTIPROC_DIR is '/no/such/folder'; expected the path of a folder"
     assert sum(sentence in line for line in worker.lines) == 1, worker.tail()

@@ -38,7 +38,6 @@ def test_tasks_that_too_few_replicas_have_are_counted(app, watched, scrape):
     app.conf.delayq_wait_replicas = (1, 0.01)
     for _ in range(2):
         app.send_task("t", delayq_at=FAR)
-
     found = scrape()
     assert (found["scheduled_total"], found["unreplicated_total"]) == (3, 2)
 
@@ -123,9 +122,7 @@ def test_a_hand_over_is_counted_with_how_late_it_was(app, watched, scrape):
 def test_refusals_and_dead_tasks_are_counted(app, watched, redis, scrape):
     redis.set("celery", "no list")
     app.send_task("t", delayq_at=LONG_AGO)
-
     hand_over_until_dead(watched, redis)
-
     found = scrape()
     assert (found.by_label("refused_total"), found["dead_total"]) == ({"direct": 7}, 1)
     assert found.by_label("handed_over_total") == {}
@@ -164,9 +161,7 @@ def test_a_lease_that_is_taken_back_is_counted(house, scrape):
     shard_steps = house.relay().steps
     shard_steps._lease_ms = 1
     shard_steps.claim(1)
-
     eventually(lambda: house.delayq.hand_over() == 1, message="its lease ran out")
-
     assert scrape()["lease_recoveries_total"] == 1
 
 
@@ -174,9 +169,7 @@ def test_a_broker_that_is_down_is_counted(make_house, registry, scrape):
     house = make_house("redis://127.0.0.1:1", delayq_safety_interval=0.1)
     watch(house.delayq, registry)
     house.due_now()
-
     house.start()
-
     eventually(lambda: scrape()["broker_failures_total"], message="the broker was found down")
     house.close()
 
@@ -186,16 +179,13 @@ def test_the_round_trip_of_each_script_is_measured(app, watched, scrape):
     app.send_task("t", delayq_at=FAR)
     watched.counts()
     watched.counts()
-
     found = scrape().by_label("script_duration_seconds_count")
-
     assert (found["schedule"], found["counts"]) == (1, 2)
     assert all(0 < took < 60 for took in scrape().by_label("script_duration_seconds_sum").values())
 
 
 def test_every_counter_is_told_from_the_start(watched, scrape):
     found = scrape()
-
     for metric in COUNTED:
         ending = {"counter": "_total", "histogram": "_count"}[metric.kind]
         for value in metric.values or ([""] if not metric.label else []):

@@ -145,31 +145,19 @@ def fitting(store: Store) -> Prepared:
 
 @dataclass(frozen=True)
 class Operation:
-    """One row.
+    """One row."""
 
-    Attributes:
-        script: The script's name.
-        by: The role that calls it: ``"caller"``, ``"scanner"`` or ``"worker"``.
-        take: Calls it at the store's level, in a prepared store.
-        answer: What *take* then returns.
-        changes: Whether it writes to Redis.
-        refused_when_full: Whether a full Redis refuses it.
-        when_full: Its answer on a full Redis, if that is another one.
-        ends: The id of an entry that it removes for good, so that no test finds it anywhere.
-        face: Methods of ``DelayQ`` that run it, with a call of each for a task's id.
-        cli: Its lines after ``celery delayq``.
-    """
-
-    script: str
-    by: str
-    take: Take
-    answer: object
-    changes: bool = True
+    script: str  # its name
+    by: str  # the role that calls it: "caller", "scanner" or "worker"
+    take: Take  # calls it at the store's level, in a prepared store
+    answer: object  # what that then returns
+    changes: bool = True  # whether it writes to Redis
     refused_when_full: bool = False
-    when_full: object = None
-    ends: str = ""
+    when_full: object = None  # its answer on a full Redis, if that is another one
+    ends: str = ""  # the id of an entry that it removes for good, so that no test finds it anywhere
+    # The methods of ``DelayQ`` that run it, with a call of each for a task's id.
     face: Mapping[str, Call] = field(default_factory=lambda: MappingProxyType({}))
-    cli: tuple[str, ...] = ()
+    cli: tuple[str, ...] = ()  # its lines after ``celery delayq``
 
 
 def _schedule(delayq: DelayQ, task_id: str) -> object:

@@ -50,7 +50,6 @@ def test_the_commands_are_found_by_celery_and_say_what_they_do():
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_for_an_unscheduled_task_prints_one_line_and_ends_with_1(run, line):
     result = run(*words(line))
-
     if "{id}" in line:
         assert (result.exit_code, result.output.count("\n")) == (1, 1)
         assert "task a is not scheduled" in result.output
@@ -116,9 +115,7 @@ def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
 @each_line
 def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused, line):
     app = delayq_app(url, delayq_prefix="no good")
-
     *_, sentence = refused(*words(line), app=app)
-
     assert sentence == (
         "Error: delayq_prefix is 'no good'; expected 1 to 64 letters, digits, dots, dashes or "
         "underscores"

@@ -56,7 +56,6 @@ def test_a_checker_reports_what_is_wrong_and_nothing_else(reports, checker, stub
     # Without stubs, pyright's reports change with Celery's code.
     must = marked(MODULES / name, checker, "always", *({stubs} - {"without stubs"}))
     may = marked(MODULES / name, checker, stubs)
-
     assert {error: found[error] for error in found.keys() - must - may} == {}
     assert must - found.keys() == set()
 

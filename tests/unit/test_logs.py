@@ -51,8 +51,6 @@ def test_every_logger_of_the_package_is_such_a_one():
 )
 def test_the_line_on_refused_tasks_has_a_singular_and_a_plural(caplog, count, said):
     seen = Seen(0, 0, None, None, None, None, False, [], 0.0, refused=[("WRONGTYPE", count)])
-
     with caplog.at_level(logging.WARNING):
         report(Hooks(), seen)
-
     assert caplog.messages == [f"{said} waiting: WRONGTYPE"]

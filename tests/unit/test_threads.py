@@ -172,6 +172,5 @@ def test_a_shard_whose_watch_has_ended_comes_back(at_once):
     shard = Shard(shard_steps=SimpleNamespace(counts=ending(1)), up_at=0.0, pauses=pauses)
     back = threading.Event()
     Away(threading.Event(), back.set).add([shard])
-
     assert back.wait(PATIENCE)
     assert shard.up_at == 0.0

@@ -183,9 +183,7 @@ def test_another_layout_is_refused_and_changes_nothing(versions, told, start, de
 def test_a_scanner_of_another_layout_hands_nothing_over(versions, start, delayq, redis):
     delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
     before = contents(redis)
-
     scanner = start(versions["layout"], "scanner")
     scanner.wait_log("the store has layout '1', this process '2'", ALLOWED)
-
     assert contents(redis) == before
     assert delayq.hand_over() == 1
