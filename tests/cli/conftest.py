@@ -1,5 +1,6 @@
 """`celery -A … delayq …`, run in this process by click, on an app of the test's own."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -114,6 +115,22 @@ def shop(url, tmp_path):
         )  # fmt: skip
 
     return start
+
+
+@pytest.fixture
+def alive():
+    """Let a scanner of an app be alive that does nothing: ``alive(app)``; returns its steps."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(app):
+            app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
+            steps = [*map(contextlib.closing, app.delayq.services.steps_by_shard())]
+            steps = [stack.enter_context(one) for one in steps]
+            for one in steps:
+                one.hand_over()
+            return steps[0]
+
+        yield begin
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def good(app):
 @pytest.mark.parametrize(
     ("options", "said"), [("", "nothing found\n"), ("--json", ""), ("--repair", "nothing found\n")]
 )
-def test_of_a_store_that_fits_there_is_nothing_to_tell_or_repair(run, options, said):
+def test_a_store_that_fits_has_nothing_to_tell_or_repair(run, options, said):
     result = run("check", *options.split())
     assert (result.exit_code, result.output) == (0, said)
 
@@ -57,7 +57,7 @@ def on_a_terminal(monkeypatch):
 
 
 @pytest.mark.usefixtures("on_a_terminal", "lost_place")
-def test_it_says_what_it_found_and_does_then_asks_then_does_it_and_looks_again(app, redis, run):
+def test_a_repair_says_what_it_found_and_does_asks_does_it_and_looks_again(app, redis, run):
     result = run("check", "--repair", stdin="y\n")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
@@ -76,7 +76,7 @@ def test_it_says_what_it_found_and_does_then_asks_then_does_it_and_looks_again(a
 
 
 @pytest.mark.usefixtures("on_a_terminal", "lost_place")
-def test_without_a_yes_nothing_is_changed(redis, run):
+def test_a_repair_without_a_yes_changes_nothing(redis, run):
     result = run("check", "--repair", stdin="n\n")
     assert (result.exit_code, redis.zcard(DUE)) == (1, 1)
     assert result.output.endswith("Aborted!\n")
@@ -154,7 +154,7 @@ def test_a_lost_or_dead_task_is_named(app, redis, run, caplog):
     assert app.delayq.get("failed").reason == "NO_ROUTE\n"
 
 
-def test_of_many_the_first_are_told_in_full_and_all_are_repaired(app, redis, run):
+def test_the_first_of_many_are_told_in_full_and_all_are_repaired(app, redis, run):
     redis.zadd(DUE, {b"......%d" % number: 1 for number in range(60)})
     output = run("check", "--repair", "--yes").output
     assert output.count("a place has no record") == 20

@@ -39,17 +39,10 @@ def well(start_redis, delayq_app, monkeypatch):
     return delayq_app(start_redis(*KEPT).url())
 
 
-def alive(app):
-    """Let a scanner of the app be alive that does nothing else."""
-    app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    for shard_steps in app.delayq.services.steps_by_shard():
-        shard_steps.hand_over()
-
-
 # The command.
 
 
-def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run):
+def test_each_thing_is_a_line_and_what_to_do_stands_below(well, alive, run):
     alive(well)
 
     result = run("doctor", app=well)
@@ -74,7 +67,7 @@ def test_an_error_is_status_1_and_says_what_to_do(well, run):
     ) in result.output
 
 
-def test_a_warning_is_no_error(start_redis, delayq_app, run):
+def test_a_warning_is_no_error(start_redis, delayq_app, alive, run):
     app = delayq_app(start_redis("--save", "3600", "1").url())
     alive(app)
     result = run("doctor", app=app)
@@ -93,7 +86,7 @@ def test_json_is_an_object_a_line(well, run):
     assert result.exit_code == 1
 
 
-def test_it_takes_a_moment_and_leaves_nothing(well):
+def test_the_doctor_takes_a_moment_and_leaves_nothing(well):
     client = well.delayq.services.connect()
 
     def ask(*words):
@@ -153,7 +146,7 @@ def test_a_line_with_control_characters_is_shown_as_plain_text():
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_on_a_terminal_texts_are_wrapped_beside_their_names(width):
+def test_texts_are_wrapped_beside_their_names_on_a_terminal(width):
     found, advice = "some long words " * 20, "do this, and --that-as-well " * 9
     lines = shown(Line("persistence", "warning", found, advice), width)
 
@@ -164,7 +157,7 @@ def test_on_a_terminal_texts_are_wrapped_beside_their_names(width):
     assert " ".join(line[28:] for line in lines) == f"{found}-> {advice}".rstrip()
 
 
-def test_on_a_very_narrow_one_they_are_not_cut():
+def test_texts_are_not_cut_on_a_very_narrow_terminal():
     lines = shown(Line("a", "ok", "word " * 30), 20)
     assert max(map(len, lines)) <= 28 + 40
     assert len(lines) > 3
@@ -278,7 +271,7 @@ REMEMBERED = Line(
     ("megabytes", "shards", "warned"),
     [(239, 1, [REMEMBERED]), (239, 3, [REMEMBERED]), (240, 1, []), (0, 1, [])],
 )
-def test_it_warns_if_remembered_tasks_of_all_shards_may_fill_redis(
+def test_remembered_tasks_of_all_shards_that_may_fill_redis_are_warned_of(
     start_redis, delayq_app, megabytes, shards, warned
 ):
     url = start_redis("--maxmemory", f"{megabytes * 1_000_000}").url()

@@ -194,7 +194,7 @@ def test_each_right_is_named_if_it_is_missing(as_documented, tells, look, right)
 
 
 @pytest.mark.parametrize("right", ["", *documented(doctor=True)])
-def test_with_the_doctor_s_rights_all_is_known_and_each_is_needed(
+def test_the_doctor_s_rights_tell_it_all_and_each_is_needed(
     as_documented, redis_server, redis_url, look, right
 ):
     app = as_documented(without=right, redis=redis_server)
@@ -283,7 +283,7 @@ def test_lists_keys_and_channels_are_named_too(as_user, look):
         (["~celery*"], {"global_keyprefix": "x."}, ["~x.celery", "~x.celery*"]),
     ],
 )
-def test_so_is_a_queue_one_of_whose_priorities_has_a_list_that_is_refused(
+def test_a_queue_is_named_if_the_list_of_one_priority_is_refused(
     as_user, look, rule, options, advice
 ):
     store = ["+@all", "resetkeys", "~{delayq:*}:*"]
@@ -302,7 +302,7 @@ def test_the_queues_of_another_broker_are_none_of_the_store_s(as_user, delayq_ap
     assert line.found.endswith("every command of its scripts, every key")
 
 
-def test_without_any_right_the_rest_is_no_crash(as_user, run):
+def test_a_user_without_any_right_is_no_crash(as_user, run):
     result = run("doctor", app=as_user("-@all"))
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
@@ -349,22 +349,10 @@ def test_clocks_that_agree_are_ok(app, look):
 # Scanners, and agreement between them.
 
 
-@pytest.fixture
-def scan(app):
-    """Let a scanner be alive that does nothing."""
-    app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-
-    def scan():
-        [shard_steps] = app.delayq.services.steps_by_shard()
-        shard_steps.hand_over()
-
-    return scan
-
-
-def test_scanners_are_counted_and_their_hosts_are_named(app, look, scan, monkeypatch):
+def test_scanners_are_counted_and_their_hosts_are_named(app, look, alive, monkeypatch):
     for number in range(3):
         monkeypatch.setattr("socket.gethostname", lambda n=number: f"web{n // 2}")
-        scan()
+        alive(app)
     app.send_task("t", delayq_at=FAR)
 
     assert look(app, "scanners") == [
@@ -449,8 +437,8 @@ def test_a_store_of_another_layout_is_an_error(app, redis, look):
     assert look(app, "scanners") == [told]
 
 
-def test_scanners_with_another_broker_are_an_error(delayq_app, url, look, scan):
-    scan()
+def test_scanners_with_another_broker_are_an_error(app, delayq_app, url, look, alive):
+    alive(app)
     line = named(look(delayq_app("memory://", delayq_url=url), "scanners"), "agreement")
     assert line.level == "error"
     assert line.found.startswith("this store's scanners have the broker redis, database 0 on ")

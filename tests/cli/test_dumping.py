@@ -48,7 +48,7 @@ def test_a_dump_is_loaded_into_another_store(app, other, dumped, said):
     assert [str(one.what) for one in other.delayq.pauses()] == ["everything"]
 
 
-def test_of_a_store_that_is_not_paused_it_says_so_beside_the_dump(one, run):
+def test_a_dump_of_a_store_that_is_not_paused_comes_with_a_warning(one, run):
     result = run("dump")
     assert result.stderr == f"{MOVING}\n"
     kinds = [json.loads(line)["kind"] for line in result.stdout.splitlines()]
@@ -72,7 +72,7 @@ def test_in_flight_tasks_and_owed_results_are_reported(delayq_app, redis, redis_
     ]
 
 
-def test_of_a_paused_store_it_says_where_the_counts_differ(app, run, redis):
+def test_a_dump_of_a_paused_store_says_if_the_counts_differ(app, run, redis):
     for number in range(3):
         app.send_task("t", task_id=str(number), delayq_at=FAR)
     app.delayq.pause()
@@ -103,7 +103,7 @@ def test_a_count_that_fails_takes_nothing_off_the_dump(app, one, run, monkeypatc
     assert result.stderr == failed
 
 
-def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url, monkeypatch):
+def test_a_dump_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url, monkeypatch):
     relayed = delayq_app(url, delayq_url=redis_server.url(7), delayq_lease=30)
     relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
     (leased,), _ = claim(relayed.delayq)
@@ -164,7 +164,7 @@ def test_another_task_of_an_id_is_an_error_or_left_out(one, other, dumped, refus
     ]  # fmt: skip
 
 
-def test_it_can_pause_first_and_only_look(app, other, dumped, said):
+def test_a_load_can_pause_first_and_only_look(app, other, dumped, said):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     text = dumped()
 
@@ -186,7 +186,7 @@ def test_it_can_pause_first_and_only_look(app, other, dumped, said):
         (["--dry-run"], "mail", "ids and keys were not compared with the tasks in this store\n"),
     ],
 )
-def test_of_a_store_that_is_not_paused_load_says_so(  # noqa: PLR0917
+def test_a_load_into_a_store_that_is_not_paused_warns(  # noqa: PLR0917
     one, dumped, other, run, words, queue, said
 ):
     other.delayq.pause(queue=queue)
@@ -199,7 +199,7 @@ def test_a_load_that_pauses_everything_prints_no_warning(app, one, other, dumped
     assert run("load", app=other, stdin=dumped()).stderr == ""
 
 
-def test_it_is_said_before_anything_is_written(one, other, dumped, run, monkeypatch):
+def test_a_load_warns_before_it_writes(one, other, dumped, run, monkeypatch):
     text = dumped()
     monkeypatch.setattr(loads, "load", lambda *_: 1 / 0)
     assert run("load", app=other, stdin=text).stderr.splitlines()[0] == LEAVING
@@ -219,7 +219,7 @@ def test_a_cut_dump_is_an_error_that_says_how_far_it_came(app, other, dumped, re
     assert told == [LEAVING, "1 task loaded so far", f"Error: {why}"]
 
 
-def test_in_a_terminal_load_says_what_it_wants(misused, monkeypatch):
+def test_a_load_from_a_terminal_says_what_it_wants(misused, monkeypatch):
     monkeypatch.setattr("celery_delayq.contrib.care.command_dump.reads_terminal", lambda: True)
     assert misused("load") == "Error: Pass a dump on standard input: load < FILE"
 
@@ -238,7 +238,7 @@ def test_no_text_of_others_reaches_a_terminal(app, other, dumped, run):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_nor_does_what_a_line_has_that_is_wrong(other, dumped, refused, text):
+def test_no_wrong_text_of_a_line_reaches_a_terminal(other, dumped, refused, text):
     first, last = dumped().splitlines()
     for line in (
         {**json.loads(first), text: 1},
@@ -292,7 +292,7 @@ def test_after_a_kill_the_same_command_goes_on(app, other, dumped, said, load):
     assert not [*other.delayq.check()]
 
 
-def test_without_a_standard_input_it_says_what_it_wants(load):
+def test_a_load_without_a_standard_input_says_what_it_wants(load):
     with load(before=["/bin/sh", "-c", 'exec "$@" <&-', "sh"]) as process:
         _, said = process.communicate(timeout=60)
     assert process.returncode == 2

@@ -16,7 +16,7 @@ def held(app):
 
 
 @pytest.mark.usefixtures("held")
-def test_it_says_what_holds_the_key_asks_and_frees_it(app, run):
+def test_free_says_what_holds_the_key_asks_and_frees_it(app, run):
     asked = run("free", "k")
     assert asked.exit_code == 1
     sentence, question = asked.output.splitlines()

@@ -1,7 +1,6 @@
 """`delayq health`: exit status 1 and a sentence for each thing that is wrong."""
 
 import json
-from contextlib import closing
 
 import pytest
 
@@ -11,29 +10,22 @@ from tests.app.test_status import give_another_layout
 from tests.support.ports import free_port
 
 
-@pytest.fixture
-def alive(app):
-    """A scanner that is alive, and does nothing."""
-    app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    with closing(app.delayq.services.steps_by_shard()[0]) as shard_steps:
-        shard_steps.hand_over()
-        yield shard_steps
-
-
 def test_health_prints_one_word_if_all_is_well(app, alive, said):
+    alive(app)
     app.send_task("t", delayq_at=FAR)
     assert said("health") == ["healthy"]
     assert said("health", "--here") == ["healthy"]
     assert json.loads(said("health", "--json")[0]) == {"healthy": True, "problems": []}
 
 
-def test_without_a_scanner_it_ends_with_status_1(app, refused):
+def test_health_without_a_scanner_ends_with_status_1(app, refused):
     assert refused("health") == [NOBODY]
     assert refused("health", "--here")[0].startswith("no scanner on this host, ")
     assert json.loads(refused("health", "--json")[0]) == {"healthy": False, "problems": [NOBODY]}
 
 
 def test_an_option_says_how_long_a_task_may_be_overdue(app, alive, said, refused):
+    alive(app)
     app.send_task("t", delayq_at=LONG_AGO)
     [line] = refused("health", "--max-overdue", "0.5")
     assert line.endswith("; 0.5 s are allowed")
@@ -41,6 +33,7 @@ def test_an_option_says_how_long_a_task_may_be_overdue(app, alive, said, refused
 
 
 def test_an_option_says_how_many_tasks_may_be_dead(app, redis, alive, said, refused):
+    alive(app)
     redis.set("broken", "not a list")
     app.send_task("t", queue="broken", delayq_at=LONG_AGO)
     hand_over_until_dead(app.delayq, redis)

@@ -50,7 +50,7 @@ def test_json_has_a_line_for_each_event(app, said):
     assert cancelled == {"what": "cancelled", **task, "due": due, "count": 1}
 
 
-def test_it_says_that_nothing_is_kept(app, said):
+def test_history_says_that_nothing_is_kept(app, said):
     app.conf.delayq_history = 0
     assert said("history")[1:] == ["Nothing is kept: the setting delayq_history is 0."]
     assert said("history", "--json") == []

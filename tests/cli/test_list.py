@@ -39,7 +39,7 @@ def test_columns_are_aligned_and_in_due_order(three, said):
     ]
 
 
-def test_of_an_empty_store_it_says_so_and_which_store_that_is(said, redis_server, printed):
+def test_a_list_of_an_empty_store_says_so_and_which_store_that_is(said, redis_server, printed):
     assert said("list") == [f"no task waits in {redis_server.url()} (prefix delayq)"]
     assert printed("list") == []
     assert said("list", "--json") == []
@@ -85,10 +85,10 @@ def test_arguments_are_shown_as_in_logs(app, said):
     ],
     ids=str,
 )
-def test_it_is_bounded_by_time_and_number_and_has_the_picked_tasks(
+def test_a_list_is_bounded_by_time_and_number_and_has_the_picked_tasks(
     three, printed, options, expected
 ):
-    assert sorted(ids(printed("list", *options))) == [f"task-{number}" for number in expected]
+    assert ids(printed("list", *options)) == [f"task-{number}" for number in expected]
 
 
 def test_a_hundred_come_unless_asked_for_more(app, printed):
@@ -134,7 +134,7 @@ def test_a_wrong_limit_is_an_error_of_usage(run, value):
     assert run("list", "-n", value).exit_code == 2
 
 
-def test_it_goes_on_behind_a_cursor(three, printed):
+def test_a_list_goes_on_behind_a_cursor(three, printed):
     cursor = json.loads(printed("list", "--json", "-n", "1")[0])["cursor"]
     assert ids(printed("list", "--cursor", cursor)) == ["task-1", "task-2"]
     assert ids(printed("list", "--cursor", cursor, "-n", "1")) == ["task-1"]
@@ -150,7 +150,7 @@ FILTERS = ["--queue", "q", "--queue", "qq", "--queue", "qqq"]
 
 
 @pytest.mark.parametrize("options", [[], FILTERS, ["--state", "scheduled"], ["--tag", "x"]])
-def test_it_is_in_due_order_also_with_filters_and_the_newest_come_first_if_asked_for(
+def test_a_list_is_in_due_order_also_with_filters_and_the_newest_come_first_if_asked_for(
     app, printed, options
 ):
     for number in (1, 3, 0, 2):

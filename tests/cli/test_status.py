@@ -6,7 +6,6 @@
 import json
 import re
 import socket
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -24,20 +23,12 @@ from tests.support.shards import each
 pytestmark = pytest.mark.operations
 
 
-@pytest.fixture
-def shard_steps(app):
-    """A scanner that does nothing by itself; after a hand-over it is alive for long."""
-    app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    with closing(app.delayq.services.steps_by_shard()[0]) as made:
-        yield made
-
-
 def overdue(app):
     """The lateness, at this moment, of a task that was due long ago."""
     return lasting(app.delayq.counts().now_ms / 1000 - LONG_AGO)
 
 
-def test_it_tells_all_of_the_store_on_one_screen(app, said, redis_server):
+def test_status_tells_all_of_the_store_on_one_screen(app, said, redis_server):
     app.send_task("t", queue="mail", delayq_at=FAR)
     app.send_task("t", delayq_at=FAR + 1)
     app.send_task("t", queue="mail", delayq_at=LONG_AGO)
@@ -66,9 +57,9 @@ def test_a_due_paused_task_is_not_overdue_before_a_scanner_has_met_it(app, said)
     assert re.fullmatch(r"  ! everything paused \d+ s ago \(.* UTC\), 1 task due", lines[2])
 
 
-def test_it_names_the_scanners_broker_where_it_is_another_one(shard_steps, delayq_app, url, said):
+def test_status_names_the_scanners_broker_if_it_is_another_one(app, alive, delayq_app, url, said):
     other = delayq_app("amqp://127.0.0.1:1//", delayq_url=url)
-    shard_steps.hand_over()
+    alive(app)
 
     theirs = said("status", app=other)[1]
     none = [line for line in said("status") if "broker" in line]
@@ -85,7 +76,7 @@ def queues_on(screen):
     return [line.split("  ") for line in lines[head + 1 :]]
 
 
-def test_of_very_many_queues_the_fullest_are_shown():
+def test_the_fullest_of_very_many_queues_are_shown():
     queues = [QueueCounts(f"queue{step:02}", 1, 0) for step in range(SHOWN + 2)]
     more = [QueueCounts("full", 2, 0), QueueCounts("late", 1, 1)]
     rows = queues_on(replace(STATUS, queues=[*queues, *more], pauses=[]))
@@ -111,34 +102,34 @@ def test_unreadable_tasks_have_a_row(app, redis, said):
     assert "(cannot be read)        1        0" in said("status")
 
 
-def test_with_another_broker_it_says_that_tasks_are_relayed(delayq_app, url, said):
+def test_status_says_that_tasks_are_relayed_to_another_broker(delayq_app, url, said):
     app = delayq_app("amqp://guest:secret@rabbit:5672//", delayq_url=url)
     assert said("status", app=app)[0].endswith("  relay to amqp, virtual host / on rabbit:5672")
 
 
-def test_with_a_scanner_alive_it_is_named_and_there_is_no_warning(shard_steps, said):
-    shard_steps.hand_over()
+def test_a_scanner_that_is_alive_is_named_and_there_is_no_warning(app, alive, said):
+    alive(app)
     lines = said("status")
     assert lines[1].endswith(f"   scanners 1 on {socket.gethostname()}")
     assert "! " not in "".join(lines)
 
 
-def test_of_an_empty_store_nothing_is_next_or_overdue_and_there_are_no_queues(said):
+def test_an_empty_store_has_nothing_next_nothing_overdue_and_no_queues(said):
     assert said("status")[1:] == [
         f"  ! {NO_SCANNER}",
         "waiting 0   overdue 0   paused 0   dead 0   scanners 0",
     ]
 
 
-def test_json_is_one_object_and_nothing_else(app, shard_steps, said, redis_server):
+def test_json_is_one_object_and_nothing_else(app, alive, said, redis_server):
     app.send_task("t", delayq_at=FAR)
-    shard_steps.hand_over()
+    steps = alive(app)
 
     [line] = said("status", "--json")
 
     told = json.loads(line)
     [scanner] = told.pop("scanners")
-    assert scanner["name"] == shard_steps.name
+    assert scanner["name"] == steps.name
     assert told == {
         "store": redis_server.url(),
         "prefix": "delayq",

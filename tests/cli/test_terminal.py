@@ -101,7 +101,7 @@ def test_hostile_text_does_nothing_to_a_terminal(app, terminal):
 
 
 @pytest.mark.parametrize("by", ["option", "environment", "no rich", "dumb"])
-def test_without_colours_it_says_the_same(tasks, terminal, monkeypatch, by):
+def test_a_command_says_the_same_without_colours(tasks, terminal, monkeypatch, by):
     coloured = terminal(160, "list", "--dead")
     assert f"{COLOUR}31mdead" in coloured
     assert f"{COLOUR}1mID" in coloured

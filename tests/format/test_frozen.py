@@ -89,7 +89,7 @@ def test_there_is_one_of_each(told):
     assert {"key", "tags", "grace_ms", "expires_after_ms", "run_now", "may_be_delivered"} <= fields
 
 
-def test_it_is_listed(delayq, told):
+def test_a_frozen_store_is_listed(delayq, told):
     waiting = [one.id for one in delayq.tasks()]
     assert sorted(waiting) == sorted(by_state(told, "waiting", "paused", "refused"))
     assert [one.due for one in delayq.tasks()] == sorted(one.due for one in delayq.tasks())
@@ -156,7 +156,7 @@ def test_each_but_a_canvas_is_edited(delayq, told):
         assert delayq.get(task_id).args == ("new",)
 
 
-def test_they_are_selected(delayq, told):
+def test_its_tasks_are_selected(delayq, told):
     def ids(**by):
         return {one.id for one in delayq.select(**by)}
 

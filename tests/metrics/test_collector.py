@@ -61,9 +61,7 @@ def test_a_scrape_has_the_waiting_and_overdue_tasks(app, redis, collector, scrap
     assert found.by_label("build_info") == {__version__: 1}
 
 
-def test_it_tells_how_long_a_pause_holds_and_how_long_the_return_takes(
-    app, delayq, collector, scrape
-):
+def test_a_scrape_tells_how_long_a_pause_and_the_return_take(app, delayq, collector, scrape):
     assert scrape()["coming_back_seconds"] == 0
     delayq.pause(queue="mail")
     for _ in range(3):
@@ -77,7 +75,9 @@ def test_it_tells_how_long_a_pause_holds_and_how_long_the_return_takes(
     assert scrape()["oldest_paused_seconds"] == 0
 
 
-def test_it_tells_what_is_in_flight_refused_paused_and_dead(app, delayq, redis, collector, scrape):
+def test_a_scrape_counts_tasks_in_flight_refused_paused_and_dead(
+    app, delayq, redis, collector, scrape
+):
     redis.set("celery", "no list")
     app.send_task("t", task_id="dead", delayq_after=0)
     hand_over_until_dead(delayq, redis)
@@ -94,7 +94,7 @@ def test_it_tells_what_is_in_flight_refused_paused_and_dead(app, delayq, redis, 
     assert [found[name] for name in names] == [1, 1, 1, 1]
 
 
-def test_it_tells_how_many_scanners_are_alive(delayq, collector, scrape):
+def test_a_scrape_counts_the_scanners_that_are_alive(delayq, collector, scrape):
     assert scrape()["scanners"] == 0
     scanner = delayq.scanner()
     scanner.start()

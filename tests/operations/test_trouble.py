@@ -40,7 +40,7 @@ ALONE = (
     ("begin", "end", "why"), [REPLICA, ALONE], ids=["a replica", "replicas are missing"]
 )
 @each_operation
-def test_on_a_redis_that_takes_no_writes_it_reads_or_is_unavailable_and_changes_nothing(
+def test_a_redis_that_takes_no_writes_is_read_or_unavailable_and_nothing_changes(
     on_spoilt, operation, begin, end, why
 ):
     store = on_spoilt.store
