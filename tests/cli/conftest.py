@@ -1,6 +1,9 @@
 """`celery -A … delayq …`, run in this process by click, on an app of the test's own."""
 
+import contextlib
+import os
 import signal
+import subprocess
 import sys
 import types
 
@@ -56,54 +59,78 @@ def run(app, project):
     return run
 
 
+def ended(result, status):
+    """The result, which must have this status, and no traceback."""
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    assert result.exit_code == status, result.output
+    return result
+
+
 @pytest.fixture
 def said(run):
     """The lines that a command prints; it has to end well."""
-
-    def said(*arguments, **options):
-        result = run(*arguments, **options)
-        assert result.exit_code == 0, result.output
-        return result.output.splitlines()
-
-    return said
+    return lambda *words, **more: ended(run(*words, **more), 0).output.splitlines()
 
 
 @pytest.fixture
 def printed(run):
     """Only the lines of its standard output, if it ends well."""
-
-    def printed(*arguments, **options):
-        result = run(*arguments, **options)
-        assert result.exit_code == 0, result.output
-        return result.stdout.splitlines()
-
-    return printed
+    return lambda *words, **more: ended(run(*words, **more), 0).stdout.splitlines()
 
 
 @pytest.fixture
 def misused(run):
     """The last line of a command that must end with a usage error."""
-
-    def misused(*arguments, **options):
-        result = run(*arguments, **options)
-        assert isinstance(result.exception, SystemExit), repr(result.exception)
-        assert result.exit_code == 2, result.output
-        return result.output.splitlines()[-1]
-
-    return misused
+    return lambda *words, **more: ended(run(*words, **more), 2).output.splitlines()[-1]
 
 
 @pytest.fixture
 def refused(run):
-    """The lines of a command that has to end with status 1, and without a traceback."""
+    """The lines of a command that has to end with status 1."""
+    return lambda *words, **more: ended(run(*words, **more), 1).output.splitlines()
 
-    def refused(*arguments, **options):
-        result = run(*arguments, **options)
-        assert isinstance(result.exception, SystemExit), repr(result.exception)
-        assert result.exit_code == 1, result.output
-        return result.output.splitlines()
 
-    return refused
+SHOP = """
+from celery import Celery
+from celery_delayq import DelayQ
+app = Celery("shop", broker={url!r})
+app.conf.update({conf})
+DelayQ(app)
+"""
+
+
+@pytest.fixture
+def shop(url, tmp_path):
+    """Start ``celery -A shop delayq …`` in a process of its own: ``shop("list", stdout=file)``."""
+
+    def start(*words, conf=None, env=None, before=(), **options):
+        made = SHOP.format(url=url, conf={"delayq_timeout": PATIENCE, **(conf or {})})
+        (tmp_path / "shop.py").write_text(made, encoding="utf-8")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+        path = os.pathsep.join([str(tmp_path), *sys.path])
+        return subprocess.Popen(
+            [*before, sys.executable, "-m", "celery", "-A", "shop", "delayq", *words],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": path, **(env or {})},
+            **{**pipes, **options},
+        )  # fmt: skip
+
+    return start
+
+
+@pytest.fixture
+def alive():
+    """Let a scanner of an app be alive that does nothing: ``alive(app)``; returns its steps."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(app):
+            app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
+            steps = [*map(contextlib.closing, app.delayq.services.steps_by_shard())]
+            steps = [stack.enter_context(one) for one in steps]
+            for one in steps:
+                one.hand_over()
+            return steps[0]
+
+        yield begin
 
 
 @pytest.fixture

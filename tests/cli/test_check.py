@@ -15,27 +15,25 @@ DUE = "{delayq:0}:due"
 
 
 @pytest.fixture
-def spoilt(app, redis):
+def good(app):
     app.send_task("t", task_id="good", delayq_at=FAR)
-    redis.zadd(KEY, {b"......lost\n": 1})
 
 
-@pytest.mark.parametrize(("options", "said"), [([], "nothing found\n"), (["--json"], "")])
-def test_of_a_store_that_fits_there_is_nothing_to_tell(app, run, options, said):
-    app.send_task("t", task_id="good", delayq_at=FAR)
-    result = run("check", *options)
+@pytest.mark.usefixtures("good")
+@pytest.mark.parametrize(
+    ("options", "said"), [("", "nothing found\n"), ("--json", ""), ("--repair", "nothing found\n")]
+)
+def test_a_store_that_fits_has_nothing_to_tell_or_repair(run, options, said):
+    result = run("check", *options.split())
     assert (result.exit_code, result.output) == (0, said)
 
 
-@pytest.mark.usefixtures("spoilt")
-def test_each_finding_is_a_line(run):
+@pytest.mark.usefixtures("good")
+def test_each_finding_is_a_line_or_a_line_of_json(run, redis):
+    redis.zadd(KEY, {b"......lost\n": 1})
     result = run("check")
     says = f"lost\\n: {KINDS['place_without_record'].wrong}\n"
     assert (result.exit_code, result.output) == (1, says)
-
-
-@pytest.mark.usefixtures("spoilt")
-def test_or_a_line_of_json(run):
     result = run("check", "--json")
     assert result.exit_code == 1
     assert json.loads(result.output)["kind"] == "place_without_record"
@@ -44,24 +42,22 @@ def test_or_a_line_of_json(run):
 # --repair
 
 
-def lost_place(app, redis):
-    app.send_task("t", task_id="good", delayq_at=FAR)
+@pytest.fixture
+def lost_place(app, good, redis):
     app.send_task("t", task_id="lost", delayq_at=FAR)
     (member,) = (one for one in redis.zrange(DUE, 0, -1) if one[6:] == b"lost")
     redis.zrem(DUE, member)
 
 
+@pytest.fixture
 def on_a_terminal(monkeypatch):
     """Pretend that there is a terminal; click's runner passes the typed input."""
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(common, "sys", SimpleNamespace(stdin=terminal))
 
 
-def test_it_says_what_it_found_and_does_then_asks_then_does_it_and_looks_again(
-    app, redis, run, monkeypatch
-):
-    on_a_terminal(monkeypatch)
-    lost_place(app, redis)
+@pytest.mark.usefixtures("on_a_terminal", "lost_place")
+def test_a_repair_says_what_it_found_and_does_asks_does_it_and_looks_again(app, redis, run):
     result = run("check", "--repair", stdin="y\n")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
@@ -79,16 +75,15 @@ def test_it_says_what_it_found_and_does_then_asks_then_does_it_and_looks_again(
     assert app.delayq.cancel("lost")
 
 
-def test_without_a_yes_nothing_is_changed(app, redis, run, monkeypatch):
-    on_a_terminal(monkeypatch)
-    lost_place(app, redis)
+@pytest.mark.usefixtures("on_a_terminal", "lost_place")
+def test_a_repair_without_a_yes_changes_nothing(redis, run):
     result = run("check", "--repair", stdin="n\n")
     assert (result.exit_code, redis.zcard(DUE)) == (1, 1)
     assert result.output.endswith("Aborted!\n")
 
 
-def test_a_repair_without_a_terminal_needs_yes(app, redis, run):
-    lost_place(app, redis)
+@pytest.mark.usefixtures("lost_place")
+def test_a_repair_without_a_terminal_needs_yes(redis, run):
     result = run("check", "--repair")
     assert (result.exit_code, redis.zcard(DUE)) == (1, 1)
     assert "repair 1 finding? There is no terminal to confirm; pass --yes" in result.output
@@ -109,14 +104,8 @@ def test_options_that_make_no_sense_together_are_a_usage_error(run, options, say
     assert says in result.output
 
 
-def test_of_a_store_that_fits_there_is_nothing_to_repair(app, run):
-    app.send_task("t", task_id="good", delayq_at=FAR)
-    result = run("check", "--repair")
-    assert (result.exit_code, result.output) == (0, "nothing found\n")
-
-
-def test_a_finding_without_a_repair_is_left_and_the_status_says_so(app, redis, run):
-    app.send_task("t", task_id="good", delayq_at=FAR)
+@pytest.mark.usefixtures("good")
+def test_a_finding_without_a_repair_is_left_and_the_status_says_so(redis, run):
     redis.hset("{delayq:0}:records", "good", "2?")
     result = run("check", "--repair")
     assert result.exit_code == 1
@@ -124,8 +113,8 @@ def test_a_finding_without_a_repair_is_left_and_the_status_says_so(app, redis, r
     assert result.output.endswith("none of these can be repaired\n")
 
 
-def test_a_finding_left_beside_repaired_ones_is_printed_once_more(app, redis, run):
-    lost_place(app, redis)
+@pytest.mark.usefixtures("lost_place")
+def test_a_finding_left_beside_repaired_ones_is_printed_once_more(redis, run):
     redis.hset("{delayq:0}:records", "good", "2?")
     result = run("check", "--repair", "--yes")
     assert result.exit_code == 1
@@ -137,8 +126,8 @@ def test_a_finding_left_beside_repaired_ones_is_printed_once_more(app, redis, ru
     ]
 
 
-def test_as_json_each_step_is_a_line(app, redis, run):
-    lost_place(app, redis)
+@pytest.mark.usefixtures("lost_place")
+def test_as_json_each_step_is_a_line(redis, run):
     result = run("check", "--repair", "--yes", "--json")
     assert result.exit_code == 0
     found, done = map(json.loads, result.output.splitlines())
@@ -165,7 +154,7 @@ def test_a_lost_or_dead_task_is_named(app, redis, run, caplog):
     assert app.delayq.get("failed").reason == "NO_ROUTE\n"
 
 
-def test_of_many_the_first_are_told_in_full_and_all_are_repaired(app, redis, run):
+def test_the_first_of_many_are_told_in_full_and_all_are_repaired(app, redis, run):
     redis.zadd(DUE, {b"......%d" % number: 1 for number in range(60)})
     output = run("check", "--repair", "--yes").output
     assert output.count("a place has no record") == 20
@@ -174,9 +163,9 @@ def test_of_many_the_first_are_told_in_full_and_all_are_repaired(app, redis, run
     assert "\n60 repaired; the task is lost\nchecking again\nnothing found\n" in output
 
 
+@pytest.mark.usefixtures("lost_place")
 def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
     """A finding that appears during the confirmation is reported by the next check."""
-    lost_place(app, redis)
 
     def confirm(_):
         app.delayq.cancel("lost")

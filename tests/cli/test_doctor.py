@@ -26,17 +26,8 @@ pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("patient_doctor")]
 
 NAMES = [
     *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
-    *(
-        "other stores",
-        "agreement",
-        "scanners",
-        "overdue",
-        "refused",
-        "dead",
-        "pauses",
-        "broker",
-        "workers",
-    ),
+    *("other stores", "agreement", "scanners", "overdue", "refused", "dead", "pauses", "broker"),
+    "workers",
 ]
 KEPT = ("--appendonly", "yes")
 
@@ -48,17 +39,10 @@ def well(start_redis, delayq_app, monkeypatch):
     return delayq_app(start_redis(*KEPT).url())
 
 
-def alive(app):
-    """Let a scanner of the app be alive that does nothing else."""
-    app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    for shard_steps in app.delayq.services.steps_by_shard():
-        shard_steps.hand_over()
-
-
 # The command.
 
 
-def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run):
+def test_each_thing_is_a_line_and_what_to_do_stands_below(well, alive, run):
     alive(well)
 
     result = run("doctor", app=well)
@@ -76,22 +60,17 @@ def test_each_thing_is_a_line_and_what_to_do_stands_below(well, run):
 
 def test_an_error_is_status_1_and_says_what_to_do(well, run):
     result = run("doctor", app=well)
-
     assert result.exit_code == 1
-    at = result.output.splitlines().index(
-        "error    scanners           no scanner is alive: no tasks are delivered"
-    )
-    assert result.output.splitlines()[at + 1] == (
-        " " * 28 + "-> start a worker, or: celery -A proj delayq scan"
-    )
+    assert (
+        "\nerror    scanners           no scanner is alive: no tasks are delivered\n"
+        f"{' ' * 28}-> start a worker, or: celery -A proj delayq scan\n"
+    ) in result.output
 
 
-def test_a_warning_is_no_error(start_redis, delayq_app, run):
+def test_a_warning_is_no_error(start_redis, delayq_app, alive, run):
     app = delayq_app(start_redis("--save", "3600", "1").url())
     alive(app)
-
     result = run("doctor", app=app)
-
     assert result.exit_code == 0
     assert "\nwarning  persistence        the store's Redis loses " in result.output
 
@@ -107,40 +86,35 @@ def test_json_is_an_object_a_line(well, run):
     assert result.exit_code == 1
 
 
-def test_it_takes_a_moment_and_leaves_nothing(well):
+def test_the_doctor_takes_a_moment_and_leaves_nothing(well):
     client = well.delayq.services.connect()
+
+    def ask(*words):
+        return client.execute("it", [b"$%d\r\n%s\r\n" % (len(word), word) for word in words])
+
+    def calls():  # those from scripts are counted as well
+        stats = ask(b"INFO", b"stats").decode()
+        return int(re.search(r"total_commands_processed:(\d+)", stats)[1])
+
     well.send_task("t", delayq_at=FAR)
     scripts = well.delayq.services.scripts[0]
-    before = {key: client.execute("it", [b"$4\r\nDUMP\r\n", b"$%d\r\n%s\r\n" % (len(key), key)])
-              for key in keys_of(client)}  # fmt: skip
-    calls = processed(client)
+    before, made = {*ask(b"KEYS", b"*")}, calls()
 
     patient = Patient(well.delayq.services)
     for question in AT_THE_STORE:
         assert [*question.lines(patient)] or question.name == "wait for replicas"
     patient.close()
 
-    # Calls from scripts are counted as well.
-    assert processed(client) - calls < 250
-    assert before.keys() == {*keys_of(client)}
+    assert calls() - made < 250
+    assert before == {*ask(b"KEYS", b"*")}
     assert b"{delayq:0}:records" in before
     assert scripts is well.delayq.services.scripts[0]
     client.close()
 
 
-def keys_of(client):
-    return client.execute("it", [b"$4\r\nKEYS\r\n", b"$1\r\n*\r\n"])
-
-
-def processed(client):
-    told = client.execute("it", [b"$4\r\nINFO\r\n", b"$5\r\nstats\r\n"]).decode()
-    return int(re.search(r"total_commands_processed:(\d+)", told)[1])
-
-
 def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused):
     app = delayq_app(url)
     app.conf.delayq_batch_size = 0
-
     assert refused("doctor", app=app) == [
         "Error: delayq_batch_size is 0; expected a whole number of tasks from 1 to 1000"
     ]
@@ -148,16 +122,13 @@ def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused):
 
 def test_text_that_others_have_written_cannot_spoil_the_screen(app, run, redis):
     redis.hset("{delayq:0}:meta", mapping={"schema": "1\n\x1b[31m", "shards": "1"})
-
     result = run("doctor")
-
     assert "\x1b" not in result.output
     assert "error    agreement          the store has layout '1\\n\\x1b[31m', " in result.output
 
 
 def test_levels_have_colours():
     shown = [next(command._shown(Line("a", level, "b"), None)) for level in command._STYLES]
-
     assert [line[0] for line in shown] == [
         ("ok       ", "green"),
         ("warning  ", "yellow"),
@@ -165,33 +136,29 @@ def test_levels_have_colours():
     ]
 
 
+def shown(line, width=None):
+    return [text_of(part) for part in command._shown(line, width)]
+
+
 def test_a_line_with_control_characters_is_shown_as_plain_text():
-    told = Line("a", "error", "one\n\x1b[31mtwo", "do\rthis")
-
-    lines = [text_of(line) for line in command._shown(told, None)]
-
+    lines = shown(Line("a", "error", "one\n\x1b[31mtwo", "do\rthis"))
     assert [line[28:] for line in lines] == [r"one\n\x1b[31mtwo", r"-> do\rthis"]
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_on_a_terminal_texts_are_wrapped_beside_their_names(width):
-    words = Line(
-        "persistence", "warning", "some long words " * 20, "do this, and --that-as-well " * 9
-    )
-
-    lines = [text_of(line) for line in command._shown(words, width)]
+def test_texts_are_wrapped_beside_their_names_on_a_terminal(width):
+    found, advice = "some long words " * 20, "do this, and --that-as-well " * 9
+    lines = shown(Line("persistence", "warning", found, advice), width)
 
     assert len(lines) > 5
     assert max(map(len, lines)) <= width
     assert lines[0].startswith("warning  persistence        some long words")
     assert {line[:28] for line in lines[1:]} == {" " * 28}
-    said = " ".join(line[28:] for line in lines)
-    assert said == f"{words.found}-> {words.advice}".rstrip()
+    assert " ".join(line[28:] for line in lines) == f"{found}-> {advice}".rstrip()
 
 
-def test_on_a_very_narrow_one_they_are_not_cut():
-    lines = [text_of(line) for line in command._shown(Line("a", "ok", "word " * 30), 20)]
-
+def test_texts_are_not_cut_on_a_very_narrow_terminal():
+    lines = shown(Line("a", "ok", "word " * 30), 20)
     assert max(map(len, lines)) <= 28 + 40
     assert len(lines) > 3
 
@@ -217,16 +184,13 @@ def test_a_store_that_is_away_is_an_error_and_the_broker_is_looked_at(
 
 def test_a_wrong_password_is_one_that_is_away(as_user, delayq_app, redis_server):
     as_user("+@all")
-
     line = next(examine(delayq_app(redis_server.url().replace("//", "//u:x@")).delayq.services))
-
     assert (line.name, line.level) == ("store", "error")
     assert "username-password" in line.found
 
 
 def test_a_broker_that_is_the_unreachable_store_has_no_line_of_its_own(delayq_app, run):
     result = run("doctor", "--json", app=delayq_app(f"redis://127.0.0.1:{free_port()}/0"))
-
     [line] = result.stdout.splitlines()
     assert (json.loads(line)["name"], json.loads(line)["level"]) == ("store", "error")
     assert result.exit_code == 1
@@ -240,9 +204,7 @@ def test_a_broker_url_of_no_use_is_one_error_without_its_password(
     broker_url, shown, delayq_app, run
 ):
     app = delayq_app(broker_url, delayq_url="redis://127.0.0.1:1/0")
-
     result = run("doctor", app=app)
-
     assert result.output.startswith(f"Error: broker_url is {shown!r}; expected a URL ")
     assert "s3cr3tx" not in result.output
     assert len(result.output.splitlines()) == 1
@@ -264,12 +226,9 @@ def test_a_transport_that_cannot_be_loaded_is_one_error(delayq_app, run, monkeyp
 
 def test_a_broker_that_the_user_may_not_push_to_is_not_reported_as_ok(as_user):
     app = as_user("+@all", "resetkeys", "~{delayq:*}:*", "~*.pidbox", "~_kombu.*")
-
     found = [(line.name, line.level) for line in examine(app.delayq.services)]
-
-    names = [name for name, _ in found]
     assert ("rights", "error") in found
-    assert "broker" not in names
+    assert "broker" not in dict(found)
 
 
 def test_a_store_that_dies_meanwhile_is_asked_nothing_more(start_redis, delayq_app, monkeypatch):
@@ -295,3 +254,26 @@ def test_a_store_that_fails_on_the_way_is_not_called_a_broker_that_is_well(app, 
     patient.wrong.add(line)
     assert list(question.lines(patient)) == []
     patient.close()
+
+
+# The room for what `delayq_remember` keeps.
+
+REMEMBERED = Line(
+    "memory",
+    "warning",
+    "with this delayq_remember, 2,000,000 tasks that left may take 240.0 MB, more than this Redis "
+    "has: 239.0 MB; when it is full, nothing can be scheduled",
+    "set a smaller number of tasks, or raise maxmemory",
+)
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "shards", "warned"),
+    [(239, 1, [REMEMBERED]), (239, 3, [REMEMBERED]), (240, 1, []), (0, 1, [])],
+)
+def test_remembered_tasks_of_all_shards_that_may_fill_redis_are_warned_of(
+    start_redis, delayq_app, megabytes, shards, warned
+):
+    url = start_redis("--maxmemory", f"{megabytes * 1_000_000}").url()
+    found = examine(delayq_app(url, delayq_shards=shards).delayq.services)
+    assert [line for line in found if "delayq_remember" in line.found] == warned

@@ -6,6 +6,8 @@ from celery_delayq.contrib.care import doctor_keys
 from celery_delayq.core.servers.risks import OK, WARNING
 from tests.app.support import FAR
 
+RUNS = [(OK, "workers have the tasks of 1 held key", "")]
+
 
 @pytest.fixture
 def heard(monkeypatch):
@@ -33,23 +35,19 @@ def test_a_task_that_was_purged_is_named_with_the_way_out(app, held, heard, redi
     until = app.delayq.holder(key="k").until
     redis.delete("celery")
 
-    [(level, found, advice)] = look(app)
-
-    assert level == WARNING
-    assert found == (
+    found = (
         f"task {held.id} holds the key k until {until:%Y-%m-%d %H:%M} UTC, and neither a worker "
         "nor the broker has that task"
     )
-    assert advice == "if it does not run: celery -A proj delayq free k"
+    assert look(app) == [(WARNING, found, "if it does not run: celery -A proj delayq free k")]
 
 
-def test_after_some_the_others_are_counted(app, heard, redis, monkeypatch):
+def test_further_keys_are_counted_after_some(app, heard, redis, monkeypatch):
     monkeypatch.setattr(doctor_keys, "NAMED", 1)
     for key in "abc":
         app.delayq.schedule(app.signature("t"), after=0, key=key, unique_until="finished")
     app.delayq.hand_over()
     redis.delete("celery")
-
     assert look(app)[1:] == [(WARNING, "so do 2 more tasks", "the same")]
 
 
@@ -58,33 +56,34 @@ def test_a_key_whose_message_waits_is_not_named(app, heard):
     assert look(app) == []
 
 
-def test_nor_one_that_the_broker_will_deliver_again(app, held, heard, redis):
+@pytest.fixture
+def purged(held, redis):
+    """The same, and its message is in no queue."""
     redis.delete("celery")
+    return held
+
+
+@pytest.mark.usefixtures("purged")
+def test_a_key_whose_message_the_broker_will_deliver_again_is_not_named(app, heard, redis):
     redis.hset("unacked", "tag", "a message that no worker has acknowledged")
     assert look(app) == []
 
 
-def test_nor_one_that_a_worker_has(app, held, heard, redis):
-    redis.delete("celery")
-    heard["w"] = {held.id: ["active", {}]}
-    assert look(app) == [(OK, "workers have the tasks of 1 held key", "")]
+def test_a_key_whose_task_a_worker_has_is_not_named(app, purged, heard):
+    heard["w"] = {purged.id: ["active", {}]}
+    assert look(app) == RUNS
 
 
-def test_nor_one_while_a_worker_is_silent(app, held, heard, redis):
-    redis.delete("celery")
+@pytest.mark.usefixtures("purged")
+def test_no_key_is_named_while_a_worker_is_silent(app, heard):
     heard.clear()
     assert look(app) == []
 
 
-def test_nor_one_that_finishes_meanwhile(app, held, heard, redis, monkeypatch):
-    redis.delete("celery")
-
-    def ends(*_):
-        app.delayq.free(key="k")
-        return True
-
-    monkeypatch.setattr(doctor_keys, "is_idle", ends)
-    assert look(app) == [(OK, "workers have the tasks of 1 held key", "")]
+@pytest.mark.usefixtures("purged")
+def test_a_key_whose_task_finishes_meanwhile_is_not_named(app, heard, monkeypatch):
+    monkeypatch.setattr(doctor_keys, "is_idle", lambda *_: bool(app.delayq.free(key="k")))
+    assert look(app) == RUNS
 
 
 def test_a_key_that_is_held_for_a_time_is_held_without_a_run(app, heard, redis):
@@ -102,6 +101,5 @@ def test_on_rabbitmq_the_broker_tells_how_many_messages_it_has(
     app.delayq.schedule(app.signature("t"), after=0, key="k", unique_until="finished")
     app.delayq.hand_over()
     assert look(app) == []
-
     app.control.purge()
     assert [level for level, *_ in look(app)] == [WARNING]

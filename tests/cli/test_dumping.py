@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 from celery.bin.celery import celery
@@ -14,7 +13,7 @@ from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import eventually
 
 MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
 LEAVING = (
@@ -34,26 +33,26 @@ def dumped(printed):
     return lambda: "".join(f"{line}\n" for line in printed("dump"))
 
 
+@pytest.fixture
+def one(app):
+    """A task that waits."""
+    app.send_task("t", task_id="a", delayq_at=FAR)
+
+
 def test_a_dump_is_loaded_into_another_store(app, other, dumped, said):
     app.send_task("t", (1, "ü"), task_id="a", delayq_at=FAR, delayq_tags=["x"])
     app.delayq.pause()
-
     assert said("load", app=other, stdin=dumped()) == ["1 task loaded"]
-
     task = other.delayq.get("a")
     assert (task.args, task.due.timestamp(), task.tags) == ((1, "ü"), FAR, ("x",))
     assert [str(one.what) for one in other.delayq.pauses()] == ["everything"]
 
 
-def test_of_a_store_that_is_not_paused_it_says_so_beside_the_dump(app, run):
-    app.send_task("t", task_id="a", delayq_at=FAR)
-
+def test_a_dump_of_a_store_that_is_not_paused_comes_with_a_warning(one, run):
     result = run("dump")
-
     assert result.stderr == f"{MOVING}\n"
-    assert [json.loads(line)["kind"] for line in result.stdout.splitlines()] == [
-        "dump", "task", "end",
-    ]  # fmt: skip
+    kinds = [json.loads(line)["kind"] for line in result.stdout.splitlines()]
+    assert kinds == ["dump", "task", "end"]
 
 
 def test_in_flight_tasks_and_owed_results_are_reported(delayq_app, redis, redis_server, run, url):
@@ -73,7 +72,7 @@ def test_in_flight_tasks_and_owed_results_are_reported(delayq_app, redis, redis_
     ]
 
 
-def test_of_a_paused_store_it_says_where_the_counts_differ(app, run, redis):
+def test_a_dump_of_a_paused_store_says_if_the_counts_differ(app, run, redis):
     for number in range(3):
         app.send_task("t", task_id=str(number), delayq_at=FAR)
     app.delayq.pause()
@@ -90,8 +89,7 @@ def test_of_a_paused_store_it_says_where_the_counts_differ(app, run, redis):
     assert (result.exit_code, json.loads(result.stdout.splitlines()[-1])["tasks"]) == (0, 3)
 
 
-def test_a_count_that_fails_takes_nothing_off_the_dump(app, run, monkeypatch):
-    app.send_task("t", task_id="a", delayq_at=FAR)
+def test_a_count_that_fails_takes_nothing_off_the_dump(app, one, run, monkeypatch):
     app.delayq.pause()
 
     def away(*_):
@@ -101,12 +99,11 @@ def test_a_count_that_fails_takes_nothing_off_the_dump(app, run, monkeypatch):
     result = run("dump")
 
     assert json.loads(result.stdout.splitlines()[-1])["kind"] == "end"
-    assert result.stderr == (
-        "could not compare the dump with the store's counts: counts failed: gone\n"
-    )
+    failed = "could not compare the dump with the store's counts: counts failed: gone\n"
+    assert result.stderr == failed
 
 
-def test_it_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url, monkeypatch):
+def test_a_dump_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url, monkeypatch):
     relayed = delayq_app(url, delayq_url=redis_server.url(7), delayq_lease=30)
     relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
     (leased,), _ = claim(relayed.delayq)
@@ -145,43 +142,29 @@ def test_both_commands_report_an_unreadable_task(app, other, redis, run):
     ]
 
 
-def test_a_task_that_is_here_already_is_not_loaded_again(app, dumped, said):
-    app.send_task("t", task_id="a", delayq_at=FAR)
-
-    assert said("load", stdin=dumped()) == [LEAVING, "0 tasks loaded", "1 task here already"]
-
-
-def test_a_task_that_has_left_here_does_not_come_back(app, dumped, said):
-    app.send_task("t", task_id="a", delayq_at=FAR)
-    text = dumped()
-    app.delayq.cancel("a")
-
-    assert said("load", stdin=text) == [
-        LEAVING,
-        "0 tasks loaded",
-        "1 task left out: delivered or cancelled here since",
-    ]
+@pytest.mark.parametrize("has_left", [False, True], ids=["waits", "left"])
+def test_a_task_that_is_or_was_here_is_not_loaded_again(app, one, dumped, said, has_left):
+    text, why = dumped(), "1 task here already"
+    if has_left:
+        why = "1 task left out: delivered or cancelled here since"
+        app.delayq.cancel("a")
+    assert said("load", stdin=text) == [LEAVING, "0 tasks loaded", why]
 
 
-def test_another_task_of_an_id_is_an_error_or_left_out(app, other, dumped, refused, said):
-    for one in (app, other):
-        one.send_task("t", task_id="a", delayq_at=FAR)
+def test_another_task_of_an_id_is_an_error_or_left_out(one, other, dumped, refused, said):
+    other.send_task("t", task_id="a", delayq_at=FAR)
     text = dumped()
 
     assert refused("load", app=other, stdin=text) == [
-        LEAVING,
-        "task 'a' was not loaded: another task has its id here",
-        "0 tasks loaded",
-        "1 task not loaded",
-    ]
+        LEAVING, "task 'a' was not loaded: another task has its id here",
+        "0 tasks loaded", "1 task not loaded",
+    ]  # fmt: skip
     assert said("load", "--skip-existing", app=other, stdin=text) == [
-        LEAVING,
-        "0 tasks loaded",
-        "1 task left out: another task has the id or the key",
-    ]
+        LEAVING, "0 tasks loaded", "1 task left out: another task has the id or the key",
+    ]  # fmt: skip
 
 
-def test_it_can_pause_first_and_only_look(app, other, dumped, said):
+def test_a_load_can_pause_first_and_only_look(app, other, dumped, said):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     text = dumped()
 
@@ -203,58 +186,41 @@ def test_it_can_pause_first_and_only_look(app, other, dumped, said):
         (["--dry-run"], "mail", "ids and keys were not compared with the tasks in this store\n"),
     ],
 )
-def test_of_a_store_that_is_not_paused_load_says_so(request, run, words, queue, said):
-    request.getfixturevalue("app").send_task("t", task_id="a", delayq_at=FAR)
-    text = request.getfixturevalue("dumped")()
-    other = request.getfixturevalue("other")
+def test_a_load_into_a_store_that_is_not_paused_warns(  # noqa: PLR0917
+    one, dumped, other, run, words, queue, said
+):
     other.delayq.pause(queue=queue)
-
-    result = run("load", *words, app=other, stdin=text)
-
+    result = run("load", *words, app=other, stdin=dumped())
     assert (result.exit_code, result.stderr) == (0, said)
 
 
-def test_a_load_that_pauses_everything_prints_no_warning(app, other, dumped, run):
-    app.send_task("t", task_id="a", delayq_at=FAR)
+def test_a_load_that_pauses_everything_prints_no_warning(app, one, other, dumped, run):
     app.delayq.pause()
-
     assert run("load", app=other, stdin=dumped()).stderr == ""
 
 
-def test_it_is_said_before_anything_is_written(app, other, dumped, run, monkeypatch):
-    app.send_task("t", task_id="a", delayq_at=FAR)
+def test_a_load_warns_before_it_writes(one, other, dumped, run, monkeypatch):
     text = dumped()
     monkeypatch.setattr(loads, "load", lambda *_: 1 / 0)
-
     assert run("load", app=other, stdin=text).stderr.splitlines()[0] == LEAVING
 
 
-def test_a_dump_that_was_cut_ends_with_one_and_says_how_far_it_came(app, other, dumped, refused):
-    for name in ("a", "b"):
-        app.send_task("t", task_id=name, delayq_at=FAR)
-    whole = dumped()
-
-    assert refused("load", app=other, stdin=whole[:-200]) == [
-        LEAVING,
-        "1 task loaded so far",
-        "Error: line 3 of the dump: it is no JSON object: it was cut or damaged",
-    ]
+IN_A_LINE = "line 3 of the dump: it is no JSON object: it was cut or damaged"
+BETWEEN = "the dump ends after line 2, before its closing line: it was cut"
 
 
-def test_a_dump_that_ends_between_two_lines_is_reported_as_cut(app, other, dumped, refused):
-    app.send_task("t", task_id="a", delayq_at=FAR)
-    lines = dumped().splitlines(keepends=True)
+@pytest.mark.usefixtures("one")
+@pytest.mark.parametrize("why", [IN_A_LINE, BETWEEN])
+def test_a_cut_dump_is_an_error_that_says_how_far_it_came(app, other, dumped, refused, why):
+    app.send_task("t", task_id="b", delayq_at=FAR)
+    first, task, second, _ = dumped().splitlines(keepends=True)
+    text = first + task + (second[:-50] if why == IN_A_LINE else "")
+    told = refused("load", app=other, stdin=text)
+    assert told == [LEAVING, "1 task loaded so far", f"Error: {why}"]
 
-    assert refused("load", app=other, stdin="".join(lines[:2])) == [
-        LEAVING,
-        "1 task loaded so far",
-        "Error: the dump ends after line 2, before its closing line: it was cut",
-    ]
 
-
-def test_in_a_terminal_load_says_what_it_wants(misused, monkeypatch):
+def test_a_load_from_a_terminal_says_what_it_wants(misused, monkeypatch):
     monkeypatch.setattr("celery_delayq.contrib.care.command_dump.reads_terminal", lambda: True)
-
     assert misused("load") == "Error: Pass a dump on standard input: load < FILE"
 
 
@@ -272,7 +238,7 @@ def test_no_text_of_others_reaches_a_terminal(app, other, dumped, run):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_nor_does_what_a_line_has_that_is_wrong(other, dumped, refused, text):
+def test_no_wrong_text_of_a_line_reaches_a_terminal(other, dumped, refused, text):
     first, last = dumped().splitlines()
     for line in (
         {**json.loads(first), text: 1},
@@ -299,60 +265,35 @@ def test_a_load_reads_the_bytes_of_a_dump_that_is_not_ascii(app, other, project,
     assert other.delayq.get("ü").args == ("ü",)
 
 
-PROJECT = """
-from celery import Celery
-from celery_delayq import DelayQ
-app = Celery("moving", broker={url!r})
-app.conf.delayq_prefix = "other"
-app.conf.delayq_shards = {shards}
-app.conf.delayq_timeout = {timeout}
-DelayQ(app)
-"""
-
-
 @pytest.fixture
-def command(app, url, tmp_path):
-    """The command that loads into the other store, in the temporary folder."""
-    code = PROJECT.format(url=url, shards=app.conf.delayq_shards, timeout=PATIENCE)
-    (tmp_path / "moving.py").write_text(code, "utf-8")
-    return [sys.executable, "-m", "celery", "-A", "moving", "delayq", "load"]
+def load(app, shop):
+    """Start the command that loads into the other store."""
+    conf = {"delayq_prefix": "other", "delayq_shards": app.conf.delayq_shards}
+    return lambda **options: shop("load", conf=conf, **options)
 
 
-@pytest.fixture
-def loading(command, tmp_path):
-    """Start it; it reads a pipe."""
-    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE) as process:
-        yield process
-        process.kill()
-
-
-def test_after_a_kill_the_same_command_goes_on(app, other, dumped, said, loading):
+def test_after_a_kill_the_same_command_goes_on(app, other, dumped, said, load):
     items = [((number,), {}, FAR + number, f"{number}") for number in range(1000)]
     app.delayq.schedule_many(app.signature("t"), items)
     text = dumped()
-    # It waits for the rest, which never comes.
-    loading.stdin.write(text[: len(text) // 2].encode())
-    loading.stdin.flush()
-    eventually(lambda: other.delayq.counts().scheduled >= 100, 30)
-    loading.kill()
-    loading.wait()
+    with load(stdin=subprocess.PIPE) as loading:
+        # It waits for the rest, which never comes.
+        loading.stdin.write(text[: len(text) // 2])
+        loading.stdin.flush()
+        eventually(lambda: other.delayq.counts().scheduled >= 100, 30)
+        loading.kill()
     done = other.delayq.counts().scheduled
 
     assert 100 <= done < 1000
     assert said("load", app=other, stdin=text) == [
-        LEAVING,
-        f"{1000 - done:,} tasks loaded",
-        f"{done:,} tasks here already",
-    ]
+        LEAVING, f"{1000 - done:,} tasks loaded", f"{done:,} tasks here already",
+    ]  # fmt: skip
     assert [one.id for one in other.delayq.tasks()] == [f"{number}" for number in range(1000)]
     assert not [*other.delayq.check()]
 
 
-def test_without_a_standard_input_it_says_what_it_wants(command, tmp_path):
-    closing = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *command]
-
-    with subprocess.Popen(closing, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+def test_a_load_without_a_standard_input_says_what_it_wants(load):
+    with load(before=["/bin/sh", "-c", 'exec "$@" <&-', "sh"]) as process:
         _, said = process.communicate(timeout=60)
-
     assert process.returncode == 2
     assert said.splitlines()[-1] == "Error: Pass a dump on standard input: load < FILE"

@@ -47,7 +47,6 @@ def test_a_list_of_tasks_with_a_text_in_their_arguments(printed):
 )
 def test_a_name_that_matches_nothing_may_mean_another(run, option, value, meant):
     result = run("list", option, value)
-
     # Tasks of other tests' modules may be alike, too.
     assert re.search(rf"did you mean .*\b{meant}\b.*\?", result.stderr)
 

@@ -16,7 +16,7 @@ def held(app):
 
 
 @pytest.mark.usefixtures("held")
-def test_it_says_what_holds_the_key_asks_and_frees_it(app, run):
+def test_free_says_what_holds_the_key_asks_and_frees_it(app, run):
     asked = run("free", "k")
     assert asked.exit_code == 1
     sentence, question = asked.output.splitlines()
@@ -61,8 +61,7 @@ def test_list_and_show_say_until_when_one_waits_behind_it(app, said, refused):
     made = app.signature("t").set(task_id="b")
     app.delayq.schedule(made, at=FAR, key="k", conflict="replace")
 
-    listed = said("list")[1]
-    assert re.search(r"scheduled, behind a for at most (59 min \d+ s|1 h)$", listed)
+    assert re.search(r"scheduled, behind a for at most (59 min \d+ s|1 h)$", said("list")[1])
     shown = said("show", "--key", "k")
     assert shown[0] == said("show", "b")[0]
     until = r"in (59 min \d+ s|1 h) \(.* UTC\)"

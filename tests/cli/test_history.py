@@ -38,32 +38,20 @@ def test_history_shows_the_newest_step_first(app, said):
 def test_as_many_as_one_wants(app, said):
     for number in range(5):
         app.send_task("shop.add", task_id=f"a{number}", delayq_at=FAR)
-
     assert [row.split()[3] for row in said("history", "--limit", "2")[1:]] == ["a4", "a3"]
 
 
 def test_json_has_a_line_for_each_event(app, said):
     schedule_and_cancel(app)
-
     cancelled, scheduled = map(json.loads, said("history", "--json"))
-
-    when = cancelled.pop("when")
-    assert when >= scheduled["when"]
-    assert cancelled == {
-        "what": "cancelled",
-        "id": "a\x1b[2J",
-        "key": "",
-        "due": "2100-01-01T00:00:00+00:00",
-        "task": "shop.add",
-        "queue": "celery",
-        "actor": "",
-        "count": 1,
-    }
+    assert cancelled.pop("when") >= scheduled["when"]
+    task = {"id": "a\x1b[2J", "key": "", "task": "shop.add", "queue": "celery", "actor": ""}
+    due = "2100-01-01T00:00:00+00:00"
+    assert cancelled == {"what": "cancelled", **task, "due": due, "count": 1}
 
 
-def test_it_says_that_nothing_is_kept(app, said):
+def test_history_says_that_nothing_is_kept(app, said):
     app.conf.delayq_history = 0
-
     assert said("history")[1:] == ["Nothing is kept: the setting delayq_history is 0."]
     assert said("history", "--json") == []
 
@@ -78,18 +66,14 @@ def test_history_shows_the_name_that_as_gives(app, run, said):
     rows = [row.split()[2:] for row in said("history")[1:]]
     assert rows[1] == ["paused", "mail", "bob"]
     assert rows[2] == ["cancelled", "a", "celery", "shop.add", "ann@support"]
-    assert [row.split()[2] for row in said("history", "--id", "a")[1:]] == [
-        "cancelled",
-        "scheduled",
-    ]
+    past = [row.split()[2] for row in said("history", "--id", "a")[1:]]
+    assert past == ["cancelled", "scheduled"]
 
 
 @pytest.mark.parametrize("name", ["", "x" * 10_000, "a\nb"])
 def test_a_name_that_is_none_changes_nothing(app, run, name):
     app.send_task("shop.add", task_id="a", delayq_at=FAR)
-
     result = run("--as", name, "cancel", "a")
-
     assert result.exit_code == 2
     assert "expected text of 1 to 64 bytes" in result.output
     assert app.delayq.get("a") is not None

@@ -6,7 +6,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
-from celery import chain
+from celery import chain, group
 
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_reading import Mark
@@ -40,9 +40,7 @@ def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
 ):
     app = delayq_app(url, accept_content=[serializer])
     app.send_task("t", args, kwargs, task_id="a", serializer=serializer, delayq_at=FAR)
-
     facts = told(app)
-
     assert (facts["args"], facts["kwargs"], facts["task"]) == (list(args), kwargs, "t")
     assert {"argsrepr", "kwargsrepr"} & facts.keys() == set()
 
@@ -50,54 +48,38 @@ def test_arguments_are_an_array_and_an_object(  # noqa: PLR0917
 def test_dates_decimals_and_uuids_are_shown_as_text(app, told):
     args = (datetime(2030, 1, 1, tzinfo=timezone.utc), Decimal("1.10"), UUID(int=5))
     app.send_task("t", args, task_id="a", delayq_at=FAR)
-
     assert told(app)["args"] == ["2030-01-01T00:00:00+00:00", "1.10", str(UUID(int=5))]
 
 
+NAN, RAW = (float("nan"), "(nan,)"), (b"\xff\x00", "(b'ff00',)")
+
+
 @pytest.mark.parametrize(
-    ("value", "text", "serializer"),
-    [
-        (float("nan"), "(nan,)", "json"),
-        (b"\xff\x00", "(b'ff00',)", "json"),
-        (b"\xff\x00", "(b'ff00',)", "msgpack"),
-    ],
+    ("value", "text", "serializer"), [(*NAN, "json"), (*RAW, "json"), (*RAW, "msgpack")]
 )
 def test_arguments_that_cannot_be_json_are_null_beside_their_text(  # noqa: PLR0917
     delayq_app, url, told, value, text, serializer
 ):
     app = delayq_app(url, accept_content=["json", "msgpack"])
     app.send_task("t", (value,), {"k": 1}, task_id="a", serializer=serializer, delayq_at=FAR)
-
     facts = told(app)
-
-    assert (facts["args"], facts["argsrepr"]) == (None, text)
-    assert facts["kwargs"] == {"k": 1}
+    assert (facts["args"], facts["argsrepr"], facts["kwargs"]) == (None, text, {"k": 1})
     assert "kwargsrepr" not in facts
 
 
+@pytest.mark.parametrize("accept", [["json", "pickle"], ["json"]], ids=str)
 @pytest.mark.parametrize(
-    ("line", "accept"),
-    [
-        (["list"], ["json", "pickle"]),
-        (["list", "--json"], ["json", "pickle"]),
-        (["list", "--json"], ["json"]),
-        (["list", "--ids"], ["json", "pickle"]),
-        (["list", "--tag", "x", "--json"], ["json", "pickle"]),
-        (["show", "a"], ["json", "pickle"]),
-        (["show", "a", "--json"], ["json"]),
-    ],
-    ids=str,
+    "line", ["list", "list --json", "list --ids", "list --tag x --json", "show a", "show a --json"]
 )
 def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
     delayq_app, url, printed, tmp_path, accept, line
 ):
     mark = tmp_path / "mark"
     app = delayq_app(url, accept_content=accept)
-    app.send_task(
-        "t", (Mark(mark),), task_id="a", serializer="pickle", delayq_at=FAR, delayq_tags=["x"]
-    )
+    options = {"serializer": "pickle", "delayq_tags": ["x"]}
+    app.send_task("t", (Mark(mark),), task_id="a", delayq_at=FAR, **options)
 
-    lines = printed(*line, app=app)
+    lines = printed(*line.split(), app=app)
 
     assert not mark.exists()
     if "--json" in line:
@@ -110,24 +92,10 @@ def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
 def test_hidden_arguments_are_null_and_the_others_are_not(app, told, hidden):
     own = {f"{hidden}repr": "***"}
     app.send_task("t", ("s3cret",), {"k": "s3cret"}, task_id="a", delayq_at=FAR, **own)
-
     facts = told(app)
-
     assert (facts[hidden], facts[f"{hidden}repr"]) == (None, "***")
-    other = {"args": "kwargs", "kwargs": "args"}[hidden]
-    assert facts[other] in (["s3cret"], {"k": "s3cret"})
+    assert facts[{"args": "kwargs", "kwargs": "args"}[hidden]] in (["s3cret"], {"k": "s3cret"})
     assert json.dumps(facts).count("s3cret") == 1
-
-
-def test_the_insides_of_a_canvas_are_not_told(app, printed):
-    secret = app.signature("shop.add", args=("s3cret",)).set(argsrepr="***")
-    app.delayq.schedule(chain(secret, app.signature("shop.mail")), at=FAR)
-
-    [line] = printed("list", "--json")
-    facts = json.loads(line)
-    assert (facts["args"], facts["kwargs"]) == (None, None)
-    assert facts["argsrepr"].startswith("chain(shop.add")
-    assert "s3cret" not in line
 
 
 def test_bodies_that_are_damaged_are_null(app, redis, told):
@@ -152,3 +120,25 @@ def test_an_unreadable_task_has_no_times(app, redis, printed):
     assert (facts["id"], facts["state"], facts["due"]) == ("a", "DEAD", None)
     assert facts["reason"].startswith("record format")
     assert "cursor" not in facts
+
+
+# Canvases.
+
+
+def test_a_canvas_is_listed_as_what_it_is_and_its_arguments_are_not(app, printed):
+    secret = app.signature("shop.add", args=("a secret",)).set(argsrepr="***")
+    result = app.delayq.schedule(chain(secret, app.signature("shop.mail")), at=FAR)
+
+    _, row = printed("list")
+    [line] = printed("list", "--json")
+    facts = json.loads(line)
+    assert row.endswith("  chain(shop.add, ...)        celery  scheduled")
+    assert (facts["args"], facts["kwargs"]) == (None, None)
+    assert facts["argsrepr"].startswith("chain(shop.add")
+    assert "secret" not in "\n".join([*printed("show", result.id), line, row])
+
+
+def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
+    task = app.signature("t")
+    result = group(task, task).delay_until(FAR)
+    assert said("cancel", result.id) == [f"task {result.id} cancelled"]

@@ -39,9 +39,10 @@ def test_columns_are_aligned_and_in_due_order(three, said):
     ]
 
 
-def test_of_an_empty_store_it_says_so_and_which_store_that_is(said, redis_server, printed):
+def test_a_list_of_an_empty_store_says_so_and_which_store_that_is(said, redis_server, printed):
     assert said("list") == [f"no task waits in {redis_server.url()} (prefix delayq)"]
     assert printed("list") == []
+    assert said("list", "--json") == []
 
 
 def test_an_unknown_name_is_reported_as_one(app, said, redis_server):
@@ -57,11 +58,9 @@ def test_an_unknown_name_is_reported_as_one(app, said, redis_server):
 
 
 def test_arguments_are_shown_as_in_logs(app, said):
-    app.send_task("t", (1,), {"x": 2}, task_id="told", delayq_at=FAR)
-    app.send_task(
-        "t", ("a secret",), {"token": "hidden"}, task_id="hidden", delayq_at=FAR + 1,
-        argsrepr="('***',)", kwargsrepr="{'token': '***'}",
-    )  # fmt: skip
+    hides = {"argsrepr": "('***',)", "kwargsrepr": "{'token': '***'}"}
+    app.send_task("t", (1,), {"x": 2}, delayq_at=FAR)
+    app.send_task("t", ("a secret",), {"token": "secret"}, delayq_at=FAR + 1, **hides)
 
     told, hidden = said("list")[1:]
     assert "(1,) {'x': 2}" in told
@@ -72,24 +71,29 @@ def test_arguments_are_shown_as_in_logs(app, said):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--due-from", "2100-01-01T00:01"], ["task-1", "task-2"]),
-        (["--due-from", str(FAR + 60.25)], ["task-1", "task-2"]),
-        (["--due-before", "2100-01-01T00:01:00.250Z"], ["task-0"]),
-        (["--due-before", str(FAR)], []),
-        (["--due-from", str(FAR + 1), "--due-before", str(FAR + 100)], ["task-1"]),
-        (["-n", "2"], ["task-0", "task-1"]),
-        (["--limit", "0"], []),
-        (["-n", "99"], ["task-0", "task-1", "task-2"]),
+        *((["--due-from", when], [1, 2]) for when in ("2100-01-01T00:01", str(FAR + 60.25))),
+        (["--due-before", "2100-01-01T00:01:00.250Z"], [0]),
+        (["--due-from", str(FAR + 1), "--due-before", str(FAR + 100)], [1]),
+        *((["-n", "2"], [0, 1]), (["--limit", "0"], []), (["-n", "99"], [0, 1, 2])),
+        *((["--queue", "qq"], [1]), (["--task", "mail"], [1])),
+        (["--task", "mail", "--queue", "q"], []),
+        (["--task", "mail", "--task", "shop.remind"], [0, 1]),
+        (["--queue", "q", "--queue", "qqq", "--queue", "none"], [0, 2]),
+        (["--state", "Scheduled"], [0, 1, 2]),
+        (["--state", "scheduled", "--due-before", str(FAR + 1)], [0]),
+        (["--state", "paused", "--dead", "--state", "scheduled", "--queue", "qq"], [1]),
     ],
+    ids=str,
 )
-def test_it_is_bounded_by_time_and_number(three, printed, options, expected):
-    assert ids(printed("list", *options)) == expected
+def test_a_list_is_bounded_by_time_and_number_and_has_the_picked_tasks(
+    three, printed, options, expected
+):
+    assert ids(printed("list", *options)) == [f"task-{number}" for number in expected]
 
 
 def test_a_hundred_come_unless_asked_for_more(app, printed):
     for number in range(105):
         app.send_task("t", delayq_at=FAR + number)
-
     assert len(printed("list")) == 1 + 100
     assert len(printed("list", "-n", "1000")) == 1 + 105
     assert len(printed("list", "--json")) == len(printed("list", "--ids")) == 105
@@ -116,10 +120,6 @@ def test_json_is_an_object_a_line(three, said, app):
     }
 
 
-def test_json_of_nothing_is_nothing(said):
-    assert said("list", "--json") == []
-
-
 @pytest.mark.parametrize(("option", "value"), [("--due-from", "soon"), ("--due-before", "by:+30m")])
 def test_a_wrong_time_is_a_sentence(three, misused, option, value):
     assert misused("list", option, value) == (
@@ -134,15 +134,8 @@ def test_a_wrong_limit_is_an_error_of_usage(run, value):
     assert run("list", "-n", value).exit_code == 2
 
 
-def test_an_entry_that_cannot_be_read_does_not_spoil_the_list(three, redis, said):
-    redis.hset(keys_of("task-1")["records"], "task-1", b"9 of a later version")
-
-    assert ids(said("list")) == ["task-0", "task-2"]
-
-
-def test_it_goes_on_behind_a_cursor(three, printed):
+def test_a_list_goes_on_behind_a_cursor(three, printed):
     cursor = json.loads(printed("list", "--json", "-n", "1")[0])["cursor"]
-
     assert ids(printed("list", "--cursor", cursor)) == ["task-1", "task-2"]
     assert ids(printed("list", "--cursor", cursor, "-n", "1")) == ["task-1"]
 
@@ -153,33 +146,11 @@ def test_a_wrong_cursor_is_a_sentence(three, misused, run):
     assert run("list", "--cursor", "x", "--queue", "q").exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["--queue", "qq"], ["task-1"]),
-        (["--task", "mail"], ["task-1"]),
-        (["--task", "mail", "--queue", "q"], []),
-        (["--tag", "night"], ["tagged"]),
-        (["--state", "scheduled"], ["task-0", "task-1", "task-2", "tagged"]),
-        (["--state", "Scheduled", "-n", "2"], ["tagged", "task-0"]),
-        (["--state", "scheduled", "--due-before", str(FAR + 1)], ["tagged", "task-0"]),
-        (["--dead"], []),
-        (["--queue", "q", "--queue", "qqq", "--queue", "none"], ["task-0", "task-2"]),
-        (["--task", "mail", "--task", "t", "--tag", "night"], ["tagged"]),
-        (["--state", "paused", "--dead", "--state", "scheduled", "--queue", "qq"], ["task-1"]),
-    ],
-)
-def test_a_list_has_the_picked_tasks(three, app, printed, options, expected):
-    app.send_task("t", task_id="tagged", delayq_at=FAR, delayq_tags=["night"])
-
-    assert sorted(ids(printed("list", *options))) == sorted(expected)
-
-
 FILTERS = ["--queue", "q", "--queue", "qq", "--queue", "qqq"]
 
 
 @pytest.mark.parametrize("options", [[], FILTERS, ["--state", "scheduled"], ["--tag", "x"]])
-def test_it_is_in_due_order_also_with_filters_and_the_newest_come_first_if_asked_for(
+def test_a_list_is_in_due_order_also_with_filters_and_the_newest_come_first_if_asked_for(
     app, printed, options
 ):
     for number in (1, 3, 0, 2):
@@ -241,9 +212,7 @@ def test_a_refused_task_is_listed_with_its_next_try(app, redis, said):
     redis.set("broken", "not a list")
     app.send_task("t", task_id="refused", queue="broken", delayq_at=LONG_AGO)
     app.delayq.hand_over()
-
     [row] = said("list", "--due-before", "2010-01-01")[1:]
-
     assert re.search(r" scheduled, next try in \d s, broken: WRONGTYPE", row)
     [task] = app.delayq.tasks()
     assert (task.attempts, task.next_try) == (1, app.delayq.get("refused").next_try)
@@ -253,28 +222,25 @@ def test_show_says_key_and_tags(app, said):
     app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k", delayq_tags=["x", "y"])
 
     lines = [line.split(maxsplit=1) for line in said("show", "a")]
-    assert ["key", "k"] in lines
-    assert ["tags", "x, y"] in lines
+    assert [line for line in lines if line[0] in ("key", "tags")] == [
+        ["key", "k"],
+        ["tags", "x, y"],
+    ]
     [one] = map(json.loads, said("show", "a", "--json"))
     assert (one["key"], one["tags"]) == ("k", ["x", "y"])
 
 
-def test_show_says_that_a_task_was_handed_over_as_cancel_does(app, refused):
+def test_show_says_that_a_task_was_handed_over(app, refused):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     app.delayq.hand_over()
-
     [shown] = refused("show", "a")
-    [cancelled] = refused("cancel", "a")
-
     expected = r"task a has been handed over to its queue already, \d+ s ago \(.* UTC\)"
     assert re.fullmatch(expected, shown)
-    assert shown.partition(",")[0] == cancelled.partition(",")[0]
 
 
-def test_show_says_why_an_entry_cannot_be_read(app, redis, refused):
-    app.send_task("t", task_id="a", delayq_at=FAR)
-    redis.hset(keys_of("a")["records"], "a", "9")
-
-    [line] = refused("show", "a")
+def test_an_entry_that_cannot_be_read_spoils_no_list_and_show_says_why(three, redis, said, refused):
+    redis.hset(keys_of("task-1")["records"], "task-1", b"9 of a later version")
+    assert ids(said("list")) == ["task-0", "task-2"]
+    [line] = refused("show", "task-1")
     assert line.startswith("Error: ")
     assert "record format" in line

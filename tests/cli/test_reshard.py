@@ -32,7 +32,9 @@ def make_impatient(redis):
 
 
 @pytest.mark.usefixtures("tasks")
-def test_it_tells_what_it_takes_does_it_and_says_what_is_next(app, delayq_app, url, said, redis):
+def test_reshard_tells_what_it_takes_does_it_and_says_what_follows(
+    app, delayq_app, url, said, redis
+):
     takes, done = said("reshard", "3", "--yes")
     assert re.fullmatch(TAKES, takes)
     assert done == DONE
@@ -47,24 +49,17 @@ def test_it_tells_what_it_takes_does_it_and_says_what_is_next(app, delayq_app, u
 
 
 @pytest.mark.usefixtures("tasks")
-def test_a_dry_run_changes_nothing(said, redis):
+def test_a_dry_run_changes_nothing_nor_does_it_without_a_terminal_and_yes(said, refused, redis):
     before = redis.hgetall(META)
     (takes,) = said("reshard", "3", "--dry-run")
     assert re.fullmatch(TAKES, takes)
-    assert redis.hgetall(META) == before
-
-
-@pytest.mark.usefixtures("tasks")
-def test_without_a_terminal_it_does_nothing_without_yes(refused, redis):
-    before = redis.hgetall(META)
-    assert refused("reshard", "3")[-1] == (
-        "Error: continue? There is no terminal to confirm; pass --yes"
-    )
+    *_, asked = refused("reshard", "3")
+    assert asked == "Error: continue? There is no terminal to confirm; pass --yes"
     assert redis.hgetall(META) == before
 
 
 @pytest.mark.usefixtures("tasks", "sigint")
-def test_after_ctrl_c_it_goes_on_without_a_question_or_is_given_up(
+def test_reshard_goes_on_after_ctrl_c_without_a_question_or_is_given_up(
     app, run, said, redis, monkeypatch
 ):
     def interrupted(*_):
@@ -89,5 +84,5 @@ def test_a_store_that_no_process_has_used_is_left_alone(said, redis):
 @pytest.mark.parametrize(
     "given", [[], ["3", "--abort"], ["--abort", "--dry-run"], ["0"], ["65"], ["three"]]
 )
-def test_it_is_misused(misused, given):
+def test_reshard_with_wrong_words_is_misused(misused, given):
     assert misused("reshard", *given).startswith("Error: ")

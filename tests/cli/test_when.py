@@ -13,41 +13,38 @@ ISO, UNIX = "2030-01-31T09:00", "Unix time in seconds"
 FIRST = f"{ISO}, tomorrow 9:00, +1h30m from now (s m h d)"
 
 
-@pytest.mark.parametrize(
-    ("text", "instant"),
-    [
-        ("2031-05-06T07:08:09Z", datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)),
-        (
-            "2031-05-06T09:08:09.250+02:00",
-            datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC),
-        ),
-        ("2031-05-06", datetime(2031, 5, 6)),  # noqa: DTZ001
-        ("2031-05-06T07:08", datetime(2031, 5, 6, 7, 8)),  # noqa: DTZ001
-        ("1936000000", 1_936_000_000),
-        ("1936000000.5", 1_936_000_000.5),
-        ("0", 0),
-    ],
-)
+SECOND = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
+INSTANTS = {
+    "2031-05-06T07:08:09Z": SECOND,
+    "2031-05-06T09:08:09.250+02:00": SECOND.replace(microsecond=250_000),
+    "2031-05-06": datetime(2031, 5, 6),  # noqa: DTZ001
+    "2031-05-06T07:08": datetime(2031, 5, 6, 7, 8),  # noqa: DTZ001
+    "1936000000": 1_936_000_000,
+    "1936000000.5": 1_936_000_000.5,
+    "0": 0,
+}
+SPANS = {
+    "0": 0,
+    "90": 90,
+    "90s": 90,
+    "5m": 300,
+    "2h": 7200,
+    "1d": 86_400,
+    "1.5h": 5400,
+    "0.25s": 0.25,
+    "1h30m": 5400,
+    "1d2h3m4.5s": 93_784.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "instant"), INSTANTS.items())
 def test_an_instant_is_iso_text_or_unix_time(text, instant):
     assert TimeParam().read(text) == GivenTime("at", instant)
 
 
-@pytest.mark.parametrize(
-    ("text", "span"),
-    [
-        ("90", timedelta(seconds=90)),
-        ("90s", timedelta(seconds=90)),
-        ("5m", timedelta(minutes=5)),
-        ("2h", timedelta(hours=2)),
-        ("1d", timedelta(days=1)),
-        ("1.5h", timedelta(minutes=90)),
-        ("0", timedelta(0)),
-        ("0.25s", timedelta(milliseconds=250)),
-        ("1h30m", timedelta(minutes=90)),
-        ("1d2h3m4.5s", timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
-    ],
-)
-def test_a_span_is_from_now_ago_or_from_the_due_time(text, span):
+@pytest.mark.parametrize(("text", "seconds"), SPANS.items())
+def test_a_span_is_from_now_ago_or_from_the_due_time(text, seconds):
+    span = timedelta(seconds=seconds)
     assert TimeParam().read(f"+{text}") == GivenTime("after", span)
     assert TimeParam(ago=True).read(f"-{text}") == GivenTime("after", -span)
     assert TimeParam(due=True).read(f"by:+{text}") == GivenTime("by", span)
@@ -66,42 +63,32 @@ NONE_AT_ALL = [
 NO_MOVE = ["by:", "by:5m", "by:+", "by:soon", "by:+99999999999d", "by:+" + "9" * 400]
 
 
+def refused(when, text, expected):
+    with pytest.raises(click.BadParameter) as caught:
+        when.convert(text, None, None)
+    assert caught.value.message == f"{text[:60]!r} is not a time; expected {expected}"
+
+
 @pytest.mark.parametrize("text", [*NONE_AT_ALL, *NO_MOVE], ids=lambda text: text[:20])
 def test_a_word_that_is_not_a_time_is_named_beside_examples(text):
-    with pytest.raises(click.BadParameter) as caught:
-        TimeParam(due=True).convert(text, None, None)
-    assert caught.value.message == (
-        f"{text[:60]!r} is not a time; expected one before 2255-06-05: {FIRST}, {UNIX}, "
-        "or by:+30m from its due time"
-    )
+    from_due = f"{FIRST}, {UNIX}, or by:+30m from its due time"
+    refused(TimeParam(due=True), text, f"one before 2255-06-05: {from_due}")
 
 
 @pytest.mark.parametrize(
     ("when", "text", "forms"),
     [
-        (TimeParam(), "-10m", f"{FIRST}, or {UNIX}"),
-        (TimeParam(), "by:+30m", f"{FIRST}, or {UNIX}"),
-        (TimeParam(), "never", f"{FIRST}, or {UNIX}"),
+        *((TimeParam(), text, f"{FIRST}, or {UNIX}") for text in ("-10m", "by:+30m", "never")),
         (TimeParam(ago=True), "soon", f"{FIRST}, {UNIX}, or -10m for ago"),
-        (
-            TimeParam(due=True, never=True),
-            "soon",
-            f"{FIRST}, {UNIX}, by:+30m from its due time, or never",
-        ),
+        (TimeParam(due=True, never=True), "soon",
+         f"{FIRST}, {UNIX}, by:+30m from its due time, or never"),
     ],
-)
+)  # fmt: skip
 def test_each_kind_is_taken_only_where_it_is_asked_for(when, text, forms):
-    with pytest.raises(click.BadParameter) as caught:
-        when.convert(text, None, None)
-    expected = f"expected one before 2255-06-05: {forms}"
-    assert caught.value.message == f"{text!r} is not a time; {expected}"
+    refused(when, text, f"one before 2255-06-05: {forms}")
 
 
 @pytest.mark.parametrize("text", ["90", "5m", "1.5"])
 def test_a_delay_without_its_sign_is_told_how_it_is_written(text):
     for when, more in ((TimeParam(), ""), (TimeParam(due=True), f", by:+{text} from its due time")):
-        with pytest.raises(click.BadParameter) as caught:
-            when.convert(text, None, None)
-        assert caught.value.message == (
-            f"{text!r} is not a time; expected +{text} from now{more}, or a time such as {ISO}"
-        )
+        refused(when, text, f"+{text} from now{more}, or a time such as {ISO}")

@@ -48,12 +48,14 @@ def test_utc_and_this_machine_s_zone_are_asked_for(tokyo, printed, in_delhi):
     ("option", "time"), [([], "09:00:00 Asia/Tokyo"), (["--utc"], "00:00:00 UTC"),
                          (["--local"], "05:30:00 Asia/Kolkata")]
 )  # fmt: skip
-def test_show_has_each_time_with_its_zone(tokyo, printed, in_delhi, option, time):
+def test_show_and_status_have_each_time_with_its_zone(tokyo, printed, in_delhi, option, time):
     lines = printed("show", "a", *option, app=tokyo)
     [due] = [line for line in lines if line.startswith("due ")]
     assert re.fullmatch(rf"due +in [\d,]+ d( \d+ h)? \(2100-01-01 {time}\)", due)
     [created] = [line for line in lines if line.startswith("created")]
     assert created.endswith(f"{time.split()[1]})")
+    tokyo.delayq.pause()
+    assert f" {time.split()[1]})" in printed("status", *option, app=tokyo)[2]
 
 
 def test_history_is_in_the_same_zone(delayq_app, url, printed):
@@ -79,8 +81,7 @@ def test_json_is_in_utc_whatever_one_asks_for(tokyo, printed, in_delhi):
     ("option", "hours"), [([], -9), (["--utc"], 0), (["--local"], -5.5)]
 )  # fmt: skip
 def test_a_time_typed_without_an_offset_is_in_the_same_zone(tokyo, run, in_delhi, option, hours):
-    given = ["reschedule", "a", "2100-01-02T00:00", *option]
-    assert run(*given, app=tokyo).exit_code == 0
+    assert run(*["reschedule", "a", "2100-01-02T00:00", *option], app=tokyo).exit_code == 0
     due = FAR + 86_400 + hours * 3600
     assert tokyo.delayq.get("a").due.timestamp() == due
 
@@ -127,6 +128,5 @@ def test_a_zone_has_a_name(zone, name):
 def test_a_time_typed_in_a_zone_of_pytz_is_its_wall_time(delayq_app, url, run):
     app = delayq_app(url, timezone=pytz.timezone("Europe/Berlin"))
     app.send_task("t", task_id="a", delayq_at=FAR)
-
     assert run("reschedule", "a", "2030-10-27T02:30", app=app).exit_code == 0
     assert app.delayq.get("a").due.isoformat() == "2030-10-27T00:30:00+00:00"

@@ -65,9 +65,7 @@ def alive(pids):
 def test_ctrl_c_ends_whatever_was_started(show, temporary):
     processes = started_by(show.pid)
     assert len(processes) >= 3  # a Redis, a worker, and the worker's own
-
     assert show.stop(signal.SIGINT, UP) == 128 + signal.SIGINT
-
     assert show.lines[-1] == "interrupted; all started processes have ended"
     eventually(lambda: not alive(processes))
     assert list(temporary.iterdir()) == []

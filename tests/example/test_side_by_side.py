@@ -46,7 +46,6 @@ def due():
 )
 def test_a_task_that_runs_early_or_not_at_all_is_reported(play, late, told, wrong):
     play._watch(play.call(None if late is None else due() + timedelta(seconds=late)))
-
     assert play.lines == [("ann did not run", told)]
     assert play.wrong == wrong
 
@@ -60,7 +59,6 @@ def test_a_task_that_runs_early_or_not_at_all_is_reported(play, late, told, wron
 )
 def test_a_cancelled_task_that_runs_is_reported(play, ran, told, wrong):
     play._never(play.call(ran))
-
     assert play.lines == [("ann did not run", told)]
     assert play.wrong == wrong
 
@@ -70,7 +68,5 @@ def test_a_task_that_does_not_run_exactly_once_is_reported(play, tmp_path, runs)
     (tmp_path / "log").write_text("Task t[a] succeeded in 0.1s\n" * runs)
     play._delayed._logs.append(tmp_path / "log")
     play._watched.append(play.call(due()))
-
     play._count()
-
     assert play.wrong == ([] if runs == 1 else [f"side by side: ann ran {runs} times"])

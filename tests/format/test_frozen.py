@@ -89,9 +89,8 @@ def test_there_is_one_of_each(told):
     assert {"key", "tags", "grace_ms", "expires_after_ms", "run_now", "may_be_delivered"} <= fields
 
 
-def test_it_is_listed(delayq, told):
+def test_a_frozen_store_is_listed(delayq, told):
     waiting = [one.id for one in delayq.tasks()]
-
     assert sorted(waiting) == sorted(by_state(told, "waiting", "paused", "refused"))
     assert [one.due for one in delayq.tasks()] == sorted(one.due for one in delayq.tasks())
 
@@ -129,7 +128,6 @@ def test_an_unreadable_record_is_left_alone(delayq, redis):
 
 def test_nothing_but_what_was_spoilt_is_found_wrong(delayq):
     found = {(one.kind, one.id) for one in delayq.check()}
-
     assert found == {
         ("unreadable_record", "of the future"),
         ("place_without_record", "without a record"),
@@ -140,7 +138,6 @@ def test_each_that_has_not_left_is_cancelled(delayq, told):
     for task_id in told.keys() - UNREADABLE:
         uncertain = told[task_id].get("may_be_delivered")
         assert delayq.cancel(task_id) is (Outcome.UNCERTAIN if uncertain else Outcome.DONE), task_id
-
     assert {one.id for one in delayq.select(all=True)} == set()
     assert delayq.counts().dead == len(UNREADABLE)
 
@@ -159,7 +156,7 @@ def test_each_but_a_canvas_is_edited(delayq, told):
         assert delayq.get(task_id).args == ("new",)
 
 
-def test_they_are_selected(delayq, told):
+def test_its_tasks_are_selected(delayq, told):
     def ids(**by):
         return {one.id for one in delayq.select(**by)}
 
@@ -210,7 +207,6 @@ def test_a_refused_task_is_tried_again_and_dead_ones_are_retried_or_removed(dela
 def test_all_waiting_tasks_are_released(delayq, told):
     released = delayq.select(all=True).release(canvas=True)
     drain(delayq)
-
     assert released.dead == 2
     assert released + 2 + released.uncertain >= len(told) - len(UNREADABLE) - 2
     assert [one.id for one in delayq.tasks()] == []
@@ -242,9 +238,7 @@ def test_new_ones_are_scheduled_beside_them_and_share_their_templates(delayq, re
 
 def test_a_dump_of_it_is_what_it_was_when_it_was_frozen(request, delayq):
     name = request.node.callspec.params["frozen"].stem
-
     made, frozen = [*delayq.dump()], lines_of(HERE / f"{name}.dump.jsonl")
-
     for lines in (made, frozen):
         for field in OF_THE_MOMENT:
             del lines[0][field]

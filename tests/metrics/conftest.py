@@ -8,17 +8,8 @@ from tests.app.conftest import app, delayq, delayq_app, redis, redis_client, url
 from tests.metrics.support import Scrape
 from tests.worker.conftest import make_project, results_end_together, server
 
-__all__ = [
-    "app",
-    "delayq",
-    "delayq_app",
-    "make_project",
-    "redis",
-    "redis_client",
-    "results_end_together",
-    "server",
-    "url",
-]
+__all__ = ["app", "delayq", "delayq_app", "make_project", "redis", "redis_client"]
+__all__ += ["results_end_together", "server", "url"]
 
 
 @pytest.fixture(autouse=True)

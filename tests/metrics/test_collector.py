@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from celery_delayq import __version__
-from celery_delayq.contrib.metrics import Collector
+from celery_delayq.contrib.metrics import Collector, watch
 from celery_delayq.contrib.metrics import collector as collector_module
 from celery_delayq.contrib.metrics.collector import samples_of
 from celery_delayq.contrib.metrics.names import READ
@@ -38,15 +38,10 @@ def collector(delayq, registry):
 def status_of(queues=(), *, complete=True, **counts):
     numbers = {**dict.fromkeys(COUNTS, 0), "next_due_ms": None, "now_ms": NOW_MS, **counts}
     return Status(
-        store="redis://h/0",
-        prefix="delayq",
-        path="direct",
-        counts=Counts(**numbers),
-        pauses=[],
+        store="redis://h/0", prefix="delayq", path="direct", counts=Counts(**numbers), pauses=[],
         scanners=[ScannerSeen("a", clock.from_ms(NOW_MS))],
-        queues=[QueueCounts(*one) for one in queues],
-        queues_complete=complete,
-    )
+        queues=[QueueCounts(*one) for one in queues], queues_complete=complete,
+    )  # fmt: skip
 
 
 def test_a_scrape_has_the_waiting_and_overdue_tasks(app, redis, collector, scrape):
@@ -66,9 +61,7 @@ def test_a_scrape_has_the_waiting_and_overdue_tasks(app, redis, collector, scrap
     assert found.by_label("build_info") == {__version__: 1}
 
 
-def test_it_tells_how_long_a_pause_holds_and_how_long_the_return_takes(
-    app, delayq, collector, scrape
-):
+def test_a_scrape_tells_how_long_a_pause_and_the_return_take(app, delayq, collector, scrape):
     assert scrape()["coming_back_seconds"] == 0
     delayq.pause(queue="mail")
     for _ in range(3):
@@ -82,7 +75,9 @@ def test_it_tells_how_long_a_pause_holds_and_how_long_the_return_takes(
     assert scrape()["oldest_paused_seconds"] == 0
 
 
-def test_it_tells_what_is_in_flight_refused_paused_and_dead(app, delayq, redis, collector, scrape):
+def test_a_scrape_counts_tasks_in_flight_refused_paused_and_dead(
+    app, delayq, redis, collector, scrape
+):
     redis.set("celery", "no list")
     app.send_task("t", task_id="dead", delayq_after=0)
     hand_over_until_dead(delayq, redis)
@@ -99,7 +94,7 @@ def test_it_tells_what_is_in_flight_refused_paused_and_dead(app, delayq, redis, 
     assert [found[name] for name in names] == [1, 1, 1, 1]
 
 
-def test_it_tells_how_many_scanners_are_alive(delayq, collector, scrape):
+def test_a_scrape_counts_the_scanners_that_are_alive(delayq, collector, scrape):
     assert scrape()["scanners"] == 0
     scanner = delayq.scanner()
     scanner.start()
@@ -131,9 +126,7 @@ def test_each_scrape_reads_anew(app, collector, scrape):
 
 def test_the_hundred_largest_queues_have_labels_and_the_others_are_summed():
     queues = [(f"q{number}", number, 1) for number in range(1, 151)]
-
     told = samples_of(status_of(queues), 0)
-
     waiting, overdue = told["queue_waiting_tasks"], told["queue_overdue_tasks"]
     assert waiting.pop("other") == sum(range(1, 51))
     assert waiting == {f"q{number}": number for number in range(51, 151)}
@@ -142,10 +135,17 @@ def test_the_hundred_largest_queues_have_labels_and_the_others_are_summed():
 
 def test_an_incomplete_look_gives_no_values_by_queue():
     told = samples_of(status_of([("q", 9_000, 1)], complete=False, scheduled=12_000), 0)
-
-    assert told["queues_complete"] == {"": 0}
-    assert told["waiting_tasks"] == {"": 12_000}
+    assert (told["queues_complete"], told["waiting_tasks"]) == ({"": 0}, {"": 12_000})
     assert told.keys().isdisjoint({"queue_waiting_tasks", "queue_overdue_tasks"})
+
+
+@pytest.mark.parametrize(
+    ("look_ms", "late"), [(None, 0), (NOW_MS + 1, 0), (NOW_MS, 0), (NOW_MS - 91_000, 91)]
+)
+def test_rules_are_counted_with_those_in_trouble_and_how_late_they_are(look_ms, late):
+    told = samples_of(status_of(rules=7, troubled_rules=2, rule_look_ms=look_ms), 0)
+    names = ("rules", "troubled_rules", "rules_late_seconds")
+    assert [told[name] for name in names] == [{"": 7}, {"": 2}, {"": late}]
 
 
 def test_a_name_that_no_label_can_be_spoils_no_scrape(collector, monkeypatch, delayq, registry):
@@ -165,15 +165,12 @@ def test_a_clock_that_is_wrong_shows_the_difference(collector, scrape, monkeypat
     assert abs(scrape()["clock_difference_seconds"]) < PATIENCE
     here = clock.utc_now
     monkeypatch.setattr(clock, "utc_now", lambda: here() + timedelta(seconds=seconds))
-
     assert scrape()["clock_difference_seconds"] == pytest.approx(-seconds, abs=PATIENCE)
 
 
 def test_registering_one_asks_nobody_and_one_registry_takes_one(delayq_app, registry, caplog):
     away = delayq_app("redis://127.0.0.1:1", delayq_timeout=0.1).delayq
-
     registry.register(Collector(away))
-
     assert not any(thread.name == "delayq-scrape" for thread in threading.enumerate())
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         registry.register(Collector(away))
@@ -181,14 +178,18 @@ def test_registering_one_asks_nobody_and_one_registry_takes_one(delayq_app, regi
 
 def test_a_store_that_is_away_is_told_and_comes_back(delayq_app, start_redis, registry, scrape):
     server = start_redis()
-    registry.register(Collector(delayq_app(server.url()).delayq))
+    delayq = delayq_app(server.url()).delayq
+    registry.register(Collector(delayq))
+    watch(delayq, registry)
     assert scrape()["store_up"] == 1
 
     server.kill()
     gone = scrape()
     server.start()
 
-    assert (gone["store_up"], gone.names) == (0, WITHOUT_A_STORE)
+    assert gone["store_up"] == 0
+    assert gone.names & {one.name for one in READ} == WITHOUT_A_STORE
+    assert gone["scheduled_total"] == 0
     eventually(lambda: scrape()["store_up"] == 1, message="the store is back")
 
 
@@ -229,14 +230,12 @@ def test_a_reading_that_takes_long_is_waited_for_no_longer_than_a_call_and_is_no
 
 def test_settings_that_are_wrong_do_not_spoil_a_scrape(delayq_app, registry, caplog):
     registry.register(Collector(delayq_app("memory://").delayq))
-
     assert Scrape.of(registry).names == WITHOUT_A_STORE
     assert "metrics of the store could not be read" in caplog.text
 
 
 def test_a_child_waits_for_no_reading_of_its_parent(collector, scrape):
     collector._reading = os.getpid() + 1, Future()
-
     assert scrape()["store_up"] == 1
 
 

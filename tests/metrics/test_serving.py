@@ -1,5 +1,6 @@
 """Real workers and scanners that serve metrics: their values, and when they serve none."""
 
+import contextlib
 import os
 import socket
 
@@ -30,24 +31,30 @@ def port():
 
 
 @pytest.fixture
+def work(make_project, start_worker, port):
+    """A project whose metrics have a port, and a worker of it: ``work("solo", "--no-delayq")``."""
+
+    def work(pool, *options, env=None, ready=True, **conf):
+        project = make_project(**{"delayq_metrics_port": port, **conf})
+        env = {**project.env, **(env or {})}
+        return project, start_worker(TASKS, "-P", pool, *options, env=env, ready=ready)
+
+    return work
+
+
+@pytest.fixture
 def scan(tmp_path):
     """Start `celery delayq scan`, and do not wait for it."""
-    started = []
+    with contextlib.ExitStack() as stack:
 
-    def start(project, env=None):
-        started.append(
-            PythonProcess(
-                *("-m", "celery", "-A", TASKS, "delayq", "scan"),
-                log=tmp_path / f"scan-{len(started)}.log",
-                env={**project.env, **(env or {})},
-                cwd=ROOT,
-            )
-        )
-        return started[-1]
+        def start(project, env=None):
+            line = ("-m", "celery", "-A", TASKS, "delayq", "scan")
+            env = {**project.env, **(env or {})}
+            process = PythonProcess(*line, log=tmp_path / "scan.log", env=env, cwd=ROOT)
+            stack.callback(process.kill)
+            return process
 
-    yield start
-    for one in started:
-        one.kill()
+        yield start
 
 
 def without_prometheus(tmp_path):
@@ -81,9 +88,8 @@ def can_listen(port):
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
-def test_a_worker_serves_what_is_there_and_what_it_did(make_project, start_worker, port, pool):
-    project = make_project(delayq_metrics_port=port)
-    worker = start_worker(TASKS, "-P", pool, "-c", "2", env=project.env)
+def test_a_worker_serves_what_is_there_and_what_it_did(work, port, pool):
+    project, worker = work(pool, "-c", "2")
     worker.wait_log(SERVED)
     far = [project.tasks["note"].delay_for(3600) for _ in range(3)]
     far[0].cancel()
@@ -110,28 +116,10 @@ def test_a_worker_serves_what_is_there_and_what_it_did(make_project, start_worke
     assert is_free(port)
 
 
-def test_a_task_that_is_relayed_over_rabbitmq_is_counted_as_relayed(
-    make_project, start_worker, rabbitmq_server, server, port
-):
-    project = make_project(
-        broker_url=rabbitmq_server.url, delayq_url=server.url(), delayq_metrics_port=port
-    )
-    start_worker(TASKS, "-P", "threads", env=project.env)
-    project.wait_runs(project.tasks["note"].delay_for(0.01))
-
-    found = until(port, lambda it: it.by_label("handed_over_total") == {"relay": 1}, "it went")
-
-    assert found.by_label("handover_lateness_seconds_count") == {"relay": 1}
-
-
-def test_steps_of_children_are_counted_if_they_share_a_folder(
-    make_project, start_worker, port, tmp_path
-):
-    project = make_project(delayq_metrics_port=port)
+def test_steps_of_children_are_counted_if_they_share_a_folder(work, port, tmp_path):
     folder = tmp_path / "shared"
     folder.mkdir()
-    env = {**project.env, "PROMETHEUS_MULTIPROC_DIR": str(folder)}
-    start_worker(TASKS, "-P", "prefork", "-c", "2", env=env)
+    project, _ = work("prefork", "-c", "2", env={"PROMETHEUS_MULTIPROC_DIR": str(folder)})
     ids = [f"{project.queue}-{number}" for number in range(3)]
     # In a child.
     project.tasks["spawn"].delay_for(0.01, ids, 0.01)
@@ -145,46 +133,14 @@ def test_steps_of_children_are_counted_if_they_share_a_folder(
     assert found.by_label("script_duration_seconds_count")["schedule"] >= 3
 
 
-def test_a_scrape_while_redis_is_dead_says_so_in_time(
-    make_project, start_worker, start_redis, port
+def test_a_port_that_is_taken_is_said_and_taken_over_from_a_worker_that_is_killed(
+    work, start_worker, port
 ):
-    server = start_redis()
-    project = make_project(server, delayq_metrics_port=port, delayq_timeout=1.0)
-    worker = start_worker(TASKS, "-P", "threads", env=project.env)
-    until(port, lambda it: it["store_up"] == 1, "the store is up")
-
-    server.kill()
-    gone = until(port, lambda it: it["store_up"] == 0, "the store is away")
-    server.start()
-
-    assert "waiting_tasks" not in gone.names
-    assert "scheduled_total" in gone.names
-    until(port, lambda it: it["store_up"] == 1, "the store is back")
-    worker.stop()
-
-
-def test_a_port_that_is_taken_is_said_and_ends_no_worker(make_project, start_worker, port):
-    project = make_project(delayq_metrics_port=port)
-    first = start_worker(TASKS, "-P", "threads", env=project.env)
+    project, first = work("threads")
     first.wait_log(SERVED)
-
     second = start_worker(TASKS, "-P", "threads", env=project.env)
-
     second.wait_log(rf"metrics are not served on 127\.0\.0\.1, port {port}: .*in use")
     eventually(lambda: project.scanners() == 2, message="both scan")
-    assert first.stop() == 0
-    project.wait_runs(project.tasks["note"].delay_for(0.01))
-    assert second.stop() == 0
-
-
-def test_another_worker_takes_the_port_of_a_serving_worker_that_is_killed(
-    make_project, start_worker, port
-):
-    project = make_project(delayq_metrics_port=port)
-    first = start_worker(TASKS, "-P", "threads", env=project.env)
-    first.wait_log(SERVED)
-    second = start_worker(TASKS, "-P", "threads", env=project.env)
-    second.wait_log(rf"metrics are not served on 127\.0\.0\.1, port {port}: .*in use")
 
     first.kill()
 
@@ -245,19 +201,15 @@ def test_a_port_that_is_taken_is_tried_again_every_five_seconds_at_least(
     assert make_serving(delayq_safety_interval=safety)._again == seconds
 
 
-def test_an_address_of_another_machine_is_said_and_ends_no_worker(make_project, start_worker, port):
-    project = make_project(delayq_metrics_port=port, delayq_metrics_host="203.0.113.1")
-
-    worker = start_worker(TASKS, "-P", "solo", env=project.env)
+def test_an_address_of_another_machine_is_said_and_ends_no_worker(work, port):
+    _, worker = work("solo", delayq_metrics_host="203.0.113.1")
 
     worker.wait_log(rf"metrics are not served on 203\.0\.113\.1, port {port}: .*assign")
     assert worker.stop() == 0
 
 
-def test_a_worker_that_does_not_scan_serves_nothing(make_project, start_worker, port):
-    project = make_project(delayq_metrics_port=port)
-
-    worker = start_worker(TASKS, "-P", "solo", "--no-delayq", env=project.env)
+def test_a_worker_that_does_not_scan_serves_nothing(work, port):
+    _, worker = work("solo", "--no-delayq")
 
     assert is_free(port)
     assert worker.stop() == 0
@@ -277,36 +229,28 @@ def test_a_scanner_of_its_own_serves_as_well_until_it_is_told_to_stop(make_proje
     assert is_free(port)
 
 
-def test_without_the_extra_the_setting_is_a_sentence_and_status_1(
-    make_project, start_worker, scan, port, tmp_path
-):
-    project = make_project(delayq_metrics_port=port)
+def test_without_the_extra_the_setting_is_a_sentence_and_status_1(work, scan, port, tmp_path):
     env = without_prometheus(tmp_path)
 
-    worker = start_worker(TASKS, "-P", "solo", env={**project.env, **env}, ready=False)
-    alone = scan(project, env)
+    project, worker = work("solo", env=env, ready=False)
 
-    for process in (worker, alone):
+    for process in (worker, scan(project, env)):
         assert process.wait() == 1
         assert sum(MISSING.format(port) in line for line in process.lines) == 1, process.tail()
         assert not any("Traceback" in line for line in process.lines)
 
 
-def test_without_the_extra_and_the_setting_nothing_is_missed(make_project, start_worker, tmp_path):
-    project = make_project()
-    env = {**project.env, **without_prometheus(tmp_path)}
-
-    worker = start_worker(TASKS, "-P", "solo", env=env)
+def test_without_the_extra_and_the_setting_nothing_is_missed(work, tmp_path):
+    project, worker = work("solo", env=without_prometheus(tmp_path), delayq_metrics_port=None)
 
     project.wait_runs(project.tasks["note"].delay_for(0.01))
     assert worker.stop() == 0
 
 
-def test_a_shared_folder_that_is_not_there_is_a_sentence(make_project, start_worker, port):
-    project = make_project(delayq_metrics_port=port)
-    env = {**project.env, "PROMETHEUS_MULTIPROC_DIR": "/no/such/folder"}
+def test_a_shared_folder_that_is_not_there_is_a_sentence(work):
+    env = {"PROMETHEUS_MULTIPROC_DIR": "/no/such/folder"}
 
-    worker = start_worker(TASKS, "-P", "solo", env=env, ready=False)
+    _, worker = work("solo", env=env, ready=False)
 
     assert worker.wait() == 1
     sentence = "PROMETHEUS_MULTIPROC_DIR is '/no/such/folder'; expected the path of a folder"

@@ -27,36 +27,44 @@ def watched(delayq, registry):
 
 
 def test_scheduling_is_counted_one_by_one_and_in_bulk(app, watched, scrape):
-    @app.task(name="t", shared=False)
-    def task():
-        """Do nothing."""
-
+    task = app.signature("t")
     task.delay_until(FAR)
     watched.schedule_many(task, [((), {})] * 250, at=FAR)
-
     assert scrape()["scheduled_total"] == 251
 
 
 def test_tasks_that_too_few_replicas_have_are_counted(app, watched, scrape):
     app.send_task("t", delayq_at=FAR)
-    assert scrape()["unreplicated_total"] == 0
     app.conf.delayq_wait_replicas = (1, 0.01)
     for _ in range(2):
         app.send_task("t", delayq_at=FAR)
+    found = scrape()
+    assert (found["scheduled_total"], found["unreplicated_total"]) == (3, 2)
 
-    assert scrape()["scheduled_total"] == 3
-    assert scrape()["unreplicated_total"] == 2
+
+@pytest.mark.parametrize(
+    ("hook", "facts", "metric", "label", "counted"),
+    [
+        ("slots_omitted", (3, "held"), "rule_slots_omitted", "held", 3),
+        ("slots_omitted", (2, "missed"), "rule_slots_omitted", "missed", 2),
+        ("undone", (["a", "b"],), "undone", None, 2),
+        ("restarted", ("scanner",), "scanner_restarts", None, 1),
+    ],
+)  # fmt: skip
+def test_a_hook_s_facts_are_counted(watched, scrape, hook, facts, metric, label, counted):  # noqa: PLR0917
+    getattr(watched.services.hooks, hook)(*facts)
+    found = scrape()
+    assert (
+        found.by_label(f"{metric}_total")[label] if label else found[f"{metric}_total"]
+    ) == counted
 
 
 def test_a_task_that_the_store_does_not_take_is_counted_by_its_error(delayq_app, registry, scrape):
     app = delayq_app(f"redis://127.0.0.1:{free_port()}/0")
     watch(app.delayq, registry)
-
     with pytest.raises(StoreUnavailable):
         app.send_task("t", delayq_at=FAR, retry=False)
-
-    failed = scrape().by_label("schedule_failures_total")
-    assert failed == {"StoreUnavailable": 1}
+    assert scrape().by_label("schedule_failures_total") == {"StoreUnavailable": 1}
 
 
 def test_each_answer_to_a_cancel_is_counted(app, watched, scrape):
@@ -77,7 +85,6 @@ def test_each_answer_to_a_cancel_is_counted(app, watched, scrape):
 def test_replaced_tasks_are_counted_apart(app, watched, scrape):
     for _ in range(3):
         app.send_task("t", delayq_at=FAR, delayq_key="k", delayq_conflict="replace")
-
     assert scrape().by_label("cancelled_total") == {"replaced": 2}
     assert scrape()["scheduled_total"] == 3
 
@@ -115,47 +122,46 @@ def test_a_hand_over_is_counted_with_how_late_it_was(app, watched, scrape):
 def test_refusals_and_dead_tasks_are_counted(app, watched, redis, scrape):
     redis.set("celery", "no list")
     app.send_task("t", delayq_at=LONG_AGO)
-
     hand_over_until_dead(watched, redis)
-
     found = scrape()
     assert (found.by_label("refused_total"), found["dead_total"]) == ({"direct": 7}, 1)
     assert found.by_label("handed_over_total") == {}
 
 
-@with_one_shard
-def test_the_verdicts_of_a_relay_are_counted(make_house, registry, scrape, monkeypatch):
+@pytest.fixture
+def house(make_house, registry):
+    """A store whose tasks a relay publishes."""
     house = make_house("memory://")
     watch(house.delayq, registry)
+    return house
+
+
+@with_one_shard
+def test_the_verdicts_of_a_relay_are_counted(house, scrape, monkeypatch):
     words = ["sent", "sent", "refused", "unknown", "dead"]
     verdicts = {house.due_now().id: word for word in words}
     relay = house.relay()
-    monkeypatch.setattr(
-        relay._link,
-        "publish",
-        lambda entries, _: [(one, Verdict(verdicts[one.task_id], "no")) for one in entries],
-    )
 
+    def publish(entries, _):
+        return [(one, Verdict(verdicts[one.task_id], "no")) for one in entries]
+
+    monkeypatch.setattr(relay._link, "publish", publish)
     relay.batch(lambda: False)
 
     found = scrape()
-    assert found.by_label("handed_over_total") == {"relay": 2}
+    for name, counted in (("handed_over", 2), ("refused", 1)):
+        assert found.by_label(f"{name}_total") == {"relay": counted}
     assert found.by_label("handover_lateness_seconds_count") == {"relay": 2}
-    assert found.by_label("refused_total") == {"relay": 1}
     assert (found["uncertain_total"], found["dead_total"]) == (1, 1)
 
 
 @with_one_shard
-def test_a_lease_that_is_taken_back_is_counted(make_house, registry, scrape):
-    house = make_house("memory://")
-    watch(house.delayq, registry)
+def test_a_lease_that_is_taken_back_is_counted(house, scrape):
     house.due_now()
     shard_steps = house.relay().steps
     shard_steps._lease_ms = 1
     shard_steps.claim(1)
-
     eventually(lambda: house.delayq.hand_over() == 1, message="its lease ran out")
-
     assert scrape()["lease_recoveries_total"] == 1
 
 
@@ -163,9 +169,7 @@ def test_a_broker_that_is_down_is_counted(make_house, registry, scrape):
     house = make_house("redis://127.0.0.1:1", delayq_safety_interval=0.1)
     watch(house.delayq, registry)
     house.due_now()
-
     house.start()
-
     eventually(lambda: scrape()["broker_failures_total"], message="the broker was found down")
     house.close()
 
@@ -175,16 +179,13 @@ def test_the_round_trip_of_each_script_is_measured(app, watched, scrape):
     app.send_task("t", delayq_at=FAR)
     watched.counts()
     watched.counts()
-
     found = scrape().by_label("script_duration_seconds_count")
-
     assert (found["schedule"], found["counts"]) == (1, 2)
     assert all(0 < took < 60 for took in scrape().by_label("script_duration_seconds_sum").values())
 
 
 def test_every_counter_is_told_from_the_start(watched, scrape):
     found = scrape()
-
     for metric in COUNTED:
         ending = {"counter": "_total", "histogram": "_count"}[metric.kind]
         for value in metric.values or ([""] if not metric.label else []):
@@ -195,7 +196,6 @@ def test_every_counter_is_told_from_the_start(watched, scrape):
 def test_a_delayq_that_is_watched_twice_is_counted_once(app, watched, registry, scrape):
     watch(watched, registry)
     app.send_task("t", delayq_at=FAR)
-
     assert scrape()["scheduled_total"] == 1
 
 
@@ -209,9 +209,7 @@ def test_apps_that_share_a_registry_are_counted_together_and_others_apart(
     for one in (app, other, apart):
         one.send_task("t", delayq_at=FAR)
 
-    found = [Scrape.of(one)["scheduled_total"] for one in (registry, elsewhere)]
-
-    assert found == [2, 1]
+    assert [Scrape.of(one)["scheduled_total"] for one in (registry, elsewhere)] == [2, 1]
 
 
 def test_a_scanner_that_runs_already_is_counted(delayq_app, url, registry, scrape):
@@ -227,11 +225,9 @@ def test_a_scanner_that_runs_already_is_counted(delayq_app, url, registry, scrap
         scanner.stop()
 
 
-def test_a_failing_counter_cannot_spoil_a_step(app, watched, registry, caplog, monkeypatch):
+def test_a_failing_counter_cannot_spoil_a_step(app, watched, caplog, monkeypatch):
     monkeypatch.setattr("prometheus_client.Counter.inc", lambda *_: 1 / 0)
-
     app.send_task("t", task_id="a", delayq_at=FAR)
-
     assert watched.cancel("a")
     assert "a hook failed" in caplog.text
 

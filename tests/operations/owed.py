@@ -46,11 +46,7 @@ OWED = {
     "cancel": Owed("kept", "cancelled", "cancelled", "cancelled", "cancel"),
     "remove": Owed(_DEAD, "cancelled", "cancelled", "removed", "remove"),
     "undo": Owed(
-        f"{REASON}the task had left, and its lease with it",
-        "undone",
-        "undone",
-        "undone",
-        "undo",
+        f"{REASON}the task had left, and its lease with it", "undone", "undone", "undone", "undo"
     ),
     "every": Owed(_NEW, "scheduled", "scheduled", "scheduled", f"{REASON}an app says it"),
     "reschedule": Owed("kept", "rescheduled", "rescheduled", "rescheduled", "reschedule"),

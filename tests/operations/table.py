@@ -41,6 +41,7 @@ from tests.app.support import FAR
 from tests.store.support import FAR_MS, NOW_MS, Store, new_record
 
 Call = Callable[[DelayQ, str], object]
+Take = Callable[["Prepared"], object]
 
 MAIL = lane_for(queue="mail")
 KEEPS = " 60000 10 bulk"  # for a minute, of ten tasks
@@ -144,31 +145,19 @@ def fitting(store: Store) -> Prepared:
 
 @dataclass(frozen=True)
 class Operation:
-    """One row.
+    """One row."""
 
-    Attributes:
-        script: The script's name.
-        by: The role that calls it: ``"caller"``, ``"scanner"`` or ``"worker"``.
-        take: Calls it at the store's level, in a prepared store.
-        answer: What *take* then returns.
-        changes: Whether it writes to Redis.
-        refused_when_full: Whether a full Redis refuses it.
-        when_full: Its answer on a full Redis, if that is another one.
-        ends: The id of an entry that it removes for good, so that no test finds it anywhere.
-        face: Methods of ``DelayQ`` that run it, with a call of each for a task's id.
-        cli: Its lines after ``celery delayq``.
-    """
-
-    script: str
-    by: str
-    take: Callable[[Prepared], object]
-    answer: object
-    changes: bool = True
+    script: str  # its name
+    by: str  # the role that calls it: "caller", "scanner" or "worker"
+    take: Take  # calls it at the store's level, in a prepared store
+    answer: object  # what that then returns
+    changes: bool = True  # whether it writes to Redis
     refused_when_full: bool = False
-    when_full: object = None
-    ends: str = ""
+    when_full: object = None  # its answer on a full Redis, if that is another one
+    ends: str = ""  # the id of an entry that it removes for good, so that no test finds it anywhere
+    # The methods of ``DelayQ`` that run it, with a call of each for a task's id.
     face: Mapping[str, Call] = field(default_factory=lambda: MappingProxyType({}))
-    cli: tuple[str, ...] = ()
+    cli: tuple[str, ...] = ()  # its lines after ``celery delayq``
 
 
 def _schedule(delayq: DelayQ, task_id: str) -> object:
@@ -300,47 +289,61 @@ def take_again(operation: "Operation", ready: Prepared) -> object:
     return operation.answer if answer == ["here"] else answer
 
 
+def of_id(*methods: str) -> dict[str, Call]:
+    """Methods that take a task's id and need no more."""
+    return {
+        name: lambda delayq, task_id, name=name: getattr(delayq, name)(task_id) for name in methods
+    }
+
+
+def reads(script: str, take: Take, answer: object, **more: object) -> Operation:
+    """A caller's operation that changes nothing."""
+    return Operation(script, "caller", take, answer, changes=False, **more)
+
+
+def writes(script: str, take: Take, answer: object, **more: object) -> Operation:
+    """A caller's operation that changes something."""
+    return Operation(script, "caller", take, answer, **more)
+
+
+def adds(script: str, take: Take, answer: object, **more: object) -> Operation:
+    """A caller's operation that takes more memory, so a full Redis refuses it."""
+    return Operation(script, "caller", take, answer, refused_when_full=True, **more)
+
+
 OPERATIONS = (
-    Operation(
+    writes(
         "join",
-        "caller",
         lambda ready: Registration(ready.store.scripts, Membership(60.0)).join()[0],
         (NOW_MS + 2000) * 1000,
     ),
-    Operation(
+    adds(
         "schedule",
-        "caller",
         lambda ready: ready.store.schedule("new", share=True),
         NOW_MS,
-        refused_when_full=True,
         face={"schedule": _schedule, "schedule_many": _schedule_many},
     ),
-    Operation(
+    writes(
         "replicate",
-        "caller",
         lambda ready: ready.store.scripts.call("replicate", operations=[ready.operation]),
         1,
     ),
-    Operation(
+    writes(
         "cancel",
-        "caller",
         lambda ready: ready.store.entries.cancel("list")[0],
         Outcome.DONE,
         ends="list",
-        face={"cancel": lambda delayq, task_id: delayq.cancel(task_id)},
+        face=of_id("cancel"),
         cli=("cancel {id}", "cancel --all --yes", "cancel --tag a --dry-run"),
     ),
-    Operation(
+    writes(
         "reschedule",
-        "caller",
         lambda ready: ready.store.reschedule("list", When("at", FAR_MS)),
         (Outcome.DONE, FAR_MS),
+        # `remove` runs the script of a cancel, but removes no waiting task.
         face={
             "reschedule": lambda delayq, task_id: delayq.reschedule(task_id, FAR),
-            "run_now": lambda delayq, task_id: delayq.run_now(task_id),
-            "retry": lambda delayq, task_id: delayq.retry(task_id),
-            # It runs the script of a cancel, but removes no waiting task.
-            "remove": lambda delayq, task_id: delayq.remove(task_id),
+            **of_id("run_now", "retry", "remove"),
         },
         cli=(
             "reschedule {id} +5m",
@@ -352,17 +355,14 @@ OPERATIONS = (
             "remove --state dead --yes",
         ),
     ),
-    Operation(
+    reads(
         "sift",
-        "caller",
         _sifted,
         ["parked", "list", "dead", "claimed", "waiting"],
-        changes=False,
         face={"select": lambda delayq, _: list(delayq.select(all=True))},
     ),
-    Operation(
+    reads(
         "peek",
-        "caller",
         _peeked,
         [
             ("parked", "PAUSED"),
@@ -371,155 +371,111 @@ OPERATIONS = (
             ("claimed", "IN_FLIGHT"),
             ("waiting", "SCHEDULED"),
         ],
-        changes=False,
     ),
-    Operation(
+    adds(
         "edit",
-        "caller",
         lambda ready: ready.store.edit("list", "new", entry=ready.read),
         Outcome.DONE,
-        refused_when_full=True,
         face={"edit": lambda delayq, task_id: delayq.edit(task_id, priority=3)},
         cli=("edit {id} --priority 3", "edit --queue a --new-queue b --add-tag c --yes"),
     ),
-    Operation(
+    writes(
         "free",
-        "caller",
         lambda ready: ready.store.entries.free("its key"),
         (Outcome.DONE, "left"),
         face={"free": lambda delayq, text: delayq.free(key=as_key(text))},
     ),
-    Operation(
+    reads(
         "holder",
-        "caller",
         lambda ready: ready.store.entries.holder("its key").id,
         "left",
-        changes=False,
         face={"holder": lambda delayq, text: delayq.holder(key=as_key(text))},
     ),
-    Operation(
+    adds(
         "release",
-        "caller",
         _released,
         [Outcome.DONE],
-        refused_when_full=True,
         cli=("release --all --yes", "release --tag a --dry-run"),
     ),
-    Operation(
+    reads(
         "find",
-        "caller",
         lambda ready: ready.store.entries.find("list").due_ms,
         NOW_MS,
-        changes=False,
-        face={
-            "get": lambda delayq, task_id: delayq.get(task_id),
-            "result": lambda delayq, task_id: delayq.result(task_id),
-            "state": lambda delayq, task_id: delayq.state(task_id),
-            "handed_over": lambda delayq, task_id: delayq.handed_over(task_id),
-        },
+        face=of_id("get", "result", "state", "handed_over"),
         cli=("show {id}", "show {id} --json"),
     ),
-    Operation(
+    reads(
         "page",
-        "caller",
         lambda ready: [one.task_id for one in ready.store.entries.waiting(0, FAR_MS)],
         ["parked", "list", "waiting"],
-        changes=False,
         face={"tasks": lambda delayq, _: list(delayq.tasks())},
         cli=("list", "list --json", "list --state scheduled"),
     ),
-    Operation(
+    writes(
         "pause",
-        "caller",
         lambda ready: ready.store.entries.pause(lane_for(queue="post"), "post"),
         None,
         face={"pause": lambda delayq, task_id: delayq.pause(queue=task_id)},
         cli=("pause --queue mail", "pause --task a.b --late"),
     ),
-    Operation(
+    writes(
         "resume",
-        "caller",
         lambda ready: ready.store.entries.resume(MAIL),
         True,
         face={"resume": lambda delayq, task_id: delayq.resume(queue=task_id)},
     ),
-    Operation(
+    reads(
         "pauses",
-        "caller",
         lambda ready: [(one.queue, one.parked) for one in ready.store.entries.pauses()],
         [("mail", 1)],
-        changes=False,
         face={"pauses": lambda delayq, _: delayq.pauses()},
     ),
-    Operation(
+    reads(
         "history",
-        "caller",
         lambda ready: ready.store.entries.history(10),
         [],
-        changes=False,
         face={"history": lambda delayq, _: delayq.history()},
         cli=("history", "history --json"),
     ),
-    Operation(
-        "counts",
-        "caller",
-        _counted,
-        (2, 1, 1, 1),
-        changes=False,
-        face={"counts": lambda delayq, _: delayq.counts()},
-    ),
-    Operation(
+    reads("counts", _counted, (2, 1, 1, 1), face={"counts": lambda delayq, _: delayq.counts()}),
+    reads(
         "ahead",
-        "caller",
         lambda ready: overview.ahead(ready.store.entries.shards, 1000, 2),
         (NOW_MS + 2000, [0, 0]),
-        changes=False,
     ),
-    Operation(
-        "scanners",
-        "caller",
-        lambda ready: [one.name for one in ready.store.entries.scanners()],
-        ["scanner"],
-        changes=False,
+    reads(
+        "scanners", lambda ready: [one.name for one in ready.store.entries.scanners()], ["scanner"]
     ),
-    Operation(
+    reads(
         "agreed",
-        "caller",
         lambda ready: Registration(ready.store.scripts, Membership(60.0)).check_membership(),
         "",
-        changes=False,
         face={"health": lambda delayq, _: delayq.health()},
     ),
-    Operation(
+    reads(
         "queues",
-        "caller",
         _tallied,
         ({label_of("celery"): (2, 2)}, True),
-        changes=False,
         face={"status": lambda delayq, _: delayq.status()},
         cli=("status", "status --json"),
     ),
-    Operation(
+    reads(
         "check",
-        "caller",
         lambda ready: [one.kind for one in check(ready.store.entries)],
         ["owed_revoked"],
-        changes=False,
         face={"check": lambda delayq, _: list(delayq.check())},
         cli=("check", "check --json"),
     ),
-    Operation(
+    writes(
         "repair",
-        "caller",
         _repaired,
         [b"done", b"gone"],
         face={"repair": lambda delayq, _: delayq.repair(MISPLACED)},
         cli=("check --repair --yes", "check --repair --json --yes"),
     ),
-    Operation("recount", "caller", _recounted, [b"me", [b"gone"]]),
-    Operation(
+    writes("recount", _recounted, [b"me", [b"gone"]]),
+    reads(
         "dump",
-        "caller",
         _dumped,
         [
             ("parked", "paused"),
@@ -528,69 +484,43 @@ OPERATIONS = (
             ("claimed", "in_flight"),
             ("waiting", "waiting"),
         ],
-        changes=False,
         face={"dump": lambda delayq, _: list(delayq.dump())},
         cli=("dump",),
     ),
-    Operation(
-        "load",
-        "caller",
-        _load,
-        ["loaded"],
-        refused_when_full=True,
-        face={"load": _load_one},
-    ),
-    Operation(
-        "undo",
-        "caller",
-        _undone,
-        f"done:{FAR_MS}".encode(),
-        refused_when_full=True,
-        face={"undo": _undo_one},
-    ),
-    Operation(
+    adds("load", _load, ["loaded"], face={"load": _load_one}),
+    adds("undo", _undone, f"done:{FAR_MS}".encode(), face={"undo": _undo_one}),
+    reads(
         "undoable",
-        "caller",
         _undoable,
         [(b"undoable", b"bulk")],
-        changes=False,
         face={
             "undoable": lambda delayq, _: list(delayq.undoable()),
             "undo_all": lambda delayq, _: delayq.undo_all("bulk"),
         },
         cli=("undo", "undo --json", "undo --bulk bulk"),
     ),
-    Operation("forgo", "caller", lambda ready: ready.store.entries.forgo(["undoable"]), None),
-    Operation(
-        "rule",
-        "caller",
-        lambda ready: _rule(ready.store, "rule", "pause"),
-        b"done",
-        face={"every": _every},
+    writes("forgo", lambda ready: ready.store.entries.forgo(["undoable"]), None),
+    writes(
+        "rule", lambda ready: _rule(ready.store, "rule", "pause"), b"done", face={"every": _every}
     ),
-    Operation("fire", "caller", _fire, b"done", refused_when_full=True),
-    Operation(
+    adds("fire", _fire, b"done"),
+    reads(
         "rules",
-        "caller",
         _rules,
         [b"rule"],
-        changes=False,
         face={
             "rules": lambda delayq, _: delayq.rules(),
             "rule": lambda delayq, name: delayq.rule(as_key(name)),
         },
         cli=("rules", "rules list --json"),
     ),
-    Operation(
+    reads(
         "rules_ahead",
-        "caller",
         lambda ready: ready.store.scripts.call("rules_ahead", limit=5)[1:],
         [-1, [b"rule"]],
-        changes=False,
     ),
-    Operation(
+    writes(
         "rules_named",
-        "caller",
         lambda ready: ready.store.scripts.call("rules_named", digest="d", names="n").found,
         [b"n"],
     ),

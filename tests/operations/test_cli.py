@@ -50,7 +50,6 @@ def test_the_commands_are_found_by_celery_and_say_what_they_do():
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_for_an_unscheduled_task_prints_one_line_and_ends_with_1(run, line):
     result = run(*words(line))
-
     if "{id}" in line:
         assert (result.exit_code, result.output.count("\n")) == (1, 1)
         assert "task a is not scheduled" in result.output
@@ -74,7 +73,6 @@ def test_the_output_about_an_id_is_plain_text(app, run, line):
 @pytest.mark.parametrize("line", [line for line in LINES if "{id}" in line])
 def test_an_id_that_is_too_long_is_refused_in_one_line(refused, line):
     [said] = refused(*words(line, "a" * 10_000))
-
     assert said.startswith("Error: task_id is 'aaa")
     assert said.endswith("; expected text of 1 to 512 bytes")
 
@@ -82,7 +80,6 @@ def test_an_id_that_is_too_long_is_refused_in_one_line(refused, line):
 @each_line_that_ends
 def test_an_app_without_delayq_is_told_what_to_do(make_app, url, refused, line):
     *_, sentence = refused(*words(line), app=make_app(url))
-
     assert sentence == "Error: the app 'tests' has no DelayQ; make one with DelayQ(app)"
 
 
@@ -118,9 +115,7 @@ def test_a_redis_that_is_away_is_a_sentence(delayq_app, refused, line):
 @each_line
 def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused, line):
     app = delayq_app(url, delayq_prefix="no good")
-
     *_, sentence = refused(*words(line), app=app)
-
     assert sentence == (
         "Error: delayq_prefix is 'no good'; expected 1 to 64 letters, digits, dots, dashes or "
         "underscores"
@@ -130,5 +125,4 @@ def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused, line):
 @each_line
 def test_no_redis_at_all_is_a_sentence(delayq_app, refused, line):
     *_, sentence = refused(*words(line), app=delayq_app("memory://"))
-
     assert sentence.startswith("Error: delayq_url is None; expected a redis:// URL")

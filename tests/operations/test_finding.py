@@ -30,7 +30,6 @@ def every_id(app, beginning, seconds=9.0):
 
 def test_ids_are_found_by_their_beginning_alone(app):
     scheduled(app, "order-41", "order-42", "reorder-41", "Order-41")
-
     assert every_id(app, "order-") == ["order-41", "order-42"]
     assert every_id(app, "order-42") == ["order-42"]
     assert every_id(app, "order-43") == []
@@ -39,7 +38,6 @@ def test_ids_are_found_by_their_beginning_alone(app):
 @pytest.mark.parametrize("beginning", HOSTILE)
 def test_no_character_of_an_id_stands_for_others(app, beginning):
     scheduled(app, *HOSTILE)
-
     assert every_id(app, beginning) == [beginning]
 
 
@@ -82,7 +80,6 @@ def test_tags_are_found_by_their_beginning_each_once(app):
 
 def test_a_tag_of_many_shards_leaves_room_for_others(app):
     scheduled(app, *(f"t{number}" for number in range(30)), delayq_tags=["a1", "a2", "a3"])
-
     assert finding.tags_with(app.delayq.services, "a", 3) == ["a1", "a2", "a3"]
 
 
@@ -102,7 +99,6 @@ def test_an_entry_that_comes_twice_is_found_once(app, monkeypatch):
 def test_the_tasks_with_a_tag_are_counted_without_reading_them(app):
     scheduled(app, "a", "b", "c", delayq_tags=["customer:7"])
     scheduled(app, "d", delayq_tags=["customer:70", "customer:7\x01"])
-
     assert finding.tag_count(app.delayq.services, "customer:7") == 3
     assert finding.tag_count(app.delayq.services, "customer") == 0
 
@@ -124,7 +120,6 @@ def test_a_name_is_suggested_by_a_part_or_with_a_slip(text, meant):
 
 def test_names_that_only_waiting_tasks_have_are_suggested_too(app):
     app.send_task("other.bill", queue="invoices", delayq_at=FAR)
-
     assert finding.suggested(app.delayq, "task", "bill") == ["other.bill"]
     assert finding.suggested(app.delayq, "queue", "invoice") == ["invoices"]
     assert finding.suggested(app.delayq, "queue", "celry") == ["celery"]

@@ -22,21 +22,20 @@ def does_what_it_should(operation, store):
 
 
 @each_operation
-def test_it_does_what_it_should_within_its_prefix_on_every_redis(each_redis, store_on, operation):
+def test_each_operation_does_what_it_should_within_its_prefix(each_redis, store_on, operation):
     does_what_it_should(operation, store_on(each_redis, prefix="other.app"))
 
 
 @each_operation
-def test_it_does_what_it_should_on_fakeredis(operation):
+def test_each_operation_does_what_it_should_on_fakeredis(operation):
     does_what_it_should(operation, FakeStore())
 
 
 @each_operation
-def test_it_tells_nobody_where_nothing_became_due_earlier(ready, operation):
+def test_no_operation_wakes_a_scanner_if_nothing_became_due_earlier(ready, operation):
     # A scanner is up now.
     ready.store.raw.hset(ready.store.keys["meta"], "timer", f"{NOW_MS + 2000}:{ready.steps.name}")
     ready.store.raw.config_resetstat()
-
     operation.take(ready)
     told = "cmdstat_publish" in ready.store.raw.info("commandstats")
     assert told == (operation.script == "leave")

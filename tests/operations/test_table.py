@@ -52,8 +52,7 @@ def test_only_what_a_caller_does_is_told_apart_by_a_task_s_id(operation):
 
 @each_face
 def test_a_page_names_the_method(operation, method):
-    text = "".join(document.text for document in PAGES)
-    assert re.search(rf"\.{method}\b|`{method}`", text)
+    assert re.search(rf"\.{method}\b|`{method}`", "".join(document.text for document in PAGES))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

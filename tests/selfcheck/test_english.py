@@ -11,20 +11,20 @@ def found(name: str, source: str) -> list[tuple[int, str]]:
     return [(place.line, place.pattern) for place in places(Path(name), source)]
 
 
-@pytest.mark.parametrize(
-    ("sentence", "pattern"),
-    [
-        ("What has left is not brought back.", "clause as a noun"),
-        ("It lists what waits.", "clause as a noun"),
-        ("Whoever dies sends none.", "clause as a noun"),
-        ("This is all that is known.", "clause as a noun"),
-        ("Where no scanner runs, nothing leaves.", "where for if"),
-        ("It is ``None`` where there is no head.", "where for if"),
-        ("The worker is told of it.", "who says it"),
-        ("It is held by somebody else.", "process as a person"),
-        ("The answer reaches nobody.", "process as a person"),
-    ],
-)
+KINDS = {
+    "What has left is not brought back.": "clause as a noun",
+    "It lists what waits.": "clause as a noun",
+    "Whoever dies sends none.": "clause as a noun",
+    "This is all that is known.": "clause as a noun",
+    "Where no scanner runs, nothing leaves.": "where for if",
+    "It is ``None`` where there is no head.": "where for if",
+    "The worker is told of it.": "who says it",
+    "It is held by somebody else.": "process as a person",
+    "The answer reaches nobody.": "process as a person",
+}
+
+
+@pytest.mark.parametrize(("sentence", "pattern"), KINDS.items())
 def test_a_sentence_of_each_kind_is_found(sentence, pattern):
     for name, source in {
         "a.md": f"Good.\n\n{sentence}\n",

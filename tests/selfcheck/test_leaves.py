@@ -77,7 +77,6 @@ def test_without_leaves_and_operations_the_core_is_left(tmp_path):
 
 def test_each_file_is_counted_once():
     found = sizes()
-
     assert found.keys() == {CORE, OPERATIONS, *LEAVES}
     assert sum(one.lines for one in found.values()) == size_of([*PACKAGE.rglob("*.py")]).lines
 
@@ -85,5 +84,4 @@ def test_each_file_is_counted_once():
 def test_docstrings_comments_and_blank_lines_are_no_code(tmp_path):
     path = tmp_path / "one.py"
     path.write_text('"""A module.\n\nWith more.\n"""\n\n# why\nX = """\ntext\n"""\n', "utf-8")
-
     assert size_of([path]) == (1, 9, 3)

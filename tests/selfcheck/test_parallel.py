@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.selfcheck.test_process import alive
-from tests.support.process import ChildProcess
+from tests.support.process import ChildProcess, alive
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.thorough

@@ -10,7 +10,6 @@ from tests.support.apps import celery_state_kept
 
 def test_a_road_has_each_function_that_a_call_enters():
     road = walked(lambda: [clock.after(60), clock.after(61)])
-
     assert road.files == {"core/clock.py"}
     assert {code.co_name: times for code, times in road.entered.items()}["after"] == 2
     assert road.figures[2] == 2 * road.figures[1]
@@ -18,10 +17,8 @@ def test_a_road_has_each_function_that_a_call_enters():
 
 def test_each_call_is_walked(redis_server):
     redis_server.empty()
-
     with celery_state_kept():
         found = dict(roads(redis_server.url()))
-
     assert "operations/cli/command_change.py" in found["cancel --tag"].files
     assert all("core/store/scripts.py" in road.files for road in found.values())
 

@@ -45,15 +45,12 @@ def more_is_imported(tmp_path, monkeypatch):
 def test_a_property_test_draws_the_same_again_whatever_was_drawn_by_others(drawn):
     before = drawn()
     random.seed(7)
-
     assert drawn() == before
 
 
 def test_modules_that_others_import_meanwhile_change_no_draw(drawn, more_is_imported):
     before = drawn(max_examples=500)
-
     more_is_imported()
-
     assert drawn(max_examples=500) == before
 
 

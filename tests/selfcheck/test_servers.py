@@ -15,7 +15,7 @@ def test_each_test_gets_an_empty_redis(redis_server, redis_url):
     client.close()
 
 
-def test_and_the_next_one_too(redis_server, redis_url):
+def test_the_next_test_gets_an_empty_redis_too(redis_server, redis_url):
     assert redis_server.client().dbsize() == 0
 
 

@@ -56,7 +56,6 @@ def test_a_checker_reports_what_is_wrong_and_nothing_else(reports, checker, stub
     # Without stubs, pyright's reports change with Celery's code.
     must = marked(MODULES / name, checker, "always", *({stubs} - {"without stubs"}))
     may = marked(MODULES / name, checker, stubs)
-
     assert {error: found[error] for error in found.keys() - must - may} == {}
     assert must - found.keys() == set()
 
@@ -65,5 +64,4 @@ def test_a_checker_reports_what_is_wrong_and_nothing_else(reports, checker, stub
 def test_the_environments_are_what_they_are_called(where):
     look = "import importlib.util as i; print(i.find_spec('celery-stubs') is not None)"
     ran = subprocess.run([STUBS[where], "-c", look], capture_output=True, text=True, check=True)
-
     assert ran.stdout.strip() == str(where == "with stubs")

@@ -23,27 +23,18 @@ def broker(url=URLS, options=OPTIONS, **said):
 
 
 def test_its_sentinels_login_and_database():
-    found = broker().endpoint
+    found = broker()
 
-    assert found.name == "mymaster"
-    assert found.sentinels == (Endpoint("a", 26379), Endpoint("b", 1))
-    assert found.server == Endpoint(db=3, username="user", password="pass")
+    assert found.endpoint.name == "mymaster"
+    assert found.endpoint.sentinels == (Endpoint("a", 26379), Endpoint("b", 1))
+    assert found.endpoint.server == Endpoint(db=3, username="user", password="pass")
+    # It is no list of brokers, and known by its master, wherever the sentinels are.
+    assert (found.failover, found.transport) == (False, "redis")
+    assert (found.kind, found.hosts) == ("redis, master mymaster, database 3", "a:26379, b:1")
 
 
 def test_one_sentinel_is_a_group_as_well():
     assert broker("sentinel://a/2").endpoint.sentinels == (Endpoint("a", 26379),)
-
-
-def test_it_is_no_list_of_brokers_and_is_known_by_its_master_wherever_the_sentinels_are():
-    found = broker()
-
-    assert not found.failover
-    assert (found.kind, found.hosts) == ("redis, master mymaster, database 3", "a:26379, b:1")
-    assert found.transport == "redis"
-
-
-def test_sentinels_with_another_broker_behind_them_are_a_list_of_brokers():
-    assert broker("sentinel://a;redis://b").failover
 
 
 @pytest.mark.parametrize(
@@ -58,7 +49,6 @@ def test_sentinels_with_another_broker_behind_them_are_a_list_of_brokers():
 )
 def test_the_sentinels_are_those_that_kombu_would_ask(url, places):
     found = broker(url)
-
     assert [one.where for one in found.endpoint.sentinels] == places == asked_by_kombu(url)
     assert not found.failover
     assert found.hosts == ", ".join(places)
@@ -67,7 +57,6 @@ def test_the_sentinels_are_those_that_kombu_would_ask(url, places):
 def test_another_broker_behind_sentinels_is_asked_for_no_master():
     url = "sentinel://a:1;redis://b:2"
     found = broker(url)
-
     assert [one.where for one in found.endpoint.sentinels] == ["a:1"] == asked_by_kombu(url)
     assert (found.failover, found.hosts) == (True, "a:1, b:2")
 
@@ -91,27 +80,18 @@ def asked_by_kombu(url):
     return asked
 
 
-@pytest.mark.parametrize(
-    ("url", "shown", "expected"),
-    [
-        (
-            "sentinel://:secret@a; sentinel://:secret@b",
-            "sentinel://b",
-            "URLs parted by ';' alone: of one behind a blank, kombu reads no host",
-        ),
-        (
-            "sentinel://:secret@a;sentinel://:sec/ret@b:1",
-            "sentinel://a;sentinel://b:1",
-            "a URL whose port is a number, with the special characters of a password as %XX",
-        ),
-        (
-            "amqp://:secret@a;amqp://:secret@b:x",
-            "amqp://b:x",
-            "a URL whose port is a number, with the special characters of a password as %XX",
-        ),
-    ],
-)
-def test_a_url_of_which_kombu_reads_no_place_is_refused(url, shown, expected):
+PLACES = {
+    "sentinel://:secret@a; sentinel://:secret@b": "sentinel://b",
+    "sentinel://:secret@a;sentinel://:sec/ret@b:1": "sentinel://a;sentinel://b:1",
+    "amqp://:secret@a;amqp://:secret@b:x": "amqp://b:x",
+}
+
+
+@pytest.mark.parametrize(("url", "shown"), PLACES.items())
+def test_a_url_of_which_kombu_reads_no_place_is_refused(url, shown):
+    expected = "a URL whose port is a number, with the special characters of a password as %XX"
+    if "; " in url:
+        expected = "URLs parted by ';' alone: of one behind a blank, kombu reads no host"
     with pytest.raises(InvalidSetting) as caught:
         broker(url)
     assert str(caught.value) == f"broker_url is {shown!r}; expected {expected}"
@@ -122,13 +102,11 @@ def test_a_url_of_which_kombu_reads_no_place_is_refused(url, shown, expected):
     "url", [f"{URLS};", f" {URLS}", "sentinel://user:pass@a/3; ; sentinel://b:1 "]
 )
 def test_blanks_and_nothing_between_the_urls_of_a_store_do_not_matter(url):
-    found = store_endpoint(url, OPTIONS, broker("memory://"), NAMES, [0])
-    assert found == broker().endpoint
+    assert store_endpoint(url, OPTIONS, broker("memory://"), NAMES, [0]) == broker().endpoint
 
 
 def test_a_redis_url_s_last_semicolon_is_no_other_store():
-    found = store_endpoint("redis://a; ", None, broker("memory://"), NAMES, [0])
-    assert found == Endpoint("a")
+    assert store_endpoint("redis://a; ", None, broker("memory://"), NAMES, [0]) == Endpoint("a")
     assert broker("redis://a;", {}).failover  # for a broker, kombu then uses this machine
 
 
@@ -138,17 +116,10 @@ def test_its_options_are_not_shown():
 
 
 def test_sentinels_have_options_of_their_own():
-    asked = {
-        "username": "u",
-        "password": "p",
-        "ssl": True,
-        "ssl_ca_certs": "/ca",
-        "socket_timeout": 0.3,
-    }
-    found = broker(
-        options={**OPTIONS, "sentinel_kwargs": asked, "min_other_sentinels": 2},
-        ssl={"ssl_ca_certs": "/other"},
-    ).endpoint
+    tls = {"ssl": True, "ssl_ca_certs": "/ca"}
+    asked = {"username": "u", "password": "p", "socket_timeout": 0.3, **tls}
+    options = {**OPTIONS, "sentinel_kwargs": asked, "min_other_sentinels": 2}
+    found = broker(options=options, ssl={"ssl_ca_certs": "/other"}).endpoint
 
     for one in found.sentinels:
         assert (one.username, one.password) == ("u", "p")
@@ -177,7 +148,6 @@ def test_options_that_leave_out_what_it_takes_are_named(options, name):
 def test_a_store_of_its_own_takes_what_a_broker_takes_and_its_tls():
     options = {**OPTIONS, "ssl": {"ssl_ca_certs": "/ca"}}
     found = store_endpoint(URLS, options, broker("memory://"), NAMES, [0])
-
     assert found.same_database(broker(ssl={"ssl_ca_certs": "/ca"}).endpoint)
     assert found.server.tls["ssl_ca_certs"] == "/ca"
 
@@ -196,15 +166,15 @@ def test_the_hand_over_asks_sentinels_once_and_not_for_long():
 
 
 def test_a_failed_connect_leaves_it_with_the_login_of_the_first_sentinel(monkeypatch):
-    connection = bounded(Connection(URLS, transport_options=OPTIONS), 0.2, 0.2)
-    tried = []
-    monkeypatch.setattr(
-        connection, "_connection_factory", lambda: tried.append(connection.password) or 1 / 0
-    )
-    monkeypatch.setattr(
-        type(connection), "recoverable_connection_errors", (ZeroDivisionError,), raising=False
-    )
+    connection, tried = bounded(Connection(URLS, transport_options=OPTIONS), 0.2, 0.2), []
 
+    def fail():
+        tried.append(connection.password)
+        raise ZeroDivisionError("division")
+
+    monkeypatch.setattr(connection, "_connection_factory", fail)
+    recoverable = (type(connection), "recoverable_connection_errors", (ZeroDivisionError,))
+    monkeypatch.setattr(*recoverable, raising=False)
     with pytest.raises(Exception, match="division"):
         connect(connection, 1.0)
 

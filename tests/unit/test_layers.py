@@ -31,6 +31,5 @@ def test_kombu_s_insides_are_known_where_messages_are_made_and_sent():
 
 def test_each_package_opens_with_its_picture():
     packages = [*PACKAGE.glob("core/*/__init__.py"), PACKAGE / "operations" / "__init__.py"]
-
     assert len(packages) >= 8
     assert [one.parent.name for one in packages if "\n    " not in one.read_text("utf-8")] == []

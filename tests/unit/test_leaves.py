@@ -32,10 +32,8 @@ def test_a_leaf_has_all_that_its_line_says(name):
 
 def test_a_leaf_that_was_taken_out_is_missed_by_its_name(monkeypatch):
     monkeypatch.delitem(leaves.LEAVES, "canvas")
-
     with pytest.raises(NoLeaf) as caught:
         leaves.leaf("canvas")
-
     assert str(caught.value) == (
         "this celery_delayq has no 'canvas': it is not in celery_delayq/core/leaves.py"
     )

@@ -26,6 +26,12 @@ def of_sentinels(said, **options):
     return [(store, OURS, options), (broker, KOMBU_S, options)]
 
 
+def says(expected, made, *given):
+    with pytest.raises(InvalidSetting) as caught:
+        made(*given)
+    assert str(caught.value) == expected
+
+
 SSL, ASKING = "['ssl']", "['sentinel_kwargs']"
 
 
@@ -92,52 +98,38 @@ def test_the_tls_options_are_a_mapping_or_a_boolean_or_none(url):
     assert store(url, {**NAMED, "ssl": {"ssl_ca_certs": "/ca", "ssl_cert_reqs": None}})
     assert store(url, {**NAMED, "ssl": True})
     assert store(url, {**NAMED, "ssl": None})
-    with pytest.raises(InvalidSetting) as caught:
-        store(url, {**NAMED, "ssl": "s3cret"})
-    assert str(caught.value) == (
-        f"{OURS}['ssl'] is 'str'; expected true or false, or a mapping of redis-py's words for "
-        "TLS, such as ssl_ca_certs"
+    expected = (
+        "expected true or false, or a mapping of redis-py's words for TLS, such as ssl_ca_certs"
     )
+    says(f"{OURS}['ssl'] is 'str'; {expected}", store, url, {**NAMED, "ssl": "s3cret"})
 
 
 @pytest.mark.parametrize("value", ["maybe", [], {}, 7])
 def test_an_invalid_requirement_of_certificates_is_named_with_its_setting(value):
     said = {"ssl_cert_reqs": value}
+    kwargs = {**NAMED, "sentinel_kwargs": {"ssl": True, **said}}
     for name, made in {
         f"{OURS}['ssl']": lambda: store("redis://h", {"ssl": said}),
-        f"{OURS}['sentinel_kwargs']": lambda: store(
-            URL, {**NAMED, "sentinel_kwargs": {"ssl": True, **said}}
-        ),
+        f"{OURS}['sentinel_kwargs']": lambda: store(URL, kwargs),
         "broker_use_ssl": lambda: broker("redis://h", {}, ssl=said),
     }.items():
-        with pytest.raises(InvalidSetting) as caught:
-            made()
-        assert str(caught.value) == (
-            f"{name}['ssl_cert_reqs'] is {value!r}; expected none, optional or required"
-        )
+        expected = f"is {value!r}; expected none, optional or required"
+        says(f"{name}['ssl_cert_reqs'] {expected}", made)
 
 
 @pytest.mark.parametrize("value", [[1], {}, "abc", "", -1, 0, "0", float("nan"), "inf", True])
 @pytest.mark.parametrize("word", ["socket_timeout", "socket_connect_timeout"])
 def test_an_invalid_time_for_sentinels_is_named(word, value):
+    expected = f"is {value!r}; expected a number of seconds above 0"
     for made, name, options in of_sentinels({word: value}):
-        with pytest.raises(InvalidSetting) as caught:
-            made(URL, options)
-        assert str(caught.value) == (
-            f"{name}['sentinel_kwargs'][{word!r}] is {value!r}; expected a number of seconds "
-            "above 0"
-        )
+        says(f"{name}['sentinel_kwargs'][{word!r}] {expected}", made, URL, options)
 
 
 @pytest.mark.parametrize("value", [[1], {}, "x", -1, 1.5, "1.5", float("inf"), True])
 def test_an_invalid_number_of_other_sentinels_is_named(value):
+    expected = f"is {value!r}; expected a whole number of sentinels, 0 or more"
     for made, name, options in of_sentinels({}, min_other_sentinels=value):
-        with pytest.raises(InvalidSetting) as caught:
-            made(URL, options)
-        assert str(caught.value) == (
-            f"{name}['min_other_sentinels'] is {value!r}; expected a whole number of sentinels, "
-            "0 or more"
-        )
+        says(f"{name}['min_other_sentinels'] {expected}", made, URL, options)
 
 
 def test_numbers_may_be_texts_or_not_be_said():

@@ -9,29 +9,17 @@ from celery_delayq.errors import InvalidSetting
 
 
 class Row(NamedTuple):
-    """The facts about a setting.
+    """The facts about a setting."""
 
-    Attributes:
-        default: Its value if the app sets none.
-        expected: The accepted values, as an error describes them.
-        accepted: Both ends of its range, and one value of each other kind.
-        refused: The values just outside; of a whole number, one with a fraction; of a choice, a
-            number.
-    """
-
-    default: Any
-    expected: str
-    accepted: list[Any]
+    default: Any  # its value if the app sets none
+    expected: str  # the accepted values, as an error describes them
+    accepted: list[Any]  # both ends of its range, and one value of each other kind
+    # The values just outside; of a whole number, one with a fraction; of a choice, a number.
     refused: list[Any]
 
 
 ROWS = {
-    "enabled": Row(
-        True,
-        "true or false",
-        [True, False],
-        [1, None],
-    ),
+    "enabled": Row(True, "true or false", [True, False], [1, None]),
     "url": Row(
         None,
         "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
@@ -39,10 +27,7 @@ ROWS = {
         ["", "localhost:6379", 6379, b"redis://localhost/0"],
     ),
     "transport_options": Row(
-        None,
-        "a mapping, or None",
-        [None, {"master_name": "mymaster"}],
-        [0, 1.5, True],
+        None, "a mapping, or None", [None, {"master_name": "mymaster"}], [0, 1.5, True]
     ),
     "prefix": Row(
         "delayq",
@@ -50,30 +35,10 @@ ROWS = {
         ["a", "A-b_c.9", "x" * 64],
         ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", None, 1],
     ),
-    "batch_size": Row(
-        200,
-        "a whole number of tasks from 1 to 1000",
-        [1, 1000],
-        [0, 1001, 200.0],
-    ),
-    "lease": Row(
-        30.0,
-        "a number of seconds from 1 to 3600",
-        [1, 1.5, 3600],
-        [0.999, 3600.1],
-    ),
-    "safety_interval": Row(
-        5.0,
-        "a number of seconds from 0.1 to 300",
-        [0.1, 300],
-        [0.09, 300.1],
-    ),
-    "timeout": Row(
-        5.0,
-        "a number of seconds from 0.1 to 60",
-        [0.1, 60],
-        [0.09, 60.1],
-    ),
+    "batch_size": Row(200, "a whole number of tasks from 1 to 1000", [1, 1000], [0, 1001, 200.0]),
+    "lease": Row(30.0, "a number of seconds from 1 to 3600", [1, 1.5, 3600], [0.999, 3600.1]),
+    "safety_interval": Row(5.0, "a number of seconds from 0.1 to 300", [0.1, 300], [0.09, 300.1]),
+    "timeout": Row(5.0, "a number of seconds from 0.1 to 60", [0.1, 60], [0.09, 60.1]),
     "wait_replicas": Row(
         None,
         '(n, seconds) or (n, seconds, "aof"), with n from 1 to 10 and seconds from '
@@ -91,42 +56,12 @@ ROWS = {
         [10_000, 100_000_000],
         [9_999, 100_000_001, 1e6],
     ),
-    "capture_eta": Row(
-        False,
-        "true or false",
-        [True, False],
-        [1, None, "true"],
-    ),
-    "min_delay": Row(
-        0.0,
-        "a number of seconds from 0 to 86400",
-        [0, 86_400],
-        [-0.001, 86_400.5],
-    ),
-    "shards": Row(
-        1,
-        "a whole number of shards from 1 to 64",
-        [1, 64],
-        [0, 65, 1.5],
-    ),
-    "once": Row(
-        False,
-        "true or false",
-        [True, False],
-        [1, None],
-    ),
-    "history": Row(
-        0,
-        "a whole number of events from 0 to 10000",
-        [0, 10_000],
-        [-1, 10_001, 10.0],
-    ),
-    "history_repeats": Row(
-        True,
-        "true or false",
-        [True, False],
-        [1, None],
-    ),
+    "capture_eta": Row(False, "true or false", [True, False], [1, None, "true"]),
+    "min_delay": Row(0.0, "a number of seconds from 0 to 86400", [0, 86_400], [-0.001, 86_400.5]),
+    "shards": Row(1, "a whole number of shards from 1 to 64", [1, 64], [0, 65, 1.5]),
+    "once": Row(False, "true or false", [True, False], [1, None]),
+    "history": Row(0, "a whole number of events from 0 to 10000", [0, 10_000], [-1, 10_001, 10.0]),
+    "history_repeats": Row(True, "true or false", [True, False], [1, None]),
     "catch_up": Row(
         None,
         "a number of tasks a second from 0.1 to 1000000, or None",
@@ -163,10 +98,7 @@ ROWS = {
         ],
     ),
     "metrics_port": Row(
-        None,
-        "a whole number from 1 to 65535, or None",
-        [None, 1, 65_535],
-        [0, 65_536, 80.0],
+        None, "a whole number from 1 to 65535, or None", [None, 1, 65_535], [0, 65_536, 80.0]
     ),
     "metrics_host": Row(
         "127.0.0.1",
@@ -189,7 +121,6 @@ def test_defaults_are_what_the_documentation_says():
 
 def test_every_setting_is_among_those_tested_here():
     said = {setting.name: setting.expected for setting in SETTINGS}
-
     assert said == {name: row.expected for name, row in ROWS.items()}
 
 
@@ -204,9 +135,7 @@ def test_a_setting_declares_all_that_the_readme_prints():
 @pytest.mark.parametrize("name", ROWS)
 def test_a_value_inside_its_range_is_kept_as_it_is(name):
     accepted = ROWS[name].accepted
-
     kept = [getattr(Settings.load({f"delayq_{name}": value}), name) for value in accepted]
-
     assert kept == accepted
 
 
@@ -221,17 +150,8 @@ def refusal(name, value):
 @pytest.mark.parametrize("name", ROWS)
 def test_a_value_outside_its_range_is_refused_with_setting_value_and_range(name):
     _, expected, _, refused = ROWS[name]
-
     said = [str(refusal(name, value)) for value in refused]
-
     assert said == [f"delayq_{name} is {value!r}; expected {expected}" for value in refused]
-
-
-def test_the_error_has_what_it_says():
-    error = refusal("lease", 0)
-
-    assert (error.name, error.value) == ("delayq_lease", 0)
-    assert isinstance(error, ValueError)
 
 
 def test_settings_of_others_are_not_looked_at():
@@ -249,7 +169,5 @@ def test_options_that_are_no_mapping_are_not_shown(value):
 
 def test_settings_show_no_password():
     options = {"sentinel_kwargs": {"password": "secret"}}
-    settings = Settings.load(
-        {"delayq_url": "redis://:secret@h", "delayq_transport_options": options}
-    )
-    assert "secret" not in repr(settings)
+    given = {"delayq_url": "redis://:secret@h", "delayq_transport_options": options}
+    assert "secret" not in repr(Settings.load(given))

@@ -49,6 +49,14 @@ class Shard(SimpleNamespace):
     __hash__ = object.__hash__
 
 
+def ran(run, stop=None, *cleaned):
+    """A thread that has ended, after it ran this."""
+    thread = OwnThread("one", run, stop or threading.Event(), *cleaned)
+    thread.start()
+    thread.join(PATIENCE)
+    return thread
+
+
 @pytest.fixture
 def at_once(monkeypatch):
     monkeypatch.setattr(threads, "FIRST", 0.0)
@@ -57,9 +65,7 @@ def at_once(monkeypatch):
 def test_each_end_is_in_the_log_and_the_pauses_grow_to_half_a_minute(monkeypatch, caplog):
     monkeypatch.setattr(threads, "random", SimpleNamespace(uniform=lambda _, high: high))
     stop, cleaned = Stop(), []
-    thread = OwnThread("one", ending(8), stop, cleaned.append)
-    thread.start()
-    thread.join(PATIENCE)
+    thread = ran(ending(8), stop, cleaned.append)
 
     assert stop.pauses == [0, 1, 2, 4, 8, 16, 30, 30, 30]
     assert thread.restarts == 8
@@ -74,9 +80,7 @@ def test_a_handler_of_the_log_that_ends_threads_does_not_keep_the_next_one_from_
     handler.emit = ending(2)
     threads.logger.addHandler(handler)
     try:
-        thread = OwnThread("one", ending(2), threading.Event())
-        thread.start()
-        thread.join(PATIENCE)
+        thread = ran(ending(2))
     finally:
         threads.logger.removeHandler(handler)
 
@@ -119,11 +123,7 @@ def test_a_hook_and_a_logins_provider_end_no_thread_of_the_package(caplog):
             login.get_credentials()
         done.append(True)
 
-    thread = OwnThread("one", run, threading.Event())
-    thread.start()
-    thread.join(PATIENCE)
-
-    assert (done, thread.restarts) == ([True], 0)
+    assert (ran(run).restarts, done) == (0, [True])
     said = [record.getMessage() for record in caplog.records]
     assert len([one for one in said if one.endswith("in the thread one, which goes on")]) == 2
 
@@ -172,6 +172,5 @@ def test_a_shard_whose_watch_has_ended_comes_back(at_once):
     shard = Shard(shard_steps=SimpleNamespace(counts=ending(1)), up_at=0.0, pauses=pauses)
     back = threading.Event()
     Away(threading.Event(), back.set).add([shard])
-
     assert back.wait(PATIENCE)
     assert shard.up_at == 0.0

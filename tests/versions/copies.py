@@ -20,7 +20,7 @@ OTHER_SCRIPTS: Changes = {
         "local function header_end_of(record)\n": (
             "local function header_end_of(record)\n  local later = true\n"
         ),
-    },
+    }
 }
 #: It writes records of format 2, and reads 1 as well.
 OTHER_RECORDS: Changes = {
@@ -29,7 +29,7 @@ OTHER_RECORDS: Changes = {
         "if sub(record, 1, 1) ~= FORMAT then": (
             "if sub(record, 1, 1) ~= FORMAT and sub(record, 1, 1) ~= '1' then"
         ),
-    },
+    }
 }
 #: It has another layout of keys.
 OTHER_LAYOUT: Changes = {"core/store/keys.py": {'SCHEMA = "1"': 'SCHEMA = "2"'}}

@@ -9,6 +9,7 @@ import json
 import random
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from celery import Celery
@@ -33,6 +34,7 @@ def told(app: Celery, steps: str) -> None:
                 came = app.send_task("t", task_id=words[0], delayq_at=words[1]).id
             else:
                 came = getattr(app.delayq, name)(*words)
+                came = [*came] if isinstance(came, Iterator) else came
                 came = getattr(came, "value", came)
         except DelayQError as error:
             came = {"error": type(error).__name__, "said": str(error)}
