@@ -190,6 +190,10 @@ def test_a_dead_letter_with_the_id_does_not_count_for_max_wait(store):
     assert schedule(store, "old", FAR_MS, "debounce 1000").due_ms == NOW_MS + 6000
 
 
+def test_max_wait_does_not_put_the_first_of_a_row_before_its_own_time(store):
+    assert schedule(store, "a", FAR_MS, "debounce 1000").due_ms == FAR_MS
+
+
 def test_another_policy_begins_a_row_anew(store):
     schedule(store, "a", conflict="debounce 1000")
     store.set_ms(NOW_MS + 500)
