@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from celery import Celery, chord, group
+from celery import chord, group
 
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, envelope, only_message, templates
@@ -35,25 +35,17 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("once", [True, False])
+@pytest.mark.parametrize("once", [True, False, None])
 @pytest.mark.parametrize("way", WAYS)
-def test_the_option_is_a_header_of_a_waiting_task(app, add, delayq, way, once):
+def test_the_option_if_there_is_one_is_a_header_of_a_waiting_task(app, add, delayq, way, once):
     app.conf.delayq_capture_eta = True
 
     WAYS[way](add, once)
 
     [waiting] = delayq.tasks()
-    assert envelope(delayq, waiting.id).headers["delayq_once"] is once
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_without_it_there_is_no_header(app, add, delayq, way):
-    app.conf.delayq_capture_eta = True
-
-    WAYS[way](add, None)
-
-    [waiting] = delayq.tasks()
-    assert "delayq_once" not in envelope(delayq, waiting.id).headers
+    headers = envelope(delayq, waiting.id).headers
+    assert headers.get("delayq_once") is once
+    assert ("delayq_once" in headers) is (once is not None)
 
 
 def test_each_task_of_a_bulk_has_it(add, delayq):
@@ -118,13 +110,6 @@ def test_with_always_eager_it_says_nothing(app, add):
     app.conf.task_always_eager = True
 
     assert add.apply_async((1, 2), delayq_once=True, delayq_after=60).get() == 3
-
-
-@pytest.fixture
-def stranger(url):
-    """An app in a process without a DelayQ."""
-    with Celery("stranger", broker=url, set_as_current=False) as app:
-        yield app
 
 
 def test_a_task_from_a_process_without_a_delayq_waits_with_the_header(stranger, app, delayq):
