@@ -3,6 +3,7 @@
 import pytest
 
 from celery_delayq.contrib.care.checking import check
+from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import release
 from celery_delayq.core.store.extras import Extras
@@ -89,30 +90,11 @@ def test_its_grace_period_starts_when_the_key_is_free(store, shard_steps, hold):
     assert delivered(store, shard_steps) == ["b"]
 
 
-@pytest.mark.usefixtures("second")
-def test_a_word_that_it_goes_on_holds_it_back(store, shard_steps, hold):
-    store.set_ms(NOW_MS + 50 * SECOND)
-    say(store, hold, 60 * SECOND)
-    store.set_ms(END_MS)
-    assert delivered(store, shard_steps) == []
-
-
 @pytest.mark.parametrize("seconds", [5, 90])
 def test_it_does_not_move_the_end(store, shard_steps, seconds):
     deliver(store, shard_steps, extras=Extras("k", hold=f"f{seconds * SECOND}"))
     behind(store)
     assert ends(store) == NOW_MS + seconds * SECOND
-
-
-@pytest.mark.usefixtures("second")
-def test_a_late_word_touches_neither_it_nor_the_next_one(store, shard_steps, hold):
-    say(store, hold)
-    say(store, hold)
-    assert row(store) == b"b"
-    assert delivered(store, shard_steps) == ["b"]
-    behind(store, "c")
-    say(store, hold)
-    assert store.places("c") == ["behind"]
 
 
 def test_behind_another_it_needs_no_longer_hold(store, shard_steps, hold):
@@ -207,23 +189,6 @@ def test_the_bound_of_debounce_counts_from_the_first_one_behind(store):
     assert behind(store, "c", FAR_MS, conflict="debounce 10000") == NOW_MS + 10 * SECOND
 
 
-@pytest.mark.usefixtures("second")
-@pytest.mark.parametrize("conflict", ["replace", "debounce"])
-def test_its_own_id_stays_behind(store, shard_steps, conflict):
-    behind(store, due_ms=NOW_MS + 5, conflict=conflict)
-    assert find(store.shard, KEY).due_ms == NOW_MS + 5
-    store.set_ms(END_MS)
-    assert delivered(store, shard_steps) == ["b"]
-
-
-@pytest.mark.usefixtures("second")
-def test_its_own_id_may_leave_for_another_key(store):
-    schedule(store, "b", extras=Extras("other"), conflict="replace")
-    assert store.places("b") == ["due"]
-    assert not store.raw.exists(store.keys["behind"])
-    store.check()
-
-
 def test_the_word_and_another_call_in_either_order(store, shard_steps, hold):
     say(store, hold)
     schedule(store, "b", conflict="replace")
@@ -244,19 +209,73 @@ def test_behind_a_window_the_next_one_begins_with_its_own_delivery(store, shard_
     assert ends(store) == END_MS + 60 * SECOND
 
 
-# The holder comes back, or is still leaving.
+# What happens to the holder, and to itself.
 
 
-@pytest.mark.usefixtures("second")
-def test_a_holder_that_puts_itself_off_still_comes_first(store, shard_steps, hold):
-    schedule(store, "a", NOW_MS + 5, **going_on(hold), supersede=True)
-    store.check()
-    say(store, hold)
-    store.set_ms(END_MS + LOOK_MS)
-    assert delivered(store, shard_steps) == ["a"]
-    assert store.places("b") == ["behind"]
-    say(store, header(store))
-    assert delivered(store, shard_steps) == ["b"]
+def ended(store):
+    say(store, store.run)
+
+
+def goes_on(store):
+    say(store, store.run, 60 * SECOND)
+
+
+def runs_anew(store):
+    store.run = header(store)
+
+
+def puts_off(store):
+    schedule(store, "a", FAR_MS, **going_on(store.run), supersede=True)
+
+
+def moved(store):
+    store.reschedule("a", When("at", NOW_MS))
+
+
+def cancelled(store):
+    store.entries.cancel("a")
+
+
+def edited_away(store):
+    store.edit("a", extras=Extras())
+
+
+def anew(task_id, extras=FINISHED):
+    return lambda store: schedule(store, task_id, NOW_MS, extras, conflict="replace")
+
+
+OTHER = Extras("other")
+# `a` runs, and `b` is behind it: a number sets the clock, in seconds; a list has the ids that the
+# next step delivers; a text is the place of `b`.
+ROWS = {
+    "its run goes on": [50, goes_on, 60, []],
+    "its end is told late": [ended, ended, ["b"], anew("b"), "behind", ended, "behind"],
+    "its run puts itself off": [
+        *(puts_off, ended, 120, [], moved, ["a"], "behind", runs_anew, ended, ["b"]),
+    ],
+    "it waits, and is cancelled": [puts_off, cancelled, ["b"]],
+    "it waits, and gets another key": [puts_off, edited_away, ["b"]],
+    "it waits, and its id is scheduled under another key": [puts_off, anew("a", OTHER), ["b", "a"]],
+    "it waits, and its id is scheduled anew": [puts_off, anew("a"), ["a"], "behind"],
+    "its own id is scheduled anew": [anew("b"), "behind", 60, ["b"]],
+    "its own id is scheduled under another key": [anew("b", OTHER), "due", ["b"]],
+}
+
+
+@pytest.mark.parametrize("steps", ROWS.values(), ids=ROWS)
+def test_it_leaves_after_the_holder_and_not_before(store, shard_steps, hold, second, steps):
+    store.run = hold
+    for step in steps:
+        match step:
+            case int():
+                store.set_ms(NOW_MS + step * SECOND)
+            case list():
+                assert delivered(store, shard_steps) == step
+            case str():
+                assert store.places("b") == [step]
+            case _:
+                step(store)
+                store.check()
 
 
 @pytest.mark.usefixtures("put_off")
@@ -274,29 +293,6 @@ def test_while_the_holder_waits_policies_are_about_the_one_behind(store):
     with pytest.raises(AlreadyScheduled) as caught:
         schedule(store, "d")
     assert caught.value.holder == "a"
-
-
-GOING = {
-    "cancelled": lambda store: store.entries.cancel("a"),
-    "edited": lambda store: store.edit("a", extras=Extras()),
-    "replaced": lambda store: schedule(store, "a", FAR_MS, Extras("other"), conflict="replace"),
-}
-
-
-@pytest.mark.usefixtures("put_off")
-@pytest.mark.parametrize("go", GOING.values(), ids=GOING)
-def test_it_comes_forward_when_a_waiting_holder_goes(store, shard_steps, go):
-    go(store)
-    store.check()
-    assert delivered(store, shard_steps) == ["b"]
-
-
-@pytest.mark.usefixtures("put_off")
-def test_a_waiting_holder_may_be_replaced_under_its_own_id(store, shard_steps):
-    schedule(store, "a", NOW_MS, conflict="replace")
-    store.check()
-    assert delivered(store, shard_steps) == ["a"]
-    assert store.places("b") == ["behind"]
 
 
 def test_behind_one_that_is_being_published(store, shard_steps, claimed):
