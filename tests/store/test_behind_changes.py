@@ -215,25 +215,26 @@ def mended(store):
     return {one.kind for one in found}
 
 
+LOST = {
+    "the holder": (lambda raw, keys: raw.delete(keys["holders"]), {"wrong_key"}),
+    "its end": (lambda raw, keys: raw.delete(keys["held"]), {"wrong_key"}),
+    "its name": (lambda raw, keys: raw.hdel(keys["holders"], b"\xffk"), {"wrong_key"}),
+    "its place": (
+        lambda raw, keys: raw.delete(keys["behind"]),
+        {"record_without_place", "wrong_key"},
+    ),
+}
+
+
 @pytest.mark.usefixtures("second")
-@pytest.mark.parametrize("lost", ["holders", "held", "field"])
-def test_it_never_waits_for_ever(store, shard_steps, lost):
-    if lost == "field":
-        store.raw.hdel(store.keys["holders"], b"\xffk")
-    else:
-        store.raw.delete(store.keys[lost])
-    assert mended(store) == {"wrong_key"}
+@pytest.mark.parametrize(("lose", "kinds"), LOST.values(), ids=LOST)
+def test_it_never_waits_for_ever(store, shard_steps, lose, kinds):
+    lose(store.raw, store.keys)
+    assert mended(store) == kinds
     shard_steps.hand_over()
     store.set_ms(END_MS)
     shard_steps.hand_over()
     assert store.arrived() == ["a", "b"]
-
-
-@pytest.mark.usefixtures("second")
-def test_a_lost_record_or_place_is_mended(store, shard_steps):
-    store.raw.delete(store.keys["behind"])
-    assert "record_without_place" in mended(store)
-    assert delivered(store, shard_steps) == ["b"]
 
 
 @pytest.mark.usefixtures("second")

@@ -99,41 +99,33 @@ def test_the_holder_of_a_key_is_the_one_that_waits(store):
     store.check()
 
 
-def test_a_replaced_entry_is_returned_with_its_message_and_leaves_as_if_cancelled(store):
+# Policy, for which a state is to be stored, whether messages are; then the id that gives way,
+# whether its state is owed, and whether its message is returned.
+GIVES_WAY = [
+    ("replace", "replaced", True, "a", True, True),
+    ("replace", "all", False, "a", True, True),
+    ("replace", "none", False, "a", False, False),
+    ("keep", "all", True, "b", True, True),
+    ("keep", "replaced", True, None, False, False),
+    ("keep", "none", True, None, False, False),
+    ("keep", "none", False, None, False, False),
+]
+
+
+@pytest.mark.parametrize("row", GIVES_WAY, ids=lambda row: " ".join(map(str, row[:3])))
+def test_a_state_is_owed_for_an_entry_that_gives_way_if_its_id_was_given_out(store, row):
+    policy, revokes, tells, gone, owed, has_message = row
     store.schedule("a", FAR_MS, payload="of a", extras=KEY, share=True)
 
-    answer = schedule(store, "b", revokes="replaced")
+    answer = schedule(store, "b", conflict=policy, revokes=revokes, tells=tells)
 
-    (cancelled,) = answer.cancelled
-    assert (cancelled.task_id, cancelled.reason) == ("a", "replaced by b")
-    assert b"of a" in cancelled.message
-    assert store.entries.cancelled_ms_ago("a") == 0
-    assert store.raw.zrange(store.keys["outbox"], 0, -1) == [b"a"]
-
-
-@pytest.mark.parametrize(("revokes", "owed"), [("none", []), ("replaced", []), ("all", [b"b"])])
-def test_a_state_is_owed_for_an_entry_that_gives_way_if_its_id_was_given_out(store, revokes, owed):
-    schedule(store, "a")
-
-    answer = schedule(store, "b", conflict="keep", revokes=revokes)
-
-    assert answer.existed
-    assert store.raw.zrange(store.keys["outbox"], 0, -1) == owed
-    assert [(one.task_id, one.reason) for one in answer.cancelled] == [
-        (task_id.decode(), "kept a") for task_id in owed
-    ]
-
-
-@pytest.mark.parametrize(
-    ("conflict", "revokes", "told"),
-    [("replace", "none", [b""]), ("keep", "none", []), ("replace", "all", [b"of a"])],
-)
-def test_its_message_is_left_out_if_nobody_needs_it(store, conflict, revokes, told):
-    store.schedule("a", FAR_MS, payload="of a", extras=KEY, share=True)
-
-    answer = schedule(store, "b", conflict=conflict, revokes=revokes, tells=False)
-
-    assert [one.message and b"of a" for one in answer.cancelled] == told
+    why = "replaced by b" if policy == "replace" else "kept a"
+    assert answer.existed is (policy == "keep")
+    assert [(one.task_id, one.reason) for one in answer.cancelled] == [(gone, why)] * bool(gone)
+    text = {"a": b"of a", "b": b"the new one"}
+    assert [text[gone] in one.message for one in answer.cancelled] == [has_message] * bool(gone)
+    assert store.raw.zrange(store.keys["outbox"], 0, -1) == [str(gone).encode()] * owed
+    assert store.entries.cancelled_ms_ago("a") == (0 if policy == "replace" else None)
 
 
 def test_an_id_is_never_owed_for_that_waits(store):

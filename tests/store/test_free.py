@@ -9,7 +9,7 @@ from celery_delayq.core.store import KeyHolder, Outcome
 from celery_delayq.core.store.extras import Extras
 from tests.store.held_keys import (
     END_MS,
-    FINISHED,
+    claimed,
     deliver,
     ends,
     going_on,
@@ -21,7 +21,7 @@ from tests.store.held_keys import (
 )
 from tests.store.support import NOW_MS
 
-__all__ = ["hold", "shard_steps"]
+__all__ = ["claimed", "hold", "shard_steps"]
 
 NOTHING = (Outcome.NOT_FOUND, "")
 
@@ -98,27 +98,31 @@ def test_of_a_key_that_nothing_holds_nothing_is_written(store, shard_steps, ende
     assert store.entries.holder("k") is None
 
 
-@pytest.mark.parametrize("extras", [FINISHED, Extras("k")])
-def test_a_waiting_entry_keeps_its_key(store, extras):
-    schedule(store, "a", extras=extras)
+WAITING = {
+    "holds on": lambda store, _: schedule(store, "a"),
+    "holds while it waits": lambda store, _: schedule(store, "a", extras=Extras("k")),
+    "a run that goes on": lambda store, steps: schedule(
+        store, "a", **going_on(deliver(store, steps)), supersede=True
+    ),
+}
+
+
+@pytest.mark.parametrize("put", WAITING.values(), ids=WAITING)
+def test_a_waiting_entry_keeps_its_key(store, shard_steps, put):
+    put(store, shard_steps)
     assert free(store) == (Outcome.UNCHANGED, "")
     assert store.entries.holder("k") == KeyHolder("k", "a", "waits")
 
 
-def test_an_entry_being_published_keeps_its_key_and_a_dead_one_has_none(store, shard_steps):
-    store.schedule_relayed("a", extras=FINISHED)
-    claimed = shard_steps.claim(1).entries
+def test_an_entry_being_published_keeps_its_key_and_a_dead_one_has_none(
+    store, shard_steps, claimed
+):
     assert free(store) == (Outcome.IN_FLIGHT, "")
     assert store.entries.holder("k") == KeyHolder("k", "a", "in_flight")
 
     shard_steps.nack("dead", claimed, reason="no")
     assert free(store) == NOTHING
     assert store.entries.holder("k") is None
-
-
-def test_a_run_that_goes_on_with_its_key_waits_with_it(store, hold):
-    schedule(store, "a", **going_on(hold), supersede=True)
-    assert free(store) == (Outcome.UNCHANGED, "")
 
 
 def test_the_holder_is_returned_with_its_times_and_the_source_of_the_end(store, shard_steps):

@@ -145,35 +145,20 @@ def test_a_turn_that_one_claim_took_is_not_there_for_the_next_one(store):
     assert [len(shard_steps.claim(1).entries) for _ in range(4)] == [1, 1, 0, 0]
 
 
-@pytest.mark.usefixtures("paused")
-def test_without_a_rate_it_goes_at_once(store):
-    put_many(store, 30)
-    assert resume(store)
-    went, _ = look(store.steps(batch_size=7))
-    assert went == IN_ORDER[:30]
-    assert store.entries.pauses() == []
-    store.check()
-
-
 @each_way
 @pytest.mark.usefixtures("paused")
-def test_an_entry_that_falls_due_after_the_resume_leaves_at_once(store, relayed):
+def test_an_entry_that_falls_due_after_the_resume_and_another_queue_do_not_wait_for_it(
+    store, relayed
+):
     put_many(store, 30, relayed=relayed)
     put(store, "later", NOW_MS + SECOND + 1, relayed=relayed)
+    put(store, "other", NOW_MS + 3, relayed=relayed, queue="other")
     resume(store, 0.01)
     put(store, "new", NOW_MS - 1, relayed=relayed)  # due before, and scheduled after it
     store.set_ms(NOW_MS + SECOND + 1)
     went, _ = look(store.steps())
-    assert sorted(went) == ["a000", "later", "new"]
+    assert sorted(went) == ["a000", "later", "new", "other"]
     store.check()
-
-
-@pytest.mark.usefixtures("paused")
-def test_another_queue_does_not_wait_for_it(store):
-    put_many(store, 30)
-    put(store, "other", NOW_MS + 3, queue="other")
-    resume(store, 1)
-    assert look(store.steps())[0] == ["other", "a000"]
 
 
 @pytest.mark.parametrize("is_met", [False, True], ids=["unmet", "met"])
@@ -249,22 +234,16 @@ def test_where_nothing_is_due_a_lane_is_forgotten_at_once(store):
 
 
 @each_way
-@pytest.mark.parametrize("rate", [None, 20.0])
-@pytest.mark.usefixtures("paused")
-def test_a_pause_that_no_scanner_has_seen_is_no_lateness(store, relayed, rate):
+@pytest.mark.parametrize(("rate", "late"), [(None, False), (20.0, False), (None, True)])
+def test_a_pause_that_no_scanner_has_seen_is_lateness_only_if_that_was_asked_for(
+    store, relayed, rate, late
+):
+    store.entries.pause(MAIL, "mail", late=late)
     put_many(store, 10, relayed=relayed, extras=GRACE)
     resume(store, rate, 10 * SECOND)
     went, skipped = looks(store, store.steps(), 10 * SECOND, 10)
-    assert ([*chain(*went)], skipped) == (IN_ORDER[:10], [])
-    store.check()
-
-
-@each_way
-def test_it_is_lateness_where_that_was_asked_for(store, relayed):
-    store.entries.pause(MAIL, "mail", late=True)
-    put_many(store, 10, relayed=relayed, extras=GRACE)
-    resume(store, None, 10 * SECOND)
-    assert len(skipped_in(look(store.steps()))) == 10
+    assert [*chain(*went)] == ([] if late else IN_ORDER[:10])
+    assert len(skipped) == (10 if late else 0)
     store.check()
 
 
