@@ -8,14 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.core.clock import MAX_DUE_MS, When
-from celery_delayq.core.store import NewEntry
+from celery_delayq.core.clock import When
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import destination_for
-from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
 from tests.store.held_and_behind import behind_one_that_waits, go_behind
-from tests.store.requests import Request, cancel, now_us, request, reschedule
-from tests.store.support import FAR_MS, NOW_MS, ROUTE, Store, new_record
+from tests.store.requests import Request, cancel, now_us, reschedule, schedule
+from tests.store.support import FAR_MS, NOW_MS, Store
 
 pytestmark = pytest.mark.core
 
@@ -31,28 +28,8 @@ def scheduled(
     store: Store, *ids: str, conflict="replace", key="k", to=None, revokes="none", ms=NOW_MS
 ) -> Request:
     """Schedule one entry per id; *to* is a list, or ``None`` for a relay."""
-    destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
-    new = [
-        NewEntry(
-            one,
-            When("at", ms),
-            new_record(one, destination).with_extras(Extras(key)),
-            conflict,
-        )
-        for one in ids
-    ]
-    return request(
-        store,
-        "schedule",
-        latest=MAX_DUE_MS,
-        supersede=0,
-        revokes=revokes,
-        tells=1,
-        max_bytes=MAX_BYTES,
-        keep_ms=0,
-        most_marks=0,
-        entries=_arguments(new, (), int),
-    )
+    options = {"to": to, "conflict": conflict, "revokes": revokes, "extras": Extras(key)}
+    return schedule(store, *ids, when=When("at", ms), **options)
 
 
 def cancelled(store: Store, target: bytes) -> Request:
