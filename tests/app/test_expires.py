@@ -112,14 +112,6 @@ def test_a_relative_expiry_moves_with_the_due_time(add, delayq, later, text):
     assert close(expiry(delayq, result), DUE + timedelta(seconds=later + 60))
 
 
-def test_an_absolute_expiry_does_not_move_with_the_due_time(add, delayq):
-    result = add.s(1).set(expires=EXPIRES).delay_until(DUE)
-
-    result.reschedule(by=3600)
-
-    assert isoparse(expiry(delayq, result)) == EXPIRES
-
-
 def test_a_task_without_expiry_gets_none(add, delayq):
     result = add.delay_until(DUE, 1)
 

@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry
 from celery_delayq.core.store.extras import Extras
@@ -12,6 +13,7 @@ from celery_delayq.core.store.ids import target_of_key
 from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import AlreadyScheduled
 from tests.store.support import FAR_MS, NOW_MS, new_record
+from tests.support.waiting import PATIENCE
 
 SECOND = 1000
 FINISHED = Extras("k", hold=f"f{60 * SECOND}")
@@ -81,8 +83,8 @@ def header(store):
 def say(store, hold, ms=0, lease=0, **others):
     """A worker's word; return how the key is held after it."""
     hold = {**hold, **others}
-    words = [hold["id"], hold["key"], hold["delivery"], ms, lease]
-    store.scripts.call("hold", words=words)
+    word = (hold["id"], hold["key"], hold["delivery"], ms, lease)
+    store.entries.hold([word], clock.monotonic() + PATIENCE)
     return ends(store)
 
 

@@ -1,7 +1,4 @@
-"""Changes under a key take effect in order, whichever entry has the key, in whichever place.
-
-The search in ``tests/protocol/test_keys.py`` shows each of these accidents.
-"""
+"""Changes under a key take effect in order, whichever entry has the key, in whichever place."""
 
 from functools import partial
 from types import SimpleNamespace

@@ -103,12 +103,21 @@ def test_without_listening_it_waits_all_the_same(wakeup_on, redis_server):
     assert wakeup.wait(LONG) == set()
 
 
-@pytest.mark.parametrize("channel", [ALL, OWN], ids=["all", "own"])
-def test_a_notification_ends_a_wait_at_once_and_is_used_up(wakeup, raw, channel):
+ENDS = {
+    "a notification for all": (lambda _, raw: raw.publish(ALL, ""), {0}),
+    "its own notification": (lambda _, raw: raw.publish(OWN, ""), {0}),
+    "an interrupt": (lambda wakeup, _: wakeup.interrupt(), set()),
+}
+
+
+@pytest.mark.parametrize(("end", "heard"), ENDS.values(), ids=ENDS)
+def test_a_wait_under_way_ends_at_once_and_the_next_does_not(wakeup, raw, end, heard):
     waiting = Waiting(wakeup)
-    raw.publish(channel, "")
-    assert waiting.result() == {0}
+    end(wakeup, raw)
+    assert waiting.result() == heard
+    start = time.monotonic()
     assert wakeup.wait(0.01) == set()
+    assert time.monotonic() - start >= 0.01
 
 
 # The notifications that come first; which shards the next wait names.
@@ -169,12 +178,6 @@ def test_a_sign_of_life_does_not_end_a_wait(wakeup, raw, monkeypatch):
     assert waiting.is_alive()
     raw.publish(OWN, "")
     assert waiting.result() == {0}
-
-
-def test_an_interrupt_ends_a_wait_under_way(wakeup):
-    waiting = Waiting(wakeup)
-    wakeup.interrupt()
-    assert waiting.result() == set()
 
 
 def test_an_interrupt_before_a_wait_ends_that_one_and_no_other(wakeup):
