@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -281,15 +282,6 @@ def test_a_skipped_task_has_ended_but_its_window_goes_on(store, shard_steps, ext
     store.check()
 
 
-def test_the_relay_s_message_says_the_same_and_the_ack_holds_it(store, shard_steps, claimed):
-    [entry] = claimed
-    store.set_ms(NOW_MS + 5)
-    shard_steps.ack(claimed)
-    assert ends(store) == END_MS + 5
-    assert say(store, entry.hold) is None
-    store.check()
-
-
 @pytest.mark.parametrize("extras", [FINISHED, WINDOW, Extras("l"), Extras()])
 def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
     store, shard_steps, claimed, extras
@@ -309,69 +301,59 @@ def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
     assert is_free(store) is (extras.key != "k")
 
 
-@pytest.mark.parametrize("is_freed", [False, True], ids=["", "another copy of it has ended"])
-def test_its_retry_or_successor_before_the_ack_has_the_key_after_it(
-    store, shard_steps, claimed, is_freed
+def scheduled(store, conflict, task_id="new", *, supersede=False):
+    assert answer(store, conflict, task_id=task_id, supersede=supersede).task_id == task_id
+
+
+STEPS = {
+    "ended": lambda it: say(it.store, it.claims[0].hold),
+    "acknowledged": lambda it: it.steps.ack(it.claims),
+    "unsent": lambda it: it.steps.nack("unsent", it.claims),
+    "may run": lambda it: it.steps.nack("unknown", it.claims),
+    "dead": lambda it: it.steps.nack("dead", it.claims, reason="no"),
+    "dead, may run": lambda it: it.steps.nack("dead", it.claims, reason="no", uncertain=True),
+    "six seconds": lambda it: it.store.set_ms(NOW_MS + 6 * SECOND),
+    "reclaimed": lambda it: it.steps.reclaim(),
+    "published again": lambda it: it.steps.ack(it.steps.claim(1).entries),
+    "its retry": lambda it: schedule(it.store, "a", **going_on(it.claims[0].hold), supersede=True),
+    "its successor": lambda it: scheduled(it.store, "replace", "a", supersede=True),
+    "its id": lambda it: scheduled(it.store, "", "a", supersede=True),
+    "another": lambda it: scheduled(it.store, ""),
+    "a replacement": lambda it: scheduled(it.store, "replace"),
+}
+# `a` is being published. "= " is followed by the task that has the key, and until when, in seconds.
+PUBLISHED = {
+    "the ack holds it": ["six seconds", "acknowledged", "= a 66", "ended", "= nobody"],
+    "an end before the ack frees it": ["ended", "another", "acknowledged", "= new"],
+    "its retry has it after the ack": ["its retry", "acknowledged", "= a"],
+    "its successor has it, as another copy ended": [
+        *("ended", "its successor", "= a", "ended", "acknowledged", "= a"),
+    ],
+    "an end does not free what waits again": ["six seconds", "reclaimed", "ended", "held"],
+    "it may run already": ["may run", "held", "published again", "= a 60"],
+    "it certainly does not run": ["unsent", "a replacement", "= new"],
+    "a dead one gives way": ["dead", "another", "= new"],
+    "a dead one that may run gives way": ["dead, may run", "another", "= new"],
+    "a dead one that may run gives way to its id": ["dead, may run", "its id", "= a"],
+}
+
+
+@pytest.mark.parametrize("steps", PUBLISHED.values(), ids=PUBLISHED)
+def test_the_key_of_a_task_being_published_goes_the_way_of_its_publishing_and_its_run(
+    store, shard_steps, claimed, steps
 ):
-    [entry] = claimed
-    if is_freed:
-        say(store, entry.hold)
-        answer(store, "replace", task_id="a", supersede=True)
-        say(store, entry.hold)
-    else:
-        schedule(store, "a", **going_on(entry.hold), supersede=True)
-    shard_steps.ack(claimed)
-    assert row(store) == b"a"
-    assert ends(store) is None
-    store.check()
-
-
-def test_a_run_that_ends_before_the_ack_frees_it_for_good(store, shard_steps, claimed):
-    [entry] = claimed
-    say(store, entry.hold)
-    assert is_free(store)
-    shard_steps.ack(claimed)
-    assert ends(store) is None
-    store.check()
-
-
-def test_a_run_that_ends_before_the_lease_runs_out_does_not_free_what_waits_again(
-    store, shard_steps, claimed
-):
-    [entry] = claimed
-    store.set_ms(NOW_MS + 6 * SECOND)
-    shard_steps.reclaim()
-    say(store, entry.hold)
-    assert not is_free(store)
-    store.check()
-
-
-def test_a_task_that_may_run_already_keeps_its_key(store, shard_steps, claimed):
-    shard_steps.nack("unknown", claimed)
-    assert type(answer(store, "")) is KeyHeld
-    shard_steps.ack(shard_steps.claim(1).entries)
-    assert ends(store) == END_MS
-
-
-@pytest.mark.parametrize("conflict", ["", "replace"])
-def test_a_task_that_certainly_does_not_run_gives_way(store, shard_steps, claimed, conflict):
-    if conflict:
-        shard_steps.nack("unsent", claimed)
-    else:
-        shard_steps.nack("dead", claimed, reason="no")
-    assert answer(store, conflict).task_id == "new"
-    store.check()
-
-
-@pytest.mark.parametrize("task_id", ["new", "a"])
-def test_a_dead_one_that_may_run_gives_way_to_its_successor_too(
-    store, shard_steps, claimed, task_id
-):
-    shard_steps.nack("dead", claimed, reason="no", uncertain=True)
-    answer(store, "", task_id=task_id, supersede=task_id == "a")
-    assert store.places(task_id) == ["due"]
-    assert row(store) == task_id.encode()
-    store.check()
+    it = SimpleNamespace(store=store, steps=shard_steps, claims=claimed)
+    for step in steps:
+        if step == "held":
+            assert type(answer(store, "")) is KeyHeld
+        elif step.startswith("= "):
+            task_id = (row(store) or b"nobody").partition(b"\xff")[0].decode()
+            end = ends(store)
+            until = f" {(end - NOW_MS) // SECOND}" if end else ""
+            assert f"= {task_id}{until}" == step
+        else:
+            STEPS[step](it)
+        store.check()
 
 
 @pytest.mark.parametrize(
