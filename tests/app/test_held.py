@@ -269,7 +269,7 @@ def test_the_result_of_a_group_has_its_members_and_of_another_canvas_is_its_last
     assert result.cancel()
 
 
-def test_of_what_cannot_be_read_it_is_the_task_s(delayq_app, url):
+def test_the_result_of_a_message_that_cannot_be_read_is_the_task_s(delayq_app, url):
     app = delayq_app(url, task_serializer="pickle", accept_content=["json", "pickle"])
 
     @app.task(name="add")

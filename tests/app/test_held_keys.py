@@ -251,7 +251,7 @@ def test_behind_a_task_that_waits_itself_there_is_no_such_end(delayq, redis, run
     assert "behind_until" not in task.facts()
 
 
-def test_the_others_do_not_say_so(add, delayq):
+def test_a_task_behind_no_other_has_no_such_fact(add, delayq):
     delayq.schedule(add.s(2), at=FAR, key="other")
     [task] = delayq.tasks()
     assert task.behind == ""

@@ -242,7 +242,7 @@ def test_a_running_task_that_lost_its_key_goes_on_without_it(store, shard_steps,
     assert row(store) == b"b"
 
 
-def test_so_does_one_whose_second_copy_was_followed_by_another_run_of_its_id(
+def test_a_second_copy_that_goes_on_leaves_the_key_to_a_later_run_of_its_id(
     store, shard_steps, hold
 ):
     say(store, hold)

@@ -94,14 +94,14 @@ def test_a_replacement_that_is_late_changes_nothing(store, shard_steps, newer, l
 
 
 @pytest.mark.parametrize("newer", [cancelled, moved])
-def test_so_does_one_where_a_call_by_key_found_nothing(store, newer):
+def test_a_late_replacement_writes_nothing_after_a_call_by_key_that_found_nothing(store, newer):
     before = late(store)
     assert newer(store, b"kk").answer() == b"not_found"
     assert is_refused(before)
     assert store.record("late") is None
 
 
-def test_nor_does_one_where_a_newer_task_gave_its_id_to_one_with_another_key(store):
+def test_a_late_replacement_writes_nothing_after_a_newer_task_whose_id_got_another_key(store):
     before = late(store)
     first(store)
     first(store, key="l")

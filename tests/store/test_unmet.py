@@ -322,7 +322,7 @@ def test_an_excused_entry_stays_excused_when_the_pause_is_forgotten(store):
 
 
 @pytest.mark.usefixtures("paused")
-def test_so_it_does_where_its_broker_is_away(store):
+def test_an_excused_entry_stays_excused_while_its_broker_is_away(store):
     put(store, "a", relayed=True, extras=Extras(grace_ms=5000))
     resume(store, None, 10 * SECOND)
     shard_steps = store.steps()
@@ -335,7 +335,7 @@ def test_so_it_does_where_its_broker_is_away(store):
 
 
 @pytest.mark.parametrize(("ms", "is_late"), [(500, False), (501, True)])
-def test_so_it_does_where_another_pause_that_counts_parks_it_which_counts(store, ms, is_late):
+def test_an_excused_entry_that_another_pause_parks_is_late_by_that_pause_alone(store, ms, is_late):
     for lane, late in ((MAIL, False), (TASK, True)):
         store.entries.pause(lane, "x", late=late)
     put(store, "a", extras=GRACE)
