@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from celery import states
@@ -38,18 +39,14 @@ def drain(delayq, redis):
 
 def at_once(calls):
     """Run each call in its own thread, all starting together; return their answers."""
-    answers, together = [], threading.Barrier(len(calls))
+    together = threading.Barrier(len(calls))
 
     def run(call):
         together.wait()
-        answers.append(call())
+        return call()
 
-    threads = [threading.Thread(target=run, args=[call]) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [*pool.map(run, calls)]
 
 
 def successors(ids, app):

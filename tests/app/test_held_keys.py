@@ -299,8 +299,7 @@ def test_a_selection_changes_it_in_its_place(add, delayq, running, second):
 
 
 def test_a_dump_has_it_and_a_load_keeps_it_behind(delayq_app, url, delayq, second):
-    lines = [*delayq.dump()]
-    [line] = [one for one in lines if one["kind"] == "task"]
+    _, line, _ = lines = [*delayq.dump()]
     assert (line["id"], line["state"]) == (second.id, "behind")
 
     two = delayq_app(url, delayq_prefix="two").delayq
@@ -313,11 +312,9 @@ def test_a_dump_has_it_and_a_load_keeps_it_behind(delayq_app, url, delayq, secon
 
 
 def test_a_load_puts_it_behind_the_holder_that_is_here(add, delayq, running, second):
-    lines = [*delayq.dump()]
+    head, line, end = delayq.dump()
     delayq.cancel(second.id)
-    [line] = [one for one in lines if one["kind"] == "task"]
-    others = [{**line, "id": "b"}, {**line, "id": "c"}]
-    loaded = delayq.load([lines[0], *others, {**lines[-1], "tasks": 2}])
+    loaded = delayq.load([head, {**line, "id": "b"}, {**line, "id": "c"}, {**end, "tasks": 2}])
     assert loaded.loaded == 1
     assert delayq.get(key="k").id == "b"
     [error] = loaded.refused
@@ -325,10 +322,9 @@ def test_a_load_puts_it_behind_the_holder_that_is_here(add, delayq, running, sec
 
 
 def test_a_line_without_a_key_waits_behind_nothing(delayq, second):
-    lines = [*delayq.dump()]
-    [line] = [one for one in lines if one["kind"] == "task"]
+    head, line, end = delayq.dump()
     del line["key"], line["unique_ms"], line["until_finished"]
-    assert delayq.load([lines[0], {**line, "id": "b"}, lines[-1]]).loaded == 1
+    assert delayq.load([head, {**line, "id": "b"}, end]).loaded == 1
     assert delayq.get("b").behind == ""
     assert delayq.counts().refused == 0
     assert [*delayq.check()] == []

@@ -243,6 +243,7 @@ def test_a_pause_that_no_scanner_has_seen_is_lateness_only_if_that_was_asked_for
     resume(store, rate, 10 * SECOND)
     went, skipped = looks(store, store.steps(), 10 * SECOND, 10)
     assert [*chain(*went)] == ([] if late else IN_ORDER[:10])
+    assert len(went[0]) == (0 if late else 2 if rate else 10)
     assert len(skipped) == (10 if late else 0)
     store.check()
 
