@@ -40,7 +40,6 @@ def holder(add, delayq):
 def test_a_key_that_is_taken_is_refused(add, delayq, holder):
     with pytest.raises(AlreadyScheduled) as caught:
         delayq.schedule(add.s(2), at=FAR, key="k")
-
     assert caught.value.holder == holder.id
     assert waiting(delayq) == {holder.id: (1,)}
 
@@ -48,7 +47,6 @@ def test_a_key_that_is_taken_is_refused(add, delayq, holder):
 def test_tasks_of_other_keys_and_of_none_do_not_meet(add, delayq):
     for key in ("a", "b", None, None):
         delayq.schedule(add.s(1), at=FAR, key=key, conflict="replace")
-
     assert len(waiting(delayq)) == 4
 
 
@@ -99,7 +97,6 @@ def test_an_id_that_celery_gave_out_is_revoked_where_another_is_kept(
 
 def test_an_id_that_a_signature_brings_is_revoked_as_well(app, add, holder):
     add.s(2).set(task_id="mine", delayq_key="k", delayq_conflict="keep").delay_until(FAR)
-
     assert told("mine", app) == (states.REVOKED, f"kept {holder.id}")
 
 
@@ -125,6 +122,7 @@ def test_without_a_result_backend_the_signal_tells(delayq_app, url, redis, revok
     assert owed(redis) == 0
 
 
+@pytest.mark.operations
 def test_a_caller_that_waits_over_rpc_gets_the_revocation_too(delayq_app, url):
     app = delayq_app("memory://", "rpc://", delayq_url=url)
     terms = {"delayq_at": FAR, "delayq_key": "k"}

@@ -49,7 +49,6 @@ def test_an_absolute_expiry_is_kept(add, delayq, door, expires):
 def test_a_relative_expiry_may_be_of_any_size_and_before_the_due_time(add, delayq, redis, expires):
     add.s(1).set(expires=expires, task_id="a").delay_until(DUE)
     add.delay_until(0, 2)
-
     assert close(expiry(delayq, "a"), DUE + timedelta(seconds=expires))
     delayq.reschedule("a", 0)
     assert delayq.hand_over() == 2
@@ -57,7 +56,6 @@ def test_a_relative_expiry_may_be_of_any_size_and_before_the_due_time(add, delay
 
 def test_an_expiry_before_the_due_time_is_kept_and_the_task_is_scheduled_all_the_same(add, delayq):
     result = add.s(1).set(expires=DUE - timedelta(days=1)).delay_until(DUE)
-
     assert isoparse(expiry(delayq, result)) == DUE - timedelta(days=1)
     assert result.state == "SCHEDULED"
 
@@ -65,7 +63,6 @@ def test_an_expiry_before_the_due_time_is_kept_and_the_task_is_scheduled_all_the
 @pytest.mark.parametrize("delay", [3600, timedelta(hours=1)])
 def test_a_relative_expiry_counts_from_a_relative_due_time(add, delayq, delay):
     result = add.s(1).set(expires=60).delay_for(delay)
-
     assert close(expiry(delayq, result), result.due + timedelta(seconds=60))
 
 
@@ -80,9 +77,7 @@ def test_a_task_s_own_expiry_counts_from_the_due_time(app, delayq):
 
 def test_a_captured_countdown_expires_after_it_is_due(app, add, delayq):
     app.conf.delayq_capture_eta = True
-
     result = add.apply_async((1,), countdown=3600, expires=60)
-
     assert close(expiry(delayq, result), delayq.get(result.id).due + timedelta(seconds=60))
 
 
@@ -106,15 +101,12 @@ def test_the_broker_s_time_to_live_counts_from_the_hand_over(delayq_app, url, re
 @pytest.mark.parametrize("text", ["", "long " * 2000], ids=["short", "long"])
 def test_a_relative_expiry_moves_with_the_due_time(add, delayq, later, text):
     result = add.s(text).set(expires=60).delay_until(DUE)
-
     result.reschedule(by=later)
-
     assert close(expiry(delayq, result), DUE + timedelta(seconds=later + 60))
 
 
 def test_a_task_without_expiry_gets_none(add, delayq):
     result = add.delay_until(DUE, 1)
-
     held = envelope(delayq, result.id)
     assert held.headers["expires"] is None
     assert "expiration" not in json.dumps(held.properties)

@@ -90,7 +90,6 @@ def test_a_state_in_the_backend_stands_and_the_store_gets_no_request(
 ):
     result = add.delay_until(FAR, 1)
     app.backend.store_result(result.id, value, word)
-
     assert app.AsyncResult(result.id).state == word
 
 
@@ -107,7 +106,6 @@ def test_whether_it_has_run_is_asked_of_the_backend_alone(app, add, unasked, way
 def test_a_group_of_pending_results_does_not_ask_for_each(app, add, unasked):
     members = [add.delay(number) for number in range(3)]
     result = app.GroupResult("g", members)
-
     assert (result.ready(), result.completed_count()) == (False, 0)
 
 
@@ -147,9 +145,7 @@ def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, 
 
 def test_the_results_of_a_pickled_app_know_it_too(app, add):
     task_id = add.delay_until(FAR, 1).id
-
     read = pickle.loads(pickle.dumps(app))
-
     assert read is not app
     assert read.AsyncResult(task_id).state == "SCHEDULED"
     read.delayq.close()
@@ -161,9 +157,7 @@ def test_the_results_of_a_pickled_app_know_it_too(app, add):
 def test_a_result_that_is_copied_or_pickled_knows_it_too(app, add, passed):
     app.set_current()
     result = app.AsyncResult(add.delay_until(FAR, 1).id)
-
     other = passed(result)
-
     assert (other.state, other) == ("SCHEDULED", result)
 
 
@@ -171,7 +165,6 @@ def test_a_result_reads_as_celery_s_where_there_is_no_delayq(app, make_app, redi
     made = pickle.dumps(app.AsyncResult("a"))
     plain = make_app(redis_server.url(), redis_server.url(1))
     plain.set_current()
-
     assert type(pickle.loads(made)) is plain.AsyncResult
     assert pickle.loads(made).state == "PENDING"
 
@@ -199,9 +192,7 @@ def test_a_result_class_of_the_app_s_own_stays_what_it_is(own_app):
 def test_a_custom_asyncresult_that_is_no_class_of_results_stays_as_it_is(make_app, url, made_by):
     app = make_app(url)
     app.AsyncResult = made_by
-
     DelayQ(app)
-
     assert app.AsyncResult is made_by
 
 
@@ -226,14 +217,12 @@ def test_it_waits_for_the_task_s_result(app, add, delayq):
     result = delayq.result(add.delay_until(LONG_AGO, 1).id)
     delayq.hand_over()
     app.backend.store_result(result.id, 7, "SUCCESS")
-
     assert result.get(timeout=30) == 7
 
 
 def test_a_task_that_does_not_wait_has_no_result(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
-
     assert delayq.result(result) is None
     assert delayq.result("none") is None
 
@@ -241,7 +230,6 @@ def test_a_task_that_does_not_wait_has_no_result(add, delayq):
 @pytest.mark.parametrize("ignore", [False, True])
 def test_the_result_of_a_task_that_ignores_results_says_so(app, add, delayq, ignore):
     first = add.apply_async((1,), ignore_result=ignore, delayq_at=FAR)
-
     assert delayq.result(first).ignored is ignore
 
 

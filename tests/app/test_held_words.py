@@ -52,7 +52,6 @@ def test_all_words_are_sent_in_their_order_before_it_has_stopped(reporter, sent)
     for number in range(250):
         reporter.has_ended(HOLD._replace(id=str(number)))
     reporter.stop()
-
     assert max(map(len, sent)) <= AT_A_TIME
     assert [word[0] for word in said(sent)] == [*map(str, range(250))]
 

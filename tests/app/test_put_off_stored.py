@@ -120,7 +120,6 @@ def test_the_attributes_of_the_task_count_anew(later):
 )
 def test_it_counts_its_put_offs_beside_the_caller_s_headers(app, later, redis, before, after):
     task = put_off(later, headers={"tenant": 7, **before}, **before)
-
     assert task.put_offs == after
     headers = next_message(app, redis)["headers"]
     assert (headers["delayq_put_offs"], headers["tenant"]) == (after, 7)
@@ -182,17 +181,14 @@ def test_a_mark_outlives_what_may_bring_its_message_again(
 @pytest.mark.parametrize(("hours", "warned"), [(2, False), (0.5, True)])
 def test_past_its_own_expiry_it_is_put_off_with_a_warning(later, caplog, hours, warned):
     expires = (datetime.now(timezone.utc) + timedelta(hours=hours)).isoformat()
-
     with caplog.at_level("WARNING"):
         assert put_off(later, expires=expires)
-
     assert bool([one for one in caplog.messages if "expires at" in one]) is warned
 
 
 def test_its_next_run_has_the_serializer_of_its_message(app, later, redis):
     app.conf.accept_content = ["json", "pickle"]
     put_off(later, args=((1, 2),), delayq_serializer="pickle")
-
     message = next_message(app, redis)
     assert message["content-type"] == "application/x-python-serialize"
     assert "delayq_serializer" not in message["headers"]

@@ -93,7 +93,6 @@ def schedule(store, task_id, due_ms=FAR_MS, conflict="replace", *, extras=KEY, *
 def test_the_holder_of_a_key_is_the_one_that_waits(store):
     for task_id in ("a", "b", "c"):
         schedule(store, task_id)
-
     assert store.raw.hgetall(store.keys["holders"]) == {b"k": b"c"}
     assert store.raw.hkeys(store.keys["records"]) == [b"c"]
     store.check()
@@ -130,9 +129,7 @@ def test_a_state_is_owed_for_an_entry_that_gives_way_if_its_id_was_given_out(sto
 
 def test_an_id_is_never_owed_for_that_waits(store):
     schedule(store, "a")
-
     answer = schedule(store, "a", conflict="keep", revokes="all")
-
     assert (answer.task_id, answer.existed, answer.cancelled) == ("a", True, ())
     assert not store.raw.exists(store.keys["outbox"])
 
@@ -140,9 +137,7 @@ def test_an_id_is_never_owed_for_that_waits(store):
 def test_a_state_is_owed_no_longer_once_its_id_is_scheduled(store):
     schedule(store, "a")
     schedule(store, "b", conflict="keep", revokes="all")
-
     schedule(store, "b", extras=Extras())
-
     assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
 
 
@@ -178,7 +173,6 @@ def test_max_wait_that_has_passed_is_due_at_once(store, us, passed_us, max_wait)
 def test_a_dead_letter_with_the_id_does_not_count_for_max_wait(store):
     enter(store, "dead", "old", DUE_MS, extras=KEY)
     store.set_ms(NOW_MS + 5000)
-
     assert schedule(store, "old", FAR_MS, "debounce 1000").due_ms == NOW_MS + 6000
 
 
@@ -190,7 +184,6 @@ def test_another_policy_begins_a_row_anew(store):
     schedule(store, "a", conflict="debounce 1000")
     store.set_ms(NOW_MS + 500)
     schedule(store, "b", conflict="replace")
-
     assert store.entries.find("b").created_ms == NOW_MS + 500
 
 
@@ -251,18 +244,14 @@ def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_uncertain(
 @uncertain
 def test_an_entry_that_the_next_one_of_its_call_replaces_is_returned_as_uncertain(store, put):
     put(store)
-
     _, answer = store.entries.schedule([new("old", "replace", kind="R"), new("b", "replace")])
-
     assert [(one.task_id, one.outcome) for one in answer.cancelled] == [("old", Outcome.UNCERTAIN)]
     assert not store.raw.exists(store.keys["claims"])
 
 
 def test_an_entry_that_gives_way_after_its_id_was_replaced_is_uncertain(store):
     unknown(store)
-
     _, answer = store.entries.schedule([new("b", "replace"), new("old", "keep")], revokes="all")
-
     assert (answer.task_id, answer.existed) == ("b", True)
     assert [(one.task_id, one.outcome) for one in answer.cancelled] == [("old", Outcome.UNCERTAIN)]
 
@@ -286,9 +275,7 @@ def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_marked_and_has_its_ow
 def test_a_direct_entry_that_takes_the_id_of_an_uncertain_one_leaves_nothing_behind(store, put):
     put(store)
     store.entries.schedule([new("old", "replace", NOW_MS)])
-
     assert store.steps().hand_over().handed_over == 1
-
     assert not store.raw.exists(store.keys["claims"], store.keys["records"])
 
 

@@ -119,7 +119,6 @@ def test_an_entry_being_published_keeps_its_key_and_a_dead_one_has_none(
 ):
     assert free(store) == (Outcome.IN_FLIGHT, "")
     assert store.entries.holder("k") == KeyHolder("k", "a", "in_flight")
-
     shard_steps.nack("dead", claimed, reason="no")
     assert free(store) == NOTHING
     assert store.entries.holder("k") is None

@@ -124,7 +124,6 @@ def test_an_id_that_is_scheduled_anew_keeps_its_key_only_if_it_is_the_same(
 ):
     store.schedule("a", FAR_MS, extras=Extras("k", hold=hold))
     store.schedule("a", FAR_MS, extras=extras, conflict="replace")
-
     assert holder(store) == (b"a" if keeps else None)
     store.check()
 
