@@ -4,15 +4,12 @@ from tests.app.support import FAR
 from tests.support.shards import total
 
 EARLIER, LATER = FAR - 60, FAR + 60
-ALWAYS = ["reject", "keep", "replace", "earliest", "latest", "debounce"]
 
 # FAR is the due time of the task that is there already.
 KEEPING = {
     "keep": {"conflict": "keep", "at": EARLIER},
     "earliest": {"conflict": "earliest", "at": LATER},
-    "earliest, at the same time": {"conflict": "earliest", "at": FAR},
     "latest": {"conflict": "latest", "at": EARLIER},
-    "latest, at the same time": {"conflict": "latest", "at": FAR},
 }
 REPLACING = {
     "replace": {"conflict": "replace", "at": LATER},

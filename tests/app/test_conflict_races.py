@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from celery import states
@@ -38,18 +39,14 @@ def drain(delayq, redis):
 
 def at_once(calls):
     """Run each call in its own thread, all starting together; return their answers."""
-    answers, together = [], threading.Barrier(len(calls))
+    together = threading.Barrier(len(calls))
 
     def run(call):
         together.wait()
-        answers.append(call())
+        return call()
 
-    threads = [threading.Thread(target=run, args=[call]) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [*pool.map(run, calls)]
 
 
 def successors(ids, app):
@@ -100,22 +97,30 @@ def test_of_many_that_keep_what_is_there_one_is_scheduled_and_the_others_are_giv
     }
 
 
-PROCESS = """
-import sys
+PROCESS = f"""
+import os, signal, sys
 from celery import Celery
 from celery_delayq import DelayQ
 
-with Celery(broker=sys.argv[1], backend=sys.argv[2]) as app:
-    delayq = DelayQ(app)
-    app.conf.delayq_shards = SHARDS
-    for number in range(25):
-        options = {"key": "k", "conflict": "debounce", "max_wait": 10**6}
-        delayq.schedule(app.signature("add", (sys.argv[3], number)), at=FAR, **options)
-""".replace("FAR", str(FAR)).replace("SHARDS", str(SHARDS))
+app = Celery(broker=sys.argv[1], backend=sys.argv[2])
+delayq = DelayQ(app)
+app.conf.delayq_shards = {SHARDS}
+options = dict(delayq_key="k", delayq_at={FAR})
+"""
+DEBOUNCING = """
+options |= dict(delayq_conflict="debounce", delayq_max_wait=10**6)
+for number in range(25):
+    app.send_task("add", (sys.argv[3], number), **options)
+app.close()
+"""
+KILLED = """
+app.backend.mark_as_revoked = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+app.send_task("add", (2,), task_id="new", delayq_conflict=sys.argv[3], **options)
+"""
 
 
 def test_of_many_processes_the_last_call_waits(app, delayq, redis, tmp_path):
-    command = ("-c", PROCESS, app.conf.broker_url, app.conf.result_backend)
+    command = ("-c", PROCESS + DEBOUNCING, app.conf.broker_url, app.conf.result_backend)
     processes = [
         PythonProcess(*command, str(number), log=tmp_path / "log", env={}, cwd=tmp_path)
         for number in range(4)
@@ -133,20 +138,6 @@ def test_of_many_processes_the_last_call_waits(app, delayq, redis, tmp_path):
     assert owed(redis) == 0
 
 
-KILLED = """
-import os, signal, sys
-from celery import Celery
-from celery_delayq import DelayQ
-
-app = Celery(broker=sys.argv[1], backend=sys.argv[2])
-DelayQ(app)
-app.conf.delayq_shards = SHARDS
-app.backend.mark_as_revoked = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-options = {"delayq_key": "k", "delayq_conflict": sys.argv[3]}
-app.send_task("add", (2,), task_id="new", delayq_at=FAR, **options)
-""".replace("FAR", str(FAR)).replace("SHARDS", str(SHARDS))
-
-
 KILLED_WHILE = {
     "keep": ("old", "new", "kept old"),
     "replace": ("new", "old", "replaced by new"),
@@ -161,7 +152,7 @@ def test_a_scanner_stores_what_a_caller_could_not_who_was_killed(
     app = add.app
     add.s(1).set(task_id="old", delayq_key="k").delay_until(FAR)
 
-    command = ("-c", KILLED, app.conf.broker_url, app.conf.result_backend, conflict)
+    command = ("-c", PROCESS + KILLED, app.conf.broker_url, app.conf.result_backend, conflict)
     assert run_forked(*command, cwd=ROOT).returncode == -9
 
     assert list(waiting(delayq)) == [stays]

@@ -3,14 +3,15 @@
 from datetime import timedelta
 
 import pytest
-from celery import states
+from celery import chord, group, states
 from celery.exceptions import TaskRevokedError
+from celery.result import AsyncResult, GroupResult
 from celery.signals import task_revoked
 
 from celery_delayq import AlreadyScheduled, Outcome
+from celery_delayq.errors import InFlight
 from tests.app.conflicts import KEEPING, REPLACING, owed, told, waiting
-from tests.app.support import FAR, LONG_AGO
-from tests.support.shards import with_one_shard
+from tests.app.support import FAR, LONG_AGO, claim
 
 
 @pytest.fixture
@@ -31,24 +32,21 @@ def revoked():
     task_revoked.disconnect(note)
 
 
-def test_a_key_that_is_taken_is_refused(add, delayq):
-    holder = delayq.schedule(add.s(1), at=FAR, key="k")
+@pytest.fixture
+def holder(add, delayq):
+    return delayq.schedule(add.s(1), at=FAR, key="k")
 
+
+def test_a_key_that_is_taken_is_refused(add, delayq, holder):
     with pytest.raises(AlreadyScheduled) as caught:
         delayq.schedule(add.s(2), at=FAR, key="k")
-
     assert caught.value.holder == holder.id
-    assert str(caught.value) == (
-        f"task '{holder.id}' is already scheduled under this key; cancel it first, or set "
-        "delayq_conflict to choose which one stays"
-    )
     assert waiting(delayq) == {holder.id: (1,)}
 
 
-def test_tasks_of_other_keys_and_of_none_are_not_in_each_other_s_way(add, delayq):
+def test_tasks_of_other_keys_and_of_none_do_not_meet(add, delayq):
     for key in ("a", "b", None, None):
         delayq.schedule(add.s(1), at=FAR, key=key, conflict="replace")
-
     assert len(waiting(delayq)) == 4
 
 
@@ -83,14 +81,10 @@ def test_a_replaced_task_is_revoked_and_names_its_replacement(add, delayq, redis
     assert new.cancel()
 
 
-@pytest.mark.parametrize("way", KEEPING)
 def test_an_id_that_celery_gave_out_is_revoked_where_another_is_kept(
-    add, delayq, redis, revoked, way
+    add, delayq, redis, holder, revoked
 ):
-    holder = delayq.schedule(add.s(1), at=FAR, key="k")
-    options = {f"delayq_{name}": value for name, value in KEEPING[way].items()}
-
-    result = add.apply_async((2,), delayq_key="k", **options)
+    result = add.apply_async((2,), delayq_at=FAR, delayq_key="k", delayq_conflict="keep")
 
     assert waiting(delayq) == {holder.id: (1,)}
     with pytest.raises(TaskRevokedError) as caught:
@@ -101,11 +95,8 @@ def test_an_id_that_celery_gave_out_is_revoked_where_another_is_kept(
     assert owed(redis) == 0
 
 
-def test_an_id_that_a_signature_brings_is_revoked_as_well(app, add, delayq):
-    holder = delayq.schedule(add.s(1), at=FAR, key="k")
-
+def test_an_id_that_a_signature_brings_is_revoked_as_well(app, add, holder):
     add.s(2).set(task_id="mine", delayq_key="k", delayq_conflict="keep").delay_until(FAR)
-
     assert told("mine", app) == (states.REVOKED, f"kept {holder.id}")
 
 
@@ -131,16 +122,28 @@ def test_without_a_result_backend_the_signal_tells(delayq_app, url, redis, revok
     assert owed(redis) == 0
 
 
+@pytest.mark.operations
+def test_a_caller_that_waits_over_rpc_gets_the_revocation_too(delayq_app, url):
+    app = delayq_app("memory://", "rpc://", delayq_url=url)
+    terms = {"delayq_at": FAR, "delayq_key": "k"}
+    first = app.send_task("t", **terms, ignore_result=False)
+    kept = app.send_task("t", **terms, delayq_conflict="keep")
+    last = app.send_task("t", **terms, delayq_conflict="replace")
+
+    for result, why in ((kept, f"kept {first.id}"), (first, f"replaced by {last.id}")):
+        with pytest.raises(TaskRevokedError) as caught:
+            result.get(timeout=30)
+        assert str(caught.value) == why
+
+
 # The same id, without a key.
 
 
-@pytest.mark.parametrize("way", KEEPING)
-def test_a_task_of_the_same_id_is_kept_as_one_of_the_same_key_is(app, add, delayq, way):
+def test_a_task_of_the_same_id_is_kept_and_not_revoked(app, add, delayq):
     first = add.s(1).set(task_id="a").delay_until(FAR)
 
-    again = delayq.schedule(add.s(2).set(task_id="a"), **KEEPING[way])
-    options = {f"delayq_{name}": value for name, value in KEEPING[way].items()}
-    add.apply_async((3,), task_id="a", **options)
+    again = delayq.schedule(add.s(2).set(task_id="a"), at=FAR, conflict="keep")
+    add.apply_async((3,), task_id="a", delayq_at=FAR, delayq_conflict="keep")
 
     assert (again.id, again.due, again.existed) == ("a", first.due, True)
     assert waiting(delayq) == {"a": (1,)}
@@ -148,11 +151,10 @@ def test_a_task_of_the_same_id_is_kept_as_one_of_the_same_key_is(app, add, delay
     assert told("a", app)[0] == states.PENDING
 
 
-@pytest.mark.parametrize("way", REPLACING)
-def test_a_task_of_the_same_id_is_replaced_and_nobody_is_told(app, add, delayq, revoked, way):
+def test_a_task_of_the_same_id_is_replaced_and_not_revoked(app, add, delayq, revoked):
     add.s(1).set(task_id="a").delay_until(FAR)
 
-    again = delayq.schedule(add.s(2).set(task_id="a"), **REPLACING[way])
+    again = delayq.schedule(add.s(2).set(task_id="a"), at=FAR, conflict="replace")
 
     assert not again.existed
     assert waiting(delayq) == {"a": (2,)}
@@ -160,48 +162,28 @@ def test_a_task_of_the_same_id_is_replaced_and_nobody_is_told(app, add, delayq, 
     assert revoked == []
 
 
-@with_one_shard
-def test_a_call_replaces_both_the_task_of_its_id_and_the_task_of_its_key(app, add, delayq):
-    add.s(1).set(task_id="a").delay_until(FAR)
-    holder = delayq.schedule(add.s(2), at=FAR, key="k")
+@pytest.mark.operations
+def test_a_task_being_published_cannot_be_replaced_by_its_id(app, delayq):
+    route = {"task_id": "a", "exchange": "mail", "routing_key": "m"}  # which needs a relay
+    app.send_task("t", (1,), delayq_at=LONG_AGO, **route)
+    claim(delayq)
 
-    add.s(3).set(task_id="a", delayq_key="k", delayq_conflict="replace").delay_until(FAR)
+    with pytest.raises(InFlight) as caught:
+        app.send_task("t", (2,), delayq_at=FAR, delayq_conflict="replace", **route)
 
-    assert waiting(delayq) == {"a": (3,)}
-    assert told(holder.id, app) == (states.REVOKED, "replaced by a")
-
-
-def test_an_id_that_gave_way_once_can_be_scheduled(app, add, delayq):
-    delayq.schedule(add.s(1), at=FAR, key="k")
-    options = {"delayq_at": FAR, "delayq_key": "k", "delayq_conflict": "keep"}
-    given = add.apply_async((2,), **options)
-
-    add.apply_async((3,), task_id=given.id, delayq_at=LONG_AGO)
-    assert delayq.hand_over() == 1
-
-    assert len(waiting(delayq)) == 1
-
-
-# Debounce.
-
-
-def test_debounce_puts_the_due_time_off_with_each_call(add, delayq):
-    for number in range(5):
-        last = delayq.schedule(add.s(number), at=FAR + number, key="k", conflict="debounce")
-
-    assert waiting(delayq) == {last.id: (4,)}
-    assert last.due.timestamp() == FAR + 4
+    assert isinstance(caught.value, AlreadyScheduled)
+    assert str(caught.value) == "task 'a' is being published this moment; try again shortly"
+    assert delayq.get("a").args == (1,)
 
 
 @pytest.mark.parametrize("wait", [60, timedelta(minutes=1)])
 def test_debounce_puts_it_off_by_max_wait_since_the_first_call_at_most(add, delayq, wait):
-    first = delayq.schedule(add.s(0), after=30, key="k", conflict="debounce", max_wait=wait)
-    created = delayq.get(first.id).created
-
-    for number in (1, 2):
+    for number, after in enumerate((30, 3600, 3600)):
         last = delayq.schedule(
-            add.s(number), after=3600, key="k", conflict="debounce", max_wait=wait
+            add.s(number), after=after, key="k", conflict="debounce", max_wait=wait
         )
+        if not number:
+            created = delayq.get(last.id).created
 
     task = delayq.get(last.id)
     assert task.args == (2,)
@@ -210,7 +192,32 @@ def test_debounce_puts_it_off_by_max_wait_since_the_first_call_at_most(add, dela
     assert last.due == task.due
 
 
-def test_the_first_of_a_row_is_not_put_before_its_own_time(add, delayq):
-    alone = delayq.schedule(add.s(0), at=FAR, key="k", conflict="debounce", max_wait=5)
+# The key of a canvas.
 
-    assert alone.due.timestamp() == FAR
+
+@pytest.mark.libraries
+def test_a_kept_task_stands_for_a_canvas(add, delayq, redis, holder):
+    for canvas in (group(add.s(2), add.s(3)), add.s(2) | add.s(3), chord([add.s(2)], add.s(3))):
+        kept = delayq.schedule(canvas, at=FAR, key="k", conflict="keep")
+
+        assert type(kept.id) is str
+        assert (kept.id, kept.existed, kept.due) == (holder.id, True, holder.due)
+        assert isinstance(kept, AsyncResult)
+        assert not isinstance(kept, GroupResult)
+    assert waiting(delayq) == {holder.id: (1,)}
+    assert redis.info("keyspace").keys() == {"db0"}
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("conflict", ["keep", "replace"])
+def test_all_parts_of_a_canvas_that_gives_way_are_revoked(app, add, delayq, conflict):
+    canvas = group(add.s(2), add.s(3))
+    parts = canvas.freeze().results
+    first, second = (canvas, add.s(1) | add.s(2))[:: 1 if conflict == "replace" else -1]
+    delayq.schedule(first, at=FAR, key="k")
+
+    stays = delayq.schedule(second, at=FAR, key="k", conflict=conflict).id
+
+    why = f"replaced by {stays}" if conflict == "replace" else f"kept {stays}"
+    assert [told(part.id, app) for part in parts] == [(states.REVOKED, why)] * 2
+    assert list(waiting(delayq)) == [stays]

@@ -49,9 +49,7 @@ def sent_to(make_app, delayq_app, url, redis, store):
 @pytest.mark.parametrize("options", STEPS)
 def test_every_priority_goes_to_the_list_that_kombu_pushes_to(sent_to, options):
     calls = [{} if priority is None else {"priority": priority} for priority in PRIORITIES]
-
     by_kombu, by_store = sent_to(options, calls)
-
     assert by_store == by_kombu
     assert len(by_kombu) > 1
 
@@ -59,9 +57,7 @@ def test_every_priority_goes_to_the_list_that_kombu_pushes_to(sent_to, options):
 @pytest.mark.parametrize("options", [{}, {"global_keyprefix": "p:"}], ids=["bare", "prefix"])
 def test_odd_queue_names_reach_the_list_that_kombu_pushes_to(sent_to, options):
     calls = [{"queue": name, "priority": step} for name in NAMES for step in (0, 9)]
-
     by_kombu, by_store = sent_to(options, calls)
-
     assert by_store == by_kombu
     assert len(by_kombu) == len(calls)
 

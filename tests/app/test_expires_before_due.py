@@ -43,7 +43,6 @@ MOVES = {
 @pytest.mark.parametrize("move", MOVES)
 def test_a_move_past_the_expiry_logs_a_warning(app, held, caplog, move):
     moved = MOVES[move](app, held)
-
     assert moved
     assert app.delayq.get(held).due == EXPIRES + DAY
     [line] = caplog.messages
@@ -52,18 +51,14 @@ def test_a_move_past_the_expiry_logs_a_warning(app, held, caplog, move):
 
 def test_by_its_key_it_is_named_by_its_id(app, caplog):
     put(app, delayq_key="k", expires=EXPIRES)
-
     app.delayq.reschedule(key="k", by=2 * DAY)
-
     assert caplog.messages == [SAYS]
 
 
 def test_of_many_the_first_is_named_and_the_others_are_counted(app, caplog):
     for number in range(5):
         put(app, str(number), expires=EXPIRES if number % 2 else None)
-
     app.delayq.select(task="t").reschedule(by=2 * DAY)
-
     [line] = caplog.messages
     assert line == SAYS.replace("task a", "task 1") + "; the same applies to 1 more"
 
@@ -86,9 +81,7 @@ def test_run_now_and_retry_of_an_expired_task_log_a_warning(app, caplog, redis, 
 @pytest.mark.parametrize("expires", [EXPIRES - 2 * DAY, -60, timedelta(days=-2)])
 def test_an_edit_to_expire_before_the_due_time_logs_a_warning(app, caplog, expires):
     put(app)
-
     assert app.delayq.edit("a", expires=expires)
-
     [line] = caplog.messages
     assert line.startswith("task a: due at 2100-01-01T00:00:00+00:00, but expires at 20")
 
@@ -105,18 +98,14 @@ def test_an_edit_to_expire_before_the_due_time_logs_a_warning(app, caplog, expir
 )
 def test_nothing_is_said_of_a_task_that_expires_later_or_never(app, caplog, options, move):
     put(app, **options)
-
     assert app.delayq.reschedule("a", **move)
-
     assert caplog.messages == []
 
 
 def test_an_edit_of_something_else_says_nothing_of_the_expiry(app, caplog):
     put(app, expires=DUE - DAY)
-
     assert app.delayq.edit("a", priority=3)
     assert app.delayq.edit("a", expires=None)
-
     assert caplog.messages == []
 
 
@@ -132,8 +121,6 @@ def test_an_expiry_without_a_zone_is_utc_as_for_a_worker(app, caplog):
 
 def test_a_move_that_is_not_done_says_nothing(app, caplog):
     put(app, expires=EXPIRES)
-
     assert not app.delayq.reschedule("a", EXPIRES + DAY, only="earlier")
     assert not app.delayq.reschedule("nobody", EXPIRES + DAY)
-
     assert caplog.messages == []

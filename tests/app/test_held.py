@@ -7,13 +7,12 @@ import pickle
 import pytest
 from celery import Celery, chain, chord, group
 from celery.result import AsyncResult, GroupResult, result_from_tuple
-from kombu import Exchange, Queue
 
 from celery_delayq import DelayQ, Outcome, ScheduledResult, State
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.integration.async_result import word_of
 from celery_delayq.core.store import Entries
-from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.libraries
@@ -48,15 +47,18 @@ class OwnApp(Celery):
 # The state of any result.
 
 
-@pytest.mark.parametrize("of", ["app", "task", "signature", "tuple"])
+OF = {
+    "app": lambda add, task_id: add.app.AsyncResult(task_id),
+    "task": lambda add, task_id: add.AsyncResult(task_id),
+    "signature": lambda add, task_id: add.s().AsyncResult(task_id),
+    "tuple": lambda add, task_id: result_from_tuple(((task_id, None), None), add.app),
+}
+
+
+@pytest.mark.parametrize("of", OF.values(), ids=OF)
 def test_the_state_of_a_waiting_task_is_scheduled_until_it_is_delivered(app, add, delayq, of):
     task_id = add.delay_until(LONG_AGO, 1).id
-    result = {
-        "app": lambda: app.AsyncResult(task_id),
-        "task": lambda: add.AsyncResult(task_id),
-        "signature": lambda: add.s().AsyncResult(task_id),
-        "tuple": lambda: result_from_tuple(((task_id, None), None), app),
-    }[of]()
+    result = of(add, task_id)
     assert (result.state, result.status) == ("SCHEDULED", "SCHEDULED")
 
     delayq.hand_over()
@@ -68,23 +70,6 @@ def test_the_state_of_a_waiting_task_is_scheduled_until_it_is_delivered(app, add
 
 def test_the_state_of_a_plain_call_is_pending(add):
     assert add.delay(1).state == "PENDING"
-
-
-def test_the_state_of_a_task_being_published_is_scheduled(app, delayq):
-    topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
-    app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
-    claim(delayq)
-
-    assert delayq.state("a") is State.IN_FLIGHT
-    assert app.AsyncResult("a").state == "SCHEDULED"
-
-
-def test_the_state_of_a_dead_task_is_dead(app, delayq, redis):
-    redis.set("broken", "not a list")
-    app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
-    hand_over_until_dead(delayq, redis)
-
-    assert app.AsyncResult("a").state == "DEAD"
 
 
 def test_each_state_of_the_store_has_a_word():
@@ -105,7 +90,6 @@ def test_a_state_in_the_backend_stands_and_the_store_gets_no_request(
 ):
     result = add.delay_until(FAR, 1)
     app.backend.store_result(result.id, value, word)
-
     assert app.AsyncResult(result.id).state == word
 
 
@@ -122,7 +106,6 @@ def test_whether_it_has_run_is_asked_of_the_backend_alone(app, add, unasked, way
 def test_a_group_of_pending_results_does_not_ask_for_each(app, add, unasked):
     members = [add.delay(number) for number in range(3)]
     result = app.GroupResult("g", members)
-
     assert (result.ready(), result.completed_count()) == (False, 0)
 
 
@@ -162,9 +145,7 @@ def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, 
 
 def test_the_results_of_a_pickled_app_know_it_too(app, add):
     task_id = add.delay_until(FAR, 1).id
-
     read = pickle.loads(pickle.dumps(app))
-
     assert read is not app
     assert read.AsyncResult(task_id).state == "SCHEDULED"
     read.delayq.close()
@@ -176,9 +157,7 @@ def test_the_results_of_a_pickled_app_know_it_too(app, add):
 def test_a_result_that_is_copied_or_pickled_knows_it_too(app, add, passed):
     app.set_current()
     result = app.AsyncResult(add.delay_until(FAR, 1).id)
-
     other = passed(result)
-
     assert (other.state, other) == ("SCHEDULED", result)
 
 
@@ -186,7 +165,6 @@ def test_a_result_reads_as_celery_s_where_there_is_no_delayq(app, make_app, redi
     made = pickle.dumps(app.AsyncResult("a"))
     plain = make_app(redis_server.url(), redis_server.url(1))
     plain.set_current()
-
     assert type(pickle.loads(made)) is plain.AsyncResult
     assert pickle.loads(made).state == "PENDING"
 
@@ -214,9 +192,7 @@ def test_a_result_class_of_the_app_s_own_stays_what_it_is(own_app):
 def test_a_custom_asyncresult_that_is_no_class_of_results_stays_as_it_is(make_app, url, made_by):
     app = make_app(url)
     app.AsyncResult = made_by
-
     DelayQ(app)
-
     assert app.AsyncResult is made_by
 
 
@@ -239,17 +215,14 @@ def test_the_result_of_an_id_is_what_its_call_returned(add, delayq):
 
 def test_it_waits_for_the_task_s_result(app, add, delayq):
     result = delayq.result(add.delay_until(LONG_AGO, 1).id)
-
     delayq.hand_over()
     app.backend.store_result(result.id, 7, "SUCCESS")
-
     assert result.get(timeout=30) == 7
 
 
 def test_a_task_that_does_not_wait_has_no_result(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
-
     assert delayq.result(result) is None
     assert delayq.result("none") is None
 
@@ -257,41 +230,34 @@ def test_a_task_that_does_not_wait_has_no_result(add, delayq):
 @pytest.mark.parametrize("ignore", [False, True])
 def test_the_result_of_a_task_that_ignores_results_says_so(app, add, delayq, ignore):
     first = add.apply_async((1,), ignore_result=ignore, delayq_at=FAR)
-
     assert delayq.result(first).ignored is ignore
 
 
-@pytest.mark.parametrize("members", [1, 3])
-def test_the_result_of_a_group_has_its_members(add, delayq, members):
-    first = delayq.schedule(group(add.s(number) for number in range(members)), at=FAR)
-
-    result = delayq.result(first.id)
-
-    assert isinstance(result, GroupResult)
-    assert (result, result.results, result.due) == (first, first.results, first.due)
-    assert result.state == "SCHEDULED"
-    assert result.cancel()
+CANVASES = {
+    "group of one": lambda add: group([add.s(1)]),
+    "group": lambda add: group(add.s(number) for number in range(3)),
+    "chain": lambda add: chain(add.s(1), add.s(2)),
+    "chord": lambda add: chord([add.s(1), add.s(2)], add.s(3)),
+}
 
 
-@pytest.mark.parametrize(
-    "canvas",
-    [
-        lambda add: chain(add.s(1), add.s(2)),
-        lambda add: chord([add.s(1), add.s(2)], add.s(3)),
-    ],
-    ids=["chain", "chord"],
-)
-def test_the_result_of_a_chain_or_a_chord_is_its_last_task_s(add, delayq, canvas):
+@pytest.mark.parametrize("canvas", CANVASES.values(), ids=CANVASES)
+def test_the_result_of_a_group_has_its_members_and_of_another_canvas_is_its_last_task_s(
+    add, delayq, canvas
+):
     first = delayq.schedule(canvas(add), at=FAR)
 
     result = delayq.result(first.id)
 
-    assert isinstance(result, AsyncResult)
     assert (result, result.due) == (first, first.due)
+    assert result.state == "SCHEDULED"
+    kind = GroupResult if isinstance(first, GroupResult) else AsyncResult
+    assert isinstance(result, kind)
+    assert getattr(result, "results", None) == getattr(first, "results", None)
     assert result.cancel()
 
 
-def test_of_what_cannot_be_read_it_is_the_task_s(delayq_app, url):
+def test_the_result_of_a_message_that_cannot_be_read_is_the_task_s(delayq_app, url):
     app = delayq_app(url, task_serializer="pickle", accept_content=["json", "pickle"])
 
     @app.task(name="add")

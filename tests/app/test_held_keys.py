@@ -1,17 +1,25 @@
-"""`unique_until` and `unique_for`: from a call, an item or a task to the entry."""
+"""`unique_until` and `unique_for`: how a key is held, the task that holds it, and one behind it."""
 
+import json
 from datetime import timedelta
 
 import pytest
 from celery import chain, group
 
 from celery_delayq import Item, Outcome
+from celery_delayq.core.clock import from_ms
+from celery_delayq.core.store import State
 from celery_delayq.errors import InvalidOption, KeyHeld
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import keys_of
 
 HOUR = 3_600_000
-FINISHED = {"delayq_unique_until": "finished"}
+UNTIL = {"key": "k", "unique_until": "finished"}
+
+
+@pytest.fixture
+def app(app_with_results):
+    return app_with_results
 
 
 def hold(delayq):
@@ -52,7 +60,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_call_takes_it(app, add, delayq, way):
     app.conf.delayq_capture_eta = True
-    WAYS[way](add, {"delayq_key": "k", "delayq_unique_for": 5, **FINISHED})
+    WAYS[way](add, {f"delayq_{name}": value for name, value in {**UNTIL, "unique_for": 5}.items()})
     assert hold(delayq) == ("k", "f5000")
 
 
@@ -133,19 +141,12 @@ def test_without_a_key_it_is_refused(add, delayq, redis, name, value):
 
 @pytest.mark.parametrize("canvas", [group, chain])
 def test_a_canvas_has_no_run_that_could_finish(add, delayq, redis, canvas):
-    sig = canvas([add.s(1), add.s(2)])
-    options = {"delayq_key": "k", **FINISHED}
-    calls = [
-        lambda: delayq.schedule(sig, at=FAR, key="k", unique_until="finished"),
-        lambda: sig.set(**options).delay_for(60),
-    ]
-    for call in calls:
-        with pytest.raises(InvalidOption) as caught:
-            call()
-        assert str(caught.value) == (
-            "delayq_unique_until is 'finished'; expected a plain task: the parts of a canvas end "
-            "one by one"
-        )
+    with pytest.raises(InvalidOption) as caught:
+        delayq.schedule(canvas([add.s(1), add.s(2)]), at=FAR, **UNTIL)
+    assert str(caught.value) == (
+        "delayq_unique_until is 'finished'; expected a plain task: the parts of a canvas end one "
+        "by one"
+    )
     assert redis.keys() == []
 
 
@@ -154,34 +155,25 @@ def test_a_canvas_may_have_a_window(add, delayq):
     assert hold(delayq) == ("k", "w5000")
 
 
-# Against a task that has left.
+# The task that holds it after its delivery.
 
 
 @pytest.fixture
 def running(add, delayq):
-    result = delayq.schedule(add.s(1), at=LONG_AGO, key="k", unique_until="finished")
+    result = delayq.schedule(add.s(1), at=LONG_AGO, **UNTIL)
     assert delayq.hand_over() == 1
     return result
 
 
-def test_reject_refuses_and_names_it(add, delayq, running):
+def test_another_task_is_refused_and_names_it_or_gets_its_result(add, delayq, running):
     with pytest.raises(KeyHeld) as caught:
         delayq.schedule(add.s(2), at=FAR, key="k")
     assert caught.value.holder == running.id
-    assert list(delayq.tasks()) == []
+    assert caught.value.until == delayq.holder(key="k").until
 
-
-def test_keep_returns_its_result(add, delayq, running):
     kept = delayq.schedule(add.s(2), at=FAR, key="k", conflict="keep")
     assert (kept.id, kept.existed) == (running.id, True)
     assert list(delayq.tasks()) == []
-
-
-def test_a_delivered_task_is_not_cancelled_or_edited_by_its_key(delayq, running):
-    assert delayq.cancel(key="k") is Outcome.HANDED_OVER
-    assert delayq.edit(key="k", args=(5,)) is Outcome.HANDED_OVER
-    assert delayq.get(key="k") is None
-    assert running.cancel() is Outcome.HANDED_OVER
 
 
 def test_a_bulk_names_it_for_each_item(add, delayq, running):
@@ -190,7 +182,7 @@ def test_a_bulk_names_it_for_each_item(add, delayq, running):
     assert {*map(type, bulk.refused.values())} == {KeyHeld}
 
 
-def test_a_dump_has_how_keys_hold(delayq_app, redis_server, url, add, delayq):
+def test_a_dump_has_how_keys_hold(delayq_app, url, add, delayq):
     delayq.schedule(add.s(1), at=FAR, key="k", unique_until="finished", unique_for=5)
     delayq.schedule(add.s(2), at=FAR, key="l", unique_for=7)
     lines = [*delayq.dump()]
@@ -223,4 +215,116 @@ def test_check_finds_nothing_while_it_is_held_and_a_holder_without_an_end(delayq
     assert (finding.kind, finding.part) == ("wrong_key", "holders")
     delayq.repair(finding)
     assert not redis.exists("{delayq:0}:holders")
-    assert running.id
+
+
+# A task behind it.
+
+
+@pytest.fixture
+def second(add, delayq, running):
+    return delayq.schedule(add.s(2), at=FAR, conflict="replace", **UNTIL)
+
+
+def test_the_key_shows_it_and_the_one_that_runs(delayq, running, second):
+    task = delayq.get(key="k")
+    assert (task.id, task.behind, task.state) == (second.id, running.id, State.SCHEDULED)
+    assert task.facts()["behind"] == running.id
+    assert json.loads(json.dumps(task.facts()))["key"] == "k"
+    assert [one.behind for one in delayq.tasks()] == [running.id]
+    assert [one.behind for one in delayq.select(state="SCHEDULED")] == [running.id]
+
+
+def test_each_read_has_the_end_of_the_time_for_which_its_key_is_held(
+    delayq, redis, running, second
+):
+    ends = from_ms(int(redis.zscore(keys_of("k")["held"], "k")))
+    assert delayq.holder(key="k").until == ends
+    for task in (delayq.get(key="k"), *delayq.tasks(), *delayq.select(all=True)):
+        assert task.behind_until == ends
+    assert delayq.get(second.id).facts()["behind_until"] == ends.isoformat()
+
+
+def test_behind_a_task_that_waits_itself_there_is_no_such_end(delayq, redis, running, second):
+    redis.hset(keys_of("k")["holders"], "k", "first")
+    task = delayq.get(second.id)
+    assert (task.behind, task.behind_until) == ("first", None)
+    assert "behind_until" not in task.facts()
+
+
+def test_a_task_behind_no_other_has_no_such_fact(add, delayq):
+    delayq.schedule(add.s(2), at=FAR, key="other")
+    [task] = delayq.tasks()
+    assert task.behind == ""
+    assert "behind" not in task.facts()
+
+
+def test_a_bulk_keeps_its_last_item(add, delayq, running):
+    items = [Item((n,), key="k", conflict="replace") for n in range(3)]
+    bulk = delayq.schedule_many(add, items, at=FAR)
+    assert not bulk.refused
+    assert [task.args for task in delayq.tasks()] == [(2,)]
+    assert delayq.get(key="k").behind == running.id
+
+
+def test_calls_by_key_are_about_it(delayq, running, second):
+    assert delayq.edit(key="k", args=(5,)) is Outcome.DONE
+    assert delayq.run_now(key="k") is Outcome.BEHIND
+    assert delayq.hand_over() == 0
+    assert delayq.get(key="k").args == (5,)
+    assert delayq.cancel(key="k") is Outcome.DONE
+    assert second.state == "REVOKED"
+    assert delayq.get(key="k") is None
+    assert running.cancel() is Outcome.HANDED_OVER
+
+
+def test_it_is_not_overdue_and_health_is_well(add, delayq, running):
+    delayq.schedule(add.s(2), at=LONG_AGO, conflict="replace", **UNTIL)
+    counts = delayq.counts()
+    assert (counts.scheduled, counts.overdue) == (1, 0)
+    assert not [one for one in delayq.health(max_overdue=0) if "overdue" in one]
+    [queue] = delayq.status().queues
+    assert (queue.waiting, queue.overdue) == (1, 0)
+
+
+def test_a_selection_changes_it_in_its_place(add, delayq, running, second):
+    chosen = delayq.select(all=True)
+    assert int(chosen.reschedule(by=timedelta(days=-90000))) == 1
+    assert delayq.hand_over() == 0
+    assert delayq.get(key="k").behind == running.id
+    ran = chosen.run_now()
+    assert (int(ran), ran.behind) == (1, 1)
+    assert int(chosen.edit(add_tags=["new"])) == 1
+    assert int(delayq.select(tag="new").cancel()) == 1
+    assert delayq.get(key="k") is None
+
+
+def test_a_dump_has_it_and_a_load_keeps_it_behind(delayq_app, url, delayq, second):
+    _, line, _ = lines = [*delayq.dump()]
+    assert (line["id"], line["state"]) == (second.id, "behind")
+
+    two = delayq_app(url, delayq_prefix="two").delayq
+    assert two.load(lines).loaded == 1
+    assert two.load(lines).here == 1
+
+    task = two.get(key="k")
+    assert (task.id, task.behind) == (second.id, "")
+    assert [*two.check()] == []
+
+
+def test_a_load_puts_it_behind_the_holder_that_is_here(add, delayq, running, second):
+    head, line, end = delayq.dump()
+    delayq.cancel(second.id)
+    loaded = delayq.load([head, {**line, "id": "b"}, {**line, "id": "c"}, {**end, "tasks": 2}])
+    assert loaded.loaded == 1
+    assert delayq.get(key="k").id == "b"
+    [error] = loaded.refused
+    assert (error.task_id, error.why) == ("c", "task 'b' has its unique key here")
+
+
+def test_a_line_without_a_key_waits_behind_nothing(delayq, second):
+    head, line, end = delayq.dump()
+    del line["key"], line["unique_ms"], line["until_finished"]
+    assert delayq.load([head, {**line, "id": "b"}, end]).loaded == 1
+    assert delayq.get("b").behind == ""
+    assert delayq.counts().refused == 0
+    assert [*delayq.check()] == []

@@ -23,6 +23,11 @@ def sent():
     return []
 
 
+def said(sent):
+    """All words, in their order."""
+    return [word for words in sent for word in words]
+
+
 @pytest.fixture
 def away():
     """Keys whose shard is down."""
@@ -47,9 +52,8 @@ def test_all_words_are_sent_in_their_order_before_it_has_stopped(reporter, sent)
     for number in range(250):
         reporter.has_ended(HOLD._replace(id=str(number)))
     reporter.stop()
-
     assert max(map(len, sent)) <= AT_A_TIME
-    assert [word[0] for words in sent for word in words] == [*map(str, range(250))]
+    assert [word[0] for word in said(sent)] == [*map(str, range(250))]
 
 
 def test_it_begins_anew_after_it_has_stopped(reporter, sent):
@@ -71,7 +75,7 @@ def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, awa
     away.clear()
     eventually(lambda: len(sent) > 1)
     reporter.stop()
-    assert [word for words in sent[1:] for word in words] == [("a", a, "1.2", 0, 0)] * 2
+    assert said(sent[1:]) == [("a", a, "1.2", 0, 0)] * 2
 
 
 def test_a_word_just_before_the_stop_is_sent(reporter, sent, monkeypatch):
@@ -114,7 +118,7 @@ def test_a_run_under_a_lease_is_told_of_again_until_it_has_ended(reporter, sent)
     eventually(lambda: len(sent) > 2)
     reporter.has_ended(LONG)
     reporter.stop()
-    *leased, last = [word for words in sent for word in words]
+    *leased, last = said(sent)
     assert {*leased} == {LEASED}
     assert last == ("a", "k", "1.2", 0, 0)
 
@@ -128,7 +132,7 @@ def test_a_retry_of_it_holds_it_without_a_lease(reporter, sent):
     reporter.runs(HOLD)  # shorter than a lease
     eventually(lambda: len(sent) > count)
     reporter.stop()
-    told = [word for words in sent for word in words]
+    told = said(sent)
     assert told[-2:] == [("a", "k", "1.2", 3_601_000, 0), ("a", "k", "1.2", 5000, 0)]
 
 
@@ -139,12 +143,12 @@ def test_no_lease_outlasts_the_time_for_which_it_is_held_at_the_longest(
     reporter.runs(HOLD._replace(ms=500))
     eventually(lambda: reporter._leased == {})
     reporter.stop()
-    *_, before, last = [word for words in sent for word in words]
+    *_, before, last = said(sent)
     assert before == ("a", "k", "1.2", 300, 1)
     assert 0 < last[3] < 300
 
 
-def test_so_is_a_retry_s_time():
+def test_a_retry_s_time_counts_from_now():
     soon = datetime.now(timezone.utc) + timedelta(hours=1)
     for when in (soon, soon.isoformat(), soon.replace(tzinfo=None)):
         assert 0 < ms_until(when) <= 3_600_001
@@ -156,30 +160,25 @@ def test_a_retry_of_a_task_s_own_making_counts_as_now(when):
     assert ms_until(when) == 0
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        None,
-        "x",
-        5,
-        {},
-        {"id": "a"},
-        {**HOLD._asdict(), "id": "b"},
-        {**HOLD._asdict(), "ms": "5"},
-        {**HOLD._asdict(), "ms": 0},
-        {**HOLD._asdict(), "key": 5},
-        {**HOLD._asdict(), "more": 5},
-        {**HOLD._asdict(), "key": "\ud800"},
-        {**HOLD._asdict(), "delivery": "\ud800"},
-        {**HOLD._asdict(), "ms": 10**18},
-    ],
-)
+WRONG = [
+    *(None, "x", 5, {}, {"id": "a"}),
+    *(
+        {**HOLD._asdict(), **wrong}
+        for wrong in (
+            *({"id": "b"}, {"ms": "5"}, {"ms": 0}, {"ms": 10**18}, {"key": 5}, {"more": 5}),
+            *({"key": "\ud800"}, {"delivery": "\ud800"}),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("told", WRONG)
 def test_a_header_that_is_wrong_or_another_task_s_says_nothing(told):
     assert Hold.of(told, "a") is None
+
+
+def test_a_header_of_an_id_that_is_no_unicode_says_nothing():
     assert Hold.of(HOLD._asdict(), "a") == HOLD
-
-
-def test_nor_does_one_of_an_id_that_is_no_unicode():
     assert Hold.of(HOLD._replace(id="\ud800")._asdict(), "\ud800") is None
 
 

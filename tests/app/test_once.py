@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from celery import Celery, chord, group
+from celery import chord, group
 
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, envelope, only_message, templates
@@ -35,63 +35,47 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("once", [True, False])
+@pytest.mark.parametrize("once", [True, False, None])
 @pytest.mark.parametrize("way", WAYS)
-def test_the_option_is_a_header_of_a_waiting_task(app, add, delayq, way, once):
+def test_the_option_if_there_is_one_is_a_header_of_a_waiting_task(app, add, delayq, way, once):
     app.conf.delayq_capture_eta = True
 
     WAYS[way](add, once)
 
     [waiting] = delayq.tasks()
-    assert envelope(delayq, waiting.id).headers["delayq_once"] is once
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_without_it_there_is_no_header(app, add, delayq, way):
-    app.conf.delayq_capture_eta = True
-
-    WAYS[way](add, None)
-
-    [waiting] = delayq.tasks()
-    assert "delayq_once" not in envelope(delayq, waiting.id).headers
+    headers = envelope(delayq, waiting.id).headers
+    assert headers.get("delayq_once") is once
+    assert ("delayq_once" in headers) is (once is not None)
 
 
 def test_each_task_of_a_bulk_has_it(add, delayq):
     items = [((number,), {}) for number in range(5)]
-
     bulk = delayq.schedule_many(add.s().set(delayq_once=True), items, at=FAR)
-
     assert [envelope(delayq, one).headers["delayq_once"] for one in bulk.ids] == [True] * 5
 
 
 def test_calls_of_a_task_with_the_option_share_a_template(add, delayq, redis):
     for number in range(5):
         add.apply_async((number,), delayq_at=FAR, delayq_once=True)
-
     assert templates(redis)[1] == 4  # with the first, it is unknown whether another one follows
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
 def test_a_task_that_is_sent_at_once_has_the_header_for_its_retries(app, add, redis, protocol):
     app.conf.task_protocol = protocol
-
     add.apply_async((1,), delayq_once=True)
-
     assert sent(redis)["delayq_once"] is True
 
 
 def test_it_arrives_with_a_task_that_was_handed_over(add, delayq, redis):
     add.apply_async((1,), delayq_at=LONG_AGO, delayq_once=True)
-
     delayq.hand_over()
-
     assert sent(redis)["delayq_once"] is True
 
 
 def test_in_headers_it_is_kept_as_a_retry_needs_it_and_an_option_goes_before(add, delayq, redis):
     kept = add.apply_async((1,), headers={"delayq_once": True}, delayq_at=FAR)
     other = add.apply_async((1,), headers={"delayq_once": True}, delayq_at=FAR, delayq_once=False)
-
     assert envelope(delayq, kept.id).headers["delayq_once"] is True
     assert envelope(delayq, other.id).headers["delayq_once"] is False
 
@@ -101,14 +85,12 @@ def test_in_headers_it_is_kept_as_a_retry_needs_it_and_an_option_goes_before(add
 def test_a_value_that_is_neither_is_refused(add, redis, value, when):
     with pytest.raises(InvalidOption) as caught:
         add.apply_async((1,), delayq_once=value, **when)
-
     assert str(caught.value) == f"delayq_once is {value!r}; expected true or false"
     assert redis.keys() == []
 
 
 def test_a_stamp_of_that_name_is_the_user_s_own(add, delayq):
     held = add.apply_async((1,), delayq_at=FAR, delayq_once="x", stamped_headers=["delayq_once"])
-
     headers = envelope(delayq, held.id).headers
     assert headers["stamps"] == {"delayq_once": "x"}
     assert "delayq_once" not in headers
@@ -116,30 +98,18 @@ def test_a_stamp_of_that_name_is_the_user_s_own(add, delayq):
 
 def test_with_always_eager_it_says_nothing(app, add):
     app.conf.task_always_eager = True
-
     assert add.apply_async((1, 2), delayq_once=True, delayq_after=60).get() == 3
-
-
-@pytest.fixture
-def stranger(url):
-    """An app in a process without a DelayQ."""
-    with Celery("stranger", broker=url, set_as_current=False) as app:
-        yield app
 
 
 def test_a_task_from_a_process_without_a_delayq_waits_with_the_header(stranger, app, delayq):
     stranger.send_task("t", task_id="a", delayq_at=FAR, delayq_once=True)
-
     Consumer(app).receive()
-
     assert envelope(delayq, "a").headers["delayq_once"] is True
 
 
 def test_alone_it_is_no_reason_to_complain_of_such_a_process(stranger, app, delayq, caplog):
     stranger.send_task("t", task_id="a", delayq_once=True)
     consumer = Consumer(app)
-
     consumer.receive()
-
     assert len(consumer.ran) == 1
     assert caplog.messages == []

@@ -13,11 +13,18 @@ pytestmark = pytest.mark.libraries
 
 
 @pytest.fixture
-def app():
+def plain():
+    """An app without a DelayQ."""
     app = Celery("put-off", broker="redis://127.0.0.1:1/0", set_as_current=False)
     app.conf.task_always_eager = True
     with app:
         yield app
+
+
+@pytest.fixture
+def app(plain):
+    DelayQ(plain)
+    return plain
 
 
 @pytest.fixture
@@ -37,14 +44,12 @@ def define(app, runs, times=2, **options):
 
 
 def test_eagerly_it_runs_again_at_once_with_the_same_id_and_no_retry(app, runs):
-    DelayQ(app)
     result = define(app, runs).apply_async((1,), task_id="a")
     assert result.get() == [1, 3]
     assert runs == [("a", 0)] * 3
 
 
 def test_eagerly_a_task_that_never_stops_fails_and_says_so(app, runs):
-    DelayQ(app)
     result = define(app, runs, times=10**6).apply_async()
     with pytest.raises(PutOffTooOften) as raised:
         result.get()
@@ -56,8 +61,6 @@ def test_eagerly_a_task_that_never_stops_fails_and_says_so(app, runs):
 
 
 def test_eagerly_a_task_knows_how_often_it_was_put_off_and_gives_up(app):
-    DelayQ(app)
-
     @app.task(bind=True, shared=False)
     def stubborn(self):
         if self.put_offs < 3:
@@ -69,14 +72,12 @@ def test_eagerly_a_task_knows_how_often_it_was_put_off_and_gives_up(app):
 
 
 def test_eagerly_no_automatic_retry_takes_it_for_a_failure(app, runs):
-    DelayQ(app)
     task = define(app, runs, autoretry_for=(Exception,), max_retries=0)
     assert task.apply_async().get() == [3]
     assert [retries for _, retries in runs] == [0, 0, 0]
 
 
 def test_called_directly_it_reaches_the_caller(app, runs):
-    DelayQ(app)
     task = define(app, runs)
     with pytest.raises(Defer):
         task()
@@ -85,7 +86,6 @@ def test_called_directly_it_reaches_the_caller(app, runs):
 
 
 def test_a_task_that_is_called_directly_puts_off_the_calling_task(app, runs):
-    DelayQ(app)
     inner = define(app, runs)
 
     @app.task(shared=False)
@@ -95,17 +95,17 @@ def test_a_task_that_is_called_directly_puts_off_the_calling_task(app, runs):
     assert outer.apply_async().get() == [7, 3]
 
 
-def test_a_task_that_was_there_before_its_delayq_can_be_put_off(app, runs):
-    task = define(app, runs)
-    app.finalize()
-    DelayQ(app)
+@pytest.mark.parametrize("first", ["the task", "the app's end"])
+def test_a_task_can_be_put_off_that_was_there_before_its_delayq_or_came_last(plain, runs, first):
+    if first == "the task":
+        task = define(plain, runs)
+        plain.finalize()
+        DelayQ(plain)
+    else:
+        DelayQ(plain)
+        plain.finalize()
+        task = define(plain, runs)
     assert task.apply_async().get() == [3]
-
-
-def test_a_task_that_is_made_after_the_app_was_finalized_can_be_put_off(app, runs):
-    DelayQ(app)
-    app.finalize()
-    assert define(app, runs).apply_async().get() == [3]
 
 
 class Counting(Task):
@@ -114,52 +114,49 @@ class Counting(Task):
     max_retries = 0
 
     def __init__(self):
-        self.runs = []
+        self.runs = 0
+
+    def begin(self):
+        self.runs += 1
+        if self.runs < 3:
+            raise Defer(after=1)
 
     def run(self):
-        self.runs.append(self.request.id)
-        if len(self.runs) < 3:
-            raise Defer(after=1)
-        return len(self.runs)
+        self.begin()
+        return self.runs
 
 
 class Unnamed(Counting):
     name = None
 
 
+class Calling(Counting):
+    def __call__(self, *args, **kwargs):
+        return self.run(*args, **kwargs)
+
+
 class Locking(Counting):
     """A base that takes a lock around every task."""
 
-    name = "locking"
-
     def __call__(self, *args, **kwargs):
-        if len(self.runs) < 2:
-            self.runs.append(self.request.id)
-            raise self.defer(after=1)
+        self.begin()
         return self.run(*args, **kwargs)
 
-
-class Calling(Counting):
-    name = "calling"
-
-    def __call__(self, *args, **kwargs):
-        return self.run(*args, **kwargs)
+    def run(self):
+        return self.runs
 
 
 class Preparing(Counting):
-    name = "preparing"
-
     def before_start(self, task_id, args, kwargs):
-        if len(self.runs) < 2:
-            self.runs.append(task_id)
-            raise self.defer(after=1)
+        self.begin()
+
+    def run(self):
+        return self.runs
 
 
 @pytest.mark.parametrize("kind", [Counting, Unnamed, Locking, Calling, Preparing])
 def test_each_kind_of_task_class_can_be_put_off(app, kind):
-    DelayQ(app)
-    task = app.register_task(kind())
-    assert task.apply_async().get() == 3
+    assert app.register_task(kind()).apply_async().get() == 3
 
 
 def test_a_task_of_a_base_with_a_call_of_its_own_can_be_put_off(app, runs):
@@ -170,8 +167,6 @@ def test_a_task_of_a_base_with_a_call_of_its_own_can_be_put_off(app, runs):
                 raise self.defer(after=1)
             return self.run(*args, **kwargs)
 
-    DelayQ(app)
-
     @app.task(base=Base, name="one", shared=False)
     def one():
         return "one"
@@ -180,13 +175,12 @@ def test_a_task_of_a_base_with_a_call_of_its_own_can_be_put_off(app, runs):
     def two():
         return "two"
 
-    assert one.apply_async().get() == "one"
-    assert two.apply_async().get() == "two"
+    assert (one.apply_async().get(), two.apply_async().get()) == ("one", "two")
     assert len(runs) == 4
 
 
-def test_without_a_delayq_it_is_an_error_that_says_so(app):
-    @app.task(name="nobody", shared=False)
+def test_without_a_delayq_it_is_an_error_that_says_so(plain):
+    @plain.task(name="nobody", shared=False)
     def nobody():
         raise Defer(after=5)
 
@@ -197,8 +191,8 @@ def test_without_a_delayq_it_is_an_error_that_says_so(app):
     )
 
 
-def test_a_second_app_without_a_delayq_is_left_alone(app, runs):
-    DelayQ(app)
+@pytest.mark.usefixtures("app")
+def test_a_second_app_without_a_delayq_is_left_alone(runs):
     with Celery("other", set_as_current=False) as other:
         task = define(other, runs)
         other.finalize()
@@ -206,7 +200,6 @@ def test_a_second_app_without_a_delayq_is_left_alone(app, runs):
 
 
 def test_a_task_is_wrapped_once_however_often_it_is_bound(app, runs):
-    DelayQ(app)
     task = define(app, runs)
     app.finalize()
     once = task.run
@@ -215,16 +208,20 @@ def test_a_task_is_wrapped_once_however_often_it_is_bound(app, runs):
     assert task.run == once
 
 
-@pytest.mark.parametrize("given", [{}, {"after": 1, "at": 2}])
-def test_it_wants_one_time(given):
-    with pytest.raises(InvalidOption, match="exactly one of after and at"):
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({}, InvalidOption),
+        ({"after": 1, "at": 2}, InvalidOption),
+        ({"after": float("nan")}, InvalidDueTime),
+        ({"after": "5"}, InvalidDueTime),
+        ({"at": "noon"}, InvalidDueTime),
+    ],
+)
+def test_it_wants_one_time_which_is_refused_where_it_is_written(given, error):
+    with pytest.raises(error) as caught:
         Defer(**given)
-
-
-@pytest.mark.parametrize("given", [{"after": float("nan")}, {"at": "noon"}, {"after": "5"}])
-def test_a_wrong_time_is_refused_where_it_is_written(given):
-    with pytest.raises(InvalidDueTime):
-        Defer(**given)
+    assert ("exactly one of after and at" in str(caught.value)) is (error is InvalidOption)
 
 
 @pytest.mark.parametrize(

@@ -43,46 +43,43 @@ def run(task, task_id="a", tag="t1", **said):
         task.pop_request()
 
 
-def test_its_next_run_goes_to_the_same_queue_with_the_same_priority(app, later, redis):
+def put_off(task, **said):
+    """Run a task that puts itself off; returns the waiting entry, if there is one."""
     with pytest.raises(Ignore):
-        run(later)
-    assert (app.delayq.get("a").queue, app.delayq.get("a").args) == ("mail", (1,))
+        run(task, **said)
+    return task.app.delayq.get("a")
+
+
+def next_message(app, redis):
+    """Deliver the next run at once; returns its message."""
     assert app.delayq.run_now("a")
     assert app.delayq.hand_over() == 1
-    assert redis.llen("mail\x06\x163") == 1
+    [message] = map(json.loads, redis.lrange("mail\x06\x163", 0, -1))
+    return message
 
 
-def test_a_message_is_put_off_once_however_often_it_runs(app, later):
-    with pytest.raises(Ignore):
-        run(later)
-    first = app.delayq.get("a")
-    with pytest.raises(Ignore):
-        run(later)
-    assert app.delayq.get("a").revision == first.revision
+def test_its_next_run_goes_to_the_same_queue_with_the_same_priority(app, later, redis):
+    task = put_off(later)
+    assert (task.queue, task.args) == ("mail", (1,))
+    assert next_message(app, redis)["headers"]["id"] == "a"
 
 
-def test_so_it_is_where_the_next_run_was_cancelled_in_between(app, later):
-    with pytest.raises(Ignore):
-        run(later)
+def test_a_message_is_put_off_once_however_often_it_runs(later):
+    first = put_off(later)
+    assert put_off(later).revision == first.revision
+
+
+@pytest.mark.parametrize(("tag", "again"), [("t1", False), ("t2", True)])
+def test_after_a_cancel_another_message_under_its_id_is_put_off_and_the_same_is_not(
+    app, later, tag, again
+):
+    assert put_off(later)
     assert app.delayq.cancel("a")
-    with pytest.raises(Ignore):
-        run(later)
-    assert app.delayq.get("a") is None
+    assert bool(put_off(later, tag=tag)) is again
 
 
-def test_another_message_under_its_id_is_put_off_by_itself(app, later):
-    with pytest.raises(Ignore):
-        run(later)
-    assert app.delayq.cancel("a")
-    with pytest.raises(Ignore):
-        run(later, tag="t2")
-    assert app.delayq.get("a")
-
-
-def test_a_message_that_nothing_names_is_put_off_too(app, later):
-    with pytest.raises(Ignore):
-        run(later, properties={})
-    assert app.delayq.get("a")
+def test_a_message_that_nothing_names_is_put_off_too(later):
+    assert put_off(later, properties={})
 
 
 def test_a_task_cannot_be_put_off_while_another_with_its_id_waits(app, later):
@@ -110,35 +107,22 @@ def test_a_time_without_a_zone_is_one_of_the_app(app):
     def noon(_x):
         raise Defer(at="2030-01-01T12:00:00")
 
-    with pytest.raises(Ignore):
-        run(noon)
-    assert app.delayq.get("a").due.isoformat() == "2030-01-01T03:00:00+00:00"
+    assert put_off(noon).due.isoformat() == "2030-01-01T03:00:00+00:00"
 
 
-def test_the_attributes_of_the_task_count_anew(app):
-    @app.task(name="later", shared=False, delayq_tags=["own"])
-    def later(_x):
-        raise Defer(after=LATER)
-
-    with pytest.raises(Ignore):
-        run(later)
-    assert app.delayq.get("a").tags == ("own",)
+def test_the_attributes_of_the_task_count_anew(later):
+    later.delayq_tags = ["own"]
+    assert put_off(later).tags == ("own",)
 
 
 @pytest.mark.parametrize(
     ("before", "after"), [({}, 1), ({"delayq_put_offs": 4}, 5), ({"delayq_put_offs": "x"}, 1)]
 )
 def test_it_counts_its_put_offs_beside_the_caller_s_headers(app, later, redis, before, after):
-    with pytest.raises(Ignore):
-        run(later, headers={"tenant": 7, **before}, **before)
-
-    assert app.delayq.get("a").put_offs == after
-    assert app.delayq.reschedule("a", by=-LATER)
-    assert app.delayq.run_now("a")
-    app.delayq.hand_over()
-    [message] = map(json.loads, redis.lrange("mail\x06\x163", 0, -1))
-    assert message["headers"]["delayq_put_offs"] == after
-    assert message["headers"]["tenant"] == 7
+    task = put_off(later, headers={"tenant": 7, **before}, **before)
+    assert task.put_offs == after
+    headers = next_message(app, redis)["headers"]
+    assert (headers["delayq_put_offs"], headers["tenant"]) == (after, 7)
 
 
 def updated(task):
@@ -161,8 +145,7 @@ def test_a_state_that_the_task_stored_of_itself_is_taken_back(app_with_results, 
         report(self)
         raise self.defer(after=LATER)
 
-    with pytest.raises(Ignore):
-        run(later, **said)
+    put_off(later, **said)
 
     result = app.AsyncResult("a")
     assert (result.state, result.backend_state, result.info) == ("SCHEDULED", "PENDING", None)
@@ -173,8 +156,7 @@ def test_a_task_that_ignores_results_has_none_stored(app_with_results):
     def later(_x):
         raise Defer(after=LATER)
 
-    with pytest.raises(Ignore):
-        run(later, ignore_result=None)
+    put_off(later, ignore_result=None)
 
     assert app_with_results.backend.client.keys("celery-task-meta-*") == []
 
@@ -197,23 +179,16 @@ def test_a_mark_outlives_what_may_bring_its_message_again(
 
 
 @pytest.mark.parametrize(("hours", "warned"), [(2, False), (0.5, True)])
-def test_past_its_own_expiry_it_is_put_off_with_a_warning(app, later, caplog, hours, warned):
+def test_past_its_own_expiry_it_is_put_off_with_a_warning(later, caplog, hours, warned):
     expires = (datetime.now(timezone.utc) + timedelta(hours=hours)).isoformat()
-
-    with caplog.at_level("WARNING"), pytest.raises(Ignore):
-        run(later, expires=expires)
-
-    assert app.delayq.get("a")
+    with caplog.at_level("WARNING"):
+        assert put_off(later, expires=expires)
     assert bool([one for one in caplog.messages if "expires at" in one]) is warned
 
 
 def test_its_next_run_has_the_serializer_of_its_message(app, later, redis):
     app.conf.accept_content = ["json", "pickle"]
-    with pytest.raises(Ignore):
-        run(later, args=((1, 2),), delayq_serializer="pickle")
-
-    assert app.delayq.run_now("a")
-    app.delayq.hand_over()
-    [message] = map(json.loads, redis.lrange("mail\x06\x163", 0, -1))
+    put_off(later, args=((1, 2),), delayq_serializer="pickle")
+    message = next_message(app, redis)
     assert message["content-type"] == "application/x-python-serialize"
     assert "delayq_serializer" not in message["headers"]

@@ -88,16 +88,13 @@ def test_a_running_task_may_schedule_itself_again(app, task, running):
     task.s(1).set(task_id="a").delay_until(LONG_AGO)
     app.delayq.hand_over()
     running("a")
-
     task.s(2).set(task_id="a").delay_until(FAR)
-
     assert app.delayq.get("a").args == (2,)
 
 
 def test_a_running_task_cannot_take_another_one_s_id(app, task, running):
     task.s(1).set(task_id="other").delay_until(FAR)
     running("a")
-
     with pytest.raises(AlreadyScheduled):
         task.s(2).set(task_id="other").delay_until(FAR)
     assert app.delayq.get("other").args == (1,)

@@ -142,11 +142,11 @@ def test_a_backend_that_fails_does_not_fail_the_call_and_is_left_alone(app, add,
 
 @pytest.fixture
 def held_up(app, monkeypatch):
-    """REVOKED is stored only once `again` has run, which the test sets."""
+    """REVOKED is stored only once the calls in this list have been made."""
     plain, run = app.backend.mark_as_revoked, []
 
     def late(*args, **options):
-        for one in run:
+        for one in [*run]:
             one()
         plain(*args, **options)
 
@@ -154,38 +154,38 @@ def held_up(app, monkeypatch):
     return run
 
 
-def test_a_revoked_that_lands_after_the_id_was_scheduled_anew_is_taken_back(
-    app, delayq, add, task_id, held_up
+def delivered(app, task_id):
+    app.delayq.schedule(app.tasks["add"].s(2).set(task_id=task_id), after=0)
+    assert app.delayq.hand_over() == 1
+    app.backend.mark_as_done(task_id, "new")
+
+
+def scheduled(app, task_id):
+    return app.delayq.schedule(app.tasks["add"].s(2).set(task_id=task_id), at=FAR)
+
+
+# What a caller does with the id while REVOKED is on its way, and its state after that.
+MEANWHILE = {
+    "scheduled": (scheduled, states.PENDING),
+    "delivered": (delivered, states.SUCCESS),
+    "cancelled again": (lambda *it: scheduled(*it).cancel(), states.REVOKED),
+}
+
+
+@pytest.mark.parametrize("way", MEANWHILE)
+def test_a_revoked_that_lands_after_the_id_was_used_again_is_taken_back(
+    app, add, task_id, held_up, way
 ):
-    first = delayq.schedule(add.s(1).set(task_id=task_id), at=FAR)
-    held_up.append(lambda: delayq.schedule(add.s(2).set(task_id=task_id), at=FAR))
-    assert first.cancel()
-    assert state(app, task_id) == states.PENDING
-    held_up.clear()
-    assert delayq.cancel(task_id)
-    assert state(app, task_id) == states.REVOKED
+    again, end = MEANWHILE[way]
 
-
-def test_a_task_that_was_delivered_meanwhile_keeps_its_own_state(
-    app, delayq, add, task_id, held_up
-):
-    def again():
-        delayq.schedule(add.s(2).set(task_id=task_id), after=0)
-        assert delayq.hand_over() == 1
-        app.backend.mark_as_done(task_id, "new")
-
-    first = delayq.schedule(add.s(1).set(task_id=task_id), at=FAR)
-    held_up.append(again)
-    assert first.cancel()
-    assert app.AsyncResult(task_id).get(timeout=30) == "new"
-
-
-def test_a_task_that_was_cancelled_again_stays_revoked(app, delayq, add, task_id, held_up):
-    def again():
+    def do():
         held_up.clear()
-        delayq.schedule(add.s(2).set(task_id=task_id), at=FAR).cancel()
+        again(app, task_id)
 
-    first = delayq.schedule(add.s(1).set(task_id=task_id), at=FAR)
-    held_up.append(again)
+    first = app.delayq.schedule(add.s(1).set(task_id=task_id), at=FAR)
+    held_up.append(do)
     assert first.cancel()
-    assert state(app, task_id) == states.REVOKED
+    assert state(app, task_id) == end
+    if again is scheduled:
+        assert app.delayq.cancel(task_id)
+        assert state(app, task_id) == states.REVOKED

@@ -14,7 +14,16 @@ from celery_delayq.core.store.ids import target_of
 from celery_delayq.core.store.record import destination_for
 from celery_delayq.core.store.registration import Registration
 from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
-from tests.store.support import CLOCK, FAR_MS, MEMBERSHIP, ROUTE, Store, edited, new_record
+from tests.store.support import (
+    CLOCK,
+    FAR_MS,
+    MEMBERSHIP,
+    NO_EXTRAS,
+    ROUTE,
+    Store,
+    edited,
+    new_record,
+)
 
 TIMEOUT_US = round(MEMBERSHIP.timeout * 1_000_000)
 
@@ -76,18 +85,27 @@ def request(store: Store, script: str, **arguments: Any) -> Request:
 
 
 def schedule(
-    store: Store, *ids: str, when=None, to="celery", share=False, supersede=False, conflict=""
+    store: Store,
+    *ids: str,
+    when=None,
+    to="celery",
+    share=False,
+    supersede=False,
+    conflict="",
+    revokes="none",
+    extras=NO_EXTRAS,
 ) -> Request:
     """Schedule one entry per id, due at the same time; *to* is a list, or ``None`` for a relay."""
     destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
     when = when or When("at", FAR_MS)
-    new = [NewEntry(one, when, new_record(one, destination, share=share), conflict) for one in ids]
+    records = [new_record(one, destination, share=share).with_extras(extras) for one in ids]
+    new = [NewEntry(one, when, it, conflict) for one, it in zip(ids, records, strict=True)]
     return request(
         store,
         "schedule",
         latest=MAX_DUE_MS,
         supersede=int(supersede),
-        revokes="none",
+        revokes=revokes,
         tells=1,
         max_bytes=MAX_BYTES,
         keep_ms=0,

@@ -11,45 +11,36 @@ from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.lookup import find
 from celery_delayq.core.store.record import destination_for
 from celery_delayq.core.store.selection_scan import read
-from tests.store.support import FAR_MS, NOW_MS, edited, new_record
-from tests.store.test_behind import KEY, LATE, LOOK_MS, behind, delivered
-from tests.store.test_held_keys import (
+from tests.store.held_keys import (
     END_MS,
     FINISHED,
+    KEY,
+    LATE,
+    LOOK_MS,
     SECOND,
-    deliver,
+    behind,
+    delivered,
     ends,
     going_on,
     header,
+    hold,
     say,
     schedule,
+    second,
+    shard_steps,
 )
+from tests.store.support import FAR_MS, NOW_MS, edited, new_record
 
-
-@pytest.fixture
-def shard_steps(store):
-    return store.steps(lease=5)
-
-
-@pytest.fixture
-def hold(store, shard_steps):
-    """The task `a` was delivered, and holds the key."""
-    return deliver(store, shard_steps)
-
+__all__ = ["hold", "second", "shard_steps"]
 
 # Reading.
 
 
-@pytest.mark.usefixtures("hold")
-def test_the_key_shows_both(store):
-    behind(store)
+@pytest.mark.usefixtures("second")
+def test_the_key_shows_both_until_it_comes_forward(store, hold):
     entry = find(store.shard, KEY)
     assert (entry.task_id, entry.behind, entry.state) == ("b", "a", State.SCHEDULED)
     assert find(store.shard, "b").behind == "a"
-
-
-def test_nothing_is_behind_once_it_came_forward(store, hold):
-    behind(store)
     say(store, hold)
     assert find(store.shard, KEY).behind == ""
 
@@ -66,9 +57,8 @@ def test_lists_have_it_in_due_order(store, tag):
     assert backwards == listed[::-1]
 
 
-@pytest.mark.usefixtures("hold")
+@pytest.mark.usefixtures("second")
 def test_it_is_scheduled_and_never_overdue(store):
-    behind(store)
     store.set_ms(NOW_MS + 30 * SECOND)
     counts = store.entries.counts()
     assert (counts.scheduled, counts.overdue, counts.paused) == (1, 0, 0)
@@ -101,10 +91,9 @@ def selected(store, state):
 # Changes.
 
 
-@pytest.mark.usefixtures("hold")
+@pytest.mark.usefixtures("second")
 @pytest.mark.parametrize("who", [KEY, "b"])
 def test_cancel_removes_it_and_the_holder_keeps_the_key(store, who):
-    behind(store)
     assert store.entries.cancel(who)[0] is Outcome.DONE
     assert store.all_places() == {}
     assert ends(store) == END_MS
@@ -113,12 +102,10 @@ def test_cancel_removes_it_and_the_holder_keeps_the_key(store, who):
 
 
 @pytest.mark.usefixtures("hold")
-@pytest.mark.parametrize("mode", ["at", "now"])
-def test_moved_it_stays_behind(store, shard_steps, mode):
+@pytest.mark.parametrize(("mode", "told"), [("at", Outcome.DONE), ("now", Outcome.BEHIND)])
+def test_moved_it_stays_behind(store, shard_steps, mode, told):
     behind(store, due_ms=FAR_MS)
-    outcome, due_ms = store.reschedule(KEY, When("at", NOW_MS), mode=mode)
-    told = Outcome.BEHIND if mode == "now" else Outcome.DONE
-    assert (outcome, due_ms) == (told, NOW_MS)
+    assert store.reschedule(KEY, When("at", NOW_MS), mode=mode) == (told, NOW_MS)
     assert store.places("b") == ["behind"]
     assert store.score("behind", "b") == NOW_MS
     store.check()
@@ -127,12 +114,11 @@ def test_moved_it_stays_behind(store, shard_steps, mode):
     assert delivered(store, shard_steps) == ["b"]
 
 
-@pytest.mark.usefixtures("hold")
+@pytest.mark.usefixtures("second")
 @pytest.mark.parametrize(
     "change", [{"payload": "x" * 9000}, {"queue": "mail", "to": "mail"}, {"kind": "R"}]
 )
 def test_edited_it_stays_behind(store, shard_steps, change):
-    behind(store)
     assert store.edit("b", **change) is Outcome.DONE
     assert store.places("b") == ["behind"]
     store.check()
@@ -155,10 +141,9 @@ def test_with_another_key_it_waits_no_longer(store, extras, change):
     store.check()
 
 
-@pytest.mark.usefixtures("hold")
+@pytest.mark.usefixtures("second")
 @pytest.mark.parametrize("size", [1, 9000])
 def test_released_it_goes(store, shard_steps, size):
-    behind(store)
     entry = find(store.shard, "b")
     new = edited(entry, "x" * size, share=False)
     [change] = release(store.shard, [("b", entry.record, new)])
@@ -214,8 +199,8 @@ def test_a_task_without_its_key_is_loaded_without_it(store):
 # Check and repair.
 
 
+@pytest.mark.usefixtures("second")
 def test_check_finds_nothing(store, hold):
-    behind(store)
     assert [*check(store.entries)] == []
     say(store, hold)
     assert [*check(store.entries)] == []
@@ -228,59 +213,54 @@ def mended(store):
     return {one.kind for one in found}
 
 
-@pytest.mark.usefixtures("hold")
-@pytest.mark.parametrize("lost", ["holders", "held", "field"])
-def test_it_never_waits_for_ever(store, shard_steps, lost):
-    behind(store)
-    if lost == "field":
-        store.raw.hdel(store.keys["holders"], b"\xffk")
-    else:
-        store.raw.delete(store.keys[lost])
-    assert mended(store) == {"wrong_key"}
+LOST = {
+    "the holder": (lambda raw, keys: raw.delete(keys["holders"]), {"wrong_key"}),
+    "its end": (lambda raw, keys: raw.delete(keys["held"]), {"wrong_key"}),
+    "its name": (lambda raw, keys: raw.hdel(keys["holders"], b"\xffk"), {"wrong_key"}),
+    "its place": (
+        lambda raw, keys: raw.delete(keys["behind"]),
+        {"record_without_place", "wrong_key"},
+    ),
+}
+
+
+@pytest.mark.usefixtures("second")
+@pytest.mark.parametrize(("lose", "kinds"), LOST.values(), ids=LOST)
+def test_it_never_waits_for_ever(store, shard_steps, lose, kinds):
+    lose(store.raw, store.keys)
+    assert mended(store) == kinds
     shard_steps.hand_over()
     store.set_ms(END_MS)
     shard_steps.hand_over()
     assert store.arrived() == ["a", "b"]
 
 
-@pytest.mark.usefixtures("hold")
-def test_a_lost_record_or_place_is_mended(store, shard_steps):
-    behind(store)
-    store.raw.delete(store.keys["behind"])
-    assert "record_without_place" in mended(store)
-    assert delivered(store, shard_steps) == ["b"]
-
-
-@pytest.mark.usefixtures("hold")
+@pytest.mark.usefixtures("second")
 def test_of_two_places_it_keeps_the_one_where_it_waits(store):
-    behind(store)
     (member,) = store.raw.zrange(store.keys["behind"], 0, -1)
     store.raw.zadd(store.keys["dead"], {member: 1})
     assert mended(store) == {"second_place"}
     assert store.places("b") == ["behind"]
 
 
-@pytest.mark.usefixtures("hold")
+@pytest.mark.usefixtures("second")
 def test_a_lost_record_leaves_nothing_after_a_repair(store):
-    behind(store)
     store.raw.hdel(store.keys["records"], "b")
     assert mended(store) == {"place_without_record", "wrong_key"}
     store.check()
 
 
-@pytest.mark.usefixtures("hold")
+@pytest.mark.usefixtures("second")
 @pytest.mark.parametrize("conflict", ["replace", "earliest"])
 def test_an_unreadable_one_stays_while_another_one_waits_behind_the_holder(store, conflict):
-    behind(store)
     store.raw.hset(store.keys["records"], "b", b"?")
     schedule(store, "c", conflict=conflict)
     assert find(store.shard, "c").behind == "a"
     assert store.raw.hget(store.keys["records"], "b") == b"?"
 
 
-@pytest.mark.usefixtures("hold")
+@pytest.mark.usefixtures("second")
 def test_an_unreadable_one_becomes_a_dead_letter(store, shard_steps):
-    behind(store)
     store.raw.hset(store.keys["records"], "b", b"?")
     store.set_ms(END_MS)
     shard_steps.hand_over()

@@ -64,15 +64,8 @@ def test_the_policy_decides_which_entry_stays(store, place, same_id):
         store.set_ms(NOW_MS + 1)
         before = store.record("old")
 
-        task_id = "old" if same_id else "new"
-        record = new_record(task_id, destination_for("L", "celery"), "the new one", share=True)
-        new = NewEntry(
-            task_id,
-            When("at", DUE_MS + shift),
-            record.with_extras(Extras() if same_id else KEY),
-            policy,
-        )
-        (answer,) = store.entries.schedule([new], revokes="replaced")
+        task_id, extras = ("old", Extras()) if same_id else ("new", KEY)
+        answer = schedule(store, task_id, DUE_MS + shift, policy, extras=extras, revokes="replaced")
 
         wanted = expected(place, policy, shift, same_id=same_id)
         got = became(store, answer, same_id=same_id)
@@ -86,75 +79,65 @@ def test_the_policy_decides_which_entry_stays(store, place, same_id):
         store.check()
 
 
+def new(task_id, conflict, due_ms=FAR_MS, *, kind="L", extras=KEY):
+    destination = destination_for(kind, "celery" if kind == "L" else ROUTE)
+    record = new_record(task_id, destination, "the new one", share=True)
+    return NewEntry(task_id, When("at", due_ms), record.with_extras(extras), conflict)
+
+
 def schedule(store, task_id, due_ms=FAR_MS, conflict="replace", *, extras=KEY, **options):
-    record = new_record(task_id, destination_for("L", "celery"), share=True).with_extras(extras)
-    (answer,) = store.entries.schedule(
-        [NewEntry(task_id, When("at", due_ms), record, conflict)], **options
-    )
+    (answer,) = store.entries.schedule([new(task_id, conflict, due_ms, extras=extras)], **options)
     return answer
 
 
 def test_the_holder_of_a_key_is_the_one_that_waits(store):
     for task_id in ("a", "b", "c"):
         schedule(store, task_id)
-
     assert store.raw.hgetall(store.keys["holders"]) == {b"k": b"c"}
     assert store.raw.hkeys(store.keys["records"]) == [b"c"]
     store.check()
 
 
-def test_a_replaced_entry_is_returned_with_its_message_and_leaves_as_if_cancelled(store):
+# Policy, for which a state is to be stored, whether messages are; then the id that gives way,
+# whether its state is owed, and whether its message is returned.
+GIVES_WAY = [
+    ("replace", "replaced", True, "a", True, True),
+    ("replace", "all", False, "a", True, True),
+    ("replace", "none", False, "a", False, False),
+    ("keep", "all", True, "b", True, True),
+    ("keep", "replaced", True, None, False, False),
+    ("keep", "none", True, None, False, False),
+    ("keep", "none", False, None, False, False),
+]
+
+
+@pytest.mark.parametrize("row", GIVES_WAY, ids=lambda row: " ".join(map(str, row[:3])))
+def test_a_state_is_owed_for_an_entry_that_gives_way_if_its_id_was_given_out(store, row):
+    policy, revokes, tells, gone, owed, has_message = row
     store.schedule("a", FAR_MS, payload="of a", extras=KEY, share=True)
 
-    answer = schedule(store, "b", revokes="replaced")
+    answer = schedule(store, "b", conflict=policy, revokes=revokes, tells=tells)
 
-    (cancelled,) = answer.cancelled
-    assert (cancelled.task_id, cancelled.reason) == ("a", "replaced by b")
-    assert b"of a" in cancelled.message
-    assert store.entries.cancelled_ms_ago("a") == 0
-    assert store.raw.zrange(store.keys["outbox"], 0, -1) == [b"a"]
-
-
-@pytest.mark.parametrize(("revokes", "owed"), [("none", []), ("replaced", []), ("all", [b"b"])])
-def test_a_state_is_owed_for_an_entry_that_gives_way_if_its_id_was_given_out(store, revokes, owed):
-    schedule(store, "a")
-
-    answer = schedule(store, "b", conflict="keep", revokes=revokes)
-
-    assert answer.existed
-    assert store.raw.zrange(store.keys["outbox"], 0, -1) == owed
-    assert [(one.task_id, one.reason) for one in answer.cancelled] == [
-        (task_id.decode(), "kept a") for task_id in owed
-    ]
-
-
-@pytest.mark.parametrize(
-    ("conflict", "revokes", "told"),
-    [("replace", "none", [b""]), ("keep", "none", []), ("replace", "all", [b"of a"])],
-)
-def test_its_message_is_left_out_if_nobody_needs_it(store, conflict, revokes, told):
-    store.schedule("a", FAR_MS, payload="of a", extras=KEY, share=True)
-
-    answer = schedule(store, "b", conflict=conflict, revokes=revokes, tells=False)
-
-    assert [one.message and b"of a" for one in answer.cancelled] == told
+    why = "replaced by b" if policy == "replace" else "kept a"
+    assert answer.existed is (policy == "keep")
+    assert [(one.task_id, one.reason) for one in answer.cancelled] == [(gone, why)] * bool(gone)
+    text = {"a": b"of a", "b": b"the new one"}
+    assert [text[gone] in one.message for one in answer.cancelled] == [has_message] * bool(gone)
+    assert store.raw.zrange(store.keys["outbox"], 0, -1) == [str(gone).encode()] * owed
+    assert store.entries.cancelled_ms_ago("a") == (0 if policy == "replace" else None)
 
 
 def test_an_id_is_never_owed_for_that_waits(store):
     schedule(store, "a")
-
     answer = schedule(store, "a", conflict="keep", revokes="all")
-
     assert (answer.task_id, answer.existed, answer.cancelled) == ("a", True, ())
     assert not store.raw.exists(store.keys["outbox"])
 
 
-def test_an_id_that_was_owed_for_is_not_once_it_is_scheduled(store):
+def test_a_state_is_owed_no_longer_once_its_id_is_scheduled(store):
     schedule(store, "a")
     schedule(store, "b", conflict="keep", revokes="all")
-
     schedule(store, "b", extras=Extras())
-
     assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
 
 
@@ -171,41 +154,36 @@ def test_debounce_takes_over_the_time_of_scheduling_and_ends_at_max_wait(store):
     store.check()
 
 
-def test_max_wait_may_have_passed_already(store):
+@pytest.mark.parametrize(
+    ("us", "passed_us", "max_wait"),
+    [(0, 5_000_000, 1000), (100, 1_100, 1)],
+    ids=["long ago", "just now"],
+)
+def test_max_wait_that_has_passed_is_due_at_once(store, us, passed_us, max_wait):
+    store.set_us(NOW_MS * 1000 + us)
     schedule(store, "a", FAR_MS)
-    store.set_ms(NOW_MS + 5000)
+    store.set_us(NOW_MS * 1000 + us + passed_us)
 
-    answer = schedule(store, "b", FAR_MS, "debounce 1000")
+    answer = schedule(store, "b", FAR_MS, f"debounce {max_wait}")
 
-    assert answer.due_ms == NOW_MS + 1000
-    assert store.steps().hand_over().handed_over == 1
-
-
-def test_max_wait_that_has_just_passed_is_due_at_once(store):
-    store.set_us(NOW_MS * 1000 + 100)
-    schedule(store, "a", FAR_MS)
-    store.set_us(NOW_MS * 1000 + 1200)
-
-    answer = schedule(store, "b", FAR_MS, "debounce 1")
-
-    assert answer.due_ms == NOW_MS + 1
+    assert answer.due_ms == NOW_MS + max_wait
     assert store.steps().hand_over().handed_over == 1
 
 
 def test_a_dead_letter_with_the_id_does_not_count_for_max_wait(store):
     enter(store, "dead", "old", DUE_MS, extras=KEY)
     store.set_ms(NOW_MS + 5000)
+    assert schedule(store, "old", FAR_MS, "debounce 1000").due_ms == NOW_MS + 6000
 
-    answer = schedule(store, "old", FAR_MS, "debounce 1000")
 
-    assert answer.due_ms == NOW_MS + 6000
+def test_max_wait_does_not_put_the_first_of_a_row_before_its_own_time(store):
+    assert schedule(store, "a", FAR_MS, "debounce 1000").due_ms == FAR_MS
 
 
 def test_another_policy_begins_a_row_anew(store):
     schedule(store, "a", conflict="debounce 1000")
     store.set_ms(NOW_MS + 500)
     schedule(store, "b", conflict="replace")
-
     assert store.entries.find("b").created_ms == NOW_MS + 500
 
 
@@ -225,11 +203,11 @@ def unknown(store):
     store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
     shard_steps = store.steps()
     shard_steps.nack("unknown", shard_steps.claim(1)[0])
+    return shard_steps
 
 
 def unknown_and_dead(store):
-    unknown(store)
-    shard_steps = store.steps()
+    shard_steps = unknown(store)
     shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
 
 
@@ -241,12 +219,6 @@ uncertain = pytest.mark.parametrize("put", [unknown, lapsed, unknown_and_dead])
 replacing = pytest.mark.parametrize("policy", ["replace", "debounce", "latest"])
 
 
-def new_of_old(kind, policy, due_ms=FAR_MS, extras=KEY):
-    destination = destination_for(kind, "celery" if kind == "L" else ROUTE)
-    record = new_record("old", destination, "the new one", share=True).with_extras(extras)
-    return NewEntry("old", When("at", due_ms), record, policy)
-
-
 @uncertain
 @replacing
 @pytest.mark.parametrize("kind", ["L", "R"])
@@ -256,7 +228,7 @@ def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_uncertain(
 ):
     """A copy of the earlier one may be in a queue, and so may still run."""
     put(store)
-    store.entries.schedule([new_of_old(kind, policy)])
+    store.entries.schedule([new("old", policy, kind=kind)])
     store.check()
     if move:
         assert store.reschedule("old", When("by", 5))[0] is Outcome.UNCERTAIN
@@ -272,22 +244,14 @@ def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_uncertain(
 @uncertain
 def test_an_entry_that_the_next_one_of_its_call_replaces_is_returned_as_uncertain(store, put):
     put(store)
-    other = new_record("b", destination_for("L", "celery")).with_extras(KEY)
-    second = NewEntry("b", When("at", FAR_MS), other, "replace")
-
-    _, answer = store.entries.schedule([new_of_old("R", "replace"), second])
-
+    _, answer = store.entries.schedule([new("old", "replace", kind="R"), new("b", "replace")])
     assert [(one.task_id, one.outcome) for one in answer.cancelled] == [("old", Outcome.UNCERTAIN)]
     assert not store.raw.exists(store.keys["claims"])
 
 
 def test_an_entry_that_gives_way_after_its_id_was_replaced_is_uncertain(store):
     unknown(store)
-    other = new_record("b", destination_for("L", "celery")).with_extras(KEY)
-    first = NewEntry("b", When("at", FAR_MS), other, "replace")
-
-    _, answer = store.entries.schedule([first, new_of_old("L", "keep")], revokes="all")
-
+    _, answer = store.entries.schedule([new("b", "replace"), new("old", "keep")], revokes="all")
     assert (answer.task_id, answer.existed) == ("b", True)
     assert [(one.task_id, one.outcome) for one in answer.cancelled] == [("old", Outcome.UNCERTAIN)]
 
@@ -297,7 +261,7 @@ def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_marked_and_has_its_ow
     store, put
 ):
     put(store)
-    store.entries.schedule([new_of_old("R", "replace", NOW_MS)])
+    store.entries.schedule([new("old", "replace", NOW_MS, kind="R")])
 
     ((entry,), *_) = store.steps().claim(1)
 
@@ -310,17 +274,15 @@ def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_marked_and_has_its_ow
 @uncertain
 def test_a_direct_entry_that_takes_the_id_of_an_uncertain_one_leaves_nothing_behind(store, put):
     put(store)
-    store.entries.schedule([new_of_old("L", "replace", NOW_MS)])
-
+    store.entries.schedule([new("old", "replace", NOW_MS)])
     assert store.steps().hand_over().handed_over == 1
-
     assert not store.raw.exists(store.keys["claims"], store.keys["records"])
 
 
 @uncertain
 def test_if_it_is_too_late_to_leave_then_a_copy_may_have_been_delivered(store, put):
     put(store)
-    store.entries.schedule([new_of_old("L", "replace", NOW_MS, Extras(grace_ms=0))])
+    store.entries.schedule([new("old", "replace", NOW_MS, extras=Extras(grace_ms=0))])
     store.set_ms(NOW_MS + 60_000)
     shard_steps = store.steps(owes=True)
 
@@ -334,12 +296,13 @@ def test_an_item_that_replaces_an_entry_leaves_the_template_that_the_next_one_sh
     """A template goes with its last user, even if another item of the same call shares it."""
     store.schedule("holder", FAR_MS, extras=KEY, share=True)
     other = [LINES[0].replace("{", '{"of another": 1, '), *LINES[1:]]
-    new = [
-        NewEntry("a", When("at", FAR_MS), of_template(other).with_extras(KEY), "replace"),
-        NewEntry("b", When("at", FAR_MS), of_template(LINES)),
-    ]
 
-    answers = store.entries.schedule(new)
+    answers = store.entries.schedule(
+        [
+            NewEntry("a", When("at", FAR_MS), of_template(other).with_extras(KEY), "replace"),
+            NewEntry("b", When("at", FAR_MS), of_template(LINES)),
+        ]
+    )
 
     assert [answer.task_id for answer in answers] == ["a", "b"]
     assert b"tests.remind" in store.entries.find("b").message
@@ -369,20 +332,10 @@ def test_more_than_fits_one_step_is_asked_for_again(store, monkeypatch):
     monkeypatch.setattr("celery_delayq.core.store.schedule.MAX_BYTES", 1000)
     for number in range(10):
         store.schedule(f"old {number}", FAR_MS, payload="x" * 400, extras=Extras(f"k{number}"))
-    new = [
-        NewEntry(
-            f"new {number}",
-            When("at", FAR_MS),
-            new_record(f"new {number}", destination_for("L", "celery")).with_extras(
-                Extras(f"k{number}")
-            ),
-            "replace",
-        )
-        for number in range(10)
-    ]
+    entries = [new(f"new {one}", "replace", extras=Extras(f"k{one}")) for one in range(10)]
 
     operations = len(store.known_calls()[0])
-    answers = store.entries.schedule(new, revokes="replaced")
+    answers = store.entries.schedule(entries, revokes="replaced")
 
     assert len(store.known_calls()[0]) - operations > 2
     assert [answer.cancelled[0].task_id for answer in answers] == [

@@ -7,15 +7,23 @@ import pytest
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import KeyHolder, Outcome
 from celery_delayq.core.store.extras import Extras
+from tests.store.held_keys import (
+    END_MS,
+    claimed,
+    deliver,
+    ends,
+    going_on,
+    hold,
+    is_free,
+    say,
+    schedule,
+    shard_steps,
+)
 from tests.store.support import NOW_MS
-from tests.store.test_held_keys import END_MS, FINISHED, deliver, ends, is_free, say, schedule
+
+__all__ = ["claimed", "hold", "shard_steps"]
 
 NOTHING = (Outcome.NOT_FOUND, "")
-
-
-@pytest.fixture
-def shard_steps(store):
-    return store.steps(lease=5)
 
 
 def free(store, seen=""):
@@ -27,16 +35,15 @@ def free(store, seen=""):
     return outcome, who
 
 
-def test_it_is_free_at_once(store, shard_steps):
-    hold = deliver(store, shard_steps)
+def test_it_is_free_at_once(store, hold):
     assert free(store) == (Outcome.DONE, "a")
     assert store.entries.holder("k") is None
     assert is_free(store)
     assert free(store, hold["delivery"]) == (Outcome.UNCHANGED, "")
 
 
+@pytest.mark.usefixtures("hold")
 def test_the_one_behind_comes_forward_and_is_delivered(store, shard_steps):
-    deliver(store, shard_steps)
     schedule(store, "b", NOW_MS - 9, conflict="replace")
     assert shard_steps.hand_over().handed_over == 0
 
@@ -47,31 +54,29 @@ def test_the_one_behind_comes_forward_and_is_delivered(store, shard_steps):
     assert store.entries.holder("k").id == "b"
 
 
-def test_the_late_word_of_a_run_that_goes_on_frees_no_other_key(store, shard_steps):
-    first = deliver(store, shard_steps)
+def test_the_late_word_of_a_run_that_goes_on_frees_no_other_key(store, shard_steps, hold):
     free(store)
-    assert say(store, first, 5) is None
-    assert say(store, first) is None
+    assert say(store, hold, 5) is None
+    assert say(store, hold) is None
 
     # Not even that of a later delivery of its own id.
     store.set_ms(NOW_MS + 1)
     second = deliver(store, shard_steps)
     end = ends(store)
-    assert say(store, first) == say(store, first, 10**7) == end
+    assert say(store, hold) == say(store, hold, 10**7) == end
     assert say(store, second) is None
 
 
-def test_only_the_delivery_that_its_caller_saw_loses_it(store, shard_steps):
-    first = deliver(store, shard_steps)
-    say(store, first)
+def test_only_the_delivery_that_its_caller_saw_loses_it(store, shard_steps, hold):
+    say(store, hold)
     store.set_ms(NOW_MS + 1)
     deliver(store, shard_steps)
-    assert free(store, first["delivery"]) == (Outcome.UNCHANGED, "")
+    assert free(store, hold["delivery"]) == (Outcome.UNCHANGED, "")
     assert not is_free(store)
 
 
-def test_a_late_request_does_not_free_it_from_a_later_delivery(store, shard_steps):
-    say(store, deliver(store, shard_steps))
+def test_a_late_request_does_not_free_it_from_a_later_delivery(store, shard_steps, hold):
+    say(store, hold)
     us = NOW_MS * 1000
     request = {"operation": b"0" * 12, "store": store.shard.calls.store, "issued": us, "began": us}
     store.set_ms(NOW_MS + 1)
@@ -93,29 +98,30 @@ def test_of_a_key_that_nothing_holds_nothing_is_written(store, shard_steps, ende
     assert store.entries.holder("k") is None
 
 
-@pytest.mark.parametrize("extras", [FINISHED, Extras("k")])
-def test_a_waiting_entry_keeps_its_key(store, extras):
-    schedule(store, "a", extras=extras)
+WAITING = {
+    "holds on": lambda store, _: schedule(store, "a"),
+    "holds while it waits": lambda store, _: schedule(store, "a", extras=Extras("k")),
+    "a run that goes on": lambda store, steps: schedule(
+        store, "a", **going_on(deliver(store, steps)), supersede=True
+    ),
+}
+
+
+@pytest.mark.parametrize("put", WAITING.values(), ids=WAITING)
+def test_a_waiting_entry_keeps_its_key(store, shard_steps, put):
+    put(store, shard_steps)
     assert free(store) == (Outcome.UNCHANGED, "")
     assert store.entries.holder("k") == KeyHolder("k", "a", "waits")
 
 
-def test_an_entry_being_published_keeps_its_key_and_a_dead_one_has_none(store, shard_steps):
-    store.schedule_relayed("a", extras=FINISHED)
-    claimed = shard_steps.claim(1).entries
+def test_an_entry_being_published_keeps_its_key_and_a_dead_one_has_none(
+    store, shard_steps, claimed
+):
     assert free(store) == (Outcome.IN_FLIGHT, "")
     assert store.entries.holder("k") == KeyHolder("k", "a", "in_flight")
-
     shard_steps.nack("dead", claimed, reason="no")
     assert free(store) == NOTHING
     assert store.entries.holder("k") is None
-
-
-def test_a_run_that_goes_on_with_its_key_waits_with_it(store, shard_steps):
-    hold = deliver(store, shard_steps)
-    extras = Extras("k", hold=f"f{hold['ms']}")
-    schedule(store, "a", extras=extras, run=hold["delivery"], supersede=True)
-    assert free(store) == (Outcome.UNCHANGED, "")
 
 
 def test_the_holder_is_returned_with_its_times_and_the_source_of_the_end(store, shard_steps):

@@ -2,72 +2,39 @@
 
 import json
 from dataclasses import replace
-from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import NewEntry, Outcome
+from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_key
-from celery_delayq.core.store.record import destination_for
-from celery_delayq.errors import AlreadyScheduled, InFlight, KeyHeld
-from tests.store.support import FAR_MS, NOW_MS, new_record
+from celery_delayq.errors import InFlight, KeyHeld
+from tests.store.held_keys import (
+    END_MS,
+    FINISHED,
+    KEY,
+    SECOND,
+    WINDOW,
+    answer,
+    claimed,
+    deliver,
+    ends,
+    going_on,
+    header,
+    hold,
+    is_free,
+    publish,
+    row,
+    say,
+    schedule,
+    shard_steps,
+)
+from tests.store.support import FAR_MS, NOW_MS
+
+__all__ = ["claimed", "hold", "shard_steps"]
 
 pytestmark = pytest.mark.core
-
-SECOND = 1000
-FINISHED = Extras("k", hold=f"f{60 * SECOND}")
-WINDOW = Extras("k", hold=f"w{60 * SECOND}")
-END_MS = NOW_MS + 60 * SECOND
-
-_numbers = count(1)
-
-
-@pytest.fixture
-def shard_steps(store):
-    return store.steps(lease=5)
-
-
-def schedule(store, task_id="new", due_ms=FAR_MS, extras=FINISHED, **options):
-    return store.schedule(task_id, due_ms, extras=extras, **options)
-
-
-def deliver(store, shard_steps, task_id="a", extras=FINISHED):
-    """Deliver an entry with the key; return the header of its message."""
-    schedule(store, task_id, NOW_MS, extras)
-    assert shard_steps.hand_over().handed_over == 1
-    return header(store)
-
-
-def header(store):
-    """The newest message's header about its key."""
-    message = json.loads(store.raw.lindex("celery", 0))
-    return message["headers"].get("delayq_hold")
-
-
-def say(store, hold, ms=0, lease=0, **others):
-    """A worker's word; return how the key is held after it."""
-    hold = {**hold, **others}
-    words = [hold["id"], hold["key"], hold["delivery"], ms, lease]
-    store.scripts.call("hold", words=words)
-    return ends(store)
-
-
-def ends(store):
-    """Until when a task that has left holds the key; ``None``: it does not."""
-    row = store.raw.hget(store.keys["holders"], "k")
-    score = store.raw.zscore(store.keys["held"], "k")
-    return int(score) if row and b"\xff" in row else None
-
-
-def is_free(store, **options):
-    """Schedule another task under the key; return whether that was possible."""
-    try:
-        schedule(store, f"next{next(_numbers)}", **options)
-    except AlreadyScheduled as error:
-        return error.holder != "a"
-    return True
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -91,115 +58,89 @@ def test_other_messages_have_no_such_header(store, shard_steps, extras):
     assert deliver(store, shard_steps, extras=extras) is None
 
 
-def test_it_is_held_once_delivered_until_the_end_in_time(store, shard_steps):
-    deliver(store, shard_steps)
-    store.set_ms(END_MS - 1)
-    assert not is_free(store)
-    store.check()
-
-    store.set_ms(END_MS)
-    assert is_free(store)
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("ms", [-1, 0])
+def test_it_is_held_once_delivered_until_the_end_in_time(store, ms):
+    store.set_ms(END_MS + ms)
+    assert is_free(store) is (ms == 0)
     store.check()
 
 
-def test_the_end_counts_from_the_hand_over(store, shard_steps):
-    schedule(store, "a", NOW_MS)
-    store.set_ms(NOW_MS + 5)
-    shard_steps.hand_over()
-    assert ends(store) == END_MS + 5
+# A worker's word.
 
 
-def test_a_word_of_the_end_frees_it(store, shard_steps):
-    assert say(store, deliver(store, shard_steps)) is None
+def test_a_word_of_the_end_frees_it(store, hold):
+    assert say(store, hold) is None
     assert not store.raw.exists(store.keys["holders"], store.keys["held"])
     assert is_free(store)
 
 
 @pytest.mark.parametrize("wrong", [{"id": "b"}, {"key": "other"}, {"delivery": "2.1"}])
-def test_a_word_about_something_else_frees_nothing(store, shard_steps, wrong):
-    assert say(store, deliver(store, shard_steps), **wrong) == END_MS
+def test_a_word_about_something_else_frees_nothing(store, hold, wrong):
+    assert say(store, hold, **wrong) == END_MS
     assert not is_free(store)
 
 
-def test_a_word_that_comes_late_does_not_touch_another_holder(store, shard_steps):
-    hold = deliver(store, shard_steps)
-    say(store, hold)
-    deliver(store, shard_steps, "b")
-
-    assert say(store, hold) == END_MS
-    with pytest.raises(KeyHeld, match="'b'"):
-        schedule(store)
-
-
-def test_a_word_that_comes_late_does_not_touch_a_later_delivery_of_its_own_id(store, shard_steps):
-    hold = deliver(store, shard_steps)
+@pytest.mark.parametrize(
+    "later",
+    [
+        lambda store, steps: deliver(store, steps, "b"),
+        deliver,
+        lambda store, _: schedule(store, "a"),
+    ],
+    ids=["another one delivered", "its own id delivered anew", "its own id waiting"],
+)
+def test_a_word_that_comes_late_does_not_touch_a_later_holder(store, shard_steps, hold, later):
     say(store, hold)
     store.set_ms(NOW_MS + 1)
-    again = deliver(store, shard_steps)
-
-    assert again["delivery"] != hold["delivery"]
-    assert say(store, hold) is not None
-    assert say(store, again) is None
-
-
-def test_a_word_that_comes_late_does_not_touch_one_that_waits(store, shard_steps):
-    hold = deliver(store, shard_steps)
-    say(store, hold)
-    schedule(store, "a")
+    later(store, shard_steps)
+    before = row(store), ends(store)
 
     say(store, hold)
 
-    assert store.raw.hget(store.keys["holders"], "k") == b"a"
+    assert (row(store), ends(store)) == before
     store.check()
 
 
-def test_a_word_that_it_goes_on_moves_the_end(store, shard_steps):
-    hold = deliver(store, shard_steps)
-    store.set_ms(NOW_MS + 50 * SECOND)
-    assert say(store, hold, 60 * SECOND) == END_MS + 50 * SECOND
-    assert say(store, hold, 30 * SECOND) == END_MS + 50 * SECOND, "an earlier one came late"
+# When, in seconds; for how long, and whether as a lease; the end after it.
+WORDS = {
+    "a run that goes on moves the end": [(50, 60, 0, 110)],
+    "an earlier word comes late": [(50, 60, 0, 110), (50, 30, 0, 110)],
+    "it was free": [(0, 0, 0, None), (0, 60, 0, None)],
+    "a lease ends earlier than the hand-over said": [(0, 10, 1, 10)],
+    "a shorter lease comes late": [(0, 10, 1, 10), (0, 9.999, 1, 10)],
+    "a lease does not shorten a retry": [(0, 90, 0, 90), (0, 10, 1, 90)],
+    "a lease that has run out is taken up again": [(0, 10, 1, 10), (11, 10, 1, 21)],
+}
 
 
-def test_a_word_that_it_goes_on_holds_nothing_that_was_free(store, shard_steps):
-    hold = deliver(store, shard_steps)
-    say(store, hold)
-    assert say(store, hold, 60 * SECOND) is None
-
-    hold = deliver(store, shard_steps)
-    store.set_ms(END_MS)
-    say(store, hold, 60 * SECOND)
-    assert is_free(store), "its time was over"
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_each_word_of_a_run_sets_the_end(store, hold, words):
+    for second, seconds, lease, end in words:
+        store.set_ms(NOW_MS + second * SECOND)
+        told = say(store, hold, round(seconds * SECOND), lease=lease)
+        assert told == (end and NOW_MS + end * SECOND)
+        store.check()
 
 
-def test_a_lease_lets_it_end_earlier_than_its_hand_over_said(store, shard_steps):
-    hold = deliver(store, shard_steps)
-    assert say(store, hold, 10 * SECOND, lease=1) == NOW_MS + 10 * SECOND
-    assert say(store, hold, 10 * SECOND - 1, lease=1) == NOW_MS + 10 * SECOND, "came late"
-
-    store.set_ms(NOW_MS + 10 * SECOND)
-    assert is_free(store), "its worker is gone"
-
-
-def test_a_lease_does_not_shorten_what_a_retry_holds(store, shard_steps):
-    hold = deliver(store, shard_steps)
-    retry_ends = say(store, hold, 90 * SECOND)
-    assert say(store, hold, 10 * SECOND, lease=1) == retry_ends
+@pytest.mark.parametrize(("lease", "end"), [(0, 60), (1, 10)])
+def test_the_key_is_free_at_the_end_of_a_lease_or_of_its_time(store, hold, lease, end):
+    if lease:
+        say(store, hold, 10 * SECOND, lease=1)
+    store.set_ms(NOW_MS + end * SECOND)
+    if not lease:
+        say(store, hold, 60 * SECOND)
+    assert is_free(store)
 
 
-def test_a_lease_that_has_run_out_is_taken_up_again_if_nobody_has_the_key(store, shard_steps):
-    hold = deliver(store, shard_steps)
-    later = say(store, hold, 10 * SECOND, lease=1) + SECOND
-    store.set_ms(later)
-    assert say(store, hold, 10 * SECOND, lease=1) == later + 10 * SECOND
-
-    store.set_ms(later + 10 * SECOND)
+def test_a_lease_is_not_taken_up_again_once_the_next_task_has_the_key(store, hold):
+    store.set_ms(say(store, hold, 10 * SECOND, lease=1))
     schedule(store)
-    assert say(store, hold, 10 * SECOND, lease=1) is None, "the next one has it"
+    assert say(store, hold, 10 * SECOND, lease=1) is None
     store.check()
 
 
-def test_a_lease_of_a_forgotten_delivery_ends_nothing_earlier(store, shard_steps):
-    hold = deliver(store, shard_steps)
+def test_a_lease_of_a_forgotten_delivery_ends_nothing_earlier(store, hold):
     store.raw.delete(store.keys["tombstones"])
     assert say(store, hold, 10 * SECOND, lease=1) == END_MS
 
@@ -218,79 +159,63 @@ def test_ended_ones_are_forgotten_a_batch_at_a_time(store):
         assert store.raw.zcard(store.keys["held"]) == store.raw.hlen(store.keys["holders"]) == left
 
 
+@pytest.mark.usefixtures("hold")
 def test_forgetting_an_ended_holder_spares_the_entry_that_waits_meanwhile(store, shard_steps):
-    deliver(store, shard_steps)
     store.set_ms(END_MS)
     schedule(store, "b")
     shard_steps.hand_over()
-    assert store.raw.hget(store.keys["holders"], "k") == b"b"
+    assert row(store) == b"b"
     store.check()
 
 
 # The answer to another task with the key.
 
 
-def test_a_task_with_keep_is_given_the_holder_that_has_left(store, shard_steps):
-    deliver(store, shard_steps)
-    [receipt] = schedule_many(store, "keep", revokes="all")
-    assert (receipt.task_id, receipt.existed) == ("a", True)
-    [mine] = receipt.cancelled
-    assert (mine.task_id, mine.reason) == ("new", "kept a")
-
-
-def schedule_many(store, conflict, extras=FINISHED, task_id="new", **options):
-
-    record = new_record(task_id, destination_for("L", "celery"), share=True).with_extras(extras)
-    new = NewEntry(task_id, When("at", FAR_MS), record, conflict)
-    return store.entries.schedule([new], **options)
-
-
-def test_a_task_without_a_policy_is_refused(store, shard_steps):
-    deliver(store, shard_steps)
+@pytest.mark.parametrize("task_id", ["new", "a"])
+@pytest.mark.parametrize("leave", [deliver, publish], ids=["delivered", "being published"])
+def test_the_holder_refuses_any_other_task_and_its_own_id_or_is_kept(
+    store, shard_steps, leave, task_id
+):
+    leave(store, shard_steps)
     before = store.snapshot()
-    [error] = schedule_many(store, "", revokes="all")
-    assert type(error) is KeyHeld
-    assert (error.task_id, error.holder) == ("new", "a")
+    # A run that schedules its own id before the ack.
+    options = {"task_id": task_id, "supersede": leave is publish and task_id == "a"}
+
+    error = answer(store, "", revokes="all", **options)
+    assert (type(error), error.task_id, error.holder) == (KeyHeld, task_id, "a")
     assert store.snapshot() == before
 
-
-def test_the_id_that_runs_is_refused_as_well_and_not_revoked(store, shard_steps):
-    deliver(store, shard_steps)
-    [error] = schedule_many(store, "", task_id="a")
-    assert type(error) is KeyHeld
-    [receipt] = schedule_many(store, "keep", task_id="a", revokes="all")
-    assert (receipt.task_id, receipt.existed, receipt.cancelled) == ("a", True, ())
+    receipt = answer(store, "keep", revokes="all", **options)
+    assert (receipt.task_id, receipt.existed) == ("a", True)
+    told = [(one.task_id, one.reason) for one in receipt.cancelled]
+    assert told == ([] if task_id == "a" else [("new", "kept a")])
+    store.check()
 
 
-def test_cancel_and_find_know_that_it_was_handed_over(store, shard_steps):
-    deliver(store, shard_steps)
-    who = target_of_key("k")
-    assert store.entries.cancel(who)[0] is Outcome.HANDED_OVER
-    assert store.entries.find(who) is None
-    assert store.entries.departure(who).how == "handed_over"
+@pytest.mark.usefixtures("claimed")
+def test_the_id_of_a_task_being_published_is_in_flight(store):
+    assert type(answer(store, "replace", task_id="a")) is InFlight
+
+
+@pytest.mark.usefixtures("hold")
+@pytest.mark.parametrize("again", [False, True], ids=["", "its id is scheduled anew"])
+def test_each_step_knows_by_the_key_that_it_was_handed_over(store, again):
+    if again:
+        schedule(store, "a", extras=Extras("other"))
+    assert store.entries.find(KEY) is None
+    assert store.entries.cancel(KEY)[0] is Outcome.HANDED_OVER
+    assert store.entries.move(KEY, When("at", NOW_MS))[0] is Outcome.HANDED_OVER
+    if again:
+        assert store.entries.state("a")
+    else:
+        assert store.entries.departure(KEY).how == "handed_over"
     assert not is_free(store)
-
-
-def test_the_key_of_what_has_left_does_not_name_a_later_entry_of_its_id(store, shard_steps):
-    deliver(store, shard_steps)
-    schedule(store, "a", extras=Extras("other"))
-    who = target_of_key("k")
-
-    assert store.entries.find(who) is None
-    assert store.entries.cancel(who)[0] is Outcome.HANDED_OVER
-    assert store.entries.move(who, When("at", NOW_MS))[0] is Outcome.HANDED_OVER
-    assert store.entries.state("a")
 
 
 # The running task schedules itself.
 
 
-def going_on(hold):
-    return {"extras": Extras("k", hold=f"f{hold['ms']}"), "run": hold["delivery"]}
-
-
-def test_a_running_task_takes_its_key_along(store, shard_steps):
-    hold = deliver(store, shard_steps)
+def test_a_running_task_takes_its_key_along(store, shard_steps, hold):
     schedule(store, "a", **going_on(hold), supersede=True)
     assert say(store, hold) is None, "the run that ends says so; but the key is no longer its"
 
@@ -303,37 +228,36 @@ def test_a_running_task_takes_its_key_along(store, shard_steps):
     store.check()
 
 
-def test_a_running_task_that_lost_its_key_goes_on_without_it(store, shard_steps):
-    hold = deliver(store, shard_steps)
+def test_a_running_task_that_lost_its_key_goes_on_without_it(store, shard_steps, hold):
     store.set_ms(END_MS)
     schedule(store, "b")
 
     schedule(store, "a", **going_on(hold))
 
-    assert store.raw.hget(store.keys["holders"], "k") == b"b"
+    assert row(store) == b"b"
     store.check()
     store.reschedule("a", When("at", NOW_MS))
     shard_steps.hand_over()
     assert header(store) is None
-    assert store.raw.hget(store.keys["holders"], "k") == b"b"
+    assert row(store) == b"b"
 
 
-def test_so_does_one_whose_second_copy_was_followed_by_another_run_of_its_id(store, shard_steps):
-    deliver(store, shard_steps)
-    first = header(store)
-    say(store, first)
+def test_a_second_copy_that_goes_on_leaves_the_key_to_a_later_run_of_its_id(
+    store, shard_steps, hold
+):
+    say(store, hold)
     deliver(store, shard_steps)
     second = ends(store)
 
-    schedule(store, "a", **going_on(first), supersede=True)
+    schedule(store, "a", **going_on(hold), supersede=True)
 
     assert ends(store) == second
     assert store.record("a") is not None
     store.check()
 
 
-def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, shard_steps):
-    schedule(store, "a", **going_on(deliver(store, shard_steps)))
+def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, hold):
+    schedule(store, "a", **going_on(hold))
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert is_free(store)
 
@@ -358,47 +282,12 @@ def test_a_skipped_task_has_ended_but_its_window_goes_on(store, shard_steps, ext
     store.check()
 
 
-@pytest.fixture
-def claimed(store, shard_steps):
-    store.schedule_relayed("a", extras=FINISHED, share=True)
-    return shard_steps.claim(1).entries
-
-
-@pytest.mark.usefixtures("claimed")
-@pytest.mark.parametrize("conflict", ["", "keep"])
-def test_a_task_being_published_holds_its_key(store, conflict):
-    [answer] = schedule_many(store, conflict)
-    if conflict == "keep":
-        assert (answer.task_id, answer.existed) == ("a", True)
-    else:
-        assert type(answer) is KeyHeld
-    store.check()
-
-
-def test_the_relay_s_message_says_the_same_and_the_ack_holds_it(store, shard_steps, claimed):
-    [entry] = claimed
-    store.set_ms(NOW_MS + 5)
-    shard_steps.ack(claimed)
-    assert ends(store) == END_MS + 5
-    assert say(store, entry.hold) is None
-    store.check()
-
-
-@pytest.mark.usefixtures("claimed")
-def test_a_run_that_schedules_its_own_id_before_the_ack_holds_it_against_that(store):
-    [error] = schedule_many(store, "", task_id="a", supersede=True)
-    assert (type(error), error.holder) == (KeyHeld, "a")
-    [receipt] = schedule_many(store, "keep", task_id="a", supersede=True, revokes="all")
-    assert (receipt.task_id, receipt.existed, receipt.cancelled) == ("a", True, ())
-    store.check()
-
-
 @pytest.mark.parametrize("extras", [FINISHED, WINDOW, Extras("l"), Extras()])
 def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
     store, shard_steps, claimed, extras
 ):
     [entry] = claimed
-    [receipt] = schedule_many(store, "replace", extras, task_id="a", supersede=True)
+    receipt = answer(store, "replace", extras, task_id="a", supersede=True)
     assert receipt.task_id == "a"
     store.check()
     shard_steps.ack(claimed)
@@ -412,80 +301,71 @@ def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
     assert is_free(store) is (extras.key != "k")
 
 
-def test_its_retry_before_the_ack_takes_it_along(store, shard_steps, claimed):
-    [entry] = claimed
-    schedule(store, "a", **going_on(entry.hold), supersede=True)
-    shard_steps.ack(claimed)
-    assert ends(store) is None
-    assert store.raw.hget(store.keys["holders"], "k") == b"a"
-    store.check()
+def scheduled(store, conflict, task_id="new", *, supersede=False):
+    assert answer(store, conflict, task_id=task_id, supersede=supersede).task_id == task_id
 
 
-def test_its_successor_has_it_if_the_run_s_other_copy_has_freed_it(store, shard_steps, claimed):
-    [entry] = claimed
-    say(store, entry.hold)
-    schedule_many(store, "replace", task_id="a", supersede=True)
-    assert store.raw.hget(store.keys["holders"], "k") == b"a"
-    say(store, entry.hold)
-    shard_steps.ack(claimed)
-    assert store.raw.hget(store.keys["holders"], "k") == b"a"
-    store.check()
+STEPS = {
+    "ended": lambda it: say(it.store, it.claims[0].hold),
+    "acknowledged": lambda it: it.steps.ack(it.claims),
+    "unsent": lambda it: it.steps.nack("unsent", it.claims),
+    "may run": lambda it: it.steps.nack("unknown", it.claims),
+    "dead": lambda it: it.steps.nack("dead", it.claims, reason="no"),
+    "dead, may run": lambda it: it.steps.nack("dead", it.claims, reason="no", uncertain=True),
+    "six seconds": lambda it: it.store.set_ms(NOW_MS + 6 * SECOND),
+    "reclaimed": lambda it: it.steps.reclaim(),
+    "published again": lambda it: it.steps.ack(it.steps.claim(1).entries),
+    "its retry": lambda it: schedule(it.store, "a", **going_on(it.claims[0].hold), supersede=True),
+    "its successor": lambda it: scheduled(it.store, "replace", "a", supersede=True),
+    "its id": lambda it: scheduled(it.store, "", "a", supersede=True),
+    "another": lambda it: scheduled(it.store, ""),
+    "a replacement": lambda it: scheduled(it.store, "replace"),
+}
+# `a` is being published. "= " is followed by the task that has the key, and until when, in seconds.
+PUBLISHED = {
+    "the ack holds it": ["six seconds", "acknowledged", "= a 66", "ended", "= nobody"],
+    "an end before the ack frees it": ["ended", "another", "acknowledged", "= new"],
+    "its retry has it after the ack": ["its retry", "acknowledged", "= a"],
+    "its successor has it, as another copy ended": [
+        *("ended", "its successor", "= a", "ended", "acknowledged", "= a"),
+    ],
+    "an end does not free what waits again": ["six seconds", "reclaimed", "ended", "held"],
+    "it may run already": ["may run", "held", "published again", "= a 60"],
+    "it certainly does not run": ["unsent", "a replacement", "= new"],
+    "a dead one gives way": ["dead", "another", "= new"],
+    "a dead one that may run gives way": ["dead, may run", "another", "= new"],
+    "a dead one that may run gives way to its id": ["dead, may run", "its id", "= a"],
+}
 
 
-def test_a_run_that_ends_before_the_ack_frees_it_for_good(store, shard_steps, claimed):
-    [entry] = claimed
-    say(store, entry.hold)
-    assert is_free(store)
-    shard_steps.ack(claimed)
-    assert ends(store) is None
-    store.check()
-
-
-def test_a_run_that_ends_before_the_lease_runs_out_does_not_free_what_waits_again(
-    store, shard_steps, claimed
+@pytest.mark.parametrize("steps", PUBLISHED.values(), ids=PUBLISHED)
+def test_the_key_of_a_task_being_published_goes_the_way_of_its_publishing_and_its_run(
+    store, shard_steps, claimed, steps
 ):
-    [entry] = claimed
-    store.set_ms(NOW_MS + 6 * SECOND)
-    shard_steps.reclaim()
-    say(store, entry.hold)
-    assert not is_free(store)
-    store.check()
+    it = SimpleNamespace(store=store, steps=shard_steps, claims=claimed)
+    for step in steps:
+        if step == "held":
+            assert type(answer(store, "")) is KeyHeld
+        elif step.startswith("= "):
+            task_id = (row(store) or b"nobody").partition(b"\xff")[0].decode()
+            end = ends(store)
+            until = f" {(end - NOW_MS) // SECOND}" if end else ""
+            assert f"= {task_id}{until}" == step
+        else:
+            STEPS[step](it)
+        store.check()
 
 
-def test_a_task_that_may_run_already_keeps_its_key(store, shard_steps, claimed):
-    shard_steps.nack("unknown", claimed)
-    [error] = schedule_many(store, "")
-    assert type(error) is KeyHeld
-    shard_steps.ack(shard_steps.claim(1).entries)
-    assert ends(store) == END_MS
-
-
-def test_a_task_that_certainly_does_not_run_is_replaced(store, shard_steps, claimed):
-    shard_steps.nack("unsent", claimed)
-    [receipt] = schedule_many(store, "replace")
-    assert receipt.task_id == "new"
-    store.check()
-
-
-def test_a_dead_one_gives_way(store, shard_steps, claimed):
-    shard_steps.nack("dead", claimed, reason="no")
-    assert is_free(store)
-    store.check()
-
-
-@pytest.mark.parametrize("task_id", ["new", "a"])
-def test_a_dead_one_that_may_run_gives_way_to_its_successor_too(
-    store, shard_steps, claimed, task_id
-):
-    shard_steps.nack("dead", claimed, reason="no", uncertain=True)
-    schedule_many(store, "", task_id=task_id, supersede=task_id == "a")
-    assert store.places(task_id) == ["due"]
-    assert store.raw.hget(store.keys["holders"], "k") == task_id.encode()
-    store.check()
-
-
-@pytest.mark.parametrize("extras", [FINISHED, Extras("k"), Extras("k", ("tag",), 5)])
-@pytest.mark.parametrize("back", ["retry", "reclaim"])
+@pytest.mark.parametrize(
+    ("back", "extras"),
+    [
+        ("retry", FINISHED),
+        ("retry", Extras("k")),
+        ("retry", Extras("k", ("tag",), 5)),
+        ("reclaim", Extras("k")),  # with FINISHED the other one would wait behind it
+        ("reclaim", Extras("k", ("tag",), 5)),
+    ],
+)
 def test_a_task_that_comes_back_has_no_key_if_another_one_holds_it(
     store, shard_steps, extras, back
 ):
@@ -493,8 +373,6 @@ def test_a_task_that_comes_back_has_no_key_if_another_one_holds_it(
     claimed = shard_steps.claim(1).entries
     if back == "retry":
         shard_steps.nack("dead", claimed, reason="no")
-    elif extras.hold:
-        return  # the other one would wait behind it
     hold = deliver(store, shard_steps, "b")
     if back == "retry":
         store.reschedule("a", When("at", FAR_MS), mode="retry")
@@ -544,17 +422,3 @@ def test_a_replacement_keeps_the_end_of_the_first_window(store, shard_steps, con
     shard_steps.hand_over()
     assert ends(store) == END_MS
     store.check()
-
-
-# Ids that are scheduled anew.
-
-
-def test_the_key_of_one_that_was_replaced_by_its_own_id_is_free(store):
-    schedule(store, "a")
-    schedule(store, "a", extras=Extras("other"), conflict="replace")
-    assert is_free(store)
-
-
-def test_in_flight_is_still_told(store, claimed):
-    [error] = schedule_many(store, "replace", task_id="a")
-    assert type(error) is InFlight

@@ -124,28 +124,33 @@ def test_a_pause_counts_only_if_that_was_asked_for(store, relayed, late):
     store.check()
 
 
-@each_way
-def test_an_excuse_ends_when_the_grace_is_over_once_more(store, relayed):
-    store.entries.pause(ALL, "")
-    schedule(store, "a", relayed=True)
-    shard_steps = store.steps()
-    shard_steps.claim(1)
-    store.set_ms(NOW_MS + 60_000)
-    store.entries.resume(ALL)
-    shard_steps.hand_over()
+@pytest.fixture
+def excuse(store):
+    """Schedule an entry that is parked when due; let it come back at a time."""
+
+    def come_back(ms=NOW_MS, **options):
+        store.entries.pause(ALL, "")
+        schedule(store, "a", relayed=True, **options)
+        message = store.entries.find("a").message
+        shard_steps = store.steps()
+        shard_steps.claim(1)
+        store.set_ms(ms)
+        store.entries.resume(ALL)
+        shard_steps.hand_over()
+        return shard_steps, message
+
+    return come_back
+
+
+def test_an_excuse_ends_when_the_grace_is_over_once_more(store, excuse):
+    shard_steps, _ = excuse(NOW_MS + 60_000)
     store.set_ms(NOW_MS + 65_001)
     assert shard_steps.claim(1).skipped == [("a", "skipped: 65 s late")]
 
 
-def test_with_key_and_tags_its_extras_stay_when_it_is_excused(store):
+def test_with_key_and_tags_its_extras_stay_when_it_is_excused(store, excuse):
     extras = Extras(key="k:1", tags=("a:1", "b"), grace_ms=1)
-    store.entries.pause(ALL, "")
-    schedule(store, "a", relayed=True, extras=extras, payload="}}:", share=True)
-    message = store.entries.find("a").message
-    shard_steps = store.steps()
-    shard_steps.claim(1)
-    store.entries.resume(ALL)
-    shard_steps.hand_over()
+    _, message = excuse(extras=extras, payload="}}:", share=True)
     entry = store.entries.find("a")
     assert entry.extras == Extras("k:1", ("a:1", "b"), 1, NOW_MS)
     assert entry.message == message

@@ -11,6 +11,7 @@ from tests.store.support import FAR_MS, NOW_MS
 pytestmark = pytest.mark.core
 
 AT_ONCE, LATER = When("after", 0), When("after", 86_400_000)
+NOW, FAR = b"%d" % NOW_MS, b"%d" % FAR_MS
 LISTS = pytest.mark.parametrize("to", ["celery", None], ids=["list", "relay"])
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 
@@ -22,78 +23,100 @@ def is_told_the_same(store, call, first):
     return call.answer() == call.anew().answer() == first and store.snapshot() == before
 
 
-# Scheduling, by the entry's state meanwhile.
-
-
 @SHARE
 @LISTS
 @pytest.mark.parametrize("when", [LATER, When("at", FAR_MS)], ids=["after", "at"])
-def test_a_repetition_while_the_entry_waits(store, to, when, share):
+def test_a_repetition_while_the_entry_waits_writes_nothing(store, to, when, share):
     call = schedule(store, "a", to=to, when=when, share=share)
-    first = call.answer()
-    assert int(first) == FAR_MS
+    assert call.answer() == FAR
     store.set_ms(NOW_MS + 1000)
-    assert is_told_the_same(store, call, first)
+    assert is_told_the_same(store, call, FAR)
     store.check()
 
 
-@SHARE
-def test_a_repetition_after_the_hand_over(store, share):
-    call, shard_steps = schedule(store, "a", when=AT_ONCE, share=share), store.steps()
-    first = call.answer()
-    shard_steps.hand_over()
-    assert is_told_the_same(store, call, first)
-    assert shard_steps.hand_over().handed_over == 0
-    assert store.arrived() == ["a"]
+def publish(store, verdict=""):
+    shard_steps = store.steps(lease=1)
+    claims = shard_steps.claim(1).entries
+    if verdict == "refused":
+        shard_steps.nack(verdict, claims, wait=60)
+    elif not verdict:
+        shard_steps.ack(claims)
 
 
-def test_a_repetition_during_and_after_a_relay(store):
-    call, shard_steps = schedule(store, "a", when=AT_ONCE, to=None), store.steps()
-    first = call.answer()
-    claimed, *_ = shard_steps.claim(1)
-    assert is_told_the_same(store, call, first)
-    assert store.places("a") == ["leased"]
-    shard_steps.ack(claimed)
-    assert is_told_the_same(store, call, first)
-    assert store.places("a") == []
+CALLS = {
+    "schedule": lambda store: schedule(store, "a", when=AT_ONCE),
+    "share": lambda store: schedule(store, "a", when=AT_ONCE, share=True),
+    "relay": lambda store: schedule(store, "a", when=AT_ONCE, to=None),
+    "supersede": lambda store: schedule(store, "a", when=AT_ONCE, to=None, supersede=True),
+    "wait": lambda store: schedule(store, "a", when=LATER),
+    "far": lambda store: schedule(store, "a", when=When("at", 2**53)),
+    "cancel": lambda store: cancel(store, "a"),
+    "move": lambda store: reschedule(store, "a", "at", NOW_MS),
+    "move after": lambda store: reschedule(store, "a", "after", 1000),
+    "move by": lambda store: reschedule(store, "a", "by", 1000),
+    "move far": lambda store: reschedule(store, "a", "at", 2**53),
+}
+STEPS = {
+    "due": lambda store: store.schedule("a", NOW_MS),
+    "waits": lambda store: store.schedule("a", FAR_MS),
+    "for a relay": lambda store: store.schedule_relayed("a", NOW_MS),
+    "cancelled": lambda store: store.entries.cancel("a"),
+    "moved": lambda store: store.reschedule("a", When("at", FAR_MS + 7)),
+    "delivered": lambda store: store.steps().hand_over(),
+    "claimed": lambda store: publish(store, "claimed"),
+    "published": publish,
+    "refused": lambda store: publish(store, "refused"),
+    "two seconds": lambda store: store.set_ms(NOW_MS + 2000),
+}
+BY = b"done:%d" % (FAR_MS + 1000)
+# Before, the call, its first answer, meanwhile, and where the entry then is, until when.
+ROWS = [
+    ("", "schedule", NOW, "delivered", {}),
+    ("", "share", NOW, "delivered", {}),
+    ("", "relay", NOW, "claimed", {"leased": NOW_MS + 1000}),
+    ("", "relay", NOW, "published", {}),
+    ("", "relay", NOW, "refused", {"refused": NOW_MS + 60_000}),
+    ("", "wait", FAR, "cancelled", {}),
+    ("", "wait", FAR, "cancelled, due", {"due": NOW_MS}),
+    ("", "wait", FAR, "moved", {"due": FAR_MS + 7}),
+    ("due", "schedule", b"scheduled", "delivered", {}),
+    ("", "far", b"late", "", {}),
+    ("for a relay, claimed", "supersede", b"%d" % (NOW_MS + 2), "published", {}),
+    ("waits", "cancel", b"done", "due", {"due": NOW_MS}),
+    ("", "cancel", b"not_found", "waits", {"due": FAR_MS}),
+    ("due, delivered", "cancel", b"handed_over", "waits", {"due": FAR_MS}),
+    ("for a relay, claimed", "cancel", b"in_flight", "two seconds", {"leased": NOW_MS + 1001}),
+    ("waits", "move by", BY, "", {"due": FAR_MS + 1000}),
+    ("waits", "move", b"done:%d" % NOW_MS, "moved", {"due": FAR_MS + 7}),
+    ("waits", "move after", b"done:%d" % (NOW_MS + 1001), "moved", {"due": FAR_MS + 7}),
+    ("waits", "move by", BY, "moved", {"due": FAR_MS + 7}),
+    ("waits", "move", b"done:%d" % NOW_MS, "delivered", {}),
+    ("", "move", b"not_found", "due", {"due": NOW_MS}),
+    ("waits", "move far", b"too_late", "", {"due": FAR_MS}),
+]
 
 
-def test_a_repetition_after_a_cancel(store):
-    call = schedule(store, "a", when=LATER)
-    first = call.answer()
-    store.entries.cancel("a")
-    assert is_told_the_same(store, call, first)
-    assert store.places("a") == []
+def take(store, steps):
+    for step in filter(None, steps.split(", ")):
+        STEPS[step](store)
+        store.set_us(requests.now_us(store) + 1000)
 
 
-def test_a_repetition_after_a_cancel_and_another_entry_under_the_id(store):
-    call = schedule(store, "a", when=LATER)
-    first = call.answer()
-    store.entries.cancel("a")
-    store.schedule("a", 7)
-    assert is_told_the_same(store, call, first)
-    assert store.score("due", "a") == 7
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}; {row[1]}; {row[3]}")
+def test_a_repetition_gets_the_first_answer_and_changes_nothing(store, row):
+    before, call, first, meanwhile, left = row
+    take(store, before)
+    made = CALLS[call](store)
+    assert made.answer() == first
+    take(store, meanwhile)
+    assert is_told_the_same(store, made, first)
+    assert {place: store.score(place, "a") for place in store.places("a")} == left
+    store.check()
 
 
-def test_a_repetition_after_a_reschedule(store):
-    call = schedule(store, "a")
-    first = call.answer()
-    store.reschedule("a", When("at", FAR_MS + 7))
-    assert is_told_the_same(store, call, first)
-    assert store.score("due", "a") == FAR_MS + 7
-
-
-def test_a_repetition_after_a_refusal_by_the_broker(store):
-    call, shard_steps = schedule(store, "a", to=None, when=AT_ONCE), store.steps()
-    first = call.answer()
-    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=60)
-    assert is_told_the_same(store, call, first)
-    assert store.score("refused", "a") == NOW_MS + 60_000
-
-
-def test_a_repetition_after_twenty_thousand_others_have_left(store):
+def test_a_repetition_after_twenty_thousand_others_have_left_brings_nothing_back(store):
     """Enough to replace both generations of tombstones; a call's answer is kept by time."""
-    call, shard_steps = schedule(store, "a", when=AT_ONCE), store.steps(batch_size=1000)
+    call, shard_steps = CALLS["schedule"](store), store.steps(batch_size=1000)
     first = call.answer()
     shard_steps.hand_over()
     for _ in range(2):
@@ -107,30 +130,14 @@ def test_a_repetition_after_twenty_thousand_others_have_left(store):
     assert shard_steps.hand_over().handed_over == 0
 
 
-def test_a_repetition_of_a_conflict_when_the_id_is_free_again(store):
-    store.schedule("a", NOW_MS)
-    call = schedule(store, "a")
-    assert call.answer() == b"scheduled"
-    store.steps().hand_over()
-    assert is_told_the_same(store, call, b"scheduled")
-    assert store.places("a") == []
-
-
-def test_a_repetition_of_what_was_due_too_late(store):
-    call = schedule(store, "a", when=When("at", 2**53))
-    assert call.answer() == b"late"
-    assert is_told_the_same(store, call, b"late")
-
-
-def test_a_repetition_of_a_superseding_entry(store):
-    store.schedule_relayed("a", NOW_MS)
-    shard_steps = store.steps()
-    shard_steps.claim(1)
-    call = schedule(store, "a", to=None, when=AT_ONCE, supersede=True)
-    first = call.answer()
-    shard_steps.ack(shard_steps.claim(1)[0])
-    assert is_told_the_same(store, call, first)
-    assert store.places("a") == []
+def test_only_the_first_answer_to_a_cancel_has_the_message(store):
+    store.schedule("a", FAR_MS, payload="x")
+    call = cancel(store, "a")
+    verdict, answer, (told,) = call.send()
+    assert (verdict, answer, told.place) == (b"answer", b"done", 1)
+    assert int(told.when) == NOW_MS * 1000
+    assert b"x" in told.message
+    assert call.send() == [b"answer", b"done", []]
 
 
 # A slice of a bulk has one answer for all.
@@ -138,11 +145,11 @@ def test_a_repetition_of_a_superseding_entry(store):
 
 @SHARE
 @LISTS
-def test_a_repetition_of_a_slice(store, to, share):
+def test_a_repetition_of_a_slice_gets_all_its_answers(store, to, share):
     store.schedule("held")
     call = schedule(store, "a", "held", "b", "a", to=to, share=share)
     first = call.answer()
-    assert first.split() == [b"%d" % FAR_MS, b"scheduled", b"%d" % FAR_MS, b"scheduled"]
+    assert first.split() == [FAR, b"scheduled", FAR, b"scheduled"]
     assert is_told_the_same(store, call, first)
     store.check()
 
@@ -156,98 +163,3 @@ def test_a_repetition_of_a_slice_brings_back_nothing_that_left(store):
     assert is_told_the_same(store, call, first)
     assert [store.places(one) for one in ("moved", "cancelled")] == [[], []]
     assert shard_steps.hand_over().handed_over == 0
-
-
-# Cancelling.
-
-
-def test_a_repetition_of_a_cancel_takes_no_later_entry(store):
-    store.schedule("a", FAR_MS)
-    call = cancel(store, "a")
-    assert call.answer() == b"done"
-    store.set_ms(NOW_MS + 1)
-    store.schedule("a", 7)
-    assert is_told_the_same(store, call, b"done")
-    assert store.score("due", "a") == 7
-
-
-def test_only_the_first_answer_to_a_cancel_has_the_message(store):
-    store.schedule("a", FAR_MS, payload="x")
-    call = cancel(store, "a")
-    verdict, answer, (told,) = call.send()
-    assert (verdict, answer, told.place) == (b"answer", b"done", 1)
-    assert int(told.when) == NOW_MS * 1000
-    assert b"x" in told.message
-    assert call.send() == [b"answer", b"done", []]
-
-
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_repetition_of_a_cancel_that_came_too_late(store, gone):
-    if gone:
-        store.schedule("a", NOW_MS)
-        store.steps().hand_over()
-    call = cancel(store, "a")
-    first = call.answer()
-    assert first == (b"handed_over" if gone else b"not_found")
-    store.set_ms(NOW_MS + 1)
-    store.schedule("a", FAR_MS)
-    assert is_told_the_same(store, call, first)
-    assert store.places("a") == ["due"]
-
-
-def test_a_repetition_of_a_cancel_under_a_lease_when_the_lease_is_over(store):
-    store.schedule_relayed("a", NOW_MS)
-    store.steps(lease=1).claim(1)
-    call = cancel(store, "a")
-    assert call.answer() == b"in_flight"
-    store.set_ms(NOW_MS + 2000)
-    assert is_told_the_same(store, call, b"in_flight")
-    assert store.places("a") == ["leased"]
-
-
-# Rescheduling.
-
-
-def test_a_repetition_of_a_reschedule_by_so_much_moves_it_once(store):
-    store.schedule("a", FAR_MS)
-    call = reschedule(store, "a", "by", 1000)
-    first = call.answer()
-    assert first == b"done:%d" % (FAR_MS + 1000)
-    assert is_told_the_same(store, call, first)
-    assert store.score("due", "a") == FAR_MS + 1000
-
-
-@pytest.mark.parametrize("mode", ["at", "after", "by"])
-def test_a_repetition_of_a_reschedule_undoes_no_later_one(store, mode):
-    store.schedule("a", FAR_MS)
-    call = reschedule(store, "a", mode, FAR_MS if mode == "at" else 1000)
-    first = call.answer()
-    store.set_ms(NOW_MS + 1)
-    store.reschedule("a", When("at", FAR_MS + 7))
-    assert is_told_the_same(store, call, first)
-    assert store.score("due", "a") == FAR_MS + 7
-
-
-def test_a_repetition_of_a_reschedule_after_the_hand_over(store):
-    store.schedule("a", FAR_MS)
-    call = reschedule(store, "a", "at", NOW_MS)
-    first = call.answer()
-    store.steps().hand_over()
-    assert is_told_the_same(store, call, first)
-    assert store.arrived() == ["a"]
-
-
-def test_a_repetition_of_a_reschedule_that_found_nothing(store):
-    call = reschedule(store, "a")
-    assert call.answer() == b"not_found"
-    store.set_ms(NOW_MS + 1)
-    store.schedule("a", NOW_MS)
-    assert is_told_the_same(store, call, b"not_found")
-    assert store.score("due", "a") == NOW_MS
-
-
-def test_a_repetition_of_a_reschedule_past_the_latest_time(store):
-    store.schedule("a", FAR_MS)
-    call = reschedule(store, "a", "at", 2**53)
-    assert call.answer() == b"too_late"
-    assert is_told_the_same(store, call, b"too_late")

@@ -16,7 +16,7 @@ KEY = Extras("k")
 
 @pytest.fixture
 def shard_steps(store):
-    return store.steps(lease=1)
+    return store.steps(lease=60)
 
 
 @pytest.fixture
@@ -30,19 +30,8 @@ def holder(store):
     return store.raw.hget(store.keys["holders"], "k")
 
 
-def is_free(store):
-    """Schedule a task under the key; returns whether that was possible."""
-    try:
-        store.schedule_relayed("next", FAR_MS, extras=KEY)
-    except AlreadyScheduled as error:
-        return error.holder != "a"
-    return True
-
-
-def test_it_is_taken_while_its_entry_waits(store):
-    store.schedule("a", FAR_MS, extras=KEY)
-    assert not is_free(store)
-    store.check()
+def schedule_next(store, due_ms=FAR_MS):
+    store.schedule_relayed("next", due_ms, extras=KEY)
 
 
 @pytest.mark.parametrize("keys", [("k", "K"), ("k", "k "), ("\u00e9", "e\u0301")])
@@ -52,93 +41,69 @@ def test_keys_are_told_apart_by_their_bytes(store, keys):
     store.check()
 
 
-def test_it_is_free_once_its_entry_was_handed_over(store, shard_steps):
-    store.schedule("a", extras=KEY)
-    shard_steps.hand_over()
-    assert holder(store) is None
-    assert is_free(store)
+def acknowledge(store, shard_steps):
+    shard_steps.ack(shard_steps.claim(1)[0])
 
 
-def test_it_is_free_once_its_entry_was_cancelled(store):
-    store.schedule("a", FAR_MS, extras=KEY)
-    store.entries.cancel("a")
+LEAVING = {
+    "handed over": ("schedule", lambda _, shard_steps: shard_steps.hand_over()),
+    "cancelled": ("schedule", lambda store, _: store.entries.cancel("a")),
+    "acknowledged": ("schedule_relayed", acknowledge),
+}
+
+
+@pytest.mark.parametrize(("put", "leave"), LEAVING.values(), ids=LEAVING)
+def test_it_is_free_once_its_entry_has_left(store, shard_steps, put, leave):
+    getattr(store, put)("a", extras=KEY)
+    leave(store, shard_steps)
     assert holder(store) is None
     store.set_ms(NOW_MS + 1)
-    assert is_free(store)
+    schedule_next(store)
 
 
-@pytest.mark.usefixtures("claimed")
-def test_it_is_free_while_its_entry_is_published(store):
-    assert is_free(store)
-    store.check()
+BACK = {
+    "unsent": lambda _, steps, claimed: steps.nack("unsent", claimed),
+    "unknown": lambda _, steps, claimed: steps.nack("unknown", claimed),
+    "refused": lambda _, steps, claimed: steps.nack("refused", claimed, wait=1),
+    "reclaimed": lambda _, steps, __: steps.reclaim(),
+    "retried": lambda store, *_: store.reschedule("a", When("at", FAR_MS)),
+}
+# What became of the next one with its key.
+NEXT = {
+    "waits": lambda *_: None,
+    "is cancelled": lambda store, _: store.entries.cancel("next"),
+    "is being published": lambda _, steps: steps.claim(1),
+    "is dead": lambda _, steps: steps.nack("dead", steps.claim(1)[0], reason="NO_ROUTE"),
+    "is lost": lambda store, _: store.raw.hdel(store.keys["records"], "next"),
+}
 
 
-def test_it_is_free_once_its_entry_was_acknowledged(store, shard_steps, claimed):
-    shard_steps.ack(claimed)
-    assert holder(store) is None
-    assert is_free(store)
-
-
-def test_it_is_free_once_its_entry_is_dead(store, shard_steps, claimed):
-    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-    assert is_free(store)
-    store.check()
-
-
-def back_by_nack(store, shard_steps, claimed):
-    shard_steps.nack("unknown", claimed)
-
-
-def back_by_reclaim(store, shard_steps, claimed):
-    store.set_ms(NOW_MS + 5000)
-    shard_steps.reclaim()
-
-
-def back_from_the_dead(store, shard_steps, claimed):
-    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-    store.set_ms(NOW_MS + 5000)
-    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
-
-
-WAYS_BACK = [back_by_nack, back_by_reclaim, back_from_the_dead]
-
-
-@pytest.mark.parametrize("come_back", WAYS_BACK)
-def test_an_entry_that_comes_back_has_its_key_again(store, shard_steps, claimed, come_back):
-    come_back(store, shard_steps, claimed)
-
-    assert holder(store) == b"a"
-    assert not is_free(store)
-    store.check()
-
-
-@pytest.mark.parametrize("come_back", WAYS_BACK)
-def test_an_entry_that_comes_back_does_without_its_key_if_another_has_it(
-    store, shard_steps, claimed, come_back
+@pytest.mark.parametrize("became", [None, *NEXT])
+@pytest.mark.parametrize("back", BACK)
+def test_an_entry_that_comes_back_has_its_key_again_unless_another_waits_under_it(
+    store, shard_steps, claimed, back, became
 ):
-    assert is_free(store)
+    if back == "retried":
+        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
+    store.lease_out()
+    if became:
+        schedule_next(store, NOW_MS if "is" in became else FAR_MS)
+        NEXT[became](store, shard_steps)
+    store.set_ms(NOW_MS + 1)
 
-    come_back(store, shard_steps, claimed)
+    BACK[back](store, shard_steps, claimed)
 
-    assert holder(store) == b"next"
-    assert {"a", "next"} == {entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)}
-    store.check()
-
-
-@pytest.mark.parametrize("come_back", WAYS_BACK)
-def test_it_has_it_again_where_the_other_has_left_meanwhile(store, shard_steps, claimed, come_back):
-    assert is_free(store)
-    store.entries.cancel("next")
-
-    come_back(store, shard_steps, claimed)
-
-    assert holder(store) == b"a"
-    store.check()
+    assert "a" in {entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)}
+    assert holder(store) == (b"next" if became == "waits" else b"a")
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("third", extras=KEY)
+    if became != "is lost":
+        store.check()
 
 
 @pytest.mark.parametrize("end", ["ack", "cancel"])
 def test_an_entry_that_leaves_takes_no_other_entry_s_key_along(store, shard_steps, claimed, end):
-    assert is_free(store)
+    schedule_next(store)
 
     if end == "ack":
         shard_steps.ack(claimed)
@@ -150,21 +115,16 @@ def test_an_entry_that_leaves_takes_no_other_entry_s_key_along(store, shard_step
     store.check()
 
 
-@pytest.mark.parametrize("extras", [Extras(), Extras("other")])
-def test_an_id_that_is_scheduled_anew_lets_go_of_its_key(store, extras):
-    store.schedule("a", FAR_MS, extras=KEY)
+@pytest.mark.parametrize(
+    ("extras", "keeps"), [(Extras(), False), (Extras("other"), False), (KEY, True)]
+)
+@pytest.mark.parametrize("hold", ["", "f60000"])
+def test_an_id_that_is_scheduled_anew_keeps_its_key_only_if_it_is_the_same(
+    store, extras, keeps, hold
+):
+    store.schedule("a", FAR_MS, extras=Extras("k", hold=hold))
     store.schedule("a", FAR_MS, extras=extras, conflict="replace")
-
-    assert holder(store) is None
-    store.check()
-    assert is_free(store)
-
-
-def test_an_id_that_is_scheduled_anew_under_its_key_keeps_it(store):
-    for _ in range(2):
-        store.schedule("a", FAR_MS, extras=KEY, conflict="replace")
-
-    assert holder(store) == b"a"
+    assert holder(store) == (b"a" if keeps else None)
     store.check()
 
 

@@ -1,6 +1,7 @@
 """Pauses that no scanner saw: entries that fell due meanwhile are treated as parked ones."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
@@ -47,56 +48,75 @@ def look(shard_steps):
             return went, skipped
 
 
+def looks(store, shard_steps, since_ms, times, every_ms=100):
+    """Look again and again; returns the ids that left each time, and all skipped entries."""
+    went, skipped = [], []
+    for number in range(times):
+        store.set_ms(NOW_MS + since_ms + number * every_ms)
+        some, others = look(shard_steps)
+        went.append(some)
+        skipped += others
+    return went, skipped
+
+
 def skipped_in(answer):
     return [task_id for task_id, _ in answer[1]]
 
+
+def resume(store, rate=None, ms=SECOND):
+    """Resume the queue of mail after *ms*."""
+    store.set_ms(NOW_MS + ms)
+    return store.entries.resume(MAIL, rate)
+
+
+@pytest.fixture
+def paused(store):
+    store.entries.pause(MAIL, "mail")
+
+
+IN_ORDER = [f"a{number:03}" for number in range(50)]
 
 # At a rate.
 
 
 @each_way
+@pytest.mark.usefixtures("paused")
 def test_at_a_rate_what_no_scanner_has_met_comes_back_in_due_order(store, relayed):
-    store.entries.pause(MAIL, "mail")
     put_many(store, 50, relayed=relayed)
-    store.set_ms(NOW_MS + SECOND)
-    store.entries.resume(MAIL, 20)
-    shard_steps, went, steps = store.steps(batch_size=7), [], []
-    for tenth in range(0, 2600, 100):
-        store.set_ms(NOW_MS + SECOND + tenth)
-        some, _ = look(shard_steps)
-        went += some
-        steps.append(len(some))
-    assert went == [f"a{number:03}" for number in range(50)]
-    assert steps == [2] * 25 + [0]
+    resume(store, 20)
+    went, _ = looks(store, store.steps(batch_size=7), SECOND, 26)
+    assert [*chain(*went)] == IN_ORDER
+    assert [len(some) for some in went] == [2] * 25 + [0]
     assert store.entries.pauses() == []
     store.check()
 
 
 @each_way
+@pytest.mark.usefixtures("paused")
 def test_met_and_unmet_entries_come_back_in_one_order(store, relayed):
-    store.entries.pause(MAIL, "mail")
     put_many(store, 5, relayed=relayed)
     shard_steps = store.steps()
     store.set_ms(NOW_MS + SECOND)
     look(shard_steps)
     for number in range(5):
         put(store, f"b{number}", NOW_MS + SECOND + number, relayed=not relayed)
-    store.set_ms(NOW_MS + 2 * SECOND)
-    store.entries.resume(MAIL, 20)
-    went = []
-    for tenth in range(0, 500, 100):
-        store.set_ms(NOW_MS + 2 * SECOND + tenth)
-        some, _ = look(shard_steps)
-        assert len(some) == 2
-        went += sorted(some)  # in one look, direct entries leave before relayed ones
-    assert went == [f"a00{n}" for n in range(5)] + [f"b{n}" for n in range(5)]
+    resume(store, 20, 2 * SECOND)
+    went, _ = looks(store, shard_steps, 2 * SECOND, 5)
+    # In one look, direct entries leave before relayed ones.
+    assert [sorted(some) for some in went] == [
+        ["a000", "a001"],
+        ["a002", "a003"],
+        ["a004", "b0"],
+        ["b1", "b2"],
+        ["b3", "b4"],
+    ]
     assert store.entries.pauses() == []
     store.check()
 
 
 @each_way
+@pytest.mark.usefixtures("paused")
 def test_unmet_entries_take_turns_with_parked_entries_that_are_due_later(store, relayed):
-    store.entries.pause(MAIL, "mail")
     for number in range(5):
         put(store, f"met{number}", NOW_MS + 500 + number, relayed=relayed)
     shard_steps = store.steps()
@@ -104,20 +124,16 @@ def test_unmet_entries_take_turns_with_parked_entries_that_are_due_later(store, 
     look(shard_steps)
     for number in range(5):
         put(store, f"earlier{number}", NOW_MS + number, relayed=relayed)
-    store.entries.resume(MAIL, 20)
-    went = []
-    for tenth in range(0, 500, 100):
-        store.set_ms(NOW_MS + SECOND + tenth)
-        some, _ = look(shard_steps)
-        assert len(some) == 2
-        went += some
-    assert sorted(went) == sorted(f"{when}{n}" for when in ("earlier", "met") for n in range(5))
+    resume(store, 20)
+    went, _ = looks(store, shard_steps, SECOND, 5)
+    assert [len(some) for some in went] == [2] * 5
+    assert len({one for some in went for one in some}) == 10
     assert store.entries.pauses() == []
     store.check()
 
 
+@pytest.mark.usefixtures("paused")
 def test_a_turn_that_one_claim_took_is_not_there_for_the_next_one(store):
-    store.entries.pause(MAIL, "mail")
     put_many(store, 5, relayed=True)
     shard_steps = store.steps()
     store.set_ms(NOW_MS + SECOND)
@@ -129,38 +145,20 @@ def test_a_turn_that_one_claim_took_is_not_there_for_the_next_one(store):
     assert [len(shard_steps.claim(1).entries) for _ in range(4)] == [1, 1, 0, 0]
 
 
-def test_without_a_rate_it_goes_at_once(store):
-    store.entries.pause(MAIL, "mail")
-    put_many(store, 30)
-    store.set_ms(NOW_MS + SECOND)
-    assert store.entries.resume(MAIL)
-    went, _ = look(store.steps(batch_size=7))
-    assert went == [f"a{number:03}" for number in range(30)]
-    assert store.entries.pauses() == []
-    store.check()
-
-
 @each_way
-def test_an_entry_that_falls_due_after_the_resume_leaves_at_once(store, relayed):
-    store.entries.pause(MAIL, "mail")
+@pytest.mark.usefixtures("paused")
+def test_an_entry_that_falls_due_after_the_resume_and_another_queue_do_not_wait_for_it(
+    store, relayed
+):
     put_many(store, 30, relayed=relayed)
     put(store, "later", NOW_MS + SECOND + 1, relayed=relayed)
-    store.set_ms(NOW_MS + SECOND)
-    store.entries.resume(MAIL, 0.01)
+    put(store, "other", NOW_MS + 3, relayed=relayed, queue="other")
+    resume(store, 0.01)
     put(store, "new", NOW_MS - 1, relayed=relayed)  # due before, and scheduled after it
     store.set_ms(NOW_MS + SECOND + 1)
     went, _ = look(store.steps())
-    assert sorted(went) == ["a000", "later", "new"]
+    assert sorted(went) == ["a000", "later", "new", "other"]
     store.check()
-
-
-def test_another_queue_does_not_wait_for_it(store):
-    store.entries.pause(MAIL, "mail")
-    put_many(store, 30)
-    put(store, "other", NOW_MS + 3, queue="other")
-    store.set_ms(NOW_MS + SECOND)
-    store.entries.resume(MAIL, 1)
-    assert look(store.steps())[0] == ["other", "a000"]
 
 
 @pytest.mark.parametrize("is_met", [False, True], ids=["unmet", "met"])
@@ -168,64 +166,54 @@ def test_two_lanes_that_come_back_are_both_kept_to(store, is_met):
     for lane, name in ((MAIL, "mail"), (TASK, "t")):
         store.entries.pause(lane, name)
     put_many(store, 40)
-    shard_steps, went = store.steps(), []
+    shard_steps = store.steps()
     store.set_ms(NOW_MS + SECOND)
     if is_met:
         look(shard_steps)
     store.entries.resume(TASK, 10)
-    store.entries.resume(MAIL, 20)
-    for tenth in range(0, 4000, 100):
-        store.set_ms(NOW_MS + SECOND + tenth)
-        some, _ = look(shard_steps)
-        went += some
-        assert len(went) <= 1 + tenth // 100
-    assert went == [f"a{number:03}" for number in range(40)]
+    resume(store, 20)
+    went, _ = looks(store, shard_steps, SECOND, 40)
+    assert went == [[one] for one in IN_ORDER[:40]]
     store.check()
 
 
+@pytest.mark.usefixtures("paused")
 def test_a_rate_that_is_given_anew_holds_for_no_more_than_before(store):
-    store.entries.pause(MAIL, "mail")
     put_many(store, 30)
-    store.set_ms(NOW_MS + SECOND)
-    store.entries.resume(MAIL, 1)
+    resume(store, 1)
     put(store, "later", NOW_MS + 2 * SECOND)
-    store.set_ms(NOW_MS + 3 * SECOND)
-    assert store.entries.resume(MAIL, 10)
+    assert resume(store, 10, 3 * SECOND)
     assert sorted(look(store.steps())[0]) == ["a000", "later"]
 
 
+@pytest.mark.usefixtures("paused")
 def test_an_entry_that_came_back_and_is_paused_anew_waits_for_the_next_resume(store):
-    store.entries.pause(MAIL, "mail")
     put_many(store, 30, relayed=True)
-    store.set_ms(NOW_MS + SECOND)
-    store.entries.resume(MAIL)
+    resume(store)
     shard_steps = store.steps()
     shard_steps.hand_over()  # without a broker
     store.entries.pause(MAIL, "mail")
-    store.set_ms(NOW_MS + 2 * SECOND)
-    store.entries.resume(MAIL, 1)
+    resume(store, 1, 2 * SECOND)
     assert look(shard_steps)[0] == ["a000"]
     store.check()
 
 
+@pytest.mark.usefixtures("paused")
 def test_an_entry_that_comes_back_and_just_fell_due_leaves_behind_older_ones(store):
-    store.entries.pause(MAIL, "mail")
     for number in range(20):
         put(store, f"old{number:02}", NOW_MS - 1000 + number)
     for number in range(4):
         put(store, f"young{number}", NOW_MS + number)
-    store.set_ms(NOW_MS + 5)
-    store.entries.resume(MAIL, 20)
+    resume(store, 20, 5)
     shard_steps = store.steps(batch_size=8)
     assert look(shard_steps)[0] == ["old00", "old01"]
 
 
+@pytest.mark.usefixtures("paused")
 def test_a_lane_is_forgotten_when_nothing_that_is_unmet_was_due_before(store):
-    store.entries.pause(MAIL, "mail")
     put(store, "a", relayed=True)
     put(store, "later", NOW_MS + 2 * SECOND)
-    store.set_ms(NOW_MS + SECOND)
-    assert store.entries.resume(MAIL, 1) is True
+    assert resume(store, 1) is True
     shard_steps = store.steps()
     shard_steps.hand_over()
     assert [one.resumed for one in store.entries.pauses()] == [True]
@@ -234,11 +222,10 @@ def test_a_lane_is_forgotten_when_nothing_that_is_unmet_was_due_before(store):
     assert store.entries.resume(MAIL) is False
 
 
+@pytest.mark.usefixtures("paused")
 def test_where_nothing_is_due_a_lane_is_forgotten_at_once(store):
-    store.entries.pause(MAIL, "mail")
     put(store, "later", NOW_MS + 2 * SECOND)
-    store.set_ms(NOW_MS + SECOND)
-    assert store.entries.resume(MAIL, 1) is True
+    assert resume(store, 1) is True
     assert store.entries.pauses() == []
     assert not store.raw.exists(store.keys["paused"])
 
@@ -247,28 +234,17 @@ def test_where_nothing_is_due_a_lane_is_forgotten_at_once(store):
 
 
 @each_way
-@pytest.mark.parametrize("rate", [None, 20.0])
-def test_a_pause_that_no_scanner_has_seen_is_no_lateness(store, relayed, rate):
-    store.entries.pause(MAIL, "mail")
+@pytest.mark.parametrize(("rate", "late"), [(None, False), (20.0, False), (None, True)])
+def test_a_pause_that_no_scanner_has_seen_is_lateness_only_if_that_was_asked_for(
+    store, relayed, rate, late
+):
+    store.entries.pause(MAIL, "mail", late=late)
     put_many(store, 10, relayed=relayed, extras=GRACE)
-    store.set_ms(NOW_MS + 10 * SECOND)
-    store.entries.resume(MAIL, rate)
-    shard_steps, went, skipped = store.steps(), [], []
-    for tenth in range(0, 1000, 100):
-        store.set_ms(NOW_MS + 10 * SECOND + tenth)
-        some, others = look(shard_steps)
-        went, skipped = went + some, skipped + others
-    assert (went, skipped) == ([f"a{number:03}" for number in range(10)], [])
-    store.check()
-
-
-@each_way
-def test_it_is_lateness_where_that_was_asked_for(store, relayed):
-    store.entries.pause(MAIL, "mail", late=True)
-    put_many(store, 10, relayed=relayed, extras=GRACE)
-    store.set_ms(NOW_MS + 10 * SECOND)
-    store.entries.resume(MAIL)
-    assert len(skipped_in(look(store.steps()))) == 10
+    resume(store, rate, 10 * SECOND)
+    went, skipped = looks(store, store.steps(), 10 * SECOND, 10)
+    assert [*chain(*went)] == ([] if late else IN_ORDER[:10])
+    assert len(went[0]) == (0 if late else 2 if rate else 10)
+    assert len(skipped) == (10 if late else 0)
     store.check()
 
 
@@ -282,8 +258,7 @@ def test_an_entry_that_was_too_late_before_the_pause_stays_too_late(store, relay
     shard_steps = store.steps()
     if is_met:
         look(shard_steps)
-    store.set_ms(NOW_MS + 10 * SECOND)
-    store.entries.resume(MAIL)
+    resume(store, None, 10 * SECOND)
     assert look(shard_steps) == (["in time"], [("late", "skipped: 10 s late")])
     store.check()
 
@@ -317,33 +292,28 @@ def test_a_lane_remembers_eight_pauses_before_the_last_one(store):
         store.set_ms(NOW_MS + (10 * number + 1) * SECOND)
         store.entries.resume(MAIL)
         store.set_ms(NOW_MS + 10 * (number + 1) * SECOND)
-    [field] = [
-        value for lane, value in store.raw.hgetall(store.keys["paused"]).items() if lane == MAIL
-    ]
+    field = store.raw.hget(store.keys["paused"], MAIL)
     assert field.count(b",") == 8
     # Entries that were excused until the last pause are late by the length of it.
     assert len(skipped_in(look(store.steps()))) == 12
     assert not store.raw.exists(store.keys["paused"])
 
 
+@pytest.mark.usefixtures("paused")
 def test_an_earlier_pause_excuses_also_where_a_later_one_counts(store):
-    store.entries.pause(MAIL, "mail")
     put(store, "a", NOW_MS, extras=GRACE)
-    store.set_ms(NOW_MS + 10 * SECOND)
-    store.entries.resume(MAIL)
+    resume(store, None, 10 * SECOND)
     store.entries.pause(MAIL, "mail", late=True)
-    store.set_ms(NOW_MS + 10 * SECOND + 400)
-    store.entries.resume(MAIL)
+    resume(store, None, 10 * SECOND + 400)
     assert look(store.steps())[0] == ["a"]
 
 
+@pytest.mark.usefixtures("paused")
 def test_an_excused_entry_stays_excused_when_the_pause_is_forgotten(store):
     """It is refused and retried: by then there is no record of the pause."""
     store.raw.set("mail", "no list")
-    store.entries.pause(MAIL, "mail")
     put(store, "a", extras=Extras(grace_ms=5000))
-    store.set_ms(NOW_MS + 10 * SECOND)
-    store.entries.resume(MAIL)
+    resume(store, None, 10 * SECOND)
     shard_steps = store.steps()
     look(shard_steps)
     assert (store.places("a"), store.entries.pauses()) == (["refused"], [])
@@ -352,11 +322,10 @@ def test_an_excused_entry_stays_excused_when_the_pause_is_forgotten(store):
     assert look(shard_steps)[0] == ["a"]
 
 
-def test_so_it_does_where_its_broker_is_away(store):
-    store.entries.pause(MAIL, "mail")
+@pytest.mark.usefixtures("paused")
+def test_an_excused_entry_stays_excused_while_its_broker_is_away(store):
     put(store, "a", relayed=True, extras=Extras(grace_ms=5000))
-    store.set_ms(NOW_MS + 10 * SECOND)
-    store.entries.resume(MAIL)
+    resume(store, None, 10 * SECOND)
     shard_steps = store.steps()
     claimed = shard_steps.claim(9).entries
     shard_steps.hand_over()
@@ -367,12 +336,11 @@ def test_so_it_does_where_its_broker_is_away(store):
 
 
 @pytest.mark.parametrize(("ms", "is_late"), [(500, False), (501, True)])
-def test_so_it_does_where_another_pause_that_counts_parks_it_which_counts(store, ms, is_late):
+def test_an_excused_entry_that_another_pause_parks_is_late_by_that_pause_alone(store, ms, is_late):
     for lane, late in ((MAIL, False), (TASK, True)):
         store.entries.pause(lane, "x", late=late)
     put(store, "a", extras=GRACE)
-    store.set_ms(NOW_MS + 10 * SECOND)
-    store.entries.resume(MAIL)
+    resume(store, None, 10 * SECOND)
     shard_steps = store.steps()
     look(shard_steps)
     assert store.places("a") == ["parked"]
@@ -392,13 +360,8 @@ def test_waiting_for_its_turn_in_a_second_lane_is_no_lateness(store):
     store.set_ms(NOW_MS + 11 * SECOND)
     look(shard_steps)
     store.entries.resume(MAIL)
-    went = []
-    for second in range(11, 60, 5):
-        store.set_ms(NOW_MS + second * SECOND)
-        some, skipped = look(shard_steps)
-        went += some
-        assert skipped == []
-    assert went == ["a000", "a001", "a002"]
+    went, skipped = looks(store, shard_steps, 11 * SECOND, 10, 5 * SECOND)
+    assert ([*chain(*went)], skipped) == (IN_ORDER[:3], [])
 
 
 # One definition.
@@ -456,8 +419,8 @@ def test_all_tell_the_same_of_what_is_paused(store, relayed, lane, is_met):
 
 
 @each_way
+@pytest.mark.usefixtures("paused")
 def test_an_entry_that_comes_back_from_one_pause_and_is_in_another_is_paused(store, relayed):
-    store.entries.pause(MAIL, "mail")
     for task_id in "ab":
         put(store, task_id, relayed=relayed)
     look(store.steps())
@@ -478,8 +441,8 @@ def test_a_refused_entry_is_paused_when_its_queue_is(store):
     assert told_in(store) == (State.PAUSED, (0, 0, 1))
 
 
+@pytest.mark.usefixtures("paused")
 def test_an_entry_that_runs_now_is_not_paused(store):
-    store.entries.pause(MAIL, "mail")
     put(store, "a", FAR_MS)
     store.entries.move("a", NOW, mode="now")
     assert told_in(store) == (State.SCHEDULED, (1, 1, 0))
@@ -494,17 +457,9 @@ def test_a_selection_of_the_paused_cancels_what_no_scanner_has_met(store, relaye
     put(store, "c", FAR_MS, relayed=relayed)
     chosen = Filter(states=(State.PAUSED,))
     targets = [target_of_member(member) for page in store.pages(chosen) for member in page]
-    outcomes = [
-        change.outcome
-        for changes in changes.cancel(store.shard, targets, revoker="none", chosen=chosen.text)
-        for change in changes
-    ]
-    assert outcomes.count(Outcome.DONE) == 1
-    assert [store.entries.state(one) for one in "abc"] == [
-        None,
-        State.SCHEDULED,
-        State.SCHEDULED,
-    ]
+    pages = changes.cancel(store.shard, targets, revoker="none", chosen=chosen.text)
+    assert [change.outcome for page in pages for change in page].count(Outcome.DONE) == 1
+    assert [store.entries.state(one) for one in "abc"] == [None, *[State.SCHEDULED] * 2]
 
 
 def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):

@@ -63,6 +63,12 @@ def connections(raw) -> int:
     return sum(one["name"] == "celery_delayq" for one in raw.client_list())
 
 
+def hears(wakeup, raw) -> bool:
+    """Whether a notification ends a wait."""
+    raw.publish(OWN, "")
+    return wakeup.wait(LONG) == {0}
+
+
 class Waiting(threading.Thread):
     """A wait under way in another thread; `answer` is what it returned or raised."""
 
@@ -84,15 +90,10 @@ class Waiting(threading.Thread):
 
 
 def test_a_wait_ends_by_itself_and_not_before_its_time(wakeup):
-    for seconds in (0.0, 0.001, 0.05):
+    for seconds in (-1, 0, 0.001, 0.05):
         start = time.monotonic()
         assert wakeup.wait(seconds) == set()
         assert time.monotonic() - start >= seconds
-
-
-def test_a_wait_for_no_time_or_less_returns_at_once(wakeup):
-    assert wakeup.wait(0) == set()
-    assert wakeup.wait(-1) == set()
 
 
 def test_without_listening_it_waits_all_the_same(wakeup_on, redis_server):
@@ -102,37 +103,38 @@ def test_without_listening_it_waits_all_the_same(wakeup_on, redis_server):
     assert wakeup.wait(LONG) == set()
 
 
-@pytest.mark.parametrize("channel", [ALL, OWN], ids=["all", "own"])
-def test_a_notification_ends_a_wait_at_once_and_is_used_up(wakeup, raw, channel):
+ENDS = {
+    "a notification for all": (lambda _, raw: raw.publish(ALL, ""), {0}),
+    "its own notification": (lambda _, raw: raw.publish(OWN, ""), {0}),
+    "an interrupt": (lambda wakeup, _: wakeup.interrupt(), set()),
+}
+
+
+@pytest.mark.parametrize(("end", "heard"), ENDS.values(), ids=ENDS)
+def test_a_wait_under_way_ends_at_once_and_the_next_does_not(wakeup, raw, end, heard):
     waiting = Waiting(wakeup)
-    raw.publish(channel, "")
-    assert waiting.result() == {0}
+    end(wakeup, raw)
+    assert waiting.result() == heard
+    start = time.monotonic()
     assert wakeup.wait(0.01) == set()
+    assert time.monotonic() - start >= 0.01
 
 
-def test_an_earlier_notification_ends_the_next_wait(wakeup, raw):
-    raw.publish(OWN, "")
-    assert wakeup.wait(LONG) == {0}
-    assert wakeup.wait(0.01) == set()
+# The notifications that come first; which shards the next wait names.
+EARLIER = {
+    "one": ([OWN], {0}),
+    "many of two shards": ([KEYS[1]["wake"], KEYS[2]["wake"]] * 100, {1, 2}),
+    "more than fits one read": ([*[KEYS[1]["wake"]] * 2000, KEYS[2]["wake"]], {1, 2}),
+}
 
 
-def test_all_earlier_notifications_are_heard_at_once(wakeup, raw):
+@pytest.mark.parametrize(("channels", "heard"), EARLIER.values(), ids=EARLIER)
+def test_all_earlier_notifications_end_the_next_wait_and_no_other(wakeup, raw, channels, heard):
     with raw.pipeline() as pipe:
-        for _ in range(100):
-            for keys in KEYS[1:]:
-                pipe.publish(keys["wake"], "")
+        for channel in channels:
+            pipe.publish(channel, "")
         pipe.execute()
-    assert wakeup.wait(LONG) == {1, 2}
-    assert wakeup.wait(0.01) == set()
-
-
-def test_more_than_fits_one_read_is_heard_at_once(wakeup, raw):
-    with raw.pipeline() as pipe:
-        for _ in range(2000):
-            pipe.publish(KEYS[1]["wake"], "")
-        pipe.publish(KEYS[2]["wake"], "")
-        pipe.execute()
-    assert wakeup.wait(LONG) == {1, 2}
+    assert wakeup.wait(LONG) == heard
     assert wakeup.wait(0.01) == set()
 
 
@@ -156,8 +158,7 @@ def test_while_there_is_something_to_hear_nothing_is_sent(wakeup, raw, monkeypat
     for number in range(20):
         passed = now + number * 0.4 * module.PING_AFTER
         monkeypatch.setattr(module.clock, "monotonic", lambda passed=passed: passed)
-        raw.publish(OWN, "")
-        assert wakeup.wait(LONG) == {0}
+        assert hears(wakeup, raw)
     assert calls(raw, "ping") == before
 
 
@@ -177,12 +178,6 @@ def test_a_sign_of_life_does_not_end_a_wait(wakeup, raw, monkeypatch):
     assert waiting.is_alive()
     raw.publish(OWN, "")
     assert waiting.result() == {0}
-
-
-def test_an_interrupt_ends_a_wait_under_way(wakeup):
-    waiting = Waiting(wakeup)
-    wakeup.interrupt()
-    assert waiting.result() == set()
 
 
 def test_an_interrupt_before_a_wait_ends_that_one_and_no_other(wakeup):
@@ -212,21 +207,19 @@ def kill_listeners(raw):
     raw.client_kill_filter(_type="pubsub")
 
 
-def test_a_broken_connection_is_unavailable_and_the_next_listening_makes_a_new_one(wakeup, raw):
-    waiting = Waiting(wakeup)
+@pytest.mark.parametrize("waits", [True, False], ids=["during a wait", "between two waits"])
+def test_a_broken_connection_is_unavailable_and_the_next_listening_makes_a_new_one(
+    wakeup, raw, waits
+):
+    waiting = waits and Waiting(wakeup)
     kill_listeners(raw)
-    assert isinstance(waiting.result(), StoreUnavailable)
+    if waits:
+        assert isinstance(waiting.result(), StoreUnavailable)
+    else:
+        with pytest.raises(StoreUnavailable, match=r"^wake failed: "):
+            wakeup.wait(LONG)
     assert wakeup.listen() is True
-    raw.publish(OWN, "")
-    assert wakeup.wait(LONG) == {0}
-
-
-def test_a_connection_that_broke_between_two_waits_is_unavailable(wakeup, raw):
-    wakeup.wait(0.001)
-    kill_listeners(raw)
-    with pytest.raises(StoreUnavailable, match=r"^wake failed: "):
-        wakeup.wait(LONG)
-    assert wakeup.listen() is True
+    assert hears(wakeup, raw)
 
 
 def test_a_server_that_is_away_is_unavailable_until_it_is_back(wakeup_on, start_redis):
@@ -240,8 +233,7 @@ def test_a_server_that_is_away_is_unavailable_until_it_is_back(wakeup_on, start_
             wakeup.listen()
     server.start()
     assert wakeup.listen() is True
-    server.client().publish(OWN, "")
-    assert wakeup.wait(LONG) == {0}
+    assert hears(wakeup, server.client())
 
 
 def test_a_server_that_answers_no_ping_is_unavailable(wakeup_on, start_redis, monkeypatch):
@@ -255,8 +247,7 @@ def test_a_server_that_answers_no_ping_is_unavailable(wakeup_on, start_redis, mo
             wakeup.wait(LONG)
     server.resume()
     assert wakeup.listen() is True
-    client.publish(OWN, "")
-    assert wakeup.wait(LONG) == {0}
+    assert hears(wakeup, client)
 
 
 def test_a_long_time_between_two_waits_is_no_silence(wakeup, raw, monkeypatch):
@@ -326,8 +317,7 @@ def test_without_the_right_to_ping_a_refusal_is_a_sign_of_life(wakeup_on, limite
     wakeup = wakeup_on(limited("allchannels", "-ping"))
     wakeup._ping_at = 0.0
     eventually(lambda: wakeup.wait(0.05) == set() and wakeup._answer_by == 0.0)
-    raw.publish(OWN, "")
-    assert wakeup.wait(LONG) == {0}
+    assert hears(wakeup, raw)
 
 
 ROUNDS = 20
@@ -366,8 +356,7 @@ def test_it_works_beyond_the_descriptors_that_select_takes(redis_server, raw):
             opened.append(os.open(os.devnull, os.O_RDONLY))
         high = Wakeup(PooledConnection(endpoint(redis_server)), KEYS, "me")
         high.listen()
-        raw.publish(OWN, "")
-        assert high.wait(LONG) == {0}
+        assert hears(high, raw)
         assert high.wait(0.02) == set()
         high.interrupt()
         assert high.wait(LONG) == set()
