@@ -23,10 +23,6 @@ def key(store, name):
     return store.keys[name]
 
 
-def member_of(store, name):
-    return store.raw.zrange(key(store, name), 0, 0)[0]
-
-
 def template(store):
     return template_of(store.record("list"))
 
@@ -76,10 +72,6 @@ SPOIL = {
     "owed_revoked: no time": lambda store: store.raw.zrem(key(store, "outbox"), "revoked"),
     "number_too_low": lambda store: store.raw.hset(key(store, "meta"), "seq", "1"),
 }
-
-
-def spoil_tag(store, tag):
-    store.raw.zadd(key(store, "tags"), {tagged(store, tag): 0})
 
 
 # The same kinds, of entries that exist, or nearly do.
