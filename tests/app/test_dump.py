@@ -68,6 +68,7 @@ def test_waiting_tasks_keep_their_times_tags_and_order(one, two):
     for number in range(250):
         one.send_task("t", (number,), task_id=f"{number}", delayq_at=FAR, delayq_tags=["a", "ü\n"])
     one.send_task("t", task_id="late", delayq_at=FAR, delayq_late="skip", delayq_grace=0)
+    one.send_task("u", task_id="keyed", delayq_at=FAR, delayq_key="k", queue="mail")
 
     before, after = moved(one, two)
 
@@ -79,70 +80,51 @@ def test_waiting_tasks_keep_their_times_tags_and_order(one, two):
     assert after["late"]["grace_ms"] == 0
 
 
-def test_a_key_names_its_task_there_as_well(one, two):
-    one.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
-
-    before, after = moved(one, two)
-
-    assert after == before
-    assert two.delayq.get(key="k").id == "a"
-    with pytest.raises(AlreadyScheduled):
-        two.send_task("t", task_id="b", delayq_at=FAR, delayq_key="k")
-
-
-def test_of_two_under_one_key_the_one_that_held_it_does(one, two):
-    # The first is in flight, so the second may wait under its key; then the first comes back.
-    one.send_task("t", task_id="first", delayq_at=LONG_AGO, delayq_key="k")
+def fly(one, name):
+    one.send_task("t", task_id=name, delayq_at=LONG_AGO, delayq_key="k")
     claim(one.delayq)
-    one.send_task("t", task_id="second", delayq_at=FAR, delayq_key="k")
-
-    before, after = moved(one, two)
-
-    assert [before[name].get("holds_key") for name in ("first", "second")] == [None, True]
-    assert [after[name].get("holds_key") for name in ("first", "second")] == [None, True]
-    assert two.delayq.get(key="k").id == "second"
 
 
-def test_an_in_flight_task_holds_its_key_again_that_another_had_meanwhile(one, two):
-    one.send_task("t", task_id="first", delayq_at=LONG_AGO, delayq_key="k")
-    claim(one.delayq)
-    one.send_task("t", task_id="second", delayq_at=FAR, delayq_key="k")
-    one.delayq.cancel("second")
+# Under one key: while one is in flight, another may wait.
+STEPS = {
+    "fly": fly,
+    "wait": lambda one, name: one.send_task("t", task_id=name, delayq_at=FAR, delayq_key="k"),
+    "cancel": lambda one, name: one.delayq.cancel(name),
+}
 
-    before, after = moved(one, two)
 
-    assert [found["first"].get("holds_key") for found in (before, after)] == [True, True]
+@pytest.mark.parametrize(
+    ("steps", "holder"),
+    [
+        ("wait first", "first"),
+        ("fly first, wait second", "second"),
+        ("fly first, wait second, cancel second", "first"),
+        ("fly first, fly second", "first"),
+        ("fly first, fly second, wait third, cancel third", "first"),
+    ],
+)
+def test_under_a_key_the_same_task_holds_it_after_the_load(one, two, steps, holder):
+    for step in steps.split(", "):
+        word, name = step.split()
+        STEPS[word](one, name)
+
+    for found in moved(one, two):
+        assert [name for name, line in found.items() if line.get("holds_key")] == [holder]
+    assert two.delayq.get(key="k").id == holder
     with pytest.raises(AlreadyScheduled):
-        two.send_task("t", task_id="third", delayq_at=FAR, delayq_key="k")
-
-
-@pytest.mark.parametrize("is_named", [True, False])
-def test_of_two_in_flight_under_one_key_the_first_has_it_again(one, two, is_named):
-    for name in ("first", "second"):
-        one.send_task("t", task_id=name, delayq_at=LONG_AGO, delayq_key="k")
-        claim(one.delayq)
-    if not is_named:
-        one.send_task("t", task_id="third", delayq_at=FAR, delayq_key="k")
-        one.delayq.cancel("third")
-
-    before, after = moved(one, two)
-
-    assert [before[name].get("holds_key") for name in ("first", "second")] == [True, None]
-    assert [after[name].get("holds_key") for name in ("first", "second")] == [True, None]
+        two.send_task("t", task_id="another", delayq_at=FAR, delayq_key="k")
 
 
 def test_an_in_flight_task_is_loaded_as_possibly_delivered(one, two, redis):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     claim(one.delayq)
 
-    before, after = moved(one, two)
+    told = [
+        [found["a"][name] for name in ("state", "attempts", "may_be_delivered")]
+        for found in moved(one, two)
+    ]
 
-    assert (before["a"]["state"], before["a"]["attempts"], before["a"]["may_be_delivered"]) == (
-        "in_flight", 1, True,
-    )  # fmt: skip
-    assert (after["a"]["state"], after["a"]["attempts"], after["a"]["may_be_delivered"]) == (
-        "waiting", 1, True,
-    )  # fmt: skip
+    assert told == [["in_flight", 1, True], ["waiting", 1, True]]
     assert two.delayq.hand_over() == 1
     ((message,),) = lists(redis).values()
     headers = json.loads(message)["headers"]
@@ -174,16 +156,22 @@ def test_the_dead_are_dead_since_then_for_that_reason_and_can_be_retried(one, tw
     assert two.delayq.retry("a")
 
 
-def test_run_now_ignores_a_pause_after_the_load_too(one, two):
-    one.delayq.pause()
+@pytest.mark.parametrize("word", ["run_now", "released"])
+def test_run_now_and_release_ignore_a_pause_after_the_load_too(one, two, redis, word):
     one.send_task("t", task_id="a", delayq_at=FAR)
-    one.delayq.run_now("a")
+    if word == "run_now":
+        one.delayq.run_now("a")
+    else:
+        one.delayq.select(all=True).release()
+    one.delayq.pause()
 
     before, after = moved(one, two)
 
     assert after == before
-    assert after["a"]["run_now"] is True
+    assert after["a"][word] is True
     assert two.delayq.hand_over() == 1
+    ((message,),) = lists(redis).values()
+    assert bool(json.loads(message)["headers"]["eta"]) == (word == "released")
 
 
 def test_pauses_and_their_tasks_are_still_paused_after_the_load(one, two):
@@ -286,16 +274,21 @@ def test_a_task_that_has_left_since_the_dump_does_not_come_back(one, redis):
     assert one.delayq.counts().scheduled == 0
 
 
-def test_nor_where_the_clock_of_the_store_that_it_came_from_was_ahead(one, two):
+@pytest.mark.parametrize("ahead_us", [0, 60_000_000], ids=["same clock", "ahead"])
+def test_a_task_that_left_the_store_it_was_loaded_into_does_not_come_back(one, two, ahead_us):
     one.send_task("t", task_id="a", delayq_at=LONG_AGO)
     first, line, last = one.delayq.dump()
-    found = [first, {**line, "scheduled_us": line["scheduled_us"] + 60_000_000}, last]
+    found = [first, {**line, "scheduled_us": line["scheduled_us"] + ahead_us}, last]
     assert two.delayq.load(found).loaded == 1
     two.delayq.hand_over()
+    again = two.delayq.load(found)
+    assert (again.loaded, again.left) == (0, 1)
+
+    two.send_task("t", task_id="a", delayq_at=FAR)  # another task now
 
     again = two.delayq.load(found)
-
-    assert (again.loaded, again.left) == (0, 1)
+    assert (again.left, again.refused) == (1, [])
+    assert two.delayq.get("a").due.timestamp() == FAR
 
 
 def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, two):
@@ -305,19 +298,6 @@ def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, 
     one.send_task("t", task_id="a", delayq_at=FAR)
 
     assert two.delayq.load(through_text(one.delayq)).loaded == 1
-
-
-def test_a_task_that_left_and_was_scheduled_anew_is_no_error(one, two):
-    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    found = through_text(one.delayq)
-    assert two.delayq.load(found).loaded == 1
-    two.delayq.hand_over()
-    two.send_task("t", task_id="a", delayq_at=FAR)
-
-    again = two.delayq.load(found)
-
-    assert (again.left, again.refused) == (1, [])
-    assert two.delayq.get("a").due.timestamp() == FAR
 
 
 def test_an_id_of_another_task_is_refused_or_skipped_as_told(one, two):
@@ -411,8 +391,7 @@ def test_a_record_that_cannot_be_read_is_dumped_as_it_is(app, redis):
     redis.hset(keys_of("new")["records"], "new", b"2 of a later version \xff")
     record = redis.hget(keys_of("bad")["records"], "bad")
     redis.hset(keys_of("bad")["records"], "bad", record.replace(b'"body"', b'"b\xffdy"'))
-    redis.zadd(keys_of("lost")["dead"], {b"\0" * 6 + b"lost": 5})
-    redis.hset(keys_of("lost")["errors"], "lost", "no record")
+    die_without_a_record(redis, "lost")
 
     found = [*app.delayq.dump()]
 
@@ -458,20 +437,6 @@ def test_a_dump_has_each_earlier_task_once_and_none_that_came_meanwhile(app):
         assert set(ids) <= {f"{number}" for number in range(1500)}
 
 
-def test_a_released_task_is_still_released_after_the_load(one, two, redis):
-    one.send_task("t", task_id="a", delayq_at=FAR)
-    one.delayq.select(all=True).release()
-    one.delayq.pause()
-
-    before, after = moved(one, two)
-
-    assert after == before
-    assert after["a"]["released"] is True
-    assert two.delayq.hand_over() == 1  # also if it is paused
-    ((message,),) = lists(redis).values()
-    assert json.loads(message)["headers"]["eta"].startswith("2100-01-01")
-
-
 def test_a_task_scheduled_anew_during_the_dump_is_not_in_it(app, monkeypatch):
     app.send_task("t", task_id="a", delayq_at=FAR)
     read = dumps._read
@@ -491,10 +456,8 @@ def test_a_load_restores_tasks_that_lost_their_record_or_were_revoked(app, redis
     for name in ("lost", "owed"):
         app.send_task("t", task_id=name, delayq_at=FAR)
     found = through_text(app.delayq)
-    keys = keys_of("lost")
     redis.delete(*each("records"), *each("tags"), *each("due"), *each("template_uses"))
-    redis.zadd(keys["dead"], {b"\0" * 6 + b"lost": 5})
-    redis.hset(keys["errors"], "lost", "no record")
+    die_without_a_record(redis, "lost")
     redis.zadd(keys_of("owed")["outbox"], {"owed": 5})
     redis.hset(keys_of("owed")["outbox_messages"], "owed", "c0000000000000001000")
 
@@ -503,6 +466,11 @@ def test_a_load_restores_tasks_that_lost_their_record_or_were_revoked(app, redis
     assert app.delayq.counts().dead == 0
     assert not any(redis.exists(key) for key in (*each("outbox"), *each("outbox_messages")))
     assert app.delayq.get("lost").error == ""
+
+
+def die_without_a_record(redis, name):
+    redis.zadd(keys_of(name)["dead"], {b"\0" * 6 + name.encode(): 5})
+    redis.hset(keys_of(name)["errors"], name, "no record")
 
 
 def test_a_load_wakes_a_scanner(one, two, redis_server):

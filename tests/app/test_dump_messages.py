@@ -44,34 +44,39 @@ OPTIONS = {
 }
 
 
+def sent(app, task_id, args=(1,), kwargs=None, **options):
+    app.send_task("add", args, kwargs or {}, task_id=task_id, delayq_at=LONG_AGO, **options)
+
+
+def pushed(app, redis):
+    """The messages of the due tasks, by list, which is then empty."""
+    assert app.delayq.hand_over() == len(IDS)
+    found = {key: [json.loads(one) for one in some] for key, some in lists(redis).items()}
+    for key in found:
+        redis.delete(key)
+    return found
+
+
+def loaded_from(one, two):
+    # As text, as if it came from a file.
+    loaded = two.delayq.load([json.dumps(line) for line in one.delayq.dump()])
+    assert loaded, loaded
+    assert loaded.loaded == len(IDS)
+    assert not [*two.delayq.check()]
+
+
 @pytest.fixture
 def moved(delayq_app, url, redis):
-    """Messages pushed for the same calls with and without a dump: ``moved(call, **conf)``."""
+    """The same calls push the same messages with and without a dump: ``moved(call, **conf)``."""
 
-    def moved(call, source=None, target=None, **conf):
-        conf = {**ACCEPT, **conf}
-        one = delayq_app(url, delayq_prefix="one", **{**conf, **(source or {})})
-        two = delayq_app(url, delayq_prefix="two", **{**conf, **(target or {})})
+    def moved(call, **conf):
+        one, two = (delayq_app(url, delayq_prefix=p, **ACCEPT, **conf) for p in ("one", "two"))
         for task_id in IDS:
             call(one, task_id)
-        # As text, as if it came from a file.
-        lines = [json.dumps(line) for line in one.delayq.dump()]
-        assert one.delayq.hand_over() == len(IDS)
-        without = pushed(redis)
-        for key in lists(redis):
-            redis.delete(key)
-        loaded = two.delayq.load(lines)
-        assert loaded, loaded
-        assert loaded.loaded == len(IDS)
-        assert not [*two.delayq.check()]
-        assert two.delayq.hand_over() == len(IDS)
-        return without, pushed(redis)
+        loaded_from(one, two)
+        assert pushed(two, redis) == pushed(one, redis)
 
     return moved
-
-
-def pushed(redis):
-    return {key: [json.loads(one) for one in found] for key, found in lists(redis).items()}
 
 
 # With a serializer other than JSON, the body is text that nothing parses.
@@ -84,41 +89,21 @@ WRITTEN = [
 @pytest.mark.parametrize(("what", "serializer"), WRITTEN)
 def test_arguments_of_any_kind(moved, what, serializer):
     args, kwargs = ARGUMENTS[what]
-    conf = {"task_serializer": serializer}
     if serializer == "msgpack" and what == "big integers":
         args = (2**53 + 1, 2**63, -(2**63))  # all types that msgpack supports
 
-    without, through = moved(
-        lambda app, task_id: app.send_task(
-            "add", args, kwargs, task_id=task_id, delayq_at=LONG_AGO
-        ),
-        **conf,
-    )
-
-    assert through == without
+    moved(lambda app, task_id: sent(app, task_id, args, kwargs), task_serializer=serializer)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_of_any_kind(moved, name):
-    without, through = moved(
-        lambda app, task_id: app.send_task(
-            "add", (1,), {}, task_id=task_id, delayq_at=LONG_AGO, **OPTIONS[name]
-        )
-    )
-
-    assert through == without
+    moved(lambda app, task_id: sent(app, task_id, **OPTIONS[name]))
 
 
 @pytest.mark.parametrize("encoding", ["base64", None])
 def test_the_encoding_of_the_body(moved, encoding):
-    conf = {"broker_transport_options": {"body_encoding": encoding}}
-
-    without, through = moved(
-        lambda app, task_id: app.send_task("add", ("ü",), task_id=task_id, delayq_at=LONG_AGO),
-        **conf,
-    )
-
-    assert through == without
+    options = {"body_encoding": encoding}
+    moved(lambda app, task_id: sent(app, task_id, ("ü",)), broker_transport_options=options)
 
 
 @pytest.mark.parametrize("kind", ["chain", "group", "chord"])
@@ -128,9 +113,7 @@ def test_a_canvas(moved, kind):
         made = {"chain": chain(add, add), "group": group(add, add), "chord": chord([add], add)}
         made[kind].set(task_id=task_id).delay_until(LONG_AGO)
 
-    without, through = moved(call, result_backend="cache+memory://")
-
-    assert through == without
+    moved(call, result_backend="cache+memory://")
 
 
 def test_tasks_of_a_bulk_share_a_template_here_and_there(delayq_app, url, redis):
@@ -173,33 +156,28 @@ PLACES = {
 
 
 @pytest.fixture
-def between(delayq_app, redis_server, redis, url):
-    """Messages pushed by two apps for the same calls; the second app is loaded from the first.
+def between(delayq_app, redis, url):
+    """The same calls push the same messages by an app, and by one that is loaded from another.
 
-    ``between(call, source, target)``: their configurations. Both have the same broker.
+    ``between(call, source, target)``: the configurations of the other app, and of these two. All
+    have the same broker. It returns the lists that got them.
     """
 
     def between(call, source, target):
-        plain = delayq_app(url, delayq_prefix="plain", **{**ACCEPT, **target})
-        one = delayq_app(url, delayq_prefix="one", **{**ACCEPT, **source})
-        two = delayq_app(url, delayq_prefix="two", **{**ACCEPT, **target})
+        plain, one, two = (
+            delayq_app(url, delayq_prefix=prefix, **{**ACCEPT, **conf})
+            for prefix, conf in (("plain", target), ("one", source), ("two", target))
+        )
         for task_id in IDS:
             call(plain, task_id)
             call(one, task_id)
-        assert plain.delayq.hand_over() == len(IDS)
-        without = pushed(redis)
-        for key in lists(redis):
-            redis.delete(key)
-        loaded = two.delayq.load([json.dumps(line) for line in one.delayq.dump()])
-        assert loaded, loaded
-        assert two.delayq.hand_over() == len(IDS)
-        return without, pushed(redis)
+        without = without_their_own(pushed(plain, redis))
+        loaded_from(one, two)
+        through = without_their_own(pushed(two, redis))
+        assert through == without
+        return list(through)
 
     return between
-
-
-def sent(app, task_id, **options):
-    app.send_task("add", (1,), {}, task_id=task_id, delayq_at=LONG_AGO, **options)
 
 
 def without_their_own(found):
@@ -227,12 +205,7 @@ def without_their_own(found):
     ids=str,
 )
 def test_into_a_store_of_another_kind(between, place, options):
-    source, target = PLACES[place]
-
-    without, through = between(lambda app, task_id: sent(app, task_id, **options), source, target)
-
-    assert without_their_own(through) == without_their_own(without)
-    assert through
+    assert between(lambda app, task_id: sent(app, task_id, **options), *PLACES[place])
 
 
 # Another database of the same Redis is another store: its tasks are relayed to the broker.
@@ -242,23 +215,17 @@ def test_from_lists_to_a_relay_and_back(between, redis_server, to, options):
     relayed, direct = {"delayq_url": redis_server.url(7)}, {}
     source, target = (direct, relayed) if to == "relay" else (relayed, direct)
 
-    without, through = between(lambda app, task_id: sent(app, task_id, **options), source, target)
-
-    assert without_their_own(through) == without_their_own(without)
-    assert through
+    assert between(lambda app, task_id: sent(app, task_id, **options), source, target)
 
 
-def test_a_message_to_an_exchange_is_relayed_as_without_the_dump(between, redis_server, redis):
+def test_a_message_to_an_exchange_is_relayed_as_without_the_dump(between, redis_server):
     queues = {"task_queues": [Queue("celery"), TOPIC]}
 
-    without, through = between(
+    assert between(
         lambda app, task_id: sent(app, task_id, exchange="news", routing_key="news.of.today"),
         queues,
         {**queues, "delayq_url": redis_server.url(7)},
-    )
-
-    assert without_their_own(through) == without_their_own(without)
-    assert list(through) == [b"news"]
+    ) == [b"news"]
 
 
 def test_a_queue_that_only_the_other_app_knows_is_told_of_by_id(delayq_app, redis_server, url):

@@ -33,8 +33,10 @@ def alive(delayq):
         yield shard_steps
 
 
-def test_with_a_scanner_and_nothing_overdue_nothing_is_wrong(app, delayq):
-    app.send_task("t", delayq_at=FAR)
+@pytest.mark.parametrize("broker", ["redis", "one that is away"])
+def test_with_a_scanner_and_nothing_overdue_nothing_is_wrong(delayq_app, url, broker):
+    delayq = delayq_app(url if broker == "redis" else AMQP, delayq_url=url).delayq
+    delayq.app.send_task("t", delayq_at=FAR)
 
     with alive(delayq):
         assert delayq.health() == []
@@ -44,14 +46,21 @@ def test_without_a_scanner_nothing_will_be_handed_over(app, delayq):
     assert delayq.health() == [NOBODY]
 
 
-def test_an_overdue_task_is_reported_with_its_due_time(app, delayq):
-    with alive(delayq):
-        app.send_task("t", delayq_at=LONG_AGO)
+@pytest.mark.parametrize("queue", ["celery", "broken"])
+def test_an_overdue_task_is_reported_with_its_due_time(app, delayq, redis, queue):
+    redis.set("broken", "not a list")
+    with alive(delayq) as shard_steps:
+        app.send_task("t", queue=queue, delayq_at=LONG_AGO)
+        if queue == "broken":
+            shard_steps.hand_over()
+        assert delayq.counts().refused == (queue == "broken")
 
-        [sentence] = delayq.health()
+        sentence, *others = delayq.health()
 
     assert sentence.startswith("a task that was due at 2001-09-09 01:46:40 UTC is overdue by ")
     assert sentence.endswith("; 60 s are allowed")
+    refused = "1 task is refused by a queue, and tried again; 0 are allowed"
+    assert others == ([refused] if queue == "broken" else [])
 
 
 def wrong(*given):
@@ -113,15 +122,6 @@ def test_a_paused_task_is_not_overdue(app, delayq, is_met):
         assert delayq.health() == []
 
 
-def test_a_refused_task_is_overdue(app, delayq, redis):
-    redis.set("broken", "not a list")
-    app.send_task("t", queue="broken", delayq_at=LONG_AGO)
-
-    with alive(delayq):
-        assert delayq.counts().refused == 1
-        assert "overdue" in delayq.health()[0]
-
-
 def test_a_store_that_is_away_is_a_sentence_with_its_address(delayq_app):
     url = f"redis://127.0.0.1:{free_port()}/0"
 
@@ -161,13 +161,6 @@ def test_a_store_of_another_layout_is_a_sentence_whenever_it_is_asked(delayq, re
     assert [one.partition(";")[0] for one in delayq.health()] == [
         "the store has layout '2', this process '1'"
     ]
-
-
-def test_no_broker_is_needed(delayq_app, url):
-    delayq = delayq_app(AMQP, delayq_url=url).delayq
-
-    with alive(delayq):
-        assert delayq.health() == []
 
 
 def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_app, url):
@@ -213,8 +206,7 @@ def test_a_host_of_a_similar_name_is_another_one(delayq, monkeypatch, host):
 
 
 def test_an_empty_redis_stays_empty(delayq, redis):
-    delayq.health()
-    delayq.health(here=True)
+    delayq.health(), delayq.health(here=True)
 
     assert redis.dbsize() == 0
 

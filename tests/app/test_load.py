@@ -5,11 +5,14 @@ import json
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from celery_delayq.contrib.care.lines import FIELDS
+from celery_delayq.contrib.care.lines import FIELDS, LONGEST_ID, LONGEST_TEXT, read
 from celery_delayq.errors import InvalidDump
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.app.test_dump import one, through_text, two
+from tests.support.shards import keys_of
 
 __all__ = ["one", "two"]
 
@@ -199,9 +202,7 @@ def test_no_line_can_name_a_key_of_the_store(app):
         {**RELAY, "routing_key": "{delayq:0}:due"},
     ):
         line = {**dumped[1], "id": "b", "route": route}
-
         (why,) = app.delayq.load([dumped[0], line, dumped[2]]).refused
-
         assert "a name that is none of this store's keys" in str(why)
 
 
@@ -223,12 +224,114 @@ def test_an_edited_line_gives_the_message_that_it_has(app, redis):
     assert json.loads(message)["headers"] == {**line["message"]["headers"], **due}
 
 
-def test_a_dry_run_looks_at_each_line_and_writes_nothing(two, dumped, redis_server):
-    with redis_server.client(db=7) as raw:
-        before = raw.keys("{two:*")
+def test_a_dry_run_looks_at_each_line_and_writes_nothing(two, dumped, raw):
+    before = raw.keys("{two:*")
 
-        assert two.delayq.load(dumped, dry_run=True, paused=True).loaded == 2
-        with pytest.raises(InvalidDump):
-            two.delayq.load(dumped[:-1], dry_run=True)
+    assert two.delayq.load(dumped, dry_run=True, paused=True).loaded == 2
+    with pytest.raises(InvalidDump):
+        two.delayq.load(dumped[:-1], dry_run=True)
 
-        assert raw.keys("{two:*") == before
+    assert raw.keys("{two:*") == before
+
+
+# A load takes each line of any dump, or reports it with the reason; no line stops the next.
+
+HALF = "a\ud800b"  # half of a surrogate pair has no bytes
+LONG = "x" * 513
+
+
+@pytest.fixture
+def raw(redis_server):
+    """The stores of both apps."""
+    with redis_server.client(db=7) as client:
+        yield client
+
+
+def lines_of(text):
+    return [line for _, line in read(text) if "id" in line]
+
+
+@pytest.mark.parametrize("name", [LONG, HALF], ids=["long", "half"])
+def test_a_task_whose_name_is_too_much_for_a_line_keeps_its_hash(one, two, name):
+    one.send_task(name, task_id="a", delayq_at=FAR)
+
+    assert two.delayq.load(through_text(one.delayq)).loaded == 1
+
+    (line,) = lines_of(through_text(two.delayq))
+    assert (line["task"], len(line["task_hash"])) == ("", 12)
+    assert two.delayq.select(task=name).count() == 1
+
+
+def test_so_does_one_whose_queue_has_such_a_name(delayq_app, url):
+    one, two = delayq_app(url), delayq_app(url, delayq_prefix="two")
+    one.send_task("t", task_id="a", delayq_at=FAR, queue=LONG)
+
+    assert two.delayq.load(through_text(one.delayq)).loaded == 1
+
+    (line,) = lines_of(through_text(two.delayq))
+    assert (line["queue"], len(line["queue_hash"]), line["route"]["list"]) == ("", 12, LONG)
+
+
+def test_an_error_is_cut_where_it_is_longer_than_a_line_has(one, two, raw):
+    one.send_task("t", task_id="a", delayq_at=FAR)
+    raw.hset(keys_of("a")["errors"], "a", "ü" * (LONGEST_TEXT + 1))
+
+    assert two.delayq.load(through_text(one.delayq)).loaded == 1
+    (line,) = lines_of(through_text(two.delayq))
+    assert line["error"] == "ü" * LONGEST_TEXT
+
+
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [(b"a\xff", "a\\xff"), (b"x" * (LONGEST_ID + 1), "x" * LONGEST_ID), (b"", "")],
+    ids=["no text", "long", "empty"],
+)
+def test_a_load_reports_a_record_under_an_invalid_id(one, two, raw, field, told):
+    one.send_task("t", task_id="b", delayq_at=FAR)
+    records = keys_of("b")["records"]
+    for record in (raw.hget(records, "b"), b"2 of a later version"):
+        raw.hset(records, field, record)
+
+        loaded = two.delayq.load(through_text(one.delayq))
+
+        assert [name for name, _ in loaded.unreadable] == [told]
+    assert two.delayq.get("b").id == "b"
+
+
+def test_a_task_that_no_load_would_take_is_dumped_as_unreadable(one, two, raw):
+    for name in ("a", "b"):
+        one.send_task("t", task_id=name, delayq_at=FAR)
+    raw.hset(keys_of("a")["claims"], "a", f"{10**12}:0:0:0:")
+
+    (unreadable,) = two.delayq.load(through_text(one.delayq)).unreadable
+
+    assert unreadable == (
+        "a", f"attempts is {10**12}; expected a whole number from 0 to 1000000000"
+    )  # fmt: skip
+    assert two.delayq.get("b").id == "b"
+
+
+ANY = st.text(st.characters(), max_size=20)
+LONG_TOO = ANY | st.sampled_from([LONG, HALF, "", "\0", "\n", "ü" * 300])
+
+
+@settings(max_examples=40)
+@given(
+    names=st.tuples(LONG_TOO, LONG_TOO, ANY),
+    error=st.binary(max_size=40),
+    field=st.binary(max_size=40).filter(lambda one: one not in (b"a", b"b")),
+    foreign=st.binary(max_size=40),
+)
+def test_each_line_of_any_dump_can_be_read(one, raw, **drawn):
+    (name, queue, header), error = drawn["names"], drawn["error"]
+    for records in raw.keys("*:records"):
+        raw.delete(records)  # as small as possible: each example reads only its own
+    one.send_task("t", task_id="a", delayq_at=FAR)
+    one.send_task(name, (header,), task_id="b", delayq_at=FAR, queue=queue, headers={"x": header})
+    raw.hset(keys_of("b")["errors"], "b", error)
+    raw.hset(keys_of("b")["records"], drawn["field"], drawn["foreign"])
+
+    lines = lines_of(through_text(one.delayq))
+
+    assert len(lines) == 3
+    assert "a" in [line["id"] for line in lines]

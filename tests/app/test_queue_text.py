@@ -22,19 +22,16 @@ def test_a_queue_that_is_no_text_is_refused_as_by_celery(app, make_app, redis, q
     assert app.delayq.hand_over() == 0
 
 
-def test_a_queue_whose_name_is_no_text_is_refused(app):
-    with pytest.raises(InvalidOption, match="queue is 5; expected text"):
-        app.send_task("t", queue=Queue(5), priority=3, delayq_at=LONG_AGO)
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ({"queue": Queue(5)}, "queue is 5; expected text"),
         ({"exchange": "x", "routing_key": 5}, "routing_key is 5; expected text"),
         ({"exchange": 5, "routing_key": "k"}, "exchange is 5; expected text"),
     ],
+    ids=repr,
 )
-def test_an_exchange_or_a_routing_key_that_is_no_text_is_refused(app, options, says):
+def test_a_name_of_a_queue_an_exchange_or_a_key_that_is_no_text_is_refused(app, options, says):
     with pytest.raises(InvalidOption) as caught:
         app.send_task("t", **options, priority=3, delayq_at=LONG_AGO)
 

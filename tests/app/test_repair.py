@@ -38,33 +38,15 @@ def test_a_finding_without_a_repair_is_left_alone(app, redis):
     assert (bool(repaired), repaired.what, finding.repair) == (False, "left", "")
 
 
-def test_a_count_is_mended_by_itself(app, redis):
-    for _ in range(3):
-        app.send_task("t", delayq_at=FAR)
-    (name,) = redis.hkeys("{delayq:0}:template_uses")
-    before = redis.hget("{delayq:0}:template_uses", name)
-    redis.hset("{delayq:0}:template_uses", name, 0)
-    [finding] = app.delayq.check()
-    assert (finding.kind, finding.id) == ("wrong_count", name.hex())
-    assert app.delayq.repair(finding).what == "done"
-    assert redis.hget("{delayq:0}:template_uses", name) == before
-
-
 def test_a_repair_that_makes_a_task_dead_sends_task_dead(app, redis):
     heard = []
+    task_dead.connect(lambda task_id, reason, **_: heard.append((task_id, reason)), weak=False)
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    redis.hset("{delayq:0}:errors", "a", "NO_ROUTE")
+    redis.delete("{delayq:0}:due")
 
-    def hear(sender, **facts):
-        heard.append((facts["task_id"], facts["reason"]))
+    (repaired,) = map(app.delayq.repair, app.delayq.check())
 
-    task_dead.connect(hear)
-    try:
-        app.send_task("t", task_id="a", delayq_at=FAR)
-        redis.hset("{delayq:0}:errors", "a", "NO_ROUTE")
-        redis.delete("{delayq:0}:due")
-        [finding] = app.delayq.check()
-        repaired = app.delayq.repair(finding)
-    finally:
-        task_dead.disconnect(hear)
     assert (repaired.what, repaired.reason) == ("dead", "NO_ROUTE")
     assert heard == [("a", "NO_ROUTE")]
 

@@ -1,22 +1,22 @@
 """Settings: each wrong value is an error at start-up that names setting, value and range."""
 
+from types import SimpleNamespace
+
 import pytest
+from celery import Celery
 
 from celery_delayq import DelayQ, ScannerStep
 from celery_delayq.core.settings import SETTINGS
 from celery_delayq.errors import InvalidSetting, SwitchedOff, UnknownSetting
 from tests.app.support import FAR
+from tests.support.apps import celery_state_kept
 from tests.support.shards import keys_of
 
 # tests/unit/test_settings.py tries each setting; here, a few, end to end.
+REDIS = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
 WRONG = [
-    (
-        "delayq_url",
-        "localhost:6379",
-        "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
-    ),
+    ("delayq_url", "localhost:6379", REDIS),
     ("delayq_transport_options", 5, "a mapping, or None"),
-    ("delayq_prefix", "{x}", "1 to 64 letters, digits, dots, dashes or underscores"),
     ("delayq_batch_size", 1001, "a whole number of tasks from 1 to 1000"),
 ]
 
@@ -44,18 +44,13 @@ def test_a_right_value_is_the_app_s(make_app):
     assert (settings.batch_size, settings.wait_replicas) == (1000, (10, 60))
 
 
-def test_a_wrong_value_keeps_a_worker_from_starting(make_app):
+@pytest.mark.parametrize("no_delayq", [False, True])
+def test_a_wrong_value_keeps_a_worker_from_starting(make_app, no_delayq):
     app = make_app("redis://", delayq_batch_size=1001)
     DelayQ(app)
 
-    class Worker:
-        pass
-
-    worker = Worker()
-    worker.app = app
-    for no_delayq in (False, True):
-        with pytest.raises(InvalidSetting, match="delayq_batch_size"):
-            ScannerStep(worker, no_delayq=no_delayq)
+    with pytest.raises(InvalidSetting, match="delayq_batch_size"):
+        ScannerStep(SimpleNamespace(app=app), no_delayq=no_delayq)
 
 
 def test_without_a_redis_a_worker_starts_that_does_not_scan(make_app):
@@ -70,15 +65,9 @@ def test_without_a_redis_a_worker_starts_that_does_not_scan(make_app):
         app.WorkController(pool="solo", no_delayq=True)
 
 
-def test_a_wrong_value_is_an_error_at_the_first_call_in_any_process(make_app):
-    app = make_app("redis://", delayq_batch_size=0)
-    DelayQ(app)
-
-    with pytest.raises(InvalidSetting, match="delayq_batch_size is 0"):
-        app.send_task("t", delayq_after=60)
-
-
 CONFIGURED = {"batch_size": 7, "prefix": "shop", "capture_eta": True, "lease": 9}
+PLAIN = {f"delayq_{name}": value for name, value in CONFIGURED.items()}
+PLAIN["broker_url"] = "redis://localhost:1/5"
 
 
 class Django:
@@ -93,63 +82,29 @@ class Django:
     SECRET_KEY = "x"
 
 
-class Plain:
-    broker_url = "redis://localhost:1/5"
-    delayq_batch_size = 7
-    delayq_prefix = "shop"
-    delayq_capture_eta = True
-    delayq_lease = 9
+def one_by_one(app):
+    for name, value in PLAIN.items():
+        app.conf[name] = value
 
 
-def configured_by_namespace(app):
-    app.config_from_object(Django, namespace="CELERY")
+def by_attribute(app):
+    for name, value in PLAIN.items():
+        setattr(app.conf, name, value)
 
 
-def configured_by_object(app):
-    app.config_from_object(Plain)
-
-
-def configured_by_dict(app):
-    app.config_from_object({name: value for name, value in vars(Plain).items() if "__" not in name})
-
-
-def configured_by_update(app):
-    app.conf.update({name: value for name, value in vars(Plain).items() if "__" not in name})
-
-
-def configured_one_by_one(app):
-    for name, value in vars(Plain).items():
-        if "__" not in name:
-            app.conf[name] = value
-
-
-def configured_by_attribute(app):
-    for name, value in vars(Plain).items():
-        if "__" not in name:
-            setattr(app.conf, name, value)
-
-
-def configured_by_defaults(app):
-    app.add_defaults({name: value for name, value in vars(Plain).items() if "__" not in name})
-
-
-WAYS = [
-    configured_by_namespace,
-    configured_by_object,
-    configured_by_dict,
-    configured_by_update,
-    configured_one_by_one,
-    configured_by_attribute,
-    configured_by_defaults,
-]
+WAYS = {
+    "namespace": lambda app: app.config_from_object(Django, namespace="CELERY"),
+    "object": lambda app: app.config_from_object(SimpleNamespace(**PLAIN)),
+    "dict": lambda app: app.config_from_object(PLAIN),
+    "update": lambda app: app.conf.update(PLAIN),
+    "one by one": one_by_one,
+    "attribute": by_attribute,
+    "defaults": lambda app: app.add_defaults(PLAIN),
+}
 
 
 @pytest.fixture
 def bare_app():
-    from celery import Celery
-
-    from tests.support.apps import celery_state_kept
-
     with celery_state_kept():
         app = Celery("bare")
         yield app
@@ -157,54 +112,18 @@ def bare_app():
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
-@pytest.mark.parametrize("configure", WAYS)
+@pytest.mark.parametrize("configure", WAYS.values(), ids=WAYS)
 def test_settings_are_read_however_and_whenever_the_app_was_configured(bare_app, configure, order):
+    if order == "before":
+        configure(bare_app)
+    delayq = DelayQ(bare_app)
     if order == "after":
-        delayq = DelayQ(bare_app)
         configure(bare_app)
-    else:
-        configure(bare_app)
-        delayq = DelayQ(bare_app)
 
     settings = delayq.services.settings
 
     assert {name: getattr(settings, name) for name in CONFIGURED} == CONFIGURED
     assert delayq.services.endpoint.db == 5
-
-
-@pytest.mark.parametrize(
-    ("namespace", "name"),
-    [
-        ("CELERY", "CELERY_DELAYQ_LEASE"),
-        ("CELERY_", "CELERY_DELAYQ_LEASE"),
-        ("celery", "celery_delayq_lease"),
-    ],
-)
-def test_with_a_namespace_a_wrong_value_is_named_as_it_was_written(bare_app, namespace, name):
-    delayq = DelayQ(bare_app)
-    bare_app.config_from_object({name: 0}, namespace=namespace)
-
-    with pytest.raises(InvalidSetting, match=f"^{name} is 0;"):
-        _ = delayq.services.settings
-
-
-def test_with_a_namespace_what_is_set_on_the_app_is_named_as_it_is_there(bare_app):
-    delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
-    assert bare_app.conf.delayq_batch_size == 9
-    bare_app.conf.delayq_lease = 0
-
-    with pytest.raises(InvalidSetting, match=r"^delayq_lease is 0;"):
-        _ = delayq.services.settings
-
-
-def test_settings_may_be_set_until_they_are_first_needed(bare_app):
-    bare_app.conf.broker_url = "redis://"
-    delayq = DelayQ(bare_app)
-    bare_app.conf.delayq_prefix = "one"
-    bare_app.conf.delayq_prefix = "two"
-
-    assert delayq.services.settings.prefix == "two"
 
 
 def test_a_setting_that_is_changed_later_is_honoured(app, add, delayq, redis):
@@ -267,6 +186,16 @@ def test_a_change_of_any_setting_makes_the_store_anew(delayq_app, redis_server, 
     assert app.delayq.counts().scheduled == 0
 
 
+def test_another_configuration_replaces_the_first_one(bare_app):
+    bare_app.config_from_object(PLAIN)
+    delayq = DelayQ(bare_app)
+    assert delayq.services.settings.batch_size == 7
+
+    bare_app.config_from_object({"broker_url": "redis://", "delayq_batch_size": 8})
+
+    assert delayq.services.settings.batch_size == 8
+
+
 def test_an_app_that_is_switched_off_later_schedules_nothing_more(app, delayq, add):
     delayq.counts()
 
@@ -292,23 +221,15 @@ def test_a_store_in_another_database_gets_no_messages_for_lists_of_its_own(
     assert delayq.get(result.id).args == (2,)
 
 
-def test_a_wrong_value_is_an_error_whenever_it_is_set(app, add, delayq):
-    add.delay_until(FAR, 1)
+@pytest.mark.parametrize("first_call", [True, False])
+def test_a_wrong_value_is_an_error_of_the_next_call_whenever_it_is_set(app, add, first_call):
+    if not first_call:
+        add.delay_until(FAR, 1)
 
     app.conf.delayq_lease = 0
 
     with pytest.raises(InvalidSetting, match="delayq_lease is 0"):
         add.delay_until(FAR, 2)
-
-
-def test_another_configuration_replaces_the_first_one(bare_app):
-    bare_app.config_from_object(Plain)
-    delayq = DelayQ(bare_app)
-    assert delayq.services.settings.batch_size == 7
-
-    bare_app.config_from_object({"broker_url": "redis://", "delayq_batch_size": 8})
-
-    assert delayq.services.settings.batch_size == 8
 
 
 @pytest.mark.parametrize(
@@ -330,27 +251,6 @@ def test_an_unknown_setting_is_an_error_that_names_the_nearest_one(make_app, wro
     assert caught.value.nearest == nearest
 
 
-def test_with_a_namespace_only_what_it_begins_is_a_setting(bare_app):
-    delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"DELAYQ_NONE": 1, "CELERY_DELAYQ_URLS": 2}, namespace="CELERY")
-
-    with pytest.raises(UnknownSetting) as caught:
-        _ = delayq.services.settings
-
-    says = "there is no setting CELERY_DELAYQ_URLS; did you mean CELERY_DELAYQ_URL?"
-    assert str(caught.value) == says
-
-
-def test_with_a_namespace_an_unknown_setting_of_the_app_is_named_as_it_is_there(bare_app):
-    delayq = DelayQ(bare_app)
-    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
-    assert bare_app.conf.delayq_batch_size == 9
-    bare_app.conf.delayq_urls = "redis://"
-
-    with pytest.raises(UnknownSetting, match=r"no setting delayq_urls; did you mean delayq_url\?"):
-        _ = delayq.services.settings
-
-
 def test_a_time_zone_that_is_set_later_is_the_one_of_naive_times(app, add):
     add.delay_until("2100-01-01T00:00:00", 1)
     add.apply_async((1,), countdown=60)
@@ -359,3 +259,42 @@ def test_a_time_zone_that_is_set_later_is_the_one_of_naive_times(app, add):
     result = add.delay_until("2100-01-01T00:00:00", 1)
 
     assert result.due.isoformat() == "2099-12-31T15:00:00+00:00"
+
+
+# With a namespace, an error names a setting as it was written.
+
+UNKNOWN = r"there is no setting CELERY_DELAYQ_URLS; did you mean CELERY_DELAYQ_URL\?"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "written", "says"),
+    [
+        ("CELERY", {"CELERY_DELAYQ_LEASE": 0}, "CELERY_DELAYQ_LEASE is 0;"),
+        ("CELERY_", {"CELERY_DELAYQ_LEASE": 0}, "CELERY_DELAYQ_LEASE is 0;"),
+        ("celery", {"celery_delayq_lease": 0}, "celery_delayq_lease is 0;"),
+        ("CELERY", {"DELAYQ_NONE": 1, "CELERY_DELAYQ_URLS": 2}, f"{UNKNOWN}$"),
+    ],
+)
+def test_with_a_namespace_a_setting_is_named_as_it_was_written(bare_app, namespace, written, says):
+    delayq = DelayQ(bare_app)
+    bare_app.config_from_object(written, namespace=namespace)
+
+    with pytest.raises((InvalidSetting, UnknownSetting), match=f"^{says}"):
+        _ = delayq.services.settings
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("lease", "delayq_lease is 0;"),
+        ("urls", r"there is no setting delayq_urls; did you mean delayq_url\?"),
+    ],
+)
+def test_with_a_namespace_what_is_set_on_the_app_is_named_as_it_is_there(bare_app, name, says):
+    delayq = DelayQ(bare_app)
+    bare_app.config_from_object({"CELERY_DELAYQ_BATCH_SIZE": 9}, namespace="CELERY")
+    assert bare_app.conf.delayq_batch_size == 9
+    setattr(bare_app.conf, f"delayq_{name}", 0)
+
+    with pytest.raises((InvalidSetting, UnknownSetting), match=f"^{says}"):
+        _ = delayq.services.settings

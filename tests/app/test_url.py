@@ -66,18 +66,11 @@ def test_a_unix_socket_is_a_redis(delayq_app, redis_server, redis, how, db):
 
     store_of(app)
 
-    index = "due" if how == "broker" else "relay"
-    assert total(redis_server.client(db=db).zcard, index) == 1
-
-
-def test_through_a_socket_a_task_reaches_the_list_that_a_worker_reads(
-    delayq_app, redis_server, redis
-):
-    app = delayq_app(f"redis+socket://{redis_server.socket}")
-
-    assert store_of(app).hand_over() == 1
-
-    assert list(lists(redis)) == [b"celery"]
+    there = redis_server.client(db=db)
+    assert total(there.zcard, "due" if how == "broker" else "relay") == 1
+    if how == "broker":
+        assert app.delayq.hand_over() == 1
+        assert list(lists(there)) == [b"celery"]
 
 
 @pytest.fixture
@@ -122,40 +115,24 @@ def test_a_wrong_password_is_an_error_and_never_shown(delayq_app, protected):
     assert "wrong-secret" not in repr(app.delayq.services.endpoint)
 
 
-@pytest.mark.parametrize(
-    "broker",
-    ["amqp://127.0.0.1//", "memory://", "filesystem://"],
-)
-def test_without_any_redis_the_error_says_which_setting_is_missing(make_app, broker):
-    delayq = DelayQ(make_app(broker))
+# Wrong URLs are errors at start-up, which show nothing that is secret.
 
-    with pytest.raises(InvalidSetting) as caught:
-        delayq.services.check()
-
-    assert str(caught.value) == (
-        "delayq_url is None; expected a redis:// URL, because the broker is not a Redis"
-    )
+NAMED = {"master_name": "mymaster"}
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["http://localhost", "amqp://localhost//", "memory://", "nonsense://x",
-     "://", "unix:///tmp/redis.sock"],
-)  # fmt: skip
-def test_a_text_that_is_no_redis_url_is_an_error_at_start_up(make_app, url):
-    delayq = DelayQ(make_app("memory://", delayq_url=url))
-
-    with pytest.raises(InvalidSetting) as caught:
-        delayq.services.check()
-
-    assert str(caught.value) == f"delayq_url is {url!r}; expected {WANTED}"
-
-
-def refusal(make_app, broker, **settings):
+def refusal(make_app, broker="memory://", **settings):
     with pytest.raises(InvalidSetting) as caught:
         DelayQ(make_app(broker, **settings)).services.check()
     assert caught.value.__cause__ is caught.value.__context__ is None
+    assert "secret" not in str(caught.value)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("broker", ["amqp://127.0.0.1//", "memory://", "filesystem://"])
+def test_without_any_redis_the_error_says_which_setting_is_missing(make_app, broker):
+    assert refusal(make_app, broker) == (
+        "delayq_url is None; expected a redis:// URL, because the broker is not a Redis"
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,14 +148,20 @@ def refusal(make_app, broker, **settings):
         ("redis+socket:///tmp/r?virtual_host=a", "redis+socket:///tmp/r?virtual_host=a", DATABASE),
         ("redis://h/0?protocol=3", "redis://h/0?protocol=***", QUERY),
         ("rediss://h/0?ssl_cert_reqs=bogus", "rediss://h/0?ssl_cert_reqs=bogus", REQUIREMENT),
+        ("sentinel://h:port/0", "sentinel://h:port/0", READABLE),
+        ("sentinel://h;sentinel://:secret@i:x", "sentinel://h;sentinel://i:x", READABLE),
+        ("sentinel://:secret@h/x;sentinel://i", "sentinel://h/x;sentinel://i", DATABASE),
+        ("sentinel://h/-1", "sentinel://h/-1", DATABASE),
     ],
 )
-def test_the_error_of_a_wrong_redis_url_names_the_setting_of_broker_or_store(
+def test_the_error_of_a_wrong_url_names_the_setting_of_broker_or_store(
     make_app, url, shown, expected
 ):
+    named = NAMED if "sentinel" in url else {}
     said = f"is {shown!r}; expected {expected}"
-    assert refusal(make_app, url) == f"broker_url {said}"
-    assert refusal(make_app, "memory://", delayq_url=url) == f"delayq_url {said}"
+    assert refusal(make_app, url, broker_transport_options=named) == f"broker_url {said}"
+    store = {"delayq_url": url, "delayq_transport_options": named or None}
+    assert refusal(make_app, **store) == f"delayq_url {said}"
 
 
 @pytest.mark.parametrize("url", ["unix:///tmp/redis.sock", "http://h", "nonsense://x"])
@@ -188,108 +171,65 @@ def test_a_broker_of_a_transport_that_kombu_does_not_have_is_an_error(make_app, 
     assert refusal(make_app, url, delayq_url=store) == said
 
 
-NAMED = {"master_name": "mymaster"}
-
-
 @pytest.mark.parametrize("options", [None, {}, {"sentinel_kwargs": {"password": "secret"}}])
 @pytest.mark.parametrize("url", ["sentinel://h:26379", "sentinel://:secret@h:26379/1;sentinel://i"])
-def test_sentinels_without_the_name_of_a_master_are_an_error_at_start_up(make_app, url, options):
-    said = {}
-    for setting, delayq in {
-        "broker": DelayQ(make_app(url, broker_transport_options=options or {})),
-        "delayq": DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=options)),
-    }.items():
-        with pytest.raises(InvalidSetting) as caught:
-            delayq.services.check()
-        said[setting] = str(caught.value)
-
-    for setting, sentence in said.items():
-        assert sentence == (
-            f"{setting}_transport_options['master_name'] is None; expected the name of a master "
-            "that the sentinels know, such as 'mymaster'"
-        )
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["sentinel://h;redis://i", "redis://:secret@h;redis://:secret@i"],
-)
-def test_a_url_that_is_no_group_of_sentinels_is_an_error_at_start_up(make_app, url):
-    delayq = DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=NAMED))
-
-    with pytest.raises(InvalidSetting) as caught:
-        delayq.services.check()
-
-    assert str(caught.value).endswith(f"; expected {WANTED}")
-    assert caught.value.name == "delayq_url"
-
-
-@pytest.mark.parametrize(
-    ("url", "shown", "expected"),
-    [
-        ("sentinel://h:secret/0", "sentinel://h:secret/0", READABLE),
-        ("sentinel://h;sentinel://:secret@i:x", "sentinel://h;sentinel://i:x", READABLE),
-        ("sentinel://:secret@h/x;sentinel://i", "sentinel://h/x;sentinel://i", DATABASE),
-        ("sentinel://h/-1", "sentinel://h/-1", DATABASE),
-    ],
-)
-def test_the_error_of_a_wrong_url_of_a_group_says_what_is_wrong(make_app, url, shown, expected):
-    said = f"is {shown!r}; expected {expected}"
-    broker = refusal(make_app, url, broker_transport_options=NAMED)
-    store = refusal(make_app, "memory://", delayq_url=url, delayq_transport_options=NAMED)
-    assert (broker, store) == (f"broker_url {said}", f"delayq_url {said}")
+def test_sentinels_without_the_name_of_a_master_are_an_error(make_app, url, options):
+    said = (
+        "_transport_options['master_name'] is None; expected the name of a master that the "
+        "sentinels know, such as 'mymaster'"
+    )
+    assert refusal(make_app, url, broker_transport_options=options or {}) == f"broker{said}"
+    store = {"delayq_url": url, "delayq_transport_options": options}
+    assert refusal(make_app, **store) == f"delayq{said}"
 
 
 def test_options_without_a_url_of_the_store_s_own_are_refused(make_app):
-    options = {"delayq_transport_options": {"sentinel_kwargs": {"password": "secret"}}}
-    delayq = DelayQ(make_app("redis://h", **options))
+    options = {"sentinel_kwargs": {"password": "secret"}}
 
-    with pytest.raises(InvalidSetting) as caught:
-        delayq.services.check()
-
-    assert str(caught.value) == (
+    assert refusal(make_app, "redis://h", delayq_transport_options=options) == (
         "delayq_transport_options is 'dict'; expected None, as delayq_url is None: how the broker "
         "is found is in broker_transport_options"
     )
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("amqp://me:secret@host//", "amqp://host//"),
-        ("redis://:secret@host/database", "redis://host/database"),
-        ("x://a:secret@b@c", "x://c"),
-        ("redis:/:secret@host:6379/0", "host:6379/0"),
-        ("me:secret@host", "host"),
-        ("redis://host/x?password=secret", "redis://host/x?password=***"),
-        (
-            "rediss://host/0?ssl_cert_reqs=CERT_SOME&ssl_password=secret",
-            "rediss://host/0?ssl_cert_reqs=CERT_SOME&ssl_password=***",
-        ),
-        ("redis://host/x?secret", "redis://host/x?***"),
-        ("redis://host/x?virtual_host=0;password=secret", "redis://host/x?virtual_host=***"),
-        ("redis://:se?secret@host/0", "***"),
-        ("redis://:se://secret@host/database", "redis://host/database"),
-        ("redis://host/x#password=secret", "***"),
-        ("me:secret@redis://host/0", "***"),
-        (["redis://:secret@host/0"], "***"),
-        (
-            "sentinel://u:secret@a:1/x;sentinel://:sec?ret@b;sentinel://c?password=secret",
-            "sentinel://a:1/x;***;sentinel://c?password=***",
-        ),
-        ("sentinel://:secret;sentinel@a/x", "sentinel://a/x"),
-        (b"redis://:secret@host/0", "***"),
-    ],
-)
-def test_the_error_about_a_url_does_not_show_what_is_secret(make_app, url, shown):
-    delayq = DelayQ(make_app("memory://", delayq_url=url, delayq_transport_options=NAMED))
+NO_REDIS = ["http://localhost", "amqp://localhost//", "memory://", "nonsense://x", "://"]
+NO_REDIS += ["unix:///tmp/redis.sock", "sentinel://h;redis://i"]
+# What the error shows of a URL with secrets.
+SHOWN = {
+    "amqp://me:secret@host//": "amqp://host//",
+    "redis://:secret@h;redis://:secret@i": "redis://i",
+    "redis://:secret@host/database": "redis://host/database",
+    "x://a:secret@b@c": "x://c",
+    "redis:/:secret@host:6379/0": "host:6379/0",
+    "me:secret@host": "host",
+    "redis://host/x?password=secret": "redis://host/x?password=***",
+    "rediss://host/0?ssl_cert_reqs=CERT_SOME&ssl_password=secret": (
+        "rediss://host/0?ssl_cert_reqs=CERT_SOME&ssl_password=***"
+    ),
+    "redis://host/x?secret": "redis://host/x?***",
+    "redis://host/x?virtual_host=0;password=secret": "redis://host/x?virtual_host=***",
+    "redis://:se?secret@host/0": "***",
+    "redis://:se://secret@host/database": "redis://host/database",
+    "redis://host/x#password=secret": "***",
+    "me:secret@redis://host/0": "***",
+    ("redis://:secret@host/0",): "***",
+    "sentinel://u:secret@a:1/x;sentinel://:sec?ret@b;sentinel://c?password=secret": (
+        "sentinel://a:1/x;***;sentinel://c?password=***"
+    ),
+    "sentinel://:secret;sentinel@a/x": "sentinel://a/x",
+    b"redis://:secret@host/0": "***",
+}
 
-    with pytest.raises(InvalidSetting) as caught:
-        delayq.services.check()
 
-    assert caught.value.value == shown
-    assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is caught.value.__context__ is None
+@pytest.mark.parametrize("url", [*NO_REDIS, *SHOWN])
+def test_a_url_of_no_redis_is_shown_without_what_is_secret(make_app, url):
+    said = refusal(make_app, delayq_url=url, delayq_transport_options=NAMED)
+
+    expected = WANTED if url in NO_REDIS else ""
+    assert said.startswith(f"delayq_url is {SHOWN.get(url, url)!r}; expected {expected}")
+
+
+# Several brokers.
 
 
 def test_a_list_of_brokers_for_failover_is_no_store_and_the_error_names_the_setting(

@@ -99,31 +99,22 @@ def until_empty(step):
 
 
 @pytest.fixture
-def large_template(monkeypatch):
-    """Schedule entries that share nothing: each has its own large template."""
+def filled(metered, monkeypatch):
+    """Schedule large entries: mixed with small ones, or each with a large template of its own."""
 
-    def schedule(schedule, count):
-        for at in range(count):
+    def fill(schedule, large):
+        for at, payload in enumerate(mixed() if large == "records" else [""] * 8):
             lines = [*support.LINES]
             lines[3] = f', "headers": {{"large": "{at}{LARGE}", "id": "'
             monkeypatch.setattr(support, "LINES", lines)
-            schedule(f"a{at}", share=True)
+            schedule(f"a{at}", payload=payload, share=large == "templates")
 
-    return schedule
+    return fill
 
 
 def test_the_meter_counts_what_is_read(metered):
     metered.schedule("a", payload=LARGE)
     assert ENTRY - 1000 < most_of(lambda: metered.entries.find("a")) < ENTRY
-
-
-def test_a_hand_over_reads_no_more_than_its_bound(metered):
-    for at, payload in enumerate(mixed() * 2):
-        metered.schedule(f"a{at}", payload=payload)
-    shard_steps = metered.steps()
-    read = most_of(until_empty(lambda: shard_steps.hand_over().handed_over))
-    assert len(metered.arrived()) == 96
-    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
 
 
 @pytest.mark.parametrize("size", [3_500, 4_500])
@@ -134,13 +125,6 @@ def test_of_small_records_no_size_is_asked_for(metered, size):
     assert metered.steps().hand_over().handed_over == 20
     asked = metered.raw.info("commandstats").get("cmdstat_hstrlen", {"calls": 0})["calls"]
     assert asked == (20 if size > SMALL else 0)
-
-
-def test_a_hand_over_with_large_templates_reads_no_more_than_its_bound(metered, large_template):
-    large_template(metered.schedule, 8)
-    shard_steps = metered.steps()
-    read = most_of(until_empty(lambda: shard_steps.hand_over().handed_over))
-    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
 
 
 def test_a_hand_over_reads_the_list_of_many_lanes_once(metered):
@@ -159,49 +143,48 @@ def test_a_hand_over_reads_the_list_of_many_lanes_once(metered):
     assert read < 2 * SMALL_THINGS
 
 
-def test_claims_acks_and_nacks_read_no_more_than_their_bound(metered):
-    for at, payload in enumerate(mixed()):
-        metered.schedule_relayed(f"a{at}", payload=payload)
+each_large = pytest.mark.parametrize("large", ["records", "templates"])
+
+
+def is_bounded(read):
+    return MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+
+
+@each_large
+def test_a_hand_over_reads_no_more_than_its_bound(metered, filled, large):
+    filled(metered.schedule, large)
+    shard_steps = metered.steps()
+    assert is_bounded(most_of(until_empty(lambda: shard_steps.hand_over().handed_over)))
+    assert len(metered.arrived()) == (48 if large == "records" else 8)
+
+
+@each_large
+def test_claims_acks_and_nacks_read_no_more_than_their_bound(metered, filled, large):
+    filled(metered.schedule_relayed, large)
     shard_steps = metered.steps()
 
     def relay():
-        claimed, *_ = shard_steps.claim(20)
-        shard_steps.nack("unsent", claimed)
-        claimed, *_ = shard_steps.claim(20)
-        return shard_steps.ack(claimed)
+        shard_steps.nack("unsent", shard_steps.claim(20)[0])
+        return shard_steps.ack(shard_steps.claim(20)[0])
 
-    read = most_of(until_empty(relay))
-    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+    assert is_bounded(most_of(until_empty(relay)))
     metered.check()
 
 
-def test_a_claim_with_large_templates_reads_no_more_than_its_bound(metered, large_template):
-    large_template(metered.schedule_relayed, 8)
-    shard_steps = metered.steps()
-    read = most_of(until_empty(lambda: shard_steps.ack(shard_steps.claim(20)[0])))
-    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
-
-
 @pytest.mark.parametrize("clock_ms", [NOW_MS + 30_000, NOW_MS - 3_600_000], ids=["over", "back"])
-def test_a_reclaim_reads_no_more_than_its_bound(metered, clock_ms):
-    for at, payload in enumerate(mixed()):
-        metered.schedule_relayed(f"a{at}", payload=payload)
+def test_a_reclaim_reads_no_more_than_its_bound(metered, filled, clock_ms):
+    filled(metered.schedule_relayed, "records")
     shard_steps = metered.steps()
     while shard_steps.claim(20)[0]:
         pass
     metered.set_ms(clock_ms)
-    read = most_of(until_empty(shard_steps.reclaim))
+    assert is_bounded(most_of(until_empty(shard_steps.reclaim)))
     assert metered.raw.zcard(metered.keys["leased"]) == 0
-    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
     metered.check()
 
 
-@pytest.mark.parametrize("share", [False, True], ids=["records", "templates"])
-def test_a_listing_reads_no_more_than_its_bound(metered, monkeypatch, large_template, share):
+@each_large
+def test_a_listing_reads_no_more_than_its_bound(metered, monkeypatch, filled, large):
     monkeypatch.setattr(listing_module, "PAGE_BYTES", MAX_BYTES)
-    if share:
-        large_template(metered.schedule, 8)
-    for at, payload in enumerate(() if share else mixed()):
-        metered.schedule(f"a{at}", payload=payload)
-    read = most_of(lambda: list(metered.entries.waiting(0, NOW_MS * 2)))
-    assert MAX_BYTES < read <= MAX_BYTES + ENTRY + SMALL_THINGS
+    filled(metered.schedule, large)
+    assert is_bounded(most_of(lambda: list(metered.entries.waiting(0, NOW_MS * 2))))

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,10 +22,6 @@ PARKED = b"*" * 7 + b"\0" * 7 + b"L"  # the bytes before a parked member
 
 def key(store, name):
     return store.keys[name]
-
-
-def member_of(store, name):
-    return store.raw.zrange(key(store, name), 0, 0)[0]
 
 
 def template(store):
@@ -76,10 +73,6 @@ SPOIL = {
     "owed_revoked: no time": lambda store: store.raw.zrem(key(store, "outbox"), "revoked"),
     "number_too_low": lambda store: store.raw.hset(key(store, "meta"), "seq", "1"),
 }
-
-
-def spoil_tag(store, tag):
-    store.raw.zadd(key(store, "tags"), {tagged(store, tag): 0})
 
 
 # The same kinds, of entries that exist, or nearly do.
@@ -200,3 +193,48 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
     # An entry that comes back from a lease waits without its key, while another entry has it. When
     # that one has left, no entry has the key.
     assert [one for one in found if (one.kind, one.part) != ("wrong_key", "records")] == []
+
+
+# A check reads in slices: small ones at first, larger ones as long as they are light.
+
+FIRST, MOST = 20, 200
+
+
+@pytest.fixture
+def counts_of(store, monkeypatch):
+    """How many fields each slice of a part requested during a check."""
+
+    def look():
+        asked, call = defaultdict(list), store.scripts.call
+
+        def noting(name, **arguments):
+            if name == "check":
+                asked[arguments["part"]].append(arguments["count"])
+            return call(name, **arguments)
+
+        monkeypatch.setattr(store.scripts, "call", noting)
+        assert list(check(store.entries)) == []
+        return asked
+
+    return look
+
+
+def test_slices_of_small_entries_grow(store, counts_of):
+    store.flood(3000, FAR_MS)
+    counts = counts_of()
+    for part in ("records", "due"):
+        assert counts[part][:5] == [FIRST, 40, 80, 160, MOST]
+        assert set(counts[part][4:]) == {MOST}
+
+
+def test_slices_of_large_values_stay_small(store, counts_of):
+    large = "x" * 60_000
+    for number in range(150):  # Redis returns a small set in one slice, whatever its COUNT
+        extras = Extras(f"{number:0100}", ("t",))
+        store.schedule(f"a{number}", FAR_MS, payload=large, extras=extras)
+        store.raw.hset(store.keys["outbox_messages"], f"b{number}", large)
+        store.raw.zadd(store.keys["outbox"], {f"b{number}": NOW_MS})
+    counts = counts_of()
+    for part in ("records", "due", "tags", "holders", "outbox_messages"):
+        assert len(counts[part]) > 150 / FIRST
+        assert max(counts[part]) == FIRST

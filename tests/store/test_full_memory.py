@@ -10,6 +10,7 @@ from celery_delayq.core.store import Entries, NewEntry, Outcome, State
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled, StoreFull
 from tests.store import requests
+from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
 
@@ -90,23 +91,14 @@ def test_a_due_relayed_entry_is_claimed_and_settled(store, verdict):
     store.check()
 
 
-def test_a_relayed_entry_can_be_cancelled_and_rescheduled(store):
-    for task_id in ("a", "b"):
-        store.schedule_relayed(task_id, FAR_MS, share=True)
+@pytest.mark.parametrize("place", ["relay", "refused", "dead"])
+def test_an_entry_can_be_rescheduled_and_cancelled(store, place):
+    enter(store, place)
     fill(store)
     assert store.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
-    assert store.entries.cancel("b")[0] is Outcome.DONE
-    store.check()
-
-
-def test_a_dead_entry_can_be_brought_back(store):
-    store.schedule_relayed("a")
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(1)
-    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-    fill(store)
-    assert store.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
     assert store.entries.state("a") is State.SCHEDULED
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+    store.check()
 
 
 def test_where_the_id_is_taken_that_is_what_is_said(store):

@@ -1,18 +1,21 @@
 """The history: the last events, up to its limit, the newest first."""
 
 import itertools
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Entries, NewEntry, What
+from celery_delayq.core.store import Entries, NewEntry, Outcome, What
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import destination_for, label_of
 from celery_delayq.core.store.registration import Registration
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
+from tests.support.waiting import PATIENCE
 
 LIST = destination_for("L", "celery")
 END = "this-is-all"
@@ -47,16 +50,10 @@ def test_it_has_what_happened_the_newest_first(store):
     acked, dead = shard_steps.claim(2)[0]
     shard_steps.ack([acked])
     shard_steps.nack("dead", [dead], reason="NO_ROUTE")
-    assert told(store) == [
-        ("dead", "dead"),
-        ("handed_over", "acked"),
-        ("handed_over", "list"),
-        ("cancelled", "cancelled"),
-        ("scheduled", "dead"),
-        ("scheduled", "acked"),
-        ("scheduled", "list"),
-        ("scheduled", "cancelled"),
-    ]
+    ids = ["dead", "acked", "list", "cancelled"]
+    what = ["dead", "handed_over", "handed_over", "cancelled"]
+    scheduled = [("scheduled", task_id) for task_id in ids]
+    assert told(store) == [*zip(what, ids, strict=True), *scheduled]
 
 
 def test_an_event_says_when_what_was_due_when_and_whose_it_is(store):
@@ -64,34 +61,21 @@ def test_an_event_says_when_what_was_due_when_and_whose_it_is(store):
     keyed(store, "a", "ké")
     store.set_ms(NOW_MS + 7)
     store.entries.cancel("a")
-    cancelled, scheduled = store.entries.history(5)
+    events = store.entries.history(5)
+    assert [(one.what, one.when_ms, one.due_ms) for one in events] == [
+        (What.CANCELLED, NOW_MS + 7, FAR_MS),
+        (What.SCHEDULED, NOW_MS, FAR_MS),
+    ]
     labels = (label_of("tests.remind"), label_of("celery"))
-    assert (scheduled.what, scheduled.when_ms, scheduled.due_ms) == (
-        What.SCHEDULED,
-        NOW_MS,
-        FAR_MS,
-    )
-    assert (cancelled.what, cancelled.when_ms, cancelled.due_ms) == (
-        What.CANCELLED,
-        NOW_MS + 7,
-        FAR_MS,
-    )
-    for event in (scheduled, cancelled):
-        assert (event.task_id, event.key, event.labels) == ("a", "ké", labels)
+    assert [(one.task_id, one.key, one.labels) for one in events] == [("a", "ké", labels)] * 2
 
 
 def test_the_history_has_a_replaced_entry_before_its_replacement(store):
     with_history(store)
-    keyed(store, "a", "k")
-    keyed(store, "b", "k")
-    keyed(store, "b", "k", FAR_MS + 1)
-    assert told(store) == [
-        ("scheduled", "b"),
-        ("replaced", "b"),
-        ("scheduled", "b"),
-        ("replaced", "a"),
-        ("scheduled", "a"),
-    ]
+    for task_id, due_ms in (("a", FAR_MS), ("b", FAR_MS), ("b", FAR_MS + 1)):
+        keyed(store, task_id, "k", due_ms)
+    what = ["scheduled", "replaced", "scheduled", "replaced", "scheduled"]
+    assert told(store) == [*zip(what, "bbbaa", strict=True)]
 
 
 def test_a_refused_call_is_not_told(store):
@@ -148,6 +132,36 @@ def test_a_batch_is_one_push_and_one_trim_of_no_more_than_the_history_has(store)
     assert called["cmdstat_ltrim"]["calls"] == 1
     assert called["cmdstat_lpush"]["calls"] == 2  # the queue's list, and this one
     assert store.raw.llen(store.keys["history"]) == 3
+
+
+def test_it_is_never_longer_while_several_processes_write(store):
+    with_history(store)
+    over, lengths = threading.Event(), set()
+
+    def watch():
+        with store.raw.client() as raw:
+            while not over.is_set():
+                lengths.add(raw.llen(store.keys["history"]))
+
+    def write(writer):
+        scripts = store.new_scripts()
+        entries = Entries([scripts], store.membership)
+        for turn in range(40):
+            task_id = f"{writer}.{turn}"
+            record = new_record(task_id, LIST)
+            entries.schedule([NewEntry(task_id, When("at", FAR_MS), record)])
+            assert entries.cancel(task_id)[0] is Outcome.DONE
+        scripts.connection.close()
+
+    with ThreadPoolExecutor(9) as pool:
+        watching, *writing = pool.submit(watch), *(pool.submit(write, one) for one in range(8))
+        try:
+            for one in writing:
+                one.result(PATIENCE)
+        finally:
+            over.set()
+    watching.result(PATIENCE)
+    assert max(lengths) <= 5 == store.raw.llen(store.keys["history"])
 
 
 @pytest.mark.parametrize("length", [1, 2, 7])

@@ -22,6 +22,11 @@ END = 2**53
 LATE = Extras(grace_ms=10**9)
 
 
+@pytest.fixture
+def small_pages(monkeypatch):
+    monkeypatch.setattr(pages, "PAGE", 3)
+
+
 def ids(entries):
     return [entry.task_id for entry in entries]
 
@@ -39,9 +44,19 @@ def paged(store, size, **asked):
         cursor = some[-1].cursor
 
 
-def put(store, task_id, due_ms=NOW_MS, *, relayed=False, queue="celery", late=False, tags=()):
+def put(
+    store,
+    task_id,
+    due_ms=NOW_MS,
+    *,
+    relayed=False,
+    queue="celery",
+    late=False,
+    tags=(),
+    share=False,
+):
     where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
-    record = replace(new_record(task_id, where), labels=labels_for("t", queue))
+    record = replace(new_record(task_id, where, share=share), labels=labels_for("t", queue))
     extras = replace(LATE if late else Extras(), tags=tags)
     store.put(task_id, record.with_extras(extras), due_ms)
 
@@ -51,11 +66,13 @@ PARKED = list(itertools.product(("mail", "slow"), (False, True), (False, True)))
 
 def everywhere(store):
     """Some entries in each place of waiting ones, with few due times; their ids in due order."""
+    store.raw.hset(store.keys["meta"], "seq", 250)  # their numbers pass the first byte's end
     expected = []
 
     def some(name, first_ms, **options):
         for step in range(7):
-            put(store, f"{name}{step}", first_ms + step % 3, tags=(f"step{step}", "all"), **options)
+            tags, share = (f"step{step}", "all"), step % 2 == 0
+            put(store, f"{name}{step}", first_ms + step % 3, tags=tags, share=share, **options)
             expected.append((first_ms + step % 3, len(expected), f"{name}{step}"))
 
     shard_steps = store.steps()
@@ -75,7 +92,7 @@ def everywhere(store):
     return [task_id for _, _, task_id in sorted(expected)]
 
 
-def test_all_waiting_entries_are_listed_in_due_order(store):
+def test_all_waiting_entries_are_listed_in_due_order_over_all_pages(store, small_pages):
     expected = everywhere(store)
     assert ids(store.entries.waiting(0, END)) == expected
     waiting_now = ids(store.entries.waiting(0, NOW_MS + 1))
@@ -156,13 +173,14 @@ def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
     assert (reply.found, reply.templates, reply.is_last) == ([], [], 0)
 
 
-def test_by_tag_what_is_dead_or_in_flight_is_left_out(store):
+@pytest.mark.parametrize("chosen", [ALL, BY_TAG], ids=["all", "by tag"])
+def test_a_dead_entry_and_one_in_flight_are_left_out(store, chosen):
     for task_id in ("dead", "flying", "waits"):
-        put(store, task_id, NOW_MS, relayed=True, tags=("x",))
+        put(store, task_id, NOW_MS, relayed=True, tags=("all",))
     shard_steps = store.steps()
     dead, _flying = shard_steps.claim(2)[0]
     shard_steps.nack("dead", [dead], reason="NO_ROUTE")
-    assert ids(store.entries.waiting(0, END, chosen=Filter(tags=("x",)))) == ["waits"]
+    assert ids(store.entries.waiting(0, END, chosen=chosen)) == ["waits"]
 
 
 def test_by_tag_what_leaves_or_is_moved_while_it_is_read_comes_in_its_old_place_or_not(
@@ -203,12 +221,6 @@ def test_a_tag_of_too_many_is_refused_and_the_error_names_the_way(store, monkeyp
         "tag is 'x'; expected a tag of at most 100,000 waiting tasks, as they are sorted first; "
         "for more use select"
     )
-
-
-def test_every_entry_is_where_its_cursor_says(store):
-    expected = everywhere(store)
-    for place, entry in enumerate(page(store, size=200)):
-        assert ids(page(store, entry.cursor, 4)) == expected[place + 1 : place + 5]
 
 
 def test_an_entry_tells_its_state_and_what_went_wrong(store):
@@ -274,25 +286,16 @@ def test_an_entry_that_moves_between_places_meanwhile_is_met_once(store):
     for step in range(30):
         put(store, f"a{step}", NOW_MS + step // 5, relayed=True, queue="mail")
     store.set_ms(NOW_MS + 10)
-    shard_steps = store.steps()
-    places = [["relay"]]
-
-    def park():
-        store.entries.pause(lane_for(queue="mail"), "mail")
-        shard_steps.claim(100)
-
-    def come_back():
-        store.entries.resume(lane_for(queue="mail"))
-        shard_steps.hand_over()
-
-    def refuse():
-        shard_steps.nack("refused", shard_steps.claim(100)[0], wait=60, reason="NO")
-
-    def try_again():
-        store.set_ms(NOW_MS + 61_000)
-        shard_steps.hand_over()
-
-    moves, seen, cursor = iter((park, come_back, refuse, try_again)), [], None
+    shard_steps, mail = store.steps(), lane_for(queue="mail")
+    moves = iter(
+        [
+            lambda: store.entries.pause(mail, "mail") or shard_steps.claim(100),
+            lambda: store.entries.resume(mail) and shard_steps.hand_over(),
+            lambda: shard_steps.nack("refused", shard_steps.claim(100)[0], wait=60, reason="NO"),
+            lambda: store.set_ms(NOW_MS + 61_000) or shard_steps.hand_over(),
+        ]
+    )
+    places, seen, cursor = [["relay"]], [], None
     while some := page(store, cursor, 6):
         seen += ids(some)
         cursor = some[-1].cursor
@@ -302,14 +305,17 @@ def test_an_entry_that_moves_between_places_meanwhile_is_met_once(store):
     assert places == [["relay"], ["parked"], ["relay"], ["refused"], ["relay"], ["relay"]]
 
 
-@pytest.mark.parametrize("moved", [1, -1])
-def test_a_due_time_that_is_no_whole_number_neither_stops_a_listing_nor_repeats(store, moved):
+@pytest.mark.parametrize("moved", [0.1, -0.1, 0.25, 0.5, 0.75])
+def test_a_due_time_that_is_no_whole_number_neither_stops_a_listing_nor_repeats(
+    store, small_pages, moved
+):
     for step in range(6):
         put(store, f"a{step}", FAR_MS)
         member = store.raw.zrange(store.keys["due"], -1, -1)[0]
-        store.raw.zadd(store.keys["due"], {member: FAR_MS + step * 0.1 * moved})
+        store.raw.zadd(store.keys["due"], {member: FAR_MS + step * moved})
     expected = [member[6:].decode() for member in store.raw.zrange(store.keys["due"], 0, -1)]
-    assert ids(paged(store, 2)) == expected
+    for listed in (paged(store, 2), store.entries.waiting(0, END)):
+        assert ids(itertools.islice(listed, 100)) == expected
 
 
 def test_of_very_many_refused_ones_those_are_listed_that_are_tried_next(store, monkeypatch):
@@ -327,6 +333,66 @@ def test_a_lane_whose_name_nobody_gave_ends_the_listing_all_the_same(store):
     assert ids(store.entries.waiting(0, END)) == ["a"]
 
 
+def test_bounds_take_the_lower_and_leave_the_upper(store):
+    for step in range(5):
+        store.schedule(f"a{step}", FAR_MS + step)
+    assert ids(store.entries.waiting(FAR_MS + 1, FAR_MS + 3)) == ["a1", "a2"]
+    assert ids(store.entries.waiting(FAR_MS + 5, FAR_MS + 9)) == []
+    assert ids(store.entries.waiting(FAR_MS + 3, FAR_MS + 1)) == []
+
+
+@pytest.mark.parametrize("equal", [True, False], ids=["equal times", "different times"])
+def test_entries_that_come_and_go_make_a_listing_neither_skip_nor_repeat_another(
+    store, small_pages, equal
+):
+    due = itertools.repeat(FAR_MS) if equal else itertools.count(FAR_MS, 10)
+    stay = [f"stay{step}" for step in range(30)]
+    for task_id, due_ms in zip(stay, due, strict=False):
+        store.schedule(task_id, due_ms)
+    go = [f"go{step}" for step in range(10)]
+    for step, task_id in enumerate(go):
+        store.schedule(task_id, FAR_MS if equal else FAR_MS + 30 * step + 5)
+    seen = []
+    for number, entry in enumerate(store.entries.waiting(0, END)):
+        seen.append(entry.task_id)
+        if number < 10:
+            store.entries.cancel(go[number])
+            store.schedule(f"come{number}", FAR_MS if equal else FAR_MS + 20 * number + 3)
+            store.reschedule(f"come{number}", When("by", -1))
+    assert [task_id for task_id in seen if task_id in stay] == stay
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize("span", [1, 1000, 10**9])
+def test_a_listing_ends_though_each_task_of_it_is_rescheduled(store, small_pages, span):
+    expected = [f"a{step}" for step in range(20)]
+    for step, task_id in enumerate(expected):
+        (store.schedule if step % 3 else store.schedule_relayed)(task_id, FAR_MS + step)
+    listed = []
+    for entry in itertools.islice(store.entries.waiting(0, END), 100):
+        listed.append(entry.task_id)
+        store.reschedule(entry.task_id, When("by", span))
+    assert sorted(listed, key=expected.index) == expected
+
+
+def test_a_member_of_somebody_else_s_hides_no_entry(store, small_pages):
+    for step in range(10):
+        store.schedule(f"a{step}", FAR_MS)
+    strangers = ["", "x", b"\0\0\0\0\0", b"\xff\xff\xff\xff\xff", b"\xff" * 6, "somebody else's"]
+    store.raw.zadd(store.keys["due"], dict.fromkeys(strangers, FAR_MS))
+    store.raw.zadd(store.keys["due"], {"before": "-inf", "behind": "+inf"})
+    listed = ids(itertools.islice(store.entries.waiting(0, END), 100))
+    assert listed == [f"a{step}" for step in range(10)]
+
+
+def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, monkeypatch):
+    monkeypatch.setattr(pages, "PAGE_BYTES", 5000)
+    for step in range(20):
+        store.schedule(f"a{step}", FAR_MS, payload="x" * 1000)
+    assert len(pages._page(store.shard, "-1", -1, 0, END, limit=100, chosen="").found) == 5
+    assert ids(store.entries.waiting(0, END)) == [f"a{step}" for step in range(20)]
+
+
 # Cursors.
 
 
@@ -339,25 +405,11 @@ def test_a_cursor_is_text_that_reads_as_it_was(store):
     assert cursor.due == str(FAR_MS)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "x",
-        ":",
-        ":::",
-        "ab:0:1",
-        "ab:0:x:1",
-        "ab:0:nan:1",
-        "ab:0:1:-1",
-        "ab:-1:1:1",
-        "ab:0:1:1 ",
-        "ab:0:1:1\n",
-        "ab:0:1:" + "9" * 16,
-        "ab:100:1:1",
-        "\udcff",
-    ],
-)
+NO_CURSORS = ["", "x", ":", ":::", "ab:0:1", "ab:0:x:1", "ab:0:nan:1", "ab:0:1:-1", "ab:-1:1:1"]
+NO_CURSORS += ["ab:0:1:1 ", "ab:0:1:1\n", "ab:0:1:" + "9" * 16, "ab:100:1:1", "\udcff"]
+
+
+@pytest.mark.parametrize("text", NO_CURSORS)
 def test_an_invalid_cursor_is_an_error_at_the_call(store, text):
     with pytest.raises(ValueError, match="cursor"):
         ListCursor.read(text)
@@ -411,9 +463,8 @@ def test_over_shards_a_cursor_goes_on_in_each(redis_server, chosen, newest_first
 def test_listing_takes_one_step_a_page(store):
     for step in range(20):
         put(store, f"a{step}", FAR_MS, relayed=bool(step % 2))
-    entries = store.entries
-    *_, last = itertools.islice(entries.waiting(0, END, size=10), 10)
-    store.raw.config_resetstat()
-    assert len([*itertools.islice(entries.waiting(0, END, cursor=last.cursor, size=5), 5)]) == 5
-    commands = store.raw.info("commandstats")
-    assert commands["cmdstat_evalsha"]["calls"] == 2  # the cursor's owner, and the page
+    *_, last = itertools.islice(store.entries.waiting(0, END, size=10), 10)
+    for cursor, steps in ((None, 1), (last.cursor, 2)):  # the cursor's owner, and the page
+        store.raw.config_resetstat()
+        assert len(page(store, cursor, 5)) == 5
+        assert store.raw.info("commandstats")["cmdstat_evalsha"]["calls"] == steps

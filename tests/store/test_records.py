@@ -96,15 +96,13 @@ def test_an_unreadable_record_becomes_dead_whole_and_the_others_go_on(store, put
 def test_an_unreadable_record_can_be_neither_cancelled_moved_nor_read(store, data):
     store.schedule("bad", FAR_MS)
     damage(store, "bad", data)
-    before = store.snapshot()
-    steps = [
+    before, refusals = store.snapshot(), set()
+    for step in (
         lambda: store.entries.find("bad"),
         lambda: store.entries.state("bad"),
         lambda: store.reschedule("bad", When("at", NOW_MS)),
         lambda: store.entries.cancel("bad"),
-    ]
-    refusals = set()
-    for step in steps:
+    ):
         with pytest.raises(UnreadableRecord, match=REFUSAL) as caught:
             step()
         refusals.add(caught.value.why)
@@ -176,17 +174,13 @@ def test_an_entry_dead_for_its_version_is_whole_for_the_version_that_reads_it(st
     assert store.arrived() == ["a"]
 
 
-def test_an_entry_with_a_template_gone_can_still_be_cancelled(store):
-    store.schedule("a", share=True)
-    store.raw.delete(store.keys["templates"])
-    assert cancelled(store, "a") == (Outcome.DONE, b"")
-
-
-def test_a_listing_leaves_out_what_cannot_be_read_and_goes_on(store):
+@each_unreadable
+def test_a_listing_leaves_out_what_cannot_be_read_and_leaves_it_alone(store, data):
     for task_id in ("a", "bad", "b"):
         store.schedule(task_id, FAR_MS)
-    damage(store, "bad", UNREADABLE["a version to come"])
+    damage(store, "bad", data)
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["a", "b"]
+    assert (store.record("bad"), store.entries.counts().scheduled) == (data, 3)
 
 
 @pytest.mark.parametrize("member", [b"", b"short", b"\xff" * 5, b"sixsix", b"sixsix\xff\xfe"])
@@ -241,19 +235,22 @@ def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
     assert store.score("due", "last") is None
 
 
-@pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
+@each_kind
 def test_an_entry_dead_for_want_of_a_record_can_be_cancelled(store, put):
     getattr(store, put)("ghost")
     store.raw.hdel(store.keys["records"], "ghost")
     assert pass_over(store, put) == ([("ghost", "no record")], [])
-    assert [one.kind for one in check(store.entries) if one.part == "dead"] == [
-        "place_without_record"
-    ]
+    assert in_dead(store) == ["place_without_record"]
 
     assert cancelled(store, "ghost") == (Outcome.DONE, b"")
     assert store.entries.counts().dead == 0
     assert not store.raw.exists(store.keys["errors"])
     assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
+
+
+def in_dead(store):
+    """The kinds of a check's findings about dead entries."""
+    return [one.kind for one in check(store.entries) if one.part == "dead"]
 
 
 def remove(store, task_id):
@@ -266,9 +263,7 @@ def test_a_dead_entry_that_lost_its_record_can_be_removed(store):
         shard_steps = store.steps()
         shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
     store.raw.delete(store.keys["records"])
-    assert [one.kind for one in check(store.entries) if one.part == "dead"] == [
-        "place_without_record"
-    ] * 2
+    assert in_dead(store) == ["place_without_record"] * 2
 
     assert remove(store, "ghost") is Outcome.DONE
     assert store.places("ghost") == []
@@ -282,7 +277,7 @@ def test_of_what_only_an_error_is_left_there_is_nothing_to_remove(store):
     assert remove(store, "ghost") is Outcome.NOT_FOUND
 
 
-@pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
+@each_kind
 def test_a_new_task_under_its_id_takes_its_place(store, put):
     getattr(store, put)("ghost")
     store.raw.hdel(store.keys["records"], "ghost")

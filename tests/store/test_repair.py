@@ -14,25 +14,27 @@ from celery_delayq.core.store.ids import target_of_key
 from celery_delayq.core.store.record import lane_for
 from tests.operations.table import fitting
 from tests.store.made_up import made_up
+from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS, template_of
-from tests.store.test_check import ALSO, EXTRAS, SPOIL, key, kind_of
+from tests.store.test_check import ALSO, EXTRAS, SPOIL, key, kind_of, kinds
 
 TOLD = {kind for kind, one in KINDS.items() if not one.repair}
 
 
-def kinds(store):
-    return {one.kind for one in check(store.entries)}
+def repaired(store, found, entries=None):
+    some = repairing.repair(entries or store.entries, found)
+    return [one for each in some for one in each]
 
 
-def kept(store):
-    """All keys except the scanner's timer."""
-    return store.snapshot()
+def mended(store, found, entries=None):
+    """The results of repairing these findings."""
+    return [one.what for one in repaired(store, found, entries)]
 
 
 def repair(store, *, of=None):
     """Mend the findings; returns the result of each: (kind, id) -> what."""
     found = [one for one in check(store.entries) if of is None or one.kind in of]
-    became = [one for some in repairing.repair(store.entries, found) for one in some]
+    became = repaired(store, found)
     assert len(became) == len(found)
     return {(one.finding.kind, one.finding.id): one.what for one in became}
 
@@ -91,20 +93,18 @@ def test_repair_changes_nothing_if_the_finding_is_gone_by_then(store, spoilt):
     """Before the repair of a finding, its entry was put right, or has left."""
     fitting(store)
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
-    before, whole = kept(store), store.contents(all_keys=True)
+    before, whole = store.snapshot(), store.contents(all_keys=True)
     SPOIL[spoilt](store)
     found = [one for one in check(store.entries) if one.kind == kind_of(spoilt) and one.repair]
     put(store, whole)
-    assert kept(store) == before
+    assert store.snapshot() == before
     assert kinds(store) == set()
-    became = [one.what for some in repairing.repair(store.entries, found) for one in some]
-    assert became == ["gone"] * len(found)
-    assert kept(store) == before
+    assert mended(store, found) == ["gone"] * len(found)
+    assert store.snapshot() == before
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    became = [one.what for some in repairing.repair(store.entries, found) for one in some]
-    assert became == ["gone"] * len(found)
-    assert kept(store) == {}
+    assert mended(store, found) == ["gone"] * len(found)
+    assert store.snapshot() == {}
 
 
 def put(store, contents):
@@ -123,10 +123,10 @@ def test_repair_changes_nothing_for_a_made_up_finding(store):
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     store.schedule_relayed("tried", NOW_MS, extras=Extras("k3"))
     ready.steps.nack("refused", ready.steps.claim(3)[0], wait=60, reason="NO_ROUTE")
-    before, found = kept(store), list(made_up(store))
+    before, found = store.snapshot(), list(made_up(store))
     assert {one.kind for one in found} == {kind for kind, one in KINDS.items() if one.repair}
-    assert {one.what for some in repairing.repair(store.entries, found) for one in some} == {"gone"}
-    assert kept(store) == before
+    assert set(mended(store, found)) == {"gone"}
+    assert store.snapshot() == before
 
 
 # Entries that lost their place.
@@ -173,7 +173,7 @@ def test_it_can_be_cancelled_and_stays_cancelled(store):
     store.raw.delete(key(store, "due"))
     found = list(check(store.entries))
     assert store.entries.cancel("a")[0] is Outcome.DONE
-    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["gone"]
+    assert mended(store, found) == ["gone"]
     assert drain(store) == []
     store.set_ms(NOW_MS)
     store.schedule("a", FAR_MS, extras=EXTRAS)
@@ -195,18 +195,38 @@ def test_a_scanner_is_told_of_what_waits_again(store):
         assert ears.get_message(timeout=30)["type"] == "pmessage"
 
 
-def test_an_overdue_direct_entry_without_a_place_leaves_once_and_unmarked(store):
-    store.schedule("a", NOW_MS)
-    store.raw.delete(key(store, "due"))
-    repair(store)
-    assert drain(store) == [("a", False)]
+def tried(store):
+    """Its claim shows that no attempt is uncertain."""
+    enter(store, "refused")
+    store.raw.hdel(key(store, "errors"), "a")
 
 
-def test_an_overdue_relayed_entry_without_a_place_leaves_marked(store):
-    store.schedule_relayed("a", NOW_MS)
-    store.raw.delete(key(store, "relay"))
-    repair(store)
-    assert drain(store) == [("a", True)]
+def scheduled_anew(store):
+    store.schedule("a")
+    store.steps().hand_over()
+    store.raw.delete("celery")
+    store.set_ms(NOW_MS + 1)
+    store.schedule("a", FAR_MS)
+
+
+# An entry, the index that is lost, the repair, and whether it then leaves as possibly delivered.
+LOST = {
+    "overdue, for a list": (lambda store: enter(store, "due"), "due", "back", False),
+    "overdue, for a relay": (lambda store: enter(store, "relay"), "relay", "back", True),
+    "tried, but it did not leave": (tried, "refused", "back", False),
+    "its scanner is dead": (lambda store: enter(store, "leased"), "leased", "done", True),
+    "scheduled anew since it left": (scheduled_anew, "due", "back", False),
+}
+
+
+@pytest.mark.parametrize(("arrange", "index", "what", "is_marked"), LOST.values(), ids=LOST)
+def test_an_entry_that_lost_its_place_leaves_once_marked_only_if_it_may_have_left(
+    store, arrange, index, what, is_marked
+):
+    arrange(store)
+    store.raw.delete(key(store, index))
+    assert repair(store) == {("record_without_place", "a"): what}
+    assert drain(store) == [("a", is_marked)]
 
 
 def test_an_entry_that_repair_marks_after_a_tidy_note_is_cancelled_as_uncertain(store):
@@ -220,38 +240,19 @@ def test_an_entry_that_repair_marks_after_a_tidy_note_is_cancelled_as_uncertain(
     assert store.entries.cancel("relay")[0] is Outcome.UNCERTAIN
 
 
-def test_an_entry_that_was_tried_and_did_not_leave_is_not_marked(store):
-    """Its claim shows that no attempt is uncertain."""
-    store.schedule_relayed("a", NOW_MS)
-    shard_steps = store.steps()
-    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=1, reason="NO_ROUTE")
-    store.raw.hdel(key(store, "errors"), "a")
-    store.raw.delete(key(store, "refused"))
-    assert repair(store) == {("record_without_place", "a"): "back"}
-    assert drain(store) == [("a", False)]
-
-
 def test_an_entry_being_published_goes_on_and_its_lease_is_as_it_was(store):
     store.schedule_relayed("a", NOW_MS)
     shard_steps = store.steps(lease=30)
     claimed, *_ = shard_steps.claim(1)
-    before = kept(store)
+    before = store.snapshot()
     store.raw.delete(key(store, "leased"))
     store.set_ms(NOW_MS + 1000)
     assert repair(store) == {("record_without_place", "a"): "done"}
-    assert kept(store) == before
+    assert store.snapshot() == before
     assert store.entries.cancel("a")[0] is Outcome.IN_FLIGHT
     assert shard_steps.ack(claimed) == 1
     assert drain(store) == []
     store.check()
-
-
-def test_and_if_its_scanner_is_dead_it_goes_marked_when_its_lease_ends(store):
-    store.schedule_relayed("a", NOW_MS)
-    store.steps(lease=30).claim(1)
-    store.raw.delete(key(store, "leased"))
-    repair(store)
-    assert drain(store) == [("a", True)]
 
 
 def test_a_claim_of_before_the_clock_was_set_back_holds_no_longer_than_a_lease(store):
@@ -265,13 +266,11 @@ def test_a_claim_of_before_the_clock_was_set_back_holds_no_longer_than_a_lease(s
 
 @pytest.mark.parametrize("index", ["dead", "refused"])
 def test_an_entry_that_had_failed_is_dead_with_its_reason(store, index):
-    store.schedule_relayed("a", NOW_MS)
-    shard_steps = store.steps()
-    shard_steps.nack(index, shard_steps.claim(1)[0], wait=1, reason="NO_ROUTE")
-    before = kept(store)
+    enter(store, index)
+    before = store.snapshot()
     store.raw.delete(key(store, index))
     assert repair(store) == {("record_without_place", "a"): "dead"}
-    assert index == "refused" or kept(store) == before
+    assert index == "refused" or store.snapshot() == before
     found = store.entries.find("a")
     assert (found.state, found.reason) == (State.DEAD, "NO_ROUTE")
     assert drain(store) == []
@@ -284,23 +283,11 @@ def test_an_entry_that_may_have_left_is_dead_and_says_so(store):
     record = store.record("a")
     store.steps().hand_over()
     store.raw.hset(key(store, "records"), "a", record)
-    found = list(check(store.entries))
-    (repaired,) = (one for some in repairing.repair(store.entries, found) for one in some)
+    (became,) = repaired(store, list(check(store.entries)))
     says = "it had lost its place, and may have left"
-    assert (repaired.what, repaired.reason) == ("dead", says)
+    assert (became.what, became.reason) == ("dead", says)
     assert store.entries.find("a").reason == says
     assert drain(store) == [("a", False)]  # the entry that had left
-
-
-def test_an_entry_scheduled_anew_since_it_left_waits_again(store):
-    store.schedule("a", NOW_MS)
-    store.steps().hand_over()
-    store.raw.delete("celery")
-    store.set_ms(NOW_MS + 1)
-    store.schedule("a", FAR_MS)
-    store.raw.delete(key(store, "due"))
-    assert repair(store) == {("record_without_place", "a"): "back"}
-    assert drain(store) == [("a", False)]
 
 
 def test_the_history_tells_of_what_waits_again(store):
@@ -429,14 +416,18 @@ def test_an_entry_that_is_paused_or_comes_back_is_not_parked_for_ever(store):
 # Keys and tags.
 
 
-def test_a_key_that_was_lost_is_held_again(store):
+@pytest.mark.parametrize("holder", [None, "b"], ids=["nobody's", "another's"])
+def test_a_key_and_tags_that_were_lost_go_back_to_the_entry_that_waits(store, holder):
     store.schedule("a", FAR_MS, extras=EXTRAS)
+    store.schedule("b", FAR_MS, extras=Extras("other"))
     before = store.contents()
-    store.raw.delete(key(store, "holders"), key(store, "tags"))
-    assert repair(store) == {
-        ("wrong_key", "a"): "done",
-        ("wrong_tag", "a"): "done",
-    }
+    store.raw.hdel(key(store, "holders"), "k1")
+    store.raw.delete(key(store, "tags"))
+    if holder:
+        store.raw.hset(key(store, "holders"), "k1", holder)
+    became = repair(store)
+    assert became["wrong_tag", "a"] == "done"
+    assert holder or became["wrong_key", "a"] == "done"
     assert store.contents() == before
 
 
@@ -448,15 +439,6 @@ def test_of_two_that_wait_under_a_key_one_holds_it(store):
     store.raw.delete(key(store, "holders"))
     assert sorted(repair(store).values()) == ["done", "gone"]
     assert kinds(store) == set()
-
-
-def test_a_key_that_names_another_s_entry_goes_back_to_who_waits(store):
-    store.schedule("a", FAR_MS, extras=EXTRAS)
-    store.schedule("b", FAR_MS, extras=Extras("other"))
-    before = store.contents()
-    store.raw.hset(key(store, "holders"), "k1", "b")
-    repair(store)
-    assert store.contents() == before
 
 
 # Owed REVOKED states.
@@ -546,7 +528,7 @@ def test_entries_that_come_or_leave_between_look_and_recount_count(store):
 
     # Behind the last look at a record, before the last at the counts.
     amid(store, "template_uses", change, at=2)
-    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["done"]
+    assert mended(store, found) == ["done"]
     assert uses(store) == {name: 11}
     store.check()
 
@@ -557,7 +539,7 @@ def test_an_entry_that_leaves_unseen_makes_a_count_too_low_and_never_too_high(st
     store.raw.hset(key(store, "template_uses"), name, 5)
     found = list(check(store.entries))
     amid(store, "records", lambda: store.entries.cancel("a1"))
-    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["done"]
+    assert mended(store, found) == ["done"]
     assert uses(store) == {name: 7}
     repair(store)
     assert uses(store) == {name: 8}
@@ -579,7 +561,7 @@ def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
 
     # Behind the last look at a record, before the last at the counts.
     amid(store, "template_uses", edit_and_cancel, at=2)
-    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["gone"]
+    assert mended(store, found) == ["gone"]
     assert uses(store) == {name: 2}
     assert set(repair(store).values()) == {"done"}
     assert uses(store) == {name: 1}
@@ -616,7 +598,7 @@ def test_a_template_that_is_shared_by_then_stays(store):
     found = list(check(store.entries))
     assert [one.kind for one in found] == ["wrong_count"]
     amid(store, "template_uses", lambda: store.schedule("b", FAR_MS, share=True), at=2)
-    assert [one.what for some in repairing.repair(store.entries, found) for one in some] == ["gone"]
+    assert mended(store, found) == ["gone"]
     store.check()
 
 
@@ -631,10 +613,10 @@ def test_two_repairs_at_once_raise_a_count_once(store):
     amid(
         store,
         "template_uses",
-        lambda: inner.extend(one.what for some in repairing.repair(other, found) for one in some),
+        lambda: inner.extend(mended(store, found, other)),
         at=2,
     )
-    outer = [one.what for some in repairing.repair(store.entries, found) for one in some]
+    outer = mended(store, found)
     other.shards[0].scripts.connection.close()
     assert (inner, outer) == (["done"], ["gone"])
     assert uses(store) == before

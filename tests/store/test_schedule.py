@@ -9,6 +9,7 @@ from celery_delayq.core.clock import MAX_DUE_MS, When, after, due_in_ms
 from celery_delayq.core.store import NewEntry, Outcome, State
 from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InvalidDueTime, StoreUnavailable
+from tests.store.places import PLACES, WAITING, enter
 from tests.store.support import (
     DUE_AT_ONCE,
     FAR_MS,
@@ -20,12 +21,10 @@ from tests.store.support import (
 
 pytestmark = pytest.mark.core
 
-HOLD = ["schedule", "schedule_relayed"]
-SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
-both_kinds = pytest.mark.parametrize("put", HOLD)
+both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 
 
-@SHARE
+@pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 @both_kinds
 def test_an_entry_can_be_read_by_its_id_at_once(store, put, share):
     getattr(store, put)("a", FAR_MS, payload="x", share=share)
@@ -60,11 +59,6 @@ def test_an_entry_due_at_once_can_be_cancelled_until_it_has_left(store):
     store.schedule("a", 0)
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.steps().hand_over().handed_over == 0
-
-
-def test_no_delay_is_due_at_once(store):
-    assert store.schedule("a", when=When("after", 0)) == NOW_MS
-    assert store.steps().hand_over().handed_over == 1
 
 
 @both_kinds
@@ -114,94 +108,57 @@ def test_a_delay_that_ends_past_the_last_is_refused_and_nothing_is_written(store
 
 
 @both_kinds
-def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(store, put):
-    store.schedule("a", FAR_MS, payload="first")
+@pytest.mark.parametrize("place", PLACES)
+def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(store, put, place):
+    enter(store, place, payload="first")
     before = store.snapshot()
-    with pytest.raises(AlreadyScheduled, match="'a' is already scheduled"):
+    error = AlreadyDead if place == "dead" else AlreadyScheduled
+    with pytest.raises(error, match=r"^task 'a' is "):
         getattr(store, put)("a", NOW_MS, payload="second")
     assert store.snapshot() == before
 
 
-@pytest.mark.parametrize("place", ["leased", "dead"])
-def test_an_id_in_flight_or_dead_is_taken_as_well(store, place):
-    shard_steps = store.steps()
-    store.schedule_relayed("a")
-    claimed, *_ = shard_steps.claim(1)
-    if place == "dead":
-        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-    assert store.places("a") == [place]
-    before = store.snapshot()
-    with pytest.raises(AlreadyDead if place == "dead" else AlreadyScheduled):
-        store.schedule("a")
-    assert store.snapshot() == before
-
-
-def test_an_id_that_was_cancelled_can_be_scheduled_again_at_once(store):
-    store.schedule("a", FAR_MS)
-    store.entries.cancel("a")
-    assert store.schedule("a", FAR_MS + 1) == FAR_MS + 1
-    store.check()
-
-
-def test_an_id_that_was_handed_over_can_be_scheduled_again(store):
+@pytest.mark.parametrize(
+    "leave",
+    [lambda store: store.entries.cancel("a"), lambda store: store.steps().hand_over()],
+    ids=["cancelled", "handed over"],
+)
+def test_an_id_that_has_left_can_be_scheduled_again_at_once(store, leave):
     store.schedule("a")
-    store.steps().hand_over()
-    assert store.schedule("a", FAR_MS) == FAR_MS
-    assert store.entries.find("a").due_ms == FAR_MS
+    leave(store)
+    assert store.schedule("a", FAR_MS + 1) == FAR_MS + 1
+    assert store.entries.find("a").due_ms == FAR_MS + 1
     store.check()
 
 
 # Superseding: a task that is running schedules itself again, under its own id.
 
 
+# How far its entry came before: the verdicts about its attempts.
+MAY_HAVE_LEFT = {"in flight": (), "no answer": ("unknown",), "then dead": ("unknown", "dead")}
+
+
 @both_kinds
-def test_a_running_task_that_retries_replaces_an_entry_of_its_own(store, put):
-    store.schedule_relayed("a", payload="old")
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(1)
-    getattr(store, put)("a", FAR_MS, payload="new", supersede=True)
+@pytest.mark.parametrize("verdicts", MAY_HAVE_LEFT.values(), ids=MAY_HAVE_LEFT)
+def test_a_running_task_that_retries_replaces_an_entry_that_may_have_left(store, put, verdicts):
+    claims, shard_steps = enter(store, "leased", payload="old"), store.steps()
+    for verdict in verdicts:
+        shard_steps.nack(verdict, claims, reason="NO_ROUTE")
+        claims = shard_steps.claim(1)[0] or claims
+
+    getattr(store, put)("a", FAR_MS, payload="new", supersede=True, share=True)
+
     store.check()
+    assert store.places("a") == ["due" if put == "schedule" else "relay"]
     assert b'"new"' in store.entries.find("a").message
-    assert shard_steps.ack(claimed) == 0
-    assert shard_steps.nack("unknown", claimed) == 0
+    assert shard_steps.ack(claims) == shard_steps.nack("unknown", claims) == 0
     assert store.entries.find("a").due_ms == FAR_MS
 
 
-def test_a_running_task_replaces_an_entry_whose_attempt_had_no_answer(store):
-    shard_steps = store.steps()
-    store.schedule_relayed("a")
-    shard_steps.nack("unknown", shard_steps.claim(1)[0])
-    store.schedule("a", FAR_MS, supersede=True)
-    assert store.places("a") == ["due"]
-    store.check()
-
-
-def test_a_running_task_replaces_a_dead_entry_that_may_have_been_delivered(store):
-    shard_steps = store.steps()
-    store.schedule_relayed("a", share=True)
-    shard_steps.nack("unknown", shard_steps.claim(1)[0])
-    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
-    store.schedule("a", FAR_MS, supersede=True, share=True)
-    assert store.places("a") == ["due"]
-    store.check()
-
-
-@both_kinds
-def test_a_running_task_replaces_no_entry_that_has_not_left(store, put):
-    getattr(store, put)("a", FAR_MS, payload="tomorrow")
-    store.schedule_relayed("other")
-    store.steps().claim(1)  # so that another task has a claim
-    with pytest.raises(AlreadyScheduled):
-        store.schedule("a", supersede=True)
-    assert b'"tomorrow"' in store.entries.find("a").message
-    store.check()
-
-
-@pytest.mark.parametrize("verdict", ["refused", "dead"])
-def test_a_running_task_replaces_no_entry_that_its_broker_refused(store, verdict):
-    shard_steps = store.steps()
-    store.schedule_relayed("a", payload="tomorrow")
-    shard_steps.nack(verdict, shard_steps.claim(1)[0], wait=60, reason="NO_ROUTE")
+@pytest.mark.parametrize("place", [*WAITING, "dead"])
+def test_a_running_task_replaces_no_entry_that_has_not_left(store, place):
+    enter(store, "leased", "other")  # so that another task has a claim
+    enter(store, place, payload="tomorrow")
     with pytest.raises(AlreadyScheduled):
         store.schedule("a", supersede=True)
     assert b'"tomorrow"' in store.entries.find("a").message

@@ -7,6 +7,7 @@ from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import destination_for
 from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
+from tests.store.places import PLACES, enter
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 TAGGED = Extras("k", ("one", "two", "ü"), 10**12)
@@ -26,23 +27,8 @@ def of(*ids):
     return {tag: list(ids) for tag in sorted(TAGGED.tags)}
 
 
-@pytest.fixture
-def direct(store):
-    store.schedule("a", NOW_MS, extras=TAGGED, share=True)
-
-
-@pytest.fixture
-def leased(store):
-    store.schedule_relayed("a", NOW_MS, extras=TAGGED, share=True)
-    shard_steps = store.steps(lease=1)
-    claimed, *_ = shard_steps.claim(1)
-    return shard_steps, claimed
-
-
-@pytest.fixture
-def dead(leased):
-    shard_steps, claimed = leased
-    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
+def of_other(task_id):
+    return {"two": [task_id], "three": [task_id]}
 
 
 def schedule(store, task_id, extras=OTHER, conflict="replace", kind="L", **options):
@@ -64,6 +50,13 @@ def test_each_tag_of_an_entry_leads_to_it(store, kind):
     store.check()
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_in_every_place_an_entry_has_its_tags(store, place):
+    enter(store, place, extras=TAGGED)
+    assert tags(store) == of("a")
+    store.check()
+
+
 def test_members_of_a_tag_are_in_the_order_of_their_scheduling(store):
     for number in reversed(range(300)):
         store.schedule(f"a{number}", FAR_MS - number, extras=Extras("", ("t",)))
@@ -71,49 +64,60 @@ def test_members_of_a_tag_are_in_the_order_of_their_scheduling(store):
     assert tags(store) == {"t": [f"a{number}" for number in reversed(range(300))]}
 
 
-@pytest.mark.usefixtures("direct")
-def test_handed_over(store):
-    assert store.steps().hand_over().handed_over == 1
-    assert tags(store) == {}
-    store.check()
-
-
-def test_a_batch_handed_over(store):
-    for number in range(300):
-        own = tuple(f"t{number + tag}" for tag in range(16))
-        store.schedule(f"a{number}", extras=Extras(f"k{number}", own))
-
-    assert store.steps(batch_size=300).hand_over().handed_over == 300
-    assert tags(store) == {}
-    assert not store.raw.exists(store.keys["holders"])
-    store.check()
-
-
-def test_published_and_acknowledged(store, leased):
-    shard_steps, claimed = leased
-    assert tags(store) == of("a")
-    assert shard_steps.ack(claimed) == 1
-    assert tags(store) == {}
-    store.check()
-
-
-def test_given_back(store, leased):
-    shard_steps, claimed = leased
-    shard_steps.nack("unknown", claimed)
-    assert tags(store) == of("a")
-    store.check()
-
-
-@pytest.mark.usefixtures("leased")
-def test_reclaimed(store):
-    store.set_ms(NOW_MS + 5000)
+def reclaim(store, _):
     assert store.steps().reclaim() == ["a"]
-    assert tags(store) == of("a")
+
+
+def cancel(expected):
+    def step(store, _):
+        assert store.entries.cancel("a")[0] is expected
+
+    return step
+
+
+def move(store, _):
+    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
+    assert store.entries.find("a").extras == TAGGED
+    assert store.raw.hget(store.keys["holders"], "k") == b"a"
+
+
+# The place of the entry, a step, and the tags after it.
+STEPS = {
+    "handed over": ("due", lambda store, _: store.steps().hand_over(), {}),
+    "acknowledged": ("leased", lambda store, claims: store.steps().ack(claims), {}),
+    "given back": ("leased", lambda store, claims: store.steps().nack("unknown", claims), of("a")),
+    "reclaimed": ("lapsed", reclaim, of("a")),
+    "cancelled": ("due", cancel(Outcome.DONE), {}),
+    "cancelled after its lease": ("lapsed", cancel(Outcome.UNCERTAIN), {}),
+    "rescheduled": ("due", move, of("a")),
+    "replaced under its key": ("due", lambda store, _: schedule(store, "b"), of_other("b")),
+    "replaced by its id": ("due", lambda store, _: schedule(store, "a"), of_other("a")),
+    "superseded by the running task": (
+        "leased",
+        lambda store, _: schedule(store, "a", conflict="", kind="R", supersede=True),
+        of_other("a"),
+    ),
+    "kept": ("due", lambda store, _: schedule(store, "b", conflict="keep"), of("a")),
+    "dead and removed": ("dead", cancel(Outcome.DONE), {}),
+    "dead and rescheduled": ("dead", move, of("a")),
+    "dead and scheduled anew": (
+        "dead",
+        lambda store, _: schedule(store, "a", conflict="keep"),
+        of_other("a"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("place", "step", "expected"), STEPS.values(), ids=STEPS)
+def test_a_step_leaves_the_tags_of_what_waits_and_no_others(store, place, step, expected):
+    claims = enter(store, place, extras=TAGGED)
+    step(store, claims)
+    assert tags(store) == expected
     store.check()
 
 
 @pytest.mark.parametrize("kind", ["schedule", "schedule_relayed"])
-def test_too_late_to_leave(store, kind):
+def test_an_entry_that_is_too_late_to_leave_takes_its_tags_along(store, kind):
     getattr(store, kind)("a", NOW_MS, extras=Extras("k", TAGGED.tags, 1000))
     store.set_ms(NOW_MS + 5000)
     shard_steps = store.steps()
@@ -124,81 +128,18 @@ def test_too_late_to_leave(store, kind):
     store.check()
 
 
-@pytest.mark.usefixtures("direct")
-def test_cancelled(store):
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+def test_a_batch_that_is_handed_over_takes_all_its_tags_and_keys_along(store):
+    for number in range(300):
+        own = tuple(f"t{number + tag}" for tag in range(16))
+        store.schedule(f"a{number}", extras=Extras(f"k{number}", own))
+
+    assert store.steps(batch_size=300).hand_over().handed_over == 300
     assert tags(store) == {}
+    assert not store.raw.exists(store.keys["holders"])
     store.check()
 
 
-@pytest.mark.usefixtures("leased")
-def test_cancelled_after_its_lease_ran_out(store):
-    store.set_ms(NOW_MS + 5000)
-    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
-    assert tags(store) == {}
-    store.check()
-
-
-@pytest.mark.usefixtures("direct")
-def test_rescheduled(store):
-    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
-    assert tags(store) == of("a")
-    assert store.entries.find("a").extras == TAGGED
-    store.check()
-
-
-@pytest.mark.usefixtures("direct")
-def test_replaced_by_another_under_its_key(store):
-    schedule(store, "b")
-    assert tags(store) == {"two": ["b"], "three": ["b"]}
-    store.check()
-
-
-@pytest.mark.usefixtures("direct")
-def test_replaced_by_another_of_its_id(store):
-    schedule(store, "a")
-    assert tags(store) == {"two": ["a"], "three": ["a"]}
-    store.check()
-
-
-@pytest.mark.usefixtures("leased")
-def test_superseded_by_the_task_that_runs(store):
-    schedule(store, "a", conflict="", kind="R", supersede=True)
-    assert tags(store) == {"two": ["a"], "three": ["a"]}
-    store.check()
-
-
-@pytest.mark.usefixtures("direct")
-def test_kept(store):
-    schedule(store, "b", conflict="keep")
-    assert tags(store) == of("a")
-    store.check()
-
-
-@pytest.mark.usefixtures("dead")
-def test_dead_and_removed(store):
-    assert tags(store) == of("a")
-    assert store.entries.cancel("a")[0] is Outcome.DONE
-    assert tags(store) == {}
-    store.check()
-
-
-@pytest.mark.usefixtures("dead")
-def test_dead_and_rescheduled(store):
-    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
-    assert tags(store) == of("a")
-    assert store.raw.hget(store.keys["holders"], "k") == b"a"
-    store.check()
-
-
-@pytest.mark.usefixtures("dead")
-def test_dead_and_scheduled_anew(store):
-    schedule(store, "a", conflict="keep")
-    assert tags(store) == {"two": ["a"], "three": ["a"]}
-    store.check()
-
-
-def test_refused_until_it_is_dead_and_removed(store):
+def test_an_entry_refused_until_it_is_dead_has_its_tags_until_it_is_removed(store):
     store.raw.set("broken", "no list")
     store.schedule("a", NOW_MS, to="broken", extras=TAGGED, share=True)
     shard_steps = store.steps()
