@@ -24,6 +24,12 @@ def store(redis_server, redis_url):
 
 
 @pytest.fixture
+def shard_steps(store):
+    """The steps of one scanner."""
+    return store.steps()
+
+
+@pytest.fixture
 def real_store(redis_server, redis_url):
     """The same, with Redis's own TIME."""
     made = Store(redis_server, clocked=False)

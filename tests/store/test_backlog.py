@@ -69,11 +69,12 @@ def test_entries_that_fall_due_during_a_long_step_are_fresh_for_the_next(store, 
     store.check()
 
 
-def test_a_batch_of_several_claims_has_one_time_from_which_on_things_are_fresh(store, monkeypatch):
+def test_a_batch_of_several_claims_has_one_time_from_which_on_things_are_fresh(
+    store, shard_steps, monkeypatch
+):
     monkeypatch.setattr(scanner_steps, "CHUNK", BATCH)
     put = store.schedule_relayed
     old, new = schedule(put, "old", 32, OLD_MS), schedule(put, "new", 4, NOW_MS + 1)
-    shard_steps = store.steps()
     shard_steps.claim(BATCH)
     store.set_ms(NOW_MS + 30_000)
     claimed = [one.task_id for one in shard_steps.claim(2 * BATCH).entries]

@@ -68,14 +68,13 @@ def test_an_expiry_past_all_dates_is_the_last_or_the_first_one(store, expires, s
 
 
 @pytest.mark.parametrize("spoilt", [LINES[0], "\n".join(LINES).replace("tests", "other")])
-def test_a_template_that_is_not_what_its_name_says_is_not_used(store, spoilt):
+def test_a_template_that_is_not_what_its_name_says_is_not_used(store, shard_steps, spoilt):
     for task_id, to in (("list", LIST), ("relayed", destination_for("R", ROUTE))):
         store.put(task_id, new_record(task_id, to, share=True), NOW_MS)
     [name] = store.raw.hkeys(store.keys["templates"])
     store.raw.hset(store.keys["templates"], name, spoilt)
     with pytest.raises(UnreadableRecord, match="template is damaged"):
         store.entries.find("list")
-    shard_steps = store.steps()
     assert shard_steps.hand_over().dead == [("list", "template is damaged")]
     assert store.raw.llen("celery") == 0
     [claimed], *_ = shard_steps.claim(1)

@@ -18,8 +18,9 @@ def owed(shard_steps):
     return [(one.task_id, one.outcome) for one in shard_steps.owed()]
 
 
-def test_a_cancel_notes_what_it_owes_and_a_scanner_is_given_it_when_the_call_has_ended(store):
-    shard_steps = store.steps()
+def test_a_cancel_notes_what_it_owes_and_a_scanner_is_given_it_when_the_call_has_ended(
+    store, shard_steps
+):
     store.schedule("a", FAR_MS, payload="x")
     outcome, cancelled = store.entries.cancel("a", owes=True)
     assert outcome is Outcome.DONE
@@ -31,8 +32,7 @@ def test_a_cancel_notes_what_it_owes_and_a_scanner_is_given_it_when_the_call_has
     assert shard_steps.owed() == [cancelled]
 
 
-def test_a_settled_state_is_no_longer_owed(store):
-    shard_steps = store.steps()
+def test_a_settled_state_is_no_longer_owed(store, shard_steps):
     store.schedule("a", FAR_MS)
     store.schedule("b", FAR_MS)
     _, cancelled = store.entries.cancel("a", owes=True)
@@ -55,8 +55,9 @@ def test_a_state_given_to_one_scanner_is_given_to_no_other_for_a_minute(store):
     assert owed(second) == [("a", Outcome.DONE)]
 
 
-def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(store, monkeypatch):
-    shard_steps = store.steps()
+def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(
+    store, shard_steps, monkeypatch
+):
     for task_id in ("a", "b"):
         store.schedule(task_id, FAR_MS)
         _, cancelled = store.entries.cancel(task_id, owes=True)
@@ -69,8 +70,7 @@ def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(
     ]
 
 
-def test_an_uncertain_cancel_is_owed_as_such(store):
-    shard_steps = store.steps()
+def test_an_uncertain_cancel_is_owed_as_such(store, shard_steps):
     store.schedule_relayed("a")
     shard_steps.nack("unknown", shard_steps.claim(1)[0])
     outcome, _ = store.entries.cancel("a", owes=True)
@@ -79,8 +79,9 @@ def test_an_uncertain_cancel_is_owed_as_such(store):
     assert owed(shard_steps) == [("a", Outcome.UNCERTAIN)]
 
 
-def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier(store):
-    shard_steps = store.steps()
+def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier(
+    store, shard_steps
+):
     store.schedule("a", FAR_MS)
     store.entries.cancel("a", owes=True)
     store.schedule("a", FAR_MS)
@@ -89,8 +90,7 @@ def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier
     assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
 
 
-def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store):
-    shard_steps = store.steps()
+def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store, shard_steps):
     store.schedule("a", FAR_MS)
     _, first = store.entries.cancel("a", owes=True)
     store.set_ms(NOW_MS + 1)
@@ -115,8 +115,7 @@ def test_the_message_is_whole_whatever_the_records_form(store, share):
     assert cancelled.message == message
 
 
-def test_a_place_whose_message_is_gone_is_dropped(store):
-    shard_steps = store.steps()
+def test_a_place_whose_message_is_gone_is_dropped(store, shard_steps):
     store.raw.zadd(store.keys["outbox"], {"a": 0})
     assert owed(shard_steps) == []
     assert not store.raw.exists(store.keys["outbox"])

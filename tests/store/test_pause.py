@@ -77,33 +77,30 @@ def test_a_relayed_entry_is_parked_at_the_claim(store):
     store.check()
 
 
-def test_a_leased_entry_is_acknowledged_all_the_same(store):
+def test_a_leased_entry_is_acknowledged_all_the_same(store, shard_steps):
     put(store, "a", relayed=True)
-    shard_steps = store.steps()
     claimed = shard_steps.claim(1).entries
     store.entries.pause(ALL, "")
     assert shard_steps.ack(claimed) == 1
 
 
-def test_an_entry_that_is_to_run_now_passes_a_pause(store):
+def test_an_entry_that_is_to_run_now_passes_a_pause(store, shard_steps):
     store.entries.pause(ALL, "")
     for task_id, relayed in (("a", False), ("b", True)):
         put(store, task_id, relayed=relayed)
         record = bytearray(store.record(task_id))
         record[record.index(b":") + 1 + int(record[2 : record.index(b":")]) + FLAGS] += RUN_NOW
         store.raw.hset(store.keys["records"], task_id, bytes(record))
-    shard_steps = store.steps()
     assert shard_steps.hand_over().handed_over == 1
     assert len(shard_steps.claim(1).entries) == 1
 
 
-def test_resumed_it_comes_back_in_the_order_of_due_times(store):
+def test_resumed_it_comes_back_in_the_order_of_due_times(store, shard_steps):
     store.entries.pause(MAIL, "mail")
     for step in (3, 1, 2):
         put(store, f"a{step}", NOW_MS + step)
     put(store, "b", NOW_MS + 2)
     store.set_ms(NOW_MS + 5)
-    shard_steps = store.steps()
     shard_steps.hand_over()
     before = [store.record(one) for one in ("a1", "a2", "a3")]
     assert store.entries.resume(MAIL)
@@ -114,11 +111,10 @@ def test_resumed_it_comes_back_in_the_order_of_due_times(store):
     store.check()
 
 
-def test_it_comes_back_with_the_record_and_score_that_it_had(store):
+def test_it_comes_back_with_the_record_and_score_that_it_had(store, shard_steps):
     put(store, "a", NOW_MS - 7, relayed=True)
     before = store.snapshot()
     store.entries.pause(ALL, "")
-    shard_steps = store.steps()
     shard_steps.claim(1)
     assert store.places("a") == ["parked"]
     store.entries.resume(ALL)
@@ -133,10 +129,9 @@ def test_it_comes_back_with_the_record_and_score_that_it_had(store):
     assert store.entries.pauses() == []
 
 
-def test_while_it_comes_back_what_falls_due_goes_at_once(store):
+def test_while_it_comes_back_what_falls_due_goes_at_once(store, shard_steps):
     store.entries.pause(MAIL, "mail")
     put(store, "old")
-    shard_steps = store.steps()
     shard_steps.hand_over()
     store.entries.resume(MAIL, 0.01)
     shard_steps.hand_over()
@@ -144,11 +139,10 @@ def test_while_it_comes_back_what_falls_due_goes_at_once(store):
     assert shard_steps.hand_over().handed_over == 1
 
 
-def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store):
+def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store, shard_steps):
     store.entries.pause(MAIL, "mail")
     for step in range(50):
         put(store, f"a{step:02}", NOW_MS - 50 + step)
-    shard_steps = store.steps()
     shard_steps.hand_over()
     store.entries.resume(MAIL, 100)
     times = []
@@ -163,11 +157,10 @@ def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store):
     assert store.arrived("mail") == [f"a{step:02}" for step in range(50)]
 
 
-def test_at_a_rate_of_less_than_ten_it_comes_back_one_by_one(store):
+def test_at_a_rate_of_less_than_ten_it_comes_back_one_by_one(store, shard_steps):
     store.entries.pause(ALL, "")
     for step in range(3):
         put(store, f"a{step}")
-    shard_steps = store.steps()
     shard_steps.hand_over()
     store.entries.resume(ALL, 0.5)
     assert shard_steps.hand_over().handed_over == 1
@@ -177,11 +170,12 @@ def test_at_a_rate_of_less_than_ten_it_comes_back_one_by_one(store):
     assert shard_steps.hand_over().handed_over == 1
 
 
-def test_a_clock_that_was_set_back_holds_up_what_comes_back_for_no_longer_than_a_step(store):
+def test_a_clock_that_was_set_back_holds_up_what_comes_back_for_no_longer_than_a_step(
+    store, shard_steps
+):
     store.entries.pause(MAIL, "mail")
     for step in range(3):
         put(store, f"a{step}", NOW_MS - 10_000_000)
-    shard_steps = store.steps()
     shard_steps.hand_over()
     store.entries.resume(MAIL, 4)
     assert drain(shard_steps) == 1
@@ -219,11 +213,10 @@ def test_after_a_time_without_scanners_a_second_s_worth_comes_at_most(store):
     assert shard_steps.hand_over().handed_over == 0
 
 
-def test_paused_again_while_it_comes_back_the_rest_stays(store):
+def test_paused_again_while_it_comes_back_the_rest_stays(store, shard_steps):
     store.entries.pause(MAIL, "mail")
     for step in range(30):
         put(store, f"a{step:02}")
-    shard_steps = store.steps()
     shard_steps.hand_over()
     store.entries.resume(MAIL, 100)
     assert shard_steps.hand_over().handed_over == 10
@@ -237,12 +230,11 @@ def test_paused_again_while_it_comes_back_the_rest_stays(store):
     store.check()
 
 
-def test_an_entry_in_two_pauses_is_parked_in_the_other_when_one_is_resumed(store):
+def test_an_entry_in_two_pauses_is_parked_in_the_other_when_one_is_resumed(store, shard_steps):
     store.entries.pause(ALL, "")
     store.entries.pause(MAIL, "mail")
     put(store, "a")
     put(store, "b", queue="other")
-    shard_steps = store.steps()
     shard_steps.hand_over()
     store.entries.resume(ALL)
     assert drain(shard_steps) == 1
@@ -269,11 +261,10 @@ def test_a_thousand_at_most_come_back_in_a_step(store):
 
 
 @pytest.mark.parametrize("relayed", [False, True])
-def test_a_parked_entry_is_found_cancelled_and_moved(store, relayed):
+def test_a_parked_entry_is_found_cancelled_and_moved(store, shard_steps, relayed):
     store.entries.pause(MAIL, "mail")
     for task_id in "abc":
         put(store, task_id, NOW_MS - 1, relayed=relayed, extras=Extras(tags=("x",)))
-    shard_steps = store.steps()
     shard_steps.hand_over()
     shard_steps.claim(9)
     assert store.entries.find("a").due_ms == NOW_MS - 1

@@ -56,10 +56,9 @@ def test_each_queue_s_are_counted_and_the_overdue_ones_among_them(store):
     assert told(store) == ({MAIL: (2, 1), CELERY: (3, 2)}, True)
 
 
-def test_an_entry_in_flight_dead_or_parked_does_not_wait(store):
+def test_an_entry_in_flight_dead_or_parked_does_not_wait(store, shard_steps):
     for task_id in ("dead", "flying"):
         store.schedule_relayed(task_id)
-    shard_steps = store.steps()
     (dead, _), *_ = shard_steps.claim(2)
     shard_steps.nack("dead", [dead], reason="NO_ROUTE")
     store.entries.pause(lane_for(queue="mail"), "mail")
@@ -227,13 +226,12 @@ def test_nothing_is_overdue_one_millisecond_early(store):
     assert oldest(store) == NOW_MS + 1
 
 
-def test_the_oldest_is_looked_for_wherever_it_waits(store):
+def test_the_oldest_is_looked_for_wherever_it_waits(store, shard_steps):
     store.schedule("a", NOW_MS - 10)
     assert oldest(store) == NOW_MS - 10
     store.schedule_relayed("b", NOW_MS - 20)
     assert oldest(store) == NOW_MS - 20
     store.schedule_relayed("c", NOW_MS - 30)
-    shard_steps = store.steps()
     (first, *_), *_ = shard_steps.claim(2)
     assert first.task_id == "c"
     assert oldest(store) == NOW_MS - 10

@@ -87,10 +87,9 @@ def test_a_superseded_record_gives_its_template_back(store, share):
     assert list(templates(store).values()) == [1] * share
 
 
-def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store):
+def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store, shard_steps):
     store.schedule_relayed("a", share=True)
     store.reschedule("a", When("at", 0))
-    shard_steps = store.steps()
     shard_steps.claim(1)
     store.lease_out()
     assert shard_steps.reclaim() == ["a"]
