@@ -93,24 +93,18 @@ def test_over_all_steps_equal_due_times_are_counted_once(store, monkeypatch):
     assert told(store) == ({CELERY: (20, 0)}, True)
 
 
-def test_refused_entries_that_fill_a_whole_step_are_counted_once(store, monkeypatch):
+@pytest.mark.parametrize(("refused", "is_complete"), [(3, True), (4, False)])
+def test_refused_entries_are_counted_once_and_no_more_than_fill_a_step(
+    store, monkeypatch, refused, is_complete
+):
     small_steps(monkeypatch)
-    ids = [f"r{step}" for step in range(3)]
+    ids = [f"r{step}" for step in range(refused)]
     for task_id in ids:
         store.schedule_relayed(task_id)
     refuse(store, *ids)
     for step in range(4):
         store.schedule(f"a{step}", FAR_MS)
-    assert told(store) == ({CELERY: (7, 3)}, True)
-
-
-def test_of_what_was_refused_beyond_a_step_it_is_known_that_it_is_left_out(store, monkeypatch):
-    small_steps(monkeypatch)
-    ids = [f"r{step}" for step in range(4)]
-    for task_id in ids:
-        store.schedule_relayed(task_id)
-    refuse(store, *ids)
-    assert told(store) == ({CELERY: (3, 3)}, False)
+    assert told(store) == ({CELERY: (7, 3)}, is_complete)
 
 
 def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store, monkeypatch):
@@ -251,16 +245,6 @@ def by_state(store):
     return counts.scheduled, counts.overdue, counts.refused, counts.paused
 
 
-@pytest.mark.parametrize("relayed", [False, True])
-def test_a_paused_entry_is_not_the_oldest_before_a_scanner_has_met_it(store, relayed):
-    put = store.schedule_relayed if relayed else store.schedule
-    store.entries.pause(lane_for(task="tests.remind"), "tests.remind")
-    put("a", NOW_MS - 10)
-    assert (by_state(store), oldest(store)) == ((0, 0, 0, 1), None)
-    store.entries.resume(lane_for(task="tests.remind"))
-    assert oldest(store) == NOW_MS - 10
-
-
 def test_a_due_and_paused_entry_counts_the_same_before_a_scanner_has_met_it(store):
     store.entries.pause(lane_for(queue="mail"), "mail")
     store.schedule("first", NOW_MS - 12, queue="mail")
@@ -283,34 +267,13 @@ def test_a_refused_entry_that_is_paused_since_is_no_longer_overdue(store):
     assert by_state(store) == (1, 1, 1, 0)
     store.entries.pause(lane_for(queue="celery"), "celery")
     assert by_state(store) == (0, 0, 0, 1)
-    assert told(store)[0] == {}
+    assert (told(store)[0], oldest(store)) == ({}, None)
     store.entries.resume(lane_for(queue="celery"))
     assert by_state(store) == (1, 1, 1, 0)
 
 
 @pytest.mark.parametrize("bound", ["OVERDUE", "OVERDUE_BYTES"])
-def test_behind_as_many_as_are_looked_at_what_is_paused_counts_as_overdue(
-    store, monkeypatch, bound
-):
-    store.entries.pause(lane_for(queue="mail"), "mail")
-    for step in range(5):
-        store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
-    size = len(store.record("a0"))
-    monkeypatch.setattr(overview, bound, 3 if bound == "OVERDUE" else size * 3 - 1)
-    assert by_state(store) == (2, 2, 0, 3)
-    assert store.entries.counts().next_due_ms == NOW_MS - 7
-
-
-def test_behind_what_is_paused_the_next_one_is_the_oldest(store):
-    store.entries.pause(lane_for(queue="mail"), "mail")
-    for step in range(5):
-        store.schedule(f"a{step}", NOW_MS - 10 - step, queue="mail")
-    store.schedule("b", NOW_MS - 3)
-    assert oldest(store) == NOW_MS - 3
-
-
-@pytest.mark.parametrize("bound", ["OVERDUE", "OVERDUE_BYTES"])
-def test_behind_more_that_is_paused_than_is_looked_at_the_next_one_counts(
+def test_a_paused_entry_behind_as_many_as_are_looked_at_counts_as_overdue(
     store, monkeypatch, bound
 ):
     store.entries.pause(lane_for(queue="mail"), "mail")
@@ -318,7 +281,8 @@ def test_behind_more_that_is_paused_than_is_looked_at_the_next_one_counts(
         store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
     size = len(store.record("a0"))
     monkeypatch.setattr(overview, bound, 3 if bound == "OVERDUE" else size * 3 - 1)
-    assert oldest(store) == NOW_MS - 7
+    assert by_state(store) == (1, 1, 0, 3)
+    assert store.entries.counts().next_due_ms == oldest(store) == NOW_MS - 7
     store.entries.cancel("a3")
     assert oldest(store) is None
 
@@ -341,13 +305,6 @@ def test_over_all_slices_what_is_paused_is_passed(store, paused):
     assert oldest(store) is None
     store.schedule("b", NOW_MS - 3)
     assert oldest(store) == NOW_MS - 3
-
-
-def test_a_refused_entry_that_is_paused_since_is_not_the_oldest(store):
-    store.schedule_relayed("a", NOW_MS - 10)
-    refuse(store, "a")
-    store.entries.pause(lane_for(queue="celery"), "celery")
-    assert oldest(store) is None
 
 
 def test_an_unreadable_entry_is_overdue_as_well(store):
