@@ -52,11 +52,7 @@ def schedule(put, name, count, due_ms, **options):
 def test_a_quarter_of_each_batch_is_for_what_fell_due_just_now(store, put, batches):
     old = schedule(put, "old", 18, OLD_MS)
     fresh = schedule(put, "fresh", 3, FRESH_MS)
-    assert batches() == [
-        [*fresh[:2], *old[:6]],
-        [*fresh[2:], *old[6:13]],
-        old[13:],
-    ]
+    assert batches() == [[*fresh[:2], *old[:6]], [*fresh[2:], *old[6:13]], old[13:]]
     store.check()
 
 

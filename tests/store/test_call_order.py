@@ -31,20 +31,38 @@ def made(store, kind):
 
 
 @each_call
-def test_after_its_deadline_a_request_changes_nothing_at_all(store, kind):
-    call = made(store, kind)
-    store.set_us(call.deadline + 1)
-    before = store.contents(all_keys=True)
-    assert call.send() == [b"late"]
-    assert call.anew().send() == [b"late"]
-    assert store.contents(all_keys=True) == before
-
-
-@each_call
-def test_up_to_its_deadline_it_is_answered(store, kind):
+def test_up_to_its_deadline_a_request_is_answered(store, kind):
     call = made(store, kind)
     store.set_us(call.deadline)
     assert call.anew().send()[0] == b"answer"
+
+
+def ended(store, call):
+    store.set_us(call.deadline + 1)
+    return call
+
+
+def endless(store, call):
+    return replace(call, deadline=now_us(store) + TIMEOUT_US + 1)
+
+
+def unknown(store, call):
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    return call
+
+
+@each_call
+@pytest.mark.parametrize(
+    ("becomes", "verdict"),
+    [(ended, b"late"), (endless, b"join"), (unknown, b"join")],
+    ids=["deadline over", "deadline further ahead than any call lasts", "store knows nobody"],
+)
+def test_a_request_out_of_its_time_changes_nothing_at_all(store, kind, becomes, verdict):
+    call = becomes(store, made(store, kind))
+    before = store.contents(all_keys=True)
+    assert call.send() == call.anew().send() == [verdict]
+    assert store.contents(all_keys=True) == before
 
 
 @each_call
@@ -55,24 +73,6 @@ def test_after_its_deadline_a_repetition_is_told_nothing(store, kind):
     before = store.snapshot()
     assert call.send() == [b"late"]
     assert store.snapshot() == before
-
-
-@each_call
-def test_a_deadline_that_is_further_ahead_than_any_call_lasts_is_refused(store, kind):
-    call = replace(made(store, kind), deadline=now_us(store) + TIMEOUT_US + 1)
-    before = store.contents(all_keys=True)
-    assert call.send() == [b"join"]
-    assert store.contents(all_keys=True) == before
-
-
-@each_call
-def test_in_a_store_that_knows_nobody_it_is_refused(store, kind):
-    call = made(store, kind)
-    store.raw.flushdb()
-    store.set_ms(NOW_MS)
-    before = store.contents(all_keys=True)
-    assert call.send() == [b"join"]
-    assert store.contents(all_keys=True) == before
 
 
 @pytest.mark.parametrize(("back_s", "verdict"), [(1, b"late"), (4, b"answer")])
@@ -207,9 +207,12 @@ def relayed(store):
     shard_steps.ack(shard_steps.claim(1)[0])
 
 
-@pytest.mark.parametrize(
+each_way = pytest.mark.parametrize(
     ("put", "leave"), [("schedule", handed_over), ("schedule_relayed", relayed)]
 )
+
+
+@each_way
 def test_an_entry_that_left_young_refuses_a_schedule_from_before_it(store, put, leave):
     late = schedule(store, "a")
     store.set_us(now_us(store) + 1)
@@ -219,9 +222,7 @@ def test_an_entry_that_left_young_refuses_a_schedule_from_before_it(store, put, 
     assert store.places("a") == []
 
 
-@pytest.mark.parametrize(
-    ("put", "leave"), [("schedule", handed_over), ("schedule_relayed", relayed)]
-)
+@each_way
 def test_an_entry_that_waited_longer_than_a_call_lasts_leaves_no_fence(store, put, leave):
     getattr(store, put)("a", NOW_MS + 60_000)
     store.set_ms(NOW_MS + 60_000)

@@ -8,11 +8,7 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import Membership
 from tests.store import requests
 from tests.store.requests import TIMEOUT_US, cancel, now_us, reschedule, schedule
-from tests.store.support import (
-    FAR_MS,
-    NOW_MS,
-    TIMEOUT_MS,
-)
+from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 
 KEPT = ("calls", "calls_old")
 HOUR_US = 3_600_000_000

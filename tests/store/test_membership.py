@@ -15,11 +15,7 @@ from celery_delayq.core.store.registration import Registration
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from tests.store import requests
-from tests.store.support import (
-    FAR_MS,
-    NOW_MS,
-    TIMEOUT_MS,
-)
+from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 from tests.support.ports import free_port
 
 OURS = Membership(5.0, "redis, database 0", "red:6379")

@@ -5,11 +5,7 @@ import json
 import pytest
 
 from celery_delayq.core.store import Outcome, scanner_steps
-from tests.store.support import (
-    FAR_MS,
-    NOW_MS,
-    TIMEOUT_MS,
-)
+from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 
 CALL_MS = TIMEOUT_MS  # the longest call of these processes
 
