@@ -106,17 +106,12 @@ def test_entries_that_fit_one_batch_leave_in_order(put, batches):
     assert batches() == [[*old, *fresh]]
 
 
-def test_entries_of_one_due_time_keep_their_order_while_they_grow_old(store, put, batches):
+def test_entries_of_one_due_time_keep_their_order_while_they_grow_old(store, put, take):
     ids = schedule(put, "a", 30, NOW_MS)
-    taken = []
-    shard_steps = store.steps(batch_size=BATCH)
+    taken, shard_steps = [], store.steps(batch_size=BATCH)
     for late in (0, 999, 1000, 1001, 50_000):
         store.set_ms(NOW_MS + late)
-        if put == store.schedule_relayed:
-            taken += [claimed.task_id for claimed in shard_steps.claim(BATCH)[0]]
-        else:
-            shard_steps.hand_over()
-            taken = store.arrived()
+        taken += take(shard_steps)
     assert taken == ids
 
 

@@ -26,32 +26,37 @@ def pass_us(store, us):
     store.set_us(now_us(store) + us)
 
 
-@pytest.mark.parametrize("started", range(0, TIMEOUT_US * 2, TIMEOUT_US // 4))
+at_any_time = pytest.mark.parametrize("started", range(0, TIMEOUT_US * 2, TIMEOUT_US // 4))
+
+
+def moments(store, deadline):
+    """Calls at every moment of a generation, until this deadline."""
+    while now_us(store) < deadline:
+        pass_us(store, TIMEOUT_US // 20)
+        another_call(store)
+        yield
+
+
+@at_any_time
 def test_an_answer_is_known_as_long_as_its_call_lasts(store, started):
-    """At any time of a generation, and with calls at every moment after it."""
     another_call(store)
     pass_us(store, started)
     call = schedule(store, "a", when=When("after", 0))
     first = call.answer()
     store.steps().hand_over()
-    while now_us(store) < call.deadline:
-        pass_us(store, TIMEOUT_US // 20)
-        another_call(store)
-        if now_us(store) <= call.deadline:
-            assert call.answer() == first
+    for _ in moments(store, call.deadline):
+        assert now_us(store) > call.deadline or call.answer() == first
     assert store.arrived() == ["a"]
 
 
-@pytest.mark.parametrize("started", range(0, TIMEOUT_US * 2, TIMEOUT_US // 4))
+@at_any_time
 def test_a_fence_stands_as_long_as_a_request_before_it_may_come(store, started):
     another_call(store)
     pass_us(store, started)
     late = schedule(store, "a")
     pass_us(store, 1)
     cancel(store, "a").answer()
-    while now_us(store) < late.deadline:
-        pass_us(store, TIMEOUT_US // 20)
-        another_call(store)
+    for _ in moments(store, late.deadline):
         assert late.send() in ([b"stale"], [b"late"])
     assert store.places("a") == []
 
@@ -137,19 +142,13 @@ def test_an_answer_from_before_the_clock_was_set_back_is_known_after_it(store):
     assert store.places("a") == ["due"]
 
 
-def test_a_caller_follows_a_clock_that_was_set_back_by_an_hour(store):
+@pytest.mark.parametrize("hour", [-HOUR_US, HOUR_US], ids=["back", "forward"])
+def test_a_caller_follows_a_clock_that_was_set_by_an_hour(store, hour):
     store.schedule("a", FAR_MS)
-    pass_us(store, -HOUR_US)
+    pass_us(store, hour)
     assert store.schedule("b", FAR_MS) == FAR_MS
     # A record of the future can still be changed.
-    assert store.reschedule("b", When("at", 7))[1] == 7
-
-
-def test_a_caller_follows_a_clock_that_was_set_forward_by_an_hour(store):
-    store.schedule("a", FAR_MS)
-    pass_us(store, HOUR_US)
-    assert store.schedule("b", FAR_MS) == FAR_MS
-    assert store.reschedule("a", When("at", 7))[1] == 7
+    assert [store.reschedule(one, When("at", 7))[1] for one in "ab"] == [7, 7]
 
 
 def test_a_request_of_before_the_clock_was_set_back_is_refused(store):

@@ -15,53 +15,42 @@ def templates(store) -> dict[bytes, int]:
     return {name: int(n) for name, n in store.raw.hgetall(store.keys["template_uses"]).items()}
 
 
-def ends(store):
-    """All ways in which a record can leave."""
-    shard_steps = store.steps()
-
-    def hand_over(_):
-        shard_steps.hand_over()
-
-    def ack(_):
-        claimed, *_ = shard_steps.claim(1)
-        shard_steps.ack(claimed)
-
-    def cancel(task_id):
-        store.entries.cancel(task_id)
-
-    def cancel_of_dead(task_id):
-        claimed, *_ = shard_steps.claim(1)
-        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-        store.entries.cancel(task_id)
-
-    def cancel_of_lost(task_id):
-        shard_steps.claim(1)
-        store.lease_out()
-        assert store.entries.cancel(task_id)[0] is Outcome.UNCERTAIN
-
-    return {
-        each.__name__: each for each in (hand_over, ack, cancel, cancel_of_dead, cancel_of_lost)
-    }
+def hand_over(_, shard_steps):
+    shard_steps.hand_over()
 
 
-WAYS = {
-    "hand_over": "schedule",
-    "ack": "schedule_relayed",
-    "cancel": "schedule",
-    "cancel_of_dead": "schedule_relayed",
-    "cancel_of_lost": "schedule_relayed",
-}
+def ack(_, shard_steps):
+    shard_steps.ack(shard_steps.claim(1).entries)
 
 
-@pytest.mark.parametrize(("way", "put"), WAYS.items())
-def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(store, way, put):
-    getattr(store, put)("first", NOW_MS - 1, share=True)
-    getattr(store, put)("second", FAR_MS, share=True)
+def cancel(store, _):
+    store.entries.cancel("a")
+
+
+def cancel_of_dead(store, shard_steps):
+    shard_steps.nack("dead", shard_steps.claim(1).entries, reason="NO_ROUTE")
+    store.entries.cancel("a")
+
+
+def cancel_of_lost(store, shard_steps):
+    shard_steps.claim(1)
+    store.lease_out()
+    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+
+
+@pytest.mark.parametrize("leave", [hand_over, ack, cancel, cancel_of_dead, cancel_of_lost])
+def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(
+    store, shard_steps, leave
+):
+    put = store.schedule if leave in (hand_over, cancel) else store.schedule_relayed
+    put("b", FAR_MS, share=True)
+    put("a", NOW_MS - 1, share=True)
     assert list(templates(store).values()) == [2]
-    ends(store)[way]("first")
+    leave(store, shard_steps)
     assert list(templates(store).values()) == [1]
-    store.reschedule("second", When("at", 0))
-    ends(store)[way]("second")
+    store.entries.cancel("b")
+    put("a", NOW_MS - 1, share=True)
+    leave(store, shard_steps)
     assert templates(store) == {}
     assert not store.raw.exists(store.keys["templates"])
 
@@ -138,7 +127,7 @@ def schedule_anew(store):
     store.schedule("new", share=True)
 
 
-def schedule_several(store):
+def schedule_some(store):
     records = {one: support.new_record(one, b"L6:celery", share=True) for one in ("new", "newer")}
     store.entries.schedule([NewEntry(one, When("at", 0), new) for one, new in records.items()])
 
@@ -152,7 +141,7 @@ def load_one(store):
     loads.load(store.entries, [OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
 
 
-@pytest.mark.parametrize("way", [schedule_anew, schedule_several, edit_another, load_one])
+@pytest.mark.parametrize("way", [schedule_anew, schedule_some, edit_another, load_one])
 def test_a_template_whose_text_was_damaged_is_sent_again_and_nothing_dies_of_it(store, way):
     store.schedule("a", share=True)
     store.schedule("whole")

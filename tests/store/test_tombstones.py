@@ -117,9 +117,11 @@ def cancel_many(store, _):
     list(changes.cancel(store.shard, ["b", "c"]))
 
 
-@pytest.mark.parametrize("way", [deliver, publish, skip, cancel, cancel_many])
-def test_however_an_entry_leaves_a_generation_ends_in_time(short, way):
-    shard_steps = short.steps()
+each_way = pytest.mark.parametrize("way", [deliver, publish, skip, cancel, cancel_many])
+
+
+@each_way
+def test_however_an_entry_leaves_a_generation_ends_in_time(short, shard_steps, way):
     short.schedule("a")
     shard_steps.hand_over()
     shard_steps._beat_again = math.inf
@@ -128,6 +130,16 @@ def test_however_an_entry_leaves_a_generation_ends_in_time(short, way):
     way(short, shard_steps)
 
     assert short.raw.hkeys(short.keys["tombstones_old"])[0] == b"a"
+
+
+@each_way
+def test_however_an_entry_leaves_a_generation_ends_when_it_is_full(few, shard_steps, way):
+    leave(few, *(f"a{number}" for number in range(MOST - 1)))
+    assert kept(few) == [MOST - 1, 0]
+
+    way(few, shard_steps)
+
+    assert kept(few) == [0, MOST + (way is cancel_many)]
 
 
 def test_after_the_clock_was_set_back_nothing_is_forgotten_early(short):
