@@ -4,7 +4,6 @@ import contextlib
 import os
 import select
 import signal
-import socketserver
 import threading
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreError, StoreUnavailable
+from tests.store.answering import OK
 from tests.support.children import in_child
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
@@ -31,37 +31,15 @@ LONG = 2 * PATIENCE  # seconds for a call: a server gets a third of them
 ROUNDS = 3  # of asking for a master, before a call is given up in these tests
 
 
-class Answering(socketserver.ThreadingTCPServer):
-    """Stands in for a sentinel, and gives every command the same answer."""
-
-    allow_reuse_address = daemon_threads = True
-
-    def __init__(self, answer):
-        super().__init__(("127.0.0.1", 0), Answers)
-        self.answer, self.port = answer, self.server_address[1]
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-
-
-class Answers(socketserver.StreamRequestHandler):
-    def handle(self):
-        while head := self.rfile.readline():
-            parts = [self.rfile.readline() and self.rfile.readline() for _ in range(int(head[1:]))]
-            ours = parts[0].strip() not in (b"SENTINEL", b"SUBSCRIBE")
-            self.wfile.write(b"+OK\r\n" if ours else self.server.answer)
-
-
 @pytest.fixture
-def answering():
-    made = []
+def sentinel_saying(answering):
+    """The port of a server that gives each command of a sentinel the same answer."""
 
     def make(answer):
-        made.append(Answering(answer))
-        return made[-1].port
+        asked = (b"SENTINEL", b"SUBSCRIBE")
+        return answering(lambda words: answer if words[0] in asked else OK).port
 
-    yield make
-    for one in made:
-        one.shutdown()
-        one.server_close()
+    return make
 
 
 class Naming:
@@ -811,16 +789,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
-def test_a_wrong_answer_is_passed_over(naming, first, answering, answer):
-    client = naming.client(answering(answer))
+def test_a_wrong_answer_is_passed_over(naming, first, sentinel_saying, answer):
+    client = naming.client(sentinel_saying(answer))
 
     client.execute("write", SET)
 
     assert first.client().get("key") == b"value"
 
 
-def test_a_wrong_answer_is_said_where_there_is_no_other(naming, answering):
-    port = answering(b":5\r\n")
+def test_a_wrong_answer_is_said_where_there_is_no_other(naming, sentinel_saying):
+    port = sentinel_saying(b":5\r\n")
     naming.sentinel.kill()
 
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: not a sentinel's answer"):
@@ -838,8 +816,8 @@ def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypa
 
 
 @pytest.mark.parametrize("said", [b":5\r\n", b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n:5\r\n"])
-def test_a_server_that_talks_unlike_a_sentinel_is_not_listened_to(answering, said):
-    place = Endpoint("127.0.0.1", answering(b"+OK\r\n" + said))
+def test_a_server_that_talks_unlike_a_sentinel_is_not_listened_to(sentinel_saying, said):
+    place = Endpoint("127.0.0.1", sentinel_saying(b"+OK\r\n" + said))
     herald = SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE).herald()
     herald.listen()
     assert herald.sockets
