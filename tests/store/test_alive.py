@@ -131,12 +131,9 @@ def test_a_scanner_s_name_begins_with_its_host(name, host):
     assert LiveScanner(name, 0).host == host
 
 
-def test_a_reader_may_look_before_anybody_has_joined_and_leaves_nothing(store):
+def test_a_reader_of_the_same_layout_may_look_before_and_after_others_and_leaves_nothing(store):
     store.entries.check_membership()
     assert store.contents(all_keys=True).keys() == {b"test:clock"}
-
-
-def test_a_reader_of_the_same_layout_may_look(store):
     store.schedule("a")
     store.entries.check_membership()
 
