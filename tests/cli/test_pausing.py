@@ -36,9 +36,7 @@ def test_a_large_store_is_not_looked_through_for_a_note(app, run, monkeypatch):
     monkeypatch.setattr(unknown, "MOST", 1)
     app.send_task("t", task_id="other", delayq_at=FAR)
     assert run("pause", "--queue", "mial").stderr == NO_QUEUE
-
     app.send_task("t", task_id="another", delayq_at=FAR)
-
     assert run("pause", "--queue", "mial").output == "queue mial is paused\n"
 
 

@@ -48,7 +48,6 @@ def test_the_copy_that_arrives_first_stays_first(store, first, second):
 )
 def test_another_hand_over_has_a_first_of_its_own_though_its_texts_look_alike(store, texts):
     store.arrive("a", "", "b", 1)
-
     assert store.arrive(*texts, 2) == 2
     assert store.arrive("a", "", "b", 2) == 1
 
@@ -128,9 +127,7 @@ def test_however_long_nothing_arrives_a_mark_is_known(store, pauses):
 def test_a_minute_without_a_mark_counts_and_more_does_not(store, pause_ms, counts):
     store.arrive("one", 1)
     store.set_ms(NOW_MS + pause_ms)
-
     store.arrive("two", 1)
-
     assert generations(store) == ([1, 1] if counts else [2, 0])
 
 
@@ -154,10 +151,8 @@ def test_a_copy_that_arrives_again_ends_no_generation_and_writes_nothing(store):
     store.arrive("one", 1)
     store.set_ms(NOW_MS + GENERATION_MS)
     before = store.snapshot()
-
     store.arrive("one", 1)
     store.arrive("one", 2)
-
     assert store.snapshot() == before
 
 
@@ -166,7 +161,6 @@ def test_a_clock_that_is_set_back_a_little_ends_no_generation(store, back_ms):
     store.arrive("one", 1)
     store.set_ms(NOW_MS - back_ms)
     store.arrive("two", 1)
-
     assert generations(store) == [2, 0]
 
 
@@ -203,7 +197,6 @@ def test_a_mark_that_is_no_number_counts_as_none(store, garbage):
     store.arrive("one", 1)
     [mark] = set(store.raw.hkeys(store.keys["arrived"])) - {b"since", b"last"}
     store.raw.hset(store.keys["arrived"], mark, garbage)
-
     assert store.arrive("one", 2) == 2
     assert store.arrive("one", 1) == 2
 

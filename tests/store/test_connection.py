@@ -185,9 +185,7 @@ def test_a_connection_that_breaks_makes_room_for_who_waits(few, waiting):
     client = few(1)
     broken = client.pool.take(time.monotonic() + 30)
     thread = waiting(client)
-
     client.pool.drop(broken)
-
     thread.join(30)
     assert not thread.is_alive()
 

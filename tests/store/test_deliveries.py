@@ -62,7 +62,6 @@ def later(store, us=1):
 @pytest.mark.parametrize("again", [True, False])
 def test_it_is_marked_with_its_entry(store, take, marks, again):
     take("a", again=again)
-
     assert store.places("a") == ["due"]
     assert marked(store) == [1, 0]
     assert is_taken(marks, "a")
@@ -71,7 +70,6 @@ def test_it_is_marked_with_its_entry(store, take, marks, again):
 
 def test_an_entry_that_no_broker_delivered_leaves_no_mark(store):
     store.schedule("a")
-
     assert marked(store) == [0, 0]
 
 
@@ -105,9 +103,7 @@ def test_a_message_with_the_same_id_that_is_no_repetition_is_another_one(
 ):
     take("a", again=again)
     store.entries.cancel("a")
-
     take("a", again=again, queue=queue)
-
     assert store.places("a") == ["due"]
     assert marked(store) == [marks_then, 0]
 
@@ -117,10 +113,8 @@ def test_a_message_with_the_same_id_that_is_no_repetition_is_another_one(
 )
 def test_a_refused_message_leaves_no_mark(store, take, marks, due_ms, error):
     store.schedule("a", FAR_MS) if error is AlreadyScheduled else None
-
     with pytest.raises(error):
         take("a", again=False, due_ms=due_ms)
-
     assert marked(store) == [0, 0]
     assert not is_taken(marks, "a")
 
@@ -156,10 +150,8 @@ def test_a_mark_is_known_until_the_next_generation_ends(store, take, marks):
 
 def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, take):
     store.membership = Membership(5.0, remember=(3600, 2))
-
     for one in "abc":
         take(one, again=False)
-
     assert marked(store) == [1, 2]
 
 
@@ -215,15 +207,12 @@ def test_each_that_lets_it_through_ends_what_was_asked_before(store, marks):
     later(store)
     late = asked_of(store, marks)
     assert not is_taken(marks, "a")
-
     assert late.answer() == b"again"
 
 
 def test_the_task_that_was_let_through_can_put_itself_off(store, take, marks):
     assert not is_taken(marks, "a")
-
     take("a", again=True)
-
     assert store.places("a") == ["due"]
     assert is_taken(marks, "a")
 
@@ -250,9 +239,7 @@ def test_a_message_that_was_let_through_and_delivered_again_may_become_an_entry(
     """The worker that let it through has given it back."""
     assert not is_taken(marks, "a")
     later(store)
-
     assert asked_of(store, marks, clock.monotonic()).answer() == b"%d" % FAR_MS
-
     assert is_taken(marks, "a")
 
 
@@ -260,9 +247,7 @@ def test_a_message_that_became_an_entry_is_not_let_through(store, take, marks):
     take("a", again=True)
     store.entries.cancel("a")
     before = store.snapshot()
-
     assert is_taken(marks, "a")
-
     assert store.snapshot() == before
 
 
@@ -282,7 +267,5 @@ def test_a_message_marked_before_it_was_received_is_another_one(store, take):
     store.entries.cancel("a")
     store.set_us(1000 * NOW_MS + 2_000_000)
     store.entries.cancel("nobody")  # its process learns the time
-
     take("a", again=False, received=clock.monotonic() - 1)
-
     assert store.places("a") == ["due"]

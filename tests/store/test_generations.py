@@ -174,7 +174,5 @@ def test_a_call_is_told_the_same_after_redis_s_clock_was_set_forward(store):
 
 def test_a_turn_that_is_no_time_is_mended_by_the_next_call(store):
     store.raw.hset(store.keys["meta"], "turned", "x")
-
     another_call(store)
-
     assert store.raw.hget(store.keys["meta"], "turned").isdigit()

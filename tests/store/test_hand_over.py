@@ -195,14 +195,6 @@ def test_an_entry_put_into_the_past_is_late_from_then_on(store, how):
     assert store.steps().hand_over(wants=LATENESS).late == [late]
 
 
-def test_all_entries_that_fell_due_without_a_scanner_are_handed_over(store):
-    for step in range(50):
-        store.schedule(f"a{step}", FAR_MS + step)
-    store.set_ms(FAR_MS + 86_400_000)
-    assert sum(drain(store.steps(batch_size=20))) == 50
-    assert store.arrived() == [f"a{step}" for step in range(50)]
-
-
 @SHARE
 def test_nothing_of_an_entry_is_left_but_its_tombstone(store, share):
     store.schedule("a", share=share)

@@ -36,7 +36,6 @@ def test_a_round_trip_is_as_long_as_its_link(redis_server, redis_url):
         far = PooledConnection(Endpoint(host="127.0.0.1", port=link.port))
         seen = trips(far)
         far.close()
-
     assert 10 <= seen.median_ms <= seen.worst_ms
 
 
@@ -57,9 +56,7 @@ def test_the_middle_one_and_the_worst_are_told(monkeypatch):
 
 def test_each_trip_counts(redis_server, connection):
     calls = redis_server.client().info("commandstats").get("cmdstat_time", {}).get("calls", 0)
-
     trips(connection)
-
     assert redis_server.client().info("commandstats")["cmdstat_time"]["calls"] == calls + TRIPS
 
 
@@ -73,7 +70,6 @@ def test_clocks_of_one_machine_are_the_same(connection):
 def test_a_clock_that_is_wrong_is_measured(connection, wrong):
     with time_machine.travel(time.time() + wrong, tick=True):
         least, most = trips(connection).ahead
-
     assert least <= most
     assert least == pytest.approx(-wrong, abs=1)
     assert most == pytest.approx(-wrong, abs=1)
@@ -116,9 +112,7 @@ def fill(store, count):
 def test_a_task_weighs_what_redis_says_of_all_keys(store, connection):
     fill(store, 100)
     keys = store.keys
-
     weighed = task_bytes(connection, [keys])
-
     each = {name: store.raw.memory_usage(keys[name], samples=0) or 0 for name in WEIGHED}
     assert weighed == pytest.approx(sum(each.values()) / 100, rel=0.05)
     assert weighed > each["records"] / 100

@@ -315,35 +315,27 @@ def test_a_resume_notifies_a_scanner(store):
 # Requests that arrive late, or twice.
 
 
-def pause_request(store, lane=MAIL):
-    return requests.request(store, "pause", lane=lane, called="mail", late=0)
+def request(store, way):
+    options = {"called": "mail", "late": 0} if way == "pause" else {"rate": 0}
+    return requests.request(store, way, lane=MAIL, **options)
 
 
-def resume_request(store, lane=MAIL):
-    return requests.request(store, "resume", lane=lane, rate=0)
-
-
-def test_a_pause_from_before_a_newer_resume_is_stale(store):
-    late = pause_request(store)
+@pytest.mark.parametrize("way", ["pause", "resume"])
+def test_a_request_from_before_a_newer_change_of_the_lane_is_stale(store, way):
+    store.entries.pause(MAIL, "mail")
+    late = request(store, way)
     store.set_us(NOW_MS * 1000 + 1)
     store.entries.pause(MAIL, "mail")
-    store.entries.resume(MAIL)
+    if way == "pause":
+        store.entries.resume(MAIL)
+    before = store.entries.pauses()
     assert late.send() == [b"stale"]
-    assert store.entries.pauses() == []
+    assert store.entries.pauses() == before
     assert late.anew().send()[0] == b"answer"
 
 
-def test_a_resume_from_before_a_newer_pause_is_stale(store):
-    store.entries.pause(MAIL, "mail")
-    late = resume_request(store)
-    store.set_us(NOW_MS * 1000 + 1)
-    store.entries.pause(MAIL, "mail")
-    assert late.send() == [b"stale"]
-    assert len(store.entries.pauses()) == 1
-
-
 def test_another_lane_s_change_overtakes_nothing(store):
-    late = pause_request(store)
+    late = request(store, "pause")
     store.set_us(NOW_MS * 1000 + 1)
     store.entries.pause(SLOW, "slow")
     store.entries.resume(ALL)
@@ -351,7 +343,7 @@ def test_another_lane_s_change_overtakes_nothing(store):
 
 
 def test_a_repeated_request_is_told_the_same_and_does_nothing(store):
-    first = pause_request(store)
+    first = request(store, "pause")
     assert first.send() == [b"answer", b"done"]
     store.set_us(NOW_MS * 1000 + 1)
     store.entries.resume(MAIL)

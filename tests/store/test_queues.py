@@ -79,17 +79,10 @@ def test_a_refused_entry_is_overdue_whenever_it_is_tried_again(store):
 @pytest.mark.parametrize("size", [1, 2, 3, 500])
 def test_over_all_steps_each_entry_is_counted_once(store, monkeypatch, share, size):
     small_steps(monkeypatch, size)
+    store.raw.hset(store.keys["meta"], "seq", 250)  # the numbers get a carry
     for step in range(20):
         put = store.schedule_relayed if step % 3 == 0 else store.schedule
         put(f"a{step}", FAR_MS + (step * 7) % 5, share=share)
-    assert told(store) == ({CELERY: (20, 0)}, True)
-
-
-def test_over_all_steps_equal_due_times_are_counted_once(store, monkeypatch):
-    small_steps(monkeypatch)
-    store.raw.hset(store.keys["meta"], "seq", 250)
-    for step in range(20):
-        (store.schedule if step % 2 else store.schedule_relayed)(f"a{step}", FAR_MS)
     assert told(store) == ({CELERY: (20, 0)}, True)
 
 
@@ -211,13 +204,19 @@ def oldest(store):
     return store.entries.counts().oldest_overdue_ms
 
 
+def by_state(store):
+    counts = store.entries.counts()
+    return counts.scheduled, counts.overdue, counts.refused, counts.paused
+
+
 def test_nothing_is_overdue_one_millisecond_early(store):
     assert oldest(store) is None
     store.schedule("a", NOW_MS + 1)
     store.schedule_relayed("b", NOW_MS + 1)
-    assert oldest(store) is None
+    store.schedule_relayed("c", NOW_MS + 2)
+    assert (by_state(store), oldest(store)) == ((3, 0, 0, 0), None)
     store.set_ms(NOW_MS + 1)
-    assert oldest(store) == NOW_MS + 1
+    assert (by_state(store), oldest(store)) == ((3, 2, 0, 0), NOW_MS + 1)
 
 
 def test_the_oldest_is_looked_for_wherever_it_waits(store, shard_steps):
@@ -231,18 +230,6 @@ def test_the_oldest_is_looked_for_wherever_it_waits(store, shard_steps):
     assert oldest(store) == NOW_MS - 10
     shard_steps.nack("refused", [first], wait=300)
     assert oldest(store) == NOW_MS - 30
-
-
-def test_a_refused_entry_is_as_old_as_its_due_time_whichever_is_tried_next(store):
-    for step, wait in enumerate((10, 200, 50)):
-        store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
-        refuse(store, f"a{step}", wait=wait)
-    assert oldest(store) == NOW_MS - 20
-
-
-def by_state(store):
-    counts = store.entries.counts()
-    return counts.scheduled, counts.overdue, counts.refused, counts.paused
 
 
 def test_a_due_and_paused_entry_counts_the_same_before_a_scanner_has_met_it(store):
@@ -287,14 +274,15 @@ def test_a_paused_entry_behind_as_many_as_are_looked_at_counts_as_overdue(
     assert oldest(store) is None
 
 
-def test_of_more_that_was_refused_than_is_looked_at_those_count_that_are_tried_next(
-    store, monkeypatch
+@pytest.mark.parametrize(("looked_at", "age"), [(3, 20), (2, 10)])
+def test_a_refused_entry_is_as_old_as_its_due_time_if_it_is_among_those_tried_next(
+    store, monkeypatch, looked_at, age
 ):
     for step, wait in enumerate((10, 50, 200)):
         store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
         refuse(store, f"a{step}", wait=wait)
-    monkeypatch.setattr(overview, "OVERDUE", 2)
-    assert oldest(store) == NOW_MS - 10
+    monkeypatch.setattr(overview, "OVERDUE", looked_at)
+    assert oldest(store) == NOW_MS - age
 
 
 @pytest.mark.parametrize("paused", [49, 50, 51, 120, 299])

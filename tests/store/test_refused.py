@@ -126,14 +126,6 @@ def test_those_behind_it_stay_when_a_batch_is_full(spoilt, age_ms):
     spoilt.check()
 
 
-def test_only_due_entries_count_as_overdue(store):
-    store.schedule("a", NOW_MS)
-    store.schedule("b", NOW_MS + 1)
-    store.schedule_relayed("c", NOW_MS - 1)
-    counts = store.entries.counts()
-    assert (counts.scheduled, counts.overdue) == (3, 2)
-
-
 def test_up_again_in_a_full_batch_it_can_be_cancelled_and_nothing_of_it_is_left(spoilt):
     """It is in `due` again, and there is a record of its attempt."""
     spoilt.schedule("bad", to="taken")

@@ -201,13 +201,11 @@ def a_few_rounds(monkeypatch):
 
 def test_the_sentinel_names_the_server_that_is_written_to(naming, first, second):
     naming.client().execute("write", SET)
-
     assert keys_of(first, second) == [[b"key"], []]
 
 
 def test_a_master_once_found_is_remembered_and_no_sentinel_is_asked_again(naming, client, first):
     naming.sentinel.kill()
-
     with contextlib.closing(PooledConnection(client._server, LONG)) as another:
         another.execute("write", SET)
         assert ours(first) == 2
@@ -223,9 +221,7 @@ def test_a_call_that_a_replica_refuses_goes_on_to_the_master(
 ):
     copy(first, second)
     naming.name(second)
-
     client.execute("write", command)
-
     assert second.client().get("key") == b"value"
     assert eventually(lambda: ours(first) == 0)
 
@@ -273,10 +269,8 @@ def test_a_new_master_that_was_lost_since_does_not_bring_the_old_one_back(
 
 def test_a_slow_answer_of_the_new_master_does_not_lead_back(moved, first, second, monkeypatch):
     monkeypatch.setattr(moving, "PATIENCE", 0.1)
-
     assert moved.execute("read", BLOCKED) is None
     moved.execute("write", SET)
-
     assert keys_of(first, second) == [[], [b"key"]]
     assert moved._server._found.first == 1  # the sentinel that is first from now on
 
@@ -285,10 +279,8 @@ def test_a_slow_answer_of_the_new_master_does_not_lead_back(moved, first, second
 def test_a_new_master_that_has_to_be_found_anew_is_not_the_old_one(moved, first, second, how):
     held = moved.pool.take(10**9)
     moved.pool.give(held)
-
     moved._server.lost(held) if how == "lost" else moved._server.doubt()
     moved.execute("write", SET)
-
     assert keys_of(first, second) == [[], [b"key"]]
 
 
@@ -296,40 +288,35 @@ def test_while_the_new_master_is_away_the_old_one_is_not_written_to(
     moved, first, second, a_few_rounds
 ):
     second.kill()
-
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{second.port}: Error"):
         moved.execute("write", SET)
-
     assert len(a_few_rounds) == ROUNDS - 1
     assert keys_of(first) == [[]]
 
 
-def test_the_old_master_is_it_again_if_no_sentinel_names_another(naming, moved, first, second):
+def no_sentinel_names_another(naming, moved, _):
     moved.execute("read", PING)
-    second.kill()
-    naming.name(first)
-
-    moved.execute("write", SET)
-
-    assert keys_of(first) == [[b"key"]]
+    naming.servers[1].kill()
+    naming.name(naming.servers[0])
 
 
-def test_the_old_master_is_it_again_once_that_is_heard(naming, moved, first, second):
-    move(moved, naming, first, second)
-    moved.execute("write", SET)
-
-    assert keys_of(first, second) == [[b"key"], []]
+def that_is_heard(naming, moved, _):
+    move(moved, naming, *naming.servers)
 
 
-def test_the_old_master_is_it_again_after_the_time_in_which_it_is_made_a_replica(
-    moved, first, second, monkeypatch
-):
-    moved._server.lost(SimpleNamespace(host="127.0.0.1", port=second.port))
-
+def the_time_is_over_in_which_it_is_made_a_replica(naming, moved, monkeypatch):
+    moved._server.lost(SimpleNamespace(host="127.0.0.1", port=naming.servers[1].port))
     monkeypatch.setattr(known_master, "LEFT", 0.0)
-    moved.execute("write", SET)
 
-    assert keys_of(first, second) == [[b"key"], []]
+
+@pytest.mark.parametrize(
+    "when",
+    [no_sentinel_names_another, that_is_heard, the_time_is_over_in_which_it_is_made_a_replica],
+)
+def test_the_old_master_can_be_it_again(naming, moved, monkeypatch, when):
+    when(naming, moved, monkeypatch)
+    moved.execute("write", SET)
+    assert keys_of(naming.servers[0]) == [[b"key"]]
 
 
 def test_idle_connections_to_the_old_master_are_closed_when_it_is_another(naming, first, second):
@@ -380,10 +367,8 @@ def test_a_replica_that_is_still_named_is_not_written_to(naming, first, second):
 @pytest.mark.parametrize("state", ["replica", "killed"])
 def test_while_there_is_no_master_a_call_waits_for_one(naming, first, second, state, once):
     copy(first, second) if state == "replica" else first.kill()
-
     with once(clock, "sleep", lambda: naming.name(second)):
         naming.client().execute("write", SET)
-
     assert second.client().get("key") == b"value"
 
 
@@ -440,10 +425,8 @@ def test_sentinels_that_do_not_answer_are_passed_over(naming, spare, first, how)
 
 def test_an_unknown_name_is_said_with_those_who_were_asked(naming):
     client = naming.client(name="other")
-
     with pytest.raises(StoreUnavailable) as caught:
         client.execute("write", SET)
-
     place = f"127.0.0.1:{naming.sentinel.port}"
     assert str(caught.value) == f"write failed: the sentinels {place} know no master 'other'"
     assert not caught.value.may_have_run
@@ -465,7 +448,6 @@ def test_without_any_sentinel_each_is_said_with_its_reason(naming, first):
 
 def test_a_sentinel_that_knows_too_few_others_is_not_believed(naming):
     client = naming.client(others=1)
-
     with pytest.raises(StoreUnavailable, match="it knows fewer than 1 other sentinels"):
         client.execute("write", SET)
 
@@ -564,9 +546,7 @@ def test_closing_ends_the_listening_until_the_next_call(client):
 
 def test_one_thread_looks_while_another_calls(client):
     busy = idle(client).pop()
-
     client.execute("write", SET)
-
     assert not idle(client)
     busy.close()
 
@@ -586,9 +566,7 @@ def test_a_listener_lost_by_an_interrupted_thread_is_replaced_when_its_time_is_o
 def test_threads_that_begin_to_listen_at_once_leave_one_that_does(naming):
     client = naming.client()
     idle(client).extend([client._server.herald(), client._server.herald()])
-
     client.execute("write", SET)
-
     (herald,) = idle(client)
     assert herald.sockets
 
@@ -623,7 +601,6 @@ def test_another_sentinel_is_listened_to_when_one_is_gone(naming, spare, herald_
     herald = herald_of(spare.port)
     assert heard(herald) == [spare.port]
     spare.kill()
-
     assert not eventually(lambda: _is_readable(herald)) or not herald.hear()
     assert herald.sockets == []
     assert heard(herald) == [naming.sentinel.port]
@@ -633,7 +610,6 @@ def test_a_sentinel_that_is_not_believed_is_not_listened_to_either(first, herald
     known = f"sentinel known-sentinel {NAME} 127.0.0.1 {free_port()} {'f' * 40}"
     with naming_server(first, known) as believed:
         herald = herald_of(believed.port, turn=1, others=1)
-
         assert heard(herald) == []
         assert heard(herald) == [believed.port]
 
@@ -653,11 +629,9 @@ def test_a_refusal_for_lack_of_replicas_makes_it_ask_the_sentinels_next_time(
 ):
     first.client().config_set("min-replicas-to-write", 1)
     naming.name(second)
-
     with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
         client.execute("write", SET)
     client.execute("write", SET)
-
     assert keys_of(first, second) == [[], [b"key"]]
 
 
@@ -668,20 +642,16 @@ def test_of_two_commands_the_first_may_have_run_where_the_second_met_a_replica(
     copy(first, second)
     naming.name(second)
     second.kill()
-
     with pytest.raises(StoreUnavailable) as caught:
         client.exchange("write", [PING, SET], clock.monotonic() + LONG)
-
     assert caught.value.may_have_run
 
 
 def test_a_command_refused_for_another_reason_keeps_its_connection(naming, first):
     client = naming.client()
-
     for _ in range(3):
         with pytest.raises(StoreError, match="wrong number of arguments"):
             client.execute("write", packed(["SET", "key"]))
-
     assert first.client().info("stats")["total_connections_received"] < 20
     assert ours(first) == 1
 
@@ -723,13 +693,14 @@ def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypat
     assert client._server._found.address == place_of(first)
 
 
-def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch):
+@pytest.mark.parametrize("sentinel", ["is silent", "names the same master"])
+def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch, sentinel):
     monkeypatch.setattr(moving, "PATIENCE", 0.05)
-    client = naming.client(ask=0.2)
+    client = naming.client(ask=0.2) if sentinel == "is silent" else naming.client()
     held = client.pool.take(10**9)
     client._server.lost(held)
 
-    with paused(naming.sentinel):
+    with paused(naming.sentinel) if sentinel == "is silent" else contextlib.nullcontext():
         held.send_command("BLPOP", "nothing", "0.4")
         client._server.wait(held, clock.monotonic() + PATIENCE)
 
@@ -738,22 +709,8 @@ def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatc
     assert ours(first) == 1
 
 
-def test_a_call_that_waits_for_a_master_goes_on_when_the_same_one_is_named(naming, monkeypatch):
-    monkeypatch.setattr(moving, "PATIENCE", 0.05)
-    client = naming.client()
-    held = client.pool.take(10**9)
-    client._server.lost(held)
-
-    held.send_command("BLPOP", "nothing", "0.4")
-    client._server.wait(held, clock.monotonic() + PATIENCE)
-
-    assert held.read_response() is None
-    held.disconnect()
-
-
 def test_closing_a_pool_forgets_no_master(client, first):
     client.pool.close()
-
     assert client._server._found.address == place_of(first)
 
 
@@ -791,16 +748,13 @@ WRONG = {
 @pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
 def test_a_wrong_answer_is_passed_over(naming, first, sentinel_saying, answer):
     client = naming.client(sentinel_saying(answer))
-
     client.execute("write", SET)
-
     assert first.client().get("key") == b"value"
 
 
 def test_a_wrong_answer_is_said_where_there_is_no_other(naming, sentinel_saying):
     port = sentinel_saying(b":5\r\n")
     naming.sentinel.kill()
-
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: not a sentinel's answer"):
         naming.client(port).execute("write", SET)
 
@@ -821,7 +775,6 @@ def test_a_server_that_talks_unlike_a_sentinel_is_not_listened_to(sentinel_sayin
     herald = SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE).herald()
     herald.listen()
     assert herald.sockets
-
     assert eventually(lambda: not herald.hear() and not herald.sockets)
 
 
@@ -829,5 +782,4 @@ def test_a_server_that_talks_unlike_a_sentinel_is_not_listened_to(sentinel_sayin
 def test_an_address_that_cannot_be_one_is_forgotten(client, first, address):
     client._server.moved(address)
     client.execute("write", SET)
-
     assert first.client().get("key") == b"value"

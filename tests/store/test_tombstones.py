@@ -77,7 +77,6 @@ def test_it_is_forgotten_when_twice_so_many_others_have_left(few):
     for number in range(2 * MOST):
         leave(few, f"after{number}")
         assert sum(kept(few)) <= 2 * MOST
-
     assert few.entries.cancel("a")[0] is Outcome.NOT_FOUND
 
 
@@ -126,9 +125,7 @@ def test_however_an_entry_leaves_a_generation_ends_in_time(short, shard_steps, w
     shard_steps.hand_over()
     shard_steps._beat_again = math.inf
     pass_ms(short, SECONDS * 1000)
-
     way(short, shard_steps)
-
     assert short.raw.hkeys(short.keys["tombstones_old"])[0] == b"a"
 
 
@@ -136,9 +133,7 @@ def test_however_an_entry_leaves_a_generation_ends_in_time(short, shard_steps, w
 def test_however_an_entry_leaves_a_generation_ends_when_it_is_full(few, shard_steps, way):
     leave(few, *(f"a{number}" for number in range(MOST - 1)))
     assert kept(few) == [MOST - 1, 0]
-
     way(few, shard_steps)
-
     assert kept(few) == [0, MOST + (way is cancel_many)]
 
 
@@ -232,7 +227,5 @@ def test_the_old_generation_is_not_freed_by_a_rename(few):
     """A RENAME frees the replaced key at once."""
     leave(few, *(f"before{number}" for number in range(MOST)))
     few.raw.config_resetstat()
-
     leave(few, *(f"after{number}" for number in range(MOST)))
-
     assert few.raw.info("commandstats")["cmdstat_unlink"]["calls"] == 1
