@@ -137,14 +137,6 @@ def test_a_call_without_an_answer_fails_when_no_copy_of_it_can_run_any_more(fail
     assert world.now == pytest.approx(TIMEOUT)
 
 
-def test_after_a_verdict_a_redis_that_refuses_ends_the_call_at_once(fails):
-    error = StoreUnavailable("cancel", "NOREPLICAS", False)
-    error.__cause__ = redis.ResponseError("NOREPLICAS")
-    world = World([b"stale"], error)
-    assert not fails(world)
-    assert world.now == 0
-
-
 @pytest.mark.parametrize("slow", [0.0, 0.3, 2.0])
 def test_no_deadline_is_later_than_the_end_of_the_call(fails, slow):
     replies = [[b"late"], lost(), [b"stale"], refused(), *(lost() for _ in range(100))]
@@ -154,31 +146,47 @@ def test_no_deadline_is_later_than_the_end_of_the_call(fails, slow):
 
 
 def test_a_call_that_lost_a_reply_goes_on_whatever_redis_says_next(call):
-    full, forbidden = StoreFull("cancel", "OOM"), StoreError("cancel", "NOPERM")
-    world = World(lost(), refused(), full, forbidden, DONE)
+    world = World(lost(), refused(), FULL, FORBIDDEN, DONE)
     assert call(world) == [b"done"]
     assert len(world.asked) == 5
 
 
-def test_a_call_that_redis_refuses_to_the_end_after_a_lost_reply_may_have_run(fails):
-    world = World(lost(), *(StoreFull("cancel", "OOM") for _ in range(100)))
-    assert fails(world)
-    assert world.now >= TIMEOUT
+FULL, FORBIDDEN = StoreFull("cancel", "OOM"), StoreError("cancel", "NOPERM")
+NO_REPLICAS = StoreUnavailable("cancel", "NOREPLICAS", False)
+NO_REPLICAS.__cause__ = redis.ResponseError("NOREPLICAS")
+# The replies, the pauses of the policy; whether the call may have run, its seconds, its requests.
+FAILURES = {
+    "without a policy, no way to Redis": ([refused()], [], False, 0, 1),
+    "the pauses are used up": ([refused()] * 9, [0.5, 0.5], False, 1.0, 3),
+    "Redis refuses after a verdict": ([[b"stale"], NO_REPLICAS], [], False, 0, 2),
+    "Redis refuses to the end after a lost reply": ([lost(), *[FULL] * 100], [], True, TIMEOUT, 51),
+    "the answer may be forgotten, as the clock was set forward": (
+        *([lost(), [b"late"], [b"answer", b"not_found"]], [], True, TIMEOUT, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES)
+def test_a_failed_call_knows_whether_it_may_have_run_and_takes_no_longer_than_it_must(fails, case):
+    replies, pauses, may_have_run, took, requests = case
+    world = World(*replies)
+    assert fails(world, pauses=pauses) is may_have_run
+    assert (world.now, len(world.asked)) == (pytest.approx(took), requests)
+
+
+def test_a_clock_that_is_set_all_the_time_does_not_keep_a_caller(fails):
+    world = World(*([b"late"] for _ in range(100)), slow=0.3)
+    assert not fails(world)
+    assert TIMEOUT <= world.now < TIMEOUT + 0.6
 
 
 # Requests that did not reach Redis.
 
 
 def test_a_refusal_by_redis_is_raised_at_once(call):
-    world = World(StoreFull("cancel", "OOM"))
+    world = World(FULL)
     with pytest.raises(StoreFull):
         call(world, pauses=[1, 1, 1])
-    assert (world.now, len(world.asked)) == (0, 1)
-
-
-def test_without_a_policy_it_gives_up_at_once(fails):
-    world = World(refused())
-    assert not fails(world)
     assert (world.now, len(world.asked)) == (0, 1)
 
 
@@ -186,12 +194,6 @@ def test_the_pauses_are_those_of_the_policy(call):
     world = World(refused(), refused(), refused(), DONE)
     call(world, pauses=[0.5, 1.0, 2.0])
     assert world.at == pytest.approx([0, 0.5, 1.5, 3.5])
-
-
-def test_when_its_pauses_are_used_up_it_gives_up(fails):
-    world = World(*(refused() for _ in range(9)))
-    assert not fails(world, pauses=[0.5, 0.5])
-    assert (world.now, len(world.asked)) == (1.0, 3)
 
 
 @pytest.mark.parametrize("pause", [0.3, 2.0, 30.0])
@@ -223,22 +225,10 @@ def test_a_request_that_is_late_by_a_clock_set_forward_is_repeated_at_that_time(
     assert second["deadline"] - first["deadline"] == 3_600_000_000
 
 
-def test_a_clock_that_is_set_forward_may_make_redis_forget_the_answer_so_it_is_unknown(fails):
-    world = World(lost(), [b"late"], [b"answer", b"not_found"])
-    assert fails(world)
-    assert world.now == TIMEOUT
-
-
 def test_a_store_that_does_not_know_it_is_joined_and_asked_again(call):
     world = World([b"join"], DONE)
     assert call(world) == [b"done"]
     assert world.joined == 2
-
-
-def test_a_clock_that_is_set_all_the_time_does_not_keep_a_caller(fails):
-    world = World(*([b"late"] for _ in range(100)), slow=0.3)
-    assert not fails(world)
-    assert TIMEOUT <= world.now < TIMEOUT + 0.6
 
 
 @pytest.mark.parametrize(
