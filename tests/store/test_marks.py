@@ -1,5 +1,7 @@
 """Marks: a message becomes an entry once, and of its copies the first one to arrive runs."""
 
+from functools import partial
+
 import pytest
 
 from celery_delayq.core import clock
@@ -133,28 +135,6 @@ def test_each_of_a_batch_has_an_answer_and_a_mark_of_its_own(store, take, marks)
         *("AlreadyTaken", "AlreadyScheduled", "Receipt", "Receipt")
     ]
     assert [is_taken(marks, one) for one in "abcd"] == [True, False, True, True]
-
-
-def test_a_mark_is_known_until_the_next_generation_ends(store, take, marks):
-    take("a", again=False)
-    store.entries.cancel("a")
-    store.set_ms(NOW_MS + GENERATION_MS)
-    take("b", again=False)
-    assert marked(store) == [1, 1]
-    with pytest.raises(AlreadyTaken):
-        take("a", again=True)
-
-    store.set_ms(NOW_MS + 2 * GENERATION_MS)
-    take("c", again=False)
-
-    assert [is_taken(marks, one) for one in "abc"] == [False, True, True]
-
-
-def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, take):
-    store.membership = Membership(5.0, remember=(3600, 2))
-    for one in "abc":
-        take(one, again=False)
-    assert marked(store) == [1, 2]
 
 
 def asked_of(store, marks, received=None):
@@ -312,23 +292,40 @@ def test_a_mark_is_of_one_size_whatever_it_names(store, text):
     }
 
 
-def test_a_mark_of_a_copy_is_known_until_the_next_generation_ends(store):
-    store.arrive("one", 1)
+@pytest.fixture(params=["copies", "entries"])
+def marking(request, store, take, marks):
+    """Functions that mark a message, and that return whether it is marked."""
+
+    def is_known(name):
+        with pytest.raises((AlreadyTaken, AlreadyScheduled)) as caught:
+            take(name, again=True)
+        is_known = isinstance(caught.value, AlreadyTaken)
+        assert is_taken(marks, name) is is_known
+        return is_known
+
+    if request.param == "entries":
+        return partial(take, again=False), is_known
+    return lambda name: store.arrive(name, 1), lambda name: store.arrive(name, 2) == 1
+
+
+def test_a_mark_is_known_until_the_next_generation_ends(store, marking):
+    mark, is_known = marking
+    mark("one")
     store.set_ms(NOW_MS + GENERATION_MS - 1)
-    store.arrive("last of the first", 1)
+    mark("last of the first")
     store.set_ms(NOW_MS + GENERATION_MS)
-    store.arrive("first of the second", 1)
+    mark("first of the second")
     assert marked(store) == [1, 2]
     store.set_ms(NOW_MS + 2 * GENERATION_MS - 1)
-    assert store.arrive("one", 2) == 1
-    assert store.arrive("last of the first", 2) == 1
+    assert is_known("one")
+    assert is_known("last of the first")
 
     store.set_ms(NOW_MS + 2 * GENERATION_MS)
-    store.arrive("first of the third", 1)
+    mark("first of the third")
 
     assert marked(store) == [1, 1]
-    assert store.arrive("one", 2) == 2
-    assert store.arrive("first of the second", 2) == 1
+    assert not is_known("one")
+    assert is_known("first of the second")
 
 
 def test_a_longer_lease_makes_a_longer_generation(store):
@@ -379,20 +376,21 @@ def test_a_minute_without_a_mark_counts_and_more_does_not(store, pause_ms, count
     assert marked(store) == ([1, 1] if counts else [2, 0])
 
 
-def test_a_generation_of_copies_ends_as_well_when_it_has_so_many_marks(store):
+def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, marking):
     store.membership = Membership(5.0, remember=(3600, 3))
+    mark, is_known = marking
     for number in range(3):
-        store.arrive(f"a{number}", 1)
+        mark(f"a{number}")
     assert marked(store) == [3, 0]
 
     for number in range(3):
-        store.arrive(f"b{number}", 1)
+        mark(f"b{number}")
     assert marked(store) == [3, 3]
-    assert store.arrive("a0", 2) == 1
+    assert is_known("a0")
 
-    store.arrive("c", 1)
+    mark("c")
     assert marked(store) == [1, 3]
-    assert store.arrive("b0", 2) == 1
+    assert is_known("b0")
 
 
 def test_a_copy_that_arrives_again_ends_no_generation_and_writes_nothing(store):
