@@ -47,46 +47,45 @@ def drain(delayq, redis):
         shard_steps.close()
 
 
-def test_a_cancel_that_stored_revoked_owes_nothing(add, redis):
-    assert add.delay_until(FAR, 1).cancel()
-    assert not redis.exists(*each("outbox"), *each("outbox_messages"))
-
-
-@pytest.mark.usefixtures("away")
-def test_a_task_is_cancelled_and_its_result_owed_while_the_backend_is_away(add, redis):
+@pytest.fixture
+def cancelled(add):
     result = add.delay_until(FAR, 1)
     assert result.cancel()
-    assert redis.zrange(keys_of(result.id)["outbox"], 0, -1) == [result.id.encode()]
+    return result
 
 
-def test_a_scanner_stores_owed_results(add, redis, away, drain):
-    result = add.delay_until(FAR, 1)
-    assert result.cancel()
+def owes_nothing(redis):
+    return not redis.exists(*each("outbox"), *each("outbox_messages"))
+
+
+def test_a_cancel_that_stored_revoked_owes_nothing(cancelled, redis):
+    assert owes_nothing(redis)
+
+
+def test_a_result_is_owed_while_the_backend_is_away_until_a_scanner_stores_it(
+    redis, away, cancelled, drain
+):
+    assert redis.zrange(keys_of(cancelled.id)["outbox"], 0, -1) == [cancelled.id.encode()]
     assert not drain()
-    assert result.state == states.PENDING
+    assert cancelled.state == states.PENDING
     away()
-    overdue(redis)
     assert drain()
-    assert result.state == states.REVOKED
-    assert not redis.exists(*each("outbox"), *each("outbox_messages"))
+    assert cancelled.state == states.REVOKED
+    assert owes_nothing(redis)
 
 
-def test_a_result_that_was_stored_since_stays(app, add, away, drain):
-    result = add.delay_until(FAR, 1)
-    assert result.cancel()
+@pytest.mark.parametrize(
+    ("stored", "stays"),
+    [((3, states.SUCCESS), states.SUCCESS), ((ValueError(), states.RETRY), states.REVOKED)],
+    ids=["a result", "a retry"],
+)
+def test_a_result_that_was_stored_since_stays_and_a_retry_is_revoked(
+    away, cancelled, drain, stored, stays
+):
     away()
-    app.backend.store_result(result.id, 3, states.SUCCESS)
+    cancelled.backend.store_result(cancelled.id, *stored)
     drain()
-    assert result.state == states.SUCCESS
-
-
-def test_a_retry_that_was_stored_since_is_revoked(app, add, away, drain):
-    result = add.delay_until(FAR, 1)
-    assert result.cancel()
-    away()
-    app.backend.store_result(result.id, ValueError(), states.RETRY)
-    drain()
-    assert result.state == states.REVOKED
+    assert cancelled.state == stays
 
 
 def test_a_revoked_that_lands_after_the_id_was_scheduled_anew_is_taken_back(
@@ -106,14 +105,11 @@ def test_a_revoked_that_lands_after_the_id_was_scheduled_anew_is_taken_back(
     assert delayq.get(result.id).args == (2,)
 
 
-def test_a_message_that_cannot_be_read_is_owed_once(add, redis, away, drain):
-    result = add.delay_until(FAR, 1)
-    assert result.cancel()
+def test_a_message_that_cannot_be_read_is_owed_once(redis, away, cancelled, drain):
     away()
-    text = redis.hget(keys_of(result.id)["outbox_messages"], result.id)
-    redis.hset(
-        keys_of(result.id)["outbox_messages"], result.id, text[:17] + json.dumps([1]).encode()
-    )
+    messages = keys_of(cancelled.id)["outbox_messages"]
+    text = redis.hget(messages, cancelled.id)
+    redis.hset(messages, cancelled.id, text[:17] + json.dumps([1]).encode())
     drain()
     assert not redis.exists(*each("outbox"))
 

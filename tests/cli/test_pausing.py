@@ -1,7 +1,5 @@
 """`delayq pause` with a name that may be misspelt: it pauses the queue, and warns."""
 
-import re
-
 import pytest
 
 from celery_delayq.operations.cli import unknown
@@ -38,17 +36,12 @@ def test_a_large_store_is_not_looked_through_for_a_note(app, run, monkeypatch):
     monkeypatch.setattr(unknown, "MOST", 1)
     app.send_task("t", task_id="other", delayq_at=FAR)
     assert run("pause", "--queue", "mial").stderr == NO_QUEUE
-
     app.send_task("t", task_id="another", delayq_at=FAR)
-
     assert run("pause", "--queue", "mial").output == "queue mial is paused\n"
 
 
-def test_nor_has_one_that_the_app_knows(app, run):
-    @app.task(name="shop.remind")
-    def remind():
-        pass
-
+def test_a_name_that_the_app_knows_has_no_note(app, run):
+    app.task(name="shop.remind")(print)
     assert run("pause", "--task", "shop.remind").output == "task shop.remind is paused\n"
     assert run("pause", "--queue", "celery").output == "queue celery is paused\n"
     assert run("pause").output == "everything is paused\n"
@@ -105,13 +98,9 @@ def test_before_it_is_due_show_and_list_say_what_of_it_is_paused(app, said):
     assert "paused_by" not in said("show", "b", "--json")[0]
 
 
-def test_all_commands_agree_on_a_paused_task_that_no_scanner_has_met(app, said):
+def test_commands_agree_on_a_paused_task_that_no_scanner_has_met(app, said):
     app.delayq.pause(queue="mail")
     app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
-
     assert said("list", "--state", "paused", "--ids") == ["a"]
     assert said("list", "--overdue", "--ids") == []
     assert "state     PAUSED" in said("show", "a")
-    status = said("status")
-    assert status[-1] == "waiting 0   overdue 0   paused 1   dead 0   scanners 0"
-    assert re.fullmatch(r"  ! queue mail paused \d+ s ago \(.*\), 1 task due", status[2])

@@ -2,6 +2,7 @@ import pytest
 
 from celery_delayq.core.servers import endpoint, pool
 from celery_delayq.core.store import wakeup
+from tests.store.answering import Answering
 from tests.store.asking import MOST, Asking
 from tests.store.support import Store
 from tests.support.slow_link import SlowLink
@@ -21,6 +22,12 @@ def store(redis_server, redis_url):
     made = Store(redis_server)
     yield made
     made.close()
+
+
+@pytest.fixture
+def shard_steps(store):
+    """The steps of one scanner."""
+    return store.steps()
 
 
 @pytest.fixture
@@ -58,6 +65,21 @@ def raw(redis_server, redis_url):
     client = redis_server.client()
     yield client
     client.close()
+
+
+@pytest.fixture
+def answering():
+    """Make a server that answers each command as a function says."""
+    made = []
+
+    def make(answer):
+        made.append(Answering(answer))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.shutdown()
+        one.server_close()
 
 
 @pytest.fixture

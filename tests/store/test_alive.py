@@ -33,8 +33,7 @@ def test_each_is_named_with_its_last_heartbeat_for_however_long_that_counts(stor
     assert alive(store) == {first.name: 5000, second.name: 1000}
 
 
-def test_a_later_heartbeat_takes_the_place_of_the_one_before(store):
-    shard_steps = store.steps()
+def test_a_later_heartbeat_takes_the_place_of_the_one_before(store, shard_steps):
     shard_steps.hand_over()
     store.set_ms(NOW_MS + 3000)
     shard_steps._beat_again = 0
@@ -52,8 +51,7 @@ def test_a_scanner_silent_for_longer_than_it_announced_is_not_alive(store):
     assert alive(store) == {}
 
 
-def test_a_scanner_that_leaves_is_forgotten(store):
-    shard_steps = store.steps()
+def test_a_scanner_that_leaves_is_forgotten(store, shard_steps):
     shard_steps.hand_over()
     shard_steps.leave()
     assert alive(store) == {}
@@ -69,11 +67,10 @@ def test_a_killed_scanner_is_forgotten_after_an_hour(store):
     assert store.raw.zrange(store.keys["scanners"], 0, -1) == [living.name.encode()]
 
 
-def test_many_that_were_killed_are_forgotten_in_several_heartbeats(store):
+def test_many_that_were_killed_are_forgotten_in_several_heartbeats(store, shard_steps):
     killed = {f"killed{step}": NOW_MS - 2 * HOUR_MS for step in range(9500)}
     store.raw.zadd(store.keys["scanners"], killed)
     store.raw.hset(store.keys["heartbeats"], mapping=killed)
-    shard_steps = store.steps()
     for _ in range(10):
         shard_steps._beat_again = 0
         shard_steps.hand_over()
@@ -99,8 +96,9 @@ def test_a_clock_set_back_by_less_than_a_heartbeat_counts_makes_nobody_seem_dead
 
 
 @pytest.mark.parametrize("spoil", ["hdel", "no number"])
-def test_where_somebody_spoilt_the_heartbeats_a_scanner_is_alive_all_the_same(store, spoil):
-    shard_steps = store.steps()
+def test_where_somebody_spoilt_the_heartbeats_a_scanner_is_alive_all_the_same(
+    store, shard_steps, spoil
+):
     shard_steps.hand_over()
     if spoil == "hdel":
         store.raw.delete(store.keys["heartbeats"])
@@ -109,8 +107,7 @@ def test_where_somebody_spoilt_the_heartbeats_a_scanner_is_alive_all_the_same(st
     assert alive(store) == {shard_steps.name: 0}
 
 
-def test_heartbeats_of_somebody_else_s_keep_no_scanner_from_its_work(store):
-    shard_steps = store.steps()
+def test_heartbeats_of_somebody_else_s_keep_no_scanner_from_its_work(store, shard_steps):
     shard_steps.hand_over()
     store.schedule("a")
     store.raw.delete(store.keys["heartbeats"])
@@ -134,12 +131,9 @@ def test_a_scanner_s_name_begins_with_its_host(name, host):
     assert LiveScanner(name, 0).host == host
 
 
-def test_a_reader_may_look_before_anybody_has_joined_and_leaves_nothing(store):
+def test_a_reader_of_the_same_layout_may_look_before_and_after_others_and_leaves_nothing(store):
     store.entries.check_membership()
     assert store.contents(all_keys=True).keys() == {b"test:clock"}
-
-
-def test_a_reader_of_the_same_layout_may_look(store):
     store.schedule("a")
     store.entries.check_membership()
 

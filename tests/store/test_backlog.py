@@ -52,11 +52,7 @@ def schedule(put, name, count, due_ms, **options):
 def test_a_quarter_of_each_batch_is_for_what_fell_due_just_now(store, put, batches):
     old = schedule(put, "old", 18, OLD_MS)
     fresh = schedule(put, "fresh", 3, FRESH_MS)
-    assert batches() == [
-        [*fresh[:2], *old[:6]],
-        [*fresh[2:], *old[6:13]],
-        old[13:],
-    ]
+    assert batches() == [[*fresh[:2], *old[:6]], [*fresh[2:], *old[6:13]], old[13:]]
     store.check()
 
 
@@ -69,11 +65,12 @@ def test_entries_that_fall_due_during_a_long_step_are_fresh_for_the_next(store, 
     store.check()
 
 
-def test_a_batch_of_several_claims_has_one_time_from_which_on_things_are_fresh(store, monkeypatch):
+def test_a_batch_of_several_claims_has_one_time_from_which_on_things_are_fresh(
+    store, shard_steps, monkeypatch
+):
     monkeypatch.setattr(scanner_steps, "CHUNK", BATCH)
     put = store.schedule_relayed
     old, new = schedule(put, "old", 32, OLD_MS), schedule(put, "new", 4, NOW_MS + 1)
-    shard_steps = store.steps()
     shard_steps.claim(BATCH)
     store.set_ms(NOW_MS + 30_000)
     claimed = [one.task_id for one in shard_steps.claim(2 * BATCH).entries]
@@ -109,17 +106,12 @@ def test_entries_that_fit_one_batch_leave_in_order(put, batches):
     assert batches() == [[*old, *fresh]]
 
 
-def test_entries_of_one_due_time_keep_their_order_while_they_grow_old(store, put, batches):
+def test_entries_of_one_due_time_keep_their_order_while_they_grow_old(store, put, take):
     ids = schedule(put, "a", 30, NOW_MS)
-    taken = []
-    shard_steps = store.steps(batch_size=BATCH)
+    taken, shard_steps = [], store.steps(batch_size=BATCH)
     for late in (0, 999, 1000, 1001, 50_000):
         store.set_ms(NOW_MS + late)
-        if put == store.schedule_relayed:
-            taken += [claimed.task_id for claimed in shard_steps.claim(BATCH)[0]]
-        else:
-            shard_steps.hand_over()
-            taken = store.arrived()
+        taken += take(shard_steps)
     assert taken == ids
 
 

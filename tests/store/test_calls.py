@@ -89,6 +89,18 @@ def call(monkeypatch):
     return make
 
 
+@pytest.fixture
+def fails(call):
+    """Make a call that fails; returns whether it may have run."""
+
+    def make(world, **options):
+        with pytest.raises(StoreUnavailable) as caught:
+            call(world, **options)
+        return caught.value.may_have_run
+
+    return make
+
+
 def values(world, name):
     return {arguments[name] for arguments in world.asked}
 
@@ -113,72 +125,68 @@ def test_two_calls_are_two_operations(call):
     assert not values(first, "operation") & values(second, "operation")
 
 
-def test_after_what_may_have_run_it_returns_when_that_can_run_no_more(call):
-    world = World(*(lost() for _ in range(100)))
-    with pytest.raises(StoreUnavailable) as caught:
-        call(world)
-    assert caught.value.may_have_run
+@pytest.mark.parametrize(
+    "replies",
+    [[], [[b"stale"], *(refused() for _ in range(100))]],
+    ids=["that may have run", "that got a verdict, of which a copy may run"],
+)
+def test_a_call_without_an_answer_fails_when_no_copy_of_it_can_run_any_more(fails, replies):
+    world = World(*replies, *(lost() for _ in range(100)))
+    assert fails(world)
     assert world.redis_us() >= max(values(world, "deadline"))
     assert world.now == pytest.approx(TIMEOUT)
 
 
-def test_a_call_that_got_a_verdict_returns_when_no_copy_of_its_request_can_run_any_more(call):
-    world = World([b"stale"], *(refused() for _ in range(100)))
-    with pytest.raises(StoreUnavailable) as caught:
-        call(world)
-    assert caught.value.may_have_run
-    assert world.redis_us() >= max(values(world, "deadline"))
-
-
-def test_after_a_verdict_a_redis_that_refuses_ends_the_call_at_once(call):
-    error = StoreUnavailable("cancel", "NOREPLICAS", False)
-    error.__cause__ = redis.ResponseError("NOREPLICAS")
-    world = World([b"stale"], error)
-    with pytest.raises(StoreUnavailable) as caught:
-        call(world)
-    assert not caught.value.may_have_run
-    assert world.now == 0
-
-
 @pytest.mark.parametrize("slow", [0.0, 0.3, 2.0])
-def test_no_deadline_is_later_than_the_end_of_the_call(call, slow):
+def test_no_deadline_is_later_than_the_end_of_the_call(fails, slow):
     replies = [[b"late"], lost(), [b"stale"], refused(), *(lost() for _ in range(100))]
     world = World(*replies, slow=slow)
-    with pytest.raises(StoreUnavailable):
-        call(world, pauses=[0.1] * 100)
+    fails(world, pauses=[0.1] * 100)
     assert max(values(world, "deadline")) <= world.redis_us(TIMEOUT) <= world.redis_us()
 
 
 def test_a_call_that_lost_a_reply_goes_on_whatever_redis_says_next(call):
-    full, forbidden = StoreFull("cancel", "OOM"), StoreError("cancel", "NOPERM")
-    world = World(lost(), refused(), full, forbidden, DONE)
+    world = World(lost(), refused(), FULL, FORBIDDEN, DONE)
     assert call(world) == [b"done"]
     assert len(world.asked) == 5
 
 
-def test_where_redis_refuses_to_the_end_it_is_said_that_it_may_have_run(call):
-    world = World(lost(), *(StoreFull("cancel", "OOM") for _ in range(100)))
-    with pytest.raises(StoreUnavailable) as caught:
-        call(world)
-    assert caught.value.may_have_run
-    assert world.now >= TIMEOUT
+FULL, FORBIDDEN = StoreFull("cancel", "OOM"), StoreError("cancel", "NOPERM")
+NO_REPLICAS = StoreUnavailable("cancel", "NOREPLICAS", False)
+NO_REPLICAS.__cause__ = redis.ResponseError("NOREPLICAS")
+# The replies, the pauses of the policy; whether the call may have run, its seconds, its requests.
+FAILURES = {
+    "without a policy, no way to Redis": ([refused()], [], False, 0, 1),
+    "the pauses are used up": ([refused()] * 9, [0.5, 0.5], False, 1.0, 3),
+    "Redis refuses after a verdict": ([[b"stale"], NO_REPLICAS], [], False, 0, 2),
+    "Redis refuses to the end after a lost reply": ([lost(), *[FULL] * 100], [], True, TIMEOUT, 51),
+    "the answer may be forgotten, as the clock was set forward": (
+        *([lost(), [b"late"], [b"answer", b"not_found"]], [], True, TIMEOUT, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES)
+def test_a_failed_call_knows_whether_it_may_have_run_and_takes_no_longer_than_it_must(fails, case):
+    replies, pauses, may_have_run, took, requests = case
+    world = World(*replies)
+    assert fails(world, pauses=pauses) is may_have_run
+    assert (world.now, len(world.asked)) == (pytest.approx(took), requests)
+
+
+def test_a_clock_that_is_set_all_the_time_does_not_keep_a_caller(fails):
+    world = World(*([b"late"] for _ in range(100)), slow=0.3)
+    assert not fails(world)
+    assert TIMEOUT <= world.now < TIMEOUT + 0.6
 
 
 # Requests that did not reach Redis.
 
 
 def test_a_refusal_by_redis_is_raised_at_once(call):
-    world = World(StoreFull("cancel", "OOM"))
+    world = World(FULL)
     with pytest.raises(StoreFull):
         call(world, pauses=[1, 1, 1])
-    assert (world.now, len(world.asked)) == (0, 1)
-
-
-def test_without_a_policy_it_gives_up_at_once(call):
-    world = World(refused())
-    with pytest.raises(StoreUnavailable) as caught:
-        call(world)
-    assert not caught.value.may_have_run
     assert (world.now, len(world.asked)) == (0, 1)
 
 
@@ -188,21 +196,12 @@ def test_the_pauses_are_those_of_the_policy(call):
     assert world.at == pytest.approx([0, 0.5, 1.5, 3.5])
 
 
-def test_when_its_pauses_are_used_up_it_gives_up(call):
-    world = World(*(refused() for _ in range(9)))
-    with pytest.raises(StoreUnavailable):
-        call(world, pauses=[0.5, 0.5])
-    assert (world.now, len(world.asked)) == (1.0, 3)
-
-
 @pytest.mark.parametrize("pause", [0.3, 2.0, 30.0])
-def test_the_time_out_ends_it_whatever_the_policy_says(call, pause):
+def test_the_time_out_ends_it_whatever_the_policy_says(fails, pause):
     world = World(*(refused() for _ in range(99)))
-    with pytest.raises(StoreUnavailable) as caught:
-        call(world, pauses=itertools.repeat(pause))
+    assert not fails(world, pauses=itertools.repeat(pause))
     assert world.now <= TIMEOUT
     assert len(world.asked) == -(-TIMEOUT // pause)
-    assert not caught.value.may_have_run
 
 
 # Verdicts.
@@ -226,26 +225,10 @@ def test_a_request_that_is_late_by_a_clock_set_forward_is_repeated_at_that_time(
     assert second["deadline"] - first["deadline"] == 3_600_000_000
 
 
-def test_a_clock_that_is_set_forward_may_make_redis_forget_the_answer_so_it_is_unknown(call):
-    world = World(lost(), [b"late"], [b"answer", b"not_found"])
-    with pytest.raises(StoreUnavailable) as caught:
-        call(world)
-    assert caught.value.may_have_run
-    assert world.now == TIMEOUT
-
-
 def test_a_store_that_does_not_know_it_is_joined_and_asked_again(call):
     world = World([b"join"], DONE)
     assert call(world) == [b"done"]
     assert world.joined == 2
-
-
-def test_a_clock_that_is_set_all_the_time_does_not_keep_a_caller(call):
-    world = World(*([b"late"] for _ in range(100)), slow=0.3)
-    with pytest.raises(StoreUnavailable) as caught:
-        call(world)
-    assert not caught.value.may_have_run
-    assert TIMEOUT <= world.now < TIMEOUT + 0.6
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Connections: their own settings, each command sent once, none shared with a forked child."""
 
-import socketserver
 import threading
 import time
 
@@ -12,6 +11,7 @@ from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.servers.pool import MOST, PerProcess, Pool
 from celery_delayq.errors import StoreUnavailable
+from tests.store.answering import OK
 from tests.store.support import FAR_MS, endpoint
 from tests.support.children import in_child
 from tests.support.waiting import PATIENCE, eventually
@@ -32,57 +32,6 @@ def connect(redis_server, redis_url):
     yield make
     for client in made:
         client.close()
-
-
-class FakeRedis(socketserver.ThreadingTCPServer):
-    """Answers OK to the handshake, and treats every other command as the test sets."""
-
-    allow_reuse_address = daemon_threads = True
-
-    def __init__(self, answers: bool):
-        super().__init__(("127.0.0.1", 0), Conversation)
-        self.answers, self.commands = answers, []
-        self.over = threading.Event()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def place(self) -> Endpoint:
-        return Endpoint("127.0.0.1", self.server_address[1])
-
-
-class Conversation(socketserver.StreamRequestHandler):
-    def handle(self):
-        while command := self._command():
-            if command[0] in (b"CLIENT", b"SELECT", b"AUTH"):
-                self.wfile.write(b"+OK\r\n")
-                continue
-            self.server.commands.append(command)
-            if not self.server.answers:
-                self.server.over.wait(30)
-            return
-
-    def _command(self):
-        head = self.rfile.readline()
-        if not head:
-            return None
-        return [
-            self.rfile.read(int(self.rfile.readline()[1:]) + 2)[:-2] for _ in range(int(head[1:]))
-        ]
-
-
-@pytest.fixture
-def fake_redis():
-    made = []
-
-    def make(*, answers):
-        made.append(FakeRedis(answers))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.over.set()
-        server.shutdown()
-        server.server_close()
 
 
 class Staying(Endpoint):
@@ -107,18 +56,22 @@ def test_a_redis_that_cannot_move_is_not_asked_whether_it_has(redis_server, raw,
     assert asked - {"config", "select"} == {"client", "ping"}
 
 
-def test_a_command_is_sent_once_though_the_connection_breaks(connect, fake_redis):
-    server = fake_redis(answers=True)
-    with pytest.raises(StoreUnavailable, match=r"^a step failed: "):
-        connect(server.place).execute("a step", PING)
-    assert server.commands == [[b"PING"]]
+@pytest.mark.usefixtures("short_timeout")
+@pytest.mark.parametrize("hangs", [False, True], ids=["the connection breaks", "no answer comes"])
+def test_a_command_is_sent_once_though_it_gets_no_answer(connect, answering, hangs):
+    commands, over = [], threading.Event()
 
+    def answer(words):
+        if words[0] in (b"CLIENT", b"SELECT", b"AUTH"):
+            return OK
+        commands.append(words)
+        over.wait(PATIENCE if hangs else 0)
+        return None
 
-def test_a_command_is_sent_once_though_no_answer_comes(connect, fake_redis, short_timeout):
-    server = fake_redis(answers=False)
     with pytest.raises(StoreUnavailable, match=r"^a step failed: "):
-        connect(server.place).execute("a step", PING)
-    assert server.commands == [[b"PING"]]
+        connect(answering(answer).place).execute("a step", PING)
+    over.set()
+    assert commands == [[b"PING"]]
 
 
 def test_no_answer_and_no_connection_is_waited_for_without_a_bound():
@@ -133,34 +86,39 @@ def test_any_part_of_a_command_arrives_as_it_is(connect, part):
     assert connect().execute("echo", packed(["ECHO", part])) == expected
 
 
+def number_of(client):
+    """The number that Redis gave to the connection of a call."""
+    return client.execute("id", packed(["CLIENT", "ID"]))
+
+
 def test_calls_one_after_the_other_share_a_connection(connect):
     client = connect()
-    own = {client.execute("id", packed(["CLIENT", "ID"])) for _ in range(10)}
-    assert len(own) == 1
+    assert len({number_of(client) for _ in range(10)}) == 1
 
 
 def test_an_error_reply_leaves_the_connection_in_use(connect):
     client = connect()
-    before = client.execute("id", packed(["CLIENT", "ID"]))
+    before = number_of(client)
     with pytest.raises(module.StoreError):
         client.execute("wrong", packed(["NO-SUCH-COMMAND"]))
-    assert client.execute("id", packed(["CLIENT", "ID"])) == before
+    assert number_of(client) == before
 
 
-def test_calls_at_once_use_a_connection_each(connect):
-    client, gate, answers = connect(), threading.Barrier(5), []
+def calls_at_once(client, callers, calls=20):
+    """So many threads call at once; returns whether each got its own answers."""
+    gate, answers = threading.Barrier(callers), []
 
     def call(number):
         gate.wait(30)
         echo = packed(["ECHO", number])
-        answers.extend(client.execute("echo", echo) == b"%d" % number for _ in range(50))
+        answers.extend(client.execute("echo", echo) == b"%d" % number for _ in range(calls))
 
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(5)]
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(callers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert answers == [True] * 250
+    return answers == [True] * callers * calls
 
 
 @pytest.fixture
@@ -199,21 +157,10 @@ def waiting():
         assert not thread.is_alive()
 
 
-def test_more_callers_than_connections_wait_and_all_are_answered(few, raw):
-    client, gate, answers = few(2), threading.Barrier(20), []
-
-    def call(number):
-        gate.wait(30)
-        echo = packed(["ECHO", number])
-        answers.extend(client.execute("echo", echo) == b"%d" % number for _ in range(20))
-
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert answers == [True] * 400
-    assert sum(one["name"] == "celery_delayq" for one in raw.client_list()) <= 2
+@pytest.mark.parametrize("most", [20, 2], ids=["one for each", "fewer than callers"])
+def test_calls_at_once_share_no_connection_and_wait_for_one(few, raw, most):
+    assert calls_at_once(few(most), 20)
+    assert sum(one["name"] == "celery_delayq" for one in raw.client_list()) <= most
 
 
 def test_the_caller_that_waits_longest_is_served_first(few, waiting):
@@ -238,9 +185,7 @@ def test_a_connection_that_breaks_makes_room_for_who_waits(few, waiting):
     client = few(1)
     broken = client.pool.take(time.monotonic() + 30)
     thread = waiting(client)
-
     client.pool.drop(broken)
-
     thread.join(30)
     assert not thread.is_alive()
 
@@ -281,17 +226,17 @@ def test_close_closes_every_connection_and_the_next_call_opens_one(connect, redi
 
 def test_a_connection_that_the_server_closed_is_replaced_unseen(connect, raw):
     client = connect()
-    number = client.execute("id", packed(["CLIENT", "ID"]))
+    number = number_of(client)
     raw.client_kill_filter(_id=number)
     assert client.execute("ping", PING) == b"PONG"
 
 
 def test_a_forked_child_uses_no_connection_of_its_parent(connect):
     client = connect()
-    mine = client.execute("id", packed(["CLIENT", "ID"]))
-    its = int(in_child(lambda: b"%d" % client.execute("id", packed(["CLIENT", "ID"]))))
+    mine = number_of(client)
+    its = int(in_child(lambda: b"%d" % number_of(client)))
     assert its != mine
-    assert client.execute("id", packed(["CLIENT", "ID"])) == mine
+    assert number_of(client) == mine
 
 
 def test_a_child_forked_while_every_connection_is_in_use_makes_its_own(few, waiting):

@@ -65,7 +65,7 @@ def test_the_message_arrives_with_the_due_time_filled_in(store, share):
         assert message["properties"]["delivery_tag"] == f"a{NOW_MS * 1000}"
 
 
-def test_after_a_reschedule_the_message_says_the_new_due_time(store):
+def test_after_a_reschedule_the_message_has_the_new_due_time(store):
     store.schedule("a", FAR_MS)
     store.reschedule("a", When("at", 7))
     store.steps().hand_over()
@@ -121,16 +121,10 @@ def test_a_message_already_in_the_list_stays_before_a_new_one(store):
     assert store.arrived() == ["earlier", "a"]
 
 
-def test_one_more_than_a_batch_takes_exactly_two_passes(store):
-    for step in range(11):
-        store.schedule(f"a{step}")
-    assert drain(store.steps(batch_size=10)) == [10, 1]
-
-
-def test_a_full_batch_takes_exactly_one_pass(store):
-    for step in range(10):
-        store.schedule(f"a{step}")
-    assert drain(store.steps(batch_size=10)) == [10]
+@pytest.mark.parametrize(("due", "passes"), [(10, [10]), (11, [10, 1])])
+def test_a_full_batch_takes_one_pass_and_one_more_takes_two(store, due, passes):
+    store.flood(due)
+    assert drain(store.steps(batch_size=10)) == passes
 
 
 def test_a_pass_says_what_comes_next(store, monkeypatch):
@@ -159,9 +153,8 @@ def test_seconds_left_are_counted_by_redis_clock_to_the_microsecond(store, monke
     assert seen.seconds_until(seen.relay) is None
 
 
-def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch):
+def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, shard_steps, monkeypatch):
     times = iter([10.0, 14.0])
-    shard_steps = store.steps()
     shard_steps.hand_over()
     read = load()["hand_over"].read
     reply = read([0, 0, -1, -1, -1, -1, 0, [], [], [], [], []])
@@ -171,38 +164,23 @@ def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, monkeypatch)
 
 
 @SHARE
-def test_the_ids_of_what_went_are_told_to_who_wants_them(store, share):
-    ids = {f"a{one}" for one in range(3)} | {"é b", "elsewhere"}
-    for task_id in ids:
-        to = "other" if task_id == "elsewhere" else "celery"
-        store.schedule(task_id, share=share and task_id.isalnum(), to=to)
-    store.raw.set("broken", "no list")
-    store.schedule("refused", to="broken")
-    store.schedule("later", FAR_MS)
-
-    seen = store.steps().hand_over(wants=IDS)
-    assert (sorted(seen.ids), seen.late) == (sorted(ids), [])
-    store.schedule("again")
-    assert store.steps().hand_over().ids == []
-
-
-@SHARE
-def test_a_hand_over_returns_how_late_each_entry_was_if_the_caller_asks(store, share):
+def test_a_hand_over_returns_ids_and_how_late_each_was_if_the_caller_asks(store, share):
     for task_id, after_ms in (("a", 0), ("b", 1500), ("é c", 1999)):
         store.schedule(task_id, NOW_MS + after_ms, share=share)
     store.schedule("elsewhere", NOW_MS + 1000, to="other", share=share)
     store.raw.set("broken", "no list")
     store.schedule("refused", to="broken")
+    store.schedule("later", FAR_MS)
     store.set_us(NOW_MS * 1000 + 2_000_250)
 
     seen = store.steps().hand_over(wants=IDS + LATENESS)
 
     told = dict(zip(seen.ids, seen.late, strict=True))
     assert told == {"a": 2.00025, "b": 0.50025, "é c": 0.00125, "elsewhere": 1.00025}
-    store.schedule("d", NOW_MS)
-    assert store.steps().hand_over(wants=LATENESS).ids == []
-    store.schedule("e", NOW_MS)
-    assert store.steps().hand_over().late == []
+    for number, (wants, asked) in enumerate(((0, []), (IDS, ["ids"]), (LATENESS, ["late"]))):
+        store.schedule(f"d{number}", NOW_MS)
+        seen = store.steps().hand_over(wants=wants)
+        assert [name for name in ("ids", "late") if getattr(seen, name)] == asked
 
 
 @pytest.mark.parametrize("how", ["scheduled", "moved"])
@@ -215,14 +193,6 @@ def test_an_entry_put_into_the_past_is_late_from_then_on(store, how):
         late = 0.0
 
     assert store.steps().hand_over(wants=LATENESS).late == [late]
-
-
-def test_all_entries_that_fell_due_without_a_scanner_are_handed_over(store):
-    for step in range(50):
-        store.schedule(f"a{step}", FAR_MS + step)
-    store.set_ms(FAR_MS + 86_400_000)
-    assert sum(drain(store.steps(batch_size=20))) == 50
-    assert store.arrived() == [f"a{step}" for step in range(50)]
 
 
 @SHARE
@@ -251,11 +221,23 @@ def test_the_trace_of_what_left_is_bounded(store):
     assert kept == [5_000, 10_000]
 
 
-def test_a_batch_ends_after_a_megabyte(store):
-    payload = "x" * 300_000
-    for step in range(9):
-        store.schedule(f"a{step}", payload=payload)
-    assert drain(store.steps()) == [4, 4, 1]
+@pytest.mark.parametrize("where", ["message", "template", "record of a dead one"])
+def test_a_batch_ends_after_a_megabyte(store, shard_steps, monkeypatch, where):
+    large = "x" * 300_000
+    if where == "template":
+        lines = [*support.LINES]
+        lines[3] = f', "headers": {{"large": "{large}", "id": "'
+        monkeypatch.setattr(support, "LINES", lines)
+    for number in range(9):
+        payload = large if where == "message" else ""
+        store.schedule(f"a{number}", payload=payload, share=where == "template")
+        if where == "record of a dead one":
+            store.raw.hset(store.keys["records"], f"a{number}", "9" + large)
+    taken = []
+    while store.raw.zcard(store.keys["due"]):
+        seen = shard_steps.hand_over()
+        taken.append(seen.handed_over + len(seen.dead))
+    assert taken == [4, 4, 1]
 
 
 def test_small_entries_are_read_some_at_a_time(store):
@@ -269,25 +251,6 @@ def test_an_entry_larger_than_the_bound_still_moves_alone(store):
     store.schedule("large", payload="x" * (MAX_BYTES + 1))
     store.schedule("small")
     assert drain(store.steps()) == [1, 1]
-
-
-def test_the_bytes_of_a_template_count_as_well(store, monkeypatch):
-    lines = [*support.LINES]
-    lines[3] = f', "headers": {{"large": "{"x" * 300_000}", "id": "'
-    monkeypatch.setattr(support, "LINES", lines)
-    for step in range(9):
-        store.schedule(f"a{step}", share=True)
-    assert drain(store.steps()) == [4, 4, 1]
-
-
-def test_the_bytes_of_an_entry_that_becomes_dead_count_as_well(store):
-    for step in range(9):
-        store.schedule(f"a{step}")
-        store.raw.hset(store.keys["records"], f"a{step}", b"9" * 300_000)
-    shard_steps, seen = store.steps(), []
-    while store.raw.zcard(store.keys["due"]):
-        seen.append(len(shard_steps.hand_over().dead))
-    assert seen == [4, 4, 1]
 
 
 @pytest.mark.parametrize("key", ["dead", "errors"])

@@ -15,11 +15,7 @@ from celery_delayq.core.store.registration import Registration
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from tests.store import requests
-from tests.store.support import (
-    FAR_MS,
-    NOW_MS,
-    TIMEOUT_MS,
-)
+from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 from tests.support.ports import free_port
 
 OURS = Membership(5.0, "redis, database 0", "red:6379")
@@ -34,23 +30,29 @@ def joined(store, membership, *, scanner=False):
     return requests.join(store, membership, scanner=scanner)
 
 
+def known(store, *names):
+    return tuple((meta(store, name) or b"").decode() for name in names)
+
+
+@pytest.fixture
+def theirs(store):
+    """A scanner of our broker is alive."""
+    joined(store, OURS, scanner=True)
+    beat(store)
+
+
 def beat(store):
     """Let a scanner be alive."""
     store.raw.zadd(store.keys["scanners"], {"somebody": requests.now_us(store) // 1000 + 15_000})
 
 
 def test_the_first_says_what_it_is_and_the_others_find_it(store):
+    names = ("schema", "shards", "broker", "hosts", "timeout")
     joined(store, OURS, scanner=True)
-    known = {name: meta(store, name) for name in ("schema", "shards", "broker", "hosts", "timeout")}
-    assert known == {
-        "schema": registration.SCHEMA.encode(),
-        "shards": b"1",
-        "broker": OURS.broker.encode(),
-        "hosts": OURS.hosts.encode(),
-        "timeout": b"5000",
-    }
+    said = known(store, *names)
+    assert said == (registration.SCHEMA, "1", OURS.broker, OURS.hosts, "5000")
     joined(store, OURS)
-    assert {name: meta(store, name) for name in known} == known
+    assert known(store, *names) == said
 
 
 def test_the_longest_time_out_of_all_counts(store):
@@ -105,39 +107,31 @@ def test_a_process_that_differs_is_refused_and_has_written_nothing(
     assert not isinstance(caught.value, StoreUnavailable)
 
 
+@pytest.mark.usefixtures("theirs")
 def test_a_scanner_with_another_broker_is_refused_while_one_is_alive(store):
-    joined(store, OURS, scanner=True)
-    beat(store)
     with pytest.raises(StoreDiffers, match=r"^the store has broker 'redis, database 0', this "):
         joined(store, THEIRS, scanner=True)
-    assert meta(store, "broker") == OURS.broker.encode()
-
-
-def test_it_takes_over_when_none_is_alive(store):
-    joined(store, OURS, scanner=True)
-    beat(store)
+    assert known(store, "broker") == (OURS.broker,)
     store.set_ms(NOW_MS + 15_001)
     joined(store, THEIRS, scanner=True)
-    known = [meta(store, name).decode() for name in ("broker", "hosts")]
-    assert known == [THEIRS.broker, THEIRS.hosts]
+    assert known(store, "broker", "hosts") == (THEIRS.broker, THEIRS.hosts)
 
 
+@pytest.mark.usefixtures("theirs")
 def test_scanners_of_one_broker_may_know_it_by_different_names(store, caplog):
-    joined(store, OURS, scanner=True)
-    beat(store)
     joined(store, replace(OURS, hosts="10.0.0.1:6379"), scanner=True)
     assert "10.0.0.1:6379" in caplog.text
-    assert meta(store, "hosts") == b"10.0.0.1:6379"
+    assert known(store, "hosts") == ("10.0.0.1:6379",)
 
 
 def test_the_broker_s_location_is_that_of_the_last_scanner(store, caplog):
     moved = replace(OURS, hosts="blue:6379")
     joined(store, OURS, scanner=True)
     joined(store, moved)
-    assert meta(store, "hosts") == OURS.hosts.encode()
+    assert known(store, "hosts") == (OURS.hosts,)
     caplog.clear()
     joined(store, moved, scanner=True)
-    assert meta(store, "hosts") == b"blue:6379"
+    assert known(store, "hosts") == ("blue:6379",)
     # No other scanner is alive, so no process differs.
     assert caplog.messages == []
 
@@ -154,9 +148,9 @@ def test_a_look_tells_the_scanners_broker_where_it_is_another_one(store):
     assert [one.check_membership() for one in looks] == ["", theirs, theirs]
 
 
-def test_a_caller_never_says_which_broker_is_the_store_s(store):
-    joined(store, OURS)
-    assert meta(store, "broker") is None
+def test_a_caller_never_says_which_broker_or_app_is_the_store_s(store):
+    joined(store, replace(OURS, app="web"))
+    assert known(store, "broker", "app") == ("", "")
     beat(store)
     joined(store, THEIRS, scanner=True)
 
@@ -174,12 +168,6 @@ def test_a_caller_with_another_broker_is_warned_once_and_served(store, caplog):
         "uses amqp, "
     )
     assert "delayq_prefix" in message
-
-
-def test_a_caller_with_the_store_s_broker_is_not_warned(store, caplog):
-    joined(store, OURS, scanner=True)
-    joined(store, OURS)
-    assert caplog.messages == []
 
 
 # Two apps.
@@ -205,17 +193,13 @@ def test_a_scanner_of_another_app_is_warned_once(store, caplog, theirs, ours, wa
     assert (meta(store, "app") or b"").decode() == (theirs or ours)
 
 
-def test_a_caller_of_another_app_is_served_without_a_word(store, caplog):
+def test_a_caller_with_the_store_s_broker_is_served_without_a_word_whatever_its_app(store, caplog):
     joined(store, replace(OURS, app="shop"), scanner=True)
     beat(store)
-    joined(store, replace(OURS, app="web"))
+    for app in ("shop", "web"):
+        joined(store, replace(OURS, app=app))
     assert caplog.messages == []
     assert meta(store, "app") == b"shop"
-
-
-def test_a_caller_never_says_whose_scanners_they_are(store):
-    joined(store, replace(OURS, app="web"))
-    assert meta(store, "app") is None
 
 
 def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, caplog):
@@ -261,18 +245,27 @@ def test_after_flushall_a_process_joins_anew_and_its_call_goes_on(store):
     assert store.entries.cancel("b")[0].value == "not_found"
 
 
-def test_after_flushall_a_scanner_joins_with_its_next_heartbeat(store, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(clock, "monotonic", lambda: now)
+@pytest.fixture
+def at(store, monkeypatch):
+    """Let a scanner take a step so many seconds after its first one."""
+    now = [0.0]
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
     shard_steps = store.steps(alive=15.0)
-    shard_steps.hand_over()
+
+    def step(seconds):
+        now[0] = seconds
+        return shard_steps.hand_over()
+
+    step(0.0)
+    return step
+
+
+def test_after_flushall_a_scanner_joins_with_its_next_heartbeat(store, at):
     store.raw.flushall()
     store.set_ms(NOW_MS)
-    now = 2.4
-    shard_steps.hand_over()
+    at(2.4)
     assert meta(store, "timeout") is None
-    now = 2.6
-    shard_steps.hand_over()
+    at(2.6)
     assert int(meta(store, "timeout")) == TIMEOUT_MS
 
 
@@ -304,17 +297,12 @@ def test_a_running_process_with_one_shard_changes_nothing_there(store, change):
     assert store.snapshot() == before
 
 
-def test_a_running_scanner_with_one_shard_is_refused_at_its_next_heartbeat(store, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(clock, "monotonic", lambda: now)
-    shard_steps = store.steps(alive=15.0)
-    shard_steps.hand_over()
+def test_a_running_scanner_with_one_shard_is_refused_at_its_next_heartbeat(store, at):
     joined_first(store)
     before = store.snapshot()
-    now = 2.6
     for _ in range(2):
         with pytest.raises(StoreDiffers, match="delayq_shards"):
-            shard_steps.hand_over()
+            at(2.6)
     assert store.snapshot() == before
 
 
@@ -338,8 +326,7 @@ def test_of_several_shards_only_a_shard_knows_the_scanners_broker(store, caplog)
     Registration(place, replace(theirs, app="two"), scanner=True).join()
     with pytest.raises(StoreDiffers, match="broker"):
         Registration(shard, theirs, scanner=True).join()
-    assert meta(store, "broker") is None
-    assert meta(store, "app") is None
+    assert known(store, "broker", "app") == ("", "")
     # Nor does what it said while it was the only shard make anybody warn.
     store.raw.hset(store.keys["meta"], "broker", "amqp, virtual host /")
     Registration(place, ours).join()

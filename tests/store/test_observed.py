@@ -14,8 +14,6 @@ from celery_delayq.errors import StoreError
 from tests.store.support import FAR_MS
 from tests.support.slow_link import SlowLink
 
-BUSY = "local sum = 0; for one = 1, 2000000 do sum = sum + one end"  # some 10 ms
-
 
 @pytest.fixture
 def connection(redis_server, redis_url):
@@ -38,7 +36,6 @@ def test_a_round_trip_is_as_long_as_its_link(redis_server, redis_url):
         far = PooledConnection(Endpoint(host="127.0.0.1", port=link.port))
         seen = trips(far)
         far.close()
-
     assert 10 <= seen.median_ms <= seen.worst_ms
 
 
@@ -59,15 +56,12 @@ def test_the_middle_one_and_the_worst_are_told(monkeypatch):
 
 def test_each_trip_counts(redis_server, connection):
     calls = redis_server.client().info("commandstats").get("cmdstat_time", {}).get("calls", 0)
-
     trips(connection)
-
     assert redis_server.client().info("commandstats")["cmdstat_time"]["calls"] == calls + TRIPS
 
 
 def test_clocks_of_one_machine_are_the_same(connection):
     least, most = trips(connection).ahead
-
     assert -1 < least <= 0.001
     assert -0.001 <= most < 1
 
@@ -76,7 +70,6 @@ def test_clocks_of_one_machine_are_the_same(connection):
 def test_a_clock_that_is_wrong_is_measured(connection, wrong):
     with time_machine.travel(time.time() + wrong, tick=True):
         least, most = trips(connection).ahead
-
     assert least <= most
     assert least == pytest.approx(-wrong, abs=1)
     assert most == pytest.approx(-wrong, abs=1)
@@ -111,29 +104,27 @@ def test_without_the_right_to_ask_the_time_it_is_an_error(redis_server, redis_ur
 # A task's size in memory.
 
 
-def test_a_task_weighs_what_redis_says_of_all_keys(store, connection):
-    for number in range(100):
+def fill(store, count):
+    for number in range(count):
         store.schedule(f"task-{number:030}", FAR_MS, share=True)
+
+
+def test_a_task_weighs_what_redis_says_of_all_keys(store, connection):
+    fill(store, 100)
     keys = store.keys
-
     weighed = task_bytes(connection, [keys])
-
     each = {name: store.raw.memory_usage(keys[name], samples=0) or 0 for name in WEIGHED}
     assert weighed == pytest.approx(sum(each.values()) / 100, rel=0.05)
     assert weighed > each["records"] / 100
 
 
 def test_too_few_tasks_tell_nothing(store, connection):
-    for number in range(99):
-        store.schedule(f"task-{number:030}", FAR_MS, share=True)
-
+    fill(store, 99)
     assert task_bytes(connection, [store.keys]) is None
 
 
 def test_without_the_right_to_weigh_nothing_is_told(redis_server, store):
-    for number in range(100):
-        store.schedule(f"task-{number:030}", FAR_MS, share=True)
+    fill(store, 100)
     connection = restricted(redis_server, "-memory")
-
     assert task_bytes(connection, [store.keys]) is None
     connection.close()

@@ -23,6 +23,22 @@ def put(store, task_id, due_ms=NOW_MS, *, queue="mail", task="t", relayed=False,
     store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
 
 
+def park(store, *ids, lane=MAIL, due_ms=NOW_MS, batch_size=200, **options):
+    """Pause a lane that holds due entries, and let a scanner meet them; returns its steps."""
+    store.entries.pause(lane, "mail")
+    for task_id in ids:
+        put(store, task_id, due_ms, **options)
+    shard_steps = store.steps(batch_size=batch_size)
+    shard_steps.hand_over()
+    if options.get("relayed"):
+        shard_steps.claim(1000)
+    return shard_steps
+
+
+def numbered(count):
+    return [f"a{number:02}" for number in range(count)]
+
+
 def drain(shard_steps) -> int:
     went = 0
     while True:
@@ -77,39 +93,34 @@ def test_a_relayed_entry_is_parked_at_the_claim(store):
     store.check()
 
 
-def test_a_leased_entry_is_acknowledged_all_the_same(store):
+def test_a_leased_entry_is_acknowledged_all_the_same(store, shard_steps):
     put(store, "a", relayed=True)
-    shard_steps = store.steps()
     claimed = shard_steps.claim(1).entries
     store.entries.pause(ALL, "")
     assert shard_steps.ack(claimed) == 1
 
 
-def test_an_entry_that_is_to_run_now_passes_a_pause(store):
+def test_an_entry_that_is_to_run_now_passes_a_pause(store, shard_steps):
     store.entries.pause(ALL, "")
     for task_id, relayed in (("a", False), ("b", True)):
         put(store, task_id, relayed=relayed)
         record = bytearray(store.record(task_id))
         record[record.index(b":") + 1 + int(record[2 : record.index(b":")]) + FLAGS] += RUN_NOW
         store.raw.hset(store.keys["records"], task_id, bytes(record))
-    shard_steps = store.steps()
     assert shard_steps.hand_over().handed_over == 1
     assert len(shard_steps.claim(1).entries) == 1
 
 
-def test_resumed_it_comes_back_in_the_order_of_due_times(store):
+def test_resumed_it_comes_back_in_the_order_of_due_times(store, shard_steps):
     store.entries.pause(MAIL, "mail")
     for step in (3, 1, 2):
         put(store, f"a{step}", NOW_MS + step)
     put(store, "b", NOW_MS + 2)
     store.set_ms(NOW_MS + 5)
-    shard_steps = store.steps()
     shard_steps.hand_over()
-    before = [store.record(one) for one in ("a1", "a2", "a3")]
     assert store.entries.resume(MAIL)
     assert drain(shard_steps) == 4
     assert store.arrived("mail") == ["a1", "a2", "b", "a3"]
-    assert len(before) == 3
     assert store.entries.pauses() == []
     store.check()
 
@@ -117,9 +128,7 @@ def test_resumed_it_comes_back_in_the_order_of_due_times(store):
 def test_it_comes_back_with_the_record_and_score_that_it_had(store):
     put(store, "a", NOW_MS - 7, relayed=True)
     before = store.snapshot()
-    store.entries.pause(ALL, "")
-    shard_steps = store.steps()
-    shard_steps.claim(1)
+    shard_steps = park(store, lane=ALL, relayed=True)
     assert store.places("a") == ["parked"]
     store.entries.resume(ALL)
     shard_steps.hand_over()
@@ -133,22 +142,18 @@ def test_it_comes_back_with_the_record_and_score_that_it_had(store):
     assert store.entries.pauses() == []
 
 
-def test_while_it_comes_back_what_falls_due_goes_at_once(store):
-    store.entries.pause(MAIL, "mail")
-    put(store, "old")
-    shard_steps = store.steps()
-    shard_steps.hand_over()
+def test_while_it_comes_back_an_entry_that_falls_due_goes_at_once(store):
+    shard_steps = park(store, "old")
     store.entries.resume(MAIL, 0.01)
     shard_steps.hand_over()
-    put(store, "parked", NOW_MS - 1)
+    put(store, "new", NOW_MS - 1)
     assert shard_steps.hand_over().handed_over == 1
 
 
-def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store):
+def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store, shard_steps):
     store.entries.pause(MAIL, "mail")
     for step in range(50):
         put(store, f"a{step:02}", NOW_MS - 50 + step)
-    shard_steps = store.steps()
     shard_steps.hand_over()
     store.entries.resume(MAIL, 100)
     times = []
@@ -160,71 +165,46 @@ def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store):
         store.set_ms(seen.back)
     assert times == [(0, 10, 100), (100, 10, 200), (200, 10, 300), (300, 10, 400)]
     assert seen.handed_over == 10
-    assert store.arrived("mail") == [f"a{step:02}" for step in range(50)]
+    assert store.arrived("mail") == numbered(50)
 
 
 def test_at_a_rate_of_less_than_ten_it_comes_back_one_by_one(store):
-    store.entries.pause(ALL, "")
-    for step in range(3):
-        put(store, f"a{step}")
-    shard_steps = store.steps()
-    shard_steps.hand_over()
-    store.entries.resume(ALL, 0.5)
-    assert shard_steps.hand_over().handed_over == 1
-    store.set_ms(NOW_MS + 1999)
-    assert shard_steps.hand_over().handed_over == 0
-    store.set_ms(NOW_MS + 2000)
-    assert shard_steps.hand_over().handed_over == 1
+    shard_steps = park(store, *numbered(3))
+    store.entries.resume(MAIL, 0.5)
+    for after_ms, went in ((0, 1), (1999, 0), (2000, 1)):
+        store.set_ms(NOW_MS + after_ms)
+        assert shard_steps.hand_over().handed_over == went
 
 
-def test_a_clock_that_was_set_back_holds_up_what_comes_back_for_no_longer_than_a_step(store):
-    store.entries.pause(MAIL, "mail")
-    for step in range(3):
-        put(store, f"a{step}", NOW_MS - 10_000_000)
-    shard_steps = store.steps()
-    shard_steps.hand_over()
+def test_a_clock_that_was_set_back_delays_returning_entries_by_no_more_than_a_step(store):
+    shard_steps = park(store, *numbered(3), due_ms=NOW_MS - 10_000_000)
     store.entries.resume(MAIL, 4)
     assert drain(shard_steps) == 1
     back_ms = NOW_MS - 3_600_000
     store.set_ms(back_ms)
     told = shard_steps.hand_over()
     assert (told.handed_over, told.back) == (0, back_ms + 250)
-    store.set_ms(back_ms + 249)
-    assert drain(shard_steps) == 0
-    store.set_ms(back_ms + 250)
-    assert drain(shard_steps) == 1
-    store.set_ms(back_ms + 500)
-    assert drain(shard_steps) == 1
+    for after_ms, went in ((249, 0), (250, 1), (500, 1)):
+        store.set_ms(back_ms + after_ms)
+        assert drain(shard_steps) == went
+    assert store.entries.counts().paused == 0
 
 
 def test_two_scanners_share_the_rate(store):
-    store.entries.pause(ALL, "")
-    for step in range(40):
-        put(store, f"a{step}")
-    steps_by_shard = store.steps(), store.steps()
-    steps_by_shard[0].hand_over()
-    store.entries.resume(ALL, 100)
-    assert [shard_steps.hand_over().handed_over for shard_steps in steps_by_shard] == [10, 0]
+    first = park(store, *numbered(40))
+    store.entries.resume(MAIL, 100)
+    assert [one.hand_over().handed_over for one in (first, store.steps())] == [10, 0]
 
 
 def test_after_a_time_without_scanners_a_second_s_worth_comes_at_most(store):
-    store.entries.pause(ALL, "")
-    for step in range(300):
-        put(store, f"a{step}")
-    shard_steps = store.steps(batch_size=1000)
-    shard_steps.hand_over()
-    store.entries.resume(ALL, 100)
+    shard_steps = park(store, *numbered(300), batch_size=1000)
+    store.entries.resume(MAIL, 100)
     store.set_ms(NOW_MS + 3_600_000)
-    assert shard_steps.hand_over().handed_over == 100
-    assert shard_steps.hand_over().handed_over == 0
+    assert [shard_steps.hand_over().handed_over for _ in range(2)] == [100, 0]
 
 
 def test_paused_again_while_it_comes_back_the_rest_stays(store):
-    store.entries.pause(MAIL, "mail")
-    for step in range(30):
-        put(store, f"a{step:02}")
-    shard_steps = store.steps()
-    shard_steps.hand_over()
+    shard_steps = park(store, *numbered(30))
     store.entries.resume(MAIL, 100)
     assert shard_steps.hand_over().handed_over == 10
     store.entries.pause(MAIL, "mail")
@@ -239,11 +219,8 @@ def test_paused_again_while_it_comes_back_the_rest_stays(store):
 
 def test_an_entry_in_two_pauses_is_parked_in_the_other_when_one_is_resumed(store):
     store.entries.pause(ALL, "")
-    store.entries.pause(MAIL, "mail")
-    put(store, "a")
     put(store, "b", queue="other")
-    shard_steps = store.steps()
-    shard_steps.hand_over()
+    shard_steps = park(store, "a")
     store.entries.resume(ALL)
     assert drain(shard_steps) == 1
     assert store.arrived("other") == ["b"]
@@ -254,9 +231,8 @@ def test_an_entry_in_two_pauses_is_parked_in_the_other_when_one_is_resumed(store
 
 
 def test_a_thousand_at_most_come_back_in_a_step(store):
-    store.entries.pause(ALL, "")
     store.flood(1500)
-    shard_steps = store.steps(batch_size=1000)
+    shard_steps = park(store, lane=ALL, batch_size=1000)
     while shard_steps.hand_over().is_past(store.score("due", "a1499")):
         pass
     assert store.entries.counts().paused == 1500
@@ -270,32 +246,22 @@ def test_a_thousand_at_most_come_back_in_a_step(store):
 
 @pytest.mark.parametrize("relayed", [False, True])
 def test_a_parked_entry_is_found_cancelled_and_moved(store, relayed):
-    store.entries.pause(MAIL, "mail")
-    for task_id in "abc":
-        put(store, task_id, NOW_MS - 1, relayed=relayed, extras=Extras(tags=("x",)))
-    shard_steps = store.steps()
-    shard_steps.hand_over()
-    shard_steps.claim(9)
+    park(store, *"abc", due_ms=NOW_MS - 1, relayed=relayed, extras=Extras(tags=("x",)))
     assert store.entries.find("a").due_ms == NOW_MS - 1
     assert store.entries.cancel("a")[0] is Outcome.DONE
     assert store.reschedule("b", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
-    assert [store.places(one) for one in "abc"] == [
-        [],
-        ["relay" if relayed else "due"],
-        ["parked"],
-    ]
+    moved = "relay" if relayed else "due"
+    assert [store.places(one) for one in "abc"] == [[], [moved], ["parked"]]
     store.check()
 
 
-def test_a_parked_one_holds_its_key(store):
-    store.entries.pause(MAIL, "mail")
-    put(store, "a", extras=Extras(key="k"))
-    store.steps().hand_over()
+def test_a_parked_entry_holds_its_key(store):
+    park(store, "a", extras=Extras(key="k"))
     with pytest.raises(Exception, match="a"):
         put(store, "b", extras=Extras(key="k"))
 
 
-def test_resuming_what_is_not_paused_says_so(store):
+def test_a_resume_returns_whether_the_lane_was_paused(store):
     assert store.entries.resume(MAIL) is False
     store.entries.pause(MAIL, "mail")
     assert store.entries.resume(MAIL) is True
@@ -322,9 +288,7 @@ def test_a_pause_tells_since_when_its_first_entry_is_both_due_and_paused(store, 
 def test_pauses_are_told_with_their_names(store):
     store.entries.pause(MAIL, "mail: a\nb", late=True)
     store.entries.pause(SLOW, "slow")
-    store.entries.pause(ALL, "")
-    put(store, "a", queue="mail")
-    store.steps().hand_over()
+    park(store, "a", lane=ALL)
     store.set_ms(NOW_MS + 5)
     store.entries.resume(ALL, 5)
     told = [
@@ -339,10 +303,8 @@ def test_pauses_are_told_with_their_names(store):
     assert {one.since.timestamp() for one in store.entries.pauses()} == {NOW_MS / 1000}
 
 
-def test_resume_tells_a_scanner(store):
-    store.entries.pause(MAIL, "mail")
-    put(store, "a")
-    store.steps().hand_over(asleep=10)
+def test_a_resume_notifies_a_scanner(store):
+    park(store, "a").hand_over(asleep=10)
     with store.raw.pubsub() as heard:
         heard.psubscribe("*")
         heard.get_message(timeout=30)
@@ -353,35 +315,27 @@ def test_resume_tells_a_scanner(store):
 # Requests that arrive late, or twice.
 
 
-def pause_request(store, lane=MAIL):
-    return requests.request(store, "pause", lane=lane, called="mail", late=0)
+def request(store, way):
+    options = {"called": "mail", "late": 0} if way == "pause" else {"rate": 0}
+    return requests.request(store, way, lane=MAIL, **options)
 
 
-def resume_request(store, lane=MAIL):
-    return requests.request(store, "resume", lane=lane, rate=0)
-
-
-def test_a_pause_from_before_a_newer_resume_is_stale(store):
-    late = pause_request(store)
+@pytest.mark.parametrize("way", ["pause", "resume"])
+def test_a_request_from_before_a_newer_change_of_the_lane_is_stale(store, way):
+    store.entries.pause(MAIL, "mail")
+    late = request(store, way)
     store.set_us(NOW_MS * 1000 + 1)
     store.entries.pause(MAIL, "mail")
-    store.entries.resume(MAIL)
+    if way == "pause":
+        store.entries.resume(MAIL)
+    before = store.entries.pauses()
     assert late.send() == [b"stale"]
-    assert store.entries.pauses() == []
+    assert store.entries.pauses() == before
     assert late.anew().send()[0] == b"answer"
 
 
-def test_a_resume_from_before_a_newer_pause_is_stale(store):
-    store.entries.pause(MAIL, "mail")
-    late = resume_request(store)
-    store.set_us(NOW_MS * 1000 + 1)
-    store.entries.pause(MAIL, "mail")
-    assert late.send() == [b"stale"]
-    assert len(store.entries.pauses()) == 1
-
-
 def test_another_lane_s_change_overtakes_nothing(store):
-    late = pause_request(store)
+    late = request(store, "pause")
     store.set_us(NOW_MS * 1000 + 1)
     store.entries.pause(SLOW, "slow")
     store.entries.resume(ALL)
@@ -389,7 +343,7 @@ def test_another_lane_s_change_overtakes_nothing(store):
 
 
 def test_a_repeated_request_is_told_the_same_and_does_nothing(store):
-    first = pause_request(store)
+    first = request(store, "pause")
     assert first.send() == [b"answer", b"done"]
     store.set_us(NOW_MS * 1000 + 1)
     store.entries.resume(MAIL)
@@ -401,11 +355,9 @@ def test_a_refused_entry_that_comes_back_can_be_cancelled_completely(store):
     """Parked between two attempts, and back in `due`, it can still be cancelled completely."""
     store.raw.set("mail", "no list")
     put(store, "a")
-    shard_steps = store.steps(batch_size=1)
-    shard_steps.hand_over()
-    store.entries.pause(MAIL, "mail")
+    store.steps().hand_over()
     store.set_ms(NOW_MS + 2000)
-    shard_steps.hand_over()
+    shard_steps = park(store, batch_size=1)
     assert state(store, "a") is State.PAUSED
     store.entries.resume(MAIL)
     put(store, "earlier", NOW_MS - 1, queue="other")
@@ -419,16 +371,8 @@ def test_a_refused_entry_that_comes_back_can_be_cancelled_completely(store):
 # Another program changed these keys.
 
 
-def parked(store, **options):
-    store.entries.pause(MAIL, "mail")
-    put(store, "a", **options)
-    shard_steps = store.steps()
-    shard_steps.hand_over()
-    return shard_steps
-
-
 def test_a_parked_entry_comes_back_though_its_pause_is_gone(store):
-    shard_steps = parked(store)
+    shard_steps = park(store, "a")
     store.raw.delete(store.keys["paused"])
     assert shard_steps.hand_over().handed_over == 0
     assert store.entries.resume(MAIL) is True
@@ -445,7 +389,7 @@ def test_a_parked_entry_comes_back_though_its_pause_is_gone(store):
     ],
 )
 def test_a_parked_entry_comes_back_though_the_field_of_its_lane_is_damaged(store, field):
-    shard_steps = parked(store)
+    shard_steps = park(store, "a")
     store.entries.resume(MAIL, 1)
     store.raw.hset(store.keys["paused"], MAIL, field)
     store.set_ms(NOW_MS + 1000)
@@ -453,29 +397,16 @@ def test_a_parked_entry_comes_back_though_the_field_of_its_lane_is_damaged(store
     assert not store.raw.exists(store.keys["paused"])
 
 
-def test_after_redis_s_clock_was_set_back_what_is_parked_comes_back_at_its_rate(store):
-    shard_steps = parked(store)
-    put(store, "b")
-    shard_steps.hand_over()
-    store.entries.resume(MAIL, 1)
-    assert shard_steps.hand_over().handed_over == 1
-    store.set_ms(NOW_MS - 3_600_000)
-    assert shard_steps.hand_over().back == NOW_MS - 3_600_000 + 1000
-    store.set_ms(NOW_MS - 3_600_000 + 1000)
-    shard_steps.hand_over()
-    assert store.entries.counts().paused == 0
-
-
 def test_a_member_that_is_no_lane_hides_nothing_in_a_list(store):
-    parked(store)
+    park(store, "a")
     for short in (b"", MAIL[:1], MAIL[:6], MAIL):
         store.raw.zadd(store.keys["parked"], {short: 0})
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS)] == ["a"]
 
 
 def test_a_late_policy_that_cannot_be_read_is_not_excused_and_stops_nothing(store):
-    shard_steps = parked(store, extras=Extras(grace_ms=5, tags=("x",)))
-    put(store, "b", NOW_MS)
+    shard_steps = park(store, "a", extras=Extras(grace_ms=5, tags=("x",)))
+    put(store, "b")
     shard_steps.hand_over()
     text = store.record("a").replace(b"5:0000000000000", b"5x0000000000000")
     store.raw.hset(store.keys["records"], "a", text)
@@ -485,7 +416,7 @@ def test_a_late_policy_that_cannot_be_read_is_not_excused_and_stops_nothing(stor
 
 def test_a_lane_that_was_paused_half_way_does_not_come_back(store):
     """As if Redis stopped the script that paused it again, between its two writes."""
-    shard_steps = parked(store)
+    shard_steps = park(store, "a")
     store.raw.hset(store.keys["paused"], "<", MAIL)
 
     assert drain(shard_steps) == 0

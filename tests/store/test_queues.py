@@ -56,10 +56,9 @@ def test_each_queue_s_are_counted_and_the_overdue_ones_among_them(store):
     assert told(store) == ({MAIL: (2, 1), CELERY: (3, 2)}, True)
 
 
-def test_an_entry_in_flight_dead_or_parked_does_not_wait(store):
+def test_an_entry_in_flight_dead_or_parked_does_not_wait(store, shard_steps):
     for task_id in ("dead", "flying"):
         store.schedule_relayed(task_id)
-    shard_steps = store.steps()
     (dead, _), *_ = shard_steps.claim(2)
     shard_steps.nack("dead", [dead], reason="NO_ROUTE")
     store.entries.pause(lane_for(queue="mail"), "mail")
@@ -80,38 +79,25 @@ def test_a_refused_entry_is_overdue_whenever_it_is_tried_again(store):
 @pytest.mark.parametrize("size", [1, 2, 3, 500])
 def test_over_all_steps_each_entry_is_counted_once(store, monkeypatch, share, size):
     small_steps(monkeypatch, size)
+    store.raw.hset(store.keys["meta"], "seq", 250)  # the numbers get a carry
     for step in range(20):
         put = store.schedule_relayed if step % 3 == 0 else store.schedule
         put(f"a{step}", FAR_MS + (step * 7) % 5, share=share)
     assert told(store) == ({CELERY: (20, 0)}, True)
 
 
-def test_over_all_steps_equal_due_times_are_counted_once(store, monkeypatch):
+@pytest.mark.parametrize(("refused", "is_complete"), [(3, True), (4, False)])
+def test_refused_entries_are_counted_once_and_no_more_than_fill_a_step(
+    store, monkeypatch, refused, is_complete
+):
     small_steps(monkeypatch)
-    store.raw.hset(store.keys["meta"], "seq", 250)
-    for step in range(20):
-        (store.schedule if step % 2 else store.schedule_relayed)(f"a{step}", FAR_MS)
-    assert told(store) == ({CELERY: (20, 0)}, True)
-
-
-def test_refused_entries_that_fill_a_whole_step_are_counted_once(store, monkeypatch):
-    small_steps(monkeypatch)
-    ids = [f"r{step}" for step in range(3)]
+    ids = [f"r{step}" for step in range(refused)]
     for task_id in ids:
         store.schedule_relayed(task_id)
     refuse(store, *ids)
     for step in range(4):
         store.schedule(f"a{step}", FAR_MS)
-    assert told(store) == ({CELERY: (7, 3)}, True)
-
-
-def test_of_what_was_refused_beyond_a_step_it_is_known_that_it_is_left_out(store, monkeypatch):
-    small_steps(monkeypatch)
-    ids = [f"r{step}" for step in range(4)]
-    for task_id in ids:
-        store.schedule_relayed(task_id)
-    refuse(store, *ids)
-    assert told(store) == ({CELERY: (3, 3)}, False)
+    assert told(store) == ({CELERY: (7, 3)}, is_complete)
 
 
 def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store, monkeypatch):
@@ -218,49 +204,32 @@ def oldest(store):
     return store.entries.counts().oldest_overdue_ms
 
 
-def test_nothing_is_overdue_one_millisecond_early(store):
-    assert oldest(store) is None
-    store.schedule("a", NOW_MS + 1)
-    store.schedule_relayed("b", NOW_MS + 1)
-    assert oldest(store) is None
-    store.set_ms(NOW_MS + 1)
-    assert oldest(store) == NOW_MS + 1
-
-
-def test_the_oldest_is_looked_for_wherever_it_waits(store):
-    store.schedule("a", NOW_MS - 10)
-    assert oldest(store) == NOW_MS - 10
-    store.schedule_relayed("b", NOW_MS - 20)
-    assert oldest(store) == NOW_MS - 20
-    store.schedule_relayed("c", NOW_MS - 30)
-    shard_steps = store.steps()
-    (first, *_), *_ = shard_steps.claim(2)
-    assert first.task_id == "c"
-    assert oldest(store) == NOW_MS - 10
-    shard_steps.nack("refused", [first], wait=300)
-    assert oldest(store) == NOW_MS - 30
-
-
-def test_a_refused_entry_is_as_old_as_its_due_time_whichever_is_tried_next(store):
-    for step, wait in enumerate((10, 200, 50)):
-        store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
-        refuse(store, f"a{step}", wait=wait)
-    assert oldest(store) == NOW_MS - 20
-
-
 def by_state(store):
     counts = store.entries.counts()
     return counts.scheduled, counts.overdue, counts.refused, counts.paused
 
 
-@pytest.mark.parametrize("relayed", [False, True])
-def test_a_paused_entry_is_not_the_oldest_before_a_scanner_has_met_it(store, relayed):
-    put = store.schedule_relayed if relayed else store.schedule
-    store.entries.pause(lane_for(task="tests.remind"), "tests.remind")
-    put("a", NOW_MS - 10)
-    assert (by_state(store), oldest(store)) == ((0, 0, 0, 1), None)
-    store.entries.resume(lane_for(task="tests.remind"))
+def test_nothing_is_overdue_one_millisecond_early(store):
+    assert oldest(store) is None
+    store.schedule("a", NOW_MS + 1)
+    store.schedule_relayed("b", NOW_MS + 1)
+    store.schedule_relayed("c", NOW_MS + 2)
+    assert (by_state(store), oldest(store)) == ((3, 0, 0, 0), None)
+    store.set_ms(NOW_MS + 1)
+    assert (by_state(store), oldest(store)) == ((3, 2, 0, 0), NOW_MS + 1)
+
+
+def test_the_oldest_is_looked_for_wherever_it_waits(store, shard_steps):
+    store.schedule("a", NOW_MS - 10)
     assert oldest(store) == NOW_MS - 10
+    store.schedule_relayed("b", NOW_MS - 20)
+    assert oldest(store) == NOW_MS - 20
+    store.schedule_relayed("c", NOW_MS - 30)
+    (first, *_), *_ = shard_steps.claim(2)
+    assert first.task_id == "c"
+    assert oldest(store) == NOW_MS - 10
+    shard_steps.nack("refused", [first], wait=300)
+    assert oldest(store) == NOW_MS - 30
 
 
 def test_a_due_and_paused_entry_counts_the_same_before_a_scanner_has_met_it(store):
@@ -285,34 +254,13 @@ def test_a_refused_entry_that_is_paused_since_is_no_longer_overdue(store):
     assert by_state(store) == (1, 1, 1, 0)
     store.entries.pause(lane_for(queue="celery"), "celery")
     assert by_state(store) == (0, 0, 0, 1)
-    assert told(store)[0] == {}
+    assert (told(store)[0], oldest(store)) == ({}, None)
     store.entries.resume(lane_for(queue="celery"))
     assert by_state(store) == (1, 1, 1, 0)
 
 
 @pytest.mark.parametrize("bound", ["OVERDUE", "OVERDUE_BYTES"])
-def test_behind_as_many_as_are_looked_at_what_is_paused_counts_as_overdue(
-    store, monkeypatch, bound
-):
-    store.entries.pause(lane_for(queue="mail"), "mail")
-    for step in range(5):
-        store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
-    size = len(store.record("a0"))
-    monkeypatch.setattr(overview, bound, 3 if bound == "OVERDUE" else size * 3 - 1)
-    assert by_state(store) == (2, 2, 0, 3)
-    assert store.entries.counts().next_due_ms == NOW_MS - 7
-
-
-def test_behind_what_is_paused_the_next_one_is_the_oldest(store):
-    store.entries.pause(lane_for(queue="mail"), "mail")
-    for step in range(5):
-        store.schedule(f"a{step}", NOW_MS - 10 - step, queue="mail")
-    store.schedule("b", NOW_MS - 3)
-    assert oldest(store) == NOW_MS - 3
-
-
-@pytest.mark.parametrize("bound", ["OVERDUE", "OVERDUE_BYTES"])
-def test_behind_more_that_is_paused_than_is_looked_at_the_next_one_counts(
+def test_a_paused_entry_behind_as_many_as_are_looked_at_counts_as_overdue(
     store, monkeypatch, bound
 ):
     store.entries.pause(lane_for(queue="mail"), "mail")
@@ -320,19 +268,21 @@ def test_behind_more_that_is_paused_than_is_looked_at_the_next_one_counts(
         store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
     size = len(store.record("a0"))
     monkeypatch.setattr(overview, bound, 3 if bound == "OVERDUE" else size * 3 - 1)
-    assert oldest(store) == NOW_MS - 7
+    assert by_state(store) == (1, 1, 0, 3)
+    assert store.entries.counts().next_due_ms == oldest(store) == NOW_MS - 7
     store.entries.cancel("a3")
     assert oldest(store) is None
 
 
-def test_of_more_that_was_refused_than_is_looked_at_those_count_that_are_tried_next(
-    store, monkeypatch
+@pytest.mark.parametrize(("looked_at", "age"), [(3, 20), (2, 10)])
+def test_a_refused_entry_is_as_old_as_its_due_time_if_it_is_among_those_tried_next(
+    store, monkeypatch, looked_at, age
 ):
     for step, wait in enumerate((10, 50, 200)):
         store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
         refuse(store, f"a{step}", wait=wait)
-    monkeypatch.setattr(overview, "OVERDUE", 2)
-    assert oldest(store) == NOW_MS - 10
+    monkeypatch.setattr(overview, "OVERDUE", looked_at)
+    assert oldest(store) == NOW_MS - age
 
 
 @pytest.mark.parametrize("paused", [49, 50, 51, 120, 299])
@@ -343,13 +293,6 @@ def test_over_all_slices_what_is_paused_is_passed(store, paused):
     assert oldest(store) is None
     store.schedule("b", NOW_MS - 3)
     assert oldest(store) == NOW_MS - 3
-
-
-def test_a_refused_entry_that_is_paused_since_is_not_the_oldest(store):
-    store.schedule_relayed("a", NOW_MS - 10)
-    refuse(store, "a")
-    store.entries.pause(lane_for(queue="celery"), "celery")
-    assert oldest(store) is None
 
 
 def test_an_unreadable_entry_is_overdue_as_well(store):

@@ -20,10 +20,23 @@ def spoilt(store):
     return store
 
 
-def refuse_again(store) -> None:
+@pytest.fixture
+def refusing(spoilt, shard_steps):
+    """What the hand-over saw that left the entry `bad` refused."""
+    spoilt.schedule("bad", to="taken", extras=Extras(tags=("x",)))
+    return shard_steps.hand_over()
+
+
+def refuse_again(store):
     """Let the wait be over, and hand over once more."""
     store.set_ms(store.score("refused", "bad"))
     assert store.steps().hand_over().handed_over == 0
+
+
+def is_gone_once_cancelled(store):
+    assert store.entries.cancel("bad")[0] is Outcome.DONE
+    assert not store.raw.exists(store.keys["claims"], store.keys["errors"])
+    store.check()
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -44,9 +57,9 @@ def test_others_go_and_it_waits_and_is_known_as_scheduled(spoilt, share):
     spoilt.check()
 
 
-def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt):
+def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt, shard_steps):
     spoilt.schedule("bad", to="taken")
-    shard_steps, waits, now = spoilt.steps(), [], NOW_MS
+    waits, now = [], NOW_MS
     while not (seen := shard_steps.hand_over()).dead:
         again = spoilt.score("refused", "bad")
         waits.append((again - now) // 1000)
@@ -55,23 +68,32 @@ def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt):
         now = again
         spoilt.set_ms(now)
     assert waits == WAITS_S
-    assert [task_id for task_id, _ in seen.dead] == ["bad"]
-    assert seen.refused == []
-    assert spoilt.entries.find("bad").reason == seen.dead[0][1]
+    entry = spoilt.entries.find("bad")
+    assert entry.reason.startswith("taken: ")
+    assert (seen.dead, seen.refused) == ([("bad", entry.reason)], [])
+    assert (entry.attempts, entry.since_ms) == (8, NOW_MS + 1000 * sum(WAITS_S))
     assert spoilt.places("bad") == ["dead"]
     spoilt.check()
 
 
-def test_it_goes_once_the_list_can_be_pushed_to_and_nothing_of_it_is_left(spoilt):
-    spoilt.schedule("bad", to="taken")
-    shard_steps = spoilt.steps()
-    shard_steps.hand_over()
+def test_why_how_often_and_when_again_is_known(spoilt, refusing):
+    [(reason, _)] = refusing.refused
+    entry = spoilt.entries.find("bad")
+    assert (entry.reason, entry.attempts, entry.next_try_ms) == (reason, 1, NOW_MS + 2000)
+    assert entry.since_ms is None
+    counts = spoilt.entries.counts()
+    assert (counts.scheduled, counts.overdue, counts.refused) == (1, 1, 1)
+
+
+@pytest.mark.usefixtures("refusing")
+def test_it_goes_once_the_list_can_be_pushed_to_and_nothing_of_it_is_left(spoilt, shard_steps):
     refuse_again(spoilt)
     spoilt.raw.delete("taken")
     spoilt.set_ms(NOW_MS + 6000)
-    assert shard_steps.hand_over().handed_over == 1
+    seen = shard_steps.hand_over()
+    assert (seen.handed_over, seen.back) == (1, None)
     assert spoilt.arrived("taken") == ["bad"]
-    assert not spoilt.raw.exists(spoilt.keys["claims"])
+    assert not spoilt.raw.exists(spoilt.keys["claims"], spoilt.keys["errors"])
     spoilt.check()
 
 
@@ -104,40 +126,6 @@ def test_those_behind_it_stay_when_a_batch_is_full(spoilt, age_ms):
     spoilt.check()
 
 
-def test_why_how_often_and_when_again_is_known_until_it_goes(spoilt):
-    spoilt.schedule("bad", to="taken")
-    shard_steps = spoilt.steps()
-    [(reason, _)] = shard_steps.hand_over().refused
-    entry = spoilt.entries.find("bad")
-    assert (entry.reason, entry.attempts, entry.next_try_ms) == (reason, 1, NOW_MS + 2000)
-    assert entry.since_ms is None
-    counts = spoilt.entries.counts()
-    assert (counts.scheduled, counts.overdue, counts.refused) == (1, 1, 1)
-    spoilt.raw.delete("taken")
-    spoilt.set_ms(NOW_MS + 2000)
-    assert shard_steps.hand_over().back is None
-    assert not spoilt.raw.exists(spoilt.keys["errors"])
-    spoilt.check()
-
-
-def test_why_since_when_and_after_how_many_attempts_it_is_dead(spoilt):
-    spoilt.schedule("bad", to="taken")
-    while not spoilt.score("dead", "bad"):
-        spoilt.steps().hand_over()
-        spoilt.set_ms(spoilt.score("refused", "bad") or NOW_MS)
-    entry = spoilt.entries.find("bad")
-    assert (entry.attempts, entry.since_ms) == (8, NOW_MS + 1000 * sum(WAITS_S))
-    assert entry.reason.startswith("taken: ")
-
-
-def test_only_due_entries_count_as_overdue(store):
-    store.schedule("a", NOW_MS)
-    store.schedule("b", NOW_MS + 1)
-    store.schedule_relayed("c", NOW_MS - 1)
-    counts = store.entries.counts()
-    assert (counts.scheduled, counts.overdue) == (3, 2)
-
-
 def test_up_again_in_a_full_batch_it_can_be_cancelled_and_nothing_of_it_is_left(spoilt):
     """It is in `due` again, and there is a record of its attempt."""
     spoilt.schedule("bad", to="taken")
@@ -147,14 +135,16 @@ def test_up_again_in_a_full_batch_it_can_be_cancelled_and_nothing_of_it_is_left(
     spoilt.set_ms(NOW_MS + 2000)
     shard_steps.hand_over()
     assert spoilt.places("bad") == ["due"]
-    assert spoilt.entries.cancel("bad")[0] is Outcome.DONE
-    assert spoilt.raw.hlen(spoilt.keys["claims"]) == spoilt.raw.hlen(spoilt.keys["errors"]) == 0
-    spoilt.check()
+    is_gone_once_cancelled(spoilt)
 
 
-def test_up_again_it_is_tried_in_its_place_among_the_due(spoilt):
+@pytest.mark.usefixtures("refusing")
+def test_it_can_be_cancelled_for_certain(spoilt):
+    is_gone_once_cancelled(spoilt)
+
+
+def test_up_again_it_is_tried_in_its_place_among_the_due(spoilt, shard_steps):
     spoilt.schedule("bad", NOW_MS - 5, to="taken")
-    shard_steps = spoilt.steps()
     shard_steps.hand_over()
     spoilt.raw.delete("taken")
     spoilt.schedule("earlier", NOW_MS - 6, to="taken")
@@ -164,19 +154,9 @@ def test_up_again_it_is_tried_in_its_place_among_the_due(spoilt):
     assert spoilt.arrived("taken") == ["earlier", "bad", "later"]
 
 
-def test_it_can_be_cancelled_for_certain(spoilt):
-    spoilt.schedule("bad", to="taken")
-    spoilt.steps().hand_over()
-    assert spoilt.entries.cancel("bad")[0] is Outcome.DONE
-    assert not spoilt.raw.exists(spoilt.keys["claims"])
-    spoilt.check()
-
-
+@pytest.mark.usefixtures("refusing")
 @pytest.mark.parametrize("dead", [False, True])
-def test_given_another_time_its_refusals_are_forgotten(spoilt, dead):
-    spoilt.schedule("bad", to="taken")
-    shard_steps = spoilt.steps()
-    shard_steps.hand_over()
+def test_given_another_time_its_refusals_are_forgotten(spoilt, shard_steps, dead):
     while dead and not spoilt.score("dead", "bad"):
         refuse_again(spoilt)
     assert spoilt.reschedule("bad", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
@@ -202,33 +182,28 @@ def test_the_answer_to_an_earlier_call_for_the_same_id_stays(spoilt):
 # Another program changed these keys.
 
 
+@pytest.mark.usefixtures("refusing")
 @pytest.mark.parametrize("score", ["-inf", -1])
-def test_a_score_below_0_holds_up_nothing_that_is_to_be_tried_again(spoilt, score):
-    spoilt.schedule("bad", to="taken")
-    shard_steps = spoilt.steps()
-    shard_steps.hand_over()
+def test_a_score_below_0_holds_up_nothing_that_is_to_be_tried_again(spoilt, shard_steps, score):
     spoilt.raw.delete("taken")
     spoilt.raw.zadd(spoilt.keys["refused"], {b"123456somebody": score})
     spoilt.set_ms(NOW_MS + 2000)
     assert shard_steps.hand_over().handed_over == 1
 
 
-def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt):
-    spoilt.schedule("bad", to="taken", extras=Extras(tags=("x",)))
-    spoilt.steps().hand_over()
+@pytest.mark.usefixtures("refusing")
+@pytest.mark.parametrize("score", ["inf", 2**53])
+def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt, score):
     (member,) = spoilt.raw.zrange(spoilt.keys["refused"], 0, -1)
-    for score in ("inf", 2**53):
-        spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
-        (listed,) = spoilt.entries.waiting(0, FAR_MS)
-        ((_, chosen),) = selection_scan.read(spoilt.shard, Filter(), [member])
-        assert {listed.next_try_ms, chosen.next_try_ms} == {LAST_MS}
+    spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
+    (listed,) = spoilt.entries.waiting(0, FAR_MS)
+    ((_, chosen),) = selection_scan.read(spoilt.shard, Filter(), [member])
+    assert {listed.next_try_ms, chosen.next_try_ms} == {LAST_MS}
 
 
-def test_flags_that_say_that_it_has_a_key_stop_nothing_that_is_tried_again(spoilt):
-    spoilt.schedule("bad", to="taken", extras=Extras(tags=("x",)))
+@pytest.mark.usefixtures("refusing")
+def test_flags_that_say_that_it_has_a_key_stop_nothing_that_is_tried_again(spoilt, shard_steps):
     spoilt.schedule("good", NOW_MS + 3000)
-    shard_steps = spoilt.steps()
-    shard_steps.hand_over()
     text, at = spoilt.record("bad"), len(b"1L5:taken") + FLAGS
     changed = text[:at] + bytes([text[at] | HAS_KEY]) + text[at + 1 :]
     spoilt.raw.hset(spoilt.keys["records"], "bad", changed)

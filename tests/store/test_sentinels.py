@@ -4,7 +4,6 @@ import contextlib
 import os
 import select
 import signal
-import socketserver
 import threading
 from types import SimpleNamespace
 
@@ -19,48 +18,28 @@ from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreError, StoreUnavailable
+from tests.store.answering import OK
 from tests.support.children import in_child
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelGroup, SentinelServer
 from tests.support.slow_link import SlowLink
 from tests.support.waiting import PATIENCE, eventually
 
-SET = packed(["SET", "key", "value"])
+PING, SET = packed(["PING"]), packed(["SET", "key", "value"])
+BLOCKED = packed(["BLPOP", "nothing", "0.5"])  # no answer for half a second
 LONG = 2 * PATIENCE  # seconds for a call: a server gets a third of them
 ROUNDS = 3  # of asking for a master, before a call is given up in these tests
 
 
-class Answering(socketserver.ThreadingTCPServer):
-    """Stands in for a sentinel, and gives every command the same answer."""
-
-    allow_reuse_address = daemon_threads = True
-
-    def __init__(self, answer):
-        super().__init__(("127.0.0.1", 0), Answers)
-        self.answer, self.port = answer, self.server_address[1]
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-
-
-class Answers(socketserver.StreamRequestHandler):
-    def handle(self):
-        while head := self.rfile.readline():
-            parts = [self.rfile.readline() and self.rfile.readline() for _ in range(int(head[1:]))]
-            ours = parts[0].strip() not in (b"SENTINEL", b"SUBSCRIBE")
-            self.wfile.write(b"+OK\r\n" if ours else self.server.answer)
-
-
 @pytest.fixture
-def answering():
-    made = []
+def sentinel_saying(answering):
+    """The port of a server that gives each command of a sentinel the same answer."""
 
     def make(answer):
-        made.append(Answering(answer))
-        return made[-1].port
+        asked = (b"SENTINEL", b"SUBSCRIBE")
+        return answering(lambda words: answer if words[0] in asked else OK).port
 
-    yield make
-    for one in made:
-        one.shutdown()
-        one.server_close()
+    return make
 
 
 class Naming:
@@ -87,25 +66,22 @@ class Naming:
         self._made.append(PooledConnection(self.group(*before, **options), timeout))
         return self._made[-1]
 
-    @contextlib.contextmanager
-    def sentinel_paused(self):
-        self.sentinel.pause()
-        try:
-            yield
-        finally:
-            self.sentinel.resume()
-
     def close(self):
         for one in self._made:
             one.close()
 
 
+def naming_server(server, *lines, **options):
+    """A sentinel that is to name this server."""
+    made = SentinelServer(server.binary, **options)
+    made.write([f"sentinel monitor {NAME} 127.0.0.1 {server.port} 1", *lines])
+    return made
+
+
 @pytest.fixture
 def naming(start_redis):
     servers = [start_redis("--repl-diskless-sync-delay", "0") for _ in range(2)]
-    sentinel = SentinelServer(servers[0].binary)
-    sentinel.write([f"sentinel monitor {NAME} 127.0.0.1 {servers[0].port} 1"])
-    with sentinel:
+    with naming_server(servers[0]) as sentinel:
         made = Naming(sentinel, servers)
         yield made
         made.close()
@@ -119,6 +95,43 @@ def first(naming):
 @pytest.fixture
 def second(naming):
     return naming.servers[1]
+
+
+@pytest.fixture
+def client(naming):
+    """A client that has found the first server."""
+    made = naming.client()
+    made.execute("write", PING)
+    return made
+
+
+@pytest.fixture
+def spare(first):
+    """Another sentinel, which is cut off, and always names the first server."""
+    with naming_server(first) as one:
+        yield one
+
+
+@pytest.fixture
+def moved(naming, spare, first, second):
+    """A client that knows that the second server is the master, unlike its first sentinel."""
+    made = naming.client(spare.port)
+    made.execute("read", PING)
+    move(made, naming, second, first)
+    return made
+
+
+@contextlib.contextmanager
+def paused(server):
+    server.pause()
+    try:
+        yield
+    finally:
+        server.resume()
+
+
+def place_of(server):
+    return "127.0.0.1", server.port
 
 
 def copy(server, master):
@@ -136,19 +149,15 @@ def ours(server):
     return sum(one["name"] == "celery_delayq" for one in server.client().client_list())
 
 
-@pytest.fixture
-def stale(naming, first):
-    """A sentinel that is cut off, and always names the first server."""
-    one = SentinelServer(first.binary)
-    one.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
-    with one:
-        yield one
+def idle(client):
+    """The idle listeners of a client."""
+    return client._server._found.ears.get().idle
 
 
 def move(client, naming, new, old):
     """Make another server the master, and let the client find it."""
     naming.name(new)
-    client._server.moved(("127.0.0.1", new.port), ("127.0.0.1", old.port))
+    client._server.moved(place_of(new), place_of(old))
 
 
 @pytest.fixture
@@ -192,29 +201,27 @@ def a_few_rounds(monkeypatch):
 
 def test_the_sentinel_names_the_server_that_is_written_to(naming, first, second):
     naming.client().execute("write", SET)
-
     assert keys_of(first, second) == [[b"key"], []]
 
 
-def test_a_master_once_found_is_remembered_and_no_sentinel_is_asked_again(naming, first):
-    client = naming.client()
-    client.execute("write", SET)
-
+def test_a_master_once_found_is_remembered_and_no_sentinel_is_asked_again(naming, client, first):
     naming.sentinel.kill()
-
     with contextlib.closing(PooledConnection(client._server, LONG)) as another:
         another.execute("write", SET)
         assert ours(first) == 2
 
 
-def test_a_replica_answers_readonly_and_the_call_goes_on_to_the_master(naming, first, second):
-    client = naming.client()
-    client.execute("write", packed(["PING"]))
+@pytest.mark.parametrize(
+    "command",
+    [SET, packed(["EVAL", "return redis.call('SET', KEYS[1], 'value')", 1, "key"])],
+    ids=["a command", "a script"],
+)
+def test_a_call_that_a_replica_refuses_goes_on_to_the_master(
+    naming, client, first, second, command
+):
     copy(first, second)
     naming.name(second)
-
-    client.execute("write", SET)
-
+    client.execute("write", command)
     assert second.client().get("key") == b"value"
     assert eventually(lambda: ours(first) == 0)
 
@@ -225,30 +232,31 @@ def test_a_call_that_connects_to_the_old_master_meanwhile_does_not_bring_it_back
     with SlowLink(first.port, 0.2) as slow:
         client = naming.client()
         client._server.moved(("127.0.0.1", slow.port))
-        call = packed(["PING"])
+        call = PING
         caller = threading.Thread(target=client.execute, args=("read", call))
         caller.start()
         assert eventually(lambda: ours(first))  # it connects; only a command or two remain
         naming.name(second)
 
-        client._server.moved(("127.0.0.1", second.port))
+        client._server.moved(place_of(second))
         caller.join(30)
         client.execute("write", SET)
 
     assert keys_of(first, second) == [[], [b"key"]]
 
 
-def test_nor_where_the_new_one_was_lost_since(naming, first, second, monkeypatch):
+def test_a_new_master_that_was_lost_since_does_not_bring_the_old_one_back(
+    naming, first, second, monkeypatch
+):
     client = naming.client()
-    group, old, new = client._server, ("127.0.0.1", first.port), ("127.0.0.1", second.port)
-    group.moved(old)
-    ask = sentinels._why_no_master
+    group, ask = client._server, sentinels._why_no_master
+    group.moved(place_of(first))
 
     def and_meanwhile(connection):
         why = ask(connection)
         if connection.port == first.port:
-            group.moved(new)
-            group.lost(SimpleNamespace(host=new[0], port=new[1]))
+            group.moved(place_of(second))
+            group.lost(SimpleNamespace(host="127.0.0.1", port=second.port))
         return why
 
     monkeypatch.setattr(sentinels, "_why_no_master", and_meanwhile)
@@ -259,93 +267,56 @@ def test_nor_where_the_new_one_was_lost_since(naming, first, second, monkeypatch
     assert keys_of(first, second) == [[], [b"key"]]
 
 
-def test_of_two_threads_who_found_a_master_who_was_told_later_is_right(naming, first, second):
-    group, old, new = naming.group(), ("127.0.0.1", first.port), ("127.0.0.1", second.port)
-
-    assert group._found.learn(new, at=2.0)
-    assert not group._found.learn(old, at=1.0)
-    assert group._found.address == new
-    assert group._found.learn(old, at=3.0)
-    assert group._found.address == old
-
-
-def test_a_slow_answer_of_the_new_master_does_not_lead_back(
-    naming, stale, first, second, monkeypatch
-):
+def test_a_slow_answer_of_the_new_master_does_not_lead_back(moved, first, second, monkeypatch):
     monkeypatch.setattr(moving, "PATIENCE", 0.1)
-    client = naming.client(stale.port)
-    client.execute("read", packed(["PING"]))
-    move(client, naming, second, first)
-
-    assert client.execute("read", packed(["BLPOP", "nothing", "0.5"])) is None
-    client.execute("write", SET)
-
+    assert moved.execute("read", BLOCKED) is None
+    moved.execute("write", SET)
     assert keys_of(first, second) == [[], [b"key"]]
-    assert client._server._found.first == 1  # the sentinel that is first from now on
+    assert moved._server._found.first == 1  # the sentinel that is first from now on
 
 
 @pytest.mark.parametrize("how", ["lost", "doubt"])
-def test_nor_does_one_that_has_to_be_found_anew(naming, stale, first, second, how):
-    client = naming.client(stale.port)
-    client.execute("read", packed(["PING"]))
-    move(client, naming, second, first)
-    held = client.pool.take(10**9)
-    client.pool.give(held)
-
-    client._server.lost(held) if how == "lost" else client._server.doubt()
-    client.execute("write", SET)
-
+def test_a_new_master_that_has_to_be_found_anew_is_not_the_old_one(moved, first, second, how):
+    held = moved.pool.take(10**9)
+    moved.pool.give(held)
+    moved._server.lost(held) if how == "lost" else moved._server.doubt()
+    moved.execute("write", SET)
     assert keys_of(first, second) == [[], [b"key"]]
 
 
-def test_nor_where_the_new_one_is_away(naming, stale, first, second, a_few_rounds):
-    client = naming.client(stale.port)
-    client.execute("read", packed(["PING"]))
-    move(client, naming, second, first)
+def test_while_the_new_master_is_away_the_old_one_is_not_written_to(
+    moved, first, second, a_few_rounds
+):
     second.kill()
-
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{second.port}: Error"):
-        client.execute("write", SET)
-
+        moved.execute("write", SET)
     assert len(a_few_rounds) == ROUNDS - 1
     assert keys_of(first) == [[]]
 
 
-def test_the_old_master_is_it_again_when_no_sentinel_names_another(naming, stale, first, second):
-    client = naming.client(stale.port)
-    client.execute("read", packed(["PING"]))
-    move(client, naming, second, first)
-    client.execute("read", packed(["PING"]))
-    second.kill()
-    naming.name(first)
-
-    client.execute("write", SET)
-
-    assert keys_of(first) == [[b"key"]]
+def no_sentinel_names_another(naming, moved, _):
+    moved.execute("read", PING)
+    naming.servers[1].kill()
+    naming.name(naming.servers[0])
 
 
-def test_or_when_that_is_heard(naming, stale, first, second):
-    client = naming.client(stale.port)
-    client.execute("read", packed(["PING"]))
-    move(client, naming, second, first)
-
-    move(client, naming, first, second)
-    client.execute("write", SET)
-
-    assert keys_of(first, second) == [[b"key"], []]
+def that_is_heard(naming, moved, _):
+    move(moved, naming, *naming.servers)
 
 
-def test_or_when_the_time_is_over_in_which_it_is_made_a_replica(
-    naming, stale, first, second, monkeypatch
-):
-    client = naming.client(stale.port)
-    move(client, naming, second, first)
-    client._server.lost(SimpleNamespace(host="127.0.0.1", port=second.port))
-
+def the_time_is_over_in_which_it_is_made_a_replica(naming, moved, monkeypatch):
+    moved._server.lost(SimpleNamespace(host="127.0.0.1", port=naming.servers[1].port))
     monkeypatch.setattr(known_master, "LEFT", 0.0)
-    client.execute("write", SET)
 
-    assert keys_of(first, second) == [[b"key"], []]
+
+@pytest.mark.parametrize(
+    "when",
+    [no_sentinel_names_another, that_is_heard, the_time_is_over_in_which_it_is_made_a_replica],
+)
+def test_the_old_master_can_be_it_again(naming, moved, monkeypatch, when):
+    when(naming, moved, monkeypatch)
+    moved.execute("write", SET)
+    assert keys_of(naming.servers[0]) == [[b"key"]]
 
 
 def test_idle_connections_to_the_old_master_are_closed_when_it_is_another(naming, first, second):
@@ -368,7 +339,7 @@ def test_a_connection_in_use_is_read_to_its_end_and_closed_when_given_back(namin
     held = client.pool.take(10**9)
     held.send_command("PING")
     naming.name(second)
-    client._server.moved(("127.0.0.1", second.port))
+    client._server.moved(place_of(second))
 
     answer = held.read_response()
     client.pool.give(held)
@@ -396,141 +367,104 @@ def test_a_replica_that_is_still_named_is_not_written_to(naming, first, second):
 @pytest.mark.parametrize("state", ["replica", "killed"])
 def test_while_there_is_no_master_a_call_waits_for_one(naming, first, second, state, once):
     copy(first, second) if state == "replica" else first.kill()
-
     with once(clock, "sleep", lambda: naming.name(second)):
         naming.client().execute("write", SET)
-
     assert second.client().get("key") == b"value"
 
 
 def test_a_call_without_an_answer_is_given_up_when_another_is_named(
-    naming, first, second, monkeypatch, once
+    naming, client, second, monkeypatch, once
 ):
     monkeypatch.setattr(moving, "PATIENCE", 0.1)
-    client = naming.client()
-    client.execute("write", packed(["PING"]))
-    first.pause()
-    try:
+    with paused(naming.servers[0]):
         with (
             once(moving.MovingMaster, "wait", lambda: naming.name(second)),
             pytest.raises(StoreUnavailable, match="another is the master by now") as caught,
         ):
             client.execute("write", SET)
         client.execute("write", SET)
-    finally:
-        first.resume()
 
     assert caught.value.may_have_run
     assert second.client().get("key") == b"value"
 
 
-def test_a_slow_answer_is_waited_for_while_nobody_else_is_named(naming, monkeypatch):
-    monkeypatch.setattr(moving, "PATIENCE", 0.05)
-    client = naming.client()
-
-    wait = packed(["BLPOP", "nothing", "0.5"])
-
-    assert client.execute("read", wait) is None
-
-
 def test_a_waiting_call_learns_of_a_master_that_another_of_its_process_found(
-    naming, first, second, monkeypatch, once
+    client, first, second, monkeypatch, once
 ):
     monkeypatch.setattr(moving, "PATIENCE", 60.0)
-    client = naming.client()
-    client.execute("write", packed(["PING"]))
-    first.pause()
-    try:
-        with (
-            once(
-                moving.MovingMaster,
-                "wait",
-                lambda: client._server.moved(("127.0.0.1", second.port)),
-            ),
-            pytest.raises(StoreUnavailable, match="another is the master by now"),
-        ):
-            client.execute("write", SET)
-    finally:
-        first.resume()
+    with (
+        paused(first),
+        once(moving.MovingMaster, "wait", lambda: client._server.moved(place_of(second))),
+        pytest.raises(StoreUnavailable, match="another is the master by now"),
+    ):
+        client.execute("write", SET)
+
+
+def test_a_slow_answer_is_waited_for_while_no_other_is_named(naming, monkeypatch):
+    monkeypatch.setattr(moving, "PATIENCE", 0.05)
+    assert naming.client().execute("read", BLOCKED) is None
 
 
 @pytest.mark.parametrize("how", ["refuses", "is silent"])
-def test_sentinels_that_do_not_answer_are_passed_over(naming, first, how):
-    silent = SentinelServer(first.binary)
-    silent.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
-    with silent:
-        silent.pause() if how == "is silent" else silent.kill()
-        client = naming.client(silent.port, ask=0.2)
+def test_sentinels_that_do_not_answer_are_passed_over(naming, spare, first, how):
+    spare.pause() if how == "is silent" else spare.kill()
+    client = naming.client(spare.port, ask=0.2)
 
-        def is_written():
-            # A sound one that is starved for so long is passed over, too.
-            with contextlib.suppress(StoreUnavailable):
-                client.execute("write", SET)
-                return True
+    def is_written():
+        # A sound one that is starved for so long is passed over, too.
+        with contextlib.suppress(StoreUnavailable):
+            client.execute("write", SET)
+            return True
 
-        eventually(is_written)
-        silent.resume() if how == "is silent" else None
+    eventually(is_written)
+    spare.resume() if how == "is silent" else None
 
     assert first.client().get("key") == b"value"
     assert client._server._found.first == 1  # the sentinel that is first from now on
 
 
-def test_an_unknown_name_is_said_with_those_who_were_asked(naming):
-    client = naming.client(name="other")
-
+def error_of(client):
+    """The error of a call that did not run."""
     with pytest.raises(StoreUnavailable) as caught:
         client.execute("write", SET)
-
-    place = f"127.0.0.1:{naming.sentinel.port}"
-    assert str(caught.value) == f"write failed: the sentinels {place} know no master 'other'"
     assert not caught.value.may_have_run
+    return str(caught.value).removeprefix("write failed: ")
 
 
-def test_without_any_sentinel_each_is_said_with_its_reason(naming, first):
+def test_the_error_for_an_unknown_name_has_the_sentinels_that_were_asked(naming):
+    place = f"127.0.0.1:{naming.sentinel.port}"
+    said = error_of(naming.client(name="other"))
+    assert said == f"the sentinels {place} know no master 'other'"
+
+
+def test_without_any_sentinel_the_error_has_each_with_its_reason(naming, first):
     port = free_port()
     naming.sentinel.kill()
-    client = naming.client(port, first.port)
-
-    with pytest.raises(StoreUnavailable) as caught:
-        client.execute("write", SET)
-
-    why = caught.value.why
-    assert why.startswith(f"no sentinel names the master '{NAME}': 127.0.0.1:{port}: Error")
-    assert f"; 127.0.0.1:{first.port}: it is a Redis, not a sentinel; " in why
-    assert f"; 127.0.0.1:{naming.sentinel.port}: Error" in why
+    said = error_of(naming.client(port, first.port))
+    assert said.startswith(f"no sentinel names the master '{NAME}': 127.0.0.1:{port}: Error")
+    assert f"; 127.0.0.1:{first.port}: it is a Redis, not a sentinel; " in said
+    assert f"; 127.0.0.1:{naming.sentinel.port}: Error" in said
 
 
 def test_a_sentinel_that_knows_too_few_others_is_not_believed(naming):
-    client = naming.client(others=1)
-
-    with pytest.raises(StoreUnavailable, match="it knows fewer than 1 other sentinels"):
-        client.execute("write", SET)
+    assert "it knows fewer than 1 other sentinels" in error_of(naming.client(others=1))
 
 
 def test_a_wrong_password_of_the_master_is_said_at_once_and_not_shown(naming, first):
     first.client().config_set("requirepass", "right")
-    client = naming.client(server=Endpoint(password="wrong-secret"), timeout=LONG)
-
-    with pytest.raises(StoreUnavailable) as caught:
-        client.execute("write", SET)
-
-    assert str(caught.value).startswith("write failed: invalid username-password pair")
-    assert "wrong-secret" not in str(caught.value)
+    said = error_of(naming.client(server=Endpoint(password="wrong-secret"), timeout=LONG))
+    assert said.startswith("invalid username-password pair")
+    assert "wrong-secret" not in said
     first.client(password="right").config_set("requirepass", "")
 
 
 def test_a_wrong_password_of_the_sentinels_is_said_and_not_shown(first):
-    closed = SentinelServer(first.binary, password="right")
-    closed.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
-    with closed:
+    with naming_server(first, password="right") as closed:
         place = Endpoint("127.0.0.1", closed.port, password="wrong-secret")
-        client = PooledConnection(SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE), LONG)
-
-        with pytest.raises(StoreUnavailable) as caught:
-            client.execute("write", SET)
-
-    assert "invalid username-password pair" in str(caught.value)
-    assert "wrong-secret" not in str(caught.value)
+        group = SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE)
+        said = error_of(PooledConnection(group, LONG))
+    assert "invalid username-password pair" in said
+    assert "wrong-secret" not in said
 
 
 def test_a_listener_at_a_sentinel_hears_of_another_master():
@@ -545,7 +479,7 @@ def test_a_listener_at_a_sentinel_hears_of_another_master():
             new, _ = real.elected(old)
 
             assert eventually(lambda: _is_readable(herald) and herald.hear(), 60)
-            assert group._found.left == ("127.0.0.1", old.port)
+            assert group._found.left == place_of(old)
         finally:
             herald.close()
         for one in real.sentinels:
@@ -561,7 +495,7 @@ def test_a_caller_goes_to_the_new_master_while_the_old_one_still_answers():
         client = PooledConnection(SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE), LONG)
         for _ in range(2):
             client.execute("write", SET)
-        (herald,) = client._server._found.ears.get().idle
+        (herald,) = idle(client)
         old = real.failover()
         real.elected(old)
         assert eventually(lambda: _is_readable(herald), 60)
@@ -572,71 +506,57 @@ def test_a_caller_goes_to_the_new_master_while_the_old_one_still_answers():
         client.close()
 
 
-def test_a_forked_child_listens_for_itself(naming):
-    client = naming.client()
-    client.execute("write", SET)
-    (herald,) = client._server._found.ears.get().idle
+def test_a_forked_child_listens_for_itself(client):
+    (herald,) = idle(client)
 
     def listens():
         client.execute("write", SET)
-        (another,) = client._server._found.ears.get().idle
+        (another,) = idle(client)
         return b"%d %d" % (another is herald, len(another.sockets))
 
     assert in_child(listens) == b"0 1"
     assert len(herald.sockets) == 1
-    assert client._server._found.ears.get().idle[0] is herald
+    assert idle(client)[0] is herald
 
 
-def test_closing_ends_the_listening_until_the_next_call(naming):
-    client = naming.client()
-    client.execute("write", SET)
-    (herald,) = client._server._found.ears.get().idle
+def test_closing_ends_the_listening_until_the_next_call(client):
+    (herald,) = idle(client)
     assert herald.sockets
 
     client.close()
     client.close()
 
     assert herald.sockets == []
-    assert not client._server._found.ears.get().idle
+    assert not idle(client)
     client.execute("write", SET)
-    (another,) = client._server._found.ears.get().idle
+    (another,) = idle(client)
     assert another.sockets
 
 
-def test_one_thread_looks_while_another_calls(naming):
-    client = naming.client()
+def test_one_thread_looks_while_another_calls(client):
+    busy = idle(client).pop()
     client.execute("write", SET)
-    busy = client._server._found.ears.get().idle.pop()
-
-    client.execute("write", SET)
-
-    assert not client._server._found.ears.get().idle
+    assert not idle(client)
     busy.close()
 
 
-def test_a_listener_lost_by_an_interrupted_thread_is_replaced_when_its_time_is_over(naming):
-    client = naming.client()
-    client.execute("write", SET)
-    found = client._server._found
-    found.ears.get().idle.pop()  # like an interruption right after this
+def test_a_listener_lost_by_an_interrupted_thread_is_replaced_when_its_time_is_over(client):
+    idle(client).pop()  # like an interruption right after this
 
     def listens():
-        client.execute("read", packed(["PING"]))
-        return any(one.sockets for one in found.ears.get().idle)
+        client.execute("read", PING)
+        return any(one.sockets for one in idle(client))
 
     assert not listens()
-    found.ears.get().busy_until = clock.monotonic()
+    client._server._found.ears.get().busy_until = clock.monotonic()
     assert listens()
 
 
 def test_threads_that_begin_to_listen_at_once_leave_one_that_does(naming):
     client = naming.client()
-    ears = client._server._found.ears.get().idle
-    ears.extend([client._server.herald(), client._server.herald()])
-
+    idle(client).extend([client._server.herald(), client._server.herald()])
     client.execute("write", SET)
-
-    (herald,) = ears
+    (herald,) = idle(client)
     assert herald.sockets
 
 
@@ -644,114 +564,83 @@ def _is_readable(herald):
     return select.select(herald.sockets, [], [], 0.1)[0]
 
 
-def test_another_sentinel_is_listened_to_when_one_is_gone(naming, first, monkeypatch):
-    monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", 0.0)
-    spare = SentinelServer(first.binary)
-    spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
-    with spare:
-        herald = naming.group(spare.port).herald()
-        herald._turn = 0
-        herald.listen()
-        assert herald.sockets[0].getpeername()[1] == spare.port
-        spare.kill()
-
-        assert not eventually(lambda: _is_readable(herald)) or not herald.hear()
-        assert herald.sockets == []
-        herald.listen()
-
-        assert herald.sockets[0].getpeername()[1] == naming.sentinel.port
-        herald.close()
+def heard(herald):
+    """Listen; the ports of the sentinels that are listened to then."""
+    herald.listen()
+    return [one.getpeername()[1] for one in herald.sockets]
 
 
-def test_a_sentinel_that_is_not_believed_is_not_listened_to_either(naming, first, monkeypatch):
-    monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", 0.0)
-    known, unknown = "f" * 40, free_port()
-    spare = SentinelServer(first.binary)
-    spare.write(
-        [
-            f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1",
-            f"sentinel known-sentinel {NAME} 127.0.0.1 {unknown} {known}",
-        ]
-    )
-    with spare:
-        herald = naming.group(spare.port, others=1).herald()
-        herald._turn = 1
+@pytest.fixture
+def herald_of(naming, monkeypatch):
+    """A listener of a group whose first sentinel is at this port; it asks again at once."""
+    made = []
 
-        herald.listen()
-        assert herald.sockets == []
-        herald.listen()
+    def make(port, turn=0, again=0.0, **options):
+        monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", again)
+        made.append(naming.group(port, **options).herald())
+        made[-1]._turn = turn
+        return made[-1]
 
-        assert herald.sockets[0].getpeername()[1] == spare.port
-        herald.close()
+    yield make
+    for one in made:
+        one.close()
 
 
-def test_a_sentinel_that_gives_no_sign_of_life_is_left_for_another(naming, first, monkeypatch):
-    monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", 0.1)
+def test_another_sentinel_is_listened_to_when_one_is_gone(naming, spare, herald_of):
+    herald = herald_of(spare.port)
+    assert heard(herald) == [spare.port]
+    spare.kill()
+    assert not eventually(lambda: _is_readable(herald)) or not herald.hear()
+    assert herald.sockets == []
+    assert heard(herald) == [naming.sentinel.port]
+
+
+def test_a_sentinel_that_is_not_believed_is_not_listened_to_either(first, herald_of):
+    known = f"sentinel known-sentinel {NAME} 127.0.0.1 {free_port()} {'f' * 40}"
+    with naming_server(first, known) as believed:
+        herald = herald_of(believed.port, turn=1, others=1)
+        assert heard(herald) == []
+        assert heard(herald) == [believed.port]
+
+
+def test_a_sentinel_that_gives_no_sign_of_life_is_left_for_another(
+    naming, spare, herald_of, monkeypatch
+):
     monkeypatch.setattr(failover_listener, "SIGN_AFTER", 0.1)
-    spare = SentinelServer(first.binary)
-    spare.write([f"sentinel monitor {NAME} 127.0.0.1 {first.port} 1"])
-    with spare:
-        herald = naming.group(spare.port).herald()
-        herald._turn = 0
-        herald.listen()
-        spare.pause()
-
-        def is_left():
-            herald.listen()
-            return [one.getpeername()[1] for one in herald.sockets] == [naming.sentinel.port]
-
-        eventually(is_left)
-        herald.close()
-        spare.resume()
+    herald = herald_of(spare.port, again=0.1)
+    herald.listen()
+    with paused(spare):
+        eventually(lambda: heard(herald) == [naming.sentinel.port])
 
 
-def test_a_refusal_for_lack_of_replicas_makes_it_ask_the_sentinels_next_time(naming, first, second):
-    client = naming.client()
-    client.execute("write", packed(["PING"]))
+def test_a_refusal_for_lack_of_replicas_makes_it_ask_the_sentinels_next_time(
+    naming, client, first, second
+):
     first.client().config_set("min-replicas-to-write", 1)
     naming.name(second)
-
     with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
         client.execute("write", SET)
     client.execute("write", SET)
-
     assert keys_of(first, second) == [[], [b"key"]]
-
-
-def test_a_script_that_meets_a_replica_runs_on_the_master(naming, first, second):
-    client = naming.client()
-    client.execute("write", packed(["PING"]))
-    copy(first, second)
-    naming.name(second)
-
-    client.execute("write", packed(["EVAL", "return redis.call('SET', KEYS[1], 1)", 1, "key"]))
-
-    assert second.client().get("key") == b"1"
 
 
 @pytest.mark.usefixtures("a_few_rounds")
 def test_of_two_commands_the_first_may_have_run_where_the_second_met_a_replica(
-    naming, first, second
+    naming, client, first, second
 ):
-    client = naming.client()
-    client.execute("write", packed(["PING"]))
     copy(first, second)
     naming.name(second)
     second.kill()
-
     with pytest.raises(StoreUnavailable) as caught:
-        client.exchange("write", [packed(["PING"]), SET], clock.monotonic() + LONG)
-
+        client.exchange("write", [PING, SET], clock.monotonic() + LONG)
     assert caught.value.may_have_run
 
 
 def test_a_command_refused_for_another_reason_keeps_its_connection(naming, first):
     client = naming.client()
-
     for _ in range(3):
         with pytest.raises(StoreError, match="wrong number of arguments"):
             client.execute("write", packed(["SET", "key"]))
-
     assert first.client().info("stats")["total_connections_received"] < 20
     assert ours(first) == 1
 
@@ -790,16 +679,17 @@ def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypat
     other.join(PATIENCE)
 
     assert answers == [[b"list", b"end"]]
-    assert client._server._found.address == ("127.0.0.1", first.port)
+    assert client._server._found.address == place_of(first)
 
 
-def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch):
+@pytest.mark.parametrize("sentinel", ["is silent", "names the same master"])
+def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch, sentinel):
     monkeypatch.setattr(moving, "PATIENCE", 0.05)
-    client = naming.client(ask=0.2)
+    client = naming.client(ask=0.2) if sentinel == "is silent" else naming.client()
     held = client.pool.take(10**9)
     client._server.lost(held)
 
-    with naming.sentinel_paused():
+    with paused(naming.sentinel) if sentinel == "is silent" else contextlib.nullcontext():
         held.send_command("BLPOP", "nothing", "0.4")
         client._server.wait(held, clock.monotonic() + PATIENCE)
 
@@ -808,26 +698,9 @@ def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatc
     assert ours(first) == 1
 
 
-def test_a_call_that_waits_for_a_master_goes_on_when_the_same_one_is_named(naming, monkeypatch):
-    monkeypatch.setattr(moving, "PATIENCE", 0.05)
-    client = naming.client()
-    held = client.pool.take(10**9)
-    client._server.lost(held)
-
-    held.send_command("BLPOP", "nothing", "0.4")
-    client._server.wait(held, clock.monotonic() + PATIENCE)
-
-    assert held.read_response() is None
-    held.disconnect()
-
-
-def test_closing_a_pool_forgets_no_master(naming, first):
-    client = naming.client()
-    client.execute("write", SET)
-
+def test_closing_a_pool_forgets_no_master(client, first):
     client.pool.close()
-
-    assert client._server._found.address == ("127.0.0.1", first.port)
+    assert client._server._found.address == place_of(first)
 
 
 def test_a_lack_of_replicas_closes_no_link_to_who_is_still_the_master(naming, first):
@@ -839,7 +712,7 @@ def test_a_lack_of_replicas_closes_no_link_to_who_is_still_the_master(naming, fi
 
     with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
         client.execute("write", SET)
-    client.execute("read", packed(["PING"]))
+    client.execute("read", PING)
 
     assert all(one._sock for one in held)
     assert not client._server._found.is_doubted
@@ -862,20 +735,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
-def test_a_wrong_answer_is_passed_over(naming, first, answering, answer):
-    client = naming.client(answering(answer))
-
+def test_a_wrong_answer_is_passed_over(naming, first, sentinel_saying, answer):
+    client = naming.client(sentinel_saying(answer))
     client.execute("write", SET)
-
     assert first.client().get("key") == b"value"
 
 
-def test_a_wrong_answer_is_said_where_there_is_no_other(naming, answering):
-    port = answering(b":5\r\n")
+def test_a_wrong_answer_is_said_where_there_is_no_other(naming, sentinel_saying):
+    port = sentinel_saying(b":5\r\n")
     naming.sentinel.kill()
-
-    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: not a sentinel's answer"):
-        naming.client(port).execute("write", SET)
+    assert f"127.0.0.1:{port}: not a sentinel's answer" in error_of(naming.client(port))
 
 
 def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypatch):
@@ -889,21 +758,16 @@ def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypa
 
 
 @pytest.mark.parametrize("said", [b":5\r\n", b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n:5\r\n"])
-def test_a_server_that_talks_unlike_a_sentinel_is_not_listened_to(answering, said):
-    place = Endpoint("127.0.0.1", answering(b"+OK\r\n" + said))
+def test_a_server_that_talks_unlike_a_sentinel_is_not_listened_to(sentinel_saying, said):
+    place = Endpoint("127.0.0.1", sentinel_saying(b"+OK\r\n" + said))
     herald = SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE).herald()
     herald.listen()
     assert herald.sockets
-
     assert eventually(lambda: not herald.hear() and not herald.sockets)
 
 
 @pytest.mark.parametrize("address", [("a..b", 6379), ("127.0.0.1", 99999999)])
-def test_an_address_that_cannot_be_one_is_forgotten(naming, first, address):
-    client = naming.client()
-    client.execute("write", packed(["PING"]))
-
+def test_an_address_that_cannot_be_one_is_forgotten(client, first, address):
     client._server.moved(address)
     client.execute("write", SET)
-
     assert first.client().get("key") == b"value"

@@ -67,15 +67,34 @@ def entries(entries_of):
     return entries_of(SHARDS)
 
 
-def new(task_id, due_ms=FAR_MS, to=LIST, *, share=True):
-    return NewEntry(task_id, When("at", due_ms), new_record(task_id, to, share=share))
+def new(task_id, due_ms=FAR_MS, to=LIST, *, share=True, key=""):
+    record = new_record(task_id, to, share=share).with_extras(Extras(key))
+    return NewEntry(task_id, When("at", due_ms), record)
 
 
 IDS = [f"id-{number}" for number in range(100)]
 
 
-def test_an_entry_is_in_the_shard_of_its_id_and_in_no_other(entries, raw):
+@pytest.fixture
+def full(entries):
     entries.schedule([new(one) for one in IDS])
+    return entries
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The script and the shard's index of each request from here on."""
+    made, call = [], Scripts.call
+
+    def noted(self, name, **arguments):
+        made.append((name, self.keys["due"]))
+        return call(self, name, **arguments)
+
+    monkeypatch.setattr(Scripts, "call", noted)
+    return made
+
+
+def test_an_entry_is_in_the_shard_of_its_id_and_in_no_other(full, raw):
     for shard, keys in enumerate(keys_of(SHARDS)):
         held = {one.decode() for one in raw.hkeys(keys["records"])}
         assert held == {one for one in IDS if shard_of(one, SHARDS) == shard}
@@ -99,17 +118,16 @@ def test_nothing_to_schedule_is_no_answer(entries):
     assert entries.schedule([]) == []
 
 
-def test_an_entry_is_found_changed_and_cancelled_by_its_id(entries):
-    entries.schedule([new(one) for one in IDS])
+def test_an_entry_is_found_changed_and_cancelled_by_its_id(full):
     for one in IDS:
-        assert entries.find(one).due_ms == FAR_MS
-        assert entries.state(one) is State.SCHEDULED
-        outcome, change = entries.move(one, When("by", 1))
+        assert full.find(one).due_ms == FAR_MS
+        assert full.state(one) is State.SCHEDULED
+        outcome, change = full.move(one, When("by", 1))
         assert (outcome, change.due_ms) == (Outcome.DONE, FAR_MS + 1)
-        assert entries.cancel(one)[0] is Outcome.DONE
-        assert entries.state(one) is entries.find(one) is entries.handed_over_ms(one) is None
-        assert entries.cancelled_ms_ago(one) >= 0
-    assert entries.counts().scheduled == 0
+        assert full.cancel(one)[0] is Outcome.DONE
+        assert full.state(one) is full.find(one) is full.handed_over_ms(one) is None
+        assert full.cancelled_ms_ago(one) >= 0
+    assert full.counts().scheduled == 0
 
 
 @pytest.mark.parametrize("key", [f"key-{number}" for number in range(7)])
@@ -133,21 +151,20 @@ def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
     assert entries.find("id-1") is None
 
 
-def test_a_running_task_takes_a_key_though_its_own_entry_is_still_leased(entries, raw):
+def test_a_running_task_takes_a_key_though_its_own_entry_is_still_leased(entries):
     link = entries.shards[shard_of("id-1", SHARDS)]
     settings = {"batch_size": 1, "lease": 30.0, "alive": 15.0}
     shard_steps = ScannerSteps(link.scripts, Membership(5.0, shards=SHARDS), **settings)
-    record = new_record("id-1", LIST).with_extras(Extras(key="key-1"))
-    keyed = NewEntry("id-1", When("at", FAR_MS), record)
+
+    def answer(supersede):
+        (one,) = entries.schedule([new("id-1", share=False, key="key-1")], supersede=supersede)
+        return type(one)
 
     entries.schedule([new("id-1", 1000, RELAY)])
-    (answer,) = entries.schedule([keyed], supersede=True)
-    assert isinstance(answer, AlreadyScheduled), "it did not deliver the running task"
+    assert answer(supersede=True) is AlreadyScheduled, "it did not deliver the running task"
     assert len(shard_steps.claim(1).entries) == 1
-    (answer,) = entries.schedule([keyed])
-    assert isinstance(answer, InFlight)
-    (answer,) = entries.schedule([keyed], supersede=True)
-    assert isinstance(answer, Receipt)
+    assert answer(supersede=False) is InFlight
+    assert answer(supersede=True) is Receipt
 
 
 @pytest.mark.parametrize("failures", [2, 3])
@@ -162,14 +179,14 @@ def test_while_the_shard_of_an_id_is_away_it_is_asked_again(entries, monkeypatch
         return find(*asked)
 
     monkeypatch.setattr(lookup, "find", away)
-    record = new_record("id-1", LIST).with_extras(Extras(key="key-1"))
     assert shard_of("id-1", SHARDS) != shard_of("key-1", SHARDS)
+    entry = new("id-1", share=False, key="key-1")
     if failures == 2:
-        (receipt,) = entries.schedule([NewEntry("id-1", When("at", FAR_MS), record)], pauses=[0, 0])
+        (receipt,) = entries.schedule([entry], pauses=[0, 0])
         assert receipt.task_id == "id-1"
         return
     with pytest.raises(StoreUnavailable, match="schedule failed: refused") as caught:
-        entries.schedule([NewEntry("id-1", When("at", FAR_MS), record)], pauses=[0, 0])
+        entries.schedule([entry], pauses=[0, 0])
     assert not caught.value.may_have_run
     monkeypatch.undo()
     assert entries.counts().scheduled == 0
@@ -197,16 +214,8 @@ def test_a_call_that_searches_ends_in_time(entries, monkeypatch):
         assert ends[0] is not None
 
 
-def test_only_an_id_that_its_shard_does_not_hold_is_looked_for(entries, monkeypatch):
+def test_only_an_id_that_its_shard_does_not_hold_is_looked_for(entries, asked):
     entries.schedule([new("id-1")])
-    asked = []
-    call = Scripts.call
-
-    def noted(self, name, **arguments):
-        asked.append((name, self.keys["due"]))
-        return call(self, name, **arguments)
-
-    monkeypatch.setattr(Scripts, "call", noted)
     for step in (entries.find, entries.state):
         asked.clear()
         assert step("id-1")
@@ -219,13 +228,15 @@ def test_only_an_id_that_its_shard_does_not_hold_is_looked_for(entries, monkeypa
     assert [name for name, _ in asked] == ["cancel"]
 
 
-def test_an_owed_state_is_settled_in_its_shard(entries, raw):
-    entries.schedule([new(one) for one in IDS])
-    owed = [entries.cancel(one, owes=True)[1] for one in IDS]
-    assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == len(IDS)
-    for one in owed:
-        entries.mark_stored(one)
-    assert sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS)) == 0
+def test_an_owed_state_is_settled_in_its_shard(full, raw):
+    def owed():
+        return sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS))
+
+    cancelled = [full.cancel(one, owes=True)[1] for one in IDS]
+    assert owed() == len(IDS)
+    for one in cancelled:
+        full.mark_stored(one)
+    assert owed() == 0
 
 
 def test_waiting_entries_are_listed_in_due_order_over_all_shards(entries):
@@ -267,14 +278,6 @@ def test_a_scanner_is_told_once_with_the_heartbeat_that_it_gave_last(entries, ra
     assert told == [("one", SHARDS - 1001), ("two", -1000)]
 
 
-@pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1), (5, 4)])
-def test_a_reader_with_another_number_of_shards_is_refused(entries_of, first, then):
-    entries_of(first).schedule([new("a")])
-    assert entries_of(first).find("a")
-    with pytest.raises(StoreDiffers, match=f"delayq_shards '{first}', this process '{then}'"):
-        entries_of(then).find("a")
-
-
 def test_queues_and_what_is_overdue_longest_are_of_all_shards(entries, monkeypatch):
     entries.schedule([new(one, 1000 + at) for at, one in enumerate(IDS)])
     tallies, is_complete = entries.tallies(10_000)
@@ -312,38 +315,38 @@ def test_with_nothing_anywhere_there_is_no_next_due_time(entries):
     assert entries.counts().next_due_ms is None
 
 
-def test_the_check_finds_faults_in_every_shard(entries, raw):
-    entries.schedule([new(one) for one in IDS])
-    assert list(check(entries)) == []
+def test_the_check_finds_faults_in_every_shard(full, raw):
+    assert list(check(full)) == []
     for keys in keys_of(SHARDS):
         raw.delete(keys["due"])
-    assert sorted(one.id for one in check(entries)) == sorted(IDS)
+    assert sorted(one.id for one in check(full)) == sorted(IDS)
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1), (2, 3), (5, 4)])
 def test_a_process_with_another_number_of_shards_is_refused(entries_of, raw, first, then):
     entries_of(first).schedule([new(one) for one in IDS])
     before = {key: raw.dump(key) for key in raw.keys("*")}
+    other = f"delayq_shards '{first}', this process '{then}'"
     # With any id first.
     for one in IDS[:10]:
-        with pytest.raises(StoreDiffers, match="delayq_shards"):
+        with pytest.raises(StoreDiffers, match=other):
             entries_of(then).schedule([new(f"other-{one}")])
-        with pytest.raises(StoreDiffers, match="delayq_shards"):
+        with pytest.raises(StoreDiffers, match=other):
             entries_of(then).cancel(one)
+        with pytest.raises(StoreDiffers, match=other):
+            entries_of(then).find(one)
     assert {key: raw.dump(key) for key in raw.keys("*")} == before
 
 
-def test_where_processes_meet_no_entry_is(entries, raw):
-    entries.schedule([new(one) for one in IDS])
+def test_the_place_where_processes_meet_holds_no_entry(full, raw):
     assert [key for key in raw.keys("*") if key.startswith(b"{delayq:0}")] == [b"{delayq:0}:meta"]
     assert raw.hget("{delayq:0}:meta", "shards") == str(SHARDS).encode()
 
 
-def test_after_an_emptied_store_the_number_is_agreed_again(entries, entries_of, raw):
+def test_after_an_emptied_store_the_number_is_agreed_again(full, entries_of, raw):
     """Otherwise a process with another number would find its own place new, and use it."""
-    entries.schedule([new(one) for one in IDS])
     raw.flushall()
-    entries.schedule([new("id-1")])
+    full.schedule([new("id-1")])
     with pytest.raises(StoreDiffers, match="delayq_shards"):
         entries_of(1).schedule([new("id-1")])
 

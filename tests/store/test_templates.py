@@ -1,12 +1,16 @@
-"""A template is kept as long as a record shares it, and no longer."""
+"""A template is kept as long as records share it; each step joins the same message from it."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from celery_delayq.core.clock import When
+from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Entries, NewEntry, Outcome, loads
 from celery_delayq.core.store.loads import OldEntry
+from celery_delayq.core.store.record import Template, destination_for
+from celery_delayq.errors import UnreadableRecord
 from tests.store import requests, support
-from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS
+from tests.store.support import FAR_MS, LABELS, LINES, MEMBERSHIP, NOW_MS, ROUTE, new_record
 
 
 def templates(store) -> dict[bytes, int]:
@@ -15,53 +19,42 @@ def templates(store) -> dict[bytes, int]:
     return {name: int(n) for name, n in store.raw.hgetall(store.keys["template_uses"]).items()}
 
 
-def ends(store):
-    """All ways in which a record can leave."""
-    shard_steps = store.steps()
-
-    def hand_over(_):
-        shard_steps.hand_over()
-
-    def ack(_):
-        claimed, *_ = shard_steps.claim(1)
-        shard_steps.ack(claimed)
-
-    def cancel(task_id):
-        store.entries.cancel(task_id)
-
-    def cancel_of_dead(task_id):
-        claimed, *_ = shard_steps.claim(1)
-        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-        store.entries.cancel(task_id)
-
-    def cancel_of_lost(task_id):
-        shard_steps.claim(1)
-        store.lease_out()
-        assert store.entries.cancel(task_id)[0] is Outcome.UNCERTAIN
-
-    return {
-        each.__name__: each for each in (hand_over, ack, cancel, cancel_of_dead, cancel_of_lost)
-    }
+def hand_over(_, shard_steps):
+    shard_steps.hand_over()
 
 
-WAYS = {
-    "hand_over": "schedule",
-    "ack": "schedule_relayed",
-    "cancel": "schedule",
-    "cancel_of_dead": "schedule_relayed",
-    "cancel_of_lost": "schedule_relayed",
-}
+def ack(_, shard_steps):
+    shard_steps.ack(shard_steps.claim(1).entries)
 
 
-@pytest.mark.parametrize(("way", "put"), WAYS.items())
-def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(store, way, put):
-    getattr(store, put)("first", NOW_MS - 1, share=True)
-    getattr(store, put)("second", FAR_MS, share=True)
+def cancel(store, _):
+    store.entries.cancel("a")
+
+
+def cancel_of_dead(store, shard_steps):
+    shard_steps.nack("dead", shard_steps.claim(1).entries, reason="NO_ROUTE")
+    store.entries.cancel("a")
+
+
+def cancel_of_lost(store, shard_steps):
+    shard_steps.claim(1)
+    store.lease_out()
+    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+
+
+@pytest.mark.parametrize("leave", [hand_over, ack, cancel, cancel_of_dead, cancel_of_lost])
+def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(
+    store, shard_steps, leave
+):
+    put = store.schedule if leave in (hand_over, cancel) else store.schedule_relayed
+    put("b", FAR_MS, share=True)
+    put("a", NOW_MS - 1, share=True)
     assert list(templates(store).values()) == [2]
-    ends(store)[way]("first")
+    leave(store, shard_steps)
     assert list(templates(store).values()) == [1]
-    store.reschedule("second", When("at", 0))
-    ends(store)[way]("second")
+    store.entries.cancel("b")
+    put("a", NOW_MS - 1, share=True)
+    leave(store, shard_steps)
     assert templates(store) == {}
     assert not store.raw.exists(store.keys["templates"])
 
@@ -87,10 +80,9 @@ def test_a_superseded_record_gives_its_template_back(store, share):
     assert list(templates(store).values()) == [1] * share
 
 
-def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store):
+def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store, shard_steps):
     store.schedule_relayed("a", share=True)
     store.reschedule("a", When("at", 0))
-    shard_steps = store.steps()
     shard_steps.claim(1)
     store.lease_out()
     assert shard_steps.reclaim() == ["a"]
@@ -139,8 +131,8 @@ def schedule_anew(store):
     store.schedule("new", share=True)
 
 
-def schedule_several(store):
-    records = {one: support.new_record(one, b"L6:celery", share=True) for one in ("new", "newer")}
+def schedule_some(store):
+    records = {one: new_record(one, b"L6:celery", share=True) for one in ("new", "newer")}
     store.entries.schedule([NewEntry(one, When("at", 0), new) for one, new in records.items()])
 
 
@@ -149,11 +141,11 @@ def edit_another(store):
 
 
 def load_one(store):
-    record = support.new_record("new", b"L6:celery", share=True)
+    record = new_record("new", b"L6:celery", share=True)
     loads.load(store.entries, [OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
 
 
-@pytest.mark.parametrize("way", [schedule_anew, schedule_several, edit_another, load_one])
+@pytest.mark.parametrize("way", [schedule_anew, schedule_some, edit_another, load_one])
 def test_a_template_whose_text_was_damaged_is_sent_again_and_nothing_dies_of_it(store, way):
     store.schedule("a", share=True)
     store.schedule("whole")
@@ -173,9 +165,109 @@ def test_a_template_is_sent_once_per_process(store):
     store.schedule("b", FAR_MS, share=True)
     again = store.raw.info("stats")["total_net_input_bytes"] - received
     stranger = Entries([store.new_scripts()], MEMBERSHIP)
-    record = support.new_record("c", b"L6:celery", share=True)
+    record = new_record("c", b"L6:celery", share=True)
     stranger.schedule([NewEntry("c", When("at", FAR_MS), record)])
     first = store.raw.info("stats")["total_net_input_bytes"] - received - again
     stranger.shards[0].scripts.connection.close()
     assert first - again > len(record.template) / 2
     assert list(templates(store).values()) == [3]
+
+
+# `hand_over` joins a message in its script, and Python does so for all others: with equal results.
+
+LIST = destination_for("L", "celery")
+TEXTS = st.text(st.characters(blacklist_characters="\n", blacklist_categories=("Cs",)), max_size=30)
+# Up to three years around the due time, either way; or not counted from it.
+EXPIRIES = st.one_of(
+    st.integers(-(10**11), 10**11).map("{:+d}".format),
+    st.sampled_from(["null", '"2030-01-01T00:00:00"', "+", "-x", "+1 "]),
+)
+
+
+def joined_by_script(store) -> list[bytes]:
+    store.steps().hand_over()
+    return store.raw.lrange("celery", 0, -1)
+
+
+def joined_here(store, task_id) -> list[bytes]:
+    try:
+        return [store.entries.find(task_id).message]
+    except UnreadableRecord:
+        return []
+
+
+@given(
+    parts=st.tuples(st.one_of(st.just(""), TEXTS), TEXTS, EXPIRIES, TEXTS, TEXTS, TEXTS),
+    due_ms=st.one_of(st.integers(0, NOW_MS), st.integers(0, 10**11)),
+    task_id=st.text("ab-:%\n7", min_size=1, max_size=40),
+)
+def test_both_join_the_same_message(store, parts, due_ms, task_id):
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    store.put(task_id, Template.of(LINES).new_record(LIST, LABELS, parts), due_ms)
+    here = joined_here(store, task_id)
+    assert joined_by_script(store) == here
+    store.check()
+
+
+@given(parts=st.lists(TEXTS, min_size=4, max_size=8), count=st.integers(9, 11))
+def test_both_refuse_what_does_not_fit(store, parts, count):
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    store.put("a", Template.of((LINES * 2)[:count]).new_record(LIST, LABELS, parts), NOW_MS)
+    here = joined_here(store, "a")
+    assert len(here) == (count == len(LINES) and len(parts) >= 6)
+    assert joined_by_script(store) == here
+
+
+@pytest.mark.parametrize(
+    ("expires", "seen"),
+    [(f"+{10**18}", b'"9999-12-31T00:00:00'), (f"-{10**18}", b'"1970-01-01T00:00:00')],
+)
+def test_an_expiry_past_all_dates_is_the_last_or_the_first_one(store, expires, seen):
+    parts = ["", "null", expires, '""', '""', '""']
+    store.put("a", Template.of(LINES).new_record(LIST, LABELS, parts), NOW_MS)
+    [here] = joined_here(store, "a")
+    assert seen in here
+    assert joined_by_script(store) == [here]
+
+
+@pytest.mark.parametrize("spoilt", [LINES[0], "\n".join(LINES).replace("tests", "other")])
+def test_a_template_that_is_not_what_its_name_says_is_not_used(store, shard_steps, spoilt):
+    for task_id, to in (("list", LIST), ("relayed", destination_for("R", ROUTE))):
+        store.put(task_id, new_record(task_id, to, share=True), NOW_MS)
+    [name] = store.raw.hkeys(store.keys["templates"])
+    store.raw.hset(store.keys["templates"], name, spoilt)
+    with pytest.raises(UnreadableRecord, match="template is damaged"):
+        store.entries.find("list")
+    assert shard_steps.hand_over().dead == [("list", "template is damaged")]
+    assert store.raw.llen("celery") == 0
+    [claimed], *_ = shard_steps.claim(1)
+    with pytest.raises(ValueError, match="template is damaged"):
+        _ = claimed.message
+
+
+def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
+    store.schedule_relayed("a", share=True)
+    message = store.entries.find("a").message
+    assert [one.message for one in store.entries.waiting(0, MAX_DUE_MS)] == [message]
+    shard_steps = store.steps(lease=1)
+    claimed, *_ = shard_steps.claim(1)
+    assert [one.message for one in claimed] == [message]
+    shard_steps.nack("unsent", claimed)
+    outcome, cancelled = store.entries.cancel("a")
+    assert (outcome, cancelled.message) == (Outcome.DONE, message)
+
+
+@pytest.mark.parametrize("step", ["page", "claim"])
+def test_a_template_that_many_share_is_sent_once(store, step):
+    for number in range(3):
+        store.schedule_relayed(f"a{number}", share=True)
+    if step == "page":
+        options = {"newest": 0, "after": -1, "order": -1, "first": 0, "before": 2**53}
+        options |= {"filter": "", "most": 9}
+    else:
+        options = {"asker": "t", "lease_ms": 1000, "catch_up": 0, "owes": 0, "last_ms": 0}
+    reply = store.scripts.call(step, limit=9, max_bytes=10**6, **options)
+    (name,) = store.raw.hkeys(store.keys["templates"])
+    assert [one.name for one in reply.templates] == [name]

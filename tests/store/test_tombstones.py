@@ -77,7 +77,6 @@ def test_it_is_forgotten_when_twice_so_many_others_have_left(few):
     for number in range(2 * MOST):
         leave(few, f"after{number}")
         assert sum(kept(few)) <= 2 * MOST
-
     assert few.entries.cancel("a")[0] is Outcome.NOT_FOUND
 
 
@@ -117,17 +116,25 @@ def cancel_many(store, _):
     list(changes.cancel(store.shard, ["b", "c"]))
 
 
-@pytest.mark.parametrize("way", [deliver, publish, skip, cancel, cancel_many])
-def test_however_an_entry_leaves_a_generation_ends_in_time(short, way):
-    shard_steps = short.steps()
+each_way = pytest.mark.parametrize("way", [deliver, publish, skip, cancel, cancel_many])
+
+
+@each_way
+def test_however_an_entry_leaves_a_generation_ends_in_time(short, shard_steps, way):
     short.schedule("a")
     shard_steps.hand_over()
     shard_steps._beat_again = math.inf
     pass_ms(short, SECONDS * 1000)
-
     way(short, shard_steps)
-
     assert short.raw.hkeys(short.keys["tombstones_old"])[0] == b"a"
+
+
+@each_way
+def test_however_an_entry_leaves_a_generation_ends_when_it_is_full(few, shard_steps, way):
+    leave(few, *(f"a{number}" for number in range(MOST - 1)))
+    assert kept(few) == [MOST - 1, 0]
+    way(few, shard_steps)
+    assert kept(few) == [0, MOST + (way is cancel_many)]
 
 
 def test_after_the_clock_was_set_back_nothing_is_forgotten_early(short):
@@ -220,7 +227,5 @@ def test_the_old_generation_is_not_freed_by_a_rename(few):
     """A RENAME frees the replaced key at once."""
     leave(few, *(f"before{number}" for number in range(MOST)))
     few.raw.config_resetstat()
-
     leave(few, *(f"after{number}" for number in range(MOST)))
-
     assert few.raw.info("commandstats")["cmdstat_unlink"]["calls"] == 1
