@@ -91,15 +91,12 @@ def test_so_many_rows_of_a_filtered_list_are_seen(app, redis, site, look, width,
     shop.fill(app, redis, waiting=200)
     page = look(site, "/tasks?queue=billing&tag=renewal", width=width)
     page.set_viewport_size({"width": width, "height": height})
-
     boxes = [row.bounding_box() for row in page.locator(".list tbody tr").all()[:20]]
-
     assert sum(box["y"] + box["height"] <= height for box in boxes) >= most
 
 
 def test_on_a_phone_the_filter_is_folded_to_what_it_has(filled, site, look):
     page = look(site, "/tasks?queue=billing&tag=renewal", width=360)
-
     expect(page.get_by_label("Queue", exact=True)).to_be_hidden()
     expect(page.locator(".chips")).to_have_text("queue billing tag renewal")
     page.locator("summary").click()
@@ -127,7 +124,6 @@ def test_a_chart_says_what_a_bar_means_to_the_pointer_and_the_keyboard(filled, s
 
 def test_the_fields_of_the_filters_are_in_line(filled, site, look):
     page = look(site, "/tasks?queue=billing")
-
     field, choice = (
         page.get_by_label(name, exact=True).bounding_box() for name in ("Tag", "State")
     )

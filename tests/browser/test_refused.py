@@ -13,7 +13,7 @@ from celery_delayq.contrib.web import wsgi
 from tests.browser.support import press, says
 from tests.cli.conftest import sigint
 from tests.web.conftest import browse, browser
-from tests.web.test_changing_many import counted
+from tests.web.support import counted
 from tests.web.test_command import start
 
 __all__ = ["browse", "browser", "sigint", "start"]
@@ -119,7 +119,6 @@ def test_a_plain_name_for_which_browsers_say_less(app, site, evil, look, schedul
 
 def test_a_frame(target, evil, look):
     page = look(evil(f'<iframe src="{target}/tasks"></iframe>'), allows=["frame"])
-
     page.wait_for_function("frames.length == 1")
     assert page.frames[1].url.startswith("chrome-error:")
 
@@ -177,9 +176,7 @@ document.addEventListener("securitypolicyviolation", one => told.add(one.effecti
 
 def test_the_policy_forbids_a_script_all_that_the_pages_do_not_need(target, evil, look):
     page = look(target, "/tasks", allows=["Content Security Policy"])
-
     page.evaluate(f"EVIL => {{ {BEGIN} {'; '.join(ATTEMPTS.values())} }}", evil(""))
-
     page.wait_for_function("count => told.size >= count", arg=len(ATTEMPTS))
     assert set(page.evaluate("[...told]")) == set(ATTEMPTS)
     assert page.evaluate("window.pwned") is None

@@ -7,10 +7,8 @@ import pytest
 
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.errors import InvalidDump
-from tests.rules.test_rules import DAILY, NEW_YEAR, runs, write
+from tests.rules.support import DAILY, HOUR, NEW_YEAR, runs, write
 from tests.support.shards import each
-
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -90,9 +88,8 @@ def test_of_two_that_differ_the_one_that_is_here_stays(delayq, report, redis):
 
 def test_runs_left_by_a_paused_rule_are_cleared_up_after_the_load(delayq, report, moved):
     delayq.every("r", report.s(7), DAILY)
-    store.change(
-        store.shard_for(delayq.services.entries, "r"), "r", "pause"
-    )  # and the process died
+    shard = store.shard_for(delayq.services.entries, "r")
+    store.change(shard, "r", "pause")  # and the process died
     moved()
     assert len(runs(delayq)) == 1
     write(delayq)

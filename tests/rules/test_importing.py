@@ -133,7 +133,6 @@ def entry(**fields):
 @pytest.mark.usefixtures("report")
 def test_each_kind_of_entry_becomes_a_rule_or_is_refused(do, delayq, source):
     assert do(source) == (EXPECTED[source], 1)
-
     made = {name for name, (word, *_) in EXPECTED[source].items() if word == "new"}
     assert {rule.name for rule in delayq.rules()} == made
     assert {rule.name for rule in delayq.rules() if rule.is_paused} == {"off"}
@@ -152,7 +151,6 @@ def test_a_dry_run_says_the_same_and_writes_nothing(do, redis, source, delayq):
 def test_to_import_again_changes_nothing(do, delayq, source):
     do(source)
     before = [*delayq.tasks()], [rule.revision for rule in delayq.rules()]
-
     assert do(source) == (same(EXPECTED[source]), 1)
     assert ([*delayq.tasks()], [rule.revision for rule in delayq.rules()]) == before
 

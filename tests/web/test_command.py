@@ -73,7 +73,6 @@ def test_it_serves_until_ctrl_c(start):
 def test_it_listens_on_loopback_only(start):
     _, url = start()
     port = int(url.rpartition(":")[2])
-
     with socket.socket() as other:
         # Another program can have the port on any other address.
         other.bind(("127.0.0.2", port))
@@ -95,15 +94,12 @@ def test_a_port_that_is_taken_is_said(run, app):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = run("web", "--port", str(port))
-
     assert result.exit_code == 1
     assert f"port {port} of 127.0.0.1: Address already in use" in result.output
 
 
 def test_a_missing_package_is_said(run, app, monkeypatch):
     monkeypatch.setitem(sys.modules, "waitress", None)
-
     result = run("web")
-
     assert result.exit_code == 1
     assert "pip install 'celery_delayq[web]'" in result.output

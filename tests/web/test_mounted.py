@@ -72,19 +72,10 @@ def cookie_of(values):
 
 
 def asked_of(site, host, cookie):
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "root_path": "",
-        "path": "/delayq/tasks",
-        "raw_path": b"/delayq/tasks",
-        "query_string": b"queue=celery",
-        "headers": [(b"host", host), (b"cookie", cookie)],
-        "server": ("site.example", 80),
-        "client": ("127.0.0.1", 1),
-    }
+    scope = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http"}
+    scope |= {"root_path": "", "path": "/delayq/tasks", "raw_path": b"/delayq/tasks"}
+    scope |= {"query_string": b"queue=celery", "headers": [(b"host", host), (b"cookie", cookie)]}
+    scope |= {"server": ("site.example", 80), "client": ("127.0.0.1", 1)}
     sent = []
 
     async def receive():
@@ -111,8 +102,6 @@ def test_the_asgi_site_of_the_docs_opens_it_by_its_own_session(
     site_of, scheduled, host, its_session, status
 ):
     scheduled("a")
-
     answered, body = asked_of(site_of(1), host, cookie_of(its_session))
-
     assert answered == status
     assert (b'href="/delayq/task?id=a&amp;back=queue%3Dcelery"' in body) is (status == 200)
