@@ -140,11 +140,9 @@ def test_the_history_leads_to_a_task(app, site, look, scheduled, javascript):
     scheduled("b")
     app.delayq.cancel("b")
     page = look(site, javascript=javascript)
-
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="History").click()
     expect(page.get_by_role("row").nth(1)).to_contain_text("cancelled")
     page.get_by_role("link", name="a", exact=True).click()
-
     expect(page.get_by_role("heading", level=1)).to_have_text("Task a")
 
 
@@ -152,10 +150,8 @@ def test_the_history_leads_to_a_task(app, site, look, scheduled, javascript):
 def test_all_tasks_are_counted_queue_by_queue(site, look, many, javascript, monkeypatch):
     monkeypatch.setattr("celery_delayq.contrib.web.others.SECOND", 0)  # each step counts one queue
     page = look(site, "/queues", javascript=javascript)
-
     if not javascript:
         to_the_end(page, page.get_by_role("link", name="Count on"))
-
     expect(page.get_by_role("row", name="mail 5")).to_be_visible()
     expect(page.get_by_role("row", name="celery 5")).to_be_visible()
     expect(page.get_by_role("link", name="Count on")).to_have_count(0)
@@ -166,10 +162,8 @@ def test_a_bar_of_the_chart_leads_to_its_tasks(app, site, look, scheduled):
     scheduled("meant", at=now + 1800)
     scheduled("later", at=now + 7200)
     page = look(site)
-
     unfold(page, "As a table")
     page.get_by_role("table", name="In the next hour").get_by_role("link").click()
-
     page.get_by_role("rowheader").get_by_role("link", name="meant").wait_for()
     expect(page.get_by_role("link", name="later")).to_have_count(0)
 

@@ -46,9 +46,7 @@ def test_each_button_of_a_task_does_what_it_says(  # noqa: PLR0917
     (die if is_dead else scheduled)("a")
     redis.delete("full")
     page = look(site, "/task?id=a", javascript=javascript)
-
     press(page, name)
-
     says(page, said)
     assert app.delayq.counts().dead == 0
     assert app.delayq.hand_over() == (name != "Remove")
@@ -132,12 +130,10 @@ def test_a_wrong_time_is_said_beside_its_field_and_back_leads_back(
 def test_a_time_can_be_picked(app, site, look, scheduled):
     scheduled("a")
     page = look(site, "/task?id=a")
-
     page.locator("input.picker").first.fill("2100-01-02T05:30")
     press(page, "Look at this time")
     page.get_by_text("It will be due Sat 2 Jan 2100, 05:30 Asia/Calcutta").wait_for()
     press(page, "Reschedule to then")
-
     says(page, "task a was rescheduled")
     assert app.delayq.get("a").due.timestamp() == FAR + 86_400
 
@@ -149,8 +145,6 @@ def test_back_after_a_change_sends_nothing_again(app, opened):
     opened.get_by_role("link", name="Overview").click()
     opened.get_by_role("heading", name="Overview").wait_for()
     app.delayq.reschedule("a", at=FAR)
-
     opened.go_back()
-
     says(opened, "task a was made due now")
     assert app.delayq.get("a").due.timestamp() == FAR

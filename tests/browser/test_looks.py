@@ -76,9 +76,7 @@ def test_each_view_is_accessible_and_fits_the_width(app, filled, site, look, wid
 def test_the_change_of_many_stays_in_sight(filled, site, look, width):
     page = look(site, "/tasks", width=width)
     page.set_viewport_size({"width": width, "height": 500})
-
     page.get_by_role("checkbox", name="Task ").last.check()
-
     button = page.get_by_role("button", name="Change the ticked ones").bounding_box()
     assert 0 <= button["y"] < 500
     expect(page.get_by_text("Tick all", exact=True)).to_have_css(

@@ -91,12 +91,10 @@ def test_a_form_without_an_origin(app, target, evil, look, scheduled):
 def test_a_script_of_another_site(app, target, evil, look, scheduled):
     before = scheduled("a")
     page = look(evil(""), allows=["ERR_FAILED", "CORS", "NotSameOrigin"])
-
     for options in ("", ", {method: 'POST', mode: 'no-cors', body: new URLSearchParams(FORM)}"):
         code = f"fetch('{target}/task?id=a'{options.replace('FORM', repr('action=cancel'))})"
         with pytest.raises(Error, match="Failed to fetch"):
             page.evaluate(f"{code}.then(one => one.text())")
-
     assert app.delayq.get("a") == before
 
 
@@ -129,9 +127,7 @@ def test_a_foreign_link_leads_to_a_step_and_does_not_take_it(  # noqa: PLR0917
     scheduled("a")
     step = counted(browser, {}, action="cancel").action_with("<button")
     page = look(evil(f'<a href="{site}{html.escape(step)}">Look</a>'))
-
     page.get_by_role("link", name="Look").click()
-
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.wait_for_load_state("networkidle")
     assert app.delayq.get("a") is not None

@@ -26,35 +26,14 @@ def write(delayq):
     return min(writing.write(delayq.services, shard) for shard in delayq.services.entries.shards)
 
 
-def alter(redis, name, change):
-    """Store what *change* makes of the row of a rule: of its bytes, or of its fields."""
+def set_fields(redis, name, **change):
+    """Change fields of a rule's row: each by a function of its value."""
     for rules in each("rules"):
         if row := redis.hget(rules, name):
-            redis.hset(rules, name, change(row))
-
-
-def rewrite(redis, name, old, new):
-    """Replace a part of a rule's row."""
-
-    def change(row):
-        assert old in row
-        return row.replace(old, new, 1)
-
-    alter(redis, name, change)
-
-
-def set_fields(redis, name, **change):
-    """Change fields of a rule: each by a function of its value."""
-
-    def changed(row):
-        known = json.loads(row)
-        return json.dumps(known | {field: of(known[field]) for field, of in change.items()})
-
-    alter(redis, name, changed)
-
-
-# The options of a rule's call as its row has them, and with one that no task takes.
-OPTIONS, WRONG = rb"options\\\": {}", rb"options\\\": {\\\"delayq_late\\\": 5}"
+            known = json.loads(row)
+            changed = {field: of(known[field]) for field, of in change.items()}
+            assert changed.items() - known.items()
+            redis.hset(rules, name, json.dumps(known | changed))
 
 
 def wake(redis, *names):

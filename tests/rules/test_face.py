@@ -9,46 +9,13 @@ import pytest
 from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
 from celery_delayq.contrib.rules import every as every_module
-from celery_delayq.core.hooks import Hooks
 from celery_delayq.errors import InvalidOption
 from tests.cli.conftest import no_workers, project, run
-from tests.rules.support import (
-    DAILY,
-    HOUR,
-    NEW_YEAR,
-    OPTIONS,
-    WRONG,
-    now,
-    rewrite,
-    runs,
-    set_back,
-    set_fields,
-    wake,
-    write,
-)
+from tests.rules.support import DAILY, HOUR, NEW_YEAR, now, runs, set_back, set_fields, wake, write
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE
 
 __all__ = ["no_workers", "project", "run"]
-
-
-@pytest.fixture
-def troubled(delayq, report, redis):
-    """A rule whose runs have an option that no task takes; a writer has looked at it."""
-    rule = delayq.every("bad", report.s(7), HOUR)
-    rewrite(redis, "bad", OPTIONS, WRONG)
-    set_back(delayq, redis, "bad", hours=2)
-    write(delayq)
-    assert delayq.counts().troubled_rules == 1
-    return rule
-
-
-@pytest.fixture
-def omitted(delayq):
-    """The slots that a writer told of as left out."""
-    heard = []
-    delayq.services.hooks.add(Hooks(slots_omitted=lambda *facts: heard.append(facts)))
-    return heard
 
 
 # Two of one name.
@@ -87,15 +54,6 @@ def test_there_is_a_most_of_rules(delayq, report, monkeypatch):
             delayq.every(name, report.s(), DAILY)
     assert len(delayq.rules()) <= shards
     delayq.every(delayq.rules()[0].name, report.s(), NEW_YEAR, replace=True)
-
-
-def test_a_rule_of_a_later_version_hides_no_other(delayq, report, redis):
-    delayq.every("later", report.s(), DAILY)
-    delayq.every("r", report.s(), DAILY)
-    set_fields(redis, "later", plan=lambda _: "[2]")
-    assert [rule.name for rule in delayq.rules()] == ["r"]
-    with pytest.raises(InvalidOption, match="the name of a rule that this version can read"):
-        delayq.rule("later")
 
 
 # Runs.
@@ -152,7 +110,7 @@ def test_a_rule_in_trouble_is_told_of_until_it_is_mended(delayq, redis, troubled
     [line] = [line for line in doctor_lines(delayq.services) if line.name == "rules"]
     assert "bad: " in line.found + line.advice
 
-    rewrite(redis, "bad", WRONG, OPTIONS)
+    set_fields(redis, "bad", plan=lambda plan: plan.replace(r"\"delayq_late\": 5", ""))
     wake(redis, "bad")
     write(delayq)
     assert (delayq.rule("bad").trouble, delayq.counts().troubled_rules) == ("", 0)
@@ -184,23 +142,6 @@ def test_a_rule_whose_next_run_nobody_writes_is_told_of(delayq, report, redis):
     assert any("should have written its next run " in each for each in delayq.health())
     write(delayq)
     assert not any("recurring" in each for each in delayq.health())
-
-
-@pytest.mark.parametrize(("missed", "counted"), [("one", 4), ("none", 5), ("all", 0)])
-def test_slots_without_a_run_are_counted(delayq, report, redis, omitted, missed, counted):  # noqa: PLR0917
-    delayq.every("r", report.s(7), HOUR, missed=missed)
-    set_back(delayq, redis, "r", hours=5, seconds=1)
-    write(delayq)
-    assert omitted == ([(counted, "missed")] if counted else [])
-
-
-def test_a_slot_that_met_the_holder_of_its_key_is_counted(delayq, report, redis, omitted):
-    delayq.every("r", report.s(7).set(delayq_key="k"), HOUR)
-    delayq.select(tag="every:r").cancel()
-    report.s(1).set(delayq_key="k").delay_for(3600)
-    set_back(delayq, redis, "r", hours=1, seconds=1)
-    write(delayq)
-    assert omitted == [(1, "held")]
 
 
 # The command.
@@ -237,15 +178,16 @@ def test_the_command_lists_trouble(troubled, run, app):
 
 # Rules that this version, or this host, cannot compute.
 
-UNREADABLE = [
-    ('"UTC"', '"Mars/New"'),
-    ("0 9 * * *", "0 99 * * *"),
-    ("0 9 * * *", "every 0 s"),
-    ('"0 9 * * *"', "[" * 100_000 + "]" * 100_000),
-]
+UNREADABLE = {
+    "zone": ('"UTC"', '"Mars/New"'),
+    "fields": ("0 9 * * *", "0 99 * * *"),
+    "interval": ("0 9 * * *", "every 0 s"),
+    "nested": ('"0 9 * * *"', "[" * 100_000 + "]" * 100_000),
+    "of a later version": ("[1,", "[2,"),
+}
 
 
-@pytest.mark.parametrize(("old", "new"), UNREADABLE, ids=["zone", "fields", "interval", "nested"])
+@pytest.mark.parametrize(("old", "new"), UNREADABLE.values(), ids=UNREADABLE)
 def test_a_rule_that_cannot_be_computed_hides_no_other_and_can_be_replaced_or_removed(  # noqa: PLR0917
     delayq, report, redis, run, app, old, new
 ):

@@ -170,6 +170,12 @@ def scheduled(app):
 
 
 @pytest.fixture
+def task(scheduled):
+    """A task whose id is a."""
+    return scheduled("a")
+
+
+@pytest.fixture
 def many(app, redis):
     """Ten tasks: even ones for the queue mail, with a tag."""
     for number, task_id in enumerate(IDS):

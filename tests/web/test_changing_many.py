@@ -58,10 +58,8 @@ def test_ids_that_are_too_long_for_a_url_can_be_ticked(browser, scheduled):
     for number in range(20):
         scheduled(f"{number:02}" + "x" * 198)
     some = [*ticks(browser.get("/tasks")).values()]
-
     asked = browser.post("/selected", one=some, action="cancel")
     done = browser.post("/selected", one=some, action="cancel", sure="1")
-
     assert (asked.status, done.status) == (200, 200)
     assert "20 tasks of 20 were cancelled." in done.text
 
@@ -77,10 +75,8 @@ def test_the_answer_for_ticked_tasks_has_a_url_that_cannot_be_forged(browser, ma
 def test_redis_goes_away_among_the_ticked(app, browser, many, go_away):
     ticked = ticks(browser.get("/tasks"))
     go_away("cancel", at=2)
-
     some = [ticked[task_id] for task_id in IDS[:3]]
     page = browser.change("/selected", sure="1", one=some, action="cancel")
-
     assert (page.status, page.said) == (503, "1 task of 3 was cancelled.")
     untried = "cancel failed: it is gone; the tasks below were not tried task-02 not tried"
     assert untried in page.text
@@ -170,7 +166,6 @@ def test_a_step_that_is_repeated_moves_no_task_twice(app, browser, many, short_s
     browser.post(action)
     once = {task.id: task.due for task in app.delayq.tasks()}
     again = browser.get(browser.post(action).location)
-
     assert {task.id: task.due for task in app.delayq.tasks()} == once
     worked(browser, again)
     assert all(task.due.hour == 1 or task.due.year < 2100 for task in app.delayq.tasks())
@@ -248,11 +243,9 @@ def test_each_step_is_told(browser, many, short_steps, changed):
 def test_the_dead_are_retried_or_removed_together(app, browser, die, scheduled):
     die("a", "b", "c")
     scheduled("waits")
-
     [value, *_] = ticks(browser.get("/tasks?state=DEAD")).values()
     browser.post("/selected", sure="1", one=value, action="retry")
     page, _ = worked(browser, counted(browser, {"state": "DEAD"}, action="remove"))
-
     assert page.said == "2 tasks were removed; 2 tasks were counted."
     assert {*left(app)} == {value.split()[1], "waits"}
 
@@ -423,6 +416,5 @@ def test_each_way_back_leads_to_the_list_with_its_filter_zone_and_place(browser,
         ("tag=" + "x" * 2_000, None),
     ],
 )
-def test_a_way_back_leads_nowhere_else(browser, scheduled, back, to):
-    scheduled("a")
+def test_a_way_back_leads_nowhere_else(browser, task, back, to):
     assert browser.get("/task", id="a", back=back).url(r'<a href="([^"]*)">Back to the tasks') == to

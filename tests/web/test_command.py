@@ -59,11 +59,9 @@ def asked(url, **headers):
 
 def test_it_serves_until_ctrl_c(start):
     process, url = start()
-
     status, text = asked(url)
     refused, _ = asked(url, Host="evil.example")
     status_at_end = process.stop(signal.SIGINT)
-
     assert (status, refused) == (200, 421)
     assert "<h1>Overview</h1>" in text
     assert status_at_end == 0
@@ -81,12 +79,10 @@ def test_it_listens_on_loopback_only(start):
 def test_connections_that_ask_nothing_do_not_keep_others_out(start):
     _, url = start()
     address = ("127.0.0.1", int(url.rpartition(":")[2]))
-
     with ExitStack() as stack:
         for _ in range(150):  # waitress serves 100 at a time
             stack.enter_context(socket.create_connection(address))
         status, _ = asked(url)
-
     assert status == 200
 
 

@@ -21,7 +21,6 @@ def head_of(page):
 @pytest.mark.parametrize("path", VIEWS)
 def test_each_page_says_whose_it_is_and_whether_all_is_well(browser, url, path):
     page = browser.get(path)
-
     head = head_of(page)
     assert head.startswith(f"tests {url}")
     assert re.search(
@@ -91,8 +90,7 @@ def test_each_page_says_that_a_setting_is_wrong(delayq_app, url, browse, path, s
     assert page.said.startswith(wrong) if path == "/" else wrong in page.text
 
 
-def test_a_form_that_is_too_large_is_refused(browser, scheduled):
-    scheduled("a")
+def test_a_form_that_is_too_large_is_refused(browser, task):
     assert browser.post("/task?id=a", action="edit", args="x" * 2_000_000).status == 413
 
 

@@ -14,9 +14,7 @@ from tests.web.support import LOOK_ON, NEXT, counted, field, is_wrong, walk
 def test_tasks_are_listed_in_due_order(browser, scheduled):
     scheduled("second", at=FAR + 1)
     scheduled("first", at=FAR, key="k", tags=["blue"])
-
     page = browser.get("/tasks")
-
     assert page.ids == ["first", "second"]
     rows = page.text.partition("State Id ")[2]
     assert re.search(r"in [\d,]+ d.*? 2100-01-01 00:00:00 UTC shop.remind key k", rows)
@@ -169,7 +167,6 @@ def test_a_step_says_how_far_it_looked_and_can_be_stopped(browser):
 @pytest.mark.parametrize("path", ["/tasks", "/paused"])
 def test_tasks_and_queues_that_exist_are_suggested(browser, path):
     page = browser.get(path)
-
     for name, kind in (("shop.remind", "task"), ("celery", "queue")):
         field_name = kind if path == "/tasks" else "name"
         names = re.search(rf'name="{field_name}"[^>]* list="(\w+)"', page.html)[1]
@@ -223,9 +220,7 @@ def test_a_text_in_the_arguments_finds_their_tasks(browser, scheduled, query):
     scheduled("a", "Ann@Example.com", tags=["even"])
     scheduled("b", "bob@example.com", tags=["even"])
     scheduled("c", "ann@example.com", queue="mail", at=FAR + 1)
-
     page = browser.get("/tasks", text="ann@", **query)
-
     assert page.ids == (["a"] if query.keys() & {"tag", "queue"} else ["a", "c"])
     # A change of all that match knows no such filter.
     assert "Count all that match" not in page.text
@@ -241,9 +236,7 @@ def test_arguments_are_searched_in_steps_that_say_so(browser, scheduled, monkeyp
     monkeypatch.setattr(looking, "SECOND", 0)
     for number in range(5):
         scheduled(f"task-{number}", f"user-{number}", at=FAR + number)
-
     pages = [*walk(browser, browser.get("/tasks?text=user-3"), LOOK_ON)]
-
     [found] = [place for place, page in enumerate(pages) if page.ids == ["task-3"]]
     assert found == 3
     for page in pages[:found]:

@@ -16,9 +16,7 @@ from tests.web.support import FURTHER, walk
 def test_the_overview_has_counts_queues_and_problems(browser, scheduled):
     scheduled("a", queue="mail")
     scheduled("b", at=LONG_AGO)
-
     page = browser.get("/")
-
     assert page.status == 200
     assert page.title.endswith("Overview · tests")
     assert "Waiting 2 Overdue 1 " in page.text
@@ -32,12 +30,9 @@ def test_the_overview_has_eight_events_and_has_them_last(browser, many):
     assert page.html.count('<span class="badge scheduled">') == 8
 
 
-def test_the_overview_marks_the_dead_and_leads_to_them(browser, scheduled, die):
-    scheduled("a")
+def test_the_overview_marks_the_dead_and_leads_to_them(browser, task, die):
     assert "The dead tasks" not in browser.get("/").text
-
     die("dead")
-
     page = browser.get("/")
     marked = r'<div class="loud"><dt>Dead</dt><dd><a href="/tasks\?state=DEAD">1<'
     assert re.search(marked, page.html)
@@ -56,8 +51,7 @@ def test_the_page_of_a_task_has_its_facts_and_headers(browser, scheduled):
         assert text in page.text
 
 
-def test_the_changes_of_a_task_are_above_its_facts(browser, scheduled):
-    scheduled("a")
+def test_the_changes_of_a_task_are_above_its_facts(browser, task):
     page = browser.get("/task?id=a").text
     changes, facts, details = map(page.index, ("Change it", "task shop.remind", "Revision, host"))
     assert changes < facts < details < page.index("revision ")
@@ -123,7 +117,6 @@ def test_the_page_of_a_task_says_which_one_it_waits_behind_and_until_when(app, b
 def test_the_history_is_newest_first(app, browser, scheduled):
     scheduled("a", key="k")
     app.delayq.cancel("a")
-
     for path in ("/history", "/"):
         page = browser.get(path).text
         assert page.index("cancelled a k celery shop.remind") < page.index("scheduled a k celery")
@@ -147,8 +140,7 @@ def test_the_history_and_the_page_of_a_task_say_who_did_what(app, browser, sched
     assert re.search("rescheduled alice .* scheduled$", own)
 
 
-def test_a_user_with_a_long_name_can_change_tasks(app, browse, scheduled):
-    scheduled("a")
+def test_a_user_with_a_long_name_can_change_tasks(app, browse, task):
     browser = browse(app, user=lambda _: "a\n" + "x" * 10_000)
     assert browser.change("/task?id=a&revision=", action="run_now").status in {200, 409}
     [event, *_] = app.delayq.history()

@@ -50,10 +50,8 @@ def test_a_login_of_flask_says_who_may_do_what(site, scheduled, changed, role, s
     client = site.test_client()
     if role:
         client.get(f"/login/{role}")
-
     looked = client.get("/delayq/task?id=a")
     cancelled = client.post("/delayq/task?id=a", data={"action": "cancel"}, headers=OWN)
-
     assert [looked.status_code, cancelled.status_code] == statuses
     assert [one["user"] for one in changed] == (["the admin"] if role == "admin" else [])
 

@@ -34,9 +34,7 @@ def test_everything_is_paused_and_comes_back_at_a_rate(app, browser, scheduled):
     page = pause(browser, "everything", late="1")
     assert app.delayq.pauses()[0].late
     app.delayq.hand_over()
-
     page = browser.change(page.action_with("Resume everything"), action="resume", rate="0.5")
-
     assert page.said == "everything is resumed"
     assert "comes back at 0.5 a second" in page.text
 

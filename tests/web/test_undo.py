@@ -24,10 +24,7 @@ def cancelled(browser, **filters):
     return worked(browser, counting, ends=lambda page: "Undo:" in page.text)[0]
 
 
-def test_after_a_cancel_the_task_s_page_has_a_button_that_undoes_it(
-    app, browser, scheduled, changed
-):
-    task = scheduled("a")
+def test_after_a_cancel_the_task_s_page_has_a_button_that_undoes_it(app, browser, task, changed):
     page = browser.change(f"/task?id=a&revision={task.revision}", action="cancel")
     assert "Undo the cancel" in page.text
     assert "run it now" not in page.text
@@ -99,9 +96,7 @@ def test_a_whole_selection_comes_back_and_nothing_else(app, browser, many):
     page = cancelled(browser, tag="even")
     assert "Undo: 5 tasks" in page.text
     assert left(app) == IDS[3::2]
-
     page = browser.change(page.action_with("Undo"))
-
     assert page.said == "5 tasks are back."
     assert sorted(left(app)) == sorted({*IDS} - {"task-01"})
 

@@ -20,8 +20,7 @@ QUERIES = {
 @pytest.mark.parametrize(
     "address", [f"{path}?{query}" for path, queries in QUERIES.items() for query in queries.split()]
 )
-def test_a_url_that_is_none_is_refused(browser, scheduled, address):
-    scheduled("a")
+def test_a_url_that_is_none_is_refused(browser, task, address):
     page = browser.get(address)
     assert page.status == 400
     assert page.said
@@ -64,17 +63,12 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("path", "form", "said"), FORMS)
-def test_a_form_that_is_none_is_refused_and_changes_nothing(  # noqa: PLR0917
-    app, browser, scheduled, path, form, said
-):
-    before = scheduled("a")
+def test_a_form_that_is_none_is_refused_and_changes_nothing(app, browser, task, path, form, said):  # noqa: PLR0917
     app.delayq.every("r", app.tasks["shop.remind"].s(1), "0 9 * * *")
-
-    page = browser.change(path.format(before.revision), **form)
-
+    page = browser.change(path.format(task.revision), **form)
     assert page.status == 400
     assert page.said
     assert page.said.startswith(said)
-    assert app.delayq.get("a") == before
+    assert app.delayq.get("a") == task
     assert app.delayq.pauses() == []
     assert not app.delayq.rule("r").is_paused
