@@ -53,7 +53,7 @@ def first_byte(connection, path):
     return answer.status, seconds
 
 
-def test_each_view(million, site):
+def test_each_view_begins_in_time_beside_a_million_tasks(million, site):
     connection, took = HTTPConnection(urlsplit(site).netloc), {}
     for name, path in VIEWS.items():
         looks = [first_byte(connection, path) for _ in range(LOOKS)]

@@ -130,7 +130,7 @@ ACTIONS = {
 
 @pytest.mark.parametrize("name", ACTIONS)
 @pytest.mark.usefixtures("many", "short_steps")
-def test_each_action_on_all_in_steps(app, browser, name):
+def test_each_action_reaches_all_that_match_in_steps(app, browser, name):
     form, is_done = ACTIONS[name]
     before = {task.id for task in app.delayq.tasks() if is_done(task)}
     page, steps = worked(browser, counted(browser, {"queue": "mail"}, **form))

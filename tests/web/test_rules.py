@@ -154,7 +154,7 @@ def test_a_rule_that_is_removed_is_not_listed(browser, every, digest, redis, is_
     assert (page.said, names(page)) == ("There is no rule digest.", [])
 
 
-def test_a_filter_by_name_and_by_tag(browser, every):
+def test_rules_are_filtered_by_name_and_by_tag(browser, every):
     every("Digest:1", tags=["mail"])
     every("digest:2")
     every("poll", tags=["mail"])
@@ -348,14 +348,14 @@ def test_a_rule_that_was_changed_meanwhile_is_left(app, browser, every, digest, 
     assert (app.delayq.rule("digest").is_paused, waiting(app, "digest")) == (False, before)
 
 
-def test_a_rule_that_was_removed_meanwhile(app, browser, digest):
+def test_a_button_of_a_removed_rule_says_that_it_is_gone(app, browser, digest):
     seen = act(browser.get("/rules"), "digest")
     app.delayq.rule("digest").remove()
     page = browser.change(seen, action="pause")
     assert (page.status, page.said) == (409, "there is no rule digest any more")
 
 
-def test_arguments_that_do_not_fit_the_task_any_more(app, browser, digest):
+def test_a_run_whose_arguments_do_not_fit_its_task_is_refused(app, browser, digest):
     del app.tasks["shop.remind"]
 
     @app.task(name="shop.remind")
@@ -387,7 +387,7 @@ def test_a_form_from_elsewhere_changes_no_rule(app, browser, digest):
 
 
 @pytest.mark.parametrize("name", [HOSTILE, LONG, " ", "a+b", "{rule}"])
-def test_a_name_of_any_characters(app, browser, every, name):
+def test_a_rule_may_have_a_name_of_any_characters(app, browser, every, name):
     every(name, tags=[HOSTILE])
 
     page = browser.get("/rules")
