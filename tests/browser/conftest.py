@@ -12,18 +12,10 @@ import pytest
 from celery_delayq.contrib.web import wsgi
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
 from tests.browser import support
-from tests.web.conftest import app, scheduled, unhurried
+from tests.web.conftest import app, die, many, scheduled, short_steps, unhurried
 
-__all__ = [
-    "app",
-    "delayq",
-    "delayq_app",
-    "redis",
-    "redis_client",
-    "scheduled",
-    "unhurried",
-    "url",
-]
+__all__ = ["app", "delayq", "delayq_app", "die", "many", "redis", "redis_client", "scheduled"]
+__all__ += ["short_steps", "unhurried", "url"]
 
 if find_spec("playwright") is None:  # it has no wheel for this machine
     collect_ignore_glob = ["test_*.py"]

@@ -53,10 +53,8 @@ def test_a_page_that_does_not_refresh_says_it_too(open_page, answers):
     open_page.get_by_role("navigation", name="Pages").get_by_role("link", name="Tasks").click()
     expect(open_page.get_by_role("heading", name="Tasks")).to_be_visible()
     answers.append(Response("", 502))
-
     open_page.clock.run_for(16 * SECOND)
     open_page.clock.run_for(16 * SECOND)
-
     expect(open_page.get_by_role("alert")).to_contain_text("No answer since ")
 
 
@@ -65,9 +63,7 @@ def test_a_page_that_does_not_refresh_says_it_too(open_page, answers):
 )
 def test_a_login_in_place_of_the_page_is_not_put_into_it(open_page, answers, login):
     answers.append(login)
-
     open_page.clock.run_for(6 * SECOND)
-
     expect(open_page.get_by_text("Log in")).to_be_visible()
     expect(open_page.locator("header")).to_have_count(0)
 

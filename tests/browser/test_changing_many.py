@@ -1,4 +1,4 @@
-"""Changes of many tasks by clicking: some, all on a page, all that match, whole queues."""
+"""Changes of many by clicking: some, all on a page, all that match, whole queues; rules; views."""
 
 import re
 
@@ -7,13 +7,12 @@ from playwright.sync_api import expect
 from celery_delayq.contrib.web import wsgi
 from tests.app.support import FAR, LONG_AGO
 from tests.browser.support import either_way, follow, press, says, unfold
-from tests.web.test_changing_many import IDS, left, many, short_steps
-
-__all__ = ["many", "short_steps"]
+from tests.web.conftest import IDS
+from tests.web.support import left
 
 
 @either_way
-def test_the_ticked_tasks(app, site, look, many, javascript):
+def test_the_ticked_tasks_are_changed(app, site, look, many, javascript):
     page = look(site, "/tasks", javascript=javascript)
 
     for task_id in ("task-01", "task-04"):
@@ -27,7 +26,7 @@ def test_the_ticked_tasks(app, site, look, many, javascript):
     assert left(app) == [task_id for task_id in IDS if task_id not in ("task-01", "task-04")]
 
 
-def test_all_on_a_page(app, site, look, many):
+def test_all_tasks_on_a_page_are_ticked_at_once(app, site, look, many):
     page = look(site, "/tasks?queue=mail")
 
     page.get_by_role("checkbox", name="Tick all tasks on this page").check()
@@ -53,7 +52,7 @@ def to_the_end(page, further):
         follow(page, further)
 
 
-def test_all_that_match_step_by_step_without_the_script(app, site, look, many, short_steps):
+def test_all_that_match_are_changed_in_steps_without_a_script(app, site, look, many, short_steps):
     page = look(site, "/tasks?queue=mail", javascript=False)
 
     chosen(page)
@@ -72,7 +71,7 @@ def test_all_that_match_step_by_step_without_the_script(app, site, look, many, s
     assert left(app) == IDS[1::2]
 
 
-def test_all_that_match_with_the_script_and_a_reload(app, site, look, many, short_steps):
+def test_the_script_changes_all_that_match_despite_a_reload(app, site, look, many, short_steps):
     page, steps = look(site, "/tasks?queue=mail"), []
 
     def stop_at_the_second(route):
@@ -113,16 +112,37 @@ def test_a_queue_is_paused_and_resumed(app, site, look, scheduled, javascript):
 
 
 @either_way
+def test_each_button_of_a_rule_can_be_pressed(app, site, look, javascript):
+    app.delayq.every("digest", app.tasks["shop.remind"].s(1), "0 9 * * *", tz="Europe/Berlin")
+    [run] = [task.id for task in app.delayq.tasks(tag="every:digest")]
+    page = look(site, "/rules", javascript=javascript)
+
+    press(page, "Skip next: digest")
+    says(page, f"rule digest: the next run, task {run}, is cancelled")
+    press(page, "Pause: digest")
+    says(page, "rule digest is paused")
+    press(page, "Resume: digest")
+    says(page, "rule digest is resumed")
+    press(page, "Run now: digest")
+    follow(page, page.get_by_role("link", name="That run"))
+    follow(page, page.get_by_role("link", name="digest", exact=True))
+    press(page, "Remove: digest")
+    assert app.delayq.rule("digest")
+    press(page, "Remove rule digest")
+    says(page, "rule digest is removed")
+
+    assert app.delayq.rules() == []
+
+
+@either_way
 def test_the_history_leads_to_a_task(app, site, look, scheduled, javascript):
     scheduled("a", key="order:7")
     scheduled("b")
     app.delayq.cancel("b")
     page = look(site, javascript=javascript)
-
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="History").click()
     expect(page.get_by_role("row").nth(1)).to_contain_text("cancelled")
     page.get_by_role("link", name="a", exact=True).click()
-
     expect(page.get_by_role("heading", level=1)).to_have_text("Task a")
 
 
@@ -130,10 +150,8 @@ def test_the_history_leads_to_a_task(app, site, look, scheduled, javascript):
 def test_all_tasks_are_counted_queue_by_queue(site, look, many, javascript, monkeypatch):
     monkeypatch.setattr("celery_delayq.contrib.web.others.SECOND", 0)  # each step counts one queue
     page = look(site, "/queues", javascript=javascript)
-
     if not javascript:
         to_the_end(page, page.get_by_role("link", name="Count on"))
-
     expect(page.get_by_role("row", name="mail 5")).to_be_visible()
     expect(page.get_by_role("row", name="celery 5")).to_be_visible()
     expect(page.get_by_role("link", name="Count on")).to_have_count(0)
@@ -144,10 +162,8 @@ def test_a_bar_of_the_chart_leads_to_its_tasks(app, site, look, scheduled):
     scheduled("meant", at=now + 1800)
     scheduled("later", at=now + 7200)
     page = look(site)
-
     unfold(page, "As a table")
     page.get_by_role("table", name="In the next hour").get_by_role("link").click()
-
     page.get_by_role("rowheader").get_by_role("link", name="meant").wait_for()
     expect(page.get_by_role("link", name="later")).to_have_count(0)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR
 from tests.browser.support import either_way, press, says, unfold
 
 
@@ -12,12 +12,6 @@ def opened(site, look, scheduled, javascript):
     scheduled("other")
     scheduled("a", 7, queue="mail", key="order:7", tags=["blue"])
     return look(site, "/task?id=a", javascript=javascript)
-
-
-@pytest.fixture
-def opened_with_the_script(site, look, scheduled):
-    scheduled("a")
-    return look(site, "/task?id=a")
 
 
 @either_way
@@ -38,11 +32,24 @@ def test_from_the_overview_to_a_task_and_away_with_it(app, site, look, scheduled
 
 
 @either_way
-def test_run_now(app, opened):
-    press(opened, "Run now")
-
-    says(opened, "task a was made due now")
-    assert app.delayq.hand_over() == 1
+@pytest.mark.parametrize(
+    ("is_dead", "name", "said"),
+    [
+        (False, "Run now", "task a was made due now"),
+        (True, "Retry", "task a was made due now"),
+        (True, "Remove", "task a was removed"),
+    ],
+)
+def test_each_button_of_a_task_does_what_it_says(  # noqa: PLR0917
+    app, redis, site, look, scheduled, die, javascript, is_dead, name, said
+):
+    (die if is_dead else scheduled)("a")
+    redis.delete("full")
+    page = look(site, "/task?id=a", javascript=javascript)
+    press(page, name)
+    says(page, said)
+    assert app.delayq.counts().dead == 0
+    assert app.delayq.hand_over() == (name != "Remove")
 
 
 # The browser is in India; without its script, the app's own zone counts.
@@ -55,11 +62,10 @@ def test_run_now(app, opened):
         (False, "by:-90m", FAR - 5400),
     ],
 )
-def test_reschedule(app, opened, typed, due):
+def test_a_task_is_moved_to_a_typed_time(app, opened, typed, due):
     opened.get_by_label("New due time", exact=True).fill(typed)
     press(opened, "Look at this time")
     press(opened, "Reschedule to then")
-
     says(opened, "task a was rescheduled")
     assert app.delayq.get("a").due.timestamp() == due
 
@@ -76,7 +82,7 @@ EDITS = {
 
 
 @either_way
-def test_edit(app, opened):
+def test_each_field_of_an_edit_is_sent(app, opened):
     unfold(opened, "Edit")
     for label, value in EDITS.items():
         opened.get_by_label(label, exact=True).fill(value)
@@ -105,37 +111,6 @@ def test_an_edit_changes_only_what_was_typed(app, site, look, scheduled):
 
 
 @either_way
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("Retry", "task a was made due now"), ("Remove", "task a was removed")],
-)
-def test_a_dead_task(app, redis, site, look, javascript, name, said):  # noqa: PLR0917
-    app.send_task("shop.remind", (1,), task_id="a", queue="full", delayq_at=LONG_AGO)
-    redis.set("full", "not a list")
-    hand_over_until_dead(app.delayq, redis)
-    redis.delete("full")
-    page = look(site, "/task?id=a", javascript=javascript)
-
-    press(page, name)
-
-    says(page, said)
-    assert app.delayq.counts().dead == 0
-    assert app.delayq.hand_over() == (name == "Retry")
-
-
-def test_a_stale_page_changes_nothing(app, site, look, scheduled):
-    scheduled("a")
-    page = look(site, "/task?id=a", allows=["409"])
-    app.delayq.reschedule("a", by=60)
-    meanwhile = app.delayq.get("a")
-
-    press(page, "Cancel")
-
-    page.get_by_role("alert").get_by_text("task a was changed since you loaded the page").wait_for()
-    assert app.delayq.get("a") == meanwhile
-
-
-@either_way
 def test_a_wrong_time_is_said_beside_its_field_and_back_leads_back(
     app, site, look, scheduled, javascript
 ):
@@ -152,13 +127,13 @@ def test_a_wrong_time_is_said_beside_its_field_and_back_leads_back(
     assert app.delayq.get("a") == before
 
 
-def test_a_time_can_be_picked(app, opened_with_the_script):
-    page = opened_with_the_script
+def test_a_time_can_be_picked(app, site, look, scheduled):
+    scheduled("a")
+    page = look(site, "/task?id=a")
     page.locator("input.picker").first.fill("2100-01-02T05:30")
     press(page, "Look at this time")
     page.get_by_text("It will be due Sat 2 Jan 2100, 05:30 Asia/Calcutta").wait_for()
     press(page, "Reschedule to then")
-
     says(page, "task a was rescheduled")
     assert app.delayq.get("a").due.timestamp() == FAR + 86_400
 
@@ -170,8 +145,6 @@ def test_back_after_a_change_sends_nothing_again(app, opened):
     opened.get_by_role("link", name="Overview").click()
     opened.get_by_role("heading", name="Overview").wait_for()
     app.delayq.reschedule("a", at=FAR)
-
     opened.go_back()
-
     says(opened, "task a was made due now")
     assert app.delayq.get("a").due.timestamp() == FAR

@@ -76,9 +76,7 @@ def test_each_view_is_accessible_and_fits_the_width(app, filled, site, look, wid
 def test_the_change_of_many_stays_in_sight(filled, site, look, width):
     page = look(site, "/tasks", width=width)
     page.set_viewport_size({"width": width, "height": 500})
-
     page.get_by_role("checkbox", name="Task ").last.check()
-
     button = page.get_by_role("button", name="Change the ticked ones").bounding_box()
     assert 0 <= button["y"] < 500
     expect(page.get_by_text("Tick all", exact=True)).to_have_css(
@@ -91,15 +89,12 @@ def test_so_many_rows_of_a_filtered_list_are_seen(app, redis, site, look, width,
     shop.fill(app, redis, waiting=200)
     page = look(site, "/tasks?queue=billing&tag=renewal", width=width)
     page.set_viewport_size({"width": width, "height": height})
-
     boxes = [row.bounding_box() for row in page.locator(".list tbody tr").all()[:20]]
-
     assert sum(box["y"] + box["height"] <= height for box in boxes) >= most
 
 
 def test_on_a_phone_the_filter_is_folded_to_what_it_has(filled, site, look):
     page = look(site, "/tasks?queue=billing&tag=renewal", width=360)
-
     expect(page.get_by_label("Queue", exact=True)).to_be_hidden()
     expect(page.locator(".chips")).to_have_text("queue billing tag renewal")
     page.locator("summary").click()
@@ -127,7 +122,6 @@ def test_a_chart_says_what_a_bar_means_to_the_pointer_and_the_keyboard(filled, s
 
 def test_the_fields_of_the_filters_are_in_line(filled, site, look):
     page = look(site, "/tasks?queue=billing")
-
     field, choice = (
         page.get_by_label(name, exact=True).bounding_box() for name in ("Tag", "State")
     )

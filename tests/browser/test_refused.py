@@ -13,7 +13,7 @@ from celery_delayq.contrib.web import wsgi
 from tests.browser.support import press, says
 from tests.cli.conftest import sigint
 from tests.web.conftest import browse, browser
-from tests.web.test_changing_many import counted
+from tests.web.support import counted
 from tests.web.test_command import start
 
 __all__ = ["browse", "browser", "sigint", "start"]
@@ -58,7 +58,7 @@ def form_to(address, fields, label="Win"):
     return f'<form method="post" action="{action}">{inputs}<button>{label}</button></form>'
 
 
-def test_a_form_of_another_site(app, target, evil, look, scheduled):
+def test_a_form_of_another_site_changes_nothing(app, target, evil, look, scheduled):
     before = scheduled("a")
     forms = [form_to(target + path, fields, path) for path, fields in CHANGES.items()]
     address = evil("".join(forms))
@@ -73,7 +73,7 @@ def test_a_form_of_another_site(app, target, evil, look, scheduled):
     assert app.delayq.pauses() == []
 
 
-def test_a_form_without_an_origin(app, target, evil, look, scheduled):
+def test_a_form_without_an_origin_changes_nothing(app, target, evil, look, scheduled):
     before = scheduled("a")
     form = form_to(f"{target}/task?id=a", {"action": "cancel"})
     inside = html.escape(form.replace("<form", "<form target=_blank"))
@@ -88,19 +88,17 @@ def test_a_form_without_an_origin(app, target, evil, look, scheduled):
     assert app.delayq.get("a") == before
 
 
-def test_a_script_of_another_site(app, target, evil, look, scheduled):
+def test_a_script_of_another_site_reads_and_changes_nothing(app, target, evil, look, scheduled):
     before = scheduled("a")
     page = look(evil(""), allows=["ERR_FAILED", "CORS", "NotSameOrigin"])
-
     for options in ("", ", {method: 'POST', mode: 'no-cors', body: new URLSearchParams(FORM)}"):
         code = f"fetch('{target}/task?id=a'{options.replace('FORM', repr('action=cancel'))})"
         with pytest.raises(Error, match="Failed to fetch"):
             page.evaluate(f"{code}.then(one => one.text())")
-
     assert app.delayq.get("a") == before
 
 
-def test_a_plain_name_for_which_browsers_say_less(app, site, evil, look, scheduled):
+def test_a_form_to_a_plain_name_is_refused_by_its_origin(app, site, evil, look, scheduled):
     """Over http, a browser says where a form comes from only in Origin."""
     before, site = scheduled("a"), site.replace("127.0.0.1", "site.example")
     address = evil(form_to(f"{site}/task?id=a", {"action": "cancel"}))
@@ -117,9 +115,8 @@ def test_a_plain_name_for_which_browsers_say_less(app, site, evil, look, schedul
     says(page, "task a was cancelled")
 
 
-def test_a_frame(target, evil, look):
+def test_no_other_site_shows_a_page_in_a_frame(target, evil, look):
     page = look(evil(f'<iframe src="{target}/tasks"></iframe>'), allows=["frame"])
-
     page.wait_for_function("frames.length == 1")
     assert page.frames[1].url.startswith("chrome-error:")
 
@@ -130,15 +127,13 @@ def test_a_foreign_link_leads_to_a_step_and_does_not_take_it(  # noqa: PLR0917
     scheduled("a")
     step = counted(browser, {}, action="cancel").action_with("<button")
     page = look(evil(f'<a href="{site}{html.escape(step)}">Look</a>'))
-
     page.get_by_role("link", name="Look").click()
-
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.wait_for_load_state("networkidle")
     assert app.delayq.get("a") is not None
 
 
-def test_a_foreign_name_for_this_machine(app, command, serve, look, scheduled):
+def test_a_foreign_name_for_this_machine_is_refused(app, command, serve, look, scheduled):
     """By DNS, a foreign page's own name can lead to loopback, and be of one origin with it."""
     scheduled("secret")
     hosts = serve(wsgi(app.delayq, allow=lambda _: "write", hosts=["localhost", "127.0.0.1"]))
@@ -177,9 +172,7 @@ document.addEventListener("securitypolicyviolation", one => told.add(one.effecti
 
 def test_the_policy_forbids_a_script_all_that_the_pages_do_not_need(target, evil, look):
     page = look(target, "/tasks", allows=["Content Security Policy"])
-
     page.evaluate(f"EVIL => {{ {BEGIN} {'; '.join(ATTEMPTS.values())} }}", evil(""))
-
     page.wait_for_function("count => told.size >= count", arg=len(ATTEMPTS))
     assert set(page.evaluate("[...told]")) == set(ATTEMPTS)
     assert page.evaluate("window.pwned") is None

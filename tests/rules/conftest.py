@@ -3,6 +3,7 @@
 import pytest
 
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
+from tests.rules.support import DAILY, HOUR, set_back, set_fields, write
 
 __all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
 
@@ -21,3 +22,26 @@ def app(delayq_app, url):
 @pytest.fixture
 def report(app):
     return app.tasks["report"]
+
+
+@pytest.fixture
+def rule(delayq, report):
+    return delayq.every("r", report.s(7), DAILY)
+
+
+@pytest.fixture
+def spoil(redis):
+    """Give the runs of a rule an option that no task takes: ``spoil("bad")``."""
+    options, wrong = r"options\": {", r"options\": {\"delayq_late\": 5"
+    return lambda name: set_fields(redis, name, plan=lambda plan: plan.replace(options, wrong))
+
+
+@pytest.fixture
+def troubled(delayq, report, redis, spoil):
+    """A rule whose runs cannot be made; a writer has looked at it."""
+    rule = delayq.every("bad", report.s(7), HOUR)
+    spoil("bad")
+    set_back(delayq, redis, "bad", hours=2)
+    write(delayq)
+    assert delayq.counts().troubled_rules == 1
+    return rule

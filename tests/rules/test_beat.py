@@ -1,6 +1,5 @@
 """`beat_schedule` as rules: workers set them, and a beat process leaves them alone."""
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -13,7 +12,7 @@ from celery_delayq.contrib.rules.beat import Source
 from celery_delayq.contrib.rules.guard import AWAY, Guard
 from celery_delayq.contrib.rules.step import NAMING, Writer
 from celery_delayq.errors import StoreUnavailable
-from tests.rules.test_rules import DAILY, NEW_YEAR, runs
+from tests.rules.support import DAILY, NEW_YEAR, runs, set_fields
 from tests.support.shards import each
 
 pytestmark = pytest.mark.libraries
@@ -53,17 +52,18 @@ def args(app, name="a"):
     return [task.args for task in app.delayq.tasks(tag=f"every:{name}")]
 
 
-def later(redis, **ago):
-    """Move the times of all named entries so far back."""
+def later(redis, *, is_alive=True, **ago):
+    """Move the times of all named entries so far back; and of the last sweep, if none was alive."""
     ms = round(timedelta(**ago).total_seconds() * 1000)
     for key in each("rules_named"):
         for field, value in redis.hgetall(key).items():
-            words = value.split(b" ", 1 if field else 2)
             if field:
-                redis.hset(key, field, b"%d %s" % (int(words[0]) - ms, words[1]))
+                named, rest = value.split(b" ", 1)
+                redis.hset(key, field, b"%d %s" % (int(named) - ms, rest))
             else:
-                since, last, swept = map(int, words)
-                redis.hset(key, field, b"%d %d %d" % (since - ms, last, swept - ms))
+                since, last, swept = map(int, value.split())
+                at = last if is_alive else last - ms
+                redis.hset(key, field, b"%d %d %d" % (since - ms, at, swept - ms))
 
 
 def test_its_entries_are_rules(app):
@@ -167,12 +167,7 @@ def test_rules_that_are_no_entries_stay(app, redis):
 def test_after_an_outage_of_all_workers_nothing_goes(app, redis):
     old = app(a=ENTRY)
     named(old)
-    for key in each("rules_named"):  # no process was there for an hour
-        for field, value in redis.hgetall(key).items():
-            words = value.split(b" ", 1 if field else 2)
-            count = 1 if field else 3
-            numbers = [b"%d" % (int(word) - 3_600_000) for word in words[:count]]
-            redis.hset(key, field, b" ".join([*numbers, *words[count:]]))
+    later(redis, is_alive=False, hours=1)
     other = named(app())
     assert [rule.name for rule in old.delayq.rules()] == ["a"]
     later(redis, minutes=11)
@@ -261,24 +256,34 @@ def beat(app):
     return beat
 
 
+@pytest.fixture
+def go_away(monkeypatch):
+    """Let the store be away, and call this whenever it is asked."""
+
+    def go_away(asked):
+        def away(*_):
+            asked()
+            raise StoreUnavailable("read", "away")
+
+        monkeypatch.setattr("celery_delayq.contrib.rule_store.find", away)
+
+    return go_away
+
+
 def entry_of(app, name="a", schedule=NINE):
     return ScheduleEntry(name=name, task="report", schedule=schedule, app=app)
 
 
-def long_ago(redis):
+def long_ago(app, redis):
     """Let all rules have been set an hour ago."""
-    for rules in each("rules"):
-        for name, row in redis.hgetall(rules).items():
-            known = json.loads(row)
-            redis.hset(
-                rules, name, json.dumps(known | {"since": str(int(known["since"]) - 3600000)})
-            )
+    for rule in app.delayq.rules():
+        set_fields(redis, rule.name, since=lambda ms: str(int(ms) - 3_600_000))
 
 
 def test_beat_leaves_a_rule_alone_and_sends_all_others(app, beat, redis):
     app = app(a=ENTRY)
     named(app)
-    long_ago(redis)
+    long_ago(app, redis)
     scheduler, sent = beat(app)
     scheduler.schedule = {}
     for name in ("a", "b"):
@@ -295,32 +300,24 @@ def test_the_slot_in_which_a_rule_was_set_is_still_sent(app, beat):
     assert sent == ["a"]
 
 
-def test_while_the_store_is_away_what_was_a_rule_is_none_of_beats(app, beat, redis, monkeypatch):
+def test_while_the_store_is_away_an_entry_that_was_a_rule_is_not_sent(app, beat, redis, go_away):
     app = app(a=ENTRY)
     named(app)
-    long_ago(redis)
+    long_ago(app, redis)
     scheduler, sent = beat(app)
     scheduler.apply_entry(entry_of(app))
 
-    def away(*_):
-        raise StoreUnavailable("read", "away")
-
-    monkeypatch.setattr("celery_delayq.contrib.rule_store.find", away)
+    go_away(lambda: None)
     for name in ("a", "b"):
         scheduler.apply_entry(entry_of(app, name))
     assert sent == ["b"]
 
 
-def test_a_store_that_is_away_is_not_asked_for_each_entry(app, beat, monkeypatch):
+def test_a_store_that_is_away_is_not_asked_for_each_entry(app, beat, go_away, monkeypatch):
     asked, moment = [], [0.0]
-
-    def away(*_):
-        asked.append(moment[0])
-        raise StoreUnavailable("read", "away")
-
     app = app(a=ENTRY)
     scheduler, sent = beat(app)
-    monkeypatch.setattr("celery_delayq.contrib.rule_store.find", away)
+    go_away(lambda: asked.append(moment[0]))
     monkeypatch.setattr("celery_delayq.core.clock.monotonic", lambda: moment[0])
     for moment[0] in (0.0, 1.0, AWAY - 1, AWAY, AWAY + 1):
         scheduler.apply_entry(entry_of(app))
@@ -339,7 +336,7 @@ def test_an_entry_whose_name_no_rule_can_have_is_sent(app, beat, name):
 def test_a_removed_rule_is_sent_by_beat_again(app, beat, redis):
     app = app(a=ENTRY)
     named(app)
-    long_ago(redis)
+    long_ago(app, redis)
     app.delayq.rule("a").remove()
     scheduler, sent = beat(app)
     scheduler.apply_entry(entry_of(app))
@@ -349,7 +346,7 @@ def test_a_removed_rule_is_sent_by_beat_again(app, beat, redis):
 def test_the_guard_is_set_when_a_beat_process_begins(app, redis):
     app = app(a=ENTRY)
     named(app)
-    long_ago(redis)
+    long_ago(app, redis)
     service = Service(app, scheduler_cls=lambda **_: Scheduler(app, lazy=True))
     beat_init.send(sender=service)
     service.scheduler.apply_entry(entry_of(app))

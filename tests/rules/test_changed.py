@@ -9,10 +9,8 @@ import pytest
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules.rule import Plan
 from celery_delayq.contrib.rules.timing import Timing
-from tests.rules.test_rules import now, runs, write
+from tests.rules.support import HOUR, now, runs, write
 from tests.support.shards import each
-
-HOUR = timedelta(hours=1)
 
 
 class KilledError(Exception):
@@ -116,21 +114,16 @@ def test_a_move_takes_place_however_many_rules_there_are(delayq, every, rows, mo
     every("a")
     monkeypatch.setattr(store, "MOST_RULES", 0)
     for key in "bcdefgh":
-        if store.shard_for(delayq.services.entries, key).number != shard_number(delayq):
+        here = store.find(delayq.services.entries, "r").shard
+        if store.shard_for(delayq.services.entries, key).number != here:
             every(key)
             assert len(rows()) == 1
-
-
-def shard_number(delayq):
-    return store.find(delayq.services.entries, "r").shard
 
 
 def test_two_rows_of_a_name_become_one_when_it_is_said_again(delayq, every, rows):
     every("a")
     set_also(delayq, rows()[0], "bcdefgh")
-
     every("z")
-
     assert len(rows()) == 1
     assert [task.key for task in delayq.tasks()] == ["z"]
 
@@ -160,24 +153,21 @@ def test_a_remove_takes_all_rows(delayq, every, rows):
     assert rows() == []
 
 
-def check_last(delayq, *change):
+@pytest.mark.parametrize("is_paused", [False, True], ids=["changed", "resumed"])
+def test_a_rule_goes_on_behind_the_slots_whose_runs_were_due(delayq, report, rows, is_paused):
+    rule = delayq.every("r", report.s(1), HOUR, jitter=3600)
     offset = Plan("{}", Timing("every 3 s"), "one", 3600.0).offset("r")
     assert offset > timedelta(minutes=1)
+    if is_paused:
+        rule.pause()
+    row = json.dumps(given(rows()[0], digest="abc"))
     before = delayq.counts().now_ms
+
+    change = ("resume",) if is_paused else ("put", row, 10)
     store.change(store.shard_for(delayq.services.entries, "r"), "r", *change)
+
     last = store.find(delayq.services.entries, "r").last
     assert before <= store.ms_of(last + offset) <= delayq.counts().now_ms
     write(delayq)
     write(delayq)
     assert runs(delayq)[0] - now(delayq) <= HOUR
-
-
-def test_a_changed_rule_goes_on_behind_the_slots_whose_runs_were_due(delayq, report, rows):
-    delayq.every("r", report.s(1), HOUR, jitter=3600)
-    row = given(rows()[0], digest="abc")
-    check_last(delayq, "put", json.dumps(row), 10)
-
-
-def test_so_does_a_resumed_one(delayq, report):
-    delayq.every("r", report.s(1), HOUR, jitter=3600).pause()
-    check_last(delayq, "resume")

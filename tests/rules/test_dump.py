@@ -7,10 +7,8 @@ import pytest
 
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.errors import InvalidDump
-from tests.rules.test_rules import DAILY, NEW_YEAR, runs, write
+from tests.rules.support import DAILY, HOUR, NEW_YEAR, runs, write
 from tests.support.shards import each
-
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -61,12 +59,10 @@ def test_a_paused_rule_comes_back_paused(delayq, report, moved):
     assert len(runs(delayq)) == 1
 
 
-def test_a_rule_that_was_set_here_before_the_load_has_each_slot_once(delayq, report, redis):
-    rule = delayq.every("r", report.s(7), DAILY)
+def test_a_rule_that_was_set_here_before_the_load_has_each_slot_once(delayq, report, rule, redis):
     lines = [json.dumps(line) for line in delayq.dump()]
     redis.flushdb()
     delayq.every("r", report.s(7), DAILY)
-
     for _ in range(2):
         delayq.load(lines)
         assert runs(delayq) == [rule.next[0]]
@@ -88,19 +84,16 @@ def test_of_two_that_differ_the_one_that_is_here_stays(delayq, report, redis):
     assert delayq.rule("r").next == here.next
 
 
-def test_runs_left_by_a_paused_rule_are_cleared_up_after_the_load(delayq, report, moved):
-    delayq.every("r", report.s(7), DAILY)
-    store.change(
-        store.shard_for(delayq.services.entries, "r"), "r", "pause"
-    )  # and the process died
+def test_runs_left_by_a_paused_rule_are_cleared_up_after_the_load(delayq, rule, moved):
+    shard = store.shard_for(delayq.services.entries, "r")
+    store.change(shard, "r", "pause")  # and the process died
     moved()
     assert len(runs(delayq)) == 1
     write(delayq)
     assert (runs(delayq), delayq.rule("r").is_paused) == ([], True)
 
 
-def test_a_dry_run_loads_no_rule(delayq, report, moved, redis):
-    delayq.every("r", report.s(7), DAILY)
+def test_a_dry_run_loads_no_rule(rule, moved, redis):
     moved(dry_run=True)
     assert not any(redis.exists(key) for key in each("rules"))
 
@@ -115,8 +108,7 @@ def test_a_dry_run_loads_no_rule(delayq, report, moved, redis):
         ("more", 1, "it has an unknown field 'more'"),
     ],
 )
-def test_a_damaged_line_of_a_rule_is_refused(delayq, report, field, value, said):
-    delayq.every("r", report.s(7), DAILY)
+def test_a_damaged_line_of_a_rule_is_refused(delayq, rule, field, value, said):
     lines = [line | {field: value} if line["kind"] == "rule" else line for line in delayq.dump()]
     with pytest.raises(InvalidDump) as caught:
         delayq.load(map(json.dumps, lines))

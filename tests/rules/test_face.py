@@ -5,35 +5,17 @@ import time
 from datetime import timedelta
 
 import pytest
-from celery.schedules import crontab
 
 from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
 from celery_delayq.contrib.rules import every as every_module
-from celery_delayq.core.hooks import Hooks
 from celery_delayq.errors import InvalidOption
 from tests.cli.conftest import no_workers, project, run
-from tests.rules.test_rules import DAILY, NEW_YEAR, now, runs, set_back, write
+from tests.rules.support import DAILY, HOUR, NEW_YEAR, now, runs, set_back, set_fields, wake, write
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE
 
 __all__ = ["no_workers", "project", "run"]
-
-HOUR = timedelta(hours=1)
-
-
-def spoil(redis, name):
-    """Give a rule's runs an option that no task takes."""
-    for rules in each("rules"):
-        if row := redis.hget(rules, name):
-            wrong = rb"options\\\": {\\\"delayq_late\\\": 5}"
-            redis.hset(rules, name, row.replace(rb"options\\\": {}", wrong))
-
-
-def mend(redis, name):
-    for rules in each("rules"):
-        if row := redis.hget(rules, name):
-            redis.hset(rules, name, row.replace(rb"\\\"delayq_late\\\": 5", b""))
 
 
 # Two of one name.
@@ -41,9 +23,8 @@ def mend(redis, name):
 
 def test_a_second_rule_of_one_name_in_a_process_is_refused(delayq, report):
     delayq.every("r", report.s(7), DAILY)
-    with pytest.raises(
-        InvalidOption, match="has given to no other rule; pass replace=True to change"
-    ):
+    sentence = "has given to no other rule; pass replace=True to change"
+    with pytest.raises(InvalidOption, match=sentence):
         delayq.every("r", report.s(8), DAILY)
     assert [task.args for task in delayq.tasks()] == [(7,)]
     delayq.every("r", report.s(8), DAILY, replace=True)
@@ -64,12 +45,6 @@ def test_a_rule_that_is_no_longer_there_may_be_set_anew(delayq, report, redis):
     assert [task.args for task in delayq.tasks()] == [(9,)]
 
 
-@pytest.mark.parametrize("version", [-1, 1.0, True, "2", 10**12, None])
-def test_a_version_is_a_whole_number(delayq, report, version):
-    with pytest.raises(InvalidOption, match="a whole number from 0 to 999999999999"):
-        delayq.every("r", report.s(), DAILY, version=version)
-
-
 def test_there_is_a_most_of_rules(delayq, report, monkeypatch):
     shards = len(each("rules"))
     monkeypatch.setattr(rule_store, "MOST_RULES", shards)
@@ -79,34 +54,6 @@ def test_there_is_a_most_of_rules(delayq, report, monkeypatch):
             delayq.every(name, report.s(), DAILY)
     assert len(delayq.rules()) <= shards
     delayq.every(delayq.rules()[0].name, report.s(), NEW_YEAR, replace=True)
-
-
-def test_a_rule_of_a_later_version_hides_no_other(delayq, report, redis):
-    delayq.every("later", report.s(), DAILY)
-    delayq.every("r", report.s(), DAILY)
-    for rules in each("rules"):
-        if row := redis.hget(rules, "later"):
-            redis.hset(rules, "later", json.dumps(json.loads(row) | {"plan": "[2]"}))
-    assert [rule.name for rule in delayq.rules()] == ["r"]
-    with pytest.raises(InvalidOption, match="the name of a rule that this version can read"):
-        delayq.rule("later")
-
-
-@pytest.mark.parametrize("tags", [5, "t", ["t"] * 40, {"t": 1}])
-def test_wrong_tags_of_the_signature_are_refused(delayq, report, tags):
-    with pytest.raises(InvalidOption, match="tags is"):
-        delayq.every("r", report.s().set(delayq_tags=tags), DAILY)
-
-
-@pytest.mark.parametrize("option", ["delayq_at", "delayq_after", "eta", "countdown"])
-def test_a_signature_with_a_time_of_its_own_is_refused(delayq, report, option):
-    with pytest.raises(InvalidOption, match=f"{option}.*expected one without a time"):
-        delayq.every("r", report.s().set(**{option: 5}), DAILY)
-
-
-def test_the_signature_of_no_task_is_refused(delayq, app):
-    with pytest.raises(InvalidOption, match="one of a task with a name"):
-        delayq.every("r", app.signature(None), DAILY)
 
 
 # Runs.
@@ -128,11 +75,7 @@ def test_the_last_run_and_what_became_of_it(delayq, report, redis):
     rule = delayq.every("r", report.s(7), HOUR, jitter=60)
     assert rule.last_run() is None
     set_back(delayq, redis, "r", hours=1)
-    for rules in each("rules"):
-        if row := redis.hget(rules, "r"):
-            known = json.loads(row)
-            since = str(int(known["since"]) - 2 * 3_600_000)
-            redis.hset(rules, "r", json.dumps(known | {"since": since}))
+    set_fields(redis, "r", since=lambda ms: str(int(ms) - 2 * 3_600_000))
     rule = delayq.rule("r")
     assert rule.last_run().what == "unknown"
     write(delayq)
@@ -145,9 +88,7 @@ def test_the_last_run_and_what_became_of_it(delayq, report, redis):
 
 def test_a_rule_of_the_first_of_january_has_a_last_run(delayq, report, redis):
     rule = delayq.every("r", report.s(7), NEW_YEAR)
-    for rules in each("rules"):
-        if row := redis.hget(rules, "r"):
-            redis.hset(rules, "r", json.dumps(json.loads(row) | {"since": "0"}))
+    set_fields(redis, "r", since=lambda _: "0")
     last = delayq.rule("r").last_run()
     assert (last.due.month, last.due.day, last.what) == (1, 1, "unknown")
     assert last.due.year == rule.next[0].year - 1
@@ -156,26 +97,21 @@ def test_a_rule_of_the_first_of_january_has_a_last_run(delayq, report, redis):
 # Trouble.
 
 
-def test_a_rule_in_trouble_is_told_of_until_it_is_mended(delayq, report, redis, caplog):
-    delayq.every("bad", report.s(7), HOUR)
-    delayq.every("good", report.s(7), HOUR)
-    spoil(redis, "bad")
-    set_back(delayq, redis, "bad", hours=2)
-    for _ in range(3):
-        for ahead in each("rules_next"):
-            redis.zadd(ahead, {"bad": 0}, xx=True)
+def test_a_rule_in_trouble_is_told_of_until_it_is_mended(delayq, redis, troubled, caplog):
+    for _ in range(2):
+        wake(redis, "bad")
         write(delayq)
 
     assert "expected" in delayq.rule("bad").trouble
-    assert len([each for each in caplog.records if "rule bad: its next run" in each.message]) == 1
+    logged = [*caplog.get_records("setup"), *caplog.records]
+    assert len([one for one in logged if "rule bad: its next run" in one.message]) == 1
     assert delayq.counts().troubled_rules == 1
     assert any("the next run of 1 rule cannot be made" in each for each in delayq.health())
     [line] = [line for line in doctor_lines(delayq.services) if line.name == "rules"]
     assert "bad: " in line.found + line.advice
 
-    mend(redis, "bad")
-    for ahead in each("rules_next"):
-        redis.zadd(ahead, {"bad": 0}, xx=True)
+    set_fields(redis, "bad", plan=lambda plan: plan.replace(r"\"delayq_late\": 5", ""))
+    wake(redis, "bad")
     write(delayq)
     assert (delayq.rule("bad").trouble, delayq.counts().troubled_rules) == ("", 0)
     assert len(runs(delayq, "bad")) == 2
@@ -183,26 +119,17 @@ def test_a_rule_in_trouble_is_told_of_until_it_is_mended(delayq, report, redis, 
 
 def test_trouble_of_one_process_ends_when_another_one_has_written_the_run(delayq, report, redis):
     delayq.every("r", report.s(7), HOUR)
-    rule = store_of(delayq, "r")
-    shard = delayq.services.entries.shards[rule.shard]
-    rule_store.fire(shard, rule, 0, [], "of a process that does not know its queue")
+    found = rule_store.find(delayq.services.entries, "r")
+    shard = delayq.services.entries.shards[found.shard]
+    rule_store.fire(shard, found, 0, [], "of a process that does not know its queue")
     assert delayq.counts().troubled_rules == 1
     write(delayq)
     assert delayq.counts().troubled_rules == 0
 
 
-def store_of(delayq, name):
-    return rule_store.find(delayq.services.entries, name)
-
-
-@pytest.mark.parametrize("what", ["pause", "remove"])
-def test_a_rule_in_trouble_that_is_paused_or_removed_is_none_any_more(delayq, report, redis, what):
-    rule = delayq.every("bad", report.s(7), HOUR)
-    spoil(redis, "bad")
-    set_back(delayq, redis, "bad", hours=2)
-    write(delayq)
-    assert delayq.counts().troubled_rules == 1
-    getattr(rule, what)()
+@pytest.mark.parametrize("action", ["pause", "remove"])
+def test_a_rule_that_is_paused_or_removed_is_in_trouble_no_longer(delayq, troubled, action):
+    getattr(troubled, action)()
     assert delayq.counts().troubled_rules == 0
 
 
@@ -215,27 +142,6 @@ def test_a_rule_whose_next_run_nobody_writes_is_told_of(delayq, report, redis):
     assert any("should have written its next run " in each for each in delayq.health())
     write(delayq)
     assert not any("recurring" in each for each in delayq.health())
-
-
-@pytest.mark.parametrize(("missed", "counted"), [("one", 4), ("none", 5), ("all", 0)])
-def test_slots_without_a_run_are_counted(delayq, report, redis, missed, counted):
-    heard = []
-    delayq.services.hooks.add(Hooks(slots_omitted=lambda *facts: heard.append(facts)))
-    delayq.every("r", report.s(7), HOUR, missed=missed)
-    set_back(delayq, redis, "r", hours=5, seconds=1)
-    write(delayq)
-    assert heard == ([(counted, "missed")] if counted else [])
-
-
-def test_a_slot_that_met_the_holder_of_its_key_is_counted(delayq, report, redis):
-    heard = []
-    delayq.services.hooks.add(Hooks(slots_omitted=lambda *facts: heard.append(facts)))
-    delayq.every("r", report.s(7).set(delayq_key="k"), HOUR)
-    delayq.select(tag="every:r").cancel()
-    report.s(1).set(delayq_key="k").delay_for(3600)
-    set_back(delayq, redis, "r", hours=1, seconds=1)
-    write(delayq)
-    assert heard == [(1, "held")]
 
 
 # The command.
@@ -265,37 +171,29 @@ def test_the_command_skips_and_runs(delayq, report, run, app):
     assert said == f"rule r: task {task.id} runs now\n"
 
 
-def test_the_command_lists_trouble(delayq, report, redis, run, app):
-    delayq.every("bad", report.s(7), HOUR)
-    spoil(redis, "bad")
-    set_back(delayq, redis, "bad", hours=2)
-    write(delayq)
+def test_the_command_lists_trouble(troubled, run, app):
     assert "trouble: " in run("rules", app=app).output
     assert "trouble" in json.loads(run("rules", "list", "--json", app=app).output)
 
 
-# What this version, or this host, cannot compute.
+# Rules that this version, or this host, cannot compute.
+
+UNREADABLE = {
+    "zone": ('"UTC"', '"Mars/New"'),
+    "fields": ("0 9 * * *", "0 99 * * *"),
+    "interval": ("0 9 * * *", "every 0 s"),
+    "nested": ('"0 9 * * *"', "[" * 100_000 + "]" * 100_000),
+    "of a later version": ("[1,", "[2,"),
+}
 
 
-UNREADABLE = [
-    ('"UTC"', '"Mars/New"'),
-    ("0 9 * * *", "0 99 * * *"),
-    ("0 9 * * *", "every 0 s"),
-    ('"0 9 * * *"', "[" * 100_000 + "]" * 100_000),
-]
-
-
-@pytest.mark.parametrize(("old", "new"), UNREADABLE, ids=["zone", "fields", "interval", "nested"])
+@pytest.mark.parametrize(("old", "new"), UNREADABLE.values(), ids=UNREADABLE)
 def test_a_rule_that_cannot_be_computed_hides_no_other_and_can_be_replaced_or_removed(  # noqa: PLR0917
     delayq, report, redis, run, app, old, new
 ):
     delayq.every("bad", report.s(), DAILY)
     delayq.every("good", report.s(), DAILY)
-    for rules in each("rules"):
-        if row := redis.hget(rules, "bad"):
-            known = json.loads(row)
-            assert old in known["plan"]
-            redis.hset(rules, "bad", json.dumps(known | {"plan": known["plan"].replace(old, new)}))
+    set_fields(redis, "bad", plan=lambda plan: plan.replace(old, new))
     assert [rule.name for rule in delayq.rules()] == ["good"]
     with pytest.raises(InvalidOption, match="that this version can read"):
         delayq.rule("bad")
@@ -324,22 +222,3 @@ def test_an_absence_of_many_years_is_caught_up_with_at_once(delayq, report, redi
     assert time.perf_counter() - begun < PATIENCE
     over = [due for due in runs(delayq) if due <= now(delayq)]
     assert len(over) in {100, 101, 102}
-
-
-class Workdays(crontab):
-    """A schedule of a user's own."""
-
-
-@pytest.mark.parametrize(
-    ("schedule", "said"),
-    [
-        (crontab(hour=9, nowfun=lambda: None), "expected one without nowfun; say tz="),
-        (Workdays(hour=9), "Workdays is not supported"),
-        (10**400, "expected a timedelta"),
-        ("every ٣ s", "expected a timedelta"),
-    ],
-    ids=["nowfun", "subclass", "large", "digits"],
-)
-def test_a_schedule_that_would_mean_another_time_is_refused(delayq, report, schedule, said):
-    with pytest.raises(InvalidOption, match=said):
-        delayq.every("r", report.s(), schedule)

@@ -1,57 +1,44 @@
 """A rule writes its next runs ahead, as ordinary tasks; any process may, and each slot once."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta, timezone
 from itertools import pairwise
 
 import pytest
-from celery import group
 from celery.signals import before_task_publish
 
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.rules.step import REST, SPREAD, Writer
-from celery_delayq.core.clock import from_ms
+from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.servers.pool import IDLE
-from celery_delayq.errors import InvalidOption
-from tests.app.support import redis_ms
+from tests.rules.support import DAILY, HOUR, NEW_YEAR, now, runs, set_back, set_fields, wake, write
 from tests.support.shards import each
 
-NEW_YEAR = "0 0 1 1 *"
-DAILY = "0 9 * * *"
+
+@pytest.fixture
+def omitted(delayq):
+    """The slots that a writer told of as left out."""
+    heard = []
+    delayq.services.hooks.add(Hooks(slots_omitted=lambda *facts: heard.append(facts)))
+    return heard
 
 
-def now(delayq):
-    return from_ms(delayq.counts().now_ms)
+def look_at(delayq, found, at=None):
+    """Do the work of a writer that has read this rule before."""
+    shard = delayq.services.entries.shards[found.shard]
+    writing.look_at(delayq.services, shard, found, at or now(delayq))
 
 
-def runs(delayq, name="r"):
-    return sorted(task.due for task in delayq.select(tag=f"every:{name}"))
-
-
-def write(delayq):
-    """Do the work of the writer in a scanner's process, for each shard."""
-    return min(writing.write(delayq.services, shard) for shard in delayq.services.entries.shards)
-
-
-def set_back(delayq, redis, name, **ago):
-    """Let a rule's last slot be so long ago, as if no scanner had run since; its runs are gone."""
-    delayq.select(tag=f"every:{name}").cancel()
-    last = (redis_ms(redis) - round(timedelta(**ago).total_seconds() * 1000)) // 1000 * 1000
-    for rules, ahead in zip(each("rules"), each("rules_next"), strict=True):
-        row = redis.hget(rules, name)
-        if row is not None:
-            known = json.loads(row)
-            known |= {"last": str(int(last)), "flags": known["flags"].replace("n", "")}
-            redis.hset(rules, name, json.dumps(known))
-            redis.zadd(ahead, {name: 0})
-    return from_ms(last)
+@pytest.fixture
+def killed_amid(delayq):
+    """Change the rule r as a process does that is killed before it has cleared up its runs."""
+    shard = store.shard_for(delayq.services.entries, "r")
+    return lambda change: store.change(shard, "r", change)
 
 
 def test_its_next_run_is_an_ordinary_task(delayq, report):
     rule = delayq.every("r", report.s(7), DAILY, tz="Europe/Berlin", tags=["tenant:7"])
-
     [task] = delayq.tasks()
     assert (task.task, task.args, task.tags) == ("report", (7,), ("tenant:7", "every:r"))
     assert task.due == rule.next[0] == min(rule.next)
@@ -61,13 +48,10 @@ def test_its_next_run_is_an_ordinary_task(delayq, report):
     assert [*delayq.check()] == []
 
 
-def test_saying_it_again_changes_nothing(delayq, report):
-    first = delayq.every("r", report.s(7), DAILY)
+def test_saying_it_again_changes_nothing(delayq, report, rule):
     [before] = delayq.tasks()
-
     again = delayq.every("r", report.s(7), DAILY)
-
-    assert again.revision == first.revision
+    assert again.revision == rule.revision
     assert [*delayq.tasks()] == [before]
 
 
@@ -81,38 +65,29 @@ def test_many_processes_that_say_it_at_once_write_one_run(delayq, report):
 def test_a_changed_rule_replaces_its_written_runs(delayq, report):
     before = delayq.every("r", report.s(7), DAILY)
     rule = delayq.every("r", report.s(8), NEW_YEAR, replace=True)
-
     [task] = delayq.tasks()
     assert (task.args, task.due, rule.revision) == ((8,), rule.next[0], before.revision + 1)
     assert task.due.month == 1
 
 
-def test_a_run_that_somebody_moved_or_edited_stays(delayq, report):
-    delayq.every("r", report.s(7), DAILY)
+def test_a_run_that_a_user_moved_stays(delayq, report, rule):
     [task] = delayq.tasks()
     delayq.reschedule(task.id, by=60)
-
-    delayq.every("r", report.s(7), NEW_YEAR, replace=True)
-
-    assert task.due + timedelta(seconds=60) in runs(delayq)
-    assert len(runs(delayq)) == 2
+    rule = delayq.every("r", report.s(7), NEW_YEAR, replace=True)
+    assert {*runs(delayq)} == {task.due + timedelta(seconds=60), rule.next[0]}
 
 
-def test_an_edited_run_stays(delayq, report):
-    delayq.every("r", report.s(7), DAILY)
+def test_a_run_that_a_user_edited_stays(delayq, rule):
     [task] = delayq.tasks()
     delayq.edit(task.id, kwargs={"tenant": 9}, args=())
-
     delayq.rule("r").pause()
-
     assert [kept.kwargs for kept in delayq.tasks()] == [{"tenant": 9}]
 
 
 def test_a_cancelled_run_is_left_out_and_the_next_one_comes(delayq, report, redis):
-    rule = delayq.every("r", report.s(7), timedelta(hours=1))
+    rule = delayq.every("r", report.s(7), HOUR)
     [task] = delayq.tasks()
     delayq.cancel(task.id)
-
     write(delayq)
     assert runs(delayq) == []
     set_back(delayq, redis, "r", minutes=1)
@@ -120,9 +95,7 @@ def test_a_cancelled_run_is_left_out_and_the_next_one_comes(delayq, report, redi
     assert runs(delayq) == [rule.next[0]]
 
 
-def test_a_pause_cancels_the_written_runs_and_a_resume_goes_on(delayq, report):
-    rule = delayq.every("r", report.s(7), DAILY)
-
+def test_a_pause_cancels_the_written_runs_and_a_resume_goes_on(delayq, rule):
     assert rule.pause()
     assert (runs(delayq), delayq.rule("r").is_paused, delayq.rule("r").next) == ([], True, ())
     assert not rule.pause()
@@ -134,11 +107,8 @@ def test_a_pause_cancels_the_written_runs_and_a_resume_goes_on(delayq, report):
     assert not delayq.rule("r").is_paused
 
 
-def test_a_removed_rule_is_gone_with_its_runs(delayq, report, redis):
-    rule = delayq.every("r", report.s(7), DAILY)
-
+def test_a_removed_rule_is_gone_with_its_runs(delayq, rule, redis):
     assert rule.remove()
-
     assert (delayq.rule("r"), delayq.rules(), runs(delayq)) == (None, [], [])
     assert not rule.remove()
     assert not rule.pause()
@@ -146,9 +116,8 @@ def test_a_removed_rule_is_gone_with_its_runs(delayq, report, redis):
 
 
 def test_a_rule_that_is_set_anew_shares_no_id_or_revision_with_the_one_that_was_removed(
-    delayq, report
+    delayq, report, rule
 ):
-    rule = delayq.every("r", report.s(7), DAILY)
     [before] = delayq.tasks()
     rule.remove()
     anew = delayq.every("r", report.s(7), DAILY)
@@ -157,39 +126,30 @@ def test_a_rule_that_is_set_anew_shares_no_id_or_revision_with_the_one_that_was_
     assert anew.revision > rule.revision
 
 
-def test_a_rule_that_was_removed_half_way_may_be_set_anew(delayq, report):
-    rule = delayq.every("r", report.s(7), DAILY)
-    shard = store.shard_for(delayq.services.entries, "r")
-    store.change(shard, "r", "remove")  # and the process died
-
+def test_a_rule_that_was_removed_half_way_may_be_set_anew(delayq, report, rule, killed_amid):
+    killed_amid("remove")
     assert delayq.rule("r") is None
     anew = delayq.every("r", report.s(7), DAILY)
     assert runs(delayq) == [rule.next[0]]
     assert anew.revision > rule.revision
 
 
-def test_another_process_clears_up_the_runs_that_a_killed_one_left(delayq, report):
-    delayq.every("r", report.s(7), DAILY)
-    shard = store.shard_for(delayq.services.entries, "r")
-    store.change(shard, "r", "pause")  # and the process died
+def test_another_process_clears_up_the_runs_that_a_killed_one_left(delayq, rule, killed_amid):
+    killed_amid("pause")
     assert len(runs(delayq)) == 1
-
     write(delayq)
-
     assert runs(delayq) == []
     assert delayq.rule("r").is_paused
 
 
-def test_a_process_that_clears_up_late_cancels_no_run_that_was_written_since(delayq, report):
-    rule = delayq.every("r", report.s(7), DAILY)
-    shard = store.shard_for(delayq.services.entries, "r")
-    store.change(shard, "r", "pause")
+def test_a_process_that_clears_up_late_cancels_no_run_that_was_written_since(
+    delayq, rule, killed_amid
+):
+    killed_amid("pause")
     late = store.find(delayq.services.entries, "r")
     write(delayq)
     rule.resume()
-
-    writing.look_at(delayq.services, shard, late, now(delayq))
-
+    look_at(delayq, late)
     assert runs(delayq) == [rule.next[0]]
 
 
@@ -202,33 +162,32 @@ def test_a_rule_that_fires_often_has_the_runs_of_a_minute_written(delayq, report
     assert len(runs(delayq, "f")) <= 62  # and those that came while it was written
 
 
-def test_an_interval_keeps_its_phase_whenever_it_is_said(delayq, report):
-    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    delayq.every("r", report.s(7), timedelta(seconds=100))
-    assert (runs(delayq)[0] - epoch) % timedelta(seconds=100) == timedelta(0)
-
-
 # Missed slots.
 
 
-@pytest.mark.parametrize(("missed", "count"), [("one", 1), ("none", 0), ("all", 5)])
-def test_of_slots_at_which_nobody_scanned(delayq, report, redis, missed, count):
-    delayq.every("r", report.s(7), timedelta(hours=1), missed=missed)
+@pytest.mark.parametrize(
+    ("missed", "count", "told"),
+    [("one", 1, [(4, "missed")]), ("none", 0, [(5, "missed")]), ("all", 5, [])],
+)
+def test_missed_says_which_slots_run_that_no_scanner_saw_and_the_others_are_counted(  # noqa: PLR0917
+    delayq, report, redis, omitted, missed, count, told
+):
+    delayq.every("r", report.s(7), HOUR, missed=missed)
     last = set_back(delayq, redis, "r", hours=5, seconds=1)
 
     write(delayq)
 
     found = runs(delayq)
     over = [due for due in found if due <= now(delayq)]
-    assert len(over) == count
-    assert len(found) == count + 1
+    assert (len(over), len(found)) == (count, count + 1)
     assert all(due > last for due in found)
+    assert omitted == told
     if missed == "one":
-        assert now(delayq) - over[0] <= timedelta(hours=1)
+        assert now(delayq) - over[0] <= HOUR
 
 
 def test_of_all_that_was_missed_the_latest_hundred_are_run(delayq, report, redis):
-    delayq.every("r", report.s(7), timedelta(hours=1), missed="all")
+    delayq.every("r", report.s(7), HOUR, missed="all")
     set_back(delayq, redis, "r", hours=500)
     write(delayq)
     found = runs(delayq)
@@ -240,29 +199,20 @@ def test_of_all_that_was_missed_the_latest_hundred_are_run(delayq, report, redis
 
 
 def test_a_process_that_computes_late_or_twice_writes_no_slot_again(delayq, report, redis):
-    delayq.every("r", report.s(7), timedelta(hours=1), missed="all")
+    delayq.every("r", report.s(7), HOUR, missed="all")
     set_back(delayq, redis, "r", hours=20)
-    found = store.find(delayq.services.entries, "r")
-    shard = delayq.services.entries.shards[found.shard]
-
+    found, at = store.find(delayq.services.entries, "r"), now(delayq)
     with ThreadPoolExecutor(8) as pool:
-        at = now(delayq)
-        look = lambda _: writing.look_at(delayq.services, shard, found, at)  # noqa: E731
-        list(pool.map(look, range(16)))
-
+        list(pool.map(lambda _: look_at(delayq, found, at), range(16)))
     written = runs(delayq)
     assert len(written) == len({*written}) == 21
 
 
-def test_a_run_that_was_computed_for_another_revision_is_not_written(delayq, report):
-    delayq.every("r", report.s(7), DAILY)
+def test_a_run_that_was_computed_for_another_revision_is_not_written(delayq, report, rule):
     old = store.find(delayq.services.entries, "r")
     delayq.every("r", report.s(8), NEW_YEAR, replace=True)
     [task] = delayq.tasks()
-
-    shard = delayq.services.entries.shards[old.shard]
-    writing.look_at(delayq.services, shard, old, now(delayq) + timedelta(days=400))
-
+    look_at(delayq, old, now(delayq) + timedelta(days=400))
     assert [*delayq.tasks()] == [task]
 
 
@@ -285,10 +235,18 @@ def test_of_a_keyed_rule_one_run_waits_and_a_slot_that_meets_the_holder_is_left_
     last = delayq.rule("r").last
     assert now(delayq) - last <= timedelta(seconds=2)
     delayq.cancel(key="k")
-    for ahead in each("rules_next"):
-        redis.zadd(ahead, {"r": 0}, xx=True)
+    wake(redis, "r")
     write(delayq)
     assert len(runs(delayq)) == 1
+
+
+def test_a_slot_that_met_the_holder_of_its_key_is_counted(delayq, report, redis, omitted):
+    delayq.every("r", report.s(7).set(delayq_key="k"), HOUR)
+    delayq.select(tag="every:r").cancel()
+    report.s(1).set(delayq_key="k").delay_for(3600)
+    set_back(delayq, redis, "r", hours=1, seconds=1)
+    write(delayq)
+    assert omitted == [(1, "held")]
 
 
 # Jitter.
@@ -310,36 +268,19 @@ def test_jitter_is_always_the_same_and_differs_by_name(delayq, report):
 # Trouble.
 
 
-def test_a_rule_that_cannot_be_made_stops_nobody_else(delayq, app, report, redis, caplog):
-    delayq.every("bad", report.s(7), DAILY)
-    delayq.every("good", report.s(7), DAILY)
+@pytest.mark.parametrize("is_read", [False, True], ids=["unreadable", "refused"])
+def test_a_rule_whose_run_cannot_be_made_stops_no_other(  # noqa: PLR0917
+    delayq, report, redis, spoil, caplog, is_read
+):
     for name in ("bad", "good"):
+        delayq.every(name, report.s(7), DAILY)
         set_back(delayq, redis, name, days=2)
+    if is_read:
+        spoil("bad")
+    else:
+        set_fields(redis, "bad", plan=lambda plan: plan.replace("report", r"rep\u0000ort"))
     for rules in each("rules"):
-        row = redis.hget(rules, "bad")
-        if row:
-            redis.hset(rules, "bad", row.replace(b"report", b"rep\\\\u0000ort"))
-            redis.hset(rules, "other", b"what another program wrote")
-
-    write(delayq)
-
-    assert len(runs(delayq, "good")) == 2
-
-
-def test_a_rule_that_cannot_be_scheduled_stops_nobody_else(delayq, app, report, redis, caplog):
-    delayq.every("bad", report.s(7), DAILY)
-    delayq.every("good", report.s(7), DAILY)
-    for name in ("bad", "good"):
-        set_back(delayq, redis, name, days=2)
-    for rules in each("rules"):
-        if row := redis.hget(rules, "bad"):
-            redis.hset(
-                rules,
-                "bad",
-                row.replace(
-                    b'options\\\\\\": {}', b'options\\\\\\": {\\\\\\"delayq_late\\\\\\": 5}'
-                ),
-            )
+        redis.hset(rules, "other", b"what another program wrote")
 
     write(delayq)
 
@@ -348,7 +289,7 @@ def test_a_rule_that_cannot_be_scheduled_stops_nobody_else(delayq, app, report, 
     assert "rule bad: its next run cannot be made" in caplog.text
 
 
-def test_paused_rules_and_what_is_none_keep_no_other_from_its_turn(
+def test_paused_rules_and_names_of_none_keep_no_other_from_its_turn(
     delayq, report, redis, monkeypatch
 ):
     monkeypatch.setattr(store, "MOST_AHEAD", 2)
@@ -366,12 +307,6 @@ def test_paused_rules_and_what_is_none_keep_no_other_from_its_turn(
     assert {name for ahead in each("rules_next") for name in redis.zrange(ahead, 0, -1)} == {
         b"good"
     }
-
-
-def test_a_task_that_would_run_at_once_is_refused(delayq, app, report):
-    app.conf.task_always_eager = True
-    with pytest.raises(InvalidOption, match="task_always_eager is True"):
-        delayq.every("r", report.s(), DAILY)
 
 
 def test_the_tags_of_the_signature_stay(delayq, report):
@@ -395,37 +330,6 @@ def test_to_say_it_again_sends_no_signal_of_a_message(delayq, report):
     assert heard == []
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "said"),
-    [
-        ("", {}, "name is ''; expected text of 1 to 200 bytes"),
-        ("ä" * 101, {}, "expected text of 1 to 200 bytes"),
-        ("a\0b", {}, "without NUL"),
-        (5, {}, "name is 5"),
-        ("r", {"missed": "some"}, "missed is 'some'; expected one, none or all"),
-        ("r", {"jitter": -1}, "jitter is -1; expected a number of seconds from 0 to 86400"),
-        ("r", {"jitter": True}, "jitter is True"),
-        ("r", {"tags": "x"}, "tags is 'x'"),
-        ("r", {"tags": ["x" * 300]}, "tag is 'xxx"),
-        ("r", {"tz": "Mars/Base"}, "the name of a time zone"),
-    ],
-)
-def test_a_wrong_argument_is_refused_before_anything_is_written(  # noqa: PLR0917
-    delayq, report, redis, name, options, said
-):
-    with pytest.raises(InvalidOption) as caught:
-        delayq.every(name, report.s(), DAILY, **options)
-    assert said in str(caught.value)
-    assert not any(redis.exists(key) for key in each("rules"))
-
-
-def test_a_canvas_and_arguments_that_are_no_json_are_refused(delayq, report):
-    with pytest.raises(InvalidOption, match="a plain task"):
-        delayq.every("r", group(report.s(), report.s()), DAILY)
-    with pytest.raises(InvalidOption, match="arguments that are JSON"):
-        delayq.every("r", report.s(object()), DAILY)
-
-
 def test_rules_are_listed_by_name_and_by_tag(delayq, report):
     for name in ("b", "a", "c"):
         delayq.every(name, report.s(), DAILY, tags=["odd"] if name != "b" else [])
@@ -440,3 +344,28 @@ def test_the_writer_looks_every_half_minute_while_nothing_is_due(delayq, report)
     assert REST * SPREAD < IDLE
     delayq.every("r", report.s(), timedelta(seconds=40))
     assert 0 < writer._look() <= REST
+
+
+def test_a_writer_leaves_out_runs_that_another_one_has_written_meanwhile(
+    delayq, report, redis, monkeypatch
+):
+    names = [f"r{number}" for number in range(20)]
+    for name in names:
+        delayq.every(name, report.s(), HOUR, missed="none")
+        set_back(delayq, redis, name, minutes=1)
+    computed, look_at = [], writing.look_at
+
+    def beside_another(*arguments):
+        computed.append(arguments)
+        if len(computed) == 1:
+            monkeypatch.setattr(writing, "look_at", look_at)
+            write(delayq)  # what another process does
+            monkeypatch.setattr(writing, "look_at", beside_another)
+        return look_at(*arguments)
+
+    monkeypatch.setattr(writing, "look_at", beside_another)
+    write(delayq)
+
+    shards = len(delayq.services.entries.shards)
+    assert len(computed) <= shards * len(names) / writing.SHARE
+    assert all(len(runs(delayq, name)) == 1 for name in names)

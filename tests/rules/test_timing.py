@@ -6,10 +6,9 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from celery import Celery
-from celery.schedules import BaseSchedule, crontab, crontab_parser, schedule
+from celery.schedules import crontab, crontab_parser, schedule
 
 from celery_delayq.contrib.rules.timing import Timing, timing_of
-from celery_delayq.errors import InvalidOption
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 FIRST, LAST = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (2020, 2031))
@@ -54,13 +53,6 @@ def all_changes(*, kinds):
             kind = (walls[0].time(), offsets[1] - offsets[0])
             found.setdefault(kind if kinds else (moment, *offsets), (name, moment))
     return [*found.values()]
-
-
-def matches(text, wall):
-    """Whether a wall-clock time matches the first two fields."""
-    minutes, hours, *_ = text.split()
-    parsed = crontab_parser(60).parse(minutes), crontab_parser(24).parse(hours)
-    return wall.minute in parsed[0] and wall.hour in parsed[1]
 
 
 def walked(text, zone, begin, end):
@@ -247,36 +239,3 @@ def test_of_both_days_a_dialect_says_what_is_meant(dialect, days):
 def test_the_zone_is_the_app_s_unless_the_rule_has_one():
     assert timing_of("0 9 * * *", default_zone=BERLIN).zone == BERLIN
     assert timing_of("0 9 * * *", tz="Asia/Tokyo", default_zone=BERLIN).zone == "Asia/Tokyo"
-
-
-class Solar(BaseSchedule):
-    """Stands for a schedule of a kind that no text has."""
-
-
-@pytest.mark.parametrize(
-    ("given", "options", "said"),
-    [
-        ("x", {}, "a text of five fields"),
-        ("* * * *", {}, "a text of five fields"),
-        ("0 * * * * *", {}, "a text of five fields"),
-        ("61 * * * *", {}, "Bad minute"),
-        ("0 0 1 * 1", {}, "say dialect='cron' or dialect='celery'"),
-        ("0 0 31 2 *", {}, "Bad day-of-month"),
-        ("0 0 31 4,6 1-5", {"dialect": "celery"}, "Bad day-of-month"),
-        (0.5, {}, "an interval from 1 second to 366 days"),
-        ("every 0.999 s", {}, "an interval from 1 second to 366 days"),
-        (timedelta(days=400), {}, "an interval from 1 second to 366 days"),
-        (float("nan"), {}, "schedule is nan"),
-        (True, {}, "schedule is True"),
-        (None, {}, "schedule is None"),
-        (Solar(), {}, "Solar is not supported"),
-        (lambda: 5, {}, "function is not supported"),
-        ("* * * * *", {"tz": "Mars/Base"}, "the name of a time zone"),
-        ("* * * * *", {"tz": "../etc"}, "the name of a time zone"),
-        ("* * * * *", {"dialect": "quartz"}, "dialect is 'quartz'; expected cron or celery"),
-    ],
-)
-def test_an_invalid_schedule_is_refused_in_a_sentence(given, options, said):
-    with pytest.raises(InvalidOption) as caught:
-        timing_of(given, **options)
-    assert said in str(caught.value)

@@ -2,17 +2,25 @@
 
 import html
 import re
+from itertools import count
 
 import pytest
 from werkzeug.test import Client
 
+from celery_delayq import DelayQ
 from celery_delayq.contrib.web import bulk, looking, others, page_changed, wsgi
+from celery_delayq.core.store import selection_scan
+from celery_delayq.core.tasks import selection as selections
+from celery_delayq.errors import StoreUnavailable
+from celery_delayq.operations import selection as rewriting
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
-from tests.support.waiting import PATIENCE
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
+from tests.support.waiting import PATIENCE, eventually
 
 __all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
+IDS = [f"task-{number:02}" for number in range(10)]
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +74,11 @@ class Page:
     def further(self):
         """The URL of the next step, to which the script goes on by itself."""
         return self.url(r'href="([^"]*)" data-follow')
+
+    @property
+    def ids(self):
+        """The ids or names of a list, in its order."""
+        return re.findall(r'<th scope="row"[^>]*><a [^>]*>([^<]*)</a>', self.html)
 
     def action_with(self, text):
         """The URL to which the form posts that has this text."""
@@ -146,7 +159,7 @@ def changed(app):
 def scheduled(app):
     """Schedule a task, and read it: ``scheduled("a", 1, at=FAR, tags=["x"])``."""
 
-    def scheduled(task_id, *args, at=4_102_444_800, queue=None, **options):
+    def scheduled(task_id, *args, at=FAR, queue=None, **options):
         signature = app.tasks["shop.remind"].s(*(args or (1,))).set(task_id=task_id)
         if queue:
             signature.set(queue=queue)
@@ -154,3 +167,59 @@ def scheduled(app):
         return app.delayq.get(task_id)
 
     return scheduled
+
+
+@pytest.fixture
+def task(scheduled):
+    """A task whose id is a."""
+    return scheduled("a")
+
+
+@pytest.fixture
+def many(app, redis):
+    """Ten tasks: even ones for the queue mail, with a tag."""
+    for number, task_id in enumerate(IDS):
+        even = {"queue": "mail", "delayq_tags": ["even"]} if number % 2 == 0 else {}
+        app.send_task("shop.remind", (1,), task_id=task_id, delayq_at=FAR + number, **even)
+    scheduled_ms = redis_ms(redis)
+    eventually(lambda: redis_ms(redis) > scheduled_ms + 1)
+
+
+@pytest.fixture
+def short_steps(monkeypatch):
+    """Let each step of a change end after its first few tasks."""
+    monkeypatch.setattr(bulk, "is_enough", lambda *_: True)
+    monkeypatch.setattr(selections, "CHUNK", 2)
+    monkeypatch.setattr(rewriting, "STEP", 2)
+    monkeypatch.setattr(selection_scan, "PAGE", 3)
+
+
+@pytest.fixture
+def die(app, redis):
+    """Let tasks die, as no list has the name of their queue: ``die("a", "b")``."""
+
+    def die(*ids):
+        for task_id in ids:
+            at = {"queue": "full", "delayq_at": LONG_AGO}
+            app.send_task("shop.remind", (task_id,), task_id=task_id, **at)
+        redis.set("full", "not a list")
+        hand_over_until_dead(app.delayq, redis)
+
+    return die
+
+
+@pytest.fixture
+def go_away(monkeypatch):
+    """Let Redis be away for one call of a method: ``go_away("cancel", at=2)``."""
+
+    def go_away(method, at=1):
+        own, calls = getattr(DelayQ, method), count(1)
+
+        def called(*given, **options):
+            if next(calls) == at:
+                raise StoreUnavailable(method, "it is gone")
+            return own(*given, **options)
+
+        monkeypatch.setattr(DelayQ, method, called)
+
+    return go_away

@@ -41,7 +41,6 @@ def test_a_view_makes_as_many_calls_with_few_tasks_as_with_many(app, browser, ca
     app.send_task("shop.remind", (1,), task_id="x", delayq_at=FAR, delayq_tags=["rare"])
     few = {path: asked(browser, calls, path) for path in VIEWS}
     fill(app, 300, 3000)
-
     assert {path: asked(browser, calls, path) for path in VIEWS} == few
     assert max(sum(one.values()) for one in few.values()) < 10
 

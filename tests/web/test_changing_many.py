@@ -6,69 +6,21 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.contrib.web import bulk
-from celery_delayq.core.store import selection_scan
 from celery_delayq.core.tasks import selection as selections
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.operations import selection as rewriting
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
-from tests.support.waiting import eventually
+from tests.app.support import FAR
+from tests.web.conftest import IDS
+from tests.web.support import FURTHER, chosen, counted, field, is_wrong, left, ticks, walk, worked
 
-MOST_STEPS = 20
-IDS = [f"task-{number:02}" for number in range(10)]
-
-
-@pytest.fixture
-def many(app, redis):
-    """Ten tasks: even ones for the queue mail, with a tag."""
-    for number, task_id in enumerate(IDS):
-        even = {"queue": "mail", "delayq_tags": ["even"]} if number % 2 == 0 else {}
-        app.send_task("shop.remind", (1,), task_id=task_id, delayq_at=FAR + number, **even)
-    scheduled_ms = redis_ms(redis)
-    eventually(lambda: redis_ms(redis) > scheduled_ms + 1)
+FORGED = "this link's figures are not those of a step on these pages; nothing was done"
 
 
-@pytest.fixture
-def short_steps(monkeypatch):
-    """Let each step end after its first few tasks."""
-    monkeypatch.setattr(bulk, "is_enough", lambda *_: True)
-    monkeypatch.setattr(selections, "CHUNK", 2)
-    monkeypatch.setattr(rewriting, "STEP", 2)
-    monkeypatch.setattr(selection_scan, "PAGE", 3)
+def to_all(page):
+    """The URL of the button that counts all that match."""
+    return page.url(r'formaction="([^"]*)"')
 
 
-def left(app):
-    return [task.id for task in app.delayq.tasks()]
-
-
-def ticks(page):
-    """The values of the checkboxes, by id."""
-    found = re.findall(r'name="one" value="([^"]*)" aria-label="Task ([^"]*)"', page.html)
-    return {task_id: value for value, task_id in found}
-
-
-def chosen(browser, filters, **form):
-    """Choose all that match a filter; return the first page that counts them."""
-    action = browser.get("/tasks", **filters).url(r'formaction="([^"]*)"')
-    return browser.get(browser.post(action, **form).location)
-
-
-def counted(browser, filters, **form):
-    """Count all that match; return the page that offers to change them."""
-    page = chosen(browser, filters, **form)
-    for _ in range(MOST_STEPS):
-        if not page.further:
-            return page
-        page = browser.get(page.further)
-    pytest.fail("counting has no end")
-
-
-def worked(browser, page):
-    """Press the button of each step; return the last page, and how many steps it took."""
-    for steps in range(MOST_STEPS):
-        if "<form" not in page.html:
-            return page, steps
-        page = browser.get(browser.post(page.action_with("<button")).location)
-    pytest.fail("the work has no end")
+# The ticked ones.
 
 
 def test_the_ticked_tasks_are_counted_first_and_then_changed(app, browser, many, changed):
@@ -86,77 +38,59 @@ def test_the_ticked_tasks_are_counted_first_and_then_changed(app, browser, many,
     assert [facts["target"]["task"] for facts in changed] == IDS[:3]
 
 
-def test_counting_goes_in_steps_too(browser, many, short_steps):
-    page, seen = chosen(browser, {}, action="cancel"), []
-    while page.further and len(seen) < MOST_STEPS:
-        seen.append(int(re.search(r"(\d+) tasks? counted so far", page.text)[1]))
-        page = browser.get(page.further)
-
-    assert seen == [3, 6, 9, 10]
-    assert "10 tasks match." in page.text
-
-
 def test_a_ticked_task_that_was_changed_meanwhile_stays(app, browser, many):
     ticked = ticks(browser.get("/tasks"))
     app.delayq.reschedule("task-01", by=60)
-
     page = browser.change("/selected", sure="1", one=[*ticked.values()], action="cancel")
-
     assert page.said == "9 tasks of 10 were cancelled."
     assert "task task-01 was changed since you loaded the page" in page.text
     assert left(app) == ["task-01"]
 
 
-def test_an_id_of_any_characters_can_be_ticked(app, browser):
-    hostile = "a b\n\"'<&%2F\u202e"
-    app.send_task("shop.remind", (1,), task_id=hostile, delayq_at=FAR)
+def test_an_id_of_any_characters_can_be_ticked(app, browser, scheduled):
+    scheduled("a b\n\"'<&%2F\u202e")
     [value] = ticks(browser.get("/tasks")).values()
-
     browser.post("/selected", sure="1", one=value, action="cancel")
-
     assert left(app) == []
 
 
-def test_redis_goes_away_among_the_ticked(app, browser, many, monkeypatch):
-    ticked, calls = ticks(browser.get("/tasks")), []
-    cancel = type(app.delayq).cancel
+def test_ids_that_are_too_long_for_a_url_can_be_ticked(browser, scheduled):
+    for number in range(20):
+        scheduled(f"{number:02}" + "x" * 198)
+    some = [*ticks(browser.get("/tasks")).values()]
+    asked = browser.post("/selected", one=some, action="cancel")
+    done = browser.post("/selected", one=some, action="cancel", sure="1")
+    assert (asked.status, done.status) == (200, 200)
+    assert "20 tasks of 20 were cancelled." in done.text
 
-    def failing(delayq, task_id, **options):
-        calls.append(task_id)
-        if len(calls) == 2:
-            raise StoreUnavailable("cancel", "it is gone")
-        return cancel(delayq, task_id, **options)
 
-    monkeypatch.setattr(type(app.delayq), "cancel", failing)
+def test_the_answer_for_ticked_tasks_has_a_url_that_cannot_be_forged(browser, many):
+    [one, *_] = ticks(browser.get("/tasks")).values()
+    answer = browser.post("/selected", sure="1", one=one, action="cancel").location
+    assert browser.get(answer).said == "1 task of 1 was cancelled."
+    assert browser.get(answer.replace("done+", "not_found+")).status == 400
+    assert browser.get("/selected?action=cancel&outcome=done+a+").status == 400
+
+
+def test_redis_goes_away_among_the_ticked(app, browser, many, go_away):
+    ticked = ticks(browser.get("/tasks"))
+    go_away("cancel", at=2)
     some = [ticked[task_id] for task_id in IDS[:3]]
     page = browser.change("/selected", sure="1", one=some, action="cancel")
-
-    assert page.status == 503
-    assert page.said == "1 task of 3 was cancelled."
-    assert (
-        "cancel failed: it is gone; the tasks below were not tried task-02 not tried" in page.text
-    )
+    assert (page.status, page.said) == (503, "1 task of 3 was cancelled.")
+    untried = "cancel failed: it is gone; the tasks below were not tried task-02 not tried"
+    assert untried in page.text
     assert left(app) == IDS[1:]
 
 
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ({"action": "cancel"}, "no task is ticked; "),
-        ({"action": "edit", "one": "1 a"}, "to edit is for one task"),
-        ({"action": "explode", "one": "1 a"}, "action is 'explode'; expected one of "),
-        ({"action": "cancel", "one": "x a"}, "revision is 'x'; expected "),
-        ({"action": "reschedule", "one": "1 a"}, "to reschedule, type a value"),
-        ({"action": "reschedule", "one": "1 a", "value": "soon"}, "'soon' is not a time; "),
-        ({"action": "prioritise", "one": "1 a", "value": "x"}, "priority is 'x'; expected "),
-    ],
-)
-def test_a_form_that_is_none(app, browser, many, form, said):
-    for more in ({}, {"sure": "1"}):
-        page = browser.change("/selected", **form, **more)
-        assert page.status == 400
-        assert page.said.startswith(said)
-    assert left(app) == IDS
+# All that match.
+
+
+def test_counting_goes_in_steps_too(browser, many, short_steps):
+    [*steps, last] = walk(browser, chosen(browser, {}, action="cancel"), FURTHER)
+    counts = [re.search(r"(\d+) tasks? counted so far", page.text)[1] for page in steps]
+    assert counts == ["3", "6", "9", "10"]
+    assert "10 tasks match." in last.text
 
 
 FILTERS = {
@@ -172,6 +106,8 @@ FILTERS = {
 def test_all_that_match_are_changed_and_no_other(app, browser, many, filters, meant):
     page = counted(browser, filters, action="cancel")
     assert f"{len(meant)} tasks match." in page.text
+    assert page.ids == meant[:5]
+    assert ("The first of them" in page.text) is (len(meant) > 5)
     assert left(app) == IDS
     page, steps = worked(browser, page)
 
@@ -194,15 +130,33 @@ ACTIONS = {
 
 @pytest.mark.parametrize("name", ACTIONS)
 @pytest.mark.usefixtures("many", "short_steps")
-def test_each_action_on_all_in_steps(app, browser, name):
+def test_each_action_reaches_all_that_match_in_steps(app, browser, name):
     form, is_done = ACTIONS[name]
     before = {task.id for task in app.delayq.tasks() if is_done(task)}
-
     page, steps = worked(browser, counted(browser, {"queue": "mail"}, **form))
-
     assert steps > 1
     assert page.said.startswith("5 tasks were ")
     assert {task.id for task in app.delayq.tasks() if is_done(task)} == before | {*IDS[::2]}
+
+
+@pytest.mark.parametrize("name", [name for name in ACTIONS if name != "run now"])
+def test_the_buttons_have_the_value(browser, many, name):
+    form, _ = ACTIONS[name]
+    ticked = browser.change("/selected", one=[*ticks(browser.get("/tasks")).values()], **form)
+    shown = {
+        "at": " to Mon 1 Feb 2100, 00:00 UTC, in [0-9,]+ d( [0-9]+ h)?",
+        "after": r" to \w{3} \d+ \w{3} \d{4}, [0-9:]+ UTC, in (1 h|59 min)",
+        "by": r", \+1h from its due time",
+    }.get(name, f", {re.escape(form['value'])}")
+
+    assert re.search(f"10 tasks{shown} Back to the tasks task-00", ticked.text)
+    assert re.search(f"10 tasks{shown} Back to the tasks", counted(browser, {}, **form).text)
+
+
+def test_a_value_that_the_change_does_not_take_is_not_shown(browser, many):
+    form = {"action": "cancel", "value": "ignored"}
+    for page in (browser.change("/selected", one="1 a", **form), counted(browser, {}, **form)):
+        assert "ignored" not in page.text
 
 
 @pytest.mark.parametrize("form", [ACTIONS["by"][0], ACTIONS["after"][0]])
@@ -212,45 +166,32 @@ def test_a_step_that_is_repeated_moves_no_task_twice(app, browser, many, short_s
     browser.post(action)
     once = {task.id: task.due for task in app.delayq.tasks()}
     again = browser.get(browser.post(action).location)
-
     assert {task.id: task.due for task in app.delayq.tasks()} == once
     worked(browser, again)
-    moved = {task.id: task.due for task in app.delayq.tasks()}
-    assert all(due.hour == 1 or due.year < 2100 for due in moved.values())
+    assert all(task.due.hour == 1 or task.due.year < 2100 for task in app.delayq.tasks())
 
 
-def test_tasks_scheduled_after_the_count_are_left(app, browser, many):
+def test_tasks_scheduled_after_the_count_are_left(app, browser, many, scheduled):
     page = counted(browser, {"queue": "mail"}, action="cancel")
-    app.send_task("shop.remind", (1,), task_id="new", queue="mail", delayq_at=FAR)
-
+    scheduled("new", queue="mail")
     worked(browser, page)
-
     assert left(app) == ["new", *IDS[1::2]]
 
 
-def test_a_reader_counts_nothing_and_changes_nothing(app, browse, browser, many):
-    action = counted(browser, {}, action="cancel").action_with("<button")
-    reader = browse(app, allow=lambda _: "read")
+def test_times_from_now_are_fixed_by_the_count(app, browser, many, monkeypatch):
+    counts, now = type(app.delayq.services.entries).counts, [FAR * 1000 - 10_000]
 
-    assert 'name="one"' not in reader.get("/tasks").html
-    for path in (action, "/all?queue=mail", "/selected"):
-        assert reader.post(path, action="cancel").status == 403
-    assert left(app) == IDS
+    def later(entries):
+        now[0] += 1000
+        return replace(counts(entries), now_ms=now[0])
 
+    monkeypatch.setattr(type(app.delayq.services.entries), "counts", later)
+    page = counted(browser, {"after": "+10s", "before": "+15s"}, action="cancel")
+    cancelled = int(re.search(r"(\d+) tasks match", page.text)[1])
+    page, _ = worked(browser, page)
 
-def test_a_cursor_of_another_selection_is_refused(app, browser, many):
-    action = counted(browser, {"queue": "mail"}, action="cancel").action_with("<button")
-
-    for wrong in (
-        action.replace("queue=mail", "queue=celery"),
-        action.replace("queue=mail", ""),
-        re.sub("cursor=[^&]*", "cursor=nothing", action),
-        re.sub("cursor=[^&]*", "", action),
-        action.replace("bound=", "bound=x"),
-    ):
-        page = browser.change(wrong)
-        assert page.status == 400
-    assert left(app) == IDS
+    assert page.said == f"{cancelled} tasks were cancelled; {cancelled} tasks were counted."
+    assert len(left(app)) == 10 - cancelled < 10
 
 
 def test_redis_goes_away_between_two_steps(app, browser, many, short_steps, monkeypatch):
@@ -278,6 +219,90 @@ def test_redis_goes_away_between_two_steps(app, browser, many, short_steps, monk
     assert left(app) == []
 
 
+def test_redis_goes_away_within_a_move_by_a_span(app, browser, many, go_away):
+    page = counted(browser, {}, action="reschedule", value="by:+1h")
+    go_away("reschedule", at=4)
+
+    broken = browser.change(page.action_with("<button"))
+    assert broken.status == 503
+    assert "3 tasks were rescheduled so far" in broken.text
+    page, _ = worked(browser, broken)
+
+    assert page.said == "10 tasks were rescheduled; 10 tasks were counted."
+    moved = [task.due.timestamp() - FAR for task in app.delayq.tasks()]
+    assert moved == [3600 + number for number in range(10)]
+
+
+def test_each_step_is_told(browser, many, short_steps, changed):
+    _, steps = worked(browser, counted(browser, {"queue": "mail"}, action="cancel"))
+    assert [facts["action"] for facts in changed] == ["cancel"] * steps
+    assert {facts["target"]["queue"] for facts in changed} == {"mail"}
+    assert sum(facts["answer"] for facts in changed) == 5
+
+
+def test_the_dead_are_retried_or_removed_together(app, browser, die, scheduled):
+    die("a", "b", "c")
+    scheduled("waits")
+    [value, *_] = ticks(browser.get("/tasks?state=DEAD")).values()
+    browser.post("/selected", sure="1", one=value, action="retry")
+    page, _ = worked(browser, counted(browser, {"state": "DEAD"}, action="remove"))
+    assert page.said == "2 tasks were removed; 2 tasks were counted."
+    assert {*left(app)} == {value.split()[1], "waits"}
+
+
+def test_a_reader_counts_nothing_and_changes_nothing(app, browse, browser, many):
+    action = counted(browser, {}, action="cancel").action_with("<button")
+    reader = browse(app, allow=lambda _: "read")
+    assert 'name="one"' not in reader.get("/tasks").html
+    for path in (action, "/all?queue=mail", "/selected"):
+        assert reader.post(path, action="cancel").status == 403
+    assert left(app) == IDS
+
+
+# What a step is sent with, and by.
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("queue=mail", "queue=celery"),
+        ("queue=mail", ""),
+        ("cursor=[^&]*", "cursor=nothing"),
+        ("cursor=[^&]*", ""),
+        ("bound=", "bound=x"),
+    ],
+)
+def test_a_cursor_of_another_selection_is_refused(app, browser, many, old, new):
+    action = counted(browser, {"queue": "mail"}, action="cancel").action_with("<button")
+    assert browser.change(re.sub(old, new, action)).status == 400
+    assert left(app) == IDS
+
+
+@pytest.mark.usefixtures("many", "short_steps")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("count=4", "count=999999"), ("of=10", "of=11"), ("action=cancel", "action=run_now"),
+     ("&sign=", "&sig="), (r"&sign=\w", "&sign=é"), ("$", "&tag=even")],
+)  # fmt: skip
+def test_the_figures_of_a_step_cannot_be_forged(app, browser, old, new):
+    page = counted(browser, {}, action="cancel")
+    for button in ("Cancel", "Continue"):
+        page = browser.get(browser.post(page.action_with(button)).location)
+    step, before = page.action_with("Continue"), left(app)
+    forged = re.sub(old, new, step)
+    assert forged != step
+
+    for answered in (browser.get(forged), browser.post(forged)):
+        assert (answered.status, answered.said) == (400, FORGED)
+    assert left(app) == before
+    assert browser.post(step).status == 303
+
+
+def test_a_step_signed_for_one_view_is_none_of_another(browser, many):
+    work = chosen(browser, {}, action="cancel").action_with("Cancel")
+    assert browser.get(work.replace("/work?", "/all?")).said == FORGED
+
+
 @pytest.mark.parametrize(
     ("headers", "is_pressed"),
     [
@@ -293,113 +318,103 @@ def test_redis_goes_away_between_two_steps(app, browser, many, short_steps, monk
 @pytest.mark.usefixtures("many", "short_steps")
 def test_the_script_presses_no_button_for_a_foreign_link(browser, headers, is_pressed):
     page = browser.post(counted(browser, {}, action="cancel").action_with("<button"))
-
     progress = browser.get(page.location, headers=headers)
-
     assert "so far" in progress.text
     assert ("data-press" in progress.html) is is_pressed
 
 
-def test_times_from_now_are_fixed_by_the_count(app, browser, many, monkeypatch):
-    counts, now = type(app.delayq.services.entries).counts, [FAR * 1000 - 10_000]
-
-    def later(entries):
-        now[0] += 1000
-        return replace(counts(entries), now_ms=now[0])
-
-    monkeypatch.setattr(type(app.delayq.services.entries), "counts", later)
-    page = counted(browser, {"after": "+10s", "before": "+15s"}, action="cancel")
-    cancelled = int(re.search(r"(\d+) tasks match", page.text)[1])
-    page, _ = worked(browser, page)
-
-    assert page.said == f"{cancelled} tasks were cancelled; {cancelled} tasks were counted."
-    assert len(left(app)) == 10 - cancelled < 10
+# A form that is wrong.
 
 
-def test_redis_goes_away_within_a_move_by_a_span(app, browser, many, monkeypatch):
-    page, calls = counted(browser, {}, action="reschedule", value="by:+1h"), []
-    reschedule = type(app.delayq).reschedule
-
-    def failing(delayq, task_id, **options):
-        calls.append(task_id)
-        if len(calls) == 4:
-            raise StoreUnavailable("reschedule", "it is gone")
-        return reschedule(delayq, task_id, **options)
-
-    monkeypatch.setattr(type(app.delayq), "reschedule", failing)
-    broken = browser.change(page.action_with("<button"))
-    assert broken.status == 503
-    assert "3 tasks were rescheduled so far" in broken.text
-    page, _ = worked(browser, broken)
-
-    assert page.said == "10 tasks were rescheduled; 10 tasks were counted."
-    moved = [task.due.timestamp() - FAR for task in app.delayq.tasks()]
-    assert moved == [3600 + number for number in range(10)]
-
-
-def test_each_step_is_told(browser, many, short_steps, changed):
-    _, steps = worked(browser, counted(browser, {"queue": "mail"}, action="cancel"))
-
-    assert [facts["action"] for facts in changed] == ["cancel"] * steps
-    assert {facts["target"]["queue"] for facts in changed} == {"mail"}
-    assert sum(facts["answer"] for facts in changed) == 5
-
-
-def test_the_dead_are_retried_or_removed_together(app, delayq_app, url, browse, redis):
-    for task_id in ("a", "b", "c"):
-        app.send_task("shop.remind", (1,), task_id=task_id, queue="full", delayq_at=LONG_AGO)
-    redis.set("full", "not a list")
-    hand_over_until_dead(app.delayq, redis)
-    app.send_task("shop.remind", (1,), task_id="waits", delayq_at=FAR)
-    browser = browse(app)
-
-    [value, *_] = ticks(browser.get("/tasks?state=DEAD")).values()
-    browser.post("/selected", sure="1", one=value, action="retry")
-    page, _ = worked(browser, counted(browser, {"state": "DEAD"}, action="remove"))
-
-    assert page.said == "2 tasks were removed; 2 tasks were counted."
-    assert {task.id for task in app.delayq.tasks()} == {value.split()[1], "waits"}
-
-
-FORGED = "this link's figures are not those of a step on these pages; nothing was done"
-
-
-@pytest.mark.usefixtures("many", "short_steps")
+@pytest.mark.parametrize("is_all", [False, True], ids=["ticked", "all"])
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("count=4", "count=999999"), ("of=10", "of=11"), ("action=cancel", "action=run_now"),
-     ("&sign=", "&sig="), (r"&sign=\w", "&sign=é"), ("$", "&tag=even")],
-)  # fmt: skip
-def test_the_figures_of_a_step_cannot_be_forged(app, browser, old, new):
-    page = chosen(browser, {}, action="cancel")
-    while page.further:
-        page = browser.get(page.further)
-    page = browser.get(browser.post(page.action_with("Cancel")).location)
-    page = browser.get(browser.post(page.action_with("Continue")).location)
-    step, before = page.action_with("Continue"), left(app)
-    forged = re.sub(old, new, step)
-    assert forged != step
-
-    for answered in (browser.get(forged), browser.post(forged)):
-        assert (answered.status, answered.said) == (400, FORGED)
-    assert left(app) == before
-    assert browser.post(step).status == 303
-
-
-@pytest.mark.usefixtures("many")
-def test_a_step_signed_for_one_view_is_none_of_another(app, browser):
-    page = chosen(browser, {}, action="cancel")
-    work = page.action_with("Cancel")
-
-    assert browser.get(work.replace("/work?", "/all?")).said == FORGED
-
-
-@pytest.mark.usefixtures("many")
-def test_a_change_of_many_has_no_default(app, browser):
-    page = browser.get("/tasks")
+    ("wrong", "form", "said"),
+    [
+        ("action", {"action": "", "value": "mail"}, "choose what to change; nothing was done"),
+        ("value", {"action": "reschedule", "value": "tomorow"}, "'tomorow' is not a time; "),
+        ("value", {"action": "reschedule", "value": "3/4/2100"}, "'3/4/2100' has no time of day"),
+        ("value", {"action": "reschedule", "value": ""}, "to reschedule, type a value"),
+        ("value", {"action": "prioritise", "value": "x"}, "priority is 'x'; expected "),
+        ("value", {"action": "add_tag", "value": "t" * 600}, "tag is "),
+        ("value", {"action": "requeue", "value": ""}, "to move to a queue, type a value"),
+    ],
+)
+def test_a_change_of_many_that_is_wrong_leads_back_to_the_list(  # noqa: PLR0917
+    app, browser, many, is_all, wrong, form, said
+):
+    page = browser.get("/tasks", tag="even", order="latest")
     assert re.search(r'<select[^>]* name="action" required>\s*<option value="">', page.html)
+    some = [] if is_all else [*ticks(page).values()][:2]
+    path = to_all(page) if is_all else page.action_with("ticked ones")
 
-    for path in ("/selected", page.url(r'formaction="([^"]*)"')):
-        answered = browser.change(path, one=[*ticks(page).values()], action="")
-        assert (answered.status, answered.said) == (400, "choose what to change; nothing was done")
+    answered = browser.change(path, one=some, **form)
+
+    assert (answered.status, answered.said[: len(said)]) == (400, said)
+    assert is_wrong(answered, wrong)
+    if form["action"]:
+        assert f'<option value="{form["action"]}" selected>' in answered.html
+    assert form["value"] in field(answered, "value")
+    assert [*ticks(answered)] == [*ticks(page)]
+    assert answered.html.count(" checked") == len(some)
     assert left(app) == IDS
+
+
+@pytest.mark.parametrize("sure", ["", "1"])
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"action": "cancel"}, "no task is ticked; "),
+        ({"action": "edit", "one": "1 a"}, "to edit is for one task"),
+        ({"action": "explode", "one": "1 a"}, "action is 'explode'; expected one of "),
+        ({"action": "cancel", "one": "x a"}, "revision is 'x'; expected "),
+        ({"action": "reschedule", "one": "1 a", "value": "soon"}, "'soon' is not a time; "),
+    ],
+)
+def test_a_form_for_ticked_tasks_that_is_none_is_refused(app, browser, many, form, said, sure):  # noqa: PLR0917
+    page = browser.change("/selected", **form, **({"sure": sure} if sure else {}))
+    assert (page.status, page.said[: len(said)]) == (400, said)
+    assert left(app) == IDS
+
+
+def test_a_value_that_no_url_can_carry_leaves_the_ticks(browser, many):
+    page = browser.get("/tasks", tag="even")
+    form = {"one": [*ticks(page).values()][:2], "action": "add_tag", "value": "t" * 10_000}
+    answered = browser.change(page.action_with("ticked ones"), **form)
+    assert answered.status == 400
+    assert is_wrong(answered, "value")
+    assert answered.html.count(" checked") == 2
+
+
+# The way back.
+
+
+def test_each_way_back_leads_to_the_list_with_its_filter_zone_and_place(browser, many):
+    where = {"tag": "even", "order": "latest", "zone": "Europe/Berlin"}
+    where |= {"before": "31 Jan 2101 9:00"}
+    listed = browser.get("/tasks", **where)
+    one = {"one": [*ticks(listed).values()][:1], "action": "run_now"}
+
+    task = browser.get(listed.url(r'<th scope="row"[^>]*><a href="([^"]*)"'))
+    told = browser.change(task.action_with("Look at"), action="look", value="2 Jan 2101 9:00")
+    moved = browser.change(told.action_with("to then"), action="reschedule", value="+1h")
+    asked = browser.change(listed.action_with("ticked ones"), **one)
+    done = browser.change(asked.action_with("Run now"), sure="1", **one)
+    whole = counted(browser, where, action="cancel")
+    worked_off, _ = worked(browser, whole)
+
+    for page in (task, told, moved, asked, done, whole, worked_off):
+        back = page.url(r'<a href="([^"]*)">Back to the tasks')
+        query = dict(pair.split("=") for pair in back.partition("?")[2].split("&"))
+        assert query == where | {"before": "31+Jan+2101+9:00"}
+
+
+@pytest.mark.parametrize(
+    ("back", "to"),
+    [
+        ("//evil.example/?tag=x&next=y", None),
+        ("tag=x&next=//evil.example", "/tasks?tag=x"),
+        ("tag=" + "x" * 2_000, None),
+    ],
+)
+def test_a_way_back_leads_nowhere_else(browser, task, back, to):
+    assert browser.get("/task", id="a", back=back).url(r'<a href="([^"]*)">Back to the tasks') == to

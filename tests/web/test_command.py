@@ -59,11 +59,9 @@ def asked(url, **headers):
 
 def test_it_serves_until_ctrl_c(start):
     process, url = start()
-
     status, text = asked(url)
     refused, _ = asked(url, Host="evil.example")
     status_at_end = process.stop(signal.SIGINT)
-
     assert (status, refused) == (200, 421)
     assert "<h1>Overview</h1>" in text
     assert status_at_end == 0
@@ -73,7 +71,6 @@ def test_it_serves_until_ctrl_c(start):
 def test_it_listens_on_loopback_only(start):
     _, url = start()
     port = int(url.rpartition(":")[2])
-
     with socket.socket() as other:
         # Another program can have the port on any other address.
         other.bind(("127.0.0.2", port))
@@ -82,12 +79,10 @@ def test_it_listens_on_loopback_only(start):
 def test_connections_that_ask_nothing_do_not_keep_others_out(start):
     _, url = start()
     address = ("127.0.0.1", int(url.rpartition(":")[2]))
-
     with ExitStack() as stack:
         for _ in range(150):  # waitress serves 100 at a time
             stack.enter_context(socket.create_connection(address))
         status, _ = asked(url)
-
     assert status == 200
 
 
@@ -95,15 +90,12 @@ def test_a_port_that_is_taken_is_said(run, app):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = run("web", "--port", str(port))
-
     assert result.exit_code == 1
     assert f"port {port} of 127.0.0.1: Address already in use" in result.output
 
 
 def test_a_missing_package_is_said(run, app, monkeypatch):
     monkeypatch.setitem(sys.modules, "waitress", None)
-
     result = run("web")
-
     assert result.exit_code == 1
     assert "pip install 'celery_delayq[web]'" in result.output

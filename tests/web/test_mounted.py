@@ -50,10 +50,8 @@ def test_a_login_of_flask_says_who_may_do_what(site, scheduled, changed, role, s
     client = site.test_client()
     if role:
         client.get(f"/login/{role}")
-
     looked = client.get("/delayq/task?id=a")
     cancelled = client.post("/delayq/task?id=a", data={"action": "cancel"}, headers=OWN)
-
     assert [looked.status_code, cancelled.status_code] == statuses
     assert [one["user"] for one in changed] == (["the admin"] if role == "admin" else [])
 
@@ -72,19 +70,10 @@ def cookie_of(values):
 
 
 def asked_of(site, host, cookie):
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "root_path": "",
-        "path": "/delayq/tasks",
-        "raw_path": b"/delayq/tasks",
-        "query_string": b"queue=celery",
-        "headers": [(b"host", host), (b"cookie", cookie)],
-        "server": ("site.example", 80),
-        "client": ("127.0.0.1", 1),
-    }
+    scope = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http"}
+    scope |= {"root_path": "", "path": "/delayq/tasks", "raw_path": b"/delayq/tasks"}
+    scope |= {"query_string": b"queue=celery", "headers": [(b"host", host), (b"cookie", cookie)]}
+    scope |= {"server": ("site.example", 80), "client": ("127.0.0.1", 1)}
     sent = []
 
     async def receive():
@@ -111,8 +100,6 @@ def test_the_asgi_site_of_the_docs_opens_it_by_its_own_session(
     site_of, scheduled, host, its_session, status
 ):
     scheduled("a")
-
     answered, body = asked_of(site_of(1), host, cookie_of(its_session))
-
     assert answered == status
     assert (b'href="/delayq/task?id=a&amp;back=queue%3Dcelery"' in body) is (status == 200)

@@ -1,19 +1,21 @@
-"""The list of recurring rules on the page, its filters and pages."""
+"""Recurring rules on the page: their list, its filters and pages, and their buttons."""
 
+import html
 import importlib.abc
 import re
 import sys
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import chain
 from types import SimpleNamespace
 
 import pytest
 
 from celery_delayq.contrib.rules import face, listing
 from celery_delayq.contrib.web import looking
-from tests.support.shards import each
+from tests.rules.support import set_fields
+from tests.web.support import NEXT, walk
 
-NEXT = r'rel="next" href="([^"]*)"'
 DAILY = "0 9 * * *"
 
 
@@ -29,6 +31,11 @@ def every(app):
     return every
 
 
+@pytest.fixture
+def digest(every):
+    return every("digest")
+
+
 def names(page):
     """The names of the rules on a page, in its order."""
     return re.findall(r'<tr><th scope="row">(.*?)<br>', page.html)
@@ -40,7 +47,6 @@ def waiting(app, name):
 
 def test_without_rules_the_page_says_how_to_set_one(browser):
     page = browser.get("/rules")
-
     assert page.said == "There are no rules. delayq.every() sets one."
     assert "<table" not in page.html
     assert 'aria-current="page">Rules</a>' in page.html
@@ -64,8 +70,7 @@ def test_a_rule_has_its_task_schedule_zone_and_next_three_times(browser, every):
     assert "2 rules on this page" in page.text
 
 
-def test_a_rule_leads_to_its_waiting_runs_and_a_run_to_its_rule(app, browser, every):
-    every("digest")
+def test_a_rule_leads_to_its_waiting_runs_and_a_run_to_its_rule(app, browser, every, digest):
     every("other")
 
     runs = browser.get(browser.get("/rules").url(r'href="(/tasks\?tag=every:digest)"'))
@@ -84,13 +89,6 @@ def test_a_task_without_a_rule_names_none(browser, scheduled):
     assert "A run of rule" not in browser.get("/task?id=a").text
 
 
-def test_a_rule_that_is_gone(browser, every):
-    every("digest").remove()
-    page = browser.get("/rules?only=digest")
-    assert page.said == "There is no rule digest."
-    assert names(page) == []
-
-
 @pytest.mark.parametrize(
     ("what", "task_id"), [("handed over", "run-1"), ("dead", "run-1"), ("unknown", "")]
 )
@@ -99,9 +97,7 @@ def test_the_last_run_leads_to_its_task(browser, every, monkeypatch, what, task_
     last = SimpleNamespace(id=task_id, due=due, what=what)
     monkeypatch.setattr(face.Rule, "last_run", lambda _: last)
     every("digest")
-
     page = browser.get("/rules")
-
     assert f"2030-01-31 09:00:00 UTC {what}" in page.text
     links = re.findall(r'href="(/task(?:\?[^"]*)?)"', page.html)
     assert links == (["/task?id=run-1"] if task_id else [])
@@ -122,56 +118,43 @@ def shown_as(monkeypatch):
     return shown_as
 
 
-def test_a_source_has_a_column_only_if_a_rule_has_one(browser, every, shown_as):
-    every("digest")
+def test_a_source_has_a_column_only_if_a_rule_has_one(browser, every, digest, shown_as):
     every("other")
     assert "Source" not in browser.get("/rules").text
-
     shown_as("digest", source="redbeat")
-
     assert re.search(r">Source<.*>redbeat<", browser.get("/rules").html, re.DOTALL)
 
 
-def test_trouble_is_said_with_its_reason(browser, every, shown_as):
-    every("digest")
+def test_trouble_is_said_with_its_reason(browser, digest, shown_as):
     shown_as("digest", trouble="the task <x> takes other arguments")
-
     page = browser.get("/rules")
-
     assert "trouble the task <x> takes other arguments" in page.text
     assert "at work" not in page.text
-
-
-def rewrite(redis, name, old, new):
-    """Change the row of a rule in the store."""
-    for key in each("rules"):
-        if row := redis.hget(key, name):
-            assert old in row
-            redis.hset(key, name, row.replace(old, new, 1))
 
 
 def test_a_rule_of_a_later_version_is_named_and_keeps_no_other_from_the_page(browser, every, redis):
     every("<new>", tags=["x"])
     every("old", tags=["x"])
-    rewrite(redis, "<new>", b'"plan":"[1,', b'"plan":"[99,')
-
+    set_fields(redis, "<new>", plan=lambda plan: plan.replace("[1,", "[99,", 1))
     page = browser.get("/rules")
-
     assert names(page) == ["old"]
     assert "This version cannot read rule <new>." in page.text
     assert names(browser.get("/rules?tag=x")) == ["old"]
 
 
-def test_a_rule_that_is_being_removed_is_not_listed(browser, every, redis):
-    every("gone")
+@pytest.mark.parametrize("is_gone", [False, True], ids=["being removed", "gone"])
+def test_a_rule_that_is_removed_is_not_listed(browser, every, digest, redis, is_gone):
     every("stays")
-    rewrite(redis, "gone", b'"flags":"-"', b'"flags":"-r"')
-
+    if is_gone:
+        digest.remove()
+    else:
+        set_fields(redis, "digest", flags=lambda _: "-r")
     assert names(browser.get("/rules")) == ["stays"]
-    assert browser.get("/rules?only=gone").said == "There is no rule gone."
+    page = browser.get("/rules?only=digest")
+    assert (page.said, names(page)) == ("There is no rule digest.", [])
 
 
-def test_a_filter_by_name_and_by_tag(browser, every):
+def test_rules_are_filtered_by_name_and_by_tag(browser, every):
     every("Digest:1", tags=["mail"])
     every("digest:2")
     every("poll", tags=["mail"])
@@ -198,17 +181,11 @@ def test_few_rules_are_sorted_and_have_pages(browser, every, monkeypatch):
     assert names(browser.get(last.url(r'href="([^"]*)">First page'))) == ["a", "c"]
 
 
-def walk(browser, path):
-    """Follow a list to its end; return the names on each page."""
-    seen = []
-    for _ in range(50):
-        page = browser.get(path)
-        assert "There are more than" in page.text
-        seen.append(names(page))
-        path = page.url(NEXT)
-        if not path:
-            return seen
-    pytest.fail("the list has no end")
+def pages_of(browser, path):
+    """The names on each page of a list, which says that it is long."""
+    pages = [*walk(browser, browser.get(path), NEXT)]
+    assert all("There are more than" in page.text for page in pages)
+    return [names(page) for page in pages]
 
 
 @pytest.fixture
@@ -222,32 +199,22 @@ def hundreds(app, every, monkeypatch):
 
 
 def test_many_rules_are_read_slice_by_slice(browser, hundreds):
-    seen = walk(browser, "/rules")
-
+    seen = pages_of(browser, "/rules")
     assert len(seen) >= 3
-    assert sorted({name for some in seen for name in some}) == hundreds
-    assert sorted(name for some in walk(browser, "/rules?tag=x") for name in some) == hundreds[:5]
+    assert sorted({*chain(*seen)}) == hundreds
+    assert sorted(chain(*pages_of(browser, "/rules?tag=x"))) == hundreds[:5]
 
 
 def test_a_search_among_many_rules_ends_after_a_while_and_goes_on(browser, hundreds, monkeypatch):
     monkeypatch.setattr(looking, "SECOND", 0)
     monkeypatch.setattr(listing, "_ENOUGH", 1000)
-    [where] = [at for at, some in enumerate(walk(browser, "/rules")) if "r299" in some]
-
-    seen = walk(browser, "/rules?name=R299")
-
+    [where] = [at for at, some in enumerate(pages_of(browser, "/rules")) if "r299" in some]
+    seen = pages_of(browser, "/rules?name=R299")
     assert [at for at, some in enumerate(seen) if some] == [where]
-    empty = next((at for at, some in enumerate(seen) if not some), None)
-    assert empty is not None
+    assert len(seen) > 1
 
 
-@pytest.mark.parametrize("place", ["x", "0", "-1:0", "0:-1", "0:x", "1" * 3 + ":0"])
-def test_a_place_that_is_none(browser, place):
-    assert browser.get("/rules", place=place).status == 400
-
-
-def test_a_place_behind_the_end_has_no_rules(browser, every):
-    every("digest")
+def test_a_place_behind_the_end_has_no_rules(browser, digest):
     assert names(browser.get("/rules", place="99:0")) == []
 
 
@@ -278,3 +245,171 @@ def test_without_cronsim_one_sentence_says_how_to_install_it(browser, scheduled,
     assert (page.status, page.said) == (409, sentence)
     for path in ("/", "/tasks", "/task?id=a", "/paused", "/history"):
         assert browser.get(path).status == 200
+
+
+# The buttons.
+
+HOSTILE = '<b>"&/?#%2F é' + chr(0x202E) + "\n{}'; "
+LONG = "é" * 100  # 200 bytes
+
+
+def act(page, name):
+    """The URL to which the buttons of a rule post."""
+    return page.action_with(f'aria-label="Run now: {name}"')
+
+
+def press(browser, name, action, path="/rules"):
+    return browser.change(act(browser.get(path), name), action=action)
+
+
+def buttons(page):
+    return re.findall(r'<button name="action"[^>]*>([^<]*)<', page.html)
+
+
+def test_a_rule_is_paused_and_resumed(app, browser, digest, changed):
+    page = press(browser, "digest", "pause")
+
+    assert (page.status, page.said) == (200, "rule digest is paused")
+    assert ">paused</span>" in page.html
+    assert waiting(app, "digest") == []
+    assert buttons(page) == ["Run now", "Resume", "Remove"]
+    page = press(browser, "digest", "resume")
+
+    assert page.said == "rule digest is resumed"
+    assert buttons(page) == ["Skip next", "Run now", "Pause", "Remove"]
+    assert len(waiting(app, "digest")) == 1
+    assert [(one["user"], one["action"], one["target"], one["answer"]) for one in changed] == [
+        ("alice", "pause", {"rule": "digest"}, True),
+        ("alice", "resume", {"rule": "digest"}, True),
+    ]
+
+
+def test_the_answer_stands_on_the_page_with_the_button(browser, every):
+    for name in ("digest", "other", "poll"):
+        every(name, tags=["x"] if name != "poll" else [])
+    assert names(press(browser, "digest", "pause", "/rules?only=digest")) == ["digest"]
+    assert names(press(browser, "digest", "resume", "/rules?tag=x")) == ["digest", "other"]
+    wrong = browser.change(act(browser.get("/rules?tag=x"), "digest"), action="eat")
+    assert (wrong.status, names(wrong)) == (400, ["digest", "other"])
+
+
+def test_the_next_run_is_skipped_by_the_user(app, browser, digest, changed):
+    [run] = waiting(app, "digest")
+
+    page = press(browser, "digest", "skip")
+
+    assert page.said == f"rule digest: the next run, task {run}, is cancelled"
+    assert waiting(app, "digest") == []
+    assert page.url(r'href="([^"]*)">That run') == f"/task?id={run}"
+    assert "That run" not in browser.get("/rules", run=run).text  # no answer names it
+    assert [event.actor for event in app.delayq.history(1)] == ["alice"]
+    page = press(browser, "digest", "skip")
+    assert (page.status, page.said) == (409, "rule digest has no waiting run to skip")
+    assert [one["answer"] for one in changed] == [True, False]
+
+
+def test_a_rule_runs_now_beside_its_schedule(app, browser, digest, changed):
+    before = waiting(app, "digest")
+    page = press(browser, "digest", "run")
+    run = re.fullmatch(r"rule digest runs now, as task (\S+)", page.said)[1]
+    assert page.url(r'href="([^"]*)">That run') == f"/task?id={run}"
+    assert app.delayq.hand_over() == 1
+    assert waiting(app, "digest") == before
+    assert [(one["action"], one["answer"]) for one in changed] == [("run", True)]
+
+
+def test_a_rule_is_removed_after_a_question(app, browser, every, changed):
+    every("digest", tags=["x"])
+    every("other", tags=["x"])
+    page = press(browser, "digest", "remove", "/rules?tag=x")
+
+    assert page.status == 200
+    assert "Remove rule digest? Its waiting runs are cancelled" in page.text
+    assert app.delayq.rule("digest")
+    assert names(browser.get(page.url(r'href="([^"]*)">Keep it'))) == ["digest", "other"]
+    assert changed == []
+    page = browser.change(page.action_with("Keep it"), action="remove", sure="1")
+
+    assert (page.status, page.said) == (200, "rule digest is removed")
+    assert names(page) == ["other"]
+    assert app.delayq.rule("digest") is None
+    assert waiting(app, "digest") == []
+    assert [(one["action"], one["answer"]) for one in changed] == [("remove", True)]
+
+
+@pytest.mark.parametrize("action", ["skip", "run", "pause", "remove"])
+def test_a_rule_that_was_changed_meanwhile_is_left(app, browser, every, digest, action):
+    seen = act(browser.get("/rules"), "digest")
+    every("digest", "0 10 * * *")
+    before = waiting(app, "digest")
+    page = browser.change(seen, action=action, sure="1")
+    assert page.status == 409
+    assert page.said == ("rule digest was changed since you loaded the page; nothing was done")
+    assert (app.delayq.rule("digest").is_paused, waiting(app, "digest")) == (False, before)
+
+
+def test_a_button_of_a_removed_rule_says_that_it_is_gone(app, browser, digest):
+    seen = act(browser.get("/rules"), "digest")
+    app.delayq.rule("digest").remove()
+    page = browser.change(seen, action="pause")
+    assert (page.status, page.said) == (409, "there is no rule digest any more")
+
+
+def test_a_run_whose_arguments_do_not_fit_its_task_is_refused(app, browser, digest):
+    del app.tasks["shop.remind"]
+
+    @app.task(name="shop.remind")
+    def remind():
+        pass
+
+    page = press(browser, "digest", "run")
+
+    assert page.status == 400
+    assert page.said.startswith("rule digest: ")
+    assert "expected arguments that fit the task" in page.said
+
+
+def test_a_reader_changes_no_rule(app, browse, digest):
+    reader = browse(app, allow=lambda _: "read")
+    page = reader.get("/rules?only=digest&asks=1")
+    assert names(page) == ["digest"]
+    assert 'method="post"' not in page.html
+    for action in ("skip", "run", "pause", "remove"):
+        assert reader.post("/rules?rule=digest", action=action, sure="1").status == 403
+    assert len(waiting(app, "digest")) == 1
+
+
+def test_a_form_from_elsewhere_changes_no_rule(app, browser, digest):
+    path = act(browser.get("/rules"), "digest")
+    page = browser.post(path, headers={"Sec-Fetch-Site": "cross-site"}, action="pause")
+    assert page.status == 403
+    assert not app.delayq.rule("digest").is_paused
+
+
+@pytest.mark.parametrize("name", [HOSTILE, LONG, " ", "a+b", "{rule}"])
+def test_a_rule_may_have_a_name_of_any_characters(app, browser, every, name):
+    every(name, tags=[HOSTILE])
+
+    page = browser.get("/rules")
+    assert "<b>" not in page.html
+    paths = {*re.findall(r'<form method="post" action="([^"]*)"', page.html)}
+    [path] = map(html.unescape, paths)
+    assert browser.change(path, action="pause").status == 200
+    assert app.delayq.rule(name).is_paused
+    app.delayq.rule(name).resume()
+    for found in ({"only": name}, {"name": name}, {"tag": HOSTILE}):
+        assert len(names(browser.get("/rules", **found))) == 1
+    [run] = waiting(app, name)
+    task = browser.get("/task", id=run)
+    assert len(names(browser.get(task.url(r'A run of rule <a href="([^"]*)"')))) == 1
+    asked = browser.change(browser.get("/rules").action_with("Remove"), action="remove")
+    done = browser.change(asked.action_with("Keep it"), action="remove", sure="1")
+    assert done.status == 200
+    assert app.delayq.rule(name) is None
+
+
+def test_an_answer_that_no_url_has_room_for_is_said_all_the_same(app, browser, digest):
+    revision = app.delayq.rule("digest").revision
+    path = f"/rules?rule=digest&revision={revision}&name={'x' * 4000}"
+    page = browser.post(path, action="pause")
+    assert (page.status, page.said) == (200, "rule digest is paused")

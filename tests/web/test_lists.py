@@ -1,0 +1,291 @@
+"""The list of tasks: filters, pages, looks in steps, finding by a part, and the changes offered."""
+
+import re
+from itertools import chain
+
+import pytest
+
+from celery_delayq.contrib.web import looking
+from celery_delayq.operations import finding
+from tests.app.support import FAR, LONG_AGO
+from tests.web.support import LOOK_ON, NEXT, counted, field, is_wrong, walk
+
+
+def test_tasks_are_listed_in_due_order(browser, scheduled):
+    scheduled("second", at=FAR + 1)
+    scheduled("first", at=FAR, key="k", tags=["blue"])
+    page = browser.get("/tasks")
+    assert page.ids == ["first", "second"]
+    rows = page.text.partition("State Id ")[2]
+    assert re.search(r"in [\d,]+ d.*? 2100-01-01 00:00:00 UTC shop.remind key k", rows)
+    assert "(1,) blue celery scheduled first" in rows
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ({}, "abc"),
+        ({"order": "latest"}, "cba"),
+        ({"queue": "mail"}, "b"),
+        ({"tag": "blue"}, "c"),
+        ({"task": "shop.remind"}, "abc"),
+        ({"task": "shop.other"}, ""),
+        ({"id": "the-task-b"}, "b"),
+        ({"id": "the-task"}, "abc"),  # its beginning
+        ({"id": "the-"}, ""),  # too little of it
+        ({"key": "k"}, "a"),
+        ({"state": "PAUSED"}, ""),
+        ({"state": "SCHEDULED"}, "abc"),
+        ({"after": "2100-01-01T00:01"}, "bc"),
+        ({"before": "2100-01-01T00:01Z"}, "a"),
+        ({"after": "2100-01-01T01:01", "zone": "Europe/Berlin"}, "bc"),
+        ({"after": "+1h"}, "abc"),
+        ({"after": "2100-01-01T00:01Z", "zone": "Middle/Earth"}, "bc"),
+        ({"queue": "mail", "tag": "blue"}, ""),
+    ],
+)
+def test_a_filter_shows_the_tasks_that_match(browser, scheduled, query, shown):
+    scheduled("the-task-a", at=FAR, key="k")
+    scheduled("the-task-b", at=FAR + 60, queue="mail")
+    scheduled("the-task-c", at=FAR + 120, tags=["blue"])
+    page = browser.get("/tasks", **query)
+    assert page.ids == [f"the-task-{one}" for one in shown]
+    assert ("No such task is scheduled." in page.text) is not bool(shown)
+
+
+def test_a_filter_that_is_wrong_keeps_its_text(browser):
+    page = browser.get("/tasks", queue="mail", after="tomorow")
+    assert is_wrong(page, "after")
+    assert "tomorow" in field(page, "after")
+    assert "mail" in field(page, "queue")
+    assert "No such task" not in page.text
+
+
+@pytest.mark.parametrize("query", [{}, {"state": "SCHEDULED"}, {"order": "latest"}])
+def test_pages_of_a_list_have_each_task_once(browser, scheduled, query):
+    ids = [f"task-{number:03}" for number in range(120)]
+    for number, task_id in enumerate(ids):
+        scheduled(task_id, at=FAR + number)
+    found = [page.ids for page in walk(browser, browser.get("/tasks", **query), NEXT)]
+    assert [len(some) for some in found] == [50, 50, 20]
+    assert [*chain(*found)] == (ids[::-1] if query.get("order") else ids)
+
+
+def test_the_page_says_how_many_tasks_have_a_tag(browser, scheduled):
+    for number in range(3):
+        scheduled(f"task-{number}", tags=["even"])
+    told = "3 tasks on this page; 3 tasks in the store have this tag"
+    assert told in browser.get("/tasks?tag=even").text
+    assert "have this tag" not in browser.get("/tasks?tag=even&queue=celery").text
+
+
+# Lists for which Redis has to look: in steps, and each task once.
+
+
+@pytest.fixture
+def all_pages(browser):
+    """Follow a list to its end: the ids of each page."""
+
+    def all_pages(**query):
+        pages = walk(browser, browser.get("/tasks", **query), NEXT, LOOK_ON)
+        return [page.ids for page in pages]
+
+    return all_pages
+
+
+@pytest.fixture
+def short_looks(monkeypatch):
+    """Look at three tasks in each request."""
+    monkeypatch.setattr(looking, "SECOND", 0)
+    monkeypatch.setattr(looking, "LOOK", 3)
+
+
+@pytest.fixture
+def forty(scheduled):
+    """Forty tasks, every fifth for the queue rare; some overdue, some due together, some far."""
+    dues = [LONG_AGO, LONG_AGO + 1, FAR, FAR, FAR, FAR + 0.001, FAR + 5_000_000, FAR + 5_000_001]
+    for number in range(40):
+        queue = "rare" if number % 5 == 0 else "celery"
+        scheduled(f"task-{number}", at=dues[number % 8], queue=queue)
+
+
+QUERIES = [
+    {"queue": "rare"},
+    {"queue": ["rare", "celery"]},
+    {"task": "shop.remind"},
+    {"queue": "rare", "after": "2100-01-01"},
+    {"queue": "rare", "before": "2100-01-01T00:00:00.001"},
+    {"queue": "nothing"},
+]
+
+
+@pytest.mark.parametrize("order", ["", "latest"])
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.usefixtures("forty", "short_looks")
+def test_each_task_is_listed_once_and_in_order(app, all_pages, query, order):
+    names = {"after": "after_due", "before": "before_due"}
+    picking = {names.get(name, name): value for name, value in query.items()}
+    expected = [task.id for task in app.delayq.tasks(**picking, newest_first=bool(order))]
+    pages = all_pages(**query, order=order)
+    assert [*chain(*pages)] == expected
+    assert len(pages) > 1
+
+
+@pytest.mark.usefixtures("forty")
+def test_pages_are_full_where_there_is_time(app, all_pages, monkeypatch):
+    monkeypatch.setattr(looking, "SHOWN", 7)
+    monkeypatch.setattr(looking, "LOOK", 3)
+    expected = [task.id for task in app.delayq.tasks(queue="celery")]
+    pages = all_pages(queue="celery")
+    assert [*chain(*pages)] == expected
+    assert [len(page) for page in pages] == [7, 7, 7, 7, 4]
+
+
+@pytest.mark.usefixtures("forty", "short_looks")
+def test_tasks_that_are_not_paused_are_looked_for_in_steps(app, all_pages):
+    app.delayq.pause(queue="rare")
+    app.delayq.hand_over()
+    expected = [task.id for task in app.delayq.tasks() if task.state == "SCHEDULED"]
+    pages = all_pages(state="SCHEDULED")
+    assert [*chain(*pages)] == expected
+    assert len(pages) > len(expected)
+
+
+@pytest.mark.usefixtures("forty", "short_looks")
+def test_a_step_says_how_far_it_looked_and_can_be_stopped(browser):
+    page = browser.get("/tasks", queue="nothing")
+    assert page.said.startswith("For this filter, Redis looks at all waiting tasks, and it has ")
+    assert "data-follow" in page.html
+    assert '<a href="/tasks">stop</a>' in page.html
+    # A page with tasks stays until the user goes on.
+    assert "data-follow" not in browser.get("/tasks", queue=["rare", "celery"]).html
+
+
+# Finding by a part: by suggestions, a beginning, a text in the arguments.
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/paused"])
+def test_tasks_and_queues_that_exist_are_suggested(browser, path):
+    page = browser.get(path)
+    for name, kind in (("shop.remind", "task"), ("celery", "queue")):
+        field_name = kind if path == "/tasks" else "name"
+        names = re.search(rf'name="{field_name}"[^>]* list="(\w+)"', page.html)[1]
+        options = page.html.partition(f'<datalist id="{names}">')[2].partition("</datalist>")[0]
+        assert f'<option value="{name}">' in options
+        assert "celery.backend_cleanup" not in options
+
+
+def test_the_tags_of_the_tasks_on_the_page_are_suggested(browser, scheduled):
+    scheduled("a", tags=["x", "<y>"])
+    scheduled("b", tags=["x"])
+    suggested = browser.get("/tasks").html.partition('<datalist id="tags">')[2]
+    both = '<option value="&lt;y&gt;"></option><option value="x"></option>'
+    assert suggested.startswith(f"{both}</datalist>")
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ({"task": "remind"}, "shop.remind"),
+        ({"queue": "ma"}, "mail"),
+        ({"tag": "customer"}, "customer:7"),
+    ],
+)
+def test_a_filter_that_matches_nothing_suggests_another_value(browser, scheduled, query, meant):
+    scheduled("a", queue="mail", tags=["customer:7"])
+    page = browser.get("/tasks", **query)
+    # Tasks of other tests' modules may be alike, too.
+    assert f"No such task is scheduled. Did you mean {meant} " in page.text
+    assert browser.get(page.url(r'Did you mean <a href="([^"]*)"')).ids == ["a"]
+
+
+def test_ids_are_looked_for_in_steps(browser, scheduled, monkeypatch):
+    monkeypatch.setattr(finding, "_STEP", 10)
+    monkeypatch.setattr(looking, "SECOND", 0)
+    for number in range(700):
+        scheduled(f"task-{number:03}")
+
+    pages = [*walk(browser, browser.get("/tasks?id=task-64"), LOOK_ON)]
+
+    assert len(pages) > 3
+    says = [page for page in pages if "looks at the ids" in page.text]
+    assert all("has looked at some" in page.text for page in says)
+    assert sorted(chain(*(page.ids for page in pages))) == [f"task-64{one}" for one in range(10)]
+
+
+@pytest.mark.parametrize(
+    "query", [{}, {"tag": "even"}, {"queue": "celery"}, {"state": "SCHEDULED"}]
+)
+def test_a_text_in_the_arguments_finds_their_tasks(browser, scheduled, query):
+    scheduled("a", "Ann@Example.com", tags=["even"])
+    scheduled("b", "bob@example.com", tags=["even"])
+    scheduled("c", "ann@example.com", queue="mail", at=FAR + 1)
+    page = browser.get("/tasks", text="ann@", **query)
+    assert page.ids == (["a"] if query.keys() & {"tag", "queue"} else ["a", "c"])
+    # A change of all that match knows no such filter.
+    assert "Count all that match" not in page.text
+    assert "Change the ticked ones" in page.text
+
+
+def test_the_arguments_of_dead_tasks_are_searched_too(browser, die):
+    die("ann", "bob")
+    assert browser.get("/tasks?state=DEAD&text=bob").ids == ["bob"]
+
+
+def test_arguments_are_searched_in_steps_that_say_so(browser, scheduled, monkeypatch):
+    monkeypatch.setattr(looking, "SECOND", 0)
+    for number in range(5):
+        scheduled(f"task-{number}", f"user-{number}", at=FAR + number)
+    pages = [*walk(browser, browser.get("/tasks?text=user-3"), LOOK_ON)]
+    [found] = [place for place, page in enumerate(pages) if page.ids == ["task-3"]]
+    assert found == 3
+    for page in pages[:found]:
+        assert "This looks into the arguments of each task" in page.text
+
+
+def test_hidden_arguments_are_not_searched(app, browse, scheduled):
+    scheduled("a", "secret")
+    page = browse(app, hide_arguments=True).get("/tasks?text=secret")
+    assert (page.status, page.ids) == (400, [])
+    assert page.said.startswith("text is 'secret'; expected no search in arguments")
+
+
+# The changes that a list offers.
+
+WAITING = {"run_now", "cancel", "reschedule", "add_tag", "remove_tag", "requeue", "prioritise"}
+DEAD = {"retry", "remove", "reschedule"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "title", "actions"),
+    [
+        ({}, "Tasks", WAITING),
+        ({"state": "DEAD"}, "Dead tasks", DEAD),
+        ({"id": "dead"}, "Tasks", DEAD),
+        ({"state": ["DEAD", "SCHEDULED"]}, "Tasks", WAITING | DEAD),
+    ],
+)
+def test_a_list_offers_changes_that_suit_its_tasks(browser, many, die, filters, title, actions):  # noqa: PLR0917
+    die("dead")
+    page = browser.get("/tasks", **filters)
+    assert page.title.endswith(f" · {title} · tests")
+    assert f"<h1>{title}</h1>" in page.html
+    [form] = re.findall(r'<select id="m-action".*?</select>', page.html, re.DOTALL)
+    assert {*re.findall(r'<option value="(.*?)">', form)} == {"", *actions}
+
+
+@pytest.mark.parametrize(
+    ("filters", "scans"),
+    [({}, True), ({"queue": "mail"}, True), ({"tag": "even"}, False), ({"state": "DEAD"}, False)],
+)
+def test_all_that_match_without_a_tag_are_said_to_be_slow(browser, many, die, filters, scans):
+    die("dead")
+    page = counted(browser, filters, action="reschedule", value="by:+1h")
+    assert ("Each step scans all waiting tasks again" in page.text) is scans
+
+
+def test_one_task_that_matches_is_counted_and_shown_whole(browser, scheduled):
+    scheduled("a", at=FAR)
+    page = counted(browser, {"queue": "celery"}, action="cancel")
+    assert "They are" in page.text
+    assert "1 task matches." in page.text

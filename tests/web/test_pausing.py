@@ -1,0 +1,150 @@
+"""Pauses and resumes, and keys that are held until someone frees them."""
+
+import pytest
+
+from celery_delayq import Outcome
+from tests.app.support import LONG_AGO
+from tests.web.support import field, is_wrong
+
+
+def pause(browser, kind, name="", **form):
+    return browser.change("/paused", action="pause", kind=kind, name=name, **form)
+
+
+def test_a_queue_is_paused_and_resumed(app, browser, scheduled, changed):
+    scheduled("a", at=LONG_AGO, queue="mail")
+
+    paused = pause(browser, "queue", "mail")
+    assert paused.said == "queue mail is paused"
+    assert "queue mail" in browser.get("/").text
+    assert [one.queue for one in app.delayq.pauses()] == ["mail"]
+    assert app.delayq.hand_over() == 0
+    resumed = browser.change(paused.action_with("Resume queue mail"), action="resume")
+
+    assert resumed.said == "queue mail is resumed"
+    assert app.delayq.hand_over() == 1
+    assert [(one["action"], one["target"], one["user"]) for one in changed] == [
+        ("pause", {"queue": "mail"}, "alice"),
+        ("resume", {"queue": "mail"}, "alice"),
+    ]
+
+
+def test_everything_is_paused_and_comes_back_at_a_rate(app, browser, scheduled):
+    scheduled("a", at=LONG_AGO)
+    page = pause(browser, "everything", late="1")
+    assert app.delayq.pauses()[0].late
+    app.delayq.hand_over()
+    page = browser.change(page.action_with("Resume everything"), action="resume", rate="0.5")
+    assert page.said == "everything is resumed"
+    assert "comes back at 0.5 a second" in page.text
+
+
+def test_a_task_is_paused(app, browser):
+    page = pause(browser, "task", "shop.remind")
+    assert page.said == "task shop.remind is paused"
+    assert [one.task for one in app.delayq.pauses()] == ["shop.remind"]
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("celery", ""),
+        ("rare", ""),
+        ("celry", ", but this app has no queue 'celry'; did you mean "),
+        ("unlike", ", but this app has no queue 'unlike'"),
+    ],
+)
+def test_a_pause_of_an_unknown_queue_says_so(app, browser, scheduled, name, note):
+    scheduled("a", queue="rare")
+    page = pause(browser, "queue", name)
+    assert page.status == 200
+    assert page.said.startswith(f"queue {name} is paused{note}")
+    assert (", but" in page.said) is bool(note)
+    assert [one.queue for one in app.delayq.pauses()] == [name]
+
+
+def test_a_resume_of_a_queue_that_was_not_paused_says_so(browser):
+    page = browser.change("/paused", action="resume", kind="queue", name="mail")
+    assert page.said == "queue mail was not paused"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("everything", "mail"), ("queue", "x" * 600), ("queue", "")]
+)
+def test_a_pause_that_is_wrong_keeps_its_text(app, browser, kind, name):
+    page = pause(browser, kind, name)
+    assert page.status == 400
+    assert is_wrong(page, "name")
+    assert name in field(page, "name")
+    assert f'<option value="{kind}" selected>' in page.html
+    assert app.delayq.pauses() == []
+
+
+@pytest.mark.parametrize("rate", ["fast", "-1", "nan"])
+def test_a_rate_that_is_none_stands_beside_its_own_pause(app, browser, rate):
+    for queue in ("mail", "slow"):
+        app.delayq.pause(queue=queue)
+    path = browser.get("/paused").action_with("Resume queue slow")
+
+    page = browser.change(path, action="resume", rate=rate)
+
+    assert page.status == 400
+    tags = page.html.split('name="rate"')[1:]
+    assert [f'value="{rate}"' in tag.partition(">")[0] for tag in tags] == [False, True]
+    app.delayq.resume(queue="slow")
+    assert browser.change(path, action="resume", rate=rate).said.startswith("rate is ")
+
+
+def test_a_reader_pauses_nothing(app, browse):
+    reader = browse(app, allow=lambda _: "read")
+    assert "<form" not in reader.get("/paused").html
+    assert reader.post("/paused", action="pause", kind="everything").status == 403
+    assert app.delayq.pauses() == []
+
+
+# Keys.
+
+
+@pytest.fixture
+def held(app):
+    """A key that a delivered task holds, and the page of the task that waits behind it."""
+    held = {"key": "k", "unique_until": "finished", "conflict": "replace"}
+    for task_id in ("first", "next"):
+        app.delayq.schedule(app.signature("t").set(task_id=task_id), after=0, **held)
+        app.delayq.hand_over()
+    return app.delayq.holder(key="k")
+
+
+def test_a_key_that_is_held_is_freed_for_the_task_behind_it(browser, changed, held):
+    assert "What holds its key" in browser.get("/task?id=next").text
+    page = browser.get("/key?key=k")
+    assert "task first holds the key 'k'; it was delivered" in page.text
+    assert "at the latest, as its delivery set it." in page.text
+
+    page = browser.change(page.action_with("Free the key"), action="free")
+
+    assert page.said == "key k is free"
+    assert "task next holds the key 'k', and waits" in page.text
+    assert "Free the key" not in page.text
+    assert [(one["action"], one["target"], one["answer"]) for one in changed] == [
+        ("free", {"key": "k"}, Outcome.DONE)
+    ]
+
+
+def test_a_reader_frees_no_key(app, browse, held):
+    reader = browse(app, allow=lambda _: "read")
+    assert "Free the key" not in reader.get("/key?key=k").text
+    assert reader.post(f"/key?key=k&seen={held.delivery}", action="free").status == 403
+    assert app.delayq.holder(key="k") == held
+
+
+def test_only_the_delivery_that_was_seen_loses_its_key(app, browser, held):
+    page = browser.get("/key?key=k")
+    app.delayq.free(key="k")
+    page = browser.change(page.action_with("Free the key"), action="free")
+    assert page.status == 409
+    assert page.said == "another task holds the key 'k' by now; nothing was changed"
+
+
+def test_a_key_that_no_task_holds_is_said_to_be_free(browser):
+    assert "no task holds the key 'none'." in browser.get("/key?key=none").text
