@@ -112,6 +112,20 @@ def remind(app):
 
 
 @pytest.fixture
+def listen():
+    """Connect a receiver for the length of this test: ``listen(signal, receiver)``."""
+    connected = []
+
+    def listen(signal, receiver):
+        signal.connect(receiver, weak=False)
+        connected.append((signal, receiver))
+
+    yield listen
+    for signal, receiver in connected:
+        signal.disconnect(receiver)
+
+
+@pytest.fixture
 def made_by_celery(monkeypatch):
     """The items of a bulk that went through ``apply_async``."""
     made = []

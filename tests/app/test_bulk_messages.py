@@ -226,20 +226,6 @@ def test_a_value_is_not_taken_for_arguments_or_an_id_that_it_equals_by_chance(re
 # If anything reads a single task's arguments or id, Celery makes every message.
 
 
-@pytest.fixture
-def connected():
-    """Connect a handler for the length of this test."""
-    made = []
-
-    def connect(signal, handler):
-        signal.connect(handler, weak=False)
-        made.append((signal, handler))
-
-    yield connect
-    for signal, handler in made:
-        signal.disconnect(handler)
-
-
 def edit_headers(headers, **_):
     headers["x"] = headers["argsrepr"]
 
@@ -249,16 +235,16 @@ def edit_body(headers, body, **_):
 
 
 @pytest.mark.parametrize("edit", [edit_headers, edit_body])
-def test_a_handler_before_publishing_may_edit_every_message(remind, alike, connected, edit):
-    connected(signals.before_task_publish, edit)
+def test_a_handler_before_publishing_may_edit_every_message(remind, alike, listen, edit):
+    listen(signals.before_task_publish, edit)
 
     alike(remind.s(), made=EVERY)
 
 
 @pytest.mark.parametrize("signal", ["after_task_publish", "task_sent"])
-def test_a_handler_after_publishing_hears_of_every_task(remind, delayq, connected, signal):
+def test_a_handler_after_publishing_hears_of_every_task(remind, delayq, listen, signal):
     heard = []
-    connected(getattr(signals, signal), lambda **given: heard.append(given))
+    listen(getattr(signals, signal), lambda **given: heard.append(given))
 
     delayq.schedule_many(remind, ITEMS, at=FAR)
 
