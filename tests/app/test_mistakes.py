@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from celery_delayq import DelayQ
+from celery_delayq import AlreadyScheduled, DelayQ
 from celery_delayq.errors import DelayQError, InvalidDueTime, InvalidOption, NotADueTime, NotATask
 from tests.app.support import FAR, only_message
 
@@ -17,6 +17,12 @@ IS_A_TIME = f"is not a due time; {DELAY}; a time goes to delay_until, or at="
 ONLY_ONE = "expected none beside the time that the task is scheduled for"
 NAMES = "expected text of 1 to 512 bytes, a UUID, a result or a ScheduledTask"
 SIGNATURE = "expected a signature, or a task"
+CHOOSE = "set delayq_conflict to choose which one stays"
+OPTIONS = (
+    "delayq_at, delayq_after, delayq_once, delayq_capture, delayq_key, delayq_conflict, "
+    "delayq_max_wait, delayq_tags, delayq_late, delayq_grace, delayq_unique_until and "
+    "delayq_unique_for"
+)
 
 # A mistake, with the task `add`, the DelayQ and a result; its error, and how the message ends.
 MISTAKES = {
@@ -53,6 +59,61 @@ MISTAKES = {
         InvalidOption,
         f"countdown is 5; {ONLY_ONE}",
     ),
+    "two due times": (
+        lambda add, *_: add.apply_async((1,), delayq_after=60, delayq_at=FAR),
+        InvalidOption,
+        "expected only one of delayq_at and delayq_after",
+    ),
+    "no time as an option": (
+        lambda add, *_: add.apply_async((1,), delayq_at="nonsense"),
+        InvalidDueTime,
+        f"'nonsense' is not a due time; {TIME}",
+    ),
+    "no delay as an option": (
+        lambda add, *_: add.apply_async((1,), delayq_after="nonsense"),
+        InvalidDueTime,
+        f"'nonsense' {IS_A_TIME}",
+    ),
+    "an option in capitals": (
+        lambda add, *_: add.apply_async((1,), delayq_AT=5),
+        InvalidOption,
+        f"delayq_AT is 5; expected no such option; there are {OPTIONS}",
+    ),
+    "an option without our prefix": (
+        lambda add, *_: add.apply_async((1,), delay=5),
+        InvalidOption,
+        f"delay is 5; expected no such option; there are {OPTIONS}",
+    ),
+    "a method as an option": (
+        lambda add, *_: add.apply_async((1,), delay_until=5),
+        InvalidOption,
+        f"delay_until is 5; expected no such option; there are {OPTIONS}",
+    ),
+    "a typo beside a right option": (
+        lambda add, *_: add.apply_async((1,), delayq_after=60, delayq_tag="x"),
+        InvalidOption,
+        f"delayq_tag is 'x'; expected no such option; there are {OPTIONS}",
+    ),
+    "a number as an id": (
+        lambda add, *_: add.apply_async((1,), task_id=5, delayq_after=60),
+        InvalidOption,
+        "task_id is 5; expected text of 1 to 512 bytes",
+    ),
+    "too long an id": (
+        lambda add, *_: add.apply_async((1,), task_id="é" * 257, delayq_after=60),
+        InvalidOption,
+        "; expected text of 1 to 512 bytes",
+    ),
+    "an id that is no UTF-8": (
+        lambda add, *_: add.apply_async((1,), task_id="\ud800", delayq_after=60),
+        InvalidOption,
+        "task_id is '\\ud800'; expected text of 1 to 512 bytes",
+    ),
+    "an id that waits": (
+        lambda add, _, result: add.s(2).set(task_id=result.id).delay_until(FAR + 60),
+        AlreadyScheduled,
+        f"cancel it first, pass another task_id, or {CHOOSE}",
+    ),
     "Celery's word with our prefix": (
         lambda add, *_: add.apply_async((1,), delayq_countdown=60),
         InvalidOption,
@@ -62,6 +123,21 @@ MISTAKES = {
         lambda add, delayq, _: delayq.schedule(add.s(1)),
         InvalidOption,
         "time is None; expected exactly one of at, after",
+    ),
+    "a time of none": (
+        lambda add, delayq, _: delayq.schedule(add.s(1), at=None),
+        InvalidOption,
+        "time is None; expected exactly one of at, after",
+    ),
+    "a wrong time and no arguments": (
+        lambda add, *_: add.delay_until("tomorrow"),
+        InvalidDueTime,
+        f"'tomorrow' is not a due time; {TIME}",
+    ),
+    "two times": (
+        lambda add, delayq, _: delayq.schedule(add.s(1), at=FAR, after=60),
+        InvalidOption,
+        "expected exactly one of at, after",
     ),
     "no time for many": (
         lambda add, delayq, _: delayq.schedule_many(add, [((1,), {})]),
@@ -98,6 +174,14 @@ MISTAKES = {
         NotATask,
         f"signature is 'add'; {SIGNATURE}; for a task's name, pass app.signature(name)",
     ),
+    **{
+        f"a signature that is {what!r}": (
+            lambda _, delayq, __, what=what: delayq.schedule(what, after=60),
+            NotATask,
+            f"signature is {what!r}; {SIGNATURE}, like task.s(...)",
+        )
+        for what in (None, 5, print)
+    },
     "a list of signatures": (
         lambda add, delayq, _: delayq.schedule([add.s(1)], after=60),
         NotATask,
@@ -190,6 +274,33 @@ def test_a_mistake_is_told_in_one_sentence_before_anything_is_written(add, delay
     assert "\n" not in sentence
     assert isinstance(caught.value, DelayQError) or kind is TypeError
     assert (redis.dump("{delayq:0}:records"), redis.keys("celery*")) == before
+
+
+# Refused with the error of Celery itself.
+CELERYS = {
+    "arguments": {"args": (object(),)},
+    "serializer": {"serializer": "nope"},
+    "compression": {"compression": "nope"},
+}
+
+
+@pytest.mark.parametrize("what", CELERYS)
+def test_a_call_that_celery_refuses_is_refused_as_by_celery(add, redis, what):
+    options = {"args": (1,), **CELERYS[what]}
+
+    with pytest.raises(Exception, match=r"JSON serializable|nope") as held:
+        add.apply_async(delayq_after=60, **options)
+    with pytest.raises(type(held.value)):
+        add.apply_async(**options)
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize("option", ["delayq_at", "delayq_after"])
+def test_none_is_as_if_the_option_was_not_given(add, delayq, redis, option):
+    result = add.apply_async((1,), **{option: None})
+
+    assert delayq.get(result.id) is None
+    assert redis.llen("celery") == 1
 
 
 def test_a_running_task_stands_for_its_request(app, delayq, redis):

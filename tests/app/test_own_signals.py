@@ -7,7 +7,7 @@ from celery import chain, group
 from celery.app.trace import build_tracer
 
 from celery_delayq import Outcome, signals
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
+from tests.app.support import FAR, LONG_AGO, WAYS, hand_over_until_dead, redis_ms
 
 pytestmark = pytest.mark.libraries
 
@@ -78,19 +78,16 @@ def test_a_listener_gets_no_signal_of_another_app(app, delayq_app, url, heard):
     assert heard == []
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        lambda add: add.delay_until(FAR, 1),
-        lambda add: add.apply_async((1,), delayq_at=FAR),
-        lambda add: add.s(1).delay_until(FAR),
-        lambda add: add.app.delayq.schedule(chain(add.s(1), add.s(2)), at=FAR),
-        lambda add: add.app.delayq.schedule(group(add.s(1), add.s(2)), at=FAR),
-    ],
-    ids=["task", "option", "signature", "chain", "group"],
-)
+CALLS = {
+    **{name: lambda add, way=way: way(add, 1) for name, way in WAYS.items()},
+    "chain": lambda add: add.app.delayq.schedule(chain(add.s(1), add.s(2)), at=FAR),
+    "group": lambda add: add.app.delayq.schedule(group(add.s(1), add.s(2)), at=FAR),
+}
+
+
+@pytest.mark.parametrize("way", CALLS)
 def test_each_way_of_scheduling_tells_once(add, heard, way):
-    result = way(add)
+    result = CALLS[way](add)
 
     assert heard == [("task_scheduled", {"task_id": result.id, "due": DUE})]
 
