@@ -252,11 +252,14 @@ MISTAKES = {
         InvalidDueTime,
         f"3600 {IS_A_DELAY}",
     ),
-    "an app's name": (
-        lambda *_: DelayQ("shop"),
-        TypeError,
-        "DelayQ takes a Celery app, DelayQ(app); got 'shop'",
-    ),
+    **{
+        f"an app that is {what!r}": (
+            lambda *_, what=what: DelayQ(what),
+            TypeError,
+            f"DelayQ takes a Celery app, DelayQ(app); got {what!r}",
+        )
+        for what in ("shop", None)
+    },
 }
 
 
