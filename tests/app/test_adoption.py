@@ -24,22 +24,27 @@ class Consumer:
     connection_errors = ()
 
     def __init__(self, app):
-        self.app = app
-        self.strategies = {}
+        self.app, self.strategies = app, {}
         self.ran, self.acked = [], []
-        AdoptingStep(self)
+        self.step = AdoptingStep(self)
         self.update_strategies()
 
     def update_strategies(self):
-        self.strategies["t"] = lambda message, *_: self.ran.append(message.properties)
+        self.strategies["t"] = lambda message, *_: self.ran.append(message)
 
-    def receive(self, queue="celery"):
+    def receive(self, queue="celery", **info):
         with self.app.connection_for_read() as connection:
             simple = connection.SimpleQueue(queue, no_ack=True, accept=["json", "pickle"])
             message = simple.get_nowait()
+            message.delivery_info.update(info)
+            self.take(message)
             simple.close()
+        return message
+
+    def take(self, message):
+        body = None if "task" in message.headers else message.payload
         ack = lambda *_: self.acked.append(message.properties["correlation_id"])  # noqa: E731
-        self.strategies["t"](message, None, ack, None, [])
+        self.strategies["t"](message, body, ack, None, [])
 
 
 @pytest.fixture
@@ -139,7 +144,7 @@ def test_a_message_without_properties_is_celery_s(consumer):
 
     consumer.strategies["t"](message, None, None, None, [])
 
-    assert consumer.ran == [message.properties]
+    assert consumer.ran == [message]
 
 
 @pytest.mark.parametrize("options", [{}, {"delayq_key": "k"}], ids=["plain", "key"])
@@ -206,7 +211,8 @@ def test_a_plain_task_and_a_delivered_one_run_at_once(stranger, consumer, app, a
     for _ in range(2):
         consumer.receive()
 
-    assert [one["correlation_id"] for one in consumer.ran] == ["plain", "handed over"]
+    ids = [one.properties["correlation_id"] for one in consumer.ran]
+    assert ids == ["plain", "handed over"]
     assert lists(redis) == {}
 
 

@@ -98,9 +98,7 @@ MEANWHILE = {
 
 
 @pytest.mark.parametrize("what", MEANWHILE)
-def test_a_retry_is_revoked_if_it_is_cancelled_when_the_worker_stores_its_state(
-    retrying, what
-):
+def test_a_retry_is_revoked_if_it_is_cancelled_when_the_worker_stores_its_state(retrying, what):
     step, state = MEANWHILE[what]
 
     assert retrying(step).state == state
