@@ -7,7 +7,7 @@ from celery.exceptions import Ignore
 from kombu import Connection
 
 from celery_delayq.errors import InvalidSetting
-from tests.app.test_capture_left import run
+from tests.app.test_capture_left import later, run
 
 pytestmark = pytest.mark.libraries
 
@@ -41,30 +41,25 @@ def test_a_countdown_is_left_to_celery_with_one_warning(app, add, caplog):
 
 
 def test_a_task_puts_itself_off_by_an_eta(app):
-    @app.task(name="later", bind=True, shared=False)
-    def later(self, _x):
-        raise self.defer(after=3600)
-
     with pytest.raises(Ignore):
-        run(later)
+        run(later(app))
 
     [message] = messages(app, "mail")
     assert message.headers["eta"]
     assert message.headers["delayq_put_offs"] == 1
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda app: app.send_task("t", delayq_after=5),
-        lambda app: app.send_task("t", countdown=5, delayq_key="k"),
-        lambda app: app.delayq.get("a"),
-        lambda app: app.delayq.scanner(),
-    ],
-    ids=["after", "an eta and a key", "get", "scanner"],
-)
+ASKING = {
+    "a call": lambda app: app.send_task("t", delayq_after=5),
+    "an eta and a key": lambda app: app.send_task("t", countdown=5, delayq_key="k"),
+    "get": lambda app: app.delayq.get("a"),
+    "scanner": lambda app: app.delayq.scanner(),
+}
+
+
+@pytest.mark.parametrize("ask", ASKING)
 def test_a_call_that_needs_the_store_is_refused(app, ask):
     with pytest.raises(InvalidSetting) as caught:
-        ask(app)
+        ASKING[ask](app)
 
     assert str(caught.value) == WHY
