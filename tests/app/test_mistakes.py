@@ -24,216 +24,189 @@ OPTIONS = (
     "delayq_unique_for"
 )
 
-# By the error, a mistake, with the task `add`, the DelayQ and a result; how the message ends.
+# By error and end of its sentence, the mistakes, with the task `add`, the DelayQ and a result.
 MISTAKES = {
     InvalidDueTime: {
-        "a delay as a time": (lambda add, *_: add.delay_until(5), f"5 {IS_A_DELAY}"),
-        "no time as an option": (
-            lambda add, *_: add.apply_async((1,), delayq_at="nonsense"),
-            f"'nonsense' is not a due time; {TIME}",
-        ),
-        "no delay as an option": (
-            lambda add, *_: add.apply_async((1,), delayq_after="nonsense"),
-            f"'nonsense' {IS_A_TIME}",
-        ),
-        "a wrong time and no arguments": (
-            lambda add, *_: add.delay_until("tomorrow"),
-            f"'tomorrow' is not a due time; {TIME}",
-        ),
-        "a new time that is a number": (
-            lambda _add, _delayq, result: result.reschedule(60),
-            f"60 {IS_A_DELAY}",
-        ),
-        "from now on": (lambda _, delayq, __: delayq.select(before_due=3600), f"3600 {IS_A_DELAY}"),
+        f"5 {IS_A_DELAY}": {"a delay as a time": lambda add, *_: add.delay_until(5)},
+        f"'nonsense' is not a due time; {TIME}": {
+            "no time as an option": lambda add, *_: add.apply_async((1,), delayq_at="nonsense")
+        },
+        f"'nonsense' {IS_A_TIME}": {
+            "no delay as an option": lambda add, *_: add.apply_async((1,), delayq_after="nonsense")
+        },
+        f"'tomorrow' is not a due time; {TIME}": {
+            "a wrong time and no arguments": lambda add, *_: add.delay_until("tomorrow")
+        },
+        f"60 {IS_A_DELAY}": {
+            "a new time that is a number": lambda _add, _delayq, result: result.reschedule(60)
+        },
+        f"3600 {IS_A_DELAY}": {"from now on": lambda _, delayq, __: delayq.select(before_due=3600)},
     },
     NotADueTime: {
-        "a time as a delay": (
-            lambda add, *_: add.delay_for(MOMENT),
-            f"{MOMENT.isoformat()} {IS_A_TIME}",
-        ),
-        "a new time that is a delay": (
-            lambda _, delayq, result: delayq.reschedule(result.id, MINUTE),
-            f"1 minute {IS_A_DELAY}",
-        ),
+        f"{MOMENT.isoformat()} {IS_A_TIME}": {
+            "a time as a delay": lambda add, *_: add.delay_for(MOMENT)
+        },
+        f"1 minute {IS_A_DELAY}": {
+            "a new time that is a delay": lambda _, delayq, result: delayq.reschedule(
+                result.id, MINUTE
+            ),
+        },
     },
     InvalidOption: {
-        "countdown beside delayq_after": (
-            lambda add, *_: add.apply_async((1,), countdown=5, delayq_after=60),
-            f"countdown is 5; {ONLY_ONE}",
-        ),
-        "eta beside delayq_at": (
-            lambda add, *_: add.apply_async((1,), eta=MOMENT, delayq_at=FAR),
-            f"eta is {MOMENT.isoformat()}; {ONLY_ONE}",
-        ),
-        "a signature with a countdown": (
-            lambda add, *_: add.s(1).set(countdown=5).delay_for(60),
-            f"countdown is 5; {ONLY_ONE}",
-        ),
-        "a bulk of a signature with a countdown": (
-            lambda add, delayq, _: delayq.schedule_many(
+        f"countdown is 5; {ONLY_ONE}": {
+            "countdown beside delayq_after": lambda add, *_: add.apply_async(
+                (1,), countdown=5, delayq_after=60
+            ),
+            "a signature with a countdown": lambda add, *_: add.s(1).set(countdown=5).delay_for(60),
+            "a bulk of a signature with a countdown": lambda add, delayq, _: delayq.schedule_many(
                 add.s().set(countdown=5), [((1,), {})], after=60
             ),
-            f"countdown is 5; {ONLY_ONE}",
-        ),
-        "send_task with both": (
-            lambda _, delayq, __: delayq.app.send_task("add", countdown=5, delayq_after=60),
-            f"countdown is 5; {ONLY_ONE}",
-        ),
-        "two due times": (
-            lambda add, *_: add.apply_async((1,), delayq_after=60, delayq_at=FAR),
-            "expected only one of delayq_at and delayq_after",
-        ),
-        "an option in capitals": (
-            lambda add, *_: add.apply_async((1,), delayq_AT=5),
-            f"delayq_AT is 5; expected no such option; there are {OPTIONS}",
-        ),
-        "an option without our prefix": (
-            lambda add, *_: add.apply_async((1,), delay=5),
-            f"delay is 5; expected no such option; there are {OPTIONS}",
-        ),
-        "a method as an option": (
-            lambda add, *_: add.apply_async((1,), delay_until=5),
-            f"delay_until is 5; expected no such option; there are {OPTIONS}",
-        ),
-        "a typo beside a right option": (
-            lambda add, *_: add.apply_async((1,), delayq_after=60, delayq_tag="x"),
-            f"delayq_tag is 'x'; expected no such option; there are {OPTIONS}",
-        ),
-        "a number as an id": (
-            lambda add, *_: add.apply_async((1,), task_id=5, delayq_after=60),
-            "task_id is 5; expected text of 1 to 512 bytes",
-        ),
-        "too long an id": (
-            lambda add, *_: add.apply_async((1,), task_id="é" * 257, delayq_after=60),
-            "; expected text of 1 to 512 bytes",
-        ),
-        "an id that is no UTF-8": (
-            lambda add, *_: add.apply_async((1,), task_id="\ud800", delayq_after=60),
-            "task_id is '\\ud800'; expected text of 1 to 512 bytes",
-        ),
-        "Celery's word with our prefix": (
-            lambda add, *_: add.apply_async((1,), delayq_countdown=60),
-            "delayq_unique_until and delayq_unique_for",
-        ),
-        "no time": (
-            lambda add, delayq, _: delayq.schedule(add.s(1)),
-            "time is None; expected exactly one of at, after",
-        ),
-        "a time of none": (
-            lambda add, delayq, _: delayq.schedule(add.s(1), at=None),
-            "time is None; expected exactly one of at, after",
-        ),
-        "two times": (
-            lambda add, delayq, _: delayq.schedule(add.s(1), at=FAR, after=60),
-            "expected exactly one of at, after",
-        ),
-        "no time for many": (
-            lambda add, delayq, _: delayq.schedule_many(add, [((1,), {})]),
-            "time is None; expected at, after or spread; or a time in each item",
-        ),
-        "no new time": (
-            lambda _, delayq, result: delayq.reschedule(result),
-            "time is None; expected exactly one of at, after, by",
-        ),
-        "a canvas with more arguments": (
-            lambda add, *_: (add.s(1) | add.s(2)).delay_for(60, 5),
-            "arguments is ((5,), {}); expected none: those of a canvas are its tasks'",
-        ),
-        "cancel of many": (
-            lambda _, delayq, result: delayq.cancel([result]),
-            f"{NAMES}; pass one at a time, or use select(...)",
-        ),
-        "cancel of a task's calls": (
-            lambda add, delayq, _: delayq.cancel(add),
-            f"{NAMES}; for all calls of a task, use select(task=...)",
-        ),
-        "due_of a result": (
-            lambda _, delayq, result: delayq.due_of(result),
-            "expected self.request, in a bound task; for a result, use .due",
-        ),
-        "due_of an id": (
-            lambda _, delayq, __: delayq.due_of("a"),
-            "request is 'a'; expected self.request, in a bound task",
-        ),
-        "no tags": (
-            lambda _, delayq, __: delayq.select(tag=[]),
-            "tag is []; expected one value, or a list of 1 to 100",
-        ),
-        "nothing selected": (
-            lambda _, delayq, __: delayq.select(),
-            "or before_due=, which pick tasks, or all=True for every task",
-        ),
-        "a state of Celery's": (
-            lambda _, delayq, __: delayq.select(state="PENDING"),
-            "state is 'PENDING'; expected a State, or one of SCHEDULED, PAUSED, IN_FLIGHT, DEAD",
-        ),
+            "send_task with both": lambda _, delayq, __: delayq.app.send_task(
+                "add", countdown=5, delayq_after=60
+            ),
+        },
+        f"eta is {MOMENT.isoformat()}; {ONLY_ONE}": {
+            "eta beside delayq_at": lambda add, *_: add.apply_async(
+                (1,), eta=MOMENT, delayq_at=FAR
+            ),
+        },
+        "expected only one of delayq_at and delayq_after": {
+            "two due times": lambda add, *_: add.apply_async((1,), delayq_after=60, delayq_at=FAR)
+        },
+        f"delayq_AT is 5; expected no such option; there are {OPTIONS}": {
+            "an option in capitals": lambda add, *_: add.apply_async((1,), delayq_AT=5)
+        },
+        f"delay is 5; expected no such option; there are {OPTIONS}": {
+            "an option without our prefix": lambda add, *_: add.apply_async((1,), delay=5)
+        },
+        f"delay_until is 5; expected no such option; there are {OPTIONS}": {
+            "a method as an option": lambda add, *_: add.apply_async((1,), delay_until=5)
+        },
+        f"delayq_tag is 'x'; expected no such option; there are {OPTIONS}": {
+            "a typo beside a right option": lambda add, *_: add.apply_async(
+                (1,), delayq_after=60, delayq_tag="x"
+            ),
+        },
+        "task_id is 5; expected text of 1 to 512 bytes": {
+            "a number as an id": lambda add, *_: add.apply_async((1,), task_id=5, delayq_after=60)
+        },
+        "; expected text of 1 to 512 bytes": {
+            "too long an id": lambda add, *_: add.apply_async(
+                (1,), task_id="é" * 257, delayq_after=60
+            ),
+        },
+        "task_id is '\\ud800'; expected text of 1 to 512 bytes": {
+            "an id that is no UTF-8": lambda add, *_: add.apply_async(
+                (1,), task_id="\ud800", delayq_after=60
+            ),
+        },
+        "delayq_unique_until and delayq_unique_for": {
+            "Celery's word with our prefix": lambda add, *_: add.apply_async(
+                (1,), delayq_countdown=60
+            ),
+        },
+        "time is None; expected exactly one of at, after": {
+            "no time": lambda add, delayq, _: delayq.schedule(add.s(1)),
+            "a time of none": lambda add, delayq, _: delayq.schedule(add.s(1), at=None),
+        },
+        "expected exactly one of at, after": {
+            "two times": lambda add, delayq, _: delayq.schedule(add.s(1), at=FAR, after=60)
+        },
+        "time is None; expected at, after or spread; or a time in each item": {
+            "no time for many": lambda add, delayq, _: delayq.schedule_many(add, [((1,), {})])
+        },
+        "time is None; expected exactly one of at, after, by": {
+            "no new time": lambda _, delayq, result: delayq.reschedule(result)
+        },
+        "arguments is ((5,), {}); expected none: those of a canvas are its tasks'": {
+            "a canvas with more arguments": lambda add, *_: (add.s(1) | add.s(2)).delay_for(60, 5)
+        },
+        f"{NAMES}; pass one at a time, or use select(...)": {
+            "cancel of many": lambda _, delayq, result: delayq.cancel([result])
+        },
+        f"{NAMES}; for all calls of a task, use select(task=...)": {
+            "cancel of a task's calls": lambda add, delayq, _: delayq.cancel(add)
+        },
+        "expected self.request, in a bound task; for a result, use .due": {
+            "due_of a result": lambda _, delayq, result: delayq.due_of(result)
+        },
+        "request is 'a'; expected self.request, in a bound task": {
+            "due_of an id": lambda _, delayq, __: delayq.due_of("a")
+        },
+        "tag is []; expected one value, or a list of 1 to 100": {
+            "no tags": lambda _, delayq, __: delayq.select(tag=[])
+        },
+        "or before_due=, which pick tasks, or all=True for every task": {
+            "nothing selected": lambda _, delayq, __: delayq.select()
+        },
+        "state is 'PENDING'; expected a State, or one of SCHEDULED, PAUSED, IN_FLIGHT, DEAD": {
+            "a state of Celery's": lambda _, delayq, __: delayq.select(state="PENDING")
+        },
     },
     AlreadyScheduled: {
-        "an id that waits": (
-            lambda add, _, result: add.s(2).set(task_id=result.id).delay_until(FAR + 60),
-            f"cancel it first, pass another task_id, or {CHOOSE}",
-        ),
+        f"cancel it first, pass another task_id, or {CHOOSE}": {
+            "an id that waits": lambda add, _, result: (
+                add.s(2).set(task_id=result.id).delay_until(FAR + 60)
+            ),
+        },
     },
     NotATask: {
-        "a call that is sent": (
-            lambda _, delayq, result: delayq.schedule(result, after=60),
-            f"{SIGNATURE}; this task was already sent: pass task.s(...), which sends nothing",
-        ),
-        "a method": (
-            lambda add, delayq, _: delayq.schedule(add.delay, after=60),
-            f"{SIGNATURE}, like task.s(...)",
-        ),
-        "a task's name": (
-            lambda _, delayq, __: delayq.schedule("add", after=60),
-            f"signature is 'add'; {SIGNATURE}; for a task's name, pass app.signature(name)",
-        ),
+        f"{SIGNATURE}; this task was already sent: pass task.s(...), which sends nothing": {
+            "a call that is sent": lambda _, delayq, result: delayq.schedule(result, after=60)
+        },
+        f"{SIGNATURE}, like task.s(...)": {
+            "a method": lambda add, delayq, _: delayq.schedule(add.delay, after=60)
+        },
+        f"signature is 'add'; {SIGNATURE}; for a task's name, pass app.signature(name)": {
+            "a task's name": lambda _, delayq, __: delayq.schedule("add", after=60)
+        },
         **{
-            f"a signature that is {what!r}": (
-                lambda _, delayq, __, what=what: delayq.schedule(what, after=60),
-                f"signature is {what!r}; {SIGNATURE}, like task.s(...)",
-            )
+            f"signature is {what!r}; {SIGNATURE}, like task.s(...)": {
+                f"a signature that is {what!r}": lambda _, delayq, __, what=what: delayq.schedule(
+                    what, after=60
+                )
+            }
             for what in (None, 5, print)
         },
-        "a list of signatures": (
-            lambda add, delayq, _: delayq.schedule([add.s(1)], after=60),
-            f"signature is [add(1)]; {SIGNATURE}; schedule many one by one, or as a group",
-        ),
-        "cancel by tag": (
-            lambda _, delayq, __: delayq.cancel(tag="user:7"),
-            "as cancel is for one task; for many, use select(tag='user:7').cancel()",
-        ),
-        "reschedule a queue": (
-            lambda _, delayq, __: delayq.reschedule(queue="mail", after=60),
-            "for many, use select(queue='mail').reschedule(...)",
-        ),
-        "get by tag": (
-            lambda _, delayq, __: delayq.get(tag="user:7"),
-            "as get is for one task; for many, use select(tag='user:7')",
-        ),
-        "a task's argument": (
-            lambda add, delayq, __: delayq.schedule(add, 42),
-            "expected it in the signature, schedule(task.s(42), ...), or by its name, as after=42",
-        ),
+        f"signature is [add(1)]; {SIGNATURE}; schedule many one by one, or as a group": {
+            "a list of signatures": lambda add, delayq, _: delayq.schedule([add.s(1)], after=60)
+        },
+        "as cancel is for one task; for many, use select(tag='user:7').cancel()": {
+            "cancel by tag": lambda _, delayq, __: delayq.cancel(tag="user:7")
+        },
+        "for many, use select(queue='mail').reschedule(...)": {
+            "reschedule a queue": lambda _, delayq, __: delayq.reschedule(queue="mail", after=60)
+        },
+        "as get is for one task; for many, use select(tag='user:7')": {
+            "get by tag": lambda _, delayq, __: delayq.get(tag="user:7")
+        },
+        "expected it in the signature, schedule(task.s(42), ...), or by its name, as after=42": {
+            "a task's argument": lambda add, delayq, __: delayq.schedule(add, 42)
+        },
     },
     TypeError: {
         **{
-            f"an app that is {what!r}": (
-                lambda *_, what=what: DelayQ(what),
-                f"DelayQ takes a Celery app, DelayQ(app); got {what!r}",
-            )
+            f"DelayQ takes a Celery app, DelayQ(app); got {what!r}": {
+                f"an app that is {what!r}": lambda *_, what=what: DelayQ(what)
+            }
             for what in ("shop", None)
         },
     },
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, rows in MISTAKES.items() for name in rows]
-)
+ROWS = [
+    pytest.param(kind, words, do, id=name)
+    for kind, sentences in MISTAKES.items()
+    for words, calls in sentences.items()
+    for name, do in calls.items()
+]
+
+
+@pytest.mark.parametrize(("kind", "words", "do"), ROWS)
 def test_a_mistake_is_told_in_one_sentence_before_anything_is_written(
-    add, delayq, redis, kind, name
+    add, delayq, redis, *, kind, words, do
 ):
-    do, words = MISTAKES[kind][name]
     result = add.delay_until(FAR, 1)
     before = redis.dump("{delayq:0}:records"), redis.keys("celery*")
 
