@@ -7,7 +7,7 @@ import pytest
 from celery import chain, group
 from celery.exceptions import Retry
 
-from celery_delayq import InvalidDueTime
+from celery_delayq import AlreadyScheduled, InvalidDueTime
 from tests.app.support import FAR, envelope, lists, only_message, redis_ms, to_ms
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
@@ -133,6 +133,14 @@ def test_a_retry_does_not_pass_on_the_due_time_of_the_first_run(task, capturing)
     headers = envelope(capturing.delayq, "r").headers
     assert headers["delayq_due"] == to_ms(capturing.delayq.get("r").due)
     assert headers["trace"] == "x"
+
+
+def test_two_captured_calls_with_one_id_are_a_conflict(task, capturing):
+    task.apply_async((1,), task_id="a", eta=DUE)
+
+    with pytest.raises(AlreadyScheduled):
+        task.apply_async((2,), task_id="a", eta=DUE)
+    assert capturing.delayq.get("a").args == (1,)
 
 
 @pytest.mark.parametrize("eta", [datetime(3000, 1, 1, tzinfo=UTC), "tomorrow"], ids=str)

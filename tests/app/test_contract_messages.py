@@ -7,6 +7,7 @@ of those that follow.
 import importlib.util
 import json
 from datetime import datetime, timezone
+from itertools import product
 
 import pytest
 from kombu import Exchange, Queue
@@ -93,20 +94,17 @@ def by_id(redis):
     return found
 
 
-def same(by_kombu, by_store):
-    return {task_id: (key, comparable(raw)) for task_id, (key, raw) in by_store.items()} == {
-        task_id: (key, comparable(raw)) for task_id, (key, raw) in by_kombu.items()
-    }
+def same(*found):
+    one, other = (
+        {task_id: (key, comparable(raw)) for task_id, (key, raw) in each.items()} for each in found
+    )
+    return one == other
 
 
 # The body of a serializer other than JSON is bytes; the message has them in base64.
 WRITTEN = [
     *((what, "json") for what in ARGUMENTS),
-    *(
-        (what, serializer)
-        for serializer in SERIALIZERS[1:]
-        for what in ("plain", "big-integers", "text")
-    ),
+    *product(("plain", "big-integers", "text"), SERIALIZERS[1:]),
 ]
 
 
@@ -137,15 +135,8 @@ def test_a_compressed_message_is_what_kombu_would_have_pushed(both, serializer, 
 
 
 def test_ids_of_any_kind_are_where_kombu_would_have_put_them(both):
-    ids = [
-        "plain",
-        "with blank",
-        'with "quotes" \\ and \n',
-        "ü日",
-        "}}",
-        "0",
-        "0d5bd3c7-6d6c-4c3b-8d2a-5a52b0d0a3f1",
-    ]
+    uuid = "0d5bd3c7-6d6c-4c3b-8d2a-5a52b0d0a3f1"
+    ids = ["plain", "with blank", 'with "quotes" \\ and \n', "ü日", "}}", "0", uuid]
 
     for _ in range(2):
         by_kombu, by_store = both((1,), {}, ids=ids)
