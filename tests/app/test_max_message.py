@@ -11,7 +11,7 @@ from celery.signals import after_task_publish, before_task_publish
 
 from celery_delayq.errors import MessageTooLarge
 from tests.app.bulk import plain_task
-from tests.app.support import ALL_WAYS, FAR, comparable, envelope, lists, only_message
+from tests.app.support import ALL_WAYS, FAR, comparable, only_message
 
 MOST = 20_000
 LARGE = "x" * MOST
@@ -159,15 +159,6 @@ def test_a_warning_says_what_is_left_to_celery(capturing, caplog):
     [line] = caplog.messages
     assert line.startswith("task a: a message of 2")
     assert line.endswith(f" bytes, with delayq_max_message {MOST}, is left to Celery")
-
-
-def test_a_smaller_one_is_captured_without_a_word(capturing, delayq, redis, caplog):
-    result = capturing.apply_async((1,), eta=DUE)
-
-    assert delayq.get(result.id).due == DUE
-    assert lists(redis) == {}
-    assert caplog.messages == []
-    assert envelope(delayq, result.id).headers["eta"] is None
 
 
 def test_a_message_that_grows_on_its_way_is_captured_all_the_same(capturing, delayq, listen):

@@ -310,20 +310,16 @@ def counted(*functions):
         sys.setprofile(before)
 
 
-def test_of_a_bulk_that_nothing_touches_celery_makes_two_messages(app, delayq):
-    items = [((number,), {}) for number in range(450)]
+def test_celery_makes_every_message_of_single_calls_and_two_of_a_bulk_that_nothing_touches(
+    app, delayq
+):
+    task, items = plain_task(app), [((number,), {}) for number in range(450)]
 
-    with counted(AMQP.as_task_v2, Producer.publish) as calls:
-        delayq.schedule_many(plain_task(app), items, after=60)
-
-    assert calls == {"as_task_v2": 2, "publish": 2}
-
-
-def test_of_single_calls_celery_makes_every_message(app):
-    task = plain_task(app)
-
-    with counted(AMQP.as_task_v2, Producer.publish) as calls:
+    with counted(AMQP.as_task_v2, Producer.publish) as single:
         for _ in range(3):
             task.delay_for(60, 1)
+    with counted(AMQP.as_task_v2, Producer.publish) as bulk:
+        delayq.schedule_many(task, items, after=60)
 
-    assert calls == {"as_task_v2": 3, "publish": 3}
+    assert single == {"as_task_v2": 3, "publish": 3}
+    assert bulk == {"as_task_v2": 2, "publish": 2}
