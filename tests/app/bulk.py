@@ -22,6 +22,10 @@ def plain_task(app, **options):
     return remind
 
 
+def numbered(count):
+    return (((number,), {}) for number in range(count))
+
+
 def both_ways(redis, signature, items=ITEMS, ids=(), **times):
     """The messages that reach the queues: from ``schedule`` calls, and from ``schedule_many``."""
     delayq, times = signature.app.delayq, times or {"at": LONG_AGO}

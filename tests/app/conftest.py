@@ -11,6 +11,7 @@ from celery_delayq import DelayQ, signals
 from celery_delayq.core import clock, services
 from celery_delayq.core.scheduling.request import Request
 from celery_delayq.core.servers import endpoint
+from tests.app.bulk import plain_task
 from tests.app.network import QUICK, Listener, ReplySwallower
 from tests.support.apps import let_go_of_results
 from tests.support.waiting import PATIENCE
@@ -103,6 +104,25 @@ def add(app):
         return x + y
 
     return add
+
+
+@pytest.fixture
+def remind(app):
+    return plain_task(app)
+
+
+@pytest.fixture
+def listen():
+    """Connect a receiver for the length of this test: ``listen(signal, receiver)``."""
+    connected = []
+
+    def listen(signal, receiver):
+        signal.connect(receiver, weak=False)
+        connected.append((signal, receiver))
+
+    yield listen
+    for signal, receiver in connected:
+        signal.disconnect(receiver)
 
 
 @pytest.fixture

@@ -14,6 +14,34 @@ OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_han
 LONG_AGO = 1_000_000_000  # Unix time; due at once, with no instant of "now" to wait for
 FAR = 4_102_444_800  # 2100-01-01
 
+# Each way to schedule a call with options, and those that take none beside its arguments.
+WAYS = {
+    "apply_async": lambda task, *args, at=FAR, **options: task.apply_async(
+        args, delayq_at=at, **options
+    ),
+    "send_task": lambda task, *args, at=FAR, **options: task.app.send_task(
+        task.name, args, delayq_at=at, **options
+    ),
+    "signature": lambda task, *args, at=FAR, **options: (
+        task.s(*args).set(**options).delay_until(at)
+    ),
+    "signature's apply_async": lambda task, *args, at=FAR, **options: task.s(*args).apply_async(
+        delayq_at=at, **options
+    ),
+    "schedule": lambda task, *args, at=FAR, **options: task.app.delayq.schedule(
+        task.s(*args).set(**options), at=at
+    ),
+}
+ALL_WAYS = {
+    "delay_until": lambda task, *args: task.delay_until(FAR, *args),
+    "delay_for": lambda task, *args: task.delay_for(3600, *args),
+    **WAYS,
+}
+
+
+def noop(*_args):
+    """The function of a task that never runs."""
+
 
 def claim(delayq):
     """Lease the due tasks that are not bound for a list, and do nothing with them."""

@@ -10,7 +10,8 @@ import pytest
 
 from celery_delayq.contrib.adoption.adopting import AdoptingStep
 from celery_delayq.errors import StoreUnavailable
-from tests.app.support import FAR, LONG_AGO, comparable, lists, only_message, to_ms
+from tests.app.support import FAR, LONG_AGO, comparable, envelope, lists, noop, only_message, to_ms
+from tests.app.test_entry_options import TERMS, WORDS, terms
 
 pytestmark = pytest.mark.libraries
 
@@ -23,22 +24,27 @@ class Consumer:
     connection_errors = ()
 
     def __init__(self, app):
-        self.app = app
-        self.strategies = {}
+        self.app, self.strategies = app, {}
         self.ran, self.acked = [], []
-        AdoptingStep(self)
+        self.step = AdoptingStep(self)
         self.update_strategies()
 
     def update_strategies(self):
-        self.strategies["t"] = lambda message, *_: self.ran.append(message.properties)
+        self.strategies["t"] = lambda message, *_: self.ran.append(message)
 
-    def receive(self, queue="celery"):
+    def receive(self, queue="celery", **info):
         with self.app.connection_for_read() as connection:
             simple = connection.SimpleQueue(queue, no_ack=True, accept=["json", "pickle"])
             message = simple.get_nowait()
+            message.delivery_info.update(info)
+            self.take(message)
             simple.close()
+        return message
+
+    def take(self, message):
+        body = None if "task" in message.headers else message.payload
         ack = lambda *_: self.acked.append(message.properties["correlation_id"])  # noqa: E731
-        self.strategies["t"](message, None, ack, None, [])
+        self.strategies["t"](message, body, ack, None, [])
 
 
 @pytest.fixture
@@ -81,15 +87,42 @@ def without_origin(raw):
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("when", [{"delayq_at": DUE}, {"delayq_at": FAR}])
+@pytest.mark.parametrize("when", [DUE, FAR])
 def test_it_is_due_when_its_sender_wanted(stranger, consumer, delayq, protocol, when):
     stranger.conf.task_protocol = protocol
 
-    stranger.send_task("t", (1,), task_id="a", **when)
+    stranger.send_task("t", (1,), task_id="a", delayq_at=when)
     consumer.receive()
 
     assert to_ms(delayq.get("a").due) == FAR * 1000
     assert delayq.get("a").args == (1,)
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_it_has_the_entry_options_of_its_call_and_else_of_its_task(stranger, app, delayq, protocol):
+    stranger.conf.task_protocol = protocol
+    app.task(name="t", delayq_tags=["a"])(noop)
+    consumer = Consumer(app)
+
+    stranger.send_task("t", task_id="a", delayq_at=FAR, **WORDS)
+    consumer.receive()
+    stranger.send_task("t", task_id="b", delayq_at=FAR)
+    consumer.receive()
+
+    assert terms(delayq, "a") == TERMS
+    assert terms(delayq, "b") == ("", ("a",), None)
+    assert "delayq_key" not in str(envelope(delayq, "a").raw)
+
+
+def test_it_is_dropped_if_its_key_is_taken(stranger, consumer, add, delayq, caplog):
+    holder = delayq.schedule(add.s(1), at=FAR, key="k")
+    stranger.send_task("t", task_id="late", delayq_at=FAR, delayq_key="k")
+
+    consumer.receive()
+
+    assert (consumer.acked, consumer.ran) == (["late"], [])
+    assert caplog.messages == [f"task late: dropped, as task {holder.id} has its key"]
+    assert [task.id for task in delayq.tasks()] == [holder.id]
 
 
 def test_the_log_says_who_sent_it_and_what_to_do(stranger, consumer, delayq, redis, caplog):
@@ -111,12 +144,15 @@ def test_a_message_without_properties_is_celery_s(consumer):
 
     consumer.strategies["t"](message, None, None, None, [])
 
-    assert consumer.ran == [message.properties]
+    assert consumer.ran == [message]
 
 
-def test_a_redelivered_copy_is_dropped_while_the_task_waits(stranger, consumer, delayq, caplog):
+@pytest.mark.parametrize("options", [{}, {"delayq_key": "k"}], ids=["plain", "key"])
+def test_a_redelivered_copy_is_dropped_while_the_task_waits(
+    stranger, consumer, delayq, caplog, options
+):
     for _ in range(2):
-        stranger.send_task("t", task_id="a", delayq_at=FAR)
+        stranger.send_task("t", task_id="a", delayq_at=FAR, **options)
         consumer.receive()
 
     assert delayq.counts().scheduled == 1
@@ -134,7 +170,9 @@ def test_a_message_of_any_size_waits(stranger, consumer, app, delayq):
     assert (consumer.ran, consumer.acked) == ([], ["a"])
 
 
-@pytest.mark.parametrize("wrong", [{"delayq_at": "nonsense"}, {"delayq_eta": 5}])
+@pytest.mark.parametrize(
+    "wrong", [{"delayq_at": "nonsense"}, {"delayq_eta": 5}, {"delayq_key": "k"}], ids=str
+)
 def test_a_task_with_a_wrong_option_runs_at_once_and_logs_an_error(
     stranger, consumer, delayq, caplog, wrong
 ):
@@ -173,7 +211,8 @@ def test_a_plain_task_and_a_delivered_one_run_at_once(stranger, consumer, app, a
     for _ in range(2):
         consumer.receive()
 
-    assert [one["correlation_id"] for one in consumer.ran] == ["plain", "handed over"]
+    ids = [one.properties["correlation_id"] for one in consumer.ran]
+    assert ids == ["plain", "handed over"]
     assert lists(redis) == {}
 
 

@@ -37,7 +37,7 @@ def keys(redis):
     return {key for key in redis.keys("*") if not key.startswith((OWN.encode(), b"other "))}
 
 
-@pytest.mark.parametrize("text", [*TEXTS, UNPRINTABLE], ids=short)
+@pytest.mark.parametrize("text", [*TEXTS, UNPRINTABLE, " ", "ü" * 256], ids=short)
 def test_as_an_id_it_is_no_more_than_an_id(add, delayq, redis, bystander, text):
     before = bystander()
     for task_id in (text, "a"):

@@ -31,13 +31,14 @@ def test_its_facts_are_json_values(task):
     assert not facts.keys() & {"tags", "key", "error", "put_offs", "argsrepr", "kwargsrepr"}
 
 
-def test_its_facts_unpickle_nothing_and_show_nothing_hidden(delayq_app, url, tmp_path):
+def test_its_facts_and_a_copy_unpickle_nothing_and_show_nothing_hidden(delayq_app, url, tmp_path):
     app, mark = delayq_app(url, accept_content=["pickle", "json"]), tmp_path / "mark"
     app.send_task("t", (Mark(mark),), task_id="a", serializer="pickle", delayq_at=FAR)
     app.send_task("t", ("s3cret",), task_id="b", argsrepr="***", delayq_at=FAR)
 
     pickled, hidden = (app.delayq.get(one).facts() for one in "ab")
 
+    assert copy.copy(app.delayq.get("a")).args is None
     assert not mark.exists()
     assert (pickled["args"], hidden["args"], hidden["argsrepr"]) == (None, None, "***")
     assert "s3cret" not in json.dumps(hidden)
@@ -75,13 +76,6 @@ def test_a_copy_is_equal_and_has_no_app_and_so_no_password(app, delayq, task, co
     assert b"s3cret" not in pickle.dumps(task)
     assert (copied(task), copied(task).args, copied(task).facts()) == (task, (1,), task.facts())
     assert (hidden.facts()["args"], hidden.args) == (None, ("hidden",))
-
-
-def test_a_copy_unpickles_no_message(delayq_app, url, tmp_path):
-    app, mark = delayq_app(url, accept_content=["pickle", "json"]), tmp_path / "mark"
-    app.send_task("t", (Mark(mark),), task_id="a", serializer="pickle", delayq_at=FAR)
-    assert copy.copy(app.delayq.get("a")).args is None
-    assert not mark.exists()
 
 
 def test_pydantic_and_so_fastapi_show_the_same(task):

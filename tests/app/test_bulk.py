@@ -1,29 +1,29 @@
 """`schedule_many`: the outcome of each item, in order, independent of the other items."""
 
 import gc
+import tracemalloc
 import weakref
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery import Task, chain, chord, group
-from celery.exceptions import SoftTimeLimitExceeded
+from celery.exceptions import QueueNotFound, SoftTimeLimitExceeded
+from kombu.exceptions import SerializerNotInstalled
 
 from celery_delayq import AlreadyScheduled, InvalidDueTime, Item
-from celery_delayq.errors import InvalidOption, InvalidSetting, NotATask, NotScheduled
-from tests.app.bulk import plain_task
+from celery_delayq.core.store import Entries
+from celery_delayq.errors import (
+    InvalidOption,
+    InvalidSetting,
+    ItemsRefused,
+    NotATask,
+    NotScheduled,
+)
+from tests.app.bulk import numbered, plain_task
 from tests.app.support import FAR, LONG_AGO, lists, templates
 from tests.support.shards import total, with_one_shard
 
 pytestmark = [pytest.mark.operations, pytest.mark.libraries]
-
-
-@pytest.fixture
-def remind(app):
-    return plain_task(app)
-
-
-def numbered(count):
-    return (((number,), {}) for number in range(count))
 
 
 def test_each_item_is_scheduled_and_its_id_stands_in_its_place(remind, delayq):
@@ -36,31 +36,17 @@ def test_each_item_is_scheduled_and_its_id_stands_in_its_place(remind, delayq):
 
 
 @with_one_shard
-def test_items_that_are_due_at_once_leave_in_their_order(remind, delayq, redis):
-    bulk = delayq.schedule_many(
-        remind, (((n, "x" * 3000 if n % 7 == 3 else ""), {}) for n in range(450)), at=LONG_AGO
-    )
-
-    assert delayq.hand_over() == 450
-
-    [messages] = lists(redis).values()
-    assert [task_id in str(raw) for task_id, raw in zip(bulk.ids, messages, strict=True)] == (
-        [True] * 450
-    )
-
-
-@with_one_shard
-def test_a_bulk_keeps_its_order_when_one_before_it_has_left(remind, delayq, redis):
-    for _ in range(2):
+@pytest.mark.parametrize(("bulks", "count"), [(1, 450), (2, 9)], ids=["first", "second"])
+def test_items_that_are_due_at_once_leave_in_their_order(remind, delayq, redis, bulks, count):
+    items = [((n, "x" * 3000 if n % 7 in (1, 3) else ""), {}) for n in range(count)]
+    for _ in range(bulks):
         redis.delete("celery")
-        bulk = delayq.schedule_many(
-            remind, [((n, "x" * 3000 * (n % 2)), {}) for n in range(9)], at=0
-        )
-        delayq.hand_over()
+        bulk = delayq.schedule_many(remind, items, at=LONG_AGO)
+        assert delayq.hand_over() == count
 
     [messages] = lists(redis).values()
     assert [task_id in str(raw) for task_id, raw in zip(bulk.ids, messages, strict=True)] == (
-        [True] * 9
+        [True] * count
     )
 
 
@@ -77,27 +63,50 @@ def test_items_for_a_list_and_for_the_relay_stand_in_one_bulk(delayq_app, url, r
 
 
 @with_one_shard
-def test_a_template_is_counted_by_those_who_share_it_and_goes_with_the_last(remind, delayq, redis):
-    bulk = delayq.schedule_many(remind, numbered(300), at=FAR)
-    # The first may be the only one of its kind, and is scheduled whole.
-    assert templates(redis) == (1, 299)
-
-    delayq.schedule_many(remind, [((1,), {}), ((2,), {})], at=LONG_AGO)
-    delayq.hand_over()
-    assert templates(redis) == (1, 299)
-
-    assert all(delayq.cancel(task_id) for task_id in bulk.ids)
-    assert templates(redis) == (0, 0)
-
-
-@with_one_shard
-def test_a_large_message_of_a_bulk_is_kept_whole_as_a_single_one_is(remind, delayq, redis):
+def test_all_items_but_the_first_and_the_large_ones_share_a_template(remind, delayq, redis):
     large = (("x" * 3000,), {})
 
-    delayq.schedule_many(remind, [*numbered(3), large, large], at=FAR)
+    delayq.schedule_many(remind, [*numbered(300), large, large], at=FAR)
 
-    assert templates(redis) == (1, 2)
+    assert templates(redis) == (1, 299)
 
+
+def test_the_signature_stays_as_it_was(remind, delayq):
+    signature = remind.s(1, y={}).set(queue="mail", headers={"a": [1]})
+    before = repr(dict(signature))
+
+    delayq.schedule_many(signature, [((), {"x": 3})], at=FAR)
+
+    assert repr(dict(signature)) == before
+
+
+def test_an_item_needs_no_keyword_arguments(remind, delayq):
+    bulk = delayq.schedule_many(remind, [Item((1,), tags=["x"]), Item((2,))], at=FAR)
+
+    found = [delayq.get(task_id) for task_id in bulk.ids]
+    assert [(one.args, one.kwargs, one.tags) for one in found] == [
+        ((1,), {}, ("x",)),
+        ((2,), {}, ()),
+    ]
+
+
+def test_tasks_of_another_app_are_scheduled_by_it(delayq_app, redis_server, redis):
+    here, there = (
+        delayq_app(redis_server.url()),
+        delayq_app(redis_server.url(7), timezone="Asia/Tokyo"),
+    )
+    noon = datetime(2100, 1, 1, 12)  # noqa: DTZ001
+
+    bulk = here.delayq.schedule_many(
+        plain_task(there), [((1,), {}), ((1,), {}, noon), ((1,), {}, noon.isoformat())], at=noon
+    )
+
+    due = {there.delayq.get(task_id).due for task_id in bulk.ids}
+    assert due == {datetime(2100, 1, 1, 3, tzinfo=timezone.utc)}
+    assert here.delayq.counts().scheduled == 0
+
+
+# Items that are refused.
 
 BAD = {
     "no pair": (((1,),), InvalidOption, "(args, kwargs), such as ((1,), {})"),
@@ -153,15 +162,6 @@ def test_an_id_that_comes_twice_is_scheduled_once_with_its_first_arguments(remin
     assert bulk.scheduled == delayq.counts().scheduled == len(items) - 1
 
 
-def test_a_bulk_of_bad_items_has_a_reason_for_each_and_writes_nothing(remind, delayq, redis):
-    bulk = delayq.schedule_many(remind, [((), {}, "soon")] * 450, at=FAR)
-
-    assert bulk.ids == [None] * 450
-    assert [*bulk.refused] == [*range(450)]
-    assert bulk.scheduled == 0
-    assert redis.keys() == []
-
-
 def test_a_refused_item_keeps_no_argument_alive(remind, delayq):
     class Unpicklable:
         """No serializer takes it."""
@@ -181,48 +181,172 @@ def test_a_refused_item_keeps_no_argument_alive(remind, delayq):
     assert [wrong() for wrong in seen] == [None] * 3
 
 
-CANVASES = {
-    "chain": lambda task: chain(task.s(1), task.s(2)),
-    "group": lambda task: group(task.s(1), task.s(2)),
-    "chord": lambda task: chord([task.s(1)], task.s(2)),
+@pytest.mark.parametrize(
+    "item",
+    [
+        ((object(),), {}),
+        ((1, 2, 3), {}),
+        ((1,), {}, "soon"),
+        ((1,), {}, None, ""),
+        ((1,), {}, None, "held"),
+        (("x" * 2_000_000,), {}),
+    ],
+    ids=["no JSON", "too many arguments", "no time", "no id", "id is held", "too large"],
+)
+def test_a_call_does_not_fail_if_each_item_is_wrong_by_itself(remind, delayq, item):
+    delayq.schedule(remind.s().set(task_id="held"), at=FAR)
+
+    bulk = delayq.schedule_many(remind, [item, item], at=FAR)
+
+    assert (bulk.scheduled, [*bulk.refused]) == (0, [0, 1])
+
+
+def test_a_bulk_says_in_one_error_what_was_refused_and_is_false(remind, delayq):
+    items = [*numbered(210), ((1,), {}, "soon"), ((2,), {}, None, 5)]
+
+    bulk = delayq.schedule_many(remind, items, at=FAR)
+
+    with pytest.raises(ItemsRefused) as caught:
+        bulk.raise_for_refused()
+    error = caught.value
+    assert str(error).startswith(
+        "2 of 212 items were refused; the first is number 210: 'soon' is not a due time; expected "
+    )
+    assert error.so_far is bulk
+    assert error.__cause__ is bulk.refused[210]
+    assert delayq.counts().scheduled == 210
+    assert not bulk
+
+
+def test_refused_items_have_one_log_line_without_their_arguments(remind, delayq, caplog):
+    items = [*numbered(250), ("s3cret",), (("s3cret",), {}, "soon")]
+
+    delayq.schedule_many(remind, items, at=FAR)
+
+    [line] = caplog.messages
+    assert line == (
+        f"2 of 252 items of a bulk of {remind.name} were refused; the first is number 250, with "
+        "InvalidOption"
+    )
+
+
+def test_a_bulk_of_which_all_is_scheduled_is_true_and_raises_and_logs_nothing(
+    remind, delayq, caplog
+):
+    bulk = delayq.schedule_many(remind, numbered(250), at=FAR)
+
+    assert bulk
+    assert bulk.raise_for_refused() is None
+    assert caplog.messages == []
+
+
+# Calls that are refused.
+
+NO_TASKS = {
+    "a chain": lambda task: chain(task.s(1), task.s(2)),
+    "a group": lambda task: group(task.s(1), task.s(2)),
+    "a chord": lambda task: chord([task.s(1)], task.s(2)),
     "chunks": lambda task: task.chunks([(1,), (2,)], 1),
+    "a name": lambda _: "add",
+    "a number": lambda _: 5,
+    "none": lambda _: None,
+    "a function": lambda _: print,
 }
 
 
-@pytest.mark.parametrize("kind", CANVASES)
-def test_a_canvas_is_refused(remind, delayq, redis, kind):
-    with pytest.raises(NotATask, match="expected a plain task; schedule takes a canvas"):
-        delayq.schedule_many(CANVASES[kind](remind), numbered(3), at=FAR)
-    assert redis.keys() == []
+@pytest.mark.parametrize("kind", NO_TASKS)
+def test_a_canvas_and_a_value_that_is_not_a_task_are_refused(remind, delayq, redis, kind):
+    what = NO_TASKS[kind](remind)
+    expected = "a plain task; schedule takes a canvas" if isinstance(what, dict) else "a signature"
 
-
-@pytest.mark.parametrize("what", ["add", 5, None, print])
-def test_schedule_many_refuses_a_value_that_is_not_a_task(delayq, redis, what):
-    with pytest.raises(NotATask, match="expected a signature, or a task"):
+    with pytest.raises(NotATask, match=f"expected {expected}"):
         delayq.schedule_many(what, numbered(3), at=FAR)
     assert redis.keys() == []
 
 
-def test_an_id_for_all_is_refused(remind, delayq, redis):
+SHAPES = {
+    "forgotten time": ([((1,), {})] * 2, {}, "time is None; expected at, after or spread; or a "),
+    "bare arguments": ([(1,), (2,)], {"at": FAR}, "item is (1,); expected (args, kwargs), such as"),
+    "both": ([((1,), {}), (2,)], {}, "time is None"),
+    "text": ("ab", {"at": FAR}, "item is 'a'; expected (args, kwargs)"),
+    "mappings": ([{"x": 1}] * 450, {"at": FAR}, "item is {'x': 1}; expected"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_call_of_which_every_item_has_a_wrong_shape_is_refused(remind, delayq, redis, name):
+    items, options, words = SHAPES[name]
+
     with pytest.raises(InvalidOption) as caught:
-        delayq.schedule_many(remind.s().set(task_id="a"), numbered(3), at=FAR)
-    assert str(caught.value) == "task_id is 'a'; expected an id in each item"
+        delayq.schedule_many(remind, items, **options)
+
+    assert str(caught.value).startswith(words)
     assert redis.keys() == []
 
 
-def test_a_wrong_setting_is_the_call_s_and_no_item_s(delayq_app, url):
-    app = delayq_app(url, delayq_batch_size=0)
-    with pytest.raises(InvalidSetting):
-        app.delayq.schedule_many(plain_task(app), numbered(3), at=FAR)
+def test_items_that_are_none_are_the_call_s_error(remind, delayq, redis):
+    with pytest.raises(TypeError):
+        delayq.schedule_many(remind, None, at=FAR)
+    assert redis.keys() == []
 
 
-def test_the_signature_stays_as_it_was(remind, delayq):
-    signature = remind.s(1, y={}).set(queue="mail", headers={"a": [1]})
-    before = repr(dict(signature))
+WRONG = {
+    "serializer": ({"serializer": "nope"}, SerializerNotInstalled, "No encoder installed for nope"),
+    "option of ours": ({"delayq_nope": 1}, InvalidOption, "delayq_nope is 1; expected no such"),
+    "value of ours": ({"delayq_once": "x"}, InvalidOption, "delayq_once is 'x'; expected true or"),
+    "two times": ({"delayq_after": 5}, InvalidOption, "expected only one of delayq_at and delayq_"),
+}
 
-    delayq.schedule_many(signature, [((), {"x": 3})], at=FAR)
 
-    assert repr(dict(signature)) == before
+@pytest.mark.parametrize("name", WRONG)
+def test_an_option_for_all_that_none_can_have_is_raised_as_by_a_single_call(
+    remind, delayq, redis, name
+):
+    options, error, words = WRONG[name]
+
+    with pytest.raises(error, match=words) as caught:
+        delayq.schedule_many(remind.s().set(**options), numbered(450), at=FAR)
+
+    assert (caught.value.so_far.scheduled, len(caught.value.so_far.refused)) == (0, 450)
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"task_id": "a"}, "task_id is 'a'; expected an id in each item"),
+        ({"delayq_tags": "x"}, "delayq_tags is 'x'; expected a list of tags, like ['x']"),
+    ],
+    ids=["id", "tags"],
+)
+def test_an_id_for_all_and_wrong_tags_are_refused_before_an_item_is_asked_for(
+    remind, delayq, redis, options, words
+):
+    items = numbered(3)
+
+    with pytest.raises(InvalidOption) as caught:
+        delayq.schedule_many(remind.s().set(**options), items, at=FAR)
+
+    assert str(caught.value) == words
+    assert len([*items]) == 3
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize(
+    ("conf", "error"),
+    [
+        ({"delayq_batch_size": 0}, InvalidSetting),
+        ({"task_create_missing_queues": False}, QueueNotFound),
+    ],
+    ids=["setting", "queue"],
+)
+def test_a_wrong_setting_and_a_missing_queue_are_the_call_s_and_no_item_s(
+    delayq_app, url, conf, error
+):
+    app = delayq_app(url, **conf)
+
+    with pytest.raises(error):
+        app.delayq.schedule_many(plain_task(app).s().set(queue="nope"), numbered(3), at=FAR)
 
 
 def test_an_apply_async_that_drops_options_sends_one_task_and_no_more(app, delayq, redis):
@@ -237,7 +361,99 @@ def test_an_apply_async_that_drops_options_sends_one_task_and_no_more(app, delay
     assert redis.llen("celery") == 1
 
 
-def test_a_time_limit_that_strikes_meanwhile_ends_the_bulk(app, delayq):
+# Slices: a bulk is read, held and forgotten slice by slice, so that it may be of any length.
+
+
+@pytest.fixture
+def connections(redis):
+    """The number of connections that Redis has received."""
+    return lambda: redis.info("stats")["total_connections_received"]
+
+
+@pytest.mark.parametrize("count", [0, 450], ids=["no items", "refused items"])
+def test_no_items_and_items_that_are_all_refused_are_no_step_at_all(
+    remind, delayq, redis, connections, count
+):
+    before = connections()
+
+    bulk = delayq.schedule_many(remind, iter([((), {}, "soon")] * count), at=FAR)
+
+    assert (bulk.ids, [*bulk.refused]) == ([None] * count, [*range(count)])
+    assert (bulk.scheduled, bool(bulk)) == (0, count == 0)
+    assert connections() == before
+    assert redis.keys() == []
+
+
+def test_a_slice_is_scheduled_before_the_next_one_is_read(remind, delayq, redis):
+    held_when_read = []
+
+    def items():
+        for item in numbered(450):
+            held_when_read.append(total(redis.hlen, "records"))
+            yield item
+
+    delayq.schedule_many(remind, items(), at=FAR)
+
+    assert held_when_read == [0] * 200 + [200] * 200 + [400] * 50
+
+
+def test_progress_is_given_the_bulk_after_each_slice(remind, delayq):
+    told, given = [], []
+
+    def progress(bulk):
+        told.append((len(bulk.ids), bulk.scheduled, delayq.counts().scheduled))
+        given.append(bulk)
+
+    items = [*numbered(210), *[None] * 210, *numbered(30)]
+    bulk = delayq.schedule_many(remind, items, at=FAR, progress=progress)
+    delayq.schedule_many(remind, [], at=FAR, progress=progress)
+
+    assert told == [(200, 200, 200), (400, 210, 210), (450, 240, 240)]
+    assert [one is bulk for one in given] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("items", ValueError),
+        ("items", AlreadyScheduled),
+        ("items", GeneratorExit),
+        ("progress", SystemExit),
+        ("progress", SoftTimeLimitExceeded),
+        ("the call of Redis", KeyboardInterrupt),
+    ],
+)
+def test_an_error_that_ends_a_bulk_carries_its_results_so_far(
+    remind, delayq, monkeypatch, error, where
+):
+    def items():
+        yield from numbered(250)
+        yield None
+        yield from numbered(249)
+        if where == "items":
+            raise error("enough")
+        yield from numbered(200)
+
+    def progress(so_far):
+        if where == "progress" and len(so_far.ids) == 400:
+            raise error
+
+    def schedule(self, *given, real=Entries.schedule, **options):
+        if where == "the call of Redis" and delayq.counts().scheduled == 399:
+            raise error
+        return real(self, *given, **options)
+
+    monkeypatch.setattr(Entries, "schedule", schedule)
+
+    with pytest.raises(error) as caught:
+        delayq.schedule_many(remind, items(), at=FAR, progress=progress)
+
+    so_far = caught.value.so_far
+    assert (len(so_far.ids), [*so_far.refused], so_far.scheduled) == (400, [250], 399)
+    assert delayq.counts().scheduled == 399
+
+
+def test_a_time_limit_that_strikes_while_a_message_is_made_ends_the_bulk(app, delayq):
     class Struck(Task):
         def apply_async(self, args=None, kwargs=None, **options):
             raise SoftTimeLimitExceeded
@@ -246,31 +462,43 @@ def test_a_time_limit_that_strikes_meanwhile_ends_the_bulk(app, delayq):
         delayq.schedule_many(plain_task(app, base=Struck), numbered(3), at=FAR)
 
 
-def test_tasks_of_another_app_are_scheduled_by_it(delayq_app, redis_server, redis):
-    here, there = (
-        delayq_app(redis_server.url()),
-        delayq_app(redis_server.url(7), timezone="Asia/Tokyo"),
-    )
-    noon = datetime(2100, 1, 1, 12)  # noqa: DTZ001
+def test_large_messages_are_scheduled_in_smaller_slices(remind, delayq):
+    delayq.app.conf.delayq_max_message = 2_000_000
+    told = []
+    megabyte, small, tenth = (((what,), {}) for what in ("x" * 1_000_000, 1, "y" * 100_000))
 
-    bulk = here.delayq.schedule_many(
-        plain_task(there), [((1,), {}), ((1,), {}, noon), ((1,), {}, noon.isoformat())], at=noon
+    delayq.schedule_many(
+        remind,
+        [megabyte, megabyte, small, small, megabyte, *[tenth] * 7],
+        at=FAR,
+        progress=lambda bulk: told.append(bulk.scheduled),
     )
 
-    due = {there.delayq.get(task_id).due for task_id in bulk.ids}
-    assert due == {datetime(2100, 1, 1, 3, tzinfo=timezone.utc)}
-    assert here.delayq.counts().scheduled == 0
+    # In base64, 100,000 bytes are 133,000: three of them are a slice.
+    assert told == [1, 2, 4, 5, 8, 11, 12]
+    assert delayq.counts().scheduled == 12
+
+
+def test_a_bulk_keeps_its_ids_and_nothing_else(remind, delayq):
+    delayq.schedule_many(remind, numbered(1000), at=FAR)
+    tracemalloc.start()
+    try:
+        bulk = delayq.schedule_many(remind, numbered(5000), at=FAR)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # A text of 36 characters and a place in a list take some 93 bytes; a scheduled task, 1,500.
+    assert bulk.scheduled == 5000
+    assert kept < 5000 * 120
+    assert peak - kept < 2_000_000
 
 
 # Eager.
 
 
-@pytest.fixture
-def eager(delayq_app, url):
-    return delayq_app(url, task_always_eager=True)
-
-
-def test_with_eager_tasks_each_item_runs_and_nothing_is_scheduled(eager, redis):
+def test_with_eager_tasks_each_item_runs_and_nothing_is_scheduled(delayq_app, url, redis):
+    eager = delayq_app(url, task_always_eager=True)
     seen, progress = [], []
 
     @eager.task(name="note")
@@ -305,20 +533,10 @@ def test_an_eager_task_s_error_that_propagates_is_its_item_s(delayq_app, url):
     assert {place: type(error) for place, error in bulk.refused.items()} == {0: ZeroDivisionError}
 
 
-def test_eager_tasks_need_no_settings_of_a_store(delayq_app):
+def test_eager_tasks_need_no_store_and_none_of_them_existed(delayq_app):
     app = delayq_app("amqp://127.0.0.1:1//", task_always_eager=True)
+    items = [Item((number,), {}, key="k", conflict="keep") for number in range(3)]
 
-    assert app.delayq.schedule_many(plain_task(app), numbered(3), at=FAR).scheduled == 3
+    bulk = app.delayq.schedule_many(plain_task(app), items, at=FAR)
 
-
-def test_an_item_needs_no_keyword_arguments(add, delayq):
-    bulk = delayq.schedule_many(add.s(), [Item((1,), tags=["x"]), Item((2,))], at=FAR)
-
-    assert [delayq.get(task_id).args for task_id in bulk.ids] == [(1,), (2,)]
-    assert [delayq.get(task_id).kwargs for task_id in bulk.ids] == [{}, {}]
-    assert [delayq.get(task_id).tags for task_id in bulk.ids] == [("x",), ()]
-
-
-def test_a_plain_tuple_of_one_is_no_item(add, delayq):
-    with pytest.raises(InvalidOption, match=r"expected \(args, kwargs\)"):
-        delayq.schedule_many(add.s(), [([1],)], at=FAR)
+    assert (bulk.scheduled, bulk.existed) == (3, set())

@@ -48,15 +48,12 @@ def test_arguments_of_an_item_are_in_its_message_as_in_a_call_s(
     assert together == singly
 
 
+KWARGS = st.dictionaries(TEXT, VALUES, max_size=3)
+LISTS = st.lists(VALUES, max_size=3)
+
+
 @given(
-    items=st.lists(
-        st.tuples(
-            st.lists(VALUES, max_size=3) | st.lists(VALUES, max_size=3).map(tuple),
-            st.dictionaries(TEXT, VALUES, max_size=3),
-        ),
-        min_size=1,
-        max_size=6,
-    ),
+    items=st.lists(st.tuples(LISTS | LISTS.map(tuple), KWARGS), min_size=1, max_size=6),
     bound=st.tuples(st.lists(VALUES, max_size=2), st.dictionaries(TEXT, VALUES, max_size=2)),
     immutable=st.booleans(),
 )
@@ -70,14 +67,14 @@ def test_any_items_of_any_signature_are_what_they_are_one_by_one(
     assert together == singly
 
 
-def test_an_item_may_change_once_it_was_read(delayq, app):
+def test_an_item_may_change_once_it_was_read(delayq, remind):
     def items():
         args, kwargs = [0], {"y": {}}
         for number in range(3):
             args[0] = kwargs["y"]["n"] = number
             yield args, kwargs
 
-    bulk = delayq.schedule_many(plain_task(app), items(), at=FAR)
+    bulk = delayq.schedule_many(remind, items(), at=FAR)
 
     held = [delayq.get(task_id) for task_id in bulk.ids]
     assert [(task.args, task.kwargs) for task in held] == [
@@ -100,27 +97,23 @@ circular.append(circular)
     ("what", "place"), [(what, number % 3) for number, what in enumerate(REFUSED)]
 )
 def test_arguments_that_a_call_would_refuse_are_refused_with_the_same_error(
-    app, delayq, redis, what, place
+    remind, delayq, redis, what, place
 ):
-    task, wrong = plain_task(app), REFUSED[what]
-    items = [((1,), {})] * 2
+    items, wrong = [((1,), {})] * 2, REFUSED[what]
     items.insert(place, wrong)
 
-    bulk = delayq.schedule_many(task, items, at=FAR)
+    bulk = delayq.schedule_many(remind, items, at=FAR)
 
     assert bulk.refused.keys() == {place}
     assert bulk.ids[place] is None
     assert bulk.scheduled == total(redis.hlen, "records") == 2
     with pytest.raises(type(bulk.refused[place])) as caught:
-        delayq.schedule(task.s().clone(*wrong), at=FAR)
+        delayq.schedule(remind.s().clone(*wrong), at=FAR)
     assert str(caught.value) == str(bulk.refused[place])
 
 
-@pytest.mark.parametrize("typing", [True, False])
-def test_keyword_names_that_are_not_text_are_refused_where_arguments_are_not_checked(
-    app, delayq, typing
-):
-    task = plain_task(app, typing=typing)
+def test_names_that_are_not_text_are_refused_where_arguments_are_not_checked(app, delayq):
+    task = plain_task(app, typing=False)
 
     bulk = delayq.schedule_many(task, [((), {}), ((), {1: 2}), ((), {"y": 3})], at=FAR)
 

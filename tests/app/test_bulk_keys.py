@@ -4,7 +4,6 @@ import pytest
 from celery import states
 
 from celery_delayq import AlreadyScheduled, Item
-from celery_delayq.errors import InvalidOption
 from tests.app.bulk import plain_task
 from tests.app.conflicts import owed, told, waiting
 from tests.app.support import FAR
@@ -18,11 +17,6 @@ WAYS = ["made of one another", "made by Celery"]
 @pytest.fixture
 def app(app_with_results):
     return app_with_results
-
-
-@pytest.fixture
-def remind(app):
-    return plain_task(app)
 
 
 @pytest.fixture(params=WAYS)
@@ -71,13 +65,6 @@ def test_a_task_s_attributes_hold_for_items(app, delayq, made_by_celery):
         ("", ("task",), None),
     ]
     assert len(made_by_celery) == 2
-
-
-def test_a_wrong_option_for_all_is_raised_before_anything_is_written(remind, delayq, redis):
-    with pytest.raises(InvalidOption, match="delayq_tags is 'x'"):
-        delayq.schedule_many(remind.s().set(delayq_tags="x"), numbered(3), at=FAR)
-
-    assert redis.keys() == []
 
 
 def test_a_key_that_is_taken_refuses_its_item_alone(delayq, signature):
@@ -172,11 +159,3 @@ def test_of_450_items_under_one_key_the_first_waits_where_the_others_are_refused
     assert waiting(delayq) == {bulk.ids[0]: (0,)}
     assert bulk.refused.keys() == set(range(1, 450))
     assert {error.holder for error in bulk.refused.values()} == {bulk.ids[0]}
-
-
-def test_a_bulk_of_eager_tasks_reports_none_as_existing(app, delayq, remind):
-    app.conf.task_always_eager = True
-
-    bulk = delayq.schedule_many(remind, numbered(3, key="k", conflict="keep"), at=FAR)
-
-    assert (bulk.scheduled, bulk.existed) == (3, set())

@@ -27,14 +27,7 @@ def slices(*names):
 
 
 @pytest.mark.parametrize(
-    ("options", "attempts"),
-    [
-        ({}, 4),
-        ({"retry": False}, 1),
-        ({"retry_policy": {"max_retries": 0}}, 1),
-        ({"retry_policy": {"max_retries": 2}}, 3),
-    ],
-    ids=repr,
+    ("options", "attempts"), [({}, 4), ({"retry_policy": {"max_retries": 2}}, 3)], ids=repr
 )
 def test_as_many_attempts_are_made_as_the_policy_allows(through, hanging_up, options, attempts):
     app = through(hanging_up)

@@ -8,17 +8,12 @@ import pytest
 from celery_delayq import InvalidDueTime
 from celery_delayq.errors import InvalidOption
 from celery_delayq.operations.times import times_for
-from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, redis_ms
 
 ITEMS = [((number,), {}) for number in range(3)]
 NOON = datetime(2100, 1, 1, 12, tzinfo=timezone.utc)
-NOON_MS = FAR * 1000 + 12 * 3_600_000
-
-
-@pytest.fixture
-def remind(app):
-    return plain_task(app)
+FAR_MS = FAR * 1000
+NOON_MS = FAR_MS + 12 * 3_600_000
 
 
 @pytest.fixture
@@ -45,48 +40,46 @@ def ahead_of(remind, delayq):
     return ahead_of
 
 
-AT = [NOON, NOON.isoformat(), datetime(2100, 1, 1, 12)]  # noqa: DTZ001
+ONE = [((1,), {})]
+TIMES = {
+    "one for all": (ITEMS, {"at": NOON}, [NOON_MS] * 3),
+    "as text": (ITEMS, {"at": NOON.isoformat()}, [NOON_MS] * 3),
+    "naive": (ITEMS, {"at": datetime(2100, 1, 1, 12)}, [NOON_MS] * 3),  # noqa: DTZ001
+    "a list": (ITEMS, {"at": [FAR, NOON, f"{NOON:%Y-%m-%dT%XZ}"]}, [FAR_MS, NOON_MS, NOON_MS]),
+    "a tuple": (ITEMS, {"at": (FAR, NOON, FAR + 1)}, [FAR_MS, NOON_MS, FAR_MS + 1000]),
+    "a spread of one instant": (ITEMS, {"spread": (FAR, FAR)}, [FAR_MS] * 3),
+    "some of their own": (
+        [((1,), {}, NOON), ((2,), {}), ((3,), {}, None), ((4,), {}, FAR + 1, "a")],
+        {"at": FAR},
+        [NOON_MS, FAR_MS, FAR_MS, FAR_MS + 1000],
+    ),
+    "one of its own in a spread": ([(*ONE[0], NOON)], {"spread": (FAR, FAR + 1)}, [NOON_MS]),
+    "all of their own": ([(*ONE[0], FAR), (*ONE[0], NOON)], {}, [FAR_MS, NOON_MS]),
+}
 
 
-@pytest.mark.parametrize("at", AT, ids=repr)
-def test_one_time_is_all_items_time(due_of, at):
-    assert due_of(at=at) == [NOON_MS] * 3
+@pytest.mark.parametrize("kind", TIMES)
+def test_items_have_their_own_time_or_theirs_of_a_list_or_that_of_all(due_of, kind):
+    items, times, expected = TIMES[kind]
+
+    assert due_of(items, **times) == expected
 
 
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_a_list_has_a_time_for_each_item(due_of, kind):
-    assert due_of(at=kind([FAR, NOON, "2100-01-01T00:00:01Z"])) == [
-        FAR * 1000,
-        NOON_MS,
-        FAR * 1000 + 1000,
-    ]
+HOUR = timedelta(hours=1)
+DELAYS = {
+    "one in seconds": (ITEMS, {"after": 3600}, [3600] * 3),
+    "one for all": (ITEMS, {"after": HOUR}, [3600] * 3),
+    "a list": (ITEMS, {"after": [60, HOUR, 90.0]}, [60, 3600, 90]),
+    "of their own": ([(*ONE[0], HOUR), (*ONE[0], timedelta(0))], {}, [3600, 0]),
+    "a spread of one": (ITEMS, {"spread": (HOUR, HOUR)}, [3600] * 3),
+}
 
 
-@pytest.mark.parametrize("after", [3600, timedelta(hours=1)])
-def test_one_delay_is_all_items_delay(ahead_of, after):
-    assert ahead_of(after=after) == [3600] * 3
+@pytest.mark.parametrize("kind", DELAYS)
+def test_delays_are_counted_from_now(ahead_of, kind):
+    items, times, expected = DELAYS[kind]
 
-
-def test_a_list_has_a_delay_for_each_item(ahead_of):
-    assert ahead_of(after=[60, timedelta(hours=1), 90.0]) == [60, 3600, 90]
-
-
-def test_an_item_s_own_time_goes_before_the_time_for_all(due_of):
-    items = [((1,), {}, NOON), ((2,), {}), ((3,), {}, None), ((4,), {}, FAR + 1, "a")]
-
-    assert due_of(items, at=FAR) == [NOON_MS, FAR * 1000, FAR * 1000, (FAR + 1) * 1000]
-
-
-def test_items_may_all_bring_their_own_times(due_of):
-    assert due_of([(*item, FAR + place) for place, item in enumerate(ITEMS)]) == [
-        FAR * 1000,
-        FAR * 1000 + 1000,
-        FAR * 1000 + 2000,
-    ]
-
-
-def test_a_timedelta_of_an_item_s_own_is_from_now(ahead_of):
-    assert ahead_of([((1,), {}, timedelta(hours=1)), ((2,), {}, timedelta(0))]) == [3600, 0]
+    assert ahead_of(items, **times) == expected
 
 
 @pytest.mark.parametrize("past", [{"at": 0}, {"after": -5}, {"spread": (0, LONG_AGO)}], ids=str)
@@ -144,26 +137,21 @@ def test_a_list_of_times_is_not_for_items_that_are_not_counted_yet(remind, delay
 
 
 def test_a_spread_gives_each_item_a_time_of_its_own_within_its_bounds(due_of):
-    due = due_of([((1,), {})] * 300, spread=(NOON, NOON + timedelta(hours=1)))
+    due = due_of(ONE * 300, spread=(NOON, NOON + HOUR))
 
     assert NOON_MS <= min(due) < max(due) <= NOON_MS + 3_600_000
     assert len(set(due)) > 250
 
 
 def test_both_ends_of_a_spread_are_in_it(due_of):
-    due = due_of([((1,), {})] * 100, spread=(FAR, FAR + 0.001))
+    due = due_of(ONE * 100, spread=(FAR, FAR + 0.001))
 
-    assert set(due) == {FAR * 1000, FAR * 1000 + 1}
-
-
-def test_a_spread_may_be_one_instant(due_of):
-    assert due_of(spread=(FAR, FAR)) == [FAR * 1000] * 3
+    assert set(due) == {FAR_MS, FAR_MS + 1}
 
 
 def test_a_spread_of_timedeltas_is_from_now(ahead_of):
-    assert ahead_of(spread=(timedelta(hours=1), timedelta(hours=1))) == [3600] * 3
+    ahead = ahead_of(ONE * 100, spread=(timedelta(0), HOUR))
 
-    ahead = ahead_of([((1,), {})] * 100, spread=(timedelta(0), timedelta(hours=1)))
     assert 0 <= min(ahead) < 1800 < max(ahead) <= 3600
 
 
@@ -173,10 +161,6 @@ def test_a_spread_begins_with_its_first_time_to_the_microsecond():
     times = times_for([1], timezone.utc, spread=(soon, soon))
 
     assert next(times).us == NOON_MS * 1000 + 1
-
-
-def test_an_item_s_own_time_goes_before_the_spread(due_of):
-    assert due_of([((1,), {}, NOON)], spread=(FAR, FAR + 1)) == [NOON_MS]
 
 
 def test_an_item_that_would_be_due_too_late_by_redis_s_clock_is_refused_by_itself(remind, delayq):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import pickle
+from itertools import product
 
 import pytest
 from celery import chain, chord, group
@@ -12,7 +13,7 @@ from celery.result import AsyncResult, GroupResult
 
 from celery_delayq import Outcome
 from celery_delayq.core.message.headers import LAUNCH
-from tests.app.support import FAR, LONG_AGO, lists
+from tests.app.support import FAR, LONG_AGO, lists, noop
 
 pytestmark = pytest.mark.libraries
 
@@ -43,36 +44,23 @@ def test_a_canvas_is_one_entry_that_its_result_cancels_and_moves(add, delayq, wh
 
     assert delayq.counts().scheduled == 1
     assert result.reschedule(by=60) is Outcome.DONE
-    assert delayq.get(result.id).due.timestamp() == FAR + 60
-    assert result.cancel() is Outcome.DONE
+    assert delayq.get(result).due.timestamp() == FAR + 60
+    assert delayq.cancel(result) is Outcome.DONE
     assert delayq.counts().scheduled == 0
 
 
-# `map` and `starmap` are one plain task of Celery's, and are sent as that.
-@pytest.mark.parametrize("what", [what for what in CANVASES if "map" not in what])
-def test_applying_it_gives_the_ids_that_the_caller_has(app, add, delayq, redis, what):
-    result = CANVASES[what](add).delay_until(LONG_AGO)
-    delayq.hand_over()
-    [body] = received(app)
-    redis.flushall()
-
-    app.tasks[LAUNCH](*body[0])
-
-    applied = {message["headers"]["id"] for message in pushed(redis)}
-    assert applied <= known_ids(result)
-    assert applied
-
-
-# Installed serializers only.
+# Installed serializers only. `map` and `starmap` are one plain task of Celery's, sent as that.
 SERIALIZERS = ["pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
+APPLIED = [
+    *((what, "json") for what in CANVASES if "map" not in what),
+    *product(("group", "chord", "group of chains", "chain"), SERIALIZERS),
+]
 
 
-@pytest.mark.parametrize("serializer", SERIALIZERS)
-@pytest.mark.parametrize("what", ["group", "chord", "group of chains", "chain"])
-def test_another_serializer_brings_every_part_along(app, delayq, redis, serializer, what):
+@pytest.mark.parametrize(("what", "serializer"), APPLIED)
+def test_applying_it_gives_the_ids_that_the_caller_has(app, delayq, redis, what, serializer):
     app.conf.update(task_serializer=serializer, accept_content=[serializer])
-    add = app.task(name="add")(number_of)
-    result = CANVASES[what](add).delay_until(LONG_AGO)
+    result = CANVASES[what](app.task(name="add")(noop)).delay_until(LONG_AGO)
     delayq.hand_over()
     [body] = received(app, serializer)
     redis.flushall()
@@ -81,11 +69,7 @@ def test_another_serializer_brings_every_part_along(app, delayq, redis, serializ
 
     applied = {message["headers"]["id"] for message in pushed(redis)}
     assert applied <= known_ids(result)
-    assert len(applied) == (1 if what == "chain" else 2)
-
-
-def number_of(*numbers):
-    return len(numbers)
+    assert len(applied) == (1 if what.startswith(("chain", "pipe", "group of one")) else 2)
 
 
 def received(app, serializer="json", queue="celery"):
@@ -119,50 +103,30 @@ def test_each_part_of_a_group_is_pending_and_the_group_s_result_is_one_of_celery
     assert not result.ready()
 
 
-def test_cancelling_a_group_revokes_its_parts(app, add):
-    result = group(add.s(1), add.s(2)).delay_until(FAR)
-
-    result.cancel()
-
-    assert [part.state for part in result] == ["REVOKED", "REVOKED"]
-    with pytest.raises(TaskRevokedError):
-        result.get(timeout=30)
-
-
-def test_cancelling_nested_groups_revokes_every_part(app, add):
-    result = group(group(add.s(1), add.s(2)), add.s(3) | add.s(4)).delay_until(FAR)
-
-    result.cancel()
-
-    assert {AsyncResult(one, app=app).state for one in leaves(result)} == {"REVOKED"}
-
-
 def leaves(result):
     if isinstance(result, GroupResult):
         return [one for part in result.results for one in leaves(part)]
     return [result.id]
 
 
-@pytest.mark.parametrize("what", ["chain", "chord", "chain with chord", "starmap"])
-def test_cancelling_a_canvas_makes_its_result_raise(add, what):
-    result = CANVASES[what](add).delay_until(FAR)
+NESTED = {"nested": lambda add: group(group(add.s(1), add.s(2)), add.s(3) | add.s(4)), **CANVASES}
+
+
+@pytest.mark.parametrize(
+    "what", ["group", "nested", "chain", "chord", "chain with chord", "starmap"]
+)
+def test_cancelling_a_canvas_revokes_every_part_and_makes_its_result_raise(app, add, what):
+    result = NESTED[what](add).delay_until(FAR)
 
     result.cancel()
 
-    assert result.state == "REVOKED"
+    assert {AsyncResult(one, app=app).state for one in leaves(result)} == {"REVOKED"}
+    assert {part.state for part in getattr(result, "results", [result])} == {"REVOKED"}
     with pytest.raises(TaskRevokedError):
         result.get(timeout=30)
 
 
-def test_celery_s_revoke_of_a_group_s_result_cancels_it(add, delayq):
-    result = group(add.s(1), add.s(2)).delay_until(FAR)
-
-    result.revoke()
-
-    assert delayq.counts().scheduled == 0
-
-
-@pytest.mark.parametrize("what", ["chain", "chord", "starmap"])
+@pytest.mark.parametrize("what", ["group", "chain", "chord", "starmap"])
 def test_celery_s_revoke_of_a_canvas_s_result_cancels_it(add, delayq, what):
     result = CANVASES[what](add).delay_until(FAR)
 
@@ -234,12 +198,6 @@ def finish_all(app):
         simple.close()
 
 
-def test_an_empty_group_is_as_celery_has_it(add, delayq):
-    result = group([]).delay_until(FAR)
-
-    assert list(result) == []
-
-
 def test_a_pickled_result_of_a_group_is_one_of_celery_s_with_its_parts(app, add):
     result = group(add.s(1), add.s(2)).delay_until(FAR)
 
@@ -278,13 +236,6 @@ def test_it_is_shown_as_what_it_is_and_launches(add, delayq, what):
         assert (task.task, task.argsrepr, task.is_canvas) == (SHOWN[what], SHOWN[what], True)
     plain = add.s(1).delay_until(FAR)
     assert not delayq.get(plain.id).is_canvas
-
-
-def test_a_group_is_named_by_its_result(add, delayq):
-    result = delayq.schedule(group(add.s(1), add.s(2)), at=FAR)
-
-    assert delayq.get(result).id == result.id
-    assert delayq.cancel(result)
 
 
 def test_a_caller_that_waits_over_rpc_for_a_part_gets_the_revocation_of_the_whole(delayq_app, url):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 from datetime import datetime, timedelta, timezone
+from unittest.mock import Mock
 
 import pytest
 from celery import chain, chord, group
@@ -15,7 +16,7 @@ from celery_delayq import State
 from celery_delayq.core import clock
 from celery_delayq.core.message.headers import LAUNCH
 from celery_delayq.errors import AlreadyScheduled, NotScheduled
-from tests.app.support import FAR, LONG_AGO, lists
+from tests.app.support import FAR, LONG_AGO, lists, noop
 
 pytestmark = pytest.mark.libraries
 
@@ -77,10 +78,8 @@ def test_sent_parts_are_not_sent_again_when_the_rest_of_the_canvas_is(add, delay
     found = launch()
     assert {queue: len(messages) for queue, messages in found.items()} == {"blocked": 1, "three": 1}
     # The first of them may have been sent before it failed.
-    assert [found[queue][0].get("delayq_redelivered") for queue in ("blocked", "three")] == [
-        True,
-        None,
-    ]
+    marks = [found[queue][0].get("delayq_redelivered") for queue in ("blocked", "three")]
+    assert marks == [True, None]
     assert delayq.get(result.id) is None
 
 
@@ -94,14 +93,10 @@ def test_a_launch_sends_nothing_while_another_server_fails(add, delayq, redis, l
     else:
         result = chord([add.s(1), add.s(2)], add.si(3)).delay_until(LONG_AGO)
         set_size = delayq.app.backend.set_chord_size
-        object.__setattr__(set_size, "method", fail)
+        object.__setattr__(set_size, "method", Mock(side_effect=ConnectionError("away")))
 
     assert launch() == {}
     assert delayq.get(result.id).error.startswith(f"cannot launch, {away}: ")
-
-
-def fail(*_):
-    raise ConnectionError("away")
 
 
 def halves(add):
@@ -119,7 +114,9 @@ def test_a_launch_that_fails_for_a_day_is_dead_and_a_retry_begins_another_day(
     later = datetime.now(timezone.utc) + timedelta(hours=25)
     monkeypatch.setattr(clock, "utc_now", lambda: later)
 
-    again(delayq, redis, result, launch)
+    redis.delete("one")
+    assert delayq.run_now(result)
+    launch()
     task = delayq.get(result.id)
     assert (task.state, task.reason) == (State.DEAD, task.error)
     assert "WRONGTYPE" in task.reason
@@ -130,12 +127,6 @@ def test_a_launch_that_fails_for_a_day_is_dead_and_a_retry_begins_another_day(
     launch()
     assert delayq.get(result.id).state is State.SCHEDULED
     assert delayq.get(result.id).next_try > first_try
-
-
-def again(delayq, redis, result, launch):
-    redis.delete("one")
-    assert delayq.run_now(result)
-    return launch()
 
 
 def test_a_launch_whose_error_no_try_can_mend_is_dead_at_once(add, delayq, redis, launch):
@@ -191,8 +182,7 @@ def test_a_launch_that_fails_before_its_scanner_has_acknowledged_it_waits_for_th
 def claimed(delayq):
     for shard_steps in delayq.services.steps_by_shard():
         with contextlib.closing(shard_steps):
-            entries = shard_steps.claim(10).entries
-            if entries:
+            if entries := shard_steps.claim(10).entries:
                 yield shard_steps, entries
 
 
@@ -210,15 +200,12 @@ def test_parts_of_a_launch_that_is_delivered_again_are_marked_so_that_workers_ca
 
     second = launch(redelivered=by == "its broker")["celery"]
 
-    names = ("id", "delayq_hand_over")
-    assert [[one[name] for name in names] for one in first] == [
-        [one[name] for name in names] for one in second
-    ]
+    for name in ("id", "delayq_hand_over"):
+        assert [one[name] for one in first] == [one[name] for one in second]
     assert [one.get("delayq_redelivered") for one in (*first, *second)] == [None, None, True, True]
     # An attempt of another number is a copy.
-    assert {one["delayq_attempt"] for one in first}.isdisjoint(
-        one["delayq_attempt"] for one in second
-    )
+    attempts = [{one["delayq_attempt"] for one in sent} for sent in (first, second)]
+    assert attempts[0].isdisjoint(attempts[1])
 
 
 def test_a_part_with_a_delay_of_its_own_waits_from_the_launch_on(add, delayq, launch, redis):
@@ -264,7 +251,7 @@ def test_a_canvas_that_begins_with_a_broadcast_is_launched_by_one_worker(add, de
 
 
 def test_parts_of_another_app_are_sent_by_the_app_that_schedules_the_canvas(make_app, add, launch):
-    other = make_app("memory://").task(name="other")(nothing)
+    other = make_app("memory://").task(name="other")(noop)
     canvas = group(add.s(1), other.s())
     canvas._app = add.app
 
@@ -273,31 +260,16 @@ def test_parts_of_another_app_are_sent_by_the_app_that_schedules_the_canvas(make
     assert [one["task"] for one in launch()["celery"]] == ["add", "other"]
 
 
-def test_signals_of_publishing_are_sent_by_the_caller_once_for_each_message(add, launch):
+def test_signals_of_publishing_are_sent_by_the_caller_once_for_each_message(add, launch, listen):
     heard = []
-    with listening(heard):
-        result = group(add.s(1), add.s(2) | add.s(3)).delay_until(LONG_AGO)
-        assert [one for one in heard if one != LAUNCH] == ["add", "add"]
-        heard.clear()
-        assert len(launch()["celery"]) == 2
+    listen(before_task_publish, lambda sender, **_: heard.append(sender))
+
+    result = group(add.s(1), add.s(2) | add.s(3)).delay_until(LONG_AGO)
+    assert [one for one in heard if one != LAUNCH] == ["add", "add"]
+    heard.clear()
+    assert len(launch()["celery"]) == 2
     assert heard == []
     assert len(result) == 2
-
-
-def nothing():
-    pass
-
-
-@contextlib.contextmanager
-def listening(heard):
-    def hear(sender, **_):
-        heard.append(sender)
-
-    before_task_publish.connect(hear)
-    try:
-        yield
-    finally:
-        before_task_publish.disconnect(hear)
 
 
 def test_the_result_backend_hears_of_a_chord_when_it_is_launched(add, redis_server, launch):
@@ -343,7 +315,7 @@ def test_a_message_that_apply_async_sends_beside_a_part_is_sent_at_once(app, del
             app.send_task("audit")
             return super().apply_async(*args, **options)
 
-    task = app.task(name="t", base=Audited)(nothing)
+    task = app.task(name="t", base=Audited)(noop)
     group(task.s(), task.s()).delay_until(FAR)
 
     assert [one["task"] for one in sent(redis)["celery"]] == ["audit", "audit"]
@@ -356,7 +328,7 @@ def test_a_chord_that_a_part_s_apply_async_applies_is_registered_at_once(app, ad
             chord([add.s(1), add.s(2), add.s(3)], add.si(0)).apply_async()
             return super().apply_async(*args, **options)
 
-    task = app.task(name="t", base=Auditing)(nothing)
+    task = app.task(name="t", base=Auditing)(noop)
     chord([task.s(), add.s(4)], add.si(5)).delay_until(FAR)
 
     with redis_server.client(db=1) as results:
@@ -369,7 +341,7 @@ def test_a_part_whose_apply_async_drops_options_is_reported_as_sent(app, delayq)
         def apply_async(self, args=None, kwargs=None, task_id=None, **_):
             return super().apply_async(args, kwargs, task_id=task_id)
 
-    task = app.task(name="t", base=Dropping)(nothing)
+    task = app.task(name="t", base=Dropping)(noop)
 
     with pytest.raises(NotScheduled):
         group(task.s(), task.s()).delay_until(FAR)

@@ -8,7 +8,6 @@ from celery import chain, group
 from celery.exceptions import Retry
 
 from celery_delayq import AlreadyScheduled, InvalidDueTime
-from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, envelope, lists, only_message, redis_ms, to_ms
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
@@ -31,21 +30,22 @@ def task(capturing):
     return task
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda task: task.apply_async((1,), eta=DUE),
-        lambda task: task.apply_async((1,), eta=DUE.isoformat()),
-        lambda task: task.s(1).set(eta=DUE).apply_async(),
-        lambda task: task.s(1).apply_async(eta=DUE),
-        lambda task: task.app.send_task("t", (1,), eta=DUE),
-    ],
-)
+CALLS = {
+    "apply_async": lambda task: task.apply_async((1,), eta=DUE),
+    "text": lambda task: task.apply_async((1,), eta=DUE.isoformat()),
+    "an option of the signature": lambda task: task.s(1).set(eta=DUE).apply_async(),
+    "signature": lambda task: task.s(1).apply_async(eta=DUE),
+    "send_task": lambda task: task.app.send_task("t", (1,), eta=DUE),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
 def test_an_eta_is_scheduled(task, capturing, redis, call):
-    result = call(task)
+    result = CALLS[call](task)
 
     held = capturing.delayq.get(result.id)
     assert (held.due, held.args) == (DUE, (1,))
+    # A worker would hold a message with an eta.
     assert envelope(capturing.delayq, result.id).headers["eta"] is None
     assert lists(redis) == {}
 
@@ -58,42 +58,35 @@ def test_a_countdown_is_scheduled(task, capturing, redis, countdown):
 
     due = to_ms(capturing.delayq.get(result.id).due)
     assert 0 <= due - before - countdown * 1000 < 60_000
+    assert envelope(capturing.delayq, result.id).headers["eta"] is None
 
 
-def test_a_call_without_an_eta_is_sent_at_once(task, redis):
-    task.delay(1)
-    task.apply_async((2,), countdown=0)
-    task.apply_async((3,), eta=None, countdown=None)
-
-    assert redis.llen("celery") == 3
-
-
-def test_a_past_eta_is_sent(task, redis):
-    task.apply_async((1,), eta=datetime(2020, 1, 1, tzinfo=UTC))
-
-    assert redis.llen("celery") == 1
+AT_ONCE = {
+    "no time": {},
+    "no seconds": {"countdown": 0},
+    "none": {"eta": None, "countdown": None},
+    "a past eta": {"eta": datetime(2020, 1, 1, tzinfo=UTC)},
+}
 
 
-@pytest.mark.parametrize(
-    ("countdown", "held"), [(50, False), (99, False), (200, True), (600, True)]
-)
-def test_a_task_due_sooner_than_the_minimum_is_left_to_celery(
-    delayq_app, url, redis, countdown, held
+@pytest.mark.parametrize("kind", AT_ONCE)
+def test_a_call_without_a_future_eta_is_sent_at_once(task, capturing, redis, kind):
+    task.apply_async((1,), **AT_ONCE[kind])
+
+    assert (redis.llen("celery"), capturing.delayq.counts().scheduled) == (1, 0)
+
+
+@pytest.mark.parametrize("countdown", [50, 99, 200, 600])
+def test_a_task_due_sooner_than_the_minimum_is_left_to_celery_with_its_eta(
+    capturing, redis, countdown
 ):
-    app = delayq_app(url, delayq_capture_eta=True, delayq_min_delay=100)
+    capturing.conf.delayq_min_delay = 100
 
-    result = app.send_task("t", (1,), countdown=countdown)
+    result = capturing.send_task("t", (1,), countdown=countdown)
 
-    assert (app.delayq.get(result.id) is not None) is held
-    assert redis.llen("celery") == (0 if held else 1)
-
-
-def test_a_task_that_is_left_to_celery_keeps_its_eta(delayq_app, url, redis):
-    app = delayq_app(url, delayq_capture_eta=True, delayq_min_delay=100)
-
-    app.send_task("t", (1,), countdown=60)
-
-    assert json.loads(only_message(redis)[1])["headers"]["eta"]
+    assert (capturing.delayq.get(result.id) is None) is (countdown < 100)
+    sent = [json.loads(raw)["headers"]["eta"] for raw in redis.lrange("celery", 0, -1)]
+    assert [bool(eta) for eta in sent] == [True] * (countdown < 100)
 
 
 def test_nothing_is_captured_unless_asked_for(app, delayq, redis):
@@ -101,13 +94,6 @@ def test_nothing_is_captured_unless_asked_for(app, delayq, redis):
 
     assert delayq.get(result.id) is None
     assert json.loads(only_message(redis)[1])["headers"]["eta"] == DUE.isoformat()
-
-
-def test_an_explicit_due_time_beside_the_eta_is_refused(task, capturing):
-    with pytest.raises(InvalidOption, match=r"^eta is "):
-        task.apply_async((1,), delayq_at=DUE + timedelta(days=1), eta=DUE)
-
-    assert not capturing.delayq.counts().scheduled
 
 
 def retry(task, task_id="r", **options):

@@ -18,7 +18,7 @@ from celery_delayq.core.message.identity import identity_of
 from celery_delayq.core.scheduling import left
 from celery_delayq.errors import StoreDiffers, StoreFull, StoreUnavailable
 from tests.app.network import QUICK
-from tests.app.support import lists, only_message
+from tests.app.support import lists, noop, only_message
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually
 
@@ -51,11 +51,16 @@ def away():
 
 
 @pytest.fixture
-def refused(delayq_app, url):
+def capturing(delayq_app, url):
+    """Make an app that captures: ``capturing(STORE, broker)``."""
+    conf = {"delayq_capture_eta": True, "task_publish_retry_policy": QUICK}
+    return lambda store, broker=url, **more: delayq_app(broker, delayq_url=store, **conf, **more)
+
+
+@pytest.fixture
+def refused(capturing):
     """An app that captures, whose store is not there."""
-    return delayq_app(
-        url, delayq_url=away(), delayq_capture_eta=True, task_publish_retry_policy=QUICK
-    )
+    return capturing(away())
 
 
 def agree(headers, plain, properties, plain_properties):
@@ -133,16 +138,10 @@ class Rabbit:
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 @pytest.mark.parametrize("call", ["eta", "expires", "seconds", "priority", "serializer"])
 def test_on_rabbitmq_it_is_the_message_that_plain_celery_sends(
-    delayq_app, rabbitmq_server, call, kind
+    capturing, rabbitmq_server, call, kind
 ):
     rabbit = Rabbit(rabbitmq_server.url, kind)
-    app = delayq_app(
-        rabbit.url,
-        delayq_url=away(),
-        delayq_capture_eta=True,
-        task_publish_retry_policy=QUICK,
-        **rabbit.conf,
-    )
+    app = capturing(away(), rabbit.url, **rabbit.conf)
     tomorrow = clock.utc_now() + timedelta(days=1)
     options = {**CALLS[call], "eta": tomorrow}
     with Celery("stranger", broker=rabbit.url, set_as_current=False) as stranger:
@@ -158,7 +157,7 @@ def test_on_rabbitmq_it_is_the_message_that_plain_celery_sends(
     assert (our_way, our_body) == (way, body)
 
 
-def test_celery_s_signals_come_once_and_its_event_is_sent(refused, redis):
+def test_celery_s_signals_come_once_and_its_event_is_sent(refused, redis, listen):
     refused.conf.task_send_sent_event = True
     heard = []
 
@@ -169,8 +168,8 @@ def test_celery_s_signals_come_once_and_its_event_is_sent(refused, redis):
     def after(headers, **_):
         heard.append(("after", headers["eta"]))
 
-    signals.before_task_publish.connect(before)
-    signals.after_task_publish.connect(after)
+    listen(signals.before_task_publish, before)
+    listen(signals.after_task_publish, after)
     with redis.pubsub() as events:
         events.psubscribe("*celeryev*")
         eventually(events.get_message)
@@ -203,14 +202,13 @@ STORES = {
 
 
 @pytest.fixture(params=STORES)
-def spoilt(request, delayq_app, url, start_redis):
+def spoilt(request, capturing, start_redis):
     """An app that captures, whose store, a Redis of its own, refuses; the error and its reason."""
     spoil, error, why = STORES[request.param]
     store = start_redis()
     with store.client() as client:
         spoil(client)
-    policy = {"delayq_capture_eta": True, "task_publish_retry_policy": QUICK}
-    return delayq_app(url, delayq_url=store.url(), **policy), error, why
+    return capturing(store.url()), error, why
 
 
 def test_a_message_that_the_store_refuses_for_any_reason_is_sent_unmarked(spoilt, redis, caplog):
@@ -223,9 +221,8 @@ def test_a_message_that_the_store_refuses_for_any_reason_is_sent_unmarked(spoilt
     assert headers["eta"] == DUE.isoformat()
     assert not [name for name in headers if name.startswith("delayq_")]
     [told] = [one for one in caplog.messages if "left to Celery" in one]
-    assert re.match(
-        r"task a is left to Celery, as are all captured calls of the next \d+ s: ", told
-    )
+    pattern = r"task a is left to Celery, as are all captured calls of the next \d+ s: "
+    assert re.match(pattern, told)
     assert why in told
     with pytest.raises(error):
         app.send_task("t", delayq_after=60)
@@ -240,24 +237,15 @@ def test_a_call_with_an_option_of_ours_is_refused(refused, redis, option):
 
 
 def test_a_default_of_its_task_is_no_option_of_the_call(refused, redis):
-    @refused.task(name="tagged", delayq_tags=["x"])
-    def tagged():
-        pass
-
-    tagged.apply_async(eta=DUE)
+    refused.task(name="tagged", delayq_tags=["x"])(noop).apply_async(eta=DUE)
 
     assert len(lists(redis)) == 1
 
 
 def test_after_a_refusal_the_store_is_left_alone_for_a_while_and_then_asked_again(
-    delayq_app, url, redis, hanging_up, monkeypatch
+    capturing, redis, hanging_up, monkeypatch
 ):
-    app = delayq_app(
-        url,
-        delayq_url=f"redis://127.0.0.1:{hanging_up.port}/0",
-        delayq_capture_eta=True,
-        task_publish_retry=False,
-    )
+    app = capturing(f"redis://127.0.0.1:{hanging_up.port}/0", task_publish_retry=False)
     app.send_task("t", eta=DUE)
     asked = hanging_up.connections
     for _ in range(3):
@@ -283,9 +271,9 @@ def test_it_is_left_alone_for_nine_times_as_long_as_it_took_to_refuse(monkeypatc
     assert [refusals.is_recent, refusals.is_recent] == [True, False]
 
 
-def test_a_store_that_is_back_takes_captured_calls_again(delayq_app, url, redis, start_redis):
+def test_a_store_that_is_back_takes_captured_calls_again(capturing, redis, start_redis):
     store = start_redis("--appendonly", "yes")
-    app = delayq_app(url, delayq_url=store.url(), delayq_capture_eta=True, task_publish_retry=False)
+    app = capturing(store.url(), task_publish_retry=False)
     store.kill()
     app.send_task("t", task_id="a", eta=DUE)
     store.start()
@@ -312,6 +300,16 @@ def run(task, task_id="a", **said):
         _task_stack.pop()
 
 
+def later(app):
+    """A task that puts itself off."""
+
+    @app.task(name="later", bind=True, shared=False)
+    def later(self, _x):
+        raise self.defer(after=3600)
+
+    return later
+
+
 HOLD = {"id": "a", "key": "k", "delivery": "d", "ms": 5000}
 
 
@@ -319,26 +317,19 @@ HOLD = {"id": "a", "key": "k", "delivery": "d", "ms": 5000}
 def test_a_task_that_puts_itself_off_goes_to_its_queue_with_an_eta_its_count_and_its_hold(
     refused, redis, is_recent
 ):
-    @refused.task(name="later", bind=True, shared=False)
-    def later(self, _x):
-        raise self.defer(after=3600)
-
     if is_recent:
         refused.send_task("t", eta=DUE, queue="others")
         redis.delete("others")
     before = clock.utc_now()
 
     with pytest.raises(Ignore):
-        run(later, delayq_hold=HOLD, delayq_put_offs=2, headers={"delayq_put_offs": 2})
+        run(later(refused), delayq_hold=HOLD, delayq_put_offs=2, headers={"delayq_put_offs": 2})
 
     key, raw = only_message(redis)
     headers = json.loads(raw)["headers"]
+    wait = datetime.fromisoformat(headers["eta"]) - before
     assert key == b"mail\x06\x163"
-    assert (
-        timedelta(0)
-        <= datetime.fromisoformat(headers["eta"]) - before - timedelta(hours=1)
-        < timedelta(minutes=5)
-    )
+    assert timedelta(hours=1) <= wait < timedelta(hours=1, minutes=5)
     assert (headers["id"], headers["delayq_put_offs"], headers["delayq_hold"]) == ("a", 3, HOLD)
 
 
@@ -355,16 +346,11 @@ def test_a_retry_takes_its_hold_along(refused, redis):
 
 
 @pytest.fixture
-def unanswered(delayq_app, url, swallowing, passing):
+def unanswered(capturing, swallowing, passing):
     """An app whose store does all requests with `the-id` in them, and whose calls get no answer."""
     proxy = swallowing(b"the-id", times=99)
     with passing(proxy):
-        yield delayq_app(
-            url,
-            delayq_url=f"redis://127.0.0.1:{proxy.port}/0",
-            delayq_capture_eta=True,
-            task_publish_retry_policy=QUICK,
-        )
+        yield capturing(f"redis://127.0.0.1:{proxy.port}/0")
 
 
 @pytest.fixture
@@ -395,12 +381,8 @@ def test_a_task_that_puts_itself_off_without_an_answer_has_its_message_s_name_in
 ):
     """By that name a worker asks whether the message became an entry, and drops the copy then."""
 
-    @unanswered.task(name="later", bind=True, shared=False)
-    def later(self, _x):
-        raise self.defer(after=3600)
-
     with pytest.raises(Ignore):
-        run(later, task_id="the-id")
+        run(later(unanswered), task_id="the-id")
 
     headers = json.loads(only_message(redis)[1])["headers"]
     assert (headers["delayq_redelivered"], headers["delayq_hand_over"]) == (True, "t1")

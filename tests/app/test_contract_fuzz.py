@@ -48,19 +48,8 @@ HOSTILE = st.recursive(
         st.floats(),
         st.binary(max_size=20),
         st.datetimes(),
-        st.sampled_from(
-            [
-                object(),
-                Exception,
-                Decimal("0.1"),
-                UUID(int=7),
-                timedelta(1),
-                {1, 2},
-                (1, (2,)),
-                10**400,
-                {1: 2, None: 3},
-            ]
-        ),
+        st.sampled_from([object(), Exception, Decimal("0.1"), UUID(int=7), timedelta(1)]),
+        st.sampled_from([{1, 2}, (1, (2,)), 10**400, {1: 2, None: 3}]),
     ),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(ANY_TEXT, inner, max_size=2),
     max_leaves=4,
@@ -114,23 +103,25 @@ def apps(make_app, delayq_app, url):
     return make_app(url), delayq_app(url)
 
 
+def pushed(redis):
+    """The messages of each list, for comparison."""
+    return {key: [*map(comparable, messages)] for key, messages in lists(redis).items()}
+
+
 @given(call=CALLS, ids=st.lists(IDS, min_size=3, max_size=3, unique=True))
 def test_any_message_is_what_kombu_would_have_pushed(apps, redis_client, call, ids):
     plain, held = apps
     redis_client.flushall()
     for task_id in ids:
         plain.send_task("t", task_id=task_id, reply_to="r", **call)
-    by_kombu = lists(redis_client)
+    by_kombu = pushed(redis_client)
     redis_client.flushall()
     for task_id in ids:
         held.send_task("t", task_id=task_id, reply_to="r", delayq_at=LONG_AGO, **call)
 
     assert held.delayq.hand_over() == 3
 
-    by_store = lists(redis_client)
-    assert {key: [*map(comparable, messages)] for key, messages in by_store.items()} == {
-        key: [*map(comparable, messages)] for key, messages in by_kombu.items()
-    }
+    assert pushed(redis_client) == by_kombu
 
 
 @pytest.fixture
@@ -159,8 +150,8 @@ def dumped(redis):
 
 
 def popped(redis):
-    """The messages of each list, for comparison; another test checks when an expiry begins."""
-    found = {key: [*map(comparable, messages)] for key, messages in lists(redis).items()}
+    """The same, taken away; another test checks when an expiry begins."""
+    found = pushed(redis)
     for key, messages in found.items():
         redis.delete(key)
         for message in messages:

@@ -7,6 +7,7 @@ of those that follow.
 import importlib.util
 import json
 from datetime import datetime, timezone
+from itertools import product
 
 import pytest
 from kombu import Exchange, Queue
@@ -93,20 +94,17 @@ def by_id(redis):
     return found
 
 
-def same(by_kombu, by_store):
-    return {task_id: (key, comparable(raw)) for task_id, (key, raw) in by_store.items()} == {
-        task_id: (key, comparable(raw)) for task_id, (key, raw) in by_kombu.items()
-    }
+def same(*found):
+    one, other = (
+        {task_id: (key, comparable(raw)) for task_id, (key, raw) in each.items()} for each in found
+    )
+    return one == other
 
 
 # The body of a serializer other than JSON is bytes; the message has them in base64.
 WRITTEN = [
     *((what, "json") for what in ARGUMENTS),
-    *(
-        (what, serializer)
-        for serializer in SERIALIZERS[1:]
-        for what in ("plain", "big-integers", "text")
-    ),
+    *product(("plain", "big-integers", "text"), SERIALIZERS[1:]),
 ]
 
 
@@ -137,15 +135,8 @@ def test_a_compressed_message_is_what_kombu_would_have_pushed(both, serializer, 
 
 
 def test_ids_of_any_kind_are_where_kombu_would_have_put_them(both):
-    ids = [
-        "plain",
-        "with blank",
-        'with "quotes" \\ and \n',
-        "ü日",
-        "}}",
-        "0",
-        "0d5bd3c7-6d6c-4c3b-8d2a-5a52b0d0a3f1",
-    ]
+    uuid = "0d5bd3c7-6d6c-4c3b-8d2a-5a52b0d0a3f1"
+    ids = ["plain", "with blank", 'with "quotes" \\ and \n', "ü日", "}}", "0", uuid]
 
     for _ in range(2):
         by_kombu, by_store = both((1,), {}, ids=ids)
@@ -159,13 +150,14 @@ LINK = {"task": "next", "args": [], "kwargs": {}, "options": {}}
 # Each option of the table in reference/options.md that is in the message; see test_every_option.py.
 OPTIONS = {
     "priority": {"priority": 7},
+    "priority that is no number": {"priority": "high"},
     "headers": {"headers": {"trace": "ü", "n": 2**60, "deep": {"list": [1.5, None]}}},
     "limits": {"time_limit": 30, "soft_time_limit": 20.5},
     "stamps": {"stamped_headers": ["who"], "who": "me"},
     "shadow": {"shadow": "another name"},
     "ignore_result": {"ignore_result": True},
     "transient": {"delivery_mode": 1},
-    "chain": {"chain": [{"task": "next", "args": [], "kwargs": {}, "options": {}}]},
+    "chain": {"chain": [LINK]},
     "ids": {"root_id": "r", "parent_id": "p", "group_id": "g", "group_index": 3},
     "retries": {"retries": 4},
     "properties": {"message_id": "m", "app_id": "a", "user_id": "u", "type": "t"},
@@ -243,22 +235,15 @@ def test_only_one_header_is_added_and_it_is_the_due_time(both, url, store):
         assert ours["headers"]["delayq_due"] == LONG_AGO * 1000
 
 
-def test_every_message_has_a_delivery_tag_of_its_own(delayq_app, url, redis):
+@pytest.mark.parametrize("task_id", [None, "a"], ids=["other ids", "one id"])
+def test_every_message_has_a_delivery_tag_of_its_own(delayq_app, url, redis, task_id):
     app = delayq_app(url)
-    for number in range(50):
-        app.send_task("add", (number,), delayq_at=LONG_AGO)
+    for number in range(20):
+        app.send_task("add", (number,), task_id=task_id, delayq_at=LONG_AGO)
+        if task_id:  # it waits once at a time
+            app.delayq.hand_over()
 
     app.delayq.hand_over()
 
     tags = {json.loads(raw)["properties"]["delivery_tag"] for raw in redis.lrange("celery", 0, -1)}
-    assert len(tags) == 50
-
-
-def test_an_id_that_is_sent_twice_has_two_delivery_tags(delayq_app, url, redis):
-    app = delayq_app(url)
-    for _ in range(3):
-        app.send_task("add", (1,), task_id="a", delayq_at=LONG_AGO)
-        app.delayq.hand_over()
-
-    tags = {json.loads(raw)["properties"]["delivery_tag"] for raw in redis.lrange("celery", 0, -1)}
-    assert len(tags) == 3
+    assert len(tags) == 20

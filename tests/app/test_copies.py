@@ -10,7 +10,7 @@ from celery.app.amqp import AMQP
 from celery.app.control import Control
 
 from celery_delayq import DelayQ, Outcome
-from tests.app.support import FAR, LONG_AGO, lists
+from tests.app.support import FAR, LONG_AGO, lists, noop
 
 pytestmark = pytest.mark.libraries
 
@@ -41,15 +41,11 @@ def test_a_copy_sends_and_schedules(app, copied, delayq, redis):
 
 def test_a_copy_s_tasks_wait_with_those_of_the_app(app, copied, delayq):
     app.conf.delayq_prefix = copied.conf.delayq_prefix = "shop"
-    task = copied.task(name="t", shared=False)(number_of)
+    task = copied.task(name="t", shared=False)(noop)
 
     result = task.delay_for(3600, 1)
 
     assert delayq.cancel(result.id) is Outcome.DONE
-
-
-def number_of(*numbers):
-    return len(numbers)
 
 
 def test_a_copy_s_worker_scans_and_has_the_option(app, copied):

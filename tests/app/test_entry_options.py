@@ -1,11 +1,19 @@
 """Key, tags and late policy: from a call, or its task's attributes, to the entry."""
 
 import pytest
-from celery import Celery, chord, group
+from celery import chord, group
 
 from celery_delayq.errors import InvalidOption
-from tests.app.support import FAR, LONG_AGO, comparable, envelope, only_message
-from tests.app.test_adoption import Consumer
+from tests.app.support import (
+    ALL_WAYS,
+    FAR,
+    LONG_AGO,
+    WAYS,
+    comparable,
+    envelope,
+    noop,
+    only_message,
+)
 
 WORDS = {
     "delayq_key": "k",
@@ -25,19 +33,19 @@ def terms(delayq, task_id=None):
     return extras.key, extras.tags, extras.grace_ms
 
 
-WAYS = {
-    "apply_async": lambda add, said: add.apply_async((1,), delayq_at=FAR, **said),
-    "send_task": lambda add, said: add.app.send_task("add", delayq_at=FAR, **said),
-    "signature": lambda add, said: add.s(1).set(**said).delay_until(FAR),
-    "set": lambda add, said: add.s(1).set(**said, delayq_at=FAR).apply_async(),
-    "schedule": lambda add, said: add.app.delayq.schedule(
+CANVASES = {
+    "group": lambda add, *_, **said: group([add.s(1)]).set(**said).delay_until(FAR),
+    "chord": lambda add, *_, **said: chord([add.s(1)], add.s()).set(**said).delay_until(FAR),
+    "chain": lambda add, *_, **said: (add.s(1) | add.s(2)).set(**said).delay_until(FAR),
+    "chunks": lambda add, *_, **said: add.chunks([(1,)], 1).set(**said).delay_until(FAR),
+}
+KINDS = {
+    **WAYS,
+    **CANVASES,
+    "schedule by name": lambda add, *_, **said: add.app.delayq.schedule(
         add.s(1), at=FAR, **{name.removeprefix("delayq_"): one for name, one in said.items()}
     ),
-    "capture": lambda add, said: add.apply_async((1,), countdown=3600, **said),
-    "group": lambda add, said: group([add.s(1)]).set(**said).delay_until(FAR),
-    "chord": lambda add, said: chord([add.s(1)], add.s()).set(**said).delay_until(FAR),
-    "chain": lambda add, said: (add.s(1) | add.s(2)).set(**said).delay_until(FAR),
-    "chunks": lambda add, said: add.chunks([(1,)], 1).set(**said).delay_until(FAR),
+    "capture": lambda add, *_, **said: add.apply_async((1,), countdown=3600, **said),
 }
 
 
@@ -47,15 +55,14 @@ def app(app_with_results):
     return app_with_results
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", KINDS)
 def test_they_are_the_entry_s_and_not_the_message_s_whatever_the_way(app, add, delayq, way):
     app.conf.delayq_capture_eta = True
 
-    WAYS[way](add, WORDS)
+    KINDS[way](add, 1, **WORDS)
 
     assert terms(delayq) == TERMS
     [waiting] = delayq.tasks()
-
     text = f"{envelope(delayq, waiting.id).raw} {delayq.get(waiting.id).args}"
     assert [name for name in WORDS if name in text] == []
 
@@ -137,15 +144,16 @@ def test_with_them_an_eta_is_captured_however_near_it_is(app, add, delayq, redis
     assert redis.llen("celery") == 0
 
 
-def test_a_stamp_or_a_header_of_the_same_name_is_none_of_them(add, delayq, redis):
-    stamped = {"delayq_key": "stamp", "stamped_headers": ["delayq_key"]}
+@pytest.mark.parametrize("name", ["delayq_key", "delay_reason"])
+def test_a_stamp_or_a_header_of_the_same_name_is_none_of_them(add, delayq, redis, name):
+    stamped = {name: "stamp", "stamped_headers": [name]}
 
     add.apply_async((1,), **stamped)
     held = add.apply_async((1,), delayq_at=FAR, headers={"delayq_tags": ["mine"]}, **stamped)
 
     assert redis.llen("celery") == 1
     assert terms(delayq, held.id) == ("", (), None)
-    assert envelope(delayq, held.id).headers["stamps"] == {"delayq_key": "stamp"}
+    assert envelope(delayq, held.id).headers["stamps"] == {name: "stamp"}
     assert envelope(delayq, held.id).headers["delayq_tags"] == ["mine"]
 
 
@@ -153,28 +161,24 @@ def test_a_stamp_or_a_header_of_the_same_name_is_none_of_them(add, delayq, redis
 
 
 @pytest.fixture
-def tagged(app):
-    @app.task(name="tagged", delayq_tags=["a", "b"], delayq_late="skip", delayq_grace=60)
-    def tagged():
-        pass
-
-    return tagged
+def task(app):
+    """Make a task with attributes of ours: ``task(delayq_tags=["a"])``."""
+    return lambda **attributes: app.task(name="t", **attributes)(noop)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda task: task.delay_until(FAR),
-        lambda task: task.apply_async(delayq_at=FAR),
-        lambda task: task.app.send_task("tagged", delayq_at=FAR),
-        lambda task: task.app.delayq.schedule(task, at=FAR),
-        lambda task: task.apply_async(countdown=3600),
-    ],
-)
-def test_a_task_s_attributes_hold_for_its_calls(app, tagged, delayq, call):
+@pytest.fixture
+def tagged(task):
+    return task(delayq_tags=["a", "b"], delayq_late="skip", delayq_grace=60)
+
+
+CALLS = {**ALL_WAYS, "capture": lambda task: task.apply_async(countdown=3600)}
+
+
+@pytest.mark.parametrize("way", CALLS)
+def test_a_task_s_attributes_hold_for_its_calls(app, tagged, delayq, way):
     app.conf.delayq_capture_eta = True
 
-    call(tagged)
+    CALLS[way](tagged)
 
     assert terms(delayq) == ("", ("a", "b"), 60_000)
 
@@ -187,10 +191,8 @@ def test_a_call_s_options_go_before_them(tagged, delayq):
     assert terms(delayq, none.id) == ("", (), None)
 
 
-def test_another_policy_leaves_the_task_s_max_wait_behind(app, delayq):
-    @app.task(name="calm", delayq_conflict="debounce", delayq_max_wait=60)
-    def calm():
-        pass
+def test_another_policy_leaves_the_task_s_max_wait_behind(task, delayq):
+    calm = task(delayq_conflict="debounce", delayq_max_wait=60)
 
     first = delayq.schedule(calm, at=FAR, key="k")
     second = delayq.schedule(calm, at=FAR, key="k", conflict="keep")
@@ -198,97 +200,17 @@ def test_another_policy_leaves_the_task_s_max_wait_behind(app, delayq):
     assert second.id == first.id
 
 
-def test_a_call_that_is_not_scheduled_does_not_ask_for_them(app, redis):
-    @app.task(name="odd", delayq_tags="no list", delayq_key="k")
-    def odd():
-        pass
-
-    odd.delay()
+def test_a_call_that_is_not_scheduled_does_not_ask_for_them(task, redis):
+    task(delayq_tags="no list", delayq_key="k").delay()
 
     assert redis.llen("celery") == 1
 
 
-def test_a_task_has_no_key(app, redis):
-    @app.task(name="odd", delayq_key="k")
-    def odd():
-        pass
-
+def test_a_task_has_no_key(task, redis):
     with pytest.raises(InvalidOption) as caught:
-        odd.delay_for(60)
+        task(delayq_key="k").delay_for(60)
 
     assert str(caught.value) == (
         "delayq_key is 'k'; expected a key in each call; a task's would be that of them all"
     )
     assert redis.keys() == []
-
-
-# Messages of processes without DelayQ.
-
-
-@pytest.fixture
-def consumer(app):
-    return Consumer(app)
-
-
-@pytest.fixture
-def stranger(url):
-    with Celery("stranger", broker=url, set_as_current=False) as app:
-        yield app
-
-
-@pytest.mark.parametrize("protocol", [1, 2])
-def test_they_are_honoured_of_a_message_that_is_scheduled_on_arrival(
-    stranger, consumer, delayq, protocol
-):
-    stranger.conf.task_protocol = protocol
-
-    stranger.send_task("t", (1,), delayq_at=FAR, **WORDS)
-    consumer.receive()
-
-    assert terms(delayq) == TERMS
-    [waiting] = delayq.tasks()
-    assert "delayq_key" not in str(envelope(delayq, waiting.id).raw)
-
-
-@pytest.mark.parametrize("protocol", [1, 2])
-def test_a_task_s_attributes_hold_for_such_a_message(stranger, app, delayq, protocol):
-    stranger.conf.task_protocol = protocol
-
-    @app.task(name="t", delayq_tags=["a"])
-    def t():
-        pass
-
-    stranger.send_task("t", delayq_at=FAR)
-    Consumer(app).receive()
-
-    assert terms(delayq) == ("", ("a",), None)
-
-
-def test_a_task_with_a_key_and_no_due_time_runs_at_once(stranger, consumer, redis, caplog):
-    stranger.send_task("t", delayq_key="k")
-
-    consumer.receive()
-
-    assert len(consumer.ran) == 1
-    assert "expected a due time beside it: delayq_at or delayq_after" in caplog.text
-
-
-def test_a_task_whose_key_is_taken_is_dropped(stranger, consumer, add, delayq, caplog):
-    holder = delayq.schedule(add.s(1), at=FAR, key="k")
-    stranger.send_task("t", task_id="late", delayq_at=FAR, delayq_key="k")
-
-    consumer.receive()
-
-    assert (consumer.acked, consumer.ran) == (["late"], [])
-    assert caplog.messages == [f"task late: dropped, as task {holder.id} has its key"]
-    assert [task.id for task in delayq.tasks()] == [holder.id]
-
-
-def test_a_task_that_is_delivered_twice_waits_once(stranger, consumer, delayq, caplog):
-    for _ in range(2):
-        stranger.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
-        consumer.receive()
-
-    assert consumer.acked == ["a", "a"]
-    assert caplog.messages[1:] == ["task a: dropped this copy, as the task is already waiting"]
-    assert terms(delayq) == ("k", (), None)

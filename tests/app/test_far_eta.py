@@ -11,10 +11,10 @@ from kombu import Exchange, Queue
 from kombu.common import QoS
 
 from celery_delayq.contrib.adoption import batches
-from celery_delayq.contrib.adoption.adopting import AdoptingStep
 from celery_delayq.core import clock
 from celery_delayq.errors import StoreFull, StoreUnavailable
-from tests.app.support import only_message, to_ms
+from tests.app import test_adoption
+from tests.app.support import noop, only_message, to_ms
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
@@ -23,57 +23,36 @@ NOW = datetime.now(timezone.utc).replace(microsecond=0)
 FAR = NOW + timedelta(days=1)
 
 
-class Consumer:
+class Consumer(test_adoption.Consumer):
     """As much of a worker's consumer as the step needs; it has no hub."""
 
-    connection_errors = ()
     initial_prefetch_count = 8
     hub = None
 
     def __init__(self, app, *queues):
-        self.app, self.strategies = app, {}
-        self.ran, self.acked, self.soon = [], [], []
+        self.soon = []
         self.qos = QoS(lambda **_: None, self.initial_prefetch_count)
         self.task_consumer = SimpleNamespace(
             _active_tags=dict.fromkeys(("celery", *queues)), on_message=self.take
         )
-        self.step = AdoptingStep(self)
-        self.update_strategies()
+        super().__init__(app)
         self.step.start(self)
-
-    def update_strategies(self):
-        self.strategies["t"] = lambda message, *_: self.ran.append(message)
 
     def call_soon(self, call):
         self.soon.append(call)
 
     def receive(self, queue="celery", *, again=False):
-        with self.app.connection_for_read() as connection:
-            simple = connection.SimpleQueue(queue, no_ack=True, accept=["json", "pickle"])
-            message = simple.get_nowait()
-            message.delivery_info["redelivered"] = again
-            self.take(message)
-            simple.close()
-        return message
-
-    def take(self, message):
-        body = None if "task" in message.headers else message.payload
-        ack = lambda *_: self.acked.append(message.properties["correlation_id"])  # noqa: E731
-        self.strategies["t"](message, body, ack, None, [])
+        return super().receive(queue, redelivered=again)
 
     def settle(self):
         while self.soon:
             self.soon.pop()()
 
 
-def run(*_, **__):
-    """Never called."""
-
-
 @pytest.fixture
 def adopting(delayq_app, url):
     app = delayq_app(url, delayq_adopt_after=60, accept_content=["json", "pickle"])
-    app.task(name="t", shared=False)(run)
+    app.task(name="t", shared=False)(noop)
     yield app
     state.revoked.discard("a")
     state.revoked_stamps.clear()
@@ -85,6 +64,20 @@ def consumer(adopting, stranger):
     one.stranger = stranger
     yield one
     one.step.stop(one)
+
+
+@pytest.fixture
+def hanging(adopting, monkeypatch):
+    """The store answers no call that schedules before ``hanging.clear()``."""
+    kind, hanging = type(adopting.delayq.services.entries), [True]
+    schedule = kind.schedule
+
+    def hang(entries, new, **options):
+        eventually(lambda: not hanging)
+        return schedule(entries, new, **options)
+
+    monkeypatch.setattr(kind, "schedule", hang)
+    return hanging
 
 
 def is_adopted(consumer, task_id="a"):
@@ -188,22 +181,27 @@ def test_it_is_left_to_celery(stranger, consumer, caplog, protocol, why):
     assert not [one for one in caplog.records if one.name.startswith("celery_delayq")]
 
 
-def test_nothing_is_adopted_without_the_setting(stranger, consumer, adopting):
-    adopting.conf.delayq_adopt_after = None
-    stranger.send_task("t", task_id="a", eta=FAR)
+# What makes a worker leave a message to Celery, which drops a revoked one.
+REASONS = {
+    "no setting": lambda app: app.conf.update(delayq_adopt_after=None),
+    "an opt-out of the task": lambda app: setattr(app.tasks["t"], "delayq_capture", False),
+    "a large message": lambda app: app.conf.update(delayq_max_message=10_000),
+    "a revoked id": lambda _: state.revoked.add("a"),
+    "a revoked stamp": lambda _: state.revoked_stamps.update(mark="m"),
+    "another task with the id": lambda app: app.send_task("t", task_id="a", delayq_after=3600),
+}
+
+
+@pytest.mark.parametrize("why", REASONS)
+def test_a_worker_leaves_it_to_celery_because_of(stranger, consumer, adopting, why):
+    REASONS[why](adopting)
+    stamp = {"stamped_headers": ["mark"], "mark": "m"}
+    stranger.send_task("t", ("x" * 20_000,), task_id="a", eta=FAR, **stamp)
 
     consumer.receive()
+    eventually(lambda: consumer.settle() or consumer.ran)
 
-    assert len(consumer.ran) == 1
-
-
-def test_a_task_can_opt_out(stranger, consumer, adopting):
-    adopting.tasks["t"].delayq_capture = False  # as @app.task(delayq_capture=False) does
-    stranger.send_task("t", task_id="a", eta=FAR)
-
-    consumer.receive()
-
-    assert len(consumer.ran) == 1
+    assert (len(consumer.ran), consumer.acked) == (1, [])
 
 
 def test_a_message_from_the_store_is_not_adopted(adopting, consumer):
@@ -215,29 +213,6 @@ def test_a_message_from_the_store_is_not_adopted(adopting, consumer):
     consumer.take(message)
 
     assert len(consumer.ran) == 2
-
-
-def test_a_large_one_is_left_to_celery(stranger, consumer, adopting):
-    adopting.conf.delayq_max_message = 10_000
-    stranger.send_task("t", ("x" * 20_000,), task_id="a", eta=FAR)
-
-    consumer.receive()
-
-    assert len(consumer.ran) == 1
-
-
-@pytest.mark.parametrize("how", ["id", "stamp"])
-def test_a_revoked_one_is_left_to_celery_which_drops_it(stranger, consumer, how):
-    if how == "id":
-        state.revoked.add("a")
-    else:
-        state.revoked_stamps["mark"] = "m"
-    stranger.send_task("t", task_id="a", eta=FAR, stamped_headers=["mark"], mark="m")
-
-    consumer.receive()
-    eventually(lambda: consumer.ran)
-
-    assert (len(consumer.ran), consumer.acked) == (1, [])
 
 
 def test_a_task_that_is_revoked_on_its_way_is_not_held(stranger, consumer, adopting, monkeypatch):
@@ -254,16 +229,6 @@ def test_a_task_that_is_revoked_on_its_way_is_not_held(stranger, consumer, adopt
     consumer.receive()
 
     assert is_adopted(consumer) is None
-
-
-def test_a_message_with_the_id_of_another_task_is_left_to_celery(stranger, consumer, adopting):
-    adopting.send_task("t", task_id="a", delayq_after=3600)
-    stranger.send_task("t", task_id="a", eta=FAR)
-
-    consumer.receive()
-    eventually(lambda: consumer.settle() or consumer.ran)
-
-    assert (len(consumer.ran), consumer.acked) == (1, [])
 
 
 @pytest.mark.parametrize("since", ["waits", "cancelled", "left"])
@@ -394,24 +359,12 @@ def test_a_message_that_may_be_stored_is_neither_run_nor_acknowledged_before_an_
     assert adopting.delayq.counts().scheduled == 1
 
 
-def test_a_store_that_hangs_does_not_hold_up_the_consumer(
-    stranger, consumer, adopting, monkeypatch
-):
-    kind = type(adopting.delayq.services.entries)
-    schedule, hanging, written = kind.schedule, [True], []
-
-    def hang(entries, new, **options):
-        eventually(lambda: not hanging)
-        written.extend(new)
-        return schedule(entries, new, **options)
-
-    monkeypatch.setattr(kind, "schedule", hang)
+def test_a_store_that_hangs_does_not_hold_up_the_consumer(stranger, consumer, adopting, hanging):
     for number in range(20):
         stranger.send_task("t", task_id=str(number), eta=FAR)
     for _ in range(20):
         consumer.receive()
-    assert written == []
-    assert consumer.acked == []
+    assert (consumer.acked, adopting.delayq.counts().scheduled) == ([], 0)
     assert consumer.qos.value > consumer.initial_prefetch_count
     hanging.clear()
 
@@ -421,17 +374,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_consumer(
     assert adopting.delayq.counts().scheduled == len(consumer.acked)
 
 
-def test_a_message_of_a_lost_connection_is_not_acknowledged(
-    stranger, consumer, adopting, monkeypatch
-):
-    kind, hanging = type(adopting.delayq.services.entries), [True]
-    schedule = kind.schedule
-
-    def hang(entries, new, **options):
-        eventually(lambda: not hanging)
-        return schedule(entries, new, **options)
-
-    monkeypatch.setattr(kind, "schedule", hang)
+def test_a_message_of_a_lost_connection_is_not_acknowledged(stranger, consumer, adopting, hanging):
     stranger.send_task("t", task_id="a", eta=FAR)
     message = consumer.receive()
     consumer.step.stop(consumer)

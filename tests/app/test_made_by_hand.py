@@ -9,26 +9,26 @@ from tests.app.support import FAR, LONG_AGO, comparable, lists
 
 pytestmark = pytest.mark.libraries
 
-MAKERS = ["as_task_v2", "create_task_message"]
 BY_PLACE = ("a", "t", (1,), {"x": 2}, None, None, None, None, 60)
 BY_NAME = {"task_id": "a", "name": "t", "args": (1,), "kwargs": {"x": 2}, "expires": 60}
 
 
-@pytest.mark.parametrize("maker", MAKERS)
-def test_a_message_is_made_of_arguments_by_name_as_of_those_by_place(app, make_app, maker):
+@pytest.fixture(params=["as_task_v2", "create_task_message"])
+def make(request, app):
+    return getattr(app.amqp, request.param)
+
+
+def test_a_message_is_made_of_arguments_by_name_as_of_those_by_place(app, make_app, make):
     more = {"now": app.now(), "origin": "me"}
-    by_celery = getattr(make_app().amqp, maker)(**BY_NAME, **more)
-    make = getattr(app.amqp, maker)
+    by_celery = tuple(make_app().amqp.as_task_v2(**BY_NAME, **more))
 
-    assert tuple(make(**BY_NAME, **more)) == tuple(by_celery)
-    assert tuple(make(*BY_PLACE, **more)) == tuple(by_celery)
+    assert tuple(make(**BY_NAME, **more)) == tuple(make(*BY_PLACE, **more)) == by_celery
 
 
-@pytest.mark.parametrize("maker", MAKERS)
 def test_a_message_of_named_arguments_is_scheduled_and_expires_after_its_due_time(
-    app, delayq, maker
+    app, delayq, make
 ):
-    message = getattr(app.amqp, maker)(**BY_NAME, delayq_at=FAR)
+    message = make(**BY_NAME, delayq_at=FAR)
 
     with app.producer_pool.acquire() as producer:
         app.amqp.send_task_message(producer, "t", message)
@@ -37,10 +37,7 @@ def test_a_message_of_named_arguments_is_scheduled_and_expires_after_its_due_tim
     assert delayq.get("a").due.timestamp() == FAR
 
 
-@pytest.mark.parametrize("maker", MAKERS)
-def test_named_arguments_that_cannot_be_honoured_are_refused(app, maker):
-    make = getattr(app.amqp, maker)
-
+def test_named_arguments_that_cannot_be_honoured_are_refused(make):
     with pytest.raises(InvalidOption, match="task_id is 5"):
         make(task_id=5, name="t", delayq_at=FAR)
     with pytest.raises(InvalidOption, match="countdown is 7; expected none beside the time"):
@@ -49,9 +46,8 @@ def test_named_arguments_that_cannot_be_honoured_are_refused(app, maker):
 
 def test_a_running_task_s_options_make_a_message(app):
     request = Context(id="a", root_id="r", args=(1,), kwargs={}, delivery_info={}, headers={})
-    options = request.as_execution_options()
 
-    message = app.amqp.as_task_v2(name="t", args=(1,), **options)
+    message = app.amqp.as_task_v2(name="t", args=(1,), **request.as_execution_options())
 
     assert (message.headers["id"], message.headers["root_id"]) == ("a", "r")
 

@@ -11,20 +11,15 @@ from celery.signals import after_task_publish, before_task_publish
 
 from celery_delayq.errors import MessageTooLarge
 from tests.app.bulk import plain_task
-from tests.app.support import FAR, comparable, envelope, lists, only_message
+from tests.app.support import ALL_WAYS, FAR, comparable, only_message
 
 MOST = 20_000
 LARGE = "x" * MOST
 DENSE = Random(1).randbytes(MOST).hex()  # compressed, it is too large as well
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 
-SINGLE_CALLS = {
-    "delay_for": lambda task: task.delay_for(60, LARGE),
-    "delay_until": lambda task: task.delay_until(FAR, LARGE),
-    "option": lambda task: task.apply_async((LARGE,), delayq_at=FAR),
-    "send_task": lambda task: task.app.send_task("tests.remind", (LARGE,), delayq_after=60),
-    "signature": lambda task: task.s(LARGE).delay_for(60),
-    "schedule": lambda task: task.app.delayq.schedule(task.s(LARGE), at=FAR),
+CALLS = {
+    **{name: lambda task, way=way: way(task, LARGE) for name, way in ALL_WAYS.items()},
     "canvas": lambda task: task.app.delayq.schedule(group(task.s(DENSE), task.s(1)), at=FAR),
     "template": lambda task: task.s(LARGE).set(expires=60).delay_for(60),
 }
@@ -36,17 +31,12 @@ def app(delayq_app, url):
 
 
 @pytest.fixture
-def remind(app):
-    return plain_task(app)
-
-
-@pytest.fixture
-def capturing(app):
+def capturing(app, remind):
     app.conf.delayq_capture_eta = True
-    return plain_task(app)
+    return remind
 
 
-@pytest.mark.parametrize("call", SINGLE_CALLS.values(), ids=SINGLE_CALLS)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_larger_message_is_refused_and_writes_nothing(remind, redis, call):
     with pytest.raises(MessageTooLarge):
         call(remind)
@@ -71,7 +61,7 @@ def test_the_error_says_how_large_it_is_and_which_setting_forbids_it(remind):
 def test_the_size_is_that_of_the_message(remind, app, delayq):
     app.conf.delayq_max_message = 100_000
     result = remind.delay_until(FAR, LARGE)
-    stored = len(envelope_text(delayq, result.id))
+    stored = len(delayq.services.entries.find(result.id).message)
 
     # The due time is filled in later.
     app.conf.delayq_max_message = stored
@@ -80,10 +70,6 @@ def test_the_size_is_that_of_the_message(remind, app, delayq):
     with pytest.raises(MessageTooLarge) as caught:
         remind.delay_until(FAR, LARGE)
     assert stored - 20 < caught.value.size <= stored
-
-
-def envelope_text(delayq, task_id):
-    return delayq.services.entries.find(task_id).message
 
 
 def test_a_million_bytes_are_the_default(delayq_app, url):
@@ -127,24 +113,6 @@ def test_an_item_that_is_filled_in_is_looked_at_too(app, delayq, monkeypatch):
 # Captured calls: switching it on breaks none of them.
 
 
-@pytest.fixture
-def heard():
-    """The signals of publishing that were sent."""
-    names = []
-
-    def before(**_):
-        names.append("before")
-
-    def after(**_):
-        names.append("after")
-
-    before_task_publish.connect(before)
-    after_task_publish.connect(after)
-    yield names
-    before_task_publish.disconnect(before)
-    after_task_publish.disconnect(after)
-
-
 @pytest.mark.parametrize("options", [{}, {"expires": DUE}, {"priority": 3, "queue": "mail"}])
 def test_a_captured_eta_of_a_larger_message_goes_as_celery_sends_it(
     capturing, make_app, redis, options
@@ -174,7 +142,11 @@ def test_its_countdown_and_expiry_are_counted_from_now(capturing, redis):
     assert not [name for name in headers if name.startswith("delayq")]
 
 
-def test_the_signals_of_publishing_are_sent_once(capturing, heard):
+def test_the_signals_of_publishing_are_sent_once(capturing, listen):
+    heard = []
+    listen(before_task_publish, lambda **_: heard.append("before"))
+    listen(after_task_publish, lambda **_: heard.append("after"))
+
     capturing.apply_async((LARGE,), eta=DUE)
 
     assert heard == ["before", "after"]
@@ -189,24 +161,10 @@ def test_a_warning_says_what_is_left_to_celery(capturing, caplog):
     assert line.endswith(f" bytes, with delayq_max_message {MOST}, is left to Celery")
 
 
-def test_a_smaller_one_is_captured_without_a_word(capturing, delayq, redis, caplog):
+def test_a_message_that_grows_on_its_way_is_captured_all_the_same(capturing, delayq, listen):
+    listen(before_task_publish, lambda headers, **_: headers.update(note=LARGE))
+
     result = capturing.apply_async((1,), eta=DUE)
-
-    assert delayq.get(result.id).due == DUE
-    assert lists(redis) == {}
-    assert caplog.messages == []
-    assert envelope(delayq, result.id).headers["eta"] is None
-
-
-def test_a_message_that_grows_on_its_way_is_captured_all_the_same(capturing, delayq):
-    def grow(headers=None, **_):
-        headers["note"] = LARGE
-
-    before_task_publish.connect(grow)
-    try:
-        result = capturing.apply_async((1,), eta=DUE)
-    finally:
-        before_task_publish.disconnect(grow)
 
     assert delayq.state(result.id) == "SCHEDULED"
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from celery_delayq import DelayQ
+from celery_delayq import AlreadyScheduled, DelayQ
 from celery_delayq.errors import DelayQError, InvalidDueTime, InvalidOption, NotADueTime, NotATask
 from tests.app.support import FAR, only_message
 
@@ -17,168 +17,196 @@ IS_A_TIME = f"is not a due time; {DELAY}; a time goes to delay_until, or at="
 ONLY_ONE = "expected none beside the time that the task is scheduled for"
 NAMES = "expected text of 1 to 512 bytes, a UUID, a result or a ScheduledTask"
 SIGNATURE = "expected a signature, or a task"
+CHOOSE = "set delayq_conflict to choose which one stays"
+OPTIONS = (
+    "delayq_at, delayq_after, delayq_once, delayq_capture, delayq_key, delayq_conflict, "
+    "delayq_max_wait, delayq_tags, delayq_late, delayq_grace, delayq_unique_until and "
+    "delayq_unique_for"
+)
 
-# A mistake, with the task `add`, the DelayQ and a result; its error, and how the message ends.
+# By error and end of its sentence, the mistakes, with the task `add`, the DelayQ and a result.
 MISTAKES = {
-    "a delay as a time": (lambda add, *_: add.delay_until(5), InvalidDueTime, f"5 {IS_A_DELAY}"),
-    "a time as a delay": (
-        lambda add, *_: add.delay_for(MOMENT),
-        NotADueTime,
-        f"{MOMENT.isoformat()} {IS_A_TIME}",
-    ),
-    "countdown beside delayq_after": (
-        lambda add, *_: add.apply_async((1,), countdown=5, delayq_after=60),
-        InvalidOption,
-        f"countdown is 5; {ONLY_ONE}",
-    ),
-    "eta beside delayq_at": (
-        lambda add, *_: add.apply_async((1,), eta=MOMENT, delayq_at=FAR),
-        InvalidOption,
-        f"eta is {MOMENT.isoformat()}; {ONLY_ONE}",
-    ),
-    "a signature with a countdown": (
-        lambda add, *_: add.s(1).set(countdown=5).delay_for(60),
-        InvalidOption,
-        f"countdown is 5; {ONLY_ONE}",
-    ),
-    "a bulk of a signature with a countdown": (
-        lambda add, delayq, _: delayq.schedule_many(
-            add.s().set(countdown=5), [((1,), {})], after=60
-        ),
-        InvalidOption,
-        f"countdown is 5; {ONLY_ONE}",
-    ),
-    "send_task with both": (
-        lambda _, delayq, __: delayq.app.send_task("add", countdown=5, delayq_after=60),
-        InvalidOption,
-        f"countdown is 5; {ONLY_ONE}",
-    ),
-    "Celery's word with our prefix": (
-        lambda add, *_: add.apply_async((1,), delayq_countdown=60),
-        InvalidOption,
-        "delayq_unique_until and delayq_unique_for",
-    ),
-    "no time": (
-        lambda add, delayq, _: delayq.schedule(add.s(1)),
-        InvalidOption,
-        "time is None; expected exactly one of at, after",
-    ),
-    "no time for many": (
-        lambda add, delayq, _: delayq.schedule_many(add, [((1,), {})]),
-        InvalidOption,
-        "time is None; expected at, after or spread; or a time in each item",
-    ),
-    "a new time that is a delay": (
-        lambda _, delayq, result: delayq.reschedule(result.id, MINUTE),
-        NotADueTime,
-        f"1 minute {IS_A_DELAY}",
-    ),
-    "a new time that is a number": (
-        lambda _add, _delayq, result: result.reschedule(60),
-        InvalidDueTime,
-        f"60 {IS_A_DELAY}",
-    ),
-    "no new time": (
-        lambda _, delayq, result: delayq.reschedule(result),
-        InvalidOption,
-        "time is None; expected exactly one of at, after, by",
-    ),
-    "a call that is sent": (
-        lambda _, delayq, result: delayq.schedule(result, after=60),
-        NotATask,
-        f"{SIGNATURE}; this task was already sent: pass task.s(...), which sends nothing",
-    ),
-    "a method": (
-        lambda add, delayq, _: delayq.schedule(add.delay, after=60),
-        NotATask,
-        f"{SIGNATURE}, like task.s(...)",
-    ),
-    "a task's name": (
-        lambda _, delayq, __: delayq.schedule("add", after=60),
-        NotATask,
-        f"signature is 'add'; {SIGNATURE}; for a task's name, pass app.signature(name)",
-    ),
-    "a list of signatures": (
-        lambda add, delayq, _: delayq.schedule([add.s(1)], after=60),
-        NotATask,
-        f"signature is [add(1)]; {SIGNATURE}; schedule many one by one, or as a group",
-    ),
-    "a canvas with more arguments": (
-        lambda add, *_: (add.s(1) | add.s(2)).delay_for(60, 5),
-        InvalidOption,
-        "arguments is ((5,), {}); expected none: those of a canvas are its tasks'",
-    ),
-    "cancel of many": (
-        lambda _, delayq, result: delayq.cancel([result]),
-        InvalidOption,
-        f"{NAMES}; pass one at a time, or use select(...)",
-    ),
-    "cancel of a task's calls": (
-        lambda add, delayq, _: delayq.cancel(add),
-        InvalidOption,
-        f"{NAMES}; for all calls of a task, use select(task=...)",
-    ),
-    "due_of a result": (
-        lambda _, delayq, result: delayq.due_of(result),
-        InvalidOption,
-        "expected self.request, in a bound task; for a result, use .due",
-    ),
-    "due_of an id": (
-        lambda _, delayq, __: delayq.due_of("a"),
-        InvalidOption,
-        "request is 'a'; expected self.request, in a bound task",
-    ),
-    "no tags": (
-        lambda _, delayq, __: delayq.select(tag=[]),
-        InvalidOption,
-        "tag is []; expected one value, or a list of 1 to 100",
-    ),
-    "nothing selected": (
-        lambda _, delayq, __: delayq.select(),
-        InvalidOption,
-        "or before_due=, which pick tasks, or all=True for every task",
-    ),
-    "cancel by tag": (
-        lambda _, delayq, __: delayq.cancel(tag="user:7"),
-        NotATask,
-        "as cancel is for one task; for many, use select(tag='user:7').cancel()",
-    ),
-    "reschedule a queue": (
-        lambda _, delayq, __: delayq.reschedule(queue="mail", after=60),
-        NotATask,
-        "for many, use select(queue='mail').reschedule(...)",
-    ),
-    "get by tag": (
-        lambda _, delayq, __: delayq.get(tag="user:7"),
-        NotATask,
-        "as get is for one task; for many, use select(tag='user:7')",
-    ),
-    "a task's argument": (
-        lambda add, delayq, __: delayq.schedule(add, 42),
-        NotATask,
-        "expected it in the signature, schedule(task.s(42), ...), or by its name, as after=42",
-    ),
-    "a state of Celery's": (
-        lambda _, delayq, __: delayq.select(state="PENDING"),
-        InvalidOption,
-        "state is 'PENDING'; expected a State, or one of SCHEDULED, PAUSED, IN_FLIGHT, DEAD",
-    ),
-    "from now on": (
-        lambda _, delayq, __: delayq.select(before_due=3600),
-        InvalidDueTime,
-        f"3600 {IS_A_DELAY}",
-    ),
-    "an app's name": (
-        lambda *_: DelayQ("shop"),
-        TypeError,
-        "DelayQ takes a Celery app, DelayQ(app); got 'shop'",
-    ),
+    InvalidDueTime: {
+        f"5 {IS_A_DELAY}": {"a delay as a time": lambda add, *_: add.delay_until(5)},
+        f"'nonsense' is not a due time; {TIME}": {
+            "no time as an option": lambda add, *_: add.apply_async((1,), delayq_at="nonsense")
+        },
+        f"'nonsense' {IS_A_TIME}": {
+            "no delay as an option": lambda add, *_: add.apply_async((1,), delayq_after="nonsense")
+        },
+        f"'tomorrow' is not a due time; {TIME}": {
+            "a wrong time and no arguments": lambda add, *_: add.delay_until("tomorrow")
+        },
+        f"60 {IS_A_DELAY}": {
+            "a new time that is a number": lambda _add, _delayq, result: result.reschedule(60)
+        },
+        f"3600 {IS_A_DELAY}": {"from now on": lambda _, delayq, __: delayq.select(before_due=3600)},
+    },
+    NotADueTime: {
+        f"{MOMENT.isoformat()} {IS_A_TIME}": {
+            "a time as a delay": lambda add, *_: add.delay_for(MOMENT)
+        },
+        f"1 minute {IS_A_DELAY}": {
+            "a new time that is a delay": lambda _, delayq, result: delayq.reschedule(
+                result.id, MINUTE
+            ),
+        },
+    },
+    InvalidOption: {
+        f"countdown is 5; {ONLY_ONE}": {
+            "countdown beside delayq_after": lambda add, *_: add.apply_async(
+                (1,), countdown=5, delayq_after=60
+            ),
+            "a signature with a countdown": lambda add, *_: add.s(1).set(countdown=5).delay_for(60),
+            "a bulk of a signature with a countdown": lambda add, delayq, _: delayq.schedule_many(
+                add.s().set(countdown=5), [((1,), {})], after=60
+            ),
+            "send_task with both": lambda _, delayq, __: delayq.app.send_task(
+                "add", countdown=5, delayq_after=60
+            ),
+        },
+        f"eta is {MOMENT.isoformat()}; {ONLY_ONE}": {
+            "eta beside delayq_at": lambda add, *_: add.apply_async(
+                (1,), eta=MOMENT, delayq_at=FAR
+            ),
+        },
+        "expected only one of delayq_at and delayq_after": {
+            "two due times": lambda add, *_: add.apply_async((1,), delayq_after=60, delayq_at=FAR)
+        },
+        f"delayq_AT is 5; expected no such option; there are {OPTIONS}": {
+            "an option in capitals": lambda add, *_: add.apply_async((1,), delayq_AT=5)
+        },
+        f"delay is 5; expected no such option; there are {OPTIONS}": {
+            "an option without our prefix": lambda add, *_: add.apply_async((1,), delay=5)
+        },
+        f"delay_until is 5; expected no such option; there are {OPTIONS}": {
+            "a method as an option": lambda add, *_: add.apply_async((1,), delay_until=5)
+        },
+        f"delayq_tag is 'x'; expected no such option; there are {OPTIONS}": {
+            "a typo beside a right option": lambda add, *_: add.apply_async(
+                (1,), delayq_after=60, delayq_tag="x"
+            ),
+        },
+        "task_id is 5; expected text of 1 to 512 bytes": {
+            "a number as an id": lambda add, *_: add.apply_async((1,), task_id=5, delayq_after=60)
+        },
+        "; expected text of 1 to 512 bytes": {
+            "too long an id": lambda add, *_: add.apply_async(
+                (1,), task_id="é" * 257, delayq_after=60
+            ),
+        },
+        "task_id is '\\ud800'; expected text of 1 to 512 bytes": {
+            "an id that is no UTF-8": lambda add, *_: add.apply_async(
+                (1,), task_id="\ud800", delayq_after=60
+            ),
+        },
+        "delayq_unique_until and delayq_unique_for": {
+            "Celery's word with our prefix": lambda add, *_: add.apply_async(
+                (1,), delayq_countdown=60
+            ),
+        },
+        "time is None; expected exactly one of at, after": {
+            "no time": lambda add, delayq, _: delayq.schedule(add.s(1)),
+            "a time of none": lambda add, delayq, _: delayq.schedule(add.s(1), at=None),
+        },
+        "expected exactly one of at, after": {
+            "two times": lambda add, delayq, _: delayq.schedule(add.s(1), at=FAR, after=60)
+        },
+        "time is None; expected at, after or spread; or a time in each item": {
+            "no time for many": lambda add, delayq, _: delayq.schedule_many(add, [((1,), {})])
+        },
+        "time is None; expected exactly one of at, after, by": {
+            "no new time": lambda _, delayq, result: delayq.reschedule(result)
+        },
+        "arguments is ((5,), {}); expected none: those of a canvas are its tasks'": {
+            "a canvas with more arguments": lambda add, *_: (add.s(1) | add.s(2)).delay_for(60, 5)
+        },
+        f"{NAMES}; pass one at a time, or use select(...)": {
+            "cancel of many": lambda _, delayq, result: delayq.cancel([result])
+        },
+        f"{NAMES}; for all calls of a task, use select(task=...)": {
+            "cancel of a task's calls": lambda add, delayq, _: delayq.cancel(add)
+        },
+        "expected self.request, in a bound task; for a result, use .due": {
+            "due_of a result": lambda _, delayq, result: delayq.due_of(result)
+        },
+        "request is 'a'; expected self.request, in a bound task": {
+            "due_of an id": lambda _, delayq, __: delayq.due_of("a")
+        },
+        "tag is []; expected one value, or a list of 1 to 100": {
+            "no tags": lambda _, delayq, __: delayq.select(tag=[])
+        },
+        "or before_due=, which pick tasks, or all=True for every task": {
+            "nothing selected": lambda _, delayq, __: delayq.select()
+        },
+        "state is 'PENDING'; expected a State, or one of SCHEDULED, PAUSED, IN_FLIGHT, DEAD": {
+            "a state of Celery's": lambda _, delayq, __: delayq.select(state="PENDING")
+        },
+    },
+    AlreadyScheduled: {
+        f"cancel it first, pass another task_id, or {CHOOSE}": {
+            "an id that waits": lambda add, _, result: (
+                add.s(2).set(task_id=result.id).delay_until(FAR + 60)
+            ),
+        },
+    },
+    NotATask: {
+        f"{SIGNATURE}; this task was already sent: pass task.s(...), which sends nothing": {
+            "a call that is sent": lambda _, delayq, result: delayq.schedule(result, after=60)
+        },
+        f"{SIGNATURE}, like task.s(...)": {
+            "a method": lambda add, delayq, _: delayq.schedule(add.delay, after=60)
+        },
+        f"signature is 'add'; {SIGNATURE}; for a task's name, pass app.signature(name)": {
+            "a task's name": lambda _, delayq, __: delayq.schedule("add", after=60)
+        },
+        **{
+            f"signature is {what!r}; {SIGNATURE}, like task.s(...)": {
+                f"a signature that is {what!r}": lambda _, delayq, __, what=what: delayq.schedule(
+                    what, after=60
+                )
+            }
+            for what in (None, 5, print)
+        },
+        f"signature is [add(1)]; {SIGNATURE}; schedule many one by one, or as a group": {
+            "a list of signatures": lambda add, delayq, _: delayq.schedule([add.s(1)], after=60)
+        },
+        "as cancel is for one task; for many, use select(tag='user:7').cancel()": {
+            "cancel by tag": lambda _, delayq, __: delayq.cancel(tag="user:7")
+        },
+        "for many, use select(queue='mail').reschedule(...)": {
+            "reschedule a queue": lambda _, delayq, __: delayq.reschedule(queue="mail", after=60)
+        },
+        "as get is for one task; for many, use select(tag='user:7')": {
+            "get by tag": lambda _, delayq, __: delayq.get(tag="user:7")
+        },
+        "expected it in the signature, schedule(task.s(42), ...), or by its name, as after=42": {
+            "a task's argument": lambda add, delayq, __: delayq.schedule(add, 42)
+        },
+    },
+    TypeError: {
+        **{
+            f"DelayQ takes a Celery app, DelayQ(app); got {what!r}": {
+                f"an app that is {what!r}": lambda *_, what=what: DelayQ(what)
+            }
+            for what in ("shop", None)
+        },
+    },
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_in_one_sentence_before_anything_is_written(add, delayq, redis, name):
-    do, kind, words = MISTAKES[name]
+ROWS = [
+    pytest.param(kind, words, do, id=name)
+    for kind, sentences in MISTAKES.items()
+    for words, calls in sentences.items()
+    for name, do in calls.items()
+]
+
+
+@pytest.mark.parametrize(("kind", "words", "do"), ROWS)
+def test_a_mistake_is_told_in_one_sentence_before_anything_is_written(
+    add, delayq, redis, *, kind, words, do
+):
     result = add.delay_until(FAR, 1)
     before = redis.dump("{delayq:0}:records"), redis.keys("celery*")
 
@@ -190,6 +218,33 @@ def test_a_mistake_is_told_in_one_sentence_before_anything_is_written(add, delay
     assert "\n" not in sentence
     assert isinstance(caught.value, DelayQError) or kind is TypeError
     assert (redis.dump("{delayq:0}:records"), redis.keys("celery*")) == before
+
+
+# Refused with the error of Celery itself.
+CELERYS = {
+    "arguments": {"args": (object(),)},
+    "serializer": {"serializer": "nope"},
+    "compression": {"compression": "nope"},
+}
+
+
+@pytest.mark.parametrize("what", CELERYS)
+def test_a_call_that_celery_refuses_is_refused_as_by_celery(add, redis, what):
+    options = {"args": (1,), **CELERYS[what]}
+
+    with pytest.raises(Exception, match=r"JSON serializable|nope") as held:
+        add.apply_async(delayq_after=60, **options)
+    with pytest.raises(type(held.value)):
+        add.apply_async(**options)
+    assert redis.keys() == []
+
+
+@pytest.mark.parametrize("option", ["delayq_at", "delayq_after"])
+def test_none_is_as_if_the_option_was_not_given(add, delayq, redis, option):
+    result = add.apply_async((1,), **{option: None})
+
+    assert delayq.get(result.id) is None
+    assert redis.llen("celery") == 1
 
 
 def test_a_running_task_stands_for_its_request(app, delayq, redis):

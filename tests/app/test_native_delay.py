@@ -18,22 +18,38 @@ from tests.support.shards import keys_of
 pytestmark = pytest.mark.libraries
 
 TOPIC = Exchange("shop", type="topic")
-ORDERS = Queue("orders", TOPIC, routing_key="order.new", queue_arguments={"x-queue-type": "quorum"})
-MAIL = Queue("mail", TOPIC, routing_key="mail.#", queue_arguments={"x-queue-type": "quorum"})
+QUORUM = {"queue_arguments": {"x-queue-type": "quorum"}}
+ORDERS = Queue("orders", TOPIC, routing_key="order.new", **QUORUM)
+MAIL = Queue("mail", TOPIC, routing_key="mail.#", **QUORUM)
 
 
 @pytest.fixture
-def quorum_app(delayq_app, url):
-    return delayq_app(
-        f"amqp://127.0.0.1:{free_port()}//",
-        delayq_url=url,
-        delayq_capture_eta=True,
-        task_queues=[ORDERS, MAIL],
-        task_default_queue="orders",
-        task_default_exchange="shop",
-        task_default_exchange_type="topic",
-        task_default_routing_key="order.new",
-    )
+def app_with(delayq_app, url):
+    """Make an app that captures, whose default queue is the first: ``app_with(ORDERS, MAIL)``."""
+
+    def app_with(first, *more, broker=None):
+        return delayq_app(
+            broker or f"amqp://127.0.0.1:{free_port()}//",
+            delayq_url=url,
+            delayq_capture_eta=True,
+            task_queues=[first, *more],
+            task_default_queue=first.name,
+            task_default_exchange=first.exchange.name,
+            task_default_exchange_type=first.exchange.type,
+            task_default_routing_key=first.routing_key,
+        )
+
+    return app_with
+
+
+@pytest.fixture
+def quorum_app(app_with):
+    return app_with(ORDERS, MAIL)
+
+
+@pytest.fixture
+def amqp(quorum_app):
+    return quorum_app.amqp
 
 
 def route_of(redis, task_id):
@@ -51,23 +67,17 @@ def test_a_captured_countdown_goes_where_the_task_would_have_gone_at_once(
 
     captured = quorum_app.send_task("t", countdown=3600, **options)
 
-    assert quorum_app.delayq.get(captured.id) is not None
+    assert quorum_app.delayq.get(captured.id).queue == options.get("queue", "orders")
     assert route_of(redis, captured.id) == route_of(redis, plain.id)
     assert "celery_delayed" not in json.dumps(route_of(redis, captured.id))
 
 
-def test_the_queue_that_is_read_is_the_one_the_task_would_have_gone_to(quorum_app):
-    captured = quorum_app.send_task("t", countdown=3600)
-
-    assert quorum_app.delayq.get(captured.id).queue == "orders"
-
-
 OTHER = Exchange("other", type="topic")
-SAME_KEY = [
-    Queue("first", Exchange("direct"), routing_key="k"),
-    Queue("one", TOPIC, routing_key="k", queue_arguments={"x-queue-type": "quorum"}),
-    Queue("two", OTHER, routing_key="k", queue_arguments={"x-queue-type": "quorum"}),
-]
+FIRST = Queue("first", Exchange("direct"), routing_key="k")
+ONE, TWO = (
+    Queue(name, exchange, routing_key="k", **QUORUM)
+    for name, exchange in (("one", TOPIC), ("two", OTHER))
+)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +85,7 @@ SAME_KEY = [
     [
         {"queue": "one"},
         {"queue": "two"},
-        {"queue": SAME_KEY[2]},
+        {"queue": TWO},
         {"exchange": "other", "routing_key": "k", "exchange_type": "topic"},
         {"exchange": "elsewhere", "routing_key": "unknown", "exchange_type": "topic"},
     ],
@@ -88,7 +98,7 @@ def test_of_queues_that_are_bound_with_one_key_it_goes_to_the_right_one(
         f"amqp://127.0.0.1:{free_port()}//",
         delayq_url=url,
         delayq_capture_eta=True,
-        task_queues=SAME_KEY,
+        task_queues=[FIRST, ONE, TWO],
         task_default_queue="one",
         task_routes={"routed": {"queue": "two"}},
     )
@@ -114,11 +124,6 @@ def test_the_route_of_another_call_is_not_taken(amqp, quorum_app):
     native_delay.undo(options, amqp)
 
     assert options["queue"].name == "orders"
-
-
-@pytest.fixture
-def amqp(quorum_app):
-    return quorum_app.amqp
 
 
 def rewritten(routing_key, exchange=None):
@@ -171,32 +176,16 @@ def test_options_that_celery_did_not_rewrite_stay_as_they_are(amqp, options):
     assert options == before
 
 
-def test_on_rabbitmq_a_captured_task_arrives_in_its_quorum_queue(delayq_app, url, rabbitmq_server):
+def test_on_rabbitmq_a_captured_task_arrives_in_its_quorum_queue(app_with, rabbitmq_server):
     mark = uuid.uuid4().hex
     exchange = Exchange(f"x-{mark}", type="topic")
-    queue = Queue(
-        f"q-{mark}",
-        exchange,
-        routing_key=f"key.{mark}",
-        queue_arguments={"x-queue-type": "quorum"},
-    )
-    app = delayq_app(
-        rabbitmq_server.url,
-        delayq_url=url,
-        delayq_capture_eta=True,
-        task_queues=[queue],
-        task_default_queue=queue.name,
-        task_default_exchange=exchange.name,
-        task_default_exchange_type="topic",
-        task_default_routing_key=queue.routing_key,
-    )
+    queue = Queue(f"q-{mark}", exchange, routing_key=f"key.{mark}", **QUORUM)
+    app = app_with(queue, broker=rabbitmq_server.url)
     result = app.send_task("t", (1,), countdown=FAR / 1000)
     app.delayq.reschedule(result.id, 0)
 
     assert app.delayq.hand_over() == 1
 
     with app.connection_for_read() as connection:
-        message = queue(connection.default_channel).get(no_ack=True)
-    assert message.headers["id"] == result.id
-    assert message.headers["eta"] is None
-    assert message.headers["delayq_due"] == 0
+        headers = queue(connection.default_channel).get(no_ack=True).headers
+    assert (headers["id"], headers["eta"], headers["delayq_due"]) == (result.id, None, 0)

@@ -6,8 +6,11 @@ import pytest
 from celery.exceptions import Ignore
 from kombu import Connection
 
-from celery_delayq.errors import InvalidSetting
-from tests.app.test_capture_left import run
+from celery_delayq.errors import InvalidSetting, StoreError
+from tests.app.support import FAR
+from tests.app.test_capture_left import later, run
+from tests.support.ports import free_port
+from tests.support.process import ChildProcess
 
 pytestmark = pytest.mark.libraries
 
@@ -41,30 +44,45 @@ def test_a_countdown_is_left_to_celery_with_one_warning(app, add, caplog):
 
 
 def test_a_task_puts_itself_off_by_an_eta(app):
-    @app.task(name="later", bind=True, shared=False)
-    def later(self, _x):
-        raise self.defer(after=3600)
-
     with pytest.raises(Ignore):
-        run(later)
+        run(later(app))
 
     [message] = messages(app, "mail")
     assert message.headers["eta"]
     assert message.headers["delayq_put_offs"] == 1
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda app: app.send_task("t", delayq_after=5),
-        lambda app: app.send_task("t", countdown=5, delayq_key="k"),
-        lambda app: app.delayq.get("a"),
-        lambda app: app.delayq.scanner(),
-    ],
-    ids=["after", "an eta and a key", "get", "scanner"],
-)
+ASKING = {
+    "a call": lambda app: app.send_task("t", delayq_after=5),
+    "an eta and a key": lambda app: app.send_task("t", countdown=5, delayq_key="k"),
+    "get": lambda app: app.delayq.get("a"),
+    "scanner": lambda app: app.delayq.scanner(),
+}
+
+
+@pytest.mark.parametrize("ask", ASKING)
 def test_a_call_that_needs_the_store_is_refused(app, ask):
     with pytest.raises(InvalidSetting) as caught:
-        ask(app)
+        ASKING[ask](app)
 
     assert str(caught.value) == WHY
+
+
+def test_a_sentinel_in_place_of_the_store_is_refused(redis_server, delayq_app, tmp_path):
+    port, conf = free_port(), tmp_path / "sentinel.conf"
+    conf.write_text(f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\n")
+    command = [redis_server.binary, str(conf), "--sentinel"]
+    sentinel = ChildProcess(command, log=tmp_path / "log")
+    try:
+        sentinel.wait_log(r"Sentinel ID is")
+        app = delayq_app(f"redis://127.0.0.1:{port}/0")
+
+        with pytest.raises(StoreError) as caught:
+            app.send_task("t", delayq_at=FAR)
+    finally:
+        sentinel.kill()
+
+    assert (
+        str(caught.value) == "schedule failed: this is a Redis Sentinel, which keeps nothing; name "
+        "it by a sentinel:// URL, and its master by master_name in the transport options"
+    )

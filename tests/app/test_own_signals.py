@@ -7,7 +7,7 @@ from celery import chain, group
 from celery.app.trace import build_tracer
 
 from celery_delayq import Outcome, signals
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
+from tests.app.support import FAR, LONG_AGO, WAYS, hand_over_until_dead, redis_ms
 
 pytestmark = pytest.mark.libraries
 
@@ -42,11 +42,12 @@ def ids(heard, name):
     return [facts["task_id"] for told, facts in heard if told == name]
 
 
-def test_a_task_that_is_scheduled_moved_edited_and_cancelled(app, delayq, heard):
-    app.send_task("t", task_id="a", delayq_at=FAR)
-    delayq.reschedule("a", by=60)
-    delayq.edit("a", priority=3)
-    delayq.cancel("a")
+@pytest.mark.parametrize("named", [{"task_id": "a"}, {"key": "k"}], ids=["id", "key"])
+def test_a_task_that_is_scheduled_moved_edited_and_cancelled(app, delayq, heard, named):
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
+    delayq.reschedule(**named, by=60)
+    delayq.edit(**named, priority=3)
+    delayq.cancel(**named)
 
     assert heard == [
         ("task_scheduled", {"task_id": "a", "due": DUE}),
@@ -78,19 +79,16 @@ def test_a_listener_gets_no_signal_of_another_app(app, delayq_app, url, heard):
     assert heard == []
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        lambda add: add.delay_until(FAR, 1),
-        lambda add: add.apply_async((1,), delayq_at=FAR),
-        lambda add: add.s(1).delay_until(FAR),
-        lambda add: add.app.delayq.schedule(chain(add.s(1), add.s(2)), at=FAR),
-        lambda add: add.app.delayq.schedule(group(add.s(1), add.s(2)), at=FAR),
-    ],
-    ids=["task", "option", "signature", "chain", "group"],
-)
+CALLS = {
+    **{name: lambda add, way=way: way(add, 1) for name, way in WAYS.items()},
+    "chain": lambda add: add.app.delayq.schedule(chain(add.s(1), add.s(2)), at=FAR),
+    "group": lambda add: add.app.delayq.schedule(group(add.s(1), add.s(2)), at=FAR),
+}
+
+
+@pytest.mark.parametrize("way", CALLS)
 def test_each_way_of_scheduling_tells_once(add, heard, way):
-    result = way(add)
+    result = CALLS[way](add)
 
     assert heard == [("task_scheduled", {"task_id": result.id, "due": DUE})]
 
@@ -151,16 +149,6 @@ def test_a_task_that_its_own_bulk_replaces_is_scheduled_and_cancelled(add, delay
 
     assert ids(heard, "task_scheduled") == bulk.ids
     assert ids(heard, "task_cancelled") == bulk.ids[:1]
-
-
-def test_a_signal_has_the_id_of_a_task_that_is_named_by_its_key(app, delayq, heard):
-    app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
-
-    delayq.edit(key="k", args=[1])
-    delayq.reschedule(key="k", at=FAR)
-    delayq.cancel(key="k")
-
-    assert [facts["task_id"] for _, facts in heard] == ["a"] * 4
 
 
 def test_a_selection_tells_of_each_task_that_it_changed(add, app, delayq, heard):
@@ -264,14 +252,11 @@ def test_a_dead_task_that_cannot_be_read_is_told_when_it_is_removed(app, delayq,
 
 
 @pytest.mark.parametrize("method", ["cancel", "select"])
-def test_a_cancel_is_told_where_nobody_wants_the_message(app, delayq, method):
+def test_a_cancel_is_told_where_nobody_wants_the_message(app, delayq, listen, method):
     told = []
-
-    def listen(task_id, **_):
-        told.append(task_id)
-
-    signals.task_cancelled.connect(listen)
+    listen(signals.task_cancelled, lambda task_id, **_: told.append(task_id))
     app.send_task("t", task_id="a", delayq_at=FAR)
+
     if method == "cancel":
         delayq.cancel("a")
     else:

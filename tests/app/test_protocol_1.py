@@ -14,7 +14,15 @@ from kombu import serialization
 from celery_delayq import Outcome
 from celery_delayq.contrib.events import sending
 from celery_delayq.errors import InvalidSetting
-from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1, lists, only_message
+from tests.app.support import (
+    ALL_WAYS,
+    FAR,
+    LONG_AGO,
+    arrive_in_protocol_1,
+    lists,
+    noop,
+    only_message,
+)
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 
@@ -26,17 +34,11 @@ def app(delayq_app, url):
 
 @pytest.fixture
 def task(app):
-    @app.task(name="t", shared=False)
-    def t(*_):
-        return None
-
-    return t
+    return app.task(name="t", shared=False)(noop)
 
 
 CALLS = {
-    "delay_for": lambda task: task.delay_for(60),
-    "apply_async": lambda task: task.apply_async(delayq_at=FAR),
-    "send_task": lambda task: task.app.send_task("t", delayq_after=60),
+    **ALL_WAYS,
     "a canvas": lambda task: (task.si() | task.si()).delay_for(60),
     "schedule_many": lambda task: task.app.delayq.schedule_many(task, [((), {})] * 3, at=FAR),
 }
@@ -116,14 +118,12 @@ def test_it_leaves_without_its_eta(arrive, redis):
     assert (body(redis)["id"], body(redis)["args"], body(redis)["eta"]) == ("a", [1], None)
 
 
-def test_a_cancel_is_told(arrive, url):
+def test_a_cancel_is_told(arrive, url, listen):
     heard = []
+    listen(task_revoked, lambda request, **_: heard.append(request))
     app = arrive(conf={"result_backend": url})
-    task_revoked.connect(receiver := lambda request, **_: heard.append(request))
-    try:
-        app.delayq.cancel("a")
-    finally:
-        task_revoked.disconnect(receiver)
+
+    app.delayq.cancel("a")
 
     assert [(one.id, one.args) for one in heard] == [("a", [1])]
     assert app.AsyncResult("a").state == "REVOKED"
@@ -136,12 +136,8 @@ def test_the_event_says_what_it_is(arrive, monkeypatch):
     arrive(conf={"task_send_sent_event": True})
 
     [told] = sent
-    assert (told["uuid"], told["name"], told["args"], told["kwargs"]) == (
-        "a",
-        "t",
-        "(1,)",
-        "{'x': 'ü'}",
-    )
+    facts = [told[name] for name in ("uuid", "name", "args", "kwargs")]
+    assert facts == ["a", "t", "(1,)", "{'x': 'ü'}"]
 
 
 def test_it_is_edited(arrive, redis):

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 
+import celery_delayq
 from celery_delayq import DelayQ
 
 METHODS = sorted(name for name, _ in inspect.getmembers(DelayQ, callable) if name[0] != "_")
@@ -43,3 +44,8 @@ def test_nothing_else_is_public(make_app):
 def test_the_class_says_who_is_meant():
     says = inspect.getdoc(DelayQ)
     assert all(word in says for word in ("id", "UUID", "``key``"))
+
+
+def test_the_public_names_are_few():
+    assert len(celery_delayq.__all__) <= 11
+    assert all(hasattr(celery_delayq, name) for name in celery_delayq.__all__)

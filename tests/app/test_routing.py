@@ -5,41 +5,30 @@ import json
 import pytest
 from kombu import Exchange, Queue
 
-from tests.app.support import LONG_AGO, comparable, lists
+from celery_delayq.core.message.outgoing import OutgoingMessage, dumps
+from celery_delayq.core.store.record import FORM, labels_for
+from tests.app.support import LONG_AGO, comparable, lists, noop
 from tests.support.shards import total
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
-@pytest.fixture
-def queue_of(app, delayq, redis):
-    """The list that receives a call's message."""
-
-    def of(**options):
-        app.send_task("add", (1,), delayq_at=LONG_AGO, **options)
-        delayq.hand_over()
-        [key] = lists(redis)
-        redis.flushall()
-        return key.decode()
-
-    return of
-
-
-def test_a_queue_is_given_by_name(queue_of):
-    assert queue_of(queue="mail") == "mail"
-
-
-def test_a_queue_is_given_as_a_queue_of_kombu(queue_of):
-    assert queue_of(queue=Queue("mail", Exchange("x"), routing_key="y")) == "mail"
-
-
-def test_the_default_queue_is_the_app_s(delayq_app, url, redis):
+@pytest.mark.parametrize(
+    ("options", "queue"),
+    [
+        ({}, b"shop"),
+        ({"queue": "mail"}, b"mail"),
+        ({"queue": Queue("mail", Exchange("x"), routing_key="y")}, b"mail"),
+    ],
+    ids=["default", "name", "queue of kombu"],
+)
+def test_a_queue_is_given_at_the_call_or_is_the_app_s(delayq_app, url, redis, options, queue):
     app = delayq_app(url, task_default_queue="shop")
-    app.send_task("add", (1,), delayq_at=LONG_AGO)
+    app.send_task("add", (1,), delayq_at=LONG_AGO, **options)
 
     app.delayq.hand_over()
 
-    assert list(lists(redis)) == [b"shop"]
+    assert list(lists(redis)) == [queue]
 
 
 def test_task_routes_are_asked_when_the_task_is_scheduled(delayq_app, url, redis):
@@ -61,11 +50,7 @@ def test_a_routing_function_sees_no_option_of_this_package_s_making(delayq_app, 
 
     app = delayq_app(url, task_routes=(route,))
 
-    @app.task(name="add")
-    def add(x):
-        return x
-
-    add.delay_until(LONG_AGO, 7)
+    app.task(name="add")(noop).delay_until(LONG_AGO, 7)
     app.delayq.hand_over()
 
     assert seen == [("add", (7,), {})]
@@ -170,3 +155,45 @@ def test_a_relayed_message_says_which_attempt_it_is(delayq_app, url, redis):
     assert headers["delayq_attempt"] == 1
     assert "delayq_redelivered" not in headers
     assert headers["delayq_due"] == LONG_AGO * 1000
+
+
+# An entry carries labels that filters read: its task, and the queue that it was sent with.
+
+
+def labels(app, task_id):
+    _, _, text, header_end, *_ = app.delayq.services.scripts[0].call("find", target=f"i{task_id}")
+    return text[header_end + FORM - 13 : header_end + FORM]
+
+
+@pytest.mark.parametrize("broker", [None, "memory://"], ids=["the store", "another"])
+@pytest.mark.parametrize(
+    "options", [{}, {"queue": "mail", "priority": 9}, {"queue": "topic"}, {"queue": "direct"}]
+)
+def test_labels_name_the_task_and_the_queue_and_not_the_key_that_leads_to_it(
+    delayq_app, url, broker, options
+):
+    queues = [
+        Queue(kind, Exchange(f"of {kind}", type=kind), routing_key="sent.fast")
+        for kind in ("topic", "direct")
+    ]
+    app = delayq_app(broker or url, delayq_url=url, task_queues=[Queue("celery"), *queues])
+
+    task_id = app.send_task("add", (1,), delayq_at=LONG_AGO, **options).id
+
+    assert labels(app, task_id) == labels_for("add", options.get("queue", "celery"))
+
+
+def test_labels_have_the_routing_key_where_no_queue_is_known():
+    message = {"headers": {"task": "add"}, "properties": {}}
+    sent = OutgoingMessage(message, "letters", "sent.fast", [Exchange("letters")], b"", dumps)
+
+    assert sent.labels == labels_for("add", "sent.fast")
+
+
+@pytest.mark.operations
+def test_an_item_of_a_bulk_has_the_labels_of_a_single_call(app, add):
+    items = [((number,), {}) for number in range(3)]
+
+    bulk = app.delayq.schedule_many(add.s().set(queue="mail"), items, at=LONG_AGO)
+
+    assert {labels(app, task_id) for task_id in bulk.ids} == {labels_for("add", "mail")}

@@ -1,16 +1,19 @@
 """`delayq_enabled = False`: Celery is unchanged, and scheduling raises an error with the reason."""
 
+import pickle
 import types
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
+from functools import partial
 
 import pytest
+from celery import Celery
 from celery.app.amqp import AMQP
 from celery.app.control import Control
 from celery.result import AsyncResult
 
 from celery_delayq import Defer, DelayQ, ScannerStep
 from celery_delayq.errors import SwitchedOff
-from tests.app.support import FAR, lists
+from tests.app.support import FAR, lists, noop
 from tests.support.forked import run_forked
 from tests.support.waiting import eventually
 
@@ -43,11 +46,7 @@ WAYS = [configured_before, configured_behind, configured_by_a_module]
 @pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
 def off(request, make_app, url):
     app = make_app(url)
-
-    @app.task(name="t")
-    def task(*args):
-        pass
-
+    app.task(name="t")(noop)
     request.param(app)
     return app
 
@@ -92,16 +91,11 @@ def test_an_app_has_its_earlier_parts_again(make_app, url):
     assert app.steps["worker"] == {"own:Step"}
 
 
-def test_an_eta_is_celery_s(off, redis):
-    off.tasks["t"].apply_async(eta=datetime(2099, 1, 1, tzinfo=timezone.utc))
+@pytest.mark.parametrize("first", ["task", "app"])
+def test_an_eta_is_celery_s_from_the_very_first_call_on(off, redis, first):
+    sends = off.tasks["t"].apply_async if first == "task" else partial(off.send_task, "t")
 
-    assert redis.keys("{delayq*") == []
-    [[message]] = lists(redis).values()
-    assert b'"eta": "20' in message
-
-
-def test_so_is_that_of_the_very_first_call(off, redis):
-    off.send_task("t", countdown=3600)
+    sends(countdown=3600)
 
     assert redis.keys("{delayq*") == []
     [[message]] = lists(redis).values()
@@ -115,9 +109,9 @@ def test_revoke_asks_the_workers_alone(off, redis):
 
 
 CALLS = {
-    "task.delay_until": lambda app: app.tasks["t"].delay_until(FAR, 1),
-    "task.delay_for": lambda app: app.tasks["t"].delay_for(60, 1),
-    "signature.delay_for": lambda app: app.signature("t").delay_for(60, 1),
+    "delay_until": lambda app: app.tasks["t"].delay_until(FAR, 1),
+    "delay_for": lambda app: app.tasks["t"].delay_for(60, 1),
+    "signature": lambda app: app.signature("t").delay_for(60, 1),
     "schedule": lambda app: app.delayq.schedule(app.signature("t"), after=60),
     "schedule_many": lambda app: app.delayq.schedule_many(app.tasks["t"], [((1,), {})], after=60),
     "cancel": lambda app: app.delayq.cancel("a"),
@@ -169,8 +163,6 @@ def test_a_second_one_is_off_too(off):
 
 
 def test_a_copy_of_the_app_is_off_too(off, redis):
-    import pickle
-
     copy = pickle.loads(pickle.dumps(off))
 
     copy.send_task("t", countdown=3600)
@@ -203,8 +195,6 @@ def test_a_worker_runs_tasks_as_ever_and_never_looks_at_a_store(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     start_worker("switched_off", "-P", "solo")
-
-    from celery import Celery
 
     Celery("sender", broker=url).send_task("t", countdown=0.2)
 

@@ -13,7 +13,7 @@ from celery.result import AsyncResult
 from celery_delayq import Outcome, State
 from celery_delayq.core.clock import from_ms
 from celery_delayq.errors import InvalidOption
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, only_message
+from tests.app.support import FAR, LONG_AGO, WAYS, only_message
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
@@ -27,50 +27,47 @@ class Job(str, Enum):  # StrEnum is its own value in every respect
 NUMBER = UUID("0d5bd3c7-6d6c-4c3b-8d2a-5a52b0d0a3f1")
 
 
-@pytest.fixture(params=["apply_async", "signature", "send_task", "bulk"])
-def schedule(request, add, app, delayq):
+BULK = lambda add, *args, at=FAR, task_id: add.app.delayq.schedule_many(  # noqa: E731
+    add, [(args, {}, at, task_id)]
+)
+
+
+@pytest.fixture(params=[*WAYS.values(), BULK], ids=[*WAYS, "bulk"])
+def schedule(request, add):
     """Each way to give a task an id."""
-    ways = {
-        "apply_async": lambda name, at: add.apply_async((1,), task_id=name, delayq_at=at),
-        "signature": lambda name, at: add.s(1).set(task_id=name).delay_until(at),
-        "send_task": lambda name, at: app.send_task("add", (1,), task_id=name, delayq_at=at),
-        "bulk": lambda name, at: delayq.schedule_many(add, [((1,), {}, at, name)]),
-    }
-    return ways[request.param]
+    return lambda name: request.param(add, 1, task_id=name)
 
 
+KINDS = pytest.mark.parametrize(
+    ("given", "text"),
+    [(Job.NIGHTLY, "nightly-report"), (NUMBER, str(NUMBER))],
+    ids=["enum", "UUID"],
+)
+
+
+@KINDS
 @pytest.mark.operations
-def test_an_enum_s_value_is_the_id_in_the_store_and_in_the_queue(schedule, delayq, redis):
-    schedule(Job.NIGHTLY, FAR)
-    assert [task.id for task in delayq.tasks()] == ["nightly-report"]
-    assert delayq.get("nightly-report").id == delayq.get(Job.NIGHTLY).id == "nightly-report"
-    assert delayq.reschedule(Job.NIGHTLY, LONG_AGO)
+def test_an_id_is_its_text_in_the_store_in_the_queue_and_as_a_name(
+    schedule, delayq, redis, given, text
+):
+    schedule(given)
+    assert [task.id for task in delayq.tasks()] == [text]
+    assert delayq.get(text).id == delayq.get(given).id == text
+    assert delayq.reschedule(given, LONG_AGO)
 
     delayq.hand_over()
 
     message = json.loads(only_message(redis)[1])
-    assert message["headers"]["id"] == message["properties"]["correlation_id"] == "nightly-report"
-    assert message["headers"]["root_id"] == "nightly-report"
+    assert message["headers"]["id"] == message["properties"]["correlation_id"] == text
+    assert message["headers"]["root_id"] == text
 
 
+@KINDS
 @pytest.mark.operations
-def test_an_enum_cancels_what_its_value_scheduled(schedule, delayq):
-    schedule("nightly-report", FAR)
+def test_an_id_cancels_the_task_that_its_text_scheduled(add, delayq, given, text):
+    add.s(1).set(task_id=text).delay_until(FAR)
 
-    assert delayq.cancel(Job.NIGHTLY)
-
-
-@pytest.mark.operations
-def test_a_uuid_is_its_text_in_the_store_in_the_queue_and_as_a_name(schedule, delayq, redis):
-    schedule(NUMBER, FAR)
-    assert [task.id for task in delayq.tasks()] == [str(NUMBER)]
-    assert delayq.reschedule(NUMBER, LONG_AGO)
-
-    delayq.hand_over()
-
-    message = json.loads(only_message(redis)[1])
-    assert message["headers"]["id"] == message["properties"]["correlation_id"] == str(NUMBER)
-    assert message["headers"]["root_id"] == str(NUMBER)
+    assert delayq.cancel(given)
 
 
 # Celery's backends wake a result only if its id is its message's.
@@ -138,14 +135,3 @@ def test_an_object_with_the_id_of_a_task_does_not_name_that_task(add, delayq):
             step(task)
 
     assert delayq.get(task.id)
-
-
-def test_an_id_of_two_lines_is_one_line_of_the_log(app, delayq, redis, caplog):
-    redis.set("no\nlist", "not a list")
-    app.send_task("t", task_id="a\nERROR forged\x1b[31m", queue="no\nlist", delayq_at=LONG_AGO)
-
-    hand_over_until_dead(delayq, redis)
-
-    [*_, line] = caplog.messages
-    assert line.startswith(r"task a\nERROR forged\x1b[31m is dead: no\nlist: ")
-    assert line.isprintable()

@@ -1,98 +1,69 @@
 """Tasks and signatures made in every way are scheduled, and are sent as Celery sends them."""
 
 import copy
+import json
 from datetime import datetime, timezone
 
 import celery
 import pytest
 from celery import shared_task
 
-from celery_delayq import AlreadyScheduled, DelayQError, InvalidDueTime, ScheduledResult
-from tests.app.support import FAR
+from celery_delayq import AlreadyScheduled, DelayQ, DelayQTask, ScheduledResult
+from celery_delayq.errors import NoDelayQ
+from tests.app.support import FAR, noop
 
 pytestmark = pytest.mark.libraries
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 
 
-def app_task(app):
-    @app.task(name="t")
-    def task(x, y=0):
+def plain(x, y=0):
+    return x + y
+
+
+def bound(self, x, y=0):
+    return x + y
+
+
+class Base(celery.Task):
+    queue_wait = 5
+
+
+class Adding(celery.Task):
+    name = "t"
+
+    def run(self, x, y=0):
         return x + y
 
-    return task
 
+class Typed(DelayQTask[[int], int]):
+    name = "t"
 
-def bound_task(app):
-    @app.task(name="t", bind=True)
-    def task(self, x, y=0):
+    def run(self, x, y=0):
         return x + y
 
-    return task
+
+def with_base_of_the_app(app):
+    base = type("Base", (app.Task,), {"abstract": True})
+    return app.task(name="t", base=base)(plain)
 
 
-def task_of_shared_task(app):
-    @shared_task(name="t")
-    def task(x, y=0):
-        return x + y
-
-    return task
-
-
-def task_with_base_of_the_app(app):
-    class Base(app.Task):
-        abstract = True
-
-    @app.task(name="t", base=Base)
-    def task(x, y=0):
-        return x + y
-
-    return task
+KINDS = {
+    "app.task": lambda app: app.task(name="t")(plain),
+    "bound": lambda app: app.task(name="t", bind=True)(bound),
+    "shared_task": lambda _: shared_task(name="t")(plain),
+    "base of the app": with_base_of_the_app,
+    "base of Celery": lambda app: app.task(name="t", base=Base)(plain),
+    "autoretry": lambda app: app.task(name="t", autoretry_for=(ValueError,))(plain),
+    "class": lambda app: app.register_task(Adding()),
+    "typed class": lambda app: app.register_task(Typed()),
+}
 
 
-def task_with_base_from_celery(app):
-    class Base(celery.Task):
-        queue_wait = 5
-
-    @app.task(name="t", base=Base)
-    def task(x, y=0):
-        return x + y
-
-    return task
-
-
-def task_class(app):
-    class Adding(celery.Task):
-        name = "t"
-
-        def run(self, x, y=0):
-            return x + y
-
-    return app.register_task(Adding())
-
-
-def autoretrying_task(app):
-    @app.task(name="t", autoretry_for=(ValueError,), retry_backoff=True)
-    def task(x, y=0):
-        return x + y
-
-    return task
-
-
-KINDS = [
-    app_task,
-    bound_task,
-    task_of_shared_task,
-    task_with_base_of_the_app,
-    task_with_base_from_celery,
-    task_class,
-    autoretrying_task,
-]
-
-
+@pytest.mark.core
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_task_has_delay_until_and_delay_for(app, delayq, kind):
-    task = kind(app)
+    task = KINDS[kind](app)
 
     until, after = task.delay_until(DUE, 1, y=2), task.delay_for(3600, 1, y=2)
 
@@ -101,12 +72,13 @@ def test_every_kind_of_task_has_delay_until_and_delay_for(app, delayq, kind):
         assert (held.task, held.args, held.kwargs) == ("t", (1,), {"y": 2})
         assert isinstance(result, ScheduledResult)
     assert until.due == DUE
+    assert task(1, y=2) == 3
 
 
 # Celery itself does not check the arguments of a task that was written as a class.
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not task_class])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "class" not in kind])
 def test_every_kind_of_task_checks_its_arguments_at_the_call(app, redis, kind):
-    task = kind(app)
+    task = KINDS[kind](app)
 
     for call in (
         lambda: task.delay_until(DUE),
@@ -123,23 +95,9 @@ def test_every_kind_of_task_checks_its_arguments_at_the_call(app, redis, kind):
 
 
 def test_arguments_are_not_checked_where_the_task_says_so(app, delayq):
-    @app.task(name="t", typing=False)
-    def task(x):
-        return x
+    task = app.task(name="t", typing=False)(plain)
 
     assert delayq.get(task.delay_for(60, 1, 2, 3).id).args == (1, 2, 3)
-
-
-def test_a_task_s_own_argument_may_be_called_when_or_delay(app, delayq):
-    @app.task(name="t")
-    def task(when, delay):
-        return when, delay
-
-    assert delayq.get(task.delay_until(DUE, "a", delay="b").id).kwargs == {"delay": "b"}
-    assert delayq.get(task.delay_for(60, when="a", delay="b").id).kwargs == {
-        "when": "a",
-        "delay": "b",
-    }
 
 
 def test_arguments_called_like_options_are_the_task_s(app, delayq):
@@ -147,122 +105,92 @@ def test_arguments_called_like_options_are_the_task_s(app, delayq):
     def task(**kwargs):
         return kwargs
 
-    kwargs = {"queue": 1, "eta": 2, "at": 3, "after": 4, "delayq_at": 5, "self": 6, "task": 7}
+    names = ("queue", "eta", "at", "after", "when", "delay", "delayq_at", "self", "task")
+    kwargs = {name: number for number, name in enumerate(names)}
 
-    assert delayq.get(task.delay_until(DUE, **kwargs).id).kwargs == kwargs
-
-
-def test_send_task_by_name_takes_the_time_as_an_option(app, delayq):
-    at = app.send_task("elsewhere.t", (1,), {"y": 2}, delayq_at=DUE)
-    after = app.send_task("elsewhere.t", (1,), delayq_after=3600)
-
-    assert (delayq.get(at.id).task, delayq.get(at.id).due) == ("elsewhere.t", DUE)
-    assert delayq.get(after.id).args == (1,)
+    for result in (task.delay_until(DUE, **kwargs), task.delay_for(60, **kwargs)):
+        assert delayq.get(result.id).kwargs == kwargs
 
 
-def test_a_signature_by_name_is_scheduled_without_its_task(app, delayq):
-    result = app.signature("elsewhere.t", args=(1,), kwargs={"y": 2}).delay_until(DUE)
-
-    held = delayq.get(result.id)
-    assert (held.task, held.args, held.kwargs) == ("elsewhere.t", (1,), {"y": 2})
-
-
-def test_an_immutable_signature_keeps_its_arguments(app, add, delayq):
-    result = add.si(4, y=5).delay_until(DUE)
-
-    held = delayq.get(result.id)
-    assert (held.args, held.kwargs) == ((4,), {"y": 5})
-
-
-def test_a_signature_that_became_a_dict_is_scheduled_as_it_was(app, add, delayq):
-    import json
-
-    signature = app.signature(json.loads(json.dumps(add.s(4).set(queue="mail"))))
-
-    held = delayq.get(signature.delay_until(DUE).id)
-    assert (held.args, held.queue) == ((4,), "mail")
-
-
-def test_schedule_takes_a_task_or_a_signature(app, add, delayq):
-    @app.task(name="tick")
-    def tick():
-        return None
-
-    assert delayq.get(delayq.schedule(tick, at=DUE).id).task == "tick"
-    assert delayq.get(delayq.schedule(add.s(1), after=60).id).args == (1,)
+# A call, and the name, arguments and queue of the task.
+CALLS = {
+    "a task without arguments": (
+        lambda app, _: app.delayq.schedule(app.task(name="tick")(noop), at=DUE),
+        ("tick", (), {}, "celery"),
+    ),
+    "a name": (
+        lambda app, _: app.send_task("elsewhere.t", (1,), {"y": 2}, delayq_at=DUE),
+        ("elsewhere.t", (1,), {"y": 2}, "celery"),
+    ),
+    "a signature of a name": (
+        lambda app, _: app.signature("elsewhere.t", args=(1,), kwargs={"y": 2}).delay_until(DUE),
+        ("elsewhere.t", (1,), {"y": 2}, "celery"),
+    ),
+    "an immutable signature": (
+        lambda _, add: add.si(4, y=5).delay_until(DUE),
+        ("add", (4,), {"y": 5}, "celery"),
+    ),
+    "a signature that became JSON": (
+        lambda app, add: app.signature(
+            json.loads(json.dumps(add.s(4).set(queue="mail")))
+        ).delay_until(DUE),
+        ("add", (4,), {}, "mail"),
+    ),
+}
 
 
-def test_scheduling_a_signature_does_not_change_it(app, add):
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_call_is_scheduled_as_it_would_be_sent(app, add, delayq, kind):
+    call, expected = CALLS[kind]
+
+    held = delayq.get(call(app, add).id)
+
+    assert held.due == DUE
+    assert (held.task, held.args, held.kwargs, held.queue) == expected
+
+
+def test_a_signature_can_be_scheduled_again_and_again_and_does_not_change(add):
     signature = add.s(1).set(queue="mail")
     before = dict(signature), dict(signature.options)
 
-    signature.delay_for(60)
-
+    assert len({signature.delay_for(60).id for _ in range(3)}) == 3
     assert (dict(signature), dict(signature.options)) == before
 
 
-def test_a_signature_can_be_scheduled_again_and_again(add):
-    signature = add.s(1)
+@pytest.mark.core
+@pytest.mark.parametrize("task_cls", [None, DelayQTask])
+def test_an_app_without_delayq_says_what_to_do(make_app, task_cls):
+    app = make_app()
+    app.task_cls = task_cls or app.task_cls
+    task = app.task(name="t")(plain)
 
-    assert len({signature.delay_for(60).id for _ in range(3)}) == 3
-
-
-@pytest.mark.parametrize(
-    "times", [{}, {"at": DUE, "after": 60}, {"at": None}], ids=["none", "two", "null"]
-)
-def test_schedule_wants_exactly_one_time(add, delayq, redis, times):
-    with pytest.raises(ValueError, match="exactly one of at, after"):
-        delayq.schedule(add.s(1), **times)
-    assert redis.keys() == []
-
-
-@pytest.mark.parametrize("what", ["add", 5, None, print])
-def test_schedule_refuses_what_is_no_task(delayq, redis, what):
-    with pytest.raises(TypeError):
-        delayq.schedule(what, after=60)
-    assert redis.keys() == []
-
-
-def test_a_custom_apply_async_that_drops_options_is_named(app):
-    class Base(celery.Task):
-        def apply_async(self, args=None, kwargs=None, **_):
-            return super().apply_async(args, kwargs)
-
-    @app.task(name="t", base=Base)
-    def task(x):
-        return x
-
-    with pytest.raises(DelayQError, match="was sent, not scheduled: its apply_async drops options"):
+    with pytest.raises(NoDelayQ) as caught:
         task.delay_for(60, 1)
+    assert str(caught.value) == "the app 'tests' has no DelayQ; make one with DelayQ(app)"
+
+
+# An `apply_async` of the user's own.
+
+
+class Mine(celery.Task):
+    def apply_async(self, args=None, kwargs=None, **options):
+        return super().apply_async(args, kwargs, queue="mine", **options)
 
 
 def test_a_custom_apply_async_that_passes_options_on_is_called(app, delayq):
-    calls = []
-
-    class Base(celery.Task):
-        def apply_async(self, args=None, kwargs=None, **options):
-            calls.append(args)
-            return super().apply_async(args, kwargs, queue="mine", **options)
-
-    @app.task(name="t", base=Base)
-    def task(x):
-        return x
+    task = app.task(name="t", base=Mine)(plain)
 
     assert delayq.get(task.delay_until(DUE, 1).id).queue == "mine"
-    assert calls == [(1,)]
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 def test_a_custom_apply_async_may_copy_its_options(app, delayq, copied):
-    class Base(celery.Task):
+    class Copies(celery.Task):
         def apply_async(self, args=None, kwargs=None, **options):
             options = {name: copied(value) for name, value in options.items()}
             return super().apply_async(args, kwargs, **options)
 
-    @app.task(name="t", base=Base)
-    def task(x):
-        return x
-
+    task = app.task(name="t", base=Copies)(plain)
     result = task.delay_until(DUE, 1)
     many = delayq.schedule_many(task, [((2,), {}), ((3,), {})], at=DUE)
 
@@ -271,16 +199,15 @@ def test_a_custom_apply_async_may_copy_its_options(app, delayq, copied):
     assert not many.existed
 
 
-def test_a_custom_apply_async_that_sends_two_schedules_both(app, delayq):
-    class Base(celery.Task):
-        def apply_async(self, args=None, kwargs=None, task_id=None, **options):
-            result = super().apply_async(args, kwargs, task_id=task_id, **options)
-            super().apply_async(("once more",), **options)
-            return result
+class Twice(celery.Task):
+    def apply_async(self, args=None, kwargs=None, task_id=None, **options):
+        result = super().apply_async(args, kwargs, task_id=task_id, **options)
+        super().apply_async(("once more",), **options)
+        return result
 
-    @app.task(name="t", base=Base)
-    def task(x):
-        return x
+
+def test_a_custom_apply_async_that_sends_two_schedules_both(app, delayq):
+    task = app.task(name="t", base=Twice)(plain)
 
     one = task.delay_until(DUE, 1)
     many = delayq.schedule_many(task, [((2,), {}), ((3,), {})], at=DUE)
@@ -290,35 +217,38 @@ def test_a_custom_apply_async_that_sends_two_schedules_both(app, delayq):
     assert [*found.values()] == [("once more",)] * 3
 
 
+class SameTwice(celery.Task):
+    def apply_async(self, args=None, kwargs=None, **options):
+        super().apply_async(args, kwargs, **options)
+        return super().apply_async(args, kwargs, **options)
+
+
 def test_an_item_whose_apply_async_sends_its_id_twice_is_refused_and_not_there(app, delayq):
-    class Base(celery.Task):
-        def apply_async(self, args=None, kwargs=None, **options):
-            super().apply_async(args, kwargs, **options)
-            return super().apply_async(args, kwargs, **options)
-
-    @app.task(name="t", base=Base)
-    def task(x):
-        return x
-
-    many = delayq.schedule_many(task, [((1,), {})], at=DUE)
+    many = delayq.schedule_many(app.task(name="t", base=SameTwice)(plain), [((1,), {})], at=DUE)
 
     assert isinstance(many.refused[0], AlreadyScheduled)
     assert list(delayq.tasks()) == []
 
 
-def test_an_app_without_delayq_says_what_to_do(make_app):
-    app = make_app()
-
-    @app.task(name="t")
-    def task(x):
-        return x
-
-    assert hasattr(task, "delay_until")
-    with pytest.raises(DelayQError) as caught:
-        task.delay_for(60, 1)
-    assert str(caught.value) == "the app 'tests' has no DelayQ; make one with DelayQ(app)"
+# `DelayQTask`: a base that shows type checkers the methods that every task has anyway.
 
 
-def test_both_methods_refuse_a_wrong_time_before_they_look_at_the_arguments(add):
-    with pytest.raises(InvalidDueTime):
-        add.delay_until("tomorrow")
+@pytest.mark.core
+@pytest.mark.parametrize("name", ["delay_until", "delay_for"])
+def test_the_methods_of_the_base_are_those_of_every_task(app, name):
+    assert vars(celery.Task)[name] is vars(DelayQTask)[name]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("base", [DelayQTask, "celery_delayq:DelayQTask"], ids=["class", "name"])
+def test_it_is_the_base_of_an_app_that_names_it(make_app, url, base):
+    app = make_app(url)
+    app.task_cls = base
+    delayq = DelayQ(app)
+    task = app.task(name="t")(plain)
+
+    result = task.delay_until(FAR, 1)
+
+    assert isinstance(task, DelayQTask)
+    assert delayq.get(result.id).args == (1,)
+    delayq.close()

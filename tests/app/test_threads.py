@@ -1,4 +1,4 @@
-"""One app, many threads: no call gets the message, time or reply of another one."""
+"""One app in many threads, or in threads of an event loop: calls do not mix, and block no other."""
 
 import asyncio
 import json
@@ -7,11 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_delayq import AlreadyScheduled
-from celery_delayq.errors import StoreUnavailable
-from tests.app.network import Listener, hang_up
-from tests.app.support import FAR, LONG_AGO
-from tests.support.waiting import PATIENCE
+from tests.app.support import FAR, noop
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
 
@@ -34,63 +31,61 @@ def test_calls_from_many_threads_do_not_mix(add, delayq):
     assert delayq.counts().scheduled == len(results)
 
 
-def test_of_many_that_schedule_one_id_one_wins_and_the_others_are_told(add, delayq):
-    def schedule(number):
-        try:
-            add.s(number).set(task_id="a").delay_until(FAR)
-        except AlreadyScheduled:
-            return None
-        return number
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        [winner] = [one for one in pool.map(schedule, range(CALLS)) if one is not None]
-
-    assert delayq.get("a").args == (winner,)
+@pytest.fixture
+def slow(delayq_app, start_redis):
+    """An app, and its task, whose Redis the test can stop."""
+    server = start_redis()
+    app = delayq_app(server.url(), delayq_timeout=60)
+    note = app.task(name="note")(noop)
+    note.delay_until(FAR, 0)
+    return server, app.delayq, note
 
 
-def test_of_many_that_cancel_one_id_one_is_told_that_it_did(add, delayq):
-    for _ in range(5):
-        result = add.delay_until(FAR, 1)
-        with ThreadPoolExecutor(THREADS) as pool:
-            outcomes = list(pool.map(delayq.cancel, [result.id] * THREADS))
+def test_the_event_loop_goes_on_while_a_call_waits_for_redis(slow):
+    server, delayq, note = slow
 
-        assert sum(map(bool, outcomes)) == 1
+    async def main():
+        call = asyncio.create_task(asyncio.to_thread(note.delay_for, 60, 42))
+        await asyncio.sleep(0)
+        server.resume()  # by the same loop, which the call does not block
+        return await call
 
+    server.pause()
+    result = asyncio.run(main())
 
-def test_cancel_and_hand_over_at_once_agree_on_every_entry(delayq_app, url, redis):
-    app = delayq_app(url, delayq_batch_size=2)
-    ids = [app.send_task("t", delayq_at=LONG_AGO + number).id for number in range(THREADS * CALLS)]
-
-    with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(app.delayq.hand_over)
-        # From the other end, so that they meet somewhere in the middle.
-        cancelled = [one for one in reversed(ids) if app.delayq.cancel(one)]
-
-    sent = {json.loads(raw)["headers"]["id"] for raw in redis.lrange("celery", 0, -1)}
-    assert moving.result() == len(sent)
-    assert sent.isdisjoint(cancelled)
-    assert sent.union(cancelled) == set(ids)
+    assert delayq.get(result.id).args == (42,)
 
 
-def test_an_event_loop_goes_on_while_a_call_waits_in_a_thread(delayq_app, delayq, add):
-    result = asyncio.run(asyncio.to_thread(add.delay_for, 60, 1))
-    assert delayq.get(result.id).args == (1,)
+def test_a_coroutine_that_is_cancelled_takes_nothing_back(slow):
+    server, delayq, note = slow
+    begun = threading.Event()
 
-    asked, over = threading.Event(), threading.Event()
+    def call():
+        begun.set()
+        note.s(42).set(task_id="cancelled").delay_for(60)
 
-    def silent(connection):
-        asked.set()
-        over.wait(PATIENCE)
-        hang_up(connection)
+    async def main():
+        waiting = asyncio.create_task(asyncio.to_thread(call))
+        await asyncio.to_thread(begun.wait)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        server.resume()
 
-    async def call(task):
-        called = asyncio.create_task(asyncio.to_thread(task.delay_for, 60))
-        assert await asyncio.to_thread(asked.wait, PATIENCE)
-        assert not called.done()
-        over.set()
-        with pytest.raises(StoreUnavailable):
-            await called
+    server.pause()
+    asyncio.run(main())
 
-    with Listener(silent) as hung:
-        app = delayq_app(f"redis://127.0.0.1:{hung.port}/0", delayq_timeout=60)
-        asyncio.run(call(app.signature("t")))
+    assert eventually(lambda: delayq.get("cancelled")).args == (42,)
+
+
+def test_a_call_keeps_one_of_celery_s_producers_of_which_there_are_ten(slow):
+    server, delayq, note = slow
+    producers = delayq.app.producer_pool
+    server.pause()
+    thread = threading.Thread(target=note.delay_for, args=(60, 42))
+    thread.start()
+    eventually(lambda: len(producers._dirty) == 1)
+    server.resume()
+    thread.join()
+
+    assert (len(producers._dirty), producers.limit) == (0, 10)

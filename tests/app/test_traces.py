@@ -16,7 +16,7 @@ from kombu.serialization import SerializerRegistry
 
 from celery_delayq.operations.patches import places, touched
 from tests.app.bulk import plain_task
-from tests.app.support import FAR, envelope, templates
+from tests.app.support import ALL_WAYS, FAR, envelope, templates
 from tests.support.shards import keys_of
 
 pytestmark = pytest.mark.libraries
@@ -131,22 +131,13 @@ def traces(delayq, ids):
     return [envelope(delayq, task_id).headers["trace"] for task_id in ids]
 
 
-SINGLE_CALLS = {
-    "delay_for": lambda task: task.delay_for(60, 1),
-    "delay_until": lambda task: task.delay_until(FAR, 1),
-    "apply_async": lambda task: task.apply_async((1,), delayq_after=60),
-    "schedule": lambda task: task.app.delayq.schedule(task.s(1), after=60),
-    "send_task": lambda task: task.app.send_task(task.name, (1,), delayq_after=60),
-}
-
-
 def test_each_single_call_carries_its_own_trace(app, delayq, tracer):
     task = plain_task(app)
 
-    ids = [call(task).id for call in SINGLE_CALLS.values() for _ in range(2)]
+    ids = [way(task, 1).id for way in ALL_WAYS.values() for _ in range(2)]
 
     assert traces(delayq, ids) == tracer.given
-    assert len(set(tracer.given)) == 2 * len(SINGLE_CALLS)
+    assert len(set(tracer.given)) == 2 * len(ALL_WAYS)
 
 
 def test_each_item_of_a_bulk_carries_its_own_trace(app, delayq, tracer):
@@ -193,7 +184,7 @@ def test_a_message_that_a_tracer_copied_is_scheduled(app, delayq, patch):
     tracer = patch((None, "create_task_message"), Copier())
     task = plain_task(app)
 
-    ids = [call(task).id for call in SINGLE_CALLS.values()]
+    ids = [way(task, 1).id for way in ALL_WAYS.values()]
 
     assert traces(delayq, ids) == tracer.given
 
@@ -319,20 +310,16 @@ def counted(*functions):
         sys.setprofile(before)
 
 
-def test_of_a_bulk_that_nothing_touches_celery_makes_two_messages(app, delayq):
-    items = [((number,), {}) for number in range(450)]
+def test_celery_makes_every_message_of_single_calls_and_two_of_a_bulk_that_nothing_touches(
+    app, delayq
+):
+    task, items = plain_task(app), [((number,), {}) for number in range(450)]
 
-    with counted(AMQP.as_task_v2, Producer.publish) as calls:
-        delayq.schedule_many(plain_task(app), items, after=60)
-
-    assert calls == {"as_task_v2": 2, "publish": 2}
-
-
-def test_of_single_calls_celery_makes_every_message(app):
-    task = plain_task(app)
-
-    with counted(AMQP.as_task_v2, Producer.publish) as calls:
+    with counted(AMQP.as_task_v2, Producer.publish) as single:
         for _ in range(3):
             task.delay_for(60, 1)
+    with counted(AMQP.as_task_v2, Producer.publish) as bulk:
+        delayq.schedule_many(task, items, after=60)
 
-    assert calls == {"as_task_v2": 3, "publish": 3}
+    assert single == {"as_task_v2": 3, "publish": 3}
+    assert bulk == {"as_task_v2": 2, "publish": 2}
