@@ -25,6 +25,13 @@ def claim(delayq):
     return claimed, dead
 
 
+def lease_out(redis):
+    """Let every lease run out, as if its scanner had died while it published."""
+    for leased in each("leased"):
+        for member in redis.zrange(leased, 0, -1):
+            redis.zadd(leased, {member: 1})
+
+
 def settle(delayq, verdict, *ids, wait=60.0, reason="NO_ROUTE"):
     """Let the broker refuse due tasks that are not bound for a list, or make them ``"dead"``.
 

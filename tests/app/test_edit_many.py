@@ -9,7 +9,7 @@ from kombu import Queue
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, NotATask
 from celery_delayq.operations import rewriting
-from tests.app.support import FAR, LONG_AGO, lists
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, lists
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_an_unknown_queue_is_refused(delayq_app, url):
     assert app.delayq.get("a") == before
 
 
-@pytest.mark.parametrize("changes", [{}, {"key": "k"}, {"queue": ""}, {"add_tags": "t"}])
+@pytest.mark.parametrize("changes", [{}, {"key": "k"}, {"queue": ""}, {"add_tags": "t"}], ids=repr)
 def test_an_invalid_edit_is_refused(fill, delayq, changes):
     fill(2)
     before = list(delayq.select(all=True))
@@ -151,10 +151,7 @@ def test_a_task_that_would_have_too_many_tags_stops_the_edit_and_is_named(fill, 
 def test_a_dead_task_stays_dead_and_goes_to_its_new_queue_when_it_is_retried(fill, delayq, redis):
     redis.set("old", "text")
     fill(1, LONG_AGO)
-    while not delayq.counts().dead:
-        delayq.hand_over()
-        for refused in redis.keys("*refused*"):
-            redis.zadd(refused, dict.fromkeys(redis.zrange(refused, 0, -1), 0))
+    hand_over_until_dead(delayq, redis)
 
     assert delayq.select(queue="old").edit(queue="new") == 1
     (task,) = delayq.select(all=True)

@@ -1,6 +1,5 @@
 """Ctrl-C while many tasks are changed: the command ends at once, and reports its progress."""
 
-import os
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from celery_delayq.core.tasks import selection
 from celery_delayq.operations import selection as rewriting
 from celery_delayq.operations.releasing import Release
 from tests.app.support import FAR, hand_over_until_dead
+from tests.cli.shop import shop
 from tests.support.waiting import eventually
 
 CTRL_C = 130
@@ -111,22 +111,16 @@ def test_so_do_ids_of_standard_input(app, run, ctrl_c):
 
 @pytest.mark.usefixtures("many")
 def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
-    (tmp_path / "shop.py").write_text(
-        f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
-        f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
-        encoding="utf-8",
-    )
     # A shell that runs the tests in the background ignores SIGINT, and so do the children.
     begun = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from celery.__main__ import main; main()"
     )
     words = ["-A", "shop", "delayq", "cancel", "-", "--yes"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(
-        [sys.executable, "-c", begun, *words], cwd=tmp_path, text=True, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    ) as process:  # fmt: skip
+        [sys.executable, "-c", begun, *words], **pipes, **shop(tmp_path, url)
+    ) as process:
         process.stdin.write("task-0\ntask-1\n")
         process.stdin.flush()
         # By then the first is counted; the signal may come before the second is counted.
@@ -134,9 +128,8 @@ def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
         process.send_signal(signal.SIGINT)
         # Its input stays open all the while.
         assert process.wait(60) == CTRL_C
-        assert re.fullmatch(
-            r"interrupted: at least (1 task|2 tasks) cancelled\n", process.stderr.read()
-        )
+        said = process.stderr.read()
+    assert re.fullmatch(r"interrupted: at least (1 task|2 tasks) cancelled\n", said)
 
 
 @pytest.mark.usefixtures("many")

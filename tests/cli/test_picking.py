@@ -75,11 +75,6 @@ def test_a_command_that_changes_tasks_picks_them_as_a_list_does(tasks, printed, 
     assert printed(*line, "--dry-run") == [said]
 
 
-def test_overdue_tasks_are_cancelled(tasks, app, said):
-    assert said("cancel", "--overdue", "--yes") == ["2 tasks cancelled"]
-    assert [one.id for one in app.delayq.tasks()] == ["parked", "soon", "far"]
-
-
 def test_from_now_is_by_redis_s_clock(app, printed, monkeypatch):
     app.send_task("t", task_id="soon", delayq_after=1800)
     # The command must not read this machine's clock; by its time, no task would be overdue.
@@ -120,10 +115,7 @@ def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, misused, c
         (["--dead", "-n", "0"], "1 more; --limit ends this list at 0"),
         (["--queue", "celery", "-n", "1"], "there are more; --limit ends this list at 1"),
         (["--due-before", "+1h", "-n", "1"], "there are more; --limit ends this list at 1"),
-        (
-            ["--overdue", "--tag", "x", "-n", "0"],
-            "there are more; --limit ends this list at 0",
-        ),
+        (["--overdue", "--tag", "x", "-n", "0"], "there are more; --limit ends this list at 0"),
         (["--json", "-n", "3"], "2 more; --limit ends this list at 3"),
         (["--ids", "-n", "4"], "1 more; --limit ends this list at 4"),
     ],
