@@ -102,7 +102,12 @@ def test_tasks_are_picked_by_the_task_itself(app, delayq, add):
 # Limits.
 
 
-BOUNDED = [{"tag": "all"}, {"all": True}, {"queue": ["q0", "q1", "q2"]}, {"queue": "q2"}]
+BOUNDED = [
+    {"tag": "all"},
+    {"all": True},
+    {"queue": ["q0", "q1", "q2"]},
+    {"tag": "all", "queue": "q2"},  # not each that is looked at matches
+]
 
 
 @pytest.mark.parametrize("by", BOUNDED, ids=repr)

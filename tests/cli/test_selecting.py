@@ -185,7 +185,7 @@ NONE = "Error: Name tasks by id or --key, or select some, as by --tag, or --all.
         (["cancel", "--state", "gone"], ""),
         (["reschedule", "--tag", "x"], ""),
     ],
-    ids=" ".join,
+    ids=str,
 )
 def test_a_command_needs_its_tasks_named_in_exactly_one_way(app, tasks, misused, line, sentence):
     said = misused(*line)
