@@ -15,6 +15,10 @@ LONG_AGO = 1_000_000_000  # Unix time; due at once, with no instant of "now" to 
 FAR = 4_102_444_800  # 2100-01-01
 
 
+class Killed(BaseException):
+    """Ends the process."""
+
+
 def claim(delayq):
     """Lease the due tasks that are not bound for a list, and do nothing with them."""
     claimed, dead = [], []

@@ -10,7 +10,7 @@ from kombu import Queue
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, NotATask
 from celery_delayq.operations import rewriting
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, lists
+from tests.app.support import FAR, LONG_AGO, Killed, hand_over_until_dead, lists
 
 
 @pytest.fixture
@@ -20,10 +20,6 @@ def fill(delayq, add):
         assert delayq.schedule_many(signature, [((), {}, due)] * count)
 
     return fill
-
-
-class Killed(BaseException):
-    pass
 
 
 def test_the_tasks_of_a_renamed_queue_go_to_the_new_one(fill, delayq, redis):

@@ -11,7 +11,7 @@ import pytest
 from celery_delayq import State
 from celery_delayq.core.store import changes, selection_scan
 from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, StoreUnavailable
-from tests.app.support import FAR, LONG_AGO, claim, lists
+from tests.app.support import FAR, LONG_AGO, Killed, claim, lists
 
 WAYS = {
     "a tag": {"tag": "two"},
@@ -217,10 +217,6 @@ def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
     assert 0 < done < 30
     assert select(cursor=selection.cursor).cancel() == 30 - done
     assert select().count() == 0
-
-
-class Killed(BaseException):
-    """Ends the process."""
 
 
 @two_ways

@@ -132,16 +132,14 @@ def test_queue_key_and_tags_are_changed(one, said, app):
 
 
 def test_a_selection_is_edited(app, said):
-    for task_id in ("a", "b", "c"):
-        queue = "other" if task_id == "c" else "old"
+    for task_id, queue in (("a", "old"), ("b", "old"), ("c", "other")):
         app.send_task("t", task_id=task_id, queue=queue, delayq_at=FAR)
 
-    assert said("edit", "--queue", "old", "--new-queue", "new", "--dry-run") == [
-        "2 tasks would be edited"
-    ]
-    assert said("edit", "--queue", "old", "--new-queue", "new", "--yes") == ["2 tasks edited"]
+    line = ("edit", "--queue", "old", "--new-queue", "new")
+    assert said(*line, "--dry-run") == ["2 tasks would be edited"]
+    assert said(*line, "--yes") == ["2 tasks edited"]
 
-    assert [one.id for one in app.delayq.select(queue="new")] == ["a", "b"]
+    assert {one.id for one in app.delayq.select(queue="new")} == {"a", "b"}
 
 
 @pytest.mark.parametrize("who", [["--key", "k"], ["one", "two"], ["-", "--yes"], ["--all"]])

@@ -59,36 +59,33 @@ def test_a_selection_is_changed_where_yes_is_said(app, tasks, said, refused, lin
 @pytest.mark.parametrize(
     ("line", "done"),
     [
-        (["cancel", "--due-before", "2026-01-01"], "cancelled"),
-        (["reschedule", "--tag", "none", "+1h"], "rescheduled"),
-        (["run-now", "--tag", "none"], "due now"),
-        (["retry", "--dead"], "due now"),
-        (["remove", "--dead"], "removed"),
-        (["release", "--queue", "none"], "released"),
+        ("cancel --due-before 2026-01-01", "cancelled"),
+        ("reschedule --tag none +1h", "rescheduled"),
+        ("run-now --tag none", "due now"),
+        ("retry --dead", "due now"),
+        ("remove --dead", "removed"),
+        ("release --queue none", "released"),
     ],
 )
 def test_of_none_it_does_not_ask(app, tasks, said, line, done):
-    assert said(*line)[0] == f"0 tasks {done}"
+    assert said(*line.split())[0] == f"0 tasks {done}"
     assert waiting(app) == "abc"
 
 
 @pytest.mark.parametrize(
     ("name", "note"),
     [
-        (["--queue", "mial"], "this app knows no queue 'mial', and nothing waits for it"),
-        (["--task", "unlike.all"], "this app knows no task 'unlike.all', and none waits"),
+        ("--queue mial", "this app knows no queue 'mial', and nothing waits for it\n"),
+        ("--task unlike.all", "this app knows no task 'unlike.all', and none waits\n"),
+        ("--queue celery --tag none", ""),
+        ("--task t --dead", ""),
     ],
 )
 def test_a_selection_by_an_unknown_name_that_finds_none_has_a_note(app, tasks, run, name, note):
     for answer in ("--dry-run", "--yes"):
-        result = run("cancel", *name, answer)
+        result = run("cancel", *name.split(), answer)
         assert result.stdout.startswith("0 tasks ")
-        assert (result.stderr, result.exit_code) == (f"{note}\n", 0)
-
-
-def test_of_a_name_that_is_known_nothing_is_said(app, tasks, printed, run):
-    assert run("cancel", "--queue", "celery", "--tag", "none", "--dry-run").stderr == ""
-    assert run("cancel", "--task", "t", "--dead", "--dry-run").stderr == ""
+        assert (result.stderr, result.exit_code) == (note, 0)
 
 
 @pytest.mark.parametrize("others", [[], ["a", "b", "c"]], ids=["alone", "beside others"])
@@ -119,28 +116,28 @@ def test_on_a_terminal_it_asks(app, tasks, run, monkeypatch, answer, left):  # n
     assert waiting(app) == left
 
 
+THEN = "Sat 2 Jan 2100, 09:00 UTC, in DAYS d"
+
+
 @pytest.mark.parametrize(
     ("line", "said_so"),
     [
-        (["cancel", "--all"], "3 tasks would be cancelled"),
-        (["cancel", "--tag", "x", "--state", "dead"], "0 tasks would be cancelled"),
+        ("cancel --all", "3 tasks would be cancelled"),
+        ("cancel --tag x --state dead", "0 tasks would be cancelled"),
+        ("reschedule --task t 2100-01-02T09:00", f"3 tasks would be rescheduled to {THEN}"),
         (
-            ["reschedule", "--task", "t", "2 Jan 2100 9:00"],
-            "3 tasks would be rescheduled to Sat 2 Jan 2100, 09:00 UTC, in DAYS d",
+            "reschedule --task t --only earlier 2100-01-02T09:00",
+            f"0 tasks would be rescheduled to {THEN}",
         ),
-        (
-            ["reschedule", "--task", "t", "--only", "earlier", "2 Jan 2100 9:00"],
-            "0 tasks would be rescheduled to Sat 2 Jan 2100, 09:00 UTC, in DAYS d",
-        ),
-        (["run-now", "--state", "scheduled"], "3 tasks would be due now"),
-        (["retry", "--state", "dead"], "0 tasks would be due now"),
-        (["remove", "--tag", "x"], "0 tasks would be removed"),
+        ("run-now --state scheduled", "3 tasks would be due now"),
+        ("retry --state dead", "0 tasks would be due now"),
+        ("remove --tag x", "0 tasks would be removed"),
     ],
 )
 def test_a_dry_run_says_how_many_and_changes_nothing(app, tasks, said, line, said_so):
-    [sentence] = said(*line, "--dry-run")
+    [sentence] = said(*line.split(), "--dry-run")
     assert re.sub(r"in [\d,]+ d( \d+ h)?", "in DAYS d", sentence) == said_so
-    assert {task.due.timestamp() for task in app.delayq.select(all=True)} == {FAR}
+    assert waiting_as_before(app) == {"a", "b", "c"}
 
 
 def test_a_task_is_named_by_its_key(app, tasks, said, refused):

@@ -112,7 +112,7 @@ def test_an_edit_of_whoever_had_the_key_does_not_reach_the_next(store):
 
 @pytest.mark.parametrize("payload", ["new", LARGE], ids=["small", "grows"])
 @pytest.mark.parametrize("place", [*WAITING, "dead", "lapsed", "uncertain"])
-def test_it_stays_in_its_place_with_its_time_and_error(store, place, payload):
+def test_an_edited_entry_stays_in_its_place_with_its_time_and_error(store, place, payload):
     claims = enter(store, "leased" if place == "uncertain" else place, extras=EXTRAS)
     if place == "uncertain":
         store.steps().nack("unknown", claims)
@@ -135,7 +135,7 @@ def test_it_stays_in_its_place_with_its_time_and_error(store, place, payload):
 
 
 @pytest.mark.parametrize("place", ["parked", "refused", "dead"])
-def test_it_leaves_as_it_was_edited(store, place):
+def test_an_entry_leaves_as_it_was_edited(store, place):
     enter(store, place)
     for payload in (LARGE, "new"):
         store.edit("a", payload)

@@ -148,12 +148,16 @@ def anew_in_the_same_moment(store):
     store.schedule_relayed("a", FAR_MS, payload="theirs", share=True)
 
 
-SINCE = [reschedule("by", 1), moved_there_and_back, scheduled_anew, anew_in_the_same_moment]
-SINCE.append(lambda store: store.edit("a", "theirs"))
-NAMES = ["moved", "moved there and back", "scheduled anew", "in the same moment", "edited"]
+SINCE = {
+    "moved": reschedule("by", 1),
+    "moved there and back": moved_there_and_back,
+    "scheduled anew": scheduled_anew,
+    "scheduled anew in the same moment": anew_in_the_same_moment,
+    "edited": lambda store: store.edit("a", "theirs"),
+}
 
 
-@pytest.mark.parametrize("since", SINCE, ids=NAMES)
+@pytest.mark.parametrize("since", SINCE.values(), ids=SINCE)
 @pytest.mark.parametrize("change", [edit, release])
 def test_an_entry_changed_since_it_was_read_stays_as_it_is(store, change, since):
     store.schedule("a", FAR_MS, share=True)

@@ -58,7 +58,7 @@ def test_it_is_due_now_with_its_new_message_and_its_key_and_tags(store, put, pay
 
 
 @both_kinds
-def test_then_it_is_neither_moved_nor_edited(store, put):
+def test_a_released_entry_is_neither_moved_nor_edited(store, put):
     getattr(store, put)("a", FAR_MS)
     release(store, part_of(store, "a"))
 
