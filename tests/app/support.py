@@ -43,6 +43,10 @@ def noop(*_args):
     """The function of a task that never runs."""
 
 
+class Killed(BaseException):
+    """Ends the process."""
+
+
 def claim(delayq):
     """Lease the due tasks that are not bound for a list, and do nothing with them."""
     claimed, dead = [], []
@@ -51,6 +55,13 @@ def claim(delayq):
             some, buried, *_ = shard_steps.claim(100)
         claimed, dead = claimed + some, dead + buried
     return claimed, dead
+
+
+def lease_out(redis):
+    """Let every lease run out, as if its scanner had died while it published."""
+    for leased in each("leased"):
+        for member in redis.zrange(leased, 0, -1):
+            redis.zadd(leased, {member: 1})
 
 
 def settle(delayq, verdict, *ids, wait=60.0, reason="NO_ROUTE"):

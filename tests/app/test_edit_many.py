@@ -1,6 +1,7 @@
 """`select(...).edit(...)`: the same edit of many tasks, in steps."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from celery import chain
@@ -9,7 +10,7 @@ from kombu import Queue
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, NotATask
 from celery_delayq.operations import rewriting
-from tests.app.support import FAR, LONG_AGO, lists
+from tests.app.support import FAR, LONG_AGO, Killed, hand_over_until_dead, lists
 
 
 @pytest.fixture
@@ -21,32 +22,22 @@ def fill(delayq, add):
     return fill
 
 
-class Killed(BaseException):
-    pass
-
-
 def test_the_tasks_of_a_renamed_queue_go_to_the_new_one(fill, delayq, redis):
     fill(due=LONG_AGO)
     fill(3, queue="other", due=LONG_AGO)
+    before = list(delayq.select(all=True))
 
-    assert delayq.select(queue="old").edit(queue="new", add_tags=["moved"]) == 120
+    selection = delayq.select(queue="old")
+    assert selection.edit(queue="new", add_tags=["moved"], dry_run=True) == 120
+    assert list(delayq.select(all=True)) == before
 
+    assert selection.edit(queue="new", add_tags=["moved"]) == 120
     assert delayq.select(queue="old").count() == 0
     assert delayq.select(tag="moved", queue="new").count() == 120
     assert not list(delayq.check())
-    delayq.hand_over()
-    while delayq.counts().scheduled:
-        delayq.hand_over()
+    while delayq.hand_over():
+        pass
     assert {key: redis.llen(key) for key in lists(redis)} == {b"new": 120, b"other": 3}
-
-
-def test_a_dry_run_counts_and_changes_nothing(fill, delayq):
-    fill(5)
-    before = list(delayq.select(all=True))
-
-    assert delayq.select(queue="old").edit(queue="new", dry_run=True) == 5
-
-    assert list(delayq.select(all=True)) == before
 
 
 def test_it_reports_its_steps_and_goes_on_after_a_kill_by_its_cursor(fill, delayq):
@@ -61,8 +52,7 @@ def test_it_reports_its_steps_and_goes_on_after_a_kill_by_its_cursor(fill, delay
     with pytest.raises(Killed):
         selection.edit(queue="new", progress=store)
     done, cursor = stored[-1]
-    assert done == 20 * rewriting.STEP
-    assert delayq.select(queue="new").count() == done
+    assert done == delayq.select(queue="new").count() == 20 * rewriting.STEP
 
     assert delayq.select(queue="old", cursor=cursor).edit(queue="new") == 2500 - done
     assert delayq.select(queue="new").count() == 2500
@@ -130,7 +120,7 @@ def test_an_unknown_queue_is_refused(delayq_app, url):
     assert app.delayq.get("a") == before
 
 
-@pytest.mark.parametrize("changes", [{}, {"key": "k"}, {"queue": ""}, {"add_tags": "t"}])
+@pytest.mark.parametrize("changes", [{}, {"key": "k"}, {"queue": ""}, {"add_tags": "t"}], ids=repr)
 def test_an_invalid_edit_is_refused(fill, delayq, changes):
     fill(2)
     before = list(delayq.select(all=True))
@@ -151,10 +141,7 @@ def test_a_task_that_would_have_too_many_tags_stops_the_edit_and_is_named(fill, 
 def test_a_dead_task_stays_dead_and_goes_to_its_new_queue_when_it_is_retried(fill, delayq, redis):
     redis.set("old", "text")
     fill(1, LONG_AGO)
-    while not delayq.counts().dead:
-        delayq.hand_over()
-        for refused in redis.keys("*refused*"):
-            redis.zadd(refused, dict.fromkeys(redis.zrange(refused, 0, -1), 0))
+    hand_over_until_dead(delayq, redis)
 
     assert delayq.select(queue="old").edit(queue="new") == 1
     (task,) = delayq.select(all=True)
@@ -179,17 +166,14 @@ def test_tasks_that_expire_before_they_are_due_have_one_warning_a_step(fill, del
 
 def test_of_several_edits_at_once_none_is_lost(delayq, add):
     add.s(1).set(task_id="a").delay_until(FAR)
-    barrier, done = threading.Barrier(3), []
+    barrier = threading.Barrier(3)
 
     def tagging(name):
         barrier.wait(30)
-        done.extend(delayq.edit("a", add_tags=[f"{name}{number}"]) for number in range(5))
+        return [delayq.edit("a", add_tags=[f"{name}{number}"]) for number in range(5)]
 
-    threads = [threading.Thread(target=tagging, args=(name,)) for name in "xyz"]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(60)
+    with ThreadPoolExecutor(3) as pool:
+        done = [one for some in pool.map(tagging, "xyz") for one in some]
 
     assert done == [Outcome.DONE] * 15
     assert sorted(delayq.get("a").tags) == [f"{name}{n}" for name in "xyz" for n in range(5)]

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
@@ -21,20 +22,13 @@ TIMEOUT = 0.5
 ID = "the-id"
 
 
-def note(number):
-    """A task that no worker runs."""
-
-
-def schedule(app):
-    app.tasks["note"].s(1).set(task_id=ID).delay_until(FAR)
-
-
-def schedule_other(app):
-    app.tasks["note"].s(1).set(task_id="other").delay_until(FAR)
+def schedule(app, task_id=ID):
+    app.signature("note", (1,), task_id=task_id).delay_until(FAR)
 
 
 def schedule_many(app):
-    app.delayq.schedule_many(app.tasks["note"].s(), [((1,), {}, None, ID), ((2,), {})], at=FAR)
+    items = [((1,), {}, None, ID), ((2,), {})]
+    app.delayq.schedule_many(app.signature("note"), items, at=FAR)
 
 
 def cancel(app):
@@ -59,24 +53,18 @@ class Held:
 
     def __init__(self, make, proxy, redis, url):
         self.proxy, self.redis = proxy, redis
-        self.direct = self._app(make, url)
-        self._make = make
-
-    def _app(self, make, url, **conf):
-        app = make(url, **conf)
-        app.task(name="note", shared=False)(note)
-        return app
+        self.direct, self._make = make(url), make
 
     def app(self, timeout=TIMEOUT):
         """Behind the proxy; it knows Redis's clock, and Redis its scripts."""
         url = f"redis://127.0.0.1:{self.proxy.port}/0"
-        app = self._app(self._make, url, delayq_timeout=timeout)
+        app = self._make(url, delayq_timeout=timeout)
         for call in (schedule, schedule_many, reschedule, cancel):
             for _ in range(2):
                 eventually(lambda call=call: self._in_time(call, app))
                 self.direct.delayq.cancel(ID)
         # It keeps the template that all of them share and that callers send only once.
-        eventually(lambda: self._in_time(schedule_other, app))
+        eventually(lambda: self._in_time(partial(schedule, task_id="other"), app))
         return app
 
     def _in_time(self, call, app):

@@ -1,4 +1,4 @@
-"""Reschedule: the id stays, the time moves, and a delivered task is not brought back."""
+"""`delayq.reschedule`: its times and its answer; tests/store has the places of a task."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -7,16 +7,7 @@ import pytest
 from celery_delayq import InvalidDueTime, Outcome
 from celery_delayq.core.clock import MAX_DUE_MS
 from celery_delayq.errors import InvalidOption
-from tests.app.support import (
-    FAR,
-    LONG_AGO,
-    hand_over_until_dead,
-    lists,
-    only_message,
-    redis_ms,
-    to_ms,
-)
-from tests.support.waiting import eventually
+from tests.app.support import FAR, LONG_AGO, only_message, redis_ms, to_ms
 
 pytestmark = pytest.mark.core
 
@@ -24,33 +15,15 @@ UTC = timezone.utc
 DUE = datetime.fromtimestamp(FAR, UTC)
 
 
-def test_moved_earlier_it_is_handed_over_at_the_new_time_and_not_before(add, delayq):
-    result = add.delay_until(FAR, 1)
-
-    result.reschedule(after=0.15)
-
-    eventually(lambda: delayq.hand_over() == 1)
-    late = delayq.handed_over(result.id) - result.due
-    assert late >= timedelta(0)
-
-
-def test_moved_later_it_is_not_handed_over_at_the_old_time(add, delayq, redis):
-    result = add.delay_until(LONG_AGO, 1)
-
-    delayq.reschedule(result.id, after=3600)
-
-    assert delayq.hand_over() == 0
-    assert lists(redis) == {}
-
-
 def test_it_is_handed_over_once_however_often_it_was_moved(add, delayq, redis):
     result = add.delay_until(FAR, 1)
     for when in (FAR + 5, LONG_AGO, FAR, LONG_AGO + 5, LONG_AGO):
-        assert delayq.reschedule(result.id, when) is Outcome.DONE
+        assert result.reschedule(when) is Outcome.DONE
 
     assert delayq.hand_over() == 1
 
     only_message(redis)
+    assert result.reschedule(FAR) is Outcome.HANDED_OVER
 
 
 @pytest.mark.parametrize(
@@ -82,75 +55,30 @@ def test_it_moves_from_now_by_redis_s_clock(add, delayq, redis):
     assert before + 300_000 <= to_ms(delayq.get(result.id).due) <= redis_ms(redis) + 300_001
 
 
-def test_shifts_add_up(add, delayq):
-    result = add.delay_until(FAR, 1)
-    for shift in (60, 60, -30):
-        delayq.reschedule(result.id, by=shift)
-
-    assert delayq.get(result.id).due == DUE + timedelta(seconds=90)
-
-
-@pytest.mark.parametrize("times", [{}, {"at": 5, "by": 5}, {"after": 1, "by": 1}], ids=repr)
-def test_exactly_one_time_is_wanted(delayq, times):
-    with pytest.raises(InvalidOption) as caught:
-        delayq.reschedule("a", **times)
-
-    assert "exactly one of at, after, by" in str(caught.value)
-
-
 @pytest.mark.parametrize(
-    "times",
-    [{"at": "soon"}, {"after": "5"}, {"by": True}, {"by": float("nan")}, {"at": [1]}],
+    ("times", "error", "words"),
+    [
+        ({}, InvalidOption, "exactly one of at, after, by"),
+        ({"at": 5, "by": 5}, InvalidOption, "exactly one of at, after, by"),
+        ({"after": 1, "by": 1}, InvalidOption, "exactly one of at, after, by"),
+        ({"at": "soon"}, InvalidDueTime, "'soon' is not a due time"),
+        ({"at": [1]}, InvalidDueTime, "is not a due time"),
+        ({"after": "5"}, InvalidDueTime, "is not a due time"),
+        ({"by": True}, InvalidDueTime, "is not a due time"),
+        ({"by": float("nan")}, InvalidDueTime, "is not a due time"),
+        ({"by": MAX_DUE_MS / 1000}, InvalidDueTime, "2255-06-05"),
+        ({"after": 240 * 366 * 86_400}, InvalidDueTime, "2255-06-05"),
+    ],
     ids=repr,
 )
-def test_a_value_that_is_not_a_time_is_refused_and_moves_nothing(add, delayq, times):
+def test_wrong_times_are_refused_in_a_sentence_and_nothing_moves(add, delayq, times, error, words):
     result = add.delay_until(FAR, 1)
 
-    with pytest.raises(InvalidDueTime):
+    with pytest.raises(error) as caught:
         delayq.reschedule(result.id, **times)
+
+    assert words in str(caught.value)
     assert delayq.get(result.id).due == DUE
-
-
-@pytest.mark.parametrize("times", [{"by": MAX_DUE_MS / 1000}, {"after": 240 * 366 * 86_400}])
-def test_past_the_last_year_is_refused_and_nothing_moves(add, delayq, times):
-    result = add.delay_until(FAR, 1)
-
-    with pytest.raises(InvalidDueTime, match="2255-06-05"):
-        delayq.reschedule(result.id, **times)
-    assert delayq.get(result.id).due == DUE
-
-
-def test_a_delivered_task_says_so_and_is_not_brought_back(add, delayq, redis):
-    result = add.delay_until(LONG_AGO, 1)
-    delayq.hand_over()
-
-    assert delayq.reschedule(result.id, FAR) is Outcome.HANDED_OVER
-
-    assert delayq.get(result.id) is None
-    assert delayq.counts().scheduled == 0
-    only_message(redis)
-
-
-def test_a_cancelled_or_unknown_task_is_not_found_and_not_made(add, delayq):
-    add.s(1).set(task_id="a").delay_until(FAR).cancel()
-
-    for task_id in ("a", "never"):
-        assert delayq.reschedule(task_id, FAR) is Outcome.NOT_FOUND
-
-    assert delayq.counts().scheduled == 0
-
-
-def test_a_dead_task_is_scheduled_again(app, delayq, redis):
-    redis.set("mail", "not a list")
-    app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
-    hand_over_until_dead(delayq, redis)
-    redis.delete("mail")
-
-    assert delayq.reschedule("a", LONG_AGO + 1) is Outcome.DONE
-
-    assert delayq.hand_over() == 1
-    assert list(lists(redis)) == [b"mail"]
-    assert delayq.counts().dead == 0
 
 
 def test_a_span_that_leads_past_the_end_of_time_is_told_in_words(app):

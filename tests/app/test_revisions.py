@@ -1,10 +1,13 @@
 """`if_revision`: a task that was changed since it was read stays as it is."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import pytest
 
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
-from tests.app.support import FAR, hand_over_until_dead
+from tests.app.support import FAR, settle
 
 CHANGES = {
     "cancel": lambda named, **more: named.cancel(**more),
@@ -12,53 +15,49 @@ CHANGES = {
     "run_now": lambda named, **more: named.run_now(**more),
     "edit": lambda named, **more: named.edit(priority=3, **more),
 }
-ON_THE_DEAD = ("retry", "remove")
+ON_THE_DEAD = {
+    "retry": lambda named, **more: named.retry(**more),
+    "remove": lambda named, **more: named.remove(**more),
+}
 
 
-class Task:
-    """Changes one task by id or key."""
-
-    def __init__(self, delayq, *who, **named):
-        self.delayq, self.who, self.named = delayq, who, named
-
-    def __getattr__(self, name):
-        def call(**more):
-            return getattr(self.delayq, name)(*self.who, **self.named, **more)
-
-        return call
+def by(delayq, *who, **named):
+    """Changes of one task by its id or key."""
+    return SimpleNamespace(
+        **{name: partial(getattr(delayq, name), *who, **named) for name in CHANGES}
+    )
 
 
 @pytest.fixture(params=["id", "key", "result"])
-def named(request, app, add, delayq):
+def named(request, add, delayq):
     """A scheduled task, as its caller names it."""
     result = add.s(1).set(task_id="a", delayq_key="k").delay_until(FAR)
-    if request.param == "result":
-        return result
-    return Task(delayq, "a") if request.param == "id" else Task(delayq, key="k")
+    ways = {"id": by(delayq, "a"), "key": by(delayq, key="k"), "result": result}
+    return ways[request.param]
+
+
+@pytest.fixture
+def dead(app, delayq):
+    """A task that a broker refused."""
+    app.send_task("t", task_id="a", exchange="x", routing_key="x", delayq_after=0)
+    settle(delayq, "dead")
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_task_as_it_was_read_is_changed(delayq, named, change):
-    revision = delayq.get("a").revision
-
-    assert CHANGES[change](named, if_revision=revision) is Outcome.DONE
-
-    assert delayq.get("a") is None or delayq.get("a").revision > revision
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_task_changed_since_stays_as_it_is(delayq, named, change):
+def test_a_task_changed_since_stays_as_it_is_until_it_is_read_again(delayq, named, change):
     revision = delayq.get("a").revision
     delayq.reschedule("a", by=1)
     before = delayq.get("a")
 
     assert CHANGES[change](named, if_revision=revision) is Outcome.UNCHANGED
-
     assert delayq.get("a") == before
+
+    assert CHANGES[change](named, if_revision=before.revision) is Outcome.DONE
+    assert delayq.get("a") is None or delayq.get("a").revision > before.revision
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_task_under_its_id_stays_as_it_is(app, add, delayq, named, change):
+def test_another_task_under_its_id_stays_as_it_is(add, delayq, named, change):
     revision = delayq.get("a").revision
     delayq.cancel("a")
     add.s(2).set(task_id="a", delayq_key="k").delay_until(FAR)
@@ -81,8 +80,7 @@ def test_a_value_that_is_no_revision_is_refused(delayq, named, change, revision)
 
 
 @pytest.mark.parametrize("change", ON_THE_DEAD)
-def test_a_dead_task_is_changed_as_it_was_read(app, redis, delayq, change):
-    dead_task(app, redis)
+def test_a_dead_task_is_changed_as_it_was_read(dead, delayq, change):
     revision = delayq.get("a").revision
     assert delayq.edit("a", add_tags=["t"])
 
@@ -93,8 +91,7 @@ def test_a_dead_task_is_changed_as_it_was_read(app, redis, delayq, change):
     assert delayq.state("a") is (None if change == "remove" else State.SCHEDULED)
 
 
-def test_an_unreadable_task_is_not_removed_on_condition(app, redis, delayq):
-    dead_task(app, redis)
+def test_an_unreadable_task_is_not_removed_on_condition(dead, redis, delayq):
     records = delayq.services.scripts[0].keys["records"]
     redis.hset(records, "a", b"9" + redis.hget(records, "a")[1:])
 
@@ -117,29 +114,13 @@ def test_a_dead_task_without_a_record_is_not_removed_on_condition(app, redis, de
     assert delayq.remove("a")
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda chosen, **more: chosen.cancel(**more),
-        lambda chosen, **more: chosen.reschedule(after=60, **more),
-        lambda chosen, **more: chosen.run_now(**more),
-        lambda chosen, **more: chosen.retry(**more),
-        lambda chosen, **more: chosen.remove(**more),
-        lambda chosen, **more: chosen.edit(priority=3, **more),
-    ],
-)
-def test_a_selection_takes_no_revision(app, add, delayq, call):
+@pytest.mark.parametrize("change", [*CHANGES, *ON_THE_DEAD])
+def test_a_selection_takes_no_revision(add, delayq, change):
     add.s(1).set(task_id="a").delay_until(FAR)
     before = delayq.get("a")
 
     with pytest.raises(InvalidOption, match="none for a selection") as caught:
-        call(delayq.select(all=True), if_revision=before.revision)
+        {**CHANGES, **ON_THE_DEAD}[change](delayq.select(all=True), if_revision=before.revision)
 
     assert caught.value.name == "if_revision"
     assert delayq.get("a") == before
-
-
-def dead_task(app, redis):
-    redis.set("refusing", "text")
-    app.send_task("t", task_id="a", queue="refusing", delayq_after=0)
-    hand_over_until_dead(app.delayq, redis)

@@ -8,12 +8,10 @@ import pytest
 from celery.result import AsyncResult
 from celery.worker import state as worker_state
 from celery.worker.control import Panel, revoke, terminate
-from kombu import Exchange, Queue
 
 from celery_delayq import Outcome
 from celery_delayq.contrib.control import revoking
-from tests.app.support import FAR, LONG_AGO, claim, lists
-from tests.support.shards import each
+from tests.app.support import FAR, LONG_AGO, claim, lease_out, lists
 
 pytestmark = pytest.mark.libraries
 
@@ -43,24 +41,28 @@ def told(app, redis):
     workers.close()
 
 
-def test_revoke_by_id_cancels(app, add, delayq, told):
+@pytest.mark.parametrize(
+    "revoke",
+    [
+        lambda app, result: app.control.revoke(result.id),
+        lambda app, result: app.control.revoke([result.id]),
+        lambda app, result: app.control.revoke((result.id,)),
+        lambda app, result: app.control.revoke({result.id}),
+        lambda app, result: app.control.terminate(result.id),
+        lambda _, result: result.revoke(),
+        lambda app, result: AsyncResult(result.id, app=app).revoke(),
+    ],
+    ids=["id", "list", "tuple", "set", "terminate", "result", "Celery's result"],
+)
+def test_a_revoke_cancels_and_tells_no_worker_also_when_repeated(app, add, delayq, told, revoke):
     result = add.delay_until(FAR, 1)
 
-    app.control.revoke(result.id)
+    for _ in range(2):
+        revoke(app, result)
 
     assert delayq.get(result.id) is None
     assert result.state == "REVOKED"
-    assert told() == []
-
-
-def test_revoke_of_a_result_cancels(app, add, delayq, told):
-    held, plain = add.delay_until(FAR, 1), add.delay_until(FAR, 2)
-
-    held.revoke()
-    AsyncResult(plain.id, app=app).revoke()
-
-    assert delayq.counts().scheduled == 0
-    assert (held.state, plain.state) == ("REVOKED", "REVOKED")
+    assert result.cancel() is Outcome.NOT_FOUND
     assert told() == []
 
 
@@ -86,36 +88,8 @@ def test_the_revoke_of_a_task_that_has_left_is_celery_s_with_all_of_its_options(
 
     app.control.revoke(result.id, terminate=True, signal="SIGKILL")
 
-    [(command, arguments)] = told()
-    assert command == "revoke"
-    assert arguments == {"task_id": result.id, "terminate": True, "signal": "SIGKILL"}
-
-
-def test_terminate_cancels_a_waiting_task(app, add, delayq, told):
-    result = add.delay_until(FAR, 1)
-
-    app.control.terminate(result.id)
-
-    assert delayq.get(result.id) is None
-    assert told() == []
-
-
-def test_a_second_revoke_of_a_cancelled_task_tells_nobody(app, add, told):
-    result = add.delay_until(FAR, 1)
-
-    result.revoke()
-    result.revoke()
-
-    assert told() == []
-
-
-@pytest.mark.parametrize("kind", [list, tuple, set])
-def test_a_revoke_of_nothing_left_tells_nobody(app, add, told, kind):
-    ids = kind(add.delay_until(FAR, number).id for number in range(3))
-
-    app.control.revoke(ids)
-
-    assert told() == []
+    options = {"task_id": result.id, "terminate": True, "signal": "SIGKILL"}
+    assert told() == [("revoke", options)]
 
 
 def test_a_revoked_id_may_run_when_it_is_scheduled_again(app, add, delayq, told, redis):
@@ -128,19 +102,13 @@ def test_a_revoked_id_may_run_when_it_is_scheduled_again(app, add, delayq, told,
     assert delayq.hand_over() == 1
 
 
-def test_a_task_under_a_lease_is_revoked_at_the_workers(delayq_app, url, redis):
-    app = delayq_app(url)
-    topic = Queue("q", Exchange("x", type="topic"), routing_key="#")
-    app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
-    claim(app.delayq)
-    workers = redis.pubsub()
-    workers.psubscribe("*celery.pidbox*")
-    workers.get_message(timeout=30)
+def test_a_task_under_a_lease_is_revoked_at_the_workers(app, delayq, told):
+    app.send_task("t", task_id="a", exchange="x", routing_key="x", delayq_at=LONG_AGO)
+    claim(delayq)
 
     app.control.revoke("a")
 
-    assert workers.get_message(timeout=30)["type"] == "pmessage"
-    workers.close()
+    assert [method for method, _ in told()] == ["revoke"]
 
 
 def test_an_id_that_this_package_cannot_hold_is_left_to_celery(app, told):
@@ -159,14 +127,6 @@ def test_revoke_by_stamps_is_celery_s(app, add, delayq, told):
     assert delayq.get(result.id) is not None
 
 
-def test_cancel_after_revoke_finds_nothing(app, add, delayq):
-    result = add.delay_until(FAR, 1)
-
-    app.control.revoke(result.id)
-
-    assert result.cancel() is Outcome.NOT_FOUND
-
-
 def test_discarding_a_queue_does_not_touch_scheduled_tasks(app, add, delayq, redis):
     held = add.delay_until(FAR, 1)
     add.delay(2)
@@ -178,14 +138,15 @@ def test_discarding_a_queue_does_not_touch_scheduled_tasks(app, add, delayq, red
 
 
 @pytest.fixture
-def panel(monkeypatch):
-    """A worker's remote control: ``panel(app)`` gets `revoke`, and keeps the ids in ``revoked``."""
-    monkeypatch.setitem(Panel.data, "revoke", revoke)
+def panel(app, monkeypatch):
+    """A worker's remote control: it gets ``panel(ids)``, and keeps the ids in ``revoked``."""
+    for name, command in (("revoke", revoke), ("terminate", terminate)):
+        monkeypatch.setitem(Panel.data, name, command)
     revoking.in_worker(None)
 
-    def tell(app, task_id):
+    def tell(ids, *, command="revoke", **options):
         state = SimpleNamespace(app=app, consumer=SimpleNamespace())
-        return Panel.data["revoke"](state, task_id)
+        return Panel.data[command](state, task_id=ids, **options)
 
     yield tell
     worker_state.revoked.clear()
@@ -194,7 +155,7 @@ def panel(monkeypatch):
 def test_of_several_workers_none_remembers_what_one_of_them_has_cancelled(app, add, delayq, panel):
     add.s(1).set(task_id="a").delay_until(FAR)
 
-    answers = [panel(app, "a") for _ in range(3)]
+    answers = [panel("a") for _ in range(3)]
 
     assert answers == [{"ok": "tasks ['a'] cancelled before they were due"}] * 3
     assert "a" not in worker_state.revoked
@@ -206,7 +167,7 @@ def test_a_worker_remembers_what_it_never_heard_of_and_what_was_handed_over(
     add.s(1).set(task_id="gone").delay_until(LONG_AGO)
     delayq.hand_over()
 
-    panel(app, ["gone", "never"])
+    panel(["gone", "never"])
 
     assert {*worker_state.revoked} == {"gone", "never"}
 
@@ -216,18 +177,15 @@ def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeyp
     monkeypatch.setattr(revoking, "LATELY_MS", 0)
     add.s(1).set(task_id="a").delay_until(FAR).cancel()
 
-    panel(app, "a")
+    panel("a")
 
     assert "a" in worker_state.revoked
 
 
-def test_a_worker_that_gets_terminate_cancels_a_waiting_task(app, add, delayq, monkeypatch):
-    monkeypatch.setitem(Panel.data, "terminate", terminate)
-    revoking.in_worker(None)
-    state = SimpleNamespace(app=app, consumer=SimpleNamespace())
+def test_a_worker_that_gets_terminate_cancels_a_waiting_task(add, delayq, panel):
     add.s(1).set(task_id="a").delay_until(FAR)
 
-    answers = [Panel.data["terminate"](state, signal="TERM", task_id=[one]) for one in ("a", "b")]
+    answers = [panel([one], command="terminate", signal="TERM") for one in ("a", "b")]
 
     assert answers == [
         {"ok": "tasks ['a'] cancelled before they were due"},
@@ -235,17 +193,14 @@ def test_a_worker_that_gets_terminate_cancels_a_waiting_task(app, add, delayq, m
     ]
     assert delayq.get("a") is None
     assert {*worker_state.revoked} == {"b"}
-    worker_state.revoked.clear()
 
 
-def test_every_worker_remembers_what_may_have_been_delivered(app, add, delayq, panel, redis):
+def test_every_worker_remembers_what_may_have_been_delivered(add, delayq, panel, redis):
     add.s(1).set(task_id="a", exchange="mail", routing_key="m").delay_until(LONG_AGO)
     claim(delayq)
-    for leased in each("leased"):
-        for member in redis.zrange(leased, 0, -1):
-            redis.zadd(leased, {member: 1})  # the lease ran out
+    lease_out(redis)
     assert delayq.cancel("a") is Outcome.UNCERTAIN
 
-    panel(app, "a")
+    panel("a")
 
     assert "a" in worker_state.revoked

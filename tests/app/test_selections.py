@@ -1,17 +1,26 @@
 """``delayq.select``: the tasks it selects, their order, and the changes it makes to them."""
 
 import pickle
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 
 import pytest
 
 from celery_delayq import State
 from celery_delayq.core.store import changes, selection_scan
 from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, StoreUnavailable
-from tests.app.support import FAR, LONG_AGO, claim, lists
+from tests.app.support import FAR, LONG_AGO, Killed, claim, lists
 
-# A tag has an index; any other selection scans the records. Task and state are filters.
+WAYS = {
+    "a tag": {"tag": "two"},
+    "a task": {"task": "add"},
+    "a state": {"state": "scheduled"},
+    "everything": {"all": True},
+}
 two_ways = pytest.mark.parametrize("way", ["a tag", "everything"])
-each_way = pytest.mark.parametrize("way", ["a tag", "a task", "a state", "everything"])
+each_way = pytest.mark.parametrize("way", WAYS)
 ORDER = [f"t{number:02}" for number in range(30)]
 
 
@@ -38,17 +47,7 @@ def fill(delayq, add):
 @pytest.fixture
 def select(delayq, way):
     """A selection of all tasks of `fill`, in one of the possible ways."""
-
-    def make(**more):
-        chosen = {
-            "a tag": {"tag": "two"},
-            "a task": {"task": "add"},
-            "a state": {"state": "scheduled"},
-            "everything": {"all": True},
-        }
-        return delayq.select(**chosen[way], **more)
-
-    return make
+    return lambda **more: delayq.select(**WAYS[way], **more)
 
 
 @pytest.fixture
@@ -141,31 +140,43 @@ def test_cancel_counts_what_it_cancels_and_says_so_step_by_step(fill, select, de
 @each_way
 def test_a_dry_run_that_is_interrupted_goes_on_at_the_cursor(fill, select):
     fill()
-    cursors, counts = [None], []
+    cursor, counts = None, []
 
     def stop(count):
         counts.append(count)
         raise InterruptedError
 
-    while True:
-        selection = select(cursor=cursors[-1])
-        try:
+    rest = None
+    while rest is None:
+        selection = select(cursor=cursor)
+        with suppress(InterruptedError):
             rest = selection.cancel(dry_run=True, progress=stop)
-        except InterruptedError:
-            cursors.append(selection.cursor)
-        else:
-            break
+        cursor = selection.cursor
 
     assert (sum(counts), rest) == (30, 0)
     assert len(counts) > 3
 
 
-def test_reschedule_moves_them_all(fill, select, delayq):
+@pytest.mark.parametrize(
+    ("change", "due"),
+    [
+        (lambda chosen, **dry: chosen.reschedule(FAR + 5, **dry), FAR + 5),
+        (lambda chosen, **dry: chosen.reschedule(by=-5, **dry), FAR - 5),
+        (lambda chosen, **dry: chosen.run_now(**dry), None),
+    ],
+    ids=["reschedule", "by", "run_now"],
+)
+def test_a_change_moves_them_all_and_its_dry_run_none(fill, select, delayq, redis, *, change, due):
     fill()
-    assert select().reschedule(FAR + 5, dry_run=True) == 30
-    assert delayq.get("t00").due.timestamp() == FAR
-    assert select().reschedule(by=-5) == 30
-    assert {task.due.timestamp() for task in select()} == {FAR - 5}
+    assert change(select(), dry_run=True) == 30
+    assert {task.due.timestamp() for task in select()} == {FAR}
+
+    assert change(select()) == 30
+
+    assert due is None or {task.due.timestamp() for task in select()} == {due}
+    while delayq.hand_over():
+        pass
+    assert sum(map(len, lists(redis).values())) == (30 if due is None else 0)
 
 
 @pytest.mark.parametrize(
@@ -187,15 +198,6 @@ def test_a_dry_run_counts_what_a_conditional_move_moves(fill, select, time, cond
     assert select().reschedule(**time, **conditions) == count
 
 
-def test_run_now_lets_them_go(fill, select, delayq, redis):
-    fill()
-    assert select().run_now(dry_run=True) == 30
-    assert select().run_now() == 30
-    while delayq.hand_over():
-        pass
-    assert sum(map(len, lists(redis).values())) == 30
-
-
 @two_ways
 def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
     fill()
@@ -215,10 +217,6 @@ def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
     assert 0 < done < 30
     assert select(cursor=selection.cursor).cancel() == 30 - done
     assert select().count() == 0
-
-
-class Killed(BaseException):
-    """Ends the process."""
 
 
 @two_ways
@@ -301,7 +299,7 @@ def test_a_store_that_was_emptied_ends_it(fill, select, redis, delayq):
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "AAAA", "e30", "bnVsbA", "WzFd", "ä", 5])
-def test_a_value_that_is_no_cursor_is_refused(fill, select, cursor):
+def test_a_value_that_is_no_cursor_is_refused(select, cursor):
     with pytest.raises(InvalidOption, match=r"^cursor is .*; expected the cursor of a selection"):
         select(cursor=cursor)
 
@@ -321,13 +319,10 @@ def test_due_times_bound_it(fill, select):
 def test_a_task_that_is_being_published_is_left_and_counted(fill, select, delayq, way):
     fill(ORDER[:2])
     fill(ORDER[2:4], due=LONG_AGO, exchange="news", routing_key="news")
-    claimed, _ = claim(delayq)
-    assert len(claimed) == 2
-    count = select().cancel(dry_run=True)
-    met = 0 if way == "a state" else 2
-    assert (count, count.in_flight) == (2, met)
-    count = select().cancel()
-    assert (count, count.in_flight) == (2, met)
+    assert len(claim(delayq)[0]) == 2
+    for dry_run in (True, False):
+        count = select().cancel(dry_run=dry_run)
+        assert (count, count.in_flight) == (2, 0 if way == "a state" else 2)
     assert ids(delayq.select(state=State.IN_FLIGHT)) == ORDER[2:4]
 
 
@@ -349,3 +344,79 @@ def test_a_task_that_would_be_due_too_late_is_an_error_with_the_count_so_far(fil
         selection.reschedule(by=10)
     assert failed.value.so_far == 5
     assert select(cursor=selection.cursor).reschedule(by=10) == 0
+
+
+# From another process, and beside others at work.
+
+RESUME = """
+import sys
+from celery import Celery
+from celery_delayq import DelayQ
+delayq = DelayQ(Celery("tests", broker=sys.argv[1]))
+print(*(task.id for task in delayq.select(tag="t", cursor=sys.argv[2])))
+"""
+
+
+def test_a_thousand_of_one_due_time_go_on_in_another_process(delayq, add, url):
+    tagged = add.s(1).set(delayq_tags=["t"])
+    assert delayq.schedule_many(tagged, [((), {}, FAR)] * 1000)
+    selection = delayq.select(tag="t")
+    walk = iter(selection)
+    first = [next(walk).id for _ in range(333)]
+    process = subprocess.run(
+        [sys.executable, "-c", RESUME, url, selection.cursor],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    rest = process.stdout.split()
+    assert (len(rest), len({*first, *rest})) == (667, 1000)
+
+
+@pytest.mark.parametrize("given", [{"tag": "t"}, {"task": "add"}, {"state": "SCHEDULED"}])
+def test_beside_others_at_work_each_task_ends_once_and_new_ones_stay(delayq, add, redis, given):
+    """Tasks are moved, cancelled, delivered and scheduled while a selection is cancelled."""
+    dues = [LONG_AGO if number % 4 == 0 else FAR for number in range(400)]
+    items = [((), {}, due, f"{number:03}") for number, due in enumerate(dues)]
+    assert delayq.schedule_many(add.s(1).set(delayq_tags=["t"]), items)
+    selection, begun = delayq.select(**given), threading.Event()
+    cancelled, new = [], []
+
+    def others():
+        begun.wait(30)
+        for number in range(399, 0, -1):
+            delayq.reschedule(f"{number:03}", by=1)
+            if number % 4 == 1:
+                cancelled.append(bool(delayq.cancel(f"{number:03}")))
+            if number % 20 == 0:
+                delayq.hand_over()
+                new.append(add.apply_async((1,), delayq_at=FAR, delayq_tags=["t"]).id)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    count = selection.cancel(progress=lambda _: begun.set())
+    thread.join()
+
+    left = sum(map(len, lists(redis).values()))
+    assert count + sum(cancelled) + left == 400
+    assert (count > 0, delayq.select(all=True).count()) == (True, len(new))
+
+
+def test_beside_others_at_work_what_stays_is_read_once(delayq, add):
+    items = [((), {}, FAR, f"{number:03}") for number in range(300)]
+    assert delayq.schedule_many(add.s(1).set(delayq_tags=["t"]), items)
+    done = threading.Event()
+
+    def others():
+        while not done.is_set():
+            for number in range(0, 300, 7):
+                delayq.reschedule(f"{number:03}", by=-1)
+            add.apply_async((1,), task_id=f"new{number}", delayq_at=FAR, delayq_conflict="replace")
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        for given in ({"tag": "t"}, {"task": "add", "before_due": FAR + 1}):
+            met = [task.id for task in delayq.select(**given) if not task.id.startswith("new")]
+            assert met == [f"{number:03}" for number in range(300)]
+    finally:
+        done.set()
+        thread.join()

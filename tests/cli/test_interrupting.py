@@ -1,6 +1,5 @@
 """Ctrl-C while many tasks are changed: the command ends at once, and reports its progress."""
 
-import os
 import re
 import signal
 import subprocess
@@ -13,10 +12,12 @@ from celery_delayq.core.store import Entries, changes, loads
 from celery_delayq.core.tasks import selection
 from celery_delayq.operations import selection as rewriting
 from celery_delayq.operations.releasing import Release
-from tests.app.support import FAR, hand_over_until_dead
+from tests.app.support import FAR, settle
+from tests.cli.shop import shop
 from tests.support.waiting import eventually
 
 CTRL_C = 130
+GOES = "a scanner sends released tasks"
 
 
 @pytest.fixture
@@ -46,16 +47,18 @@ def ctrl_c(before, sigint):
 
 
 @pytest.mark.parametrize(
-    ("line", "step", "said"),
+    ("line", "owner", "step", "said"),
     [
-        (["cancel"], "cancel", "2 tasks cancelled"),
-        (["reschedule", "by:+1h"], "reschedule", "2 tasks rescheduled"),
-        (["run-now"], "reschedule", "2 tasks due now"),
+        (["cancel"], changes, "cancel", "2 tasks cancelled"),
+        (["reschedule", "by:+1h"], changes, "reschedule", "2 tasks rescheduled"),
+        (["run-now"], changes, "reschedule", "2 tasks due now"),
+        (["release"], Release, "step", f"2 tasks released; {GOES}, or run this command again"),
     ],
+    ids=["cancel", "reschedule", "run-now", "release"],
 )
 @pytest.mark.usefixtures("many")
-def test_it_ends_and_says_how_many(app, run, ctrl_c, line, step, said):  # noqa: PLR0917
-    ctrl_c(changes, step)
+def test_it_ends_and_says_how_many(app, run, ctrl_c, *, line, owner, step, said):
+    ctrl_c(owner, step)
 
     result = run(*line, "--all", "--yes")
 
@@ -63,18 +66,19 @@ def test_it_ends_and_says_how_many(app, run, ctrl_c, line, step, said):  # noqa:
     assert (result.stdout, result.exit_code) == ("", CTRL_C)
     ids = [task.id for task in app.delayq.tasks() if FAR <= task.due.timestamp() < FAR + 10]
     assert ids == [f"task-{number}" for number in range(2, 10)]
+    # Released tasks need a scanner.
+    assert app.delayq.hand_over() == (2 if line[0] in ("run-now", "release") else 0)
 
 
 @pytest.mark.parametrize(
     ("command", "step", "said"),
     [("retry", "reschedule", "2 tasks due now"), ("remove", "cancel", "2 tasks removed")],
 )
-def test_so_it_does_with_dead_ones(app, run, redis, monkeypatch, ctrl_c, command, step, said):  # noqa: PLR0917
+def test_so_it_does_with_dead_ones(app, run, monkeypatch, ctrl_c, *, command, step, said):
     monkeypatch.setattr(selection, "CHUNK", 2)
-    redis.set("celery", "no list")
-    for number in range(6):
-        app.send_task("t", task_id=f"task-{number}", delayq_at=0)
-    hand_over_until_dead(app.delayq, redis)
+    for _ in range(6):
+        app.send_task("t", exchange="x", routing_key="x", delayq_at=0)
+    settle(app.delayq, "dead")
     ctrl_c(changes, step)
 
     result = run(command, "--dead", "--yes")
@@ -82,20 +86,6 @@ def test_so_it_does_with_dead_ones(app, run, redis, monkeypatch, ctrl_c, command
     assert result.output == f"interrupted: at least {said}\n"
     assert result.exit_code == CTRL_C
     assert app.delayq.counts().dead == 4
-
-
-@pytest.mark.usefixtures("many")
-def test_an_interrupted_release_says_that_released_tasks_need_a_scanner(app, run, ctrl_c):
-    ctrl_c(Release, "step")
-
-    result = run("release", "--all", "--yes")
-
-    assert result.output == (
-        "interrupted: at least 2 tasks released; a scanner sends released tasks, or run this "
-        "command again\n"
-    )
-    assert result.exit_code == CTRL_C
-    assert app.delayq.hand_over() == 2
 
 
 @pytest.mark.usefixtures("many")
@@ -111,22 +101,16 @@ def test_so_do_ids_of_standard_input(app, run, ctrl_c):
 
 @pytest.mark.usefixtures("many")
 def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
-    (tmp_path / "shop.py").write_text(
-        f"from celery import Celery\nfrom celery_delayq import DelayQ\n"
-        f"app = Celery('shop', broker={url!r})\ndelayq = DelayQ(app)\n",
-        encoding="utf-8",
-    )
     # A shell that runs the tests in the background ignores SIGINT, and so do the children.
     begun = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from celery.__main__ import main; main()"
     )
     words = ["-A", "shop", "delayq", "cancel", "-", "--yes"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(
-        [sys.executable, "-c", begun, *words], cwd=tmp_path, text=True, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    ) as process:  # fmt: skip
+        [sys.executable, "-c", begun, *words], **pipes, **shop(tmp_path, url)
+    ) as process:
         process.stdin.write("task-0\ntask-1\n")
         process.stdin.flush()
         # By then the first is counted; the signal may come before the second is counted.
@@ -134,9 +118,8 @@ def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
         process.send_signal(signal.SIGINT)
         # Its input stays open all the while.
         assert process.wait(60) == CTRL_C
-        assert re.fullmatch(
-            r"interrupted: at least (1 task|2 tasks) cancelled\n", process.stderr.read()
-        )
+        said = process.stderr.read()
+    assert re.fullmatch(r"interrupted: at least (1 task|2 tasks) cancelled\n", said)
 
 
 @pytest.mark.usefixtures("many")

@@ -35,21 +35,22 @@ def sent(redis):
     )
 
 
-def test_it_sends_them_itself(app, tasks, said, redis):
-    assert said("release", "--all", "--yes") == [BEYOND, "3 tasks released"]
-    assert sent(redis) == ["a", "b", "c"]
-    assert app.delayq.counts().scheduled == 0
+@pytest.mark.parametrize(
+    ("line", "ids"),
+    [(["--all"], ["a", "b", "c"]), (["--tag", "x", "--due-before", str(FAR)], ["a", "b"])],
+    ids=" ".join,
+)
+def test_it_sends_the_selected_tasks_itself(app, tasks, said, redis, line, ids):  # noqa: PLR0917
+    assert said("release", *line, "--yes")[-1] == f"{len(ids)} tasks released"
+    assert sent(redis) == ids
+    assert app.delayq.counts().scheduled == 3 - len(ids)
 
 
-def test_only_selected_tasks_are_released(app, tasks, said, redis):
-    assert said("release", "--tag", "x", "--due-before", str(FAR), "--yes")[1:] == [
-        "2 tasks released"
-    ]
-    assert sent(redis) == ["a", "b"]
-
-
-def test_a_dry_run_says_what_there_is_to_know(app, tasks, said, redis):
+def test_a_dry_run_or_a_missing_yes_releases_nothing(app, tasks, said, refused, redis):
     assert said("release", "--all", "--dry-run") == [BEYOND, "3 tasks would be released"]
+    assert refused("release", "--all")[-1] == (
+        "Error: release 3 tasks? There is no terminal to confirm; pass --yes"
+    )
     assert app.delayq.counts().scheduled == 3
     assert sent(redis) == []
 
@@ -58,19 +59,12 @@ def test_on_rabbitmq_it_says_which_workers_would_end(delayq_app, url, said):
     app = delayq_app("amqp://guest@127.0.0.1:1//", delayq_url=url)
     for minutes in (25, 35, 90):
         app.send_task("t", delayq_after=60 * minutes)
-    beyond = (
+    beyond, would = said("release", "--all", "--dry-run", app=app)
+    assert beyond == (
         "2 due later than RabbitMQ's default consumer_timeout (1800 s): a worker that holds a "
         "task longer than your broker's ends with PRECONDITION_FAILED; set a longer one there"
     )
-    said_of = said("release", "--all", "--dry-run", app=app)
-    assert said_of == [beyond, "3 tasks would be released"]
-
-
-def test_without_a_terminal_nothing_goes_without_yes(app, tasks, refused, redis):
-    assert refused("release", "--all")[-1] == (
-        "Error: release 3 tasks? There is no terminal to confirm; pass --yes"
-    )
-    assert sent(redis) == []
+    assert would == "3 tasks would be released"
 
 
 def test_dead_letters_stay(app, said, redis):

@@ -432,24 +432,12 @@ def _fire(task_id="fired", ahead=0, trouble="", **options):
     return take
 
 
-def removed(ready):
-    _rule("remove")(ready)
-
-
-def paused_rule(ready):
-    _rule("pause")(ready)
-
-
-def troubled_rule(ready):
-    _fire(trouble="bad")(ready)
-
-
-def _name_rules(ready):
-    ready.store.scripts.call("rules_named", digest="d", names="n")
+def _name_rules(ready, digest="d"):
+    ready.store.scripts.call("rules_named", digest=digest, names="n")
 
 
 def named_long_ago(ready):
-    ready.store.scripts.call("rules_named", digest="other", names="n")
+    _name_rules(ready, "other")
     ready.store.set_ms(NOW_MS + 700_000)
 
 
@@ -515,14 +503,15 @@ def extras(ready):
     ready.store.put("keyed", record.with_extras(Extras("key", ("one", "two"))), NOW_MS - 1)
 
 
+MANY = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
+
+
 def _cancel_many(ready):
-    targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
-    list(changes.cancel(ready.store.shard, targets, revoker="caller"))
+    list(changes.cancel(ready.store.shard, MANY, revoker="caller"))
 
 
 def _reschedule_many(ready):
-    targets = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
-    list(changes.reschedule(ready.store.shard, targets, When("at", NOW_MS - 1)))
+    list(changes.reschedule(ready.store.shard, MANY, When("at", NOW_MS - 1)))
 
 
 def _remove_unreadable(ready):
@@ -535,13 +524,15 @@ def _retry(task_id):
     return lambda ready: ready.store.reschedule(task_id, When("at", 0), mode="retry")
 
 
+def to_load(extras):
+    record = new_record("loaded", destination_for("L", "celery"), "", share=True)
+    return "loaded", NOW_MS, NOW_MS * 1000, record.with_extras(extras)
+
+
 def _load_refused(ready):
     """An entry that its list refused, with every field that an entry can have."""
-    record = new_record("loaded", destination_for("L", "celery"), "", share=True)
-    record = record.with_extras(Extras("key", ("one", "two")))
-    old = OldEntry(
-        "loaded", NOW_MS, NOW_MS * 1000, record, "refused", NOW_MS + 9, 1, 1, True, "NO_ROUTE"
-    )
+    made = to_load(Extras("key", ("one", "two")))
+    old = OldEntry(*made, "refused", NOW_MS + 9, 1, 1, True, "NO_ROUTE")
     loads.load(ready.store.entries, [old])
 
 
@@ -556,7 +547,11 @@ def _hand_over(ready):
 
 
 def _claim(ready):
-    return ready.steps.claim(5)
+    return ready.steps.claim(8)
+
+
+def _ack_held(ready):
+    return ready.steps.ack(ready.store.held)
 
 
 def paused(ready):
@@ -664,11 +659,7 @@ def holding(ready):
 
 
 def _load_behind(ready):
-    record = new_record("loaded", destination_for("L", "celery"), "", share=True)
-    record = record.with_extras(HELD_TOO)
-    loads.load(
-        ready.store.entries, [OldEntry("loaded", NOW_MS, NOW_MS * 1000, record, "behind", NOW_MS)]
-    )
+    loads.load(ready.store.entries, [OldEntry(*to_load(HELD_TOO), "behind", NOW_MS)])
 
 
 def held_under_a_lease(ready):
@@ -710,10 +701,8 @@ def _note_twice(ready):
 def too_late_to_relay(ready):
     fill_tombstones(ready)
     ready.steps._owes = 1
-    record = Template.of(OTHER_LINES).new_record(
-        destination_for("R", ROUTE), LABELS, ["", "null", "null", '"()"', '"{}"', '""']
-    )
-    ready.store.put("late", record.with_extras(Extras("key of late", ("all",), 0)), NOW_MS)
+    record = other_template("R", ROUTE).with_extras(Extras("key of late", ("all",), 0))
+    ready.store.put("late", record, NOW_MS)
     with_history(ready)
 
 
@@ -784,14 +773,17 @@ def resumed_for_ever(ready):
     ready.store.raw.hdel(ready.store.keys["paused"], "<")
 
 
+def other_template(kind, where):
+    return Template.of(OTHER_LINES).new_record(
+        destination_for(kind, where), LABELS, ["", "null", "null", '"()"', '"{}"', '""']
+    )
+
+
 def miscounted(ready):
     """One count is too low, one too high, one is of an unused template, and one is not a number."""
     raw, keys = ready.store.raw, ready.store.keys
     for task_id in ("other0", "other1"):
-        record = Template.of(OTHER_LINES).new_record(
-            destination_for("L", "celery"), LABELS, ["", "null", "null", '"()"', '"{}"', '""']
-        )
-        ready.store.put(task_id, record, NOW_MS)
+        ready.store.put(task_id, other_template("L", "celery"), NOW_MS)
     one, other = raw.hkeys(keys["template_uses"])
     raw.hset(keys["template_uses"], mapping={one: 1, other: 9, "x": 3, "y": "?"})
     raw.hset(keys["templates"], mapping={"x": "text", "z": "text"})
@@ -852,10 +844,8 @@ CASES = [
     Case("hand_over", "heartbeat", _hand_over, heart),
     Case("hand_over", "tidy", _hand_over, untouched),
     Case("hand_over", HOLDING[0], _hand_over, holding),
-    Case(
-        "ack", "held", lambda ready: ready.steps.ack(ready.store.held), held_under_a_lease, "held"
-    ),
-    Case("claim", "held", lambda ready: ready.steps.claim(8), held_for_a_while, "late"),
+    Case("ack", "held", _ack_held, held_under_a_lease, "held"),
+    Case("claim", "held", _claim, held_for_a_while, "late"),
     Case("hold", "free", _say(0), held),
     Case("hold", "free under a lease", _say(0), held_under_a_lease),
     Case("hold", "on", _say(5000), held),
@@ -864,32 +854,14 @@ CASES = [
     Case("hand_over", "look again", _hand_over, look_again),
     Case("hand_over", "half forward", _hand_over, half_forward, "held"),
     Case("hand_over", "waits again", _hand_over, waits_again),
-    Case("claim", "half forward", lambda ready: ready.steps.claim(8), half_forward, "held"),
-    Case(
-        "ack",
-        "half forward",
-        lambda ready: ready.steps.ack(ready.store.held),
-        half_forward_and_claimed,
-        "held",
-    ),
+    Case("claim", "half forward", _claim, half_forward, "held"),
+    Case("ack", "half forward", _ack_held, half_forward_and_claimed, "held"),
     Case("schedule", "behind", go_behind("second"), held),
     Case("schedule", "behind again", go_behind("third"), second, "second"),
     Case("schedule", "behind no more", go_behind("second", "new key"), second, "second"),
     Case("schedule", "behind no more", go_behind("held", "new key"), behind_one_that_waits, "held"),
-    Case(
-        "claim",
-        "behind another",
-        lambda ready: ready.steps.claim(8),
-        behind_one_that_is_skipped,
-        "held",
-    ),
-    Case(
-        "ack",
-        "behind another",
-        lambda ready: ready.steps.ack(ready.store.held),
-        behind_one_that_holds_no_longer,
-        "held",
-    ),
+    Case("claim", "behind another", _claim, behind_one_that_is_skipped, "held"),
+    Case("ack", "behind another", _ack_held, behind_one_that_holds_no_longer, "held"),
     Case("cancel", "behind another", _cancel("second"), second, "second"),
     Case("cancel", "with one behind", _cancel("held"), behind_one_that_waits, "held"),
     Case("reschedule", "behind another", _reschedule("second"), second),
@@ -906,7 +878,7 @@ CASES = [
     Case("leave", "up next", lambda ready: ready.steps.leave(), up_next),
     Case("schedule", "first of a template", _schedule_first, alone()),
     Case("hand_over", "last", _hand_over, no_heads),
-    Case("claim", "backlog", lambda ready: ready.steps.claim(8), relayed_backlog),
+    Case("claim", "backlog", _claim, relayed_backlog),
     Case("ack", "last", lambda ready: ready.steps.ack(ready.claimed), alone("claimed"), "claimed"),
     Case("cancel", "dead", _cancel("dead"), ends="dead"),
     Case("cancel", "claimed", _cancel("claimed"), ends="claimed"),
@@ -961,9 +933,8 @@ CASES = [
     Case("hand_over", "damaged", _hand_over, spoil("list")),
     Case("hand_over", "foreign list", _hand_over, foreign_list),
     Case("hand_over", "timer", _hand_over, own_timer),
-    Case("hand_over", "promise", lambda ready: ready.steps.hand_over(asleep=5.0)),
-    Case("claim", "damaged", lambda ready: ready.steps.claim(5), spoil("waiting")),
-    Case("claim", "attempted", lambda ready: ready.steps.claim(5), uncertain),
+    Case("claim", "damaged", _claim, spoil("waiting")),
+    Case("claim", "attempted", _claim, uncertain),
     Case("ack", "full", lambda ready: ready.steps.ack(ready.claimed), fill_tombstones, "claimed"),
     *(Case("nack", verdict, _nack(verdict)) for verdict in ("unsent", "unknown", "refused")),
     Case("reclaim", "clock back", lambda ready: ready.steps.reclaim(), clock_back),
@@ -997,8 +968,8 @@ CASES = [
     Case("cancel", "owing", _cancel_owing, ends="list"),
     Case("cancel", "undoably", _cancel_undoably, ends="list"),
     Case("cancel", "undoably, turning", _cancel_undoably, undo_over, ends="list"),
-    Case("rule", "removed", _rule("cleared"), removed),
-    Case("rule", "paused", _rule("cleared"), paused_rule),
+    Case("rule", "removed", _rule("cleared"), _rule("remove")),
+    Case("rule", "paused", _rule("cleared"), _rule("pause")),
     Case("rule", "nothing", _rule("cleared", called="nothing")),
     Case("rule", "of a dump", _rule("load", called="new", revision="5", last="7", since="3")),
     Case("rule", "beside a dump", _rule("load", revision="5", last="7", since="3")),
@@ -1006,9 +977,9 @@ CASES = [
     Case("rule", "a version", _rule("put", version="3")),
     Case("rule", "to another shard", _rule("move")),
     Case("rule", "from another shard", _rule("place", called="new")),
-    Case("rule", "in trouble", _rule("pause"), troubled_rule),
+    Case("rule", "in trouble", _rule("pause"), _fire(trouble="bad")),
     Case("fire", "in trouble", _fire(trouble="bad")),
-    Case("fire", "no longer in trouble", _fire(), troubled_rule),
+    Case("fire", "no longer in trouble", _fire(), _fire(trouble="bad")),
     Case("rules_named", "again", _name_rules, _name_rules),
     Case("rules_named", "after a while", _name_rules, named_long_ago),
     Case("rule", "turning", _rule("pause"), generations_over),

@@ -73,13 +73,11 @@ def refuse(store):
 
 def lease(store):
     store.schedule_relayed("relayed", PAST_MS)
-    store.steps().claim(1)
+    return store.steps().claim(1).entries
 
 
-def kill(store):
-    store.schedule_relayed("relayed", PAST_MS)
-    scanner = store.steps()
-    scanner.nack("dead", scanner.claim(1).entries, reason="NO_ROUTE")
+def kill(store, verdict="dead"):
+    store.steps().nack(verdict, lease(store), reason="NO_ROUTE")
 
 
 def spoil(store):
@@ -101,11 +99,14 @@ def test_the_store_is_taken_for_tidy_until_something_happens(busy, happens):
     assert tidy(busy) == b"u"
 
 
-def test_while_something_is_paused_each_entry_still_waits(busy):
+def test_while_something_is_paused_each_entry_still_waits_and_then_it_is_tidy_again(busy):
     put_into_pause(busy)
     assert tidy(busy) == b"w"
     busy.steps().hand_over()
     assert tidy(busy) == b"w"
+    busy.entries.resume(lane_for(queue="celery"))
+    busy.steps().hand_over()
+    assert tidy(busy) == b"wu"
 
 
 def test_a_pause_of_a_store_that_is_not_tidy_says_nothing_of_it(busy):
@@ -141,13 +142,6 @@ def test_a_parked_entry_is_found_though_each_entry_waited_when_the_pause_began(b
     assert busy.places("parked") == []
 
 
-def test_it_is_tidy_again_when_that_has_passed(busy):
-    put_into_pause(busy)
-    busy.entries.resume(lane_for(queue="celery"))
-    busy.steps().hand_over()
-    assert tidy(busy) == b"wu"
-
-
 def test_an_entry_coming_back_from_a_lost_lane_has_its_true_state(busy):
     """When a scanner looked, the key of pauses was gone, so it knew of none."""
     put_into_pause(busy)
@@ -168,8 +162,6 @@ def test_an_entry_that_lost_its_place_makes_it_untidy_at_the_next_heartbeat(busy
 
 
 def test_an_entry_whose_attempt_failed_is_cancelled_as_uncertain(busy):
-    scanner = busy.steps()
-    busy.schedule_relayed("sent", PAST_MS)
-    scanner.nack("unknown", scanner.claim(1).entries)
-    scanner.hand_over()
-    assert busy.entries.cancel("sent")[0] is Outcome.UNCERTAIN
+    kill(busy, "unknown")
+    busy.steps().hand_over()
+    assert busy.entries.cancel("relayed")[0] is Outcome.UNCERTAIN

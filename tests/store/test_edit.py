@@ -12,12 +12,14 @@ from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import NewRecord, lane_for
 from celery_delayq.errors import StoreUnavailable, UnreadableRecord
-from tests.store.support import FAR_MS, LINES, NOW_MS
+from tests.store.places import WAITING, enter
+from tests.store.support import FAR_MS, LINES, NOW_MS, tally
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 SMALL = 4000  # bytes of a record, as the scripts say
 LARGE = "x" * 5000
 OTHER_LINES = [line.replace("remind", "other") for line in LINES]
+NOTHING = NewRecord(b"", b"", b"")
 EXTRAS = Extras("key", ("one", "two"), grace_ms=5000)
 
 
@@ -28,10 +30,6 @@ def body_of(store, task_id):
 def number_of(store, task_id):
     record = store.entries.find(task_id).record
     return int.from_bytes(record.text[record.header_end : record.header_end + 6], "big")
-
-
-def nothing():
-    return NewRecord(b"", b"", b"")
 
 
 @SHARE
@@ -75,56 +73,13 @@ def test_each_edit_is_a_state_of_its_own_also_where_the_clock_was_set_back(store
     assert len(set(seen)) == 4
 
 
-@pytest.mark.parametrize("change", ["edit", "reschedule", "anew"])
-def test_an_entry_changed_since_it_was_read_stays_as_it_is(store, change):
-    store.schedule("a", FAR_MS, payload="old")
-    read = store.entries.find("a")
-    store.set_ms(NOW_MS + 1)
-    if change == "edit":
-        store.edit("a", "theirs")
-    elif change == "reschedule":
-        store.reschedule("a", When("by", 1))
-    else:
-        store.entries.cancel("a")
-        store.schedule("a", FAR_MS, payload="anew")
-    before = store.snapshot()
-
-    assert store.edit("a", "ours", entry=read) is Outcome.UNCHANGED
-
-    assert store.snapshot() == before
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [
-        ("never", Outcome.NOT_FOUND),
-        ("cancelled", Outcome.NOT_FOUND),
-        ("handed over", Outcome.HANDED_OVER),
-        ("leased", Outcome.IN_FLIGHT),
-    ],
-)
-def test_an_edit_that_is_not_possible_returns_why(store, how, expected):
-    shard_steps = store.steps()
-    if how == "leased":
-        store.schedule_relayed("a")
-        shard_steps.claim(1)
-    elif how != "never":
-        store.schedule("a")
-        store.entries.cancel("a") if how == "cancelled" else shard_steps.hand_over()
-    before = store.snapshot()
-
-    assert store.entries.edit("a", None, nothing()) is expected
-
-    assert store.snapshot() == before
-
-
 def test_an_unreadable_entry_is_left_as_it_is(store):
     store.schedule("a", FAR_MS)
     store.raw.hset(store.keys["records"], "a", b"9" + store.record("a")[1:])
     before = store.snapshot()
 
     with pytest.raises(UnreadableRecord):
-        store.entries.edit("a", None, nothing())
+        store.entries.edit("a", None, NOTHING)
 
     assert store.snapshot() == before
 
@@ -136,8 +91,8 @@ def test_an_entry_can_be_edited_by_its_key(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     entry = store.entries.find(b"kkey")
 
-    assert store.entries.edit(b"kkey", None, nothing()) is Outcome.UNCHANGED
-    assert store.entries.edit(b"knone", None, nothing()) is Outcome.NOT_FOUND
+    assert store.entries.edit(b"kkey", None, NOTHING) is Outcome.UNCHANGED
+    assert store.entries.edit(b"knone", None, NOTHING) is Outcome.NOT_FOUND
     assert store.edit(b"kkey", "new", entry=entry) is Outcome.DONE
     assert body_of(store, "a") == "new"
 
@@ -155,45 +110,62 @@ def test_an_edit_of_whoever_had_the_key_does_not_reach_the_next(store):
 # Places.
 
 
-def test_a_dead_entry_stays_dead_and_is_retried_as_it_was_edited(store):
+@pytest.mark.parametrize("payload", ["new", LARGE], ids=["small", "grows"])
+@pytest.mark.parametrize("place", [*WAITING, "dead", "lapsed", "uncertain"])
+def test_an_edited_entry_stays_in_its_place_with_its_time_and_error(store, place, payload):
+    claims = enter(store, "leased" if place == "uncertain" else place, extras=EXTRAS)
+    if place == "uncertain":
+        store.steps().nack("unknown", claims)
+    (index,) = store.places("a")
+    before, time = store.entries.find("a"), store.score(index, "a")
+
+    is_done = place not in ("lapsed", "uncertain")
+    assert store.edit("a", payload) is (Outcome.DONE if is_done else Outcome.UNCERTAIN)
+
+    if place == "lapsed":  # it waits again
+        index, time = "relay", NOW_MS
+    after = store.entries.find("a")
+    assert (store.places("a"), store.score(index, "a")) == ([index], time)
+    assert after.reason == before.reason
+    assert after.state is before.state or place == "lapsed"
+    assert list(check(store.entries)) == []
+    store.check()
+    assert store.entries.cancel("a")[0] in (Outcome.DONE, Outcome.UNCERTAIN)
+    assert store.places("a") == []
+
+
+@pytest.mark.parametrize("place", ["parked", "refused", "dead"])
+def test_an_entry_leaves_as_it_was_edited(store, place):
+    enter(store, place)
+    for payload in (LARGE, "new"):
+        store.edit("a", payload)
+
+    if place == "parked":
+        store.entries.resume(lane_for(queue="celery"))
+    else:
+        store.reschedule("a", When("at", NOW_MS))
     shard_steps = store.steps()
-    store.schedule_relayed("a")
-    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
+    for _ in range(2):  # the first step brings parked ones back
+        shard_steps.hand_over()
 
-    assert store.edit("a", "new") is Outcome.DONE
-
-    entry = store.entries.find("a")
-    assert (entry.state, entry.reason) == (State.DEAD, "NO_ROUTE")
-    store.reschedule("a", When("at", NOW_MS))
-    [claimed] = shard_steps.claim(1)[0]
-    assert json.loads(claimed.message)["body"] == "new"
+    messages = store.raw.lrange("celery", 0, -1)
+    messages += [one.message for one in shard_steps.claim(1).entries]
+    assert [json.loads(one)["body"] for one in messages] == ["new"]
     store.check()
 
 
 def test_a_lease_that_ran_out_ends_and_its_holder_acknowledges_nothing(store):
-    shard_steps = store.steps(lease=30)
-    store.schedule_relayed("a", payload="old")
-    old = shard_steps.claim(1)[0]
-    store.set_ms(NOW_MS + 31_000)
+    shard_steps, old = store.steps(), enter(store, "lapsed")
 
     assert store.edit("a", "new") is Outcome.UNCERTAIN
 
     assert shard_steps.ack(old) == 0
     assert shard_steps.reclaim() == []
-    [claimed] = shard_steps.claim(1)[0]
+    [claimed] = shard_steps.claim(1).entries
     assert json.loads(claimed.message)["body"] == "new"
-    assert (claimed.attempts, bool(claimed.uncertain)) == (1, True)
+    assert tally(claimed) == (1, 0, True)
     assert claimed.hand_over != old[0].hand_over
     store.check()
-
-
-def test_of_what_may_have_been_delivered_the_edit_is_uncertain(store):
-    shard_steps = store.steps()
-    store.schedule_relayed("a", payload="old")
-    shard_steps.nack("unknown", shard_steps.claim(1)[0])
-
-    assert store.edit("a", "new") is Outcome.UNCERTAIN
-    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
 
 # Growing beyond the limit of small entries.
@@ -240,26 +212,6 @@ def test_an_entry_that_shrinks_again_keeps_the_number_of_a_large_one(store):
     store.check()
 
 
-@pytest.mark.parametrize("place", ["dead", "lapsed", "uncertain"])
-def test_an_entry_that_grows_in_another_place_has_one_place_only(store, place):
-    shard_steps = store.steps(lease=30)
-    store.schedule_relayed("a", extras=EXTRAS)
-    claimed = shard_steps.claim(1)[0]
-    if place == "dead":
-        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
-    elif place == "uncertain":
-        shard_steps.nack("unknown", claimed)
-    store.set_ms(NOW_MS + 31_000)
-
-    store.edit("a", LARGE)
-
-    assert len(store.places("a")) == 1
-    assert list(check(store.entries)) == []
-    assert store.entries.cancel("a")[0] in (Outcome.DONE, Outcome.UNCERTAIN)
-    assert store.places("a") == []
-    store.check()
-
-
 # Templates.
 
 
@@ -295,31 +247,19 @@ def test_a_task_that_shares_an_edited_one_s_template_needs_it_no_more_to_be_sent
     store.check()
 
 
-def test_an_expiry_that_counts_from_the_due_time_is_read_and_kept(store):
+@pytest.mark.parametrize(
+    ("expires", "read"), [("+5000", 5000), ("-5000", -5000), ('"2100-01-01T00:00:00+00:00"', None)]
+)
+def test_an_expiry_that_counts_from_the_due_time_is_read_and_kept(store, expires, read):
     store.schedule("a", FAR_MS, share=True)
     assert store.entries.find("a").record.expires_ms is None
-    store.edit("a", "new", expires="+5000")
-    assert store.entries.find("a").record.expires_ms == 5000
-    store.edit("a", "new", expires="-5000")
-    assert store.entries.find("a").record.expires_ms == -5000
-    store.edit("a", "new", expires='"2100-01-01T00:00:00+00:00"')
-    assert store.entries.find("a").record.expires_ms is None
+    store.edit("a", "new", expires=expires)
+    assert store.entries.find("a").record.expires_ms == read
     store.edit("a", "new", share=False)
     assert store.entries.find("a").record.expires_ms is None
 
 
-# Repetitions, and a full Redis.
-
-
-def test_an_entry_under_the_same_id_from_the_same_moment_is_another(store):
-    store.schedule("a", FAR_MS)
-    read = store.entries.find("a")
-    store.entries.cancel("a")
-    store.schedule_relayed("a", FAR_MS, payload="theirs")
-    assert store.entries.find("a").changed_us == read.changed_us
-
-    assert store.edit("a", "ours", entry=read) is Outcome.UNCHANGED
-    assert body_of(store, "a") == "theirs"
+# Repetitions.
 
 
 def test_an_edit_whose_answer_was_lost_takes_effect_once(store, monkeypatch):
@@ -338,51 +278,3 @@ def test_an_edit_whose_answer_was_lost_takes_effect_once(store, monkeypatch):
 
     assert store.edit("a", "new") is Outcome.DONE
     assert body_of(store, "a") == "new"
-
-
-def test_a_request_that_comes_after_a_newer_change_does_nothing(store):
-    store.schedule("a", FAR_MS, payload="old")
-    read = store.entries.find("a")
-    store.set_ms(NOW_MS + 1)
-    store.reschedule("a", When("by", 1))
-    store.reschedule("a", When("by", -1))
-
-    assert store.edit("a", "late", entry=read) is Outcome.UNCHANGED
-    assert body_of(store, "a") == "old"
-
-
-# Paused and refused entries.
-
-
-def test_a_paused_entry_stays_paused_and_is_resumed_as_it_was_edited(store):
-    shard_steps = store.steps()
-    store.schedule("a", NOW_MS, extras=EXTRAS)
-    store.entries.pause(lane_for(), "")
-    shard_steps.hand_over()
-    assert store.entries.state("a") is State.PAUSED
-
-    for payload in ("new", LARGE):
-        assert store.edit("a", payload) is Outcome.DONE
-        assert (store.entries.state("a"), store.places("a")) == (State.PAUSED, ["parked"])
-        assert list(check(store.entries)) == []
-
-    store.entries.resume(lane_for())
-    while not store.arrived():
-        shard_steps.hand_over()
-    assert store.arrived() == ["a"]
-    assert store.places("a") == []
-    store.check()
-
-
-@pytest.mark.parametrize("payload", ["new", LARGE])
-def test_a_refused_entry_keeps_its_next_try(store, payload):
-    shard_steps = store.steps()
-    store.schedule_relayed("a")
-    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=60, reason="NO_ROUTE")
-    until = store.score("refused", "a")
-
-    assert store.edit("a", payload) is Outcome.DONE
-
-    assert (store.places("a"), store.score("refused", "a")) == (["refused"], until)
-    assert list(check(store.entries)) == []
-    store.check()

@@ -1,5 +1,7 @@
 """An edit that gives an entry another queue, kind, key or tags."""
 
+from dataclasses import replace
+
 import pytest
 
 from celery_delayq.core.clock import from_ms
@@ -8,6 +10,7 @@ from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import NewRecord, lane_for
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from tests.store import requests
+from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS
 from tests.store.test_key_order import later, scheduled
 
@@ -27,13 +30,22 @@ def test_it_waits_in_the_index_of_its_new_kind(store, kind):
     store.check()
 
 
-def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store):
-    store.schedule("a", extras=GRACE, queue="mail")
-    store.schedule("b", extras=GRACE, queue="mail")
-    store.entries.pause(lane_for(queue="mail"), "mail")
-    shard_steps = store.steps()
-    shard_steps.hand_over()
-    store.set_ms(NOW_MS + 60_000)
+@pytest.fixture
+def parked(store):
+    """ "a" and "b", of a queue that is paused for a minute: ``parked(late=True)``."""
+
+    def park(**options):
+        for task_id in ("a", "b"):
+            store.schedule(task_id, extras=GRACE, queue="mail")
+        store.entries.pause(lane_for(queue="mail"), "mail", **options)
+        store.steps().hand_over()
+        store.set_ms(NOW_MS + 60_000)
+
+    return park
+
+
+def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store, parked):
+    parked()
 
     assert store.edit("a", queue="post") is Outcome.DONE
     assert store.entries.find("a").state is State.SCHEDULED
@@ -41,27 +53,22 @@ def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store):
     assert store.edit("b", queue="post") is Outcome.DONE
     store.set_ms(NOW_MS + 65_001)
 
-    assert [one for one, _ in shard_steps.hand_over().skipped] == ["a"]
+    assert [one for one, _ in store.steps().hand_over().skipped] == ["a"]
     assert store.arrived() == ["b"]
     store.check()
 
 
-def test_a_scanner_wakes_for_one_that_is_due_and_leaves_a_pause(store):
-    store.schedule("a", queue="mail")
-    store.entries.pause(lane_for(queue="mail"), "mail")
-    store.steps().hand_over()
+def test_a_scanner_wakes_for_one_that_is_due_and_leaves_a_pause(store, parked):
+    parked()
     store.raw.hset(store.keys["meta"], "timer", f"{FAR_MS}:scanner")
 
     store.edit("a", queue="post")
 
-    assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % NOW_MS
+    assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % (NOW_MS + 60_000)
 
 
-def test_a_pause_that_counts_as_lateness_excuses_nothing(store):
-    store.schedule("a", extras=GRACE, queue="mail")
-    store.entries.pause(lane_for(queue="mail"), "mail", late=True)
-    store.steps().hand_over()
-    store.set_ms(NOW_MS + 60_000)
+def test_a_pause_that_counts_as_lateness_excuses_nothing(store, parked):
+    parked(late=True)
 
     store.edit("a", queue="post")
 
@@ -69,61 +76,47 @@ def test_a_pause_that_counts_as_lateness_excuses_nothing(store):
 
 
 def test_a_refused_one_is_tried_at_once_in_its_new_queue(store):
-    store.raw.set("celery", "text")
-    store.schedule("a")
-    shard_steps = store.steps()
-    shard_steps.hand_over()
-    assert store.score("refused", "a")
+    enter(store, "refused")
 
-    assert store.edit("a", to="other", queue="other") is Outcome.DONE
+    assert store.edit("a", to="other", kind="L", queue="other") is Outcome.DONE
 
-    assert shard_steps.hand_over().handed_over == 1
+    assert store.steps().hand_over().handed_over == 1
     assert store.arrived("other") == ["a"]
     store.check()
 
 
-def test_the_same_queue_leaves_it_in_its_place(store):
-    store.schedule("a", queue="mail")
-    store.entries.pause(lane_for(queue="mail"), "mail")
-    store.steps().hand_over()
+def test_the_same_queue_leaves_it_in_its_place(store, parked):
+    parked()
 
-    assert store.edit("a", queue="mail", extras=Extras("k", ("t",))) is Outcome.DONE
+    assert (
+        store.edit("a", queue="mail", extras=replace(GRACE, key="k", tags=("t",))) is Outcome.DONE
+    )
 
     assert store.entries.find("a").state is State.PAUSED
     store.check()
 
 
-def test_a_leased_one_stays(store):
-    store.schedule_relayed("a")
-    entry = store.entries.find("a")
-    store.steps().claim(1)
-
-    assert store.edit("a", entry=entry, kind="L") is Outcome.IN_FLIGHT
-
-
-@pytest.mark.parametrize("how", ["waits", "holds on"])
-def test_a_key_that_another_one_has_is_refused_before_anything_is_written(store, how):
+@pytest.mark.parametrize(
+    ("hold", "error"), [("", AlreadyScheduled), ("f60000", KeyHeld)], ids=["waits", "holds on"]
+)
+def test_a_key_that_another_one_has_is_refused_before_anything_is_written(store, hold, error):
     store.schedule("a", FAR_MS, extras=Extras("mine"))
-    hold = "f60000" if how == "holds on" else ""
     store.schedule("b", extras=Extras("theirs", hold=hold))
-    if how == "holds on":
+    if hold:
         store.steps().hand_over()
     before = store.record("a")
 
     with pytest.raises(AlreadyScheduled) as caught:
         store.edit("a", extras=Extras("theirs"))
 
-    assert type(caught.value) is (KeyHeld if how == "holds on" else AlreadyScheduled)
+    assert type(caught.value) is error
     assert (caught.value.task_id, caught.value.holder) == ("a", "b")
-    if how == "holds on":
-        assert caught.value.until == from_ms(NOW_MS + 60_000)
+    assert not hold or caught.value.until == from_ms(NOW_MS + 60_000)
     assert store.record("a") == before
 
 
 def test_the_key_of_a_dead_one_can_be_taken(store):
-    store.schedule_relayed("b", extras=Extras("theirs"))
-    shard_steps = store.steps()
-    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
+    enter(store, "dead", "b", extras=Extras("theirs"))
     store.schedule("a", FAR_MS)
 
     assert store.edit("a", extras=Extras("theirs")) is Outcome.DONE

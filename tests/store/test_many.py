@@ -7,32 +7,30 @@ from celery_delayq.core.store import Outcome, changes, target_of_key
 from celery_delayq.core.store.changes import Conditions
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of_member
-from celery_delayq.core.store.record import destination_for
 from celery_delayq.errors import InvalidDueTime, UnreadableRecord
 from tests.store.places import enter
 from tests.store.requests import request
-from tests.store.support import FAR_MS, NOW_MS, new_record
+from tests.store.support import FAR_MS, NOW_MS
 
 DONE, GONE = Outcome.DONE, Outcome.NOT_FOUND
 
 
-def asked_of(revoker, *, tells):
-    asked = {"mode": "cancel", "revoker": revoker, "tells": tells}
-    return asked | {"seen": "", "filter": "", "max_bytes": 10**6}
+def cancelling(store, *targets, revoker):
+    """A request to cancel them."""
+    asked = {"mode": "cancel", "revoker": revoker, "tells": int(revoker != "none")}
+    return request(
+        store, "cancel", **asked, seen="", filter="", max_bytes=10**6, targets=list(targets)
+    )
 
 
-def put(store, task_id, *, key="", tags=(), due_ms=FAR_MS, payload=""):
-    record = new_record(task_id, destination_for("L", "celery"), payload, share=True)
-    store.put(task_id, record.with_extras(Extras(key, tags)), due_ms)
+def put(store, task_id, *, key="", tags=(), grace_ms=None):
+    store.schedule(task_id, FAR_MS, share=True, extras=Extras(key, tags, grace_ms))
 
 
 def member(store, task_id):
-    number = next(n for n in range(1, 100) if _is(store, task_id, n))
-    return number.to_bytes(6, "big") + task_id.encode()
-
-
-def _is(store, task_id, number):
-    return number.to_bytes(6, "big") + b"%d" % FAR_MS in store.record(task_id)
+    """The target of that very entry."""
+    members = store.raw.zrange(store.keys["due"], 0, -1)
+    return target_of_member(next(one for one in members if one[6:] == task_id.encode()))
 
 
 def cancel(store, *targets, **options):
@@ -78,8 +76,7 @@ def test_all_leave_from_wherever_they_are_and_each_has_its_own_answer(store):
 def test_each_is_told_its_own_message_also_when_asked_again(store):
     for task_id in "abc":
         store.schedule(task_id, FAR_MS, payload=task_id * 5)
-    asked = asked_of("caller", tells=1)
-    call = request(store, "cancel", **asked, targets=[b"ia", b"inobody", b"ic"])
+    call = cancelling(store, b"ia", b"inobody", b"ic", revoker="caller")
     first = call.send()
     assert first[1] == b"done not_found done"
     assert [one.place for one in first[2]] == [1, 3]
@@ -89,8 +86,7 @@ def test_each_is_told_its_own_message_also_when_asked_again(store):
 
 def test_the_message_of_what_a_key_named_is_told_again(store):
     put(store, "a b%:", key="k")
-    asked = asked_of("caller", tells=1)
-    call = request(store, "cancel", **asked, targets=[target_of_key("k")])
+    call = cancelling(store, target_of_key("k"), revoker="caller")
     first = call.send()
     assert first[2][0].place == 1
     assert call.send() == first
@@ -109,8 +105,7 @@ def test_a_task_that_is_named_twice_leaves_once(store):
 def test_a_target_changed_since_the_request_leaves_all_as_they_are(store):
     for task_id in "ab":
         store.schedule(task_id, FAR_MS)
-    asked = asked_of("none", tells=0)
-    call = request(store, "cancel", **asked, targets=[b"ia", b"ib"])
+    call = cancelling(store, b"ia", b"ib", revoker="none")
     store.set_ms(NOW_MS + 1)
     store.reschedule("b", When("at", FAR_MS + 1))
     before = store.snapshot()
@@ -121,81 +116,75 @@ def test_a_target_changed_since_the_request_leaves_all_as_they_are(store):
 
 def test_targets_beyond_the_bound_of_bytes_take_further_calls(store, monkeypatch):
     monkeypatch.setattr(changes, "MAX_BYTES", 20_000)
-    for number in range(10):
-        store.schedule(f"a{number}", FAR_MS, payload="x" * 9_000)
     ids = [f"a{number}" for number in range(10)]
+    for task_id in ids:
+        store.schedule(task_id, FAR_MS, payload="x" * 9_000)
     moved = list(changes.reschedule(store.shard, ids, When("at", FAR_MS + 1)))
     assert [len(some) for some in moved] == [3, 3, 3, 1]
     steps = list(changes.cancel(store.shard, ids))
-    assert [[one.task_id for one in some] for some in steps] == [
-        ["a0", "a1", "a2"],
-        ["a3", "a4", "a5"],
-        ["a6", "a7", "a8"],
-        ["a9"],
-    ]
-    assert all(one.outcome is DONE and one.cancelled for some in steps for one in some)
+    assert [len(some) for some in steps] == [3, 3, 3, 1]
+    answers = [one for some in steps for one in some]
+    assert [one.task_id for one in answers] == ids
+    assert all(one.outcome is DONE and one.cancelled for one in answers)
 
 
-def test_messages_are_told_only_where_they_are_wanted(store):
-    for task_id in "ab":
-        store.schedule(task_id, FAR_MS)
-    assert cancel(store, "a", tells=False)[0].cancelled.message == b""
-    assert cancel(store, "b")[0].cancelled.message != b""
-
-
-def test_a_scanner_is_given_at_once_the_states_that_it_has_to_store(store):
+def test_messages_are_told_where_wanted_and_a_scanner_gets_at_once_what_it_has_to_store(store):
     shard_steps = store.steps()
-    for task_id in "ab":
+    wanted = {"a": {"revoker": "caller"}, "b": {"revoker": "scanner", "tells": False}, "c": {}}
+    for task_id, options in wanted.items():
         store.schedule(task_id, FAR_MS)
-    cancel(store, "a", revoker="caller")
-    assert cancel(store, "b", revoker="scanner", tells=False)[0].cancelled.message == b""
+        (answer,) = cancel(store, task_id, **options)
+        assert (answer.cancelled.message == b"") == (task_id == "b")
     assert [one.task_id for one in shard_steps.owed()] == ["b"]
 
 
 def test_a_member_is_that_very_entry(store):
     put(store, "a")
-    first = target_of_member(member(store, "a"))
+    first = member(store, "a")
     store.entries.cancel("a")
     put(store, "a")
-    assert [one.outcome for one in cancel(store, first, chosen="- - - - -")] == [None]
-    assert store.places("a") == ["due"]
-    again = target_of_member(member(store, "a"))
-    assert [one.outcome for one in cancel(store, again, chosen="- - - - -")] == [DONE]
+    for target, outcome in ((first, None), (member(store, "a"), DONE)):
+        assert store.places("a") == ["due"]
+        assert [one.outcome for one in cancel(store, target, chosen="- - - - -")] == [outcome]
 
 
 @pytest.mark.parametrize(
-    ("chosen", "is_meant"),
+    "chosen",
     [
-        (f"{FAR_MS} {FAR_MS + 1} SCHEDULED - - t", True),
-        (f"{FAR_MS + 1} {FAR_MS + 2} - - -", False),
-        (f"0 {FAR_MS} - - -", False),
-        (f"0 {FAR_MS + 1} DEAD - -", False),
-        (f"0 {FAR_MS + 1} - {'0' * 12} -", False),
-        (f"0 {FAR_MS + 1} - - {'0' * 12}", False),
-        (f"0 {FAR_MS + 1} - - - k", False),
-        (f"0 {FAR_MS + 1} - - - b t", True),
-        ("- - - - - b", False),
-        ("- - - - -  t", False),
-        ("- - - - - 5:0000000000000", False),
+        f"{FAR_MS + 1} {FAR_MS + 2} - - -",
+        f"0 {FAR_MS} - - -",
+        f"0 {FAR_MS + 1} DEAD - -",
+        f"0 {FAR_MS + 1} - {'0' * 12} -",
+        f"0 {FAR_MS + 1} - - {'0' * 12}",
+        f"0 {FAR_MS + 1} - - - k",
+        "- - - - - b",
+        "- - - - -  t",
+        "- - - - - 5:0000000000000",
     ],
 )
-def test_a_task_that_a_selection_no_longer_matches_is_skipped(store, chosen, is_meant):
-    record = new_record("a", destination_for("L", "celery"), "", share=True)
-    store.put("a", record.with_extras(Extras("k", ("t", "b t"), 5)), FAR_MS)
-    target = target_of_member(member(store, "a"))
-    before = store.snapshot()
+def test_a_task_that_a_selection_no_longer_matches_is_skipped(store, chosen):
+    put(store, "a", key="k", tags=("t", "b t"), grace_ms=5)
+    target, before = member(store, "a"), store.snapshot()
+
     for one in (*move(store, [target], chosen=chosen), *cancel(store, target, chosen=chosen)):
-        if not is_meant:
-            assert one.outcome is None
-            assert store.snapshot() == before
-            continue
-        assert one.outcome is DONE
-        break
+        assert one.outcome is None
+
+    assert store.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    "chosen", [f"{FAR_MS} {FAR_MS + 1} SCHEDULED - - t", f"0 {FAR_MS + 1} - - - b t"]
+)
+def test_a_task_that_a_selection_matches_is_moved_and_cancelled(store, chosen):
+    put(store, "a", key="k", tags=("t", "b t"), grace_ms=5)
+    target = member(store, "a")
+    assert [one.outcome for one in move(store, [target], When("by", 0), chosen=chosen)] == [DONE]
+    assert [one.outcome for one in cancel(store, target, chosen=chosen)] == [DONE]
 
 
 def test_a_member_that_has_left_is_no_concern_of_a_selection(store):
     put(store, "a")
-    target = target_of_member(member(store, "a"))
+    target = member(store, "a")
     store.entries.cancel("a")
     store.raw.delete(store.keys["calls"])
     for one in (*cancel(store, target), *move(store, [target])):
@@ -212,25 +201,27 @@ def test_moved_ones_wake_a_scanner_for_the_earliest(store):
     assert store.raw.hget(store.keys["meta"], "timer").startswith(b"%d:" % (NOW_MS + 9))
 
 
+ONLY_EARLIER, ONLY_LATER = Conditions(only="earlier"), Conditions(only="later")
+
+
 @pytest.mark.parametrize(
-    ("when", "options", "outcome"),
+    ("when", "conditions", "outcome"),
     [
-        (When("at", FAR_MS - 1), {"conditions": Conditions(only="earlier")}, DONE),
-        (When("at", FAR_MS), {"conditions": Conditions(only="earlier")}, Outcome.UNCHANGED),
-        (When("at", FAR_MS + 1), {"conditions": Conditions(only="earlier")}, Outcome.UNCHANGED),
-        (When("after", 1), {"conditions": Conditions(only="later")}, Outcome.UNCHANGED),
-        (When("by", 0), {"conditions": Conditions(only="later")}, Outcome.UNCHANGED),
-        (When("by", 1), {"conditions": Conditions(only="later")}, DONE),
-        (When("at", 5), {"conditions": Conditions(if_due_ms=FAR_MS)}, DONE),
-        (When("at", 5), {"conditions": Conditions(if_due_ms=FAR_MS - 1)}, Outcome.UNCHANGED),
-        (When("at", 5), {"conditions": Conditions("later", FAR_MS)}, Outcome.UNCHANGED),
-        (When("at", 5), {"mode": "retry"}, Outcome.UNCHANGED),
+        (When("at", FAR_MS - 1), ONLY_EARLIER, DONE),
+        (When("at", FAR_MS), ONLY_EARLIER, Outcome.UNCHANGED),
+        (When("at", FAR_MS + 1), ONLY_EARLIER, Outcome.UNCHANGED),
+        (When("after", 1), ONLY_LATER, Outcome.UNCHANGED),
+        (When("by", 0), ONLY_LATER, Outcome.UNCHANGED),
+        (When("by", 1), ONLY_LATER, DONE),
+        (When("at", 5), Conditions(if_due_ms=FAR_MS), DONE),
+        (When("at", 5), Conditions(if_due_ms=FAR_MS - 1), Outcome.UNCHANGED),
+        (When("at", 5), Conditions("later", FAR_MS), Outcome.UNCHANGED),
     ],
 )
-def test_a_move_under_a_condition(store, when, options, outcome):
+def test_a_move_under_a_condition(store, when, conditions, outcome):
     store.schedule("a", FAR_MS)
     before = store.snapshot()
-    answer, due_ms = store.reschedule("a", when, **options)
+    answer, due_ms = store.reschedule("a", when, conditions=conditions)
     assert answer is outcome
     assert (due_ms is None) == (outcome is Outcome.UNCHANGED)
     assert (store.snapshot() == before) == (outcome is Outcome.UNCHANGED)
@@ -254,11 +245,12 @@ def test_run_now_is_due_at_once_with_its_flag_until_it_is_moved(store):
     assert store.entries.find("a").extras == Extras("k", ("t",))
 
 
-def test_retry_lets_what_is_dead_wait_again_due_at_once(store):
+def test_retry_lets_what_is_dead_wait_again_due_at_once_and_nothing_else(store):
     every_place(store)
     store.set_ms(NOW_MS + 7)
-    answer = store.reschedule("dead", When("at", 0), mode="retry")
-    assert answer == (DONE, NOW_MS + 7)
+    moved = {"dead": (DONE, NOW_MS + 7), "due": (Outcome.UNCHANGED, None)}
+    for task_id, answer in moved.items():
+        assert store.reschedule(task_id, When("at", 0), mode="retry") == answer
     assert store.places("dead") == ["relay"]
     assert store.raw.hget(store.keys["errors"], "dead") is None
 
@@ -274,7 +266,7 @@ def test_remove_deletes_only_what_is_dead(store):
 
 def test_remove_deletes_what_cannot_be_read_once_it_is_dead(store):
     put(store, "a")
-    target = target_of_member(member(store, "a"))
+    target = member(store, "a")
     store.raw.hset(store.keys["records"], "a", b"9" + store.record("a")[1:])
     assert isinstance(cancel(store, target, remove=True)[0].error, UnreadableRecord)
     store.set_ms(FAR_MS)

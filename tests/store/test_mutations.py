@@ -24,13 +24,7 @@ from celery_delayq.core.store.keys import KEYS
 from celery_delayq.core.store.record import lane_for
 from celery_delayq.errors import DelayQError
 from tests.operations.table import revision_of, rule_row
-from tests.store.support import (
-    CLOCK,
-    FAR_MS,
-    LANE,
-    NOW_MS,
-    TIMEOUT_MS,
-)
+from tests.store.support import CLOCK, FAR_MS, LANE, NOW_MS, TIMEOUT_MS
 
 COUNT = int(os.environ.get("DELAYQ_MUTATIONS", "1"))  # of each kind, in each key
 
@@ -224,13 +218,13 @@ def change(store):
     attempt(store.schedule, "new", FAR_MS, share=True)
     attempt(store.reschedule, "far", When("by", 1000))
     attempt(store.reschedule, "dead", When("at", FAR_MS))
-    attempt(store.entries.cancel, "farther")
-    attempt(store.entries.cancel, "dead")
+    for who in ("farther", "dead"):
+        attempt(store.entries.cancel, who)
     attempt(store.schedule, "other", FAR_MS, extras=extras("keyed"), conflict="replace")
     attempt(store.entries.cancel, target_of_key("key of keyed"))
     attempt(store.schedule, "next", FAR_MS, extras=Extras("held"))
-    attempt(store.scripts.call, "hold", words=["gone", "held", "delivery", 0, 0])
-    attempt(store.scripts.call, "hold", words=["gone", "held", store.delivery_of_gone, 0, 0])
+    for delivery in ("delivery", store.delivery_of_gone):
+        attempt(store.scripts.call, "hold", words=["gone", "held", delivery, 0, 0])
     attempt(store.arrive, "leased", 2)
     for again in (True, False):
         for task_id in ("taken", "new taken"):

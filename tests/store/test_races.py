@@ -3,6 +3,8 @@
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -15,6 +17,10 @@ pytestmark = pytest.mark.core
 
 SCANNERS = 10
 ROUNDS = 60  # chance decides which call wins; the answers have to fit in each round
+CHANGES = {
+    "cancel": lambda store, task_id: store.entries.cancel(task_id)[0],
+    "reschedule": lambda store, task_id: store.reschedule(task_id, When("at", FAR_MS))[0],
+}
 
 
 def at_once(*calls) -> list:
@@ -46,10 +52,7 @@ def relay(shard_steps) -> list[str]:
 
 def test_ten_scanners_at_once_hand_over_each_entry_once(store):
     ids = store.flood(5_000)
-    steps_by_shard = [store.steps(batch_size=50) for _ in range(SCANNERS)]
-    moved = at_once(
-        *(lambda shard_steps=shard_steps: drain(shard_steps) for shard_steps in steps_by_shard)
-    )
+    moved = at_once(*(partial(drain, store.steps(batch_size=50)) for _ in range(SCANNERS)))
     assert sum(moved) == len(ids)
     assert sum(count > 0 for count in moved) > 1
     assert store.arrived() == ids
@@ -60,10 +63,7 @@ def test_ten_scanners_at_once_relay_each_entry_once(store):
     ids = [f"a{step}" for step in range(300)]
     for task_id in ids:
         store.schedule_relayed(task_id, share=True)
-    steps_by_shard = [store.steps() for _ in range(SCANNERS)]
-    acked = at_once(
-        *(lambda shard_steps=shard_steps: relay(shard_steps) for shard_steps in steps_by_shard)
-    )
+    acked = at_once(*(partial(relay, store.steps()) for _ in range(SCANNERS)))
     assert sorted(itertools.chain(*acked)) == sorted(ids)
     assert store.raw.exists(*(store.keys[name] for name in ("relay", "leased", "records"))) == 0
 
@@ -93,15 +93,13 @@ def test_scheduling_while_scanners_drain_loses_nothing(store):
 
 def test_of_many_that_schedule_one_id_one_wins_and_the_others_are_told(store):
     def schedule(due_ms):
-        try:
+        with suppress(AlreadyScheduled):
             return store.schedule("a", due_ms)
-        except AlreadyScheduled:
-            return None
 
     for _ in range(ROUNDS):
         store.raw.flushdb()
         store.set_ms(NOW_MS)
-        answers = at_once(*(lambda step=step: schedule(FAR_MS + step) for step in range(4)))
+        answers = at_once(*(partial(schedule, FAR_MS + step) for step in range(4)))
         (winner,) = [answer for answer in answers if answer]
         assert store.entries.find("a").due_ms == winner
         store.check()
@@ -110,62 +108,44 @@ def test_of_many_that_schedule_one_id_one_wins_and_the_others_are_told(store):
 def test_of_many_that_cancel_one_entry_one_is_told_that_it_was_done(store):
     for number in range(ROUNDS):
         store.schedule(f"a{number}", FAR_MS)
-        cancel = [lambda: store.entries.cancel(f"a{number}")[0]] * 4  # noqa: B023 (run at once)
-        answers = at_once(*cancel)
+        answers = at_once(*[partial(CHANGES["cancel"], store, f"a{number}")] * 4)
         assert sorted(answer.name for answer in answers) == ["DONE", *["NOT_FOUND"] * 3]
 
 
-def test_cancel_and_hand_over_at_once_agree_on_who_won(store):
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_hand_over_and_a_change_at_once_agree_on_who_won(store, change):
     shard_steps = store.steps()
     for number in range(ROUNDS):
         task_id = f"a{number}"
         store.schedule(task_id)
-        moved, (outcome, _) = at_once(shard_steps.hand_over, lambda: store.entries.cancel(task_id))  # noqa: B023
-        expected = Outcome.HANDED_OVER if moved.handed_over else Outcome.DONE
-        assert outcome is expected
-        assert store.arrived() == [task_id] * moved.handed_over
-        store.raw.delete("celery")
-
-
-def test_reschedule_and_hand_over_at_once_agree_on_who_won(store):
-    shard_steps = store.steps()
-    for number in range(ROUNDS):
-        task_id = f"a{number}"
-        store.schedule(task_id)
-        later = When("at", FAR_MS)
-        moved, (outcome, _) = at_once(
-            shard_steps.hand_over,
-            lambda: store.reschedule(task_id, later),  # noqa: B023
-        )
+        moved, outcome = at_once(shard_steps.hand_over, partial(CHANGES[change], store, task_id))
         assert outcome is (Outcome.HANDED_OVER if moved.handed_over else Outcome.DONE)
-        assert (store.entries.find(task_id) is None) == bool(moved.handed_over)
+        assert store.arrived() == [task_id] * moved.handed_over
+        is_left = change == "reschedule" and not moved.handed_over
+        assert (store.entries.find(task_id) is not None) == is_left
+        store.raw.delete("celery")
 
 
 def test_cancel_and_reschedule_at_once_agree_on_who_came_first(store):
     for number in range(ROUNDS):
         task_id = f"a{number}"
         store.schedule(task_id, FAR_MS)
-        cancelled, moved = at_once(
-            lambda: store.entries.cancel(task_id)[0],  # noqa: B023
-            lambda: store.reschedule(task_id, When("by", 1))[0],  # noqa: B023
-        )
+        cancelled, moved = at_once(*(partial(one, store, task_id) for one in CHANGES.values()))
         assert cancelled is Outcome.DONE
         assert moved in (Outcome.DONE, Outcome.NOT_FOUND)
         assert store.entries.find(task_id) is None
 
 
-@pytest.mark.parametrize("late", ["cancel", "reschedule"])
-def test_a_late_ack_and_a_change_of_mind_at_once_agree_on_who_won(store, late):
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_late_ack_and_a_change_at_once_agree_on_who_won(store, change):
     shard_steps = store.steps()
     for number in range(ROUNDS):
         task_id = f"a{number}"
         store.schedule_relayed(task_id)
-        claimed, *_ = shard_steps.claim(1)
+        claimed = shard_steps.claim(1).entries
         store.lease_out()
-        change = {
-            "cancel": lambda: store.entries.cancel(task_id)[0],  # noqa: B023
-            "reschedule": lambda: store.reschedule(task_id, When("at", FAR_MS))[0],  # noqa: B023
-        }[late]
-        acked, outcome = at_once(lambda: shard_steps.ack(claimed), change)  # noqa: B023
+        acked, outcome = at_once(
+            partial(shard_steps.ack, claimed), partial(CHANGES[change], store, task_id)
+        )
         assert outcome is (Outcome.HANDED_OVER if acked else Outcome.UNCERTAIN)
-        assert (store.record(task_id) is None) == (bool(acked) or late == "cancel")
+        assert (store.record(task_id) is None) == (bool(acked) or change == "cancel")

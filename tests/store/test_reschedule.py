@@ -7,7 +7,8 @@ import pytest
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, by
 from celery_delayq.core.store import Outcome, State
 from celery_delayq.errors import InvalidDueTime
-from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME
+from tests.store.places import enter
+from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME, tally
 
 pytestmark = pytest.mark.core
 
@@ -21,26 +22,19 @@ def take(store, put) -> list[str]:
         store.raw.delete("celery")
         shard_steps.hand_over()
         return store.arrived()
-    return [entry.task_id for entry in shard_steps.claim(10)[0]]
+    return [entry.task_id for entry in shard_steps.claim(10).entries]
 
 
 @both_kinds
-def test_earlier_fires_at_the_new_time(store, put):
-    getattr(store, put)("a", FAR_MS)
-    assert store.reschedule("a", When("at", NOW_MS + 5)) == (Outcome.DONE, NOW_MS + 5)
-    store.set_ms(NOW_MS + 4)
+@pytest.mark.parametrize(
+    ("old_ms", "new_ms"), [(FAR_MS, NOW_MS + 5), (NOW_MS + 5, FAR_MS)], ids=["earlier", "later"]
+)
+def test_a_moved_entry_fires_at_its_new_time_alone(store, put, old_ms, new_ms):
+    getattr(store, put)("a", old_ms)
+    assert store.reschedule("a", When("at", new_ms)) == (Outcome.DONE, new_ms)
+    store.set_ms(new_ms - 1)
     assert take(store, put) == []
-    store.set_ms(NOW_MS + 5)
-    assert take(store, put) == ["a"]
-
-
-@both_kinds
-def test_later_does_not_fire_at_the_old_time(store, put):
-    getattr(store, put)("a", NOW_MS + 5)
-    assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
-    store.set_ms(FAR_MS - 1)
-    assert take(store, put) == []
-    store.set_ms(FAR_MS)
+    store.set_ms(new_ms)
     assert take(store, put) == ["a"]
 
 
@@ -88,13 +82,6 @@ def test_an_entry_moved_to_a_time_to_come_is_due_in_the_millisecond_after(store,
     assert take(store, "schedule") == []
 
 
-def test_relative_steps_add_up(store):
-    store.schedule("a", FAR_MS)
-    for _ in range(10):
-        store.reschedule("a", When("by", -1))
-    assert store.entries.find("a").due_ms == FAR_MS - 10
-
-
 @both_kinds
 @pytest.mark.parametrize("share", [False, True])
 def test_id_message_and_time_of_scheduling_stay(store, put, share):
@@ -128,101 +115,51 @@ def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative)
     assert store.snapshot() == before
 
 
-@pytest.mark.parametrize("when", [When("at", FAR_MS), When("after", 5), When("by", 5)])
-@pytest.mark.parametrize("gone", ["moved", "acked", "cancelled", "never"])
-def test_an_entry_that_is_no_longer_scheduled_is_not_brought_back(store, gone, when):
-    shard_steps = store.steps()
-    if gone != "never":
-        getattr(store, "schedule_relayed" if gone == "acked" else "schedule")("a")
-    if gone == "moved":
-        shard_steps.hand_over()
-    elif gone == "acked":
-        claimed, *_ = shard_steps.claim(1)
-        shard_steps.ack(claimed)
-    elif gone == "cancelled":
-        store.entries.cancel("a")
-    before = store.snapshot()
-    expected = Outcome.HANDED_OVER if gone in ("moved", "acked") else Outcome.NOT_FOUND
-    assert store.reschedule("a", when) == (expected, None)
-    assert store.snapshot() == before
-
-
-def test_an_entry_held_by_a_scanner_is_in_flight_and_stays(store):
-    store.schedule_relayed("a")
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(1)
-    before = store.snapshot()
-    assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.IN_FLIGHT, None)
-    assert store.snapshot() == before
-    assert shard_steps.ack(claimed) == 1
-
-
-def test_after_a_lease_ran_out_a_reschedule_is_uncertain_and_done(store):
-    store.schedule_relayed("a")
-    shard_steps = store.steps(lease=30)
-    claimed, *_ = shard_steps.claim(1)
-    store.set_ms(NOW_MS + 30_000)
+def test_after_a_lease_ran_out_a_late_ack_does_not_remove_the_new_version(store):
+    claims = enter(store, "lapsed")
     assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
-    # The token prevents a loss: a late ack must not remove the new version.
-    assert shard_steps.ack(claimed) == 0
+    assert store.steps().ack(claims) == 0
     assert store.score("relay", "a") == FAR_MS
     store.check()
 
 
-def test_uncertainty_goes_with_the_entry_into_its_next_attempt(store):
-    store.schedule_relayed("a")
+@pytest.mark.parametrize(
+    ("verdicts", "outcome", "next_attempt"),
+    [
+        (["refused"], Outcome.DONE, (0, 0, False)),
+        (["unknown"], Outcome.UNCERTAIN, (1, 0, True)),
+        (["unknown", "refused"], Outcome.UNCERTAIN, (2, 0, True)),
+    ],
+)
+def test_a_move_forgets_refusals_though_not_uncertainty(store, verdicts, outcome, next_attempt):
+    store.schedule_relayed("a", NOW_MS - 5)
     shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(1)
-    shard_steps.nack("unknown", claimed)
-    assert store.reschedule("a", When("at", 7)) == (Outcome.UNCERTAIN, 7)
-    assert store.reschedule("a", When("at", 8)) == (Outcome.UNCERTAIN, 8)
-    (again,) = shard_steps.claim(1)[0]
-    assert (bool(again.uncertain), again.attempts, again.refusals) == (True, 1, 0)
-
-
-def test_refusals_are_forgotten_though_uncertainty_is_not(store):
-    store.schedule_relayed("a")
-    shard_steps = store.steps()
-    for verdict in ("unknown", "refused"):
-        claimed, *_ = shard_steps.claim(1)
-        shard_steps.nack(verdict, claimed, wait=60)
-    assert store.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
-    (again,) = shard_steps.claim(1)[0]
-    assert (again.attempts, again.refusals, bool(again.uncertain)) == (2, 0, True)
+    for verdict in verdicts:
+        shard_steps.nack(verdict, shard_steps.claim(1).entries, wait=60)
+    for due_ms in (NOW_MS - 4, NOW_MS - 3):
+        assert store.reschedule("a", When("by", 1)) == (outcome, due_ms)
+    (again,) = shard_steps.claim(1).entries
+    assert tally(again) == next_attempt
 
 
 def test_uncertainty_outlives_a_claim_that_was_given_back(store):
-    store.schedule_relayed("a")
+    enter(store, "lapsed")
+    store.reschedule("a", When("at", 7))
     shard_steps = store.steps()
-    shard_steps.claim(1)
-    store.lease_out()
-    assert store.reschedule("a", When("at", 7))[0] is Outcome.UNCERTAIN
-    claimed, *_ = shard_steps.claim(1)
-    assert (claimed[0].attempts, bool(claimed[0].uncertain)) == (1, True)
+    claimed = shard_steps.claim(1).entries
+    assert tally(claimed[0]) == (1, 0, True)
     shard_steps.nack("unsent", claimed)
-    assert shard_steps.claim(1)[0][0].uncertain
+    assert shard_steps.claim(1).entries[0].uncertain
     store.lease_out()
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
 
-def test_a_refused_entry_starts_anew_at_its_new_time(store):
-    store.schedule_relayed("a", NOW_MS - 5)
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(1)
-    shard_steps.nack("refused", claimed, wait=60)
-    assert store.reschedule("a", When("by", 1)) == (Outcome.DONE, NOW_MS - 4)
-    (again,) = shard_steps.claim(1)[0]
-    assert (again.attempts, again.refusals, bool(again.uncertain)) == (0, 0, False)
-
-
 def test_a_dead_entry_can_be_brought_back(store):
-    store.schedule_relayed("a", NOW_MS - 5, share=True)
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(1)
-    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
+    enter(store, "dead", due_ms=NOW_MS - 5)
     assert store.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.SCHEDULED, "")
+    assert store.raw.hget(store.keys["errors"], "a") is None
     assert store.places("a") == ["relay"]
     store.check()
 
@@ -256,29 +193,21 @@ def test_a_change_keeps_number_and_time_of_scheduling_and_is_remembered(store):
     assert store.entries.find("a").created_ms == NOW_MS
 
 
-@pytest.mark.parametrize("back_us", [0, 249_000])
-def test_each_change_of_an_entry_is_later_than_the_one_before(store, back_us):
-    store.schedule("a", FAR_MS)
-    store.set_us(NOW_MS * 1000 - back_us)
-    for step in range(1, 4):
-        store.reschedule("a", When("by", 1))
-        assert parts(store, "a")[1] == NOW_MS * 1000 + step
-
-
-@pytest.mark.parametrize("back_us", [250_001, 3_600_000_000])
-def test_but_it_is_now_where_the_clock_was_set_back(store, back_us):
+@pytest.mark.parametrize("back_us", [0, 249_000, 250_001, 3_600_000_000])
+def test_each_change_is_later_than_the_one_before_or_now_where_the_clock_was_set_back(
+    store, back_us
+):
     store.schedule("a", FAR_MS)
     now_us = NOW_MS * 1000 - back_us
     store.set_us(now_us)
+    first = now_us if back_us > 250_000 else NOW_MS * 1000 + 1
     for step in range(3):
         store.reschedule("a", When("by", 1))
-        assert parts(store, "a")[1] == now_us + step
+        assert parts(store, "a")[1] == first + step
 
 
 def test_a_replacement_counts_as_changed_after_the_entry_that_it_replaces(store):
-    store.schedule_relayed("b", NOW_MS)
-    shard_steps = store.steps()
-    shard_steps.nack("unknown", shard_steps.claim(1)[0])
+    enter(store, "lapsed", "b")
     store.set_ms(NOW_MS - 100)
     store.schedule("b", FAR_MS, supersede=True)
     assert parts(store, "b")[1] == NOW_MS * 1000 + 1

@@ -122,13 +122,16 @@ def test_a_redis_that_is_down_is_an_error():
 # Its role.
 
 
-def test_a_master_by_itself(told):
-    assert lines(risks.role(told())) == [ok("a master without replicas")]
-
-
-def test_a_replica_takes_no_writes(start_redis, connect):
+@pytest.fixture
+def replica(start_redis):
+    """A Redis that follows another one, which is away."""
     server, port = start_redis(), free_port()
     server.client().replicaof("127.0.0.1", port)
+    return server, port
+
+
+def test_a_replica_takes_no_writes(replica, connect):
+    server, port = replica
 
     assert lines(risks.role(Facts.ask(connect(server)))) == [
         error(
@@ -139,9 +142,8 @@ def test_a_replica_takes_no_writes(start_redis, connect):
     ]
 
 
-def test_a_replica_is_known_by_its_greeting_too(start_redis, connect):
-    server = start_redis()
-    server.client().replicaof("127.0.0.1", free_port())
+def test_a_replica_is_known_by_its_greeting_too(replica, connect):
+    server, _ = replica
     rule = ["on", ">p", "~*", "+@all", "-info"]
     server.client().execute_command("ACL", "SETUSER", "u", *rule)
 
@@ -163,37 +165,47 @@ def test_a_replica_that_keeps_up_is_counted(start_redis, connect):
     assert lines([eventually(followed)]) == [
         ok(
             "a master, with a replica that keeps up; a failover loses the changes that the "
-            "promoted one lacks",
+            "promoted one lacks"
         )
     ]
 
 
-def test_several_replicas_are_counted():
-    replica = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=1"
-
-    [line] = risks.role(saying({"slave0": replica, "slave1": replica}))
-
-    assert line.found.startswith("a master, with 2 replicas that keep up; ")
+def follower(state="online", lag="1"):
+    return f"ip=10.0.0.2,port=6379,state={state},offset=1,lag={lag}"
 
 
 @pytest.mark.parametrize(
-    ("state", "lag", "level"),
-    [("online", "10", "ok"), ("online", "11", "warning"), ("wait_bgsave", "0", "warning")],
+    ("state", "lag", "keeps_up"),
+    [("online", "10", True), ("online", "11", False), ("wait_bgsave", "0", False)],
 )
-def test_a_replica_that_does_not_keep_up_is_warned_of(state, lag, level):
-    server = saying({"slave0": f"ip=10.0.0.2,port=6379,state={state},offset=1,lag={lag}"})
+def test_a_replica_that_does_not_keep_up_is_warned_of(state, lag, keeps_up):
+    [line] = risks.role(saying({"slave0": follower(state, lag)}))
 
-    [line] = risks.role(server)
+    expected = warning(
+        "the replica 10.0.0.2:6379 of the store's Redis does not keep up (state "
+        f"{state}, {lag} s behind): a failover to it loses the changes that it lacks",
+        FOLLOWED,
+    )
+    assert line.level == ("ok" if keeps_up else "warning")
+    assert keeps_up or lines([line]) == [expected]
 
-    assert line.level == level
-    if level == "warning":
-        assert lines([line]) == [
-            warning(
-                "the replica 10.0.0.2:6379 of the store's Redis does not keep up (state "
-                f"{state}, {lag} s behind): a failover to it loses the changes that it lacks",
-                FOLLOWED,
-            )
-        ]
+
+@pytest.mark.parametrize(
+    ("replicas", "wanted", "beginning"),
+    [
+        (0, "0", "a master without replicas"),
+        (2, "0", "a master, with 2 replicas that keep up; "),
+        (1, "1", "a master, with a replica that keeps up; "),
+    ],
+    ids=["alone", "two replicas", "the one that it wants"],
+)
+def test_a_master_counts_its_replicas(replicas, wanted, beginning):
+    info = {f"slave{number}": follower() for number in range(replicas)}
+    facts = saying({**info, "min_slaves_good_slaves": wanted}, {"min-replicas-to-write": wanted})
+
+    [line] = risks.role(facts)
+
+    assert (line.level, line.found[: len(beginning)]) == ("ok", beginning)
 
 
 def test_a_master_that_wants_replicas_and_has_none_takes_no_writes(told):
@@ -204,14 +216,6 @@ def test_a_master_that_wants_replicas_and_has_none_takes_no_writes(told):
         "min-replicas-to-write is 1",
         "bring its replicas back, or lower min-replicas-to-write",
     )
-
-
-def test_a_master_that_has_the_replicas_it_wants_takes_writes():
-    told = {"min_slaves_good_slaves": "1", "slave0": "ip=a,port=1,state=online,offset=1,lag=1"}
-
-    [line] = risks.role(saying(told, {"min-replicas-to-write": "1"}))
-
-    assert line.level == "ok"
 
 
 def test_a_sentinel_cannot_be_the_store():
@@ -226,38 +230,22 @@ def test_a_sentinel_cannot_be_the_store():
 @pytest.mark.parametrize(
     ("config", "line"),
     [
-        (
-            (*LRU, "--maxmemory", "100mb"),
-            error(
-                "the store's Redis deletes waiting tasks when its memory is full, as its "
-                "maxmemory-policy is allkeys-lru",
-                "set noeviction",
-            ),
-        ),
-        (
-            LRU,
-            warning(
-                "the store's Redis will delete waiting tasks once it has a maxmemory, as "
-                "its maxmemory-policy is allkeys-lru",
-                "set noeviction",
-            ),
-        ),
-        (
-            ("--maxmemory-policy", "volatile-lru", "--maxmemory", "100mb"),
-            ok(
-                "no waiting task is deleted to make room: its maxmemory-policy is volatile-lru, "
-                "and waiting tasks have no time to live",
-            ),
-        ),
-        (
-            (),
-            ok(
-                "no waiting task is deleted to make room: its maxmemory-policy is noeviction",
-            ),
-        ),
+        ((*LRU, "--maxmemory", "100mb"), error(
+            "the store's Redis deletes waiting tasks when its memory is full, as its "
+            "maxmemory-policy is allkeys-lru", "set noeviction"
+        )),
+        (LRU, warning(
+            "the store's Redis will delete waiting tasks once it has a maxmemory, as "
+            "its maxmemory-policy is allkeys-lru", "set noeviction"
+        )),
+        (("--maxmemory-policy", "volatile-lru", "--maxmemory", "100mb"), ok(
+            "no waiting task is deleted to make room: its maxmemory-policy is volatile-lru, "
+            "and waiting tasks have no time to live"
+        )),
+        ((), ok("no waiting task is deleted to make room: its maxmemory-policy is noeviction")),
     ],
     ids=["evicts", "will evict", "volatile", "noeviction"],
-)
+)  # fmt: skip
 def test_each_policy(told, config, line):
     assert lines(risks.eviction(told(*config))) == [line]
 
@@ -283,55 +271,36 @@ def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
 @pytest.mark.parametrize(
     ("config", "line"),
     [
-        (
-            (),
-            error(
-                "the store's Redis loses waiting tasks when it restarts, as it has neither an "
-                "append-only file nor save points",
-                "set appendonly yes",
-            ),
-        ),
-        (
-            ("--save", "3600", "1"),
-            warning(
-                "the store's Redis loses tasks scheduled since its last snapshot if it crashes, "
-                "and delivers again those delivered since, as it has save points (3600 1) "
-                "and no append-only file",
-                "set appendonly yes",
-            ),
-        ),
-        (
-            ("--appendonly", "yes", "--appendfsync", "always"),
-            ok("with appendfsync always a crash loses nothing that was acknowledged"),
-        ),
-        (
-            ("--appendonly", "yes", "--appendfsync", "everysec"),
-            ok(
-                "with appendfsync everysec a crash of the machine may lose the last second or two, "
-                f"as may a kill while the disk is slow: {GONE}",
-            ),
-        ),
-        (
-            ("--appendonly", "yes", "--appendfsync", "no"),
-            warning(
-                "the store's Redis may lose the last half minute when its machine crashes, as its "
-                f"appendfsync is no: {GONE}",
-                "set appendfsync everysec",
-            ),
-        ),
+        ((), error(
+            "the store's Redis loses waiting tasks when it restarts, as it has neither an "
+            "append-only file nor save points", "set appendonly yes"
+        )),
+        (("--save", "3600", "1"), warning(
+            "the store's Redis loses tasks scheduled since its last snapshot if it crashes, "
+            "and delivers again those delivered since, as it has save points (3600 1) "
+            "and no append-only file", "set appendonly yes"
+        )),
+        (("--appendonly", "yes", "--appendfsync", "always"), ok(
+            "with appendfsync always a crash loses nothing that was acknowledged"
+        )),
+        (("--appendonly", "yes", "--appendfsync", "everysec"), ok(
+            "with appendfsync everysec a crash of the machine may lose the last second or two, "
+            f"as may a kill while the disk is slow: {GONE}"
+        )),
+        (("--appendonly", "yes", "--appendfsync", "no"), warning(
+            "the store's Redis may lose the last half minute when its machine crashes, as its "
+            f"appendfsync is no: {GONE}", "set appendfsync everysec"
+        )),
     ],
     ids=["nothing", "snapshots", "always", "everysec", "no"],
-)
+)  # fmt: skip
 def test_each_way_to_persist(told, config, line):
     assert lines(risks.persistence(told(*config))) == [line]
 
 
 def test_a_hosted_redis_may_not_report_how_often_it_syncs():
-    assert lines(risks.persistence(saying({"aof_enabled": "1"}))) == [
-        ok(
-            "the store's Redis has an append-only file, and does not report how often it syncs",
-        )
-    ]
+    found = "the store's Redis has an append-only file, and does not report how often it syncs"
+    assert lines(risks.persistence(saying({"aof_enabled": "1"}))) == [ok(found)]
     # It may have save points, or none.
     assert lines(risks.persistence(saying({"aof_enabled": "0"}))) == []
 
@@ -345,8 +314,7 @@ def test_a_redis_that_could_not_save_takes_no_writes(start_redis, connect):
     connection = connect(server)
 
     assert lines(risks.persistence(Facts.ask(connection)))[0] == error(
-        "the store's Redis refuses writes, as it could not save its last snapshot",
-        DISK,
+        "the store's Redis refuses writes, as it could not save its last snapshot", DISK
     )
     with pytest.raises(StoreUnavailable, match="MISCONF"):
         connection.execute("it", packed(["SET", "a", "b"]))
@@ -365,16 +333,12 @@ def test_a_redis_that_could_not_save_takes_no_writes(start_redis, connect):
 
 
 def test_a_disk_that_takes_no_log_is_told():
-    info = {
-        "aof_enabled": "1",
-        "aof_last_write_status": "err",
-        "aof_last_bgrewrite_status": "err",
-    }
+    failed = dict.fromkeys(("aof_last_write_status", "aof_last_bgrewrite_status"), "err")
+    facts = saying({"aof_enabled": "1", **failed}, {"appendfsync": "always"})
 
-    assert lines(risks.persistence(saying(info, {"appendfsync": "always"})))[:2] == [
+    assert lines(risks.persistence(facts))[:2] == [
         error(
-            "the store's Redis refuses writes, as it could not write to its append-only file",
-            DISK,
+            "the store's Redis refuses writes, as it could not write to its append-only file", DISK
         ),
         warning(
             "the store's Redis could not rewrite its append-only file, which grows until its disk "
@@ -388,54 +352,34 @@ def test_a_disk_that_takes_no_log_is_told():
 
 
 def with_memory(used, most, uncounted=0):
-    return saying(
-        {
-            "used_memory": f"{used}",
-            "maxmemory": f"{most}",
-            "mem_not_counted_for_evict": f"{uncounted}",
-        }
-    )
+    told = {"used_memory": used, "maxmemory": most, "mem_not_counted_for_evict": uncounted}
+    return saying({name: str(value) for name, value in told.items()})
+
+
+A_TASK = "at 460 bytes each"
 
 
 @pytest.mark.parametrize(
     ("used", "most", "line"),
     [
-        (
-            1_500_000,
-            0,
-            ok(
-                "1.5 MB are used, and there is no maxmemory; a million more tasks take 460.0 MB, "
-                "at 460 bytes each",
-            ),
-        ),
-        (
-            900_000,
-            1_000_000,
-            ok(
-                "900 kB of 1.0 MB are used; room for some 217 more tasks, at 460 bytes each",
-            ),
-        ),
-        (
-            1_900_000_001,
-            2_000_000_000,
-            warning(
-                "the store's Redis is nearly full (1.9 GB of 2.0 GB are used), and has room for "
-                "some 217,391 more tasks, at 460 bytes each; then nothing can be scheduled",
-                ROOM,
-            ),
-        ),
-        (
-            2_000_000,
-            2_000_000,
-            error(
-                "the store's Redis is full (2.0 MB of 2.0 MB are used), so tasks cannot be "
-                "scheduled",
-                ROOM,
-            ),
-        ),
+        (1_500_000, 0, ok(
+            "1.5 MB are used, and there is no maxmemory; a million more tasks take 460.0 MB, "
+            + A_TASK
+        )),
+        (900_000, 1_000_000, ok(
+            f"900 kB of 1.0 MB are used; room for some 217 more tasks, {A_TASK}"
+        )),
+        (1_900_000_001, 2_000_000_000, warning(
+            "the store's Redis is nearly full (1.9 GB of 2.0 GB are used), and has room for "
+            f"some 217,391 more tasks, {A_TASK}; then nothing can be scheduled", ROOM
+        )),
+        (2_000_000, 2_000_000, error(
+            "the store's Redis is full (2.0 MB of 2.0 MB are used), so tasks cannot be scheduled",
+            ROOM
+        )),
     ],
     ids=["unbounded", "room", "nearly full", "full"],
-)
+)  # fmt: skip
 def test_how_much_memory_is_left(used, most, line):
     assert lines(risks.memory(with_memory(used, most))) == [line]
     # Buffers of replicas do not count.

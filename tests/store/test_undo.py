@@ -9,6 +9,7 @@ from celery_delayq.contrib.care import dumps
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import lane_for
+from tests.store import requests
 from tests.store.held_and_behind import behind_one_that_waits, second
 from tests.store.places import enter
 from tests.store.support import FAR_MS, HALF_PAST_US, NOW_MS
@@ -61,25 +62,24 @@ STATES = {
     "for a relay": lambda store: store.schedule_relayed("a", FAR_MS, share=True),
     "with a key and tags": lambda store: store.schedule("a", FAR_MS, share=True, extras=EXTRAS),
     "with tags alone": lambda store: store.schedule("a", FAR_MS, extras=Extras("", ("one",))),
-    "with a grace period alone": lambda store: store.schedule(
-        "a", FAR_MS, extras=Extras(grace_ms=9)
-    ),
+    "with a grace period": lambda store: store.schedule("a", FAR_MS, extras=Extras(grace_ms=9)),
     "overdue": lambda store: store.schedule("a", NOW_MS - 9, share=True, extras=EXTRAS),
     "refused": lambda store: enter(store, "refused", wait=0, extras=EXTRAS),
     "parked": lambda store: enter(store, "parked", extras=EXTRAS),
     "dead": lambda store: enter(store, "dead", extras=EXTRAS),
+    "dead and removed": lambda store: enter(store, "dead", extras=EXTRAS),
 }
 
 
-@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("remains", [False, True], ids=["alone", "beside others of its template"])
 def test_a_cancelled_entry_comes_back_as_it_was(store, state, remains):
     if remains:
         store.schedule("other", FAR_MS, share=True)
-    state(store)
+    STATES[state](store)
     before = kept(store)
     store.set_ms(NOW_MS + 10)
-    assert cancel(store, "a") is Outcome.DONE
+    assert cancel(store, "a", remove="removed" in state) is Outcome.DONE
     assert "a" not in kept(store)
 
     store.set_ms(NOW_MS + 20)
@@ -91,6 +91,8 @@ def test_a_cancelled_entry_comes_back_as_it_was(store, state, remains):
             facts["place"] = "waiting"  # the next scanner parks it
     assert told == f"done:{before['a'][2]}"
     assert after == before
+    has_failed = state in ("refused", "dead", "dead and removed")
+    assert has_failed == (after["a"][0]["error"] == "NO_ROUTE")
     assert not lines(store)
     store.check()
 
@@ -108,10 +110,7 @@ def test_an_entry_behind_another_stands_there_again(store):
 
 
 def test_an_entry_that_may_have_been_delivered_comes_back_marked(store):
-    shard_steps = store.steps(lease=1)
-    store.schedule_relayed("a", share=True)
-    shard_steps.claim(1)
-    store.set_ms(NOW_MS + 2000)
+    enter(store, "lapsed")
     assert cancel(store, "a") is Outcome.UNCERTAIN
 
     assert undone(store, "a").startswith("done:")
@@ -121,36 +120,12 @@ def test_an_entry_that_may_have_been_delivered_comes_back_marked(store):
     store.check()
 
 
-def test_a_removed_dead_letter_comes_back_dead_with_its_error(store):
-    enter(store, "dead", extras=EXTRAS)
-    before = kept(store)
-    assert cancel(store, "a", remove=True) is Outcome.DONE
-
-    assert undone(store, "a").startswith("done:")
-
-    assert kept(store) == before
-    assert before["a"][0]["error"] == "NO_ROUTE"
-
-
-def test_nothing_is_kept_unless_the_cancel_asks_for_it(store):
-    store.schedule("a", FAR_MS)
-    cancel(store, "a", keeps="")
-    assert not lines(store)
-    assert undone(store, "a") == "unknown"
-
-
-def test_its_message_is_told_and_told_again(store):
+def test_its_message_is_told_if_somebody_needs_it(store):
     store.schedule("a", FAR_MS, share=True)
     message = store.entries.find("a").message
-    cancel(store, "a")
-
-    assert undo(store, "nobody", "a")[1] == [(2, message)]
-
-
-def test_without_a_backend_no_message_is_told(store):
-    store.schedule("a", FAR_MS, share=True)
-    cancel(store, "a")
-    assert undo(store, "a", tells=0) == (f"done:{FAR_MS}", [])
+    for tells, told in ((1, [(2, message)]), (0, [])):
+        cancel(store, "a")
+        assert undo(store, "nobody", "a", tells=tells) == (f"unknown done:{FAR_MS}", told)
 
 
 def test_it_owes_revoked_no_more(store):
@@ -187,25 +162,73 @@ def test_the_tombstone_of_a_later_holder_of_its_key_stays(store):
     assert store.raw.hget(store.keys["tombstones"], b"\xff" + EXTRAS.key.encode()) == before
 
 
-def test_a_second_undo_finds_nothing_to_do(store):
-    store.schedule("a", FAR_MS)
+def used_again(store, due_ms=FAR_MS, later_ms=0):
+    store.set_ms(NOW_MS + 1)
+    cancel(store, "a")
+    store.set_ms(NOW_MS + 1 + later_ms)
+    store.schedule("a", due_ms)
+
+
+def waits_and_is_due(store):
+    used_again(store)
+    store.set_ms(FAR_MS + 1)
+
+
+def used_again_and_left(store):
+    used_again(store, NOW_MS, later_ms=1)
+    store.steps().hand_over()
+
+
+def cancelled_again_without_a_line(store):
+    used_again(store, later_ms=1)
+    cancel(store, "a", keeps="")
+
+
+def key_taken(store):
+    cancel(store, "a")
+    store.schedule("b", FAR_MS, extras=EXTRAS)
+
+
+def sent_to_workers(store):
+    cancel(store, "a")
+    store.entries.forgo(["a", "nobody"])
+
+
+def back_already(store):
     cancel(store, "a")
     undone(store, "a")
+
+
+REFUSALS = {
+    "its cancel keeps no line": (lambda store: cancel(store, "a", keeps=""), "unknown"),
+    "it is back already": (back_already, "unknown"),
+    "another one has its key": (key_taken, "held:b"),
+    "another one with its id waits": (used_again, "taken"),
+    "that one is due": (waits_and_is_due, "taken"),
+    "its id was used again and has left": (used_again_and_left, "left"),
+    "a later cancel keeps no line": (cancelled_again_without_a_line, "left"),
+    "its id was sent to the workers": (sent_to_workers, "revoked"),
+}
+
+
+@pytest.mark.parametrize(("happens", "told"), REFUSALS.values(), ids=REFUSALS)
+def test_an_undo_that_cannot_be_says_why_and_changes_nothing(store, happens, told):
+    store.schedule("a", FAR_MS, extras=EXTRAS)
+    happens(store)
     before = store.snapshot()
 
-    assert undone(store, "a") == "unknown"
+    assert undone(store, "a") == told
 
     assert store.snapshot() == before
 
 
-def test_a_key_that_another_one_has_since_is_told_with_its_holder(store):
-    store.schedule("a", FAR_MS, extras=EXTRAS)
-    cancel(store, "a")
-    store.schedule("b", FAR_MS, extras=EXTRAS)
+def test_of_several_each_has_its_own_answer(store):
+    for task_id in "ab":
+        store.schedule(task_id, FAR_MS)
+        cancel(store, task_id)
+    store.entries.forgo(["a"])
 
-    assert undone(store, "a") == "held:b"
-
-    assert store.places("a") == []
+    assert undone(store, "a", "b", hurries=1) == f"revoked done:{FAR_MS}"
     assert lines(store) == {b"a"}
 
 
@@ -213,34 +236,6 @@ def test_an_undo_is_refused_if_the_entry_behind_has_the_key_by_now(store):
     behind_one_that_waits(SimpleNamespace(store=store, steps=store.steps()))
     cancel(store, "held")
     assert undone(store, "held") == "held:second"
-
-
-def test_an_id_that_waits_again_is_another_tasks(store):
-    store.schedule("a", FAR_MS)
-    store.set_ms(NOW_MS + 1)
-    cancel(store, "a")
-    store.schedule("a", FAR_MS)
-    assert undone(store, "a") == "taken"
-    store.set_ms(FAR_MS + 1)
-    assert undone(store, "a") == "taken"
-
-
-def test_an_id_that_was_used_again_and_has_left_is_told(store):
-    store.schedule("a", FAR_MS)
-    cancel(store, "a")
-    store.set_ms(NOW_MS + 1)
-    store.schedule("a", NOW_MS)
-    store.steps().hand_over()
-    assert undone(store, "a") == "left"
-
-
-def test_a_later_cancel_without_a_line_is_not_taken_for_its_own(store):
-    store.schedule("a", FAR_MS)
-    cancel(store, "a")
-    store.set_ms(NOW_MS + 1)
-    store.schedule("a", FAR_MS)
-    cancel(store, "a", keeps="")
-    assert undone(store, "a") == "left"
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -267,26 +262,18 @@ def test_scanners_wake_for_what_came_back(store):
     assert store.raw.hget(store.keys["meta"], "timer").startswith(b"%d" % (NOW_MS + 500))
 
 
-def test_an_id_that_was_sent_to_the_workers_does_not_come_back(store):
-    store.schedule("a", FAR_MS)
-    store.schedule("b", FAR_MS)
-    cancel(store, "a")
-    cancel(store, "b")
-
-    store.entries.forgo(["a", "nobody"])
-
-    assert undone(store, "a", "b", hurries=1) == f"revoked done:{FAR_MS}"
-    assert lines(store) == {b"a"}
+def at(store, issued):
+    """The words of a request that was made then."""
+    words = {"operation": b"one", "issued": issued, "deadline": issued + 9_000_000}
+    return {**words, "began": issued, "store": store.raw.hget(store.keys["meta"], "store")}
 
 
 def test_a_request_from_before_a_newer_change_is_stale(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     cancel(store, "a")
-    issued = NOW_MS * 1000 - 1
-    words = {"operation": b"one", "issued": issued, "deadline": issued + 9_000_000}
-    words |= {"began": issued, "store": store.raw.hget(store.keys["meta"], "store")}
 
-    answer = store.scripts.call("undo", **words, hurries=0, tells=0, ids=["a"])
+    made = at(store, NOW_MS * 1000 - 1)
+    answer = store.scripts.call("undo", **made, hurries=0, tells=0, ids=["a"])
 
     assert answer[1] == b"stale"
     assert store.places("a") == []
@@ -295,27 +282,14 @@ def test_a_request_from_before_a_newer_change_is_stale(store):
 def test_a_cancel_of_before_does_not_remove_what_came_back(store):
     store.set_us(HALF_PAST_US)
     store.schedule("a", FAR_MS)
-    issued = HALF_PAST_US + 10
+    late = requests.cancel(store, "a")
     store.set_us(HALF_PAST_US + 20)
     cancel(store, "a")
     store.set_us(HALF_PAST_US + 30)
     undone(store, "a")
-    words = {"operation": b"two", "issued": issued, "deadline": issued + 9_000_000}
-    words |= {"began": issued, "store": store.raw.hget(store.keys["meta"], "store")}
 
-    answer = store.scripts.call(
-        "cancel",
-        **words,
-        mode="cancel",
-        revoker="none",
-        tells=0,
-        seen="",
-        filter="",
-        max_bytes=1000,
-        targets=[b"ia"],
-    )
+    assert late.send() == [b"stale"]
 
-    assert answer[1] == b"stale"
     assert store.places("a") == ["due"]
 
 
@@ -332,26 +306,23 @@ def test_so_many_of_the_latest_are_kept_at_least(store):
     assert len(found) <= 2 * MOST
 
 
-def test_lines_of_an_age_go(store):
-    for step, task_id in enumerate("abc"):
+@pytest.mark.parametrize(
+    ("minutes", "kept"),
+    [((0, 1, 2), {b"b", b"c"}), ((0, 1, -1), {b"a", b"b", b"c"})],
+    ids=["of an age", "after the clock was set back"],
+)
+def test_lines_go_at_an_age_and_not_early(store, minutes, kept):
+    for task_id, minute in zip("abc", minutes, strict=True):
+        store.set_ms(NOW_MS + minute * MINUTE_MS)
         store.schedule(task_id, FAR_MS)
-        store.set_ms(NOW_MS + step * MINUTE_MS)
         cancel(store, task_id)
-    assert lines(store) == {b"b", b"c"}
+    assert lines(store) == kept
 
 
 def test_redis_forgets_them_if_nothing_more_is_cancelled(store):
     store.schedule("a", FAR_MS)
     cancel(store, "a")
     assert MINUTE_MS - 30_000 < store.raw.pttl(store.keys["undo"]) <= MINUTE_MS
-
-
-def test_nothing_is_forgotten_early_after_the_clock_was_set_back(store):
-    for task_id, ms in (("a", 0), ("b", MINUTE_MS), ("c", -MINUTE_MS)):
-        store.set_ms(NOW_MS + ms)
-        store.schedule(task_id, FAR_MS)
-        cancel(store, task_id)
-    assert lines(store) == {b"a", b"b", b"c"}
 
 
 def test_an_entry_of_the_generation_before_comes_back(store):
@@ -418,29 +389,17 @@ def test_the_lines_of_a_bulk_are_found_among_others(store):
 
 
 @pytest.mark.parametrize("hurries", [0, 1])
-def test_an_entry_cancelled_while_overdue_is_not_too_late_after_the_undo(store, hurries):
-    store.schedule("a", NOW_MS - 10, extras=Extras(grace_ms=1000))
+@pytest.mark.parametrize("place", ["due", "parked"])
+def test_an_entry_cancelled_while_overdue_is_not_too_late_after_the_undo(store, place, hurries):
+    due_ms, later_ms = NOW_MS - 10, NOW_MS + 60_000
+    enter(store, place, due_ms=due_ms, extras=Extras(grace_ms=1000))
     cancel(store, "a")
-    store.set_ms(NOW_MS + 60_000)
+    store.set_ms(later_ms)
+    store.entries.resume(lane_for(queue="celery"))
+    store.set_ms(2 * later_ms - NOW_MS)
 
-    due_ms = NOW_MS + 60_000 if hurries else NOW_MS - 10
-    assert undone(store, "a", hurries=hurries) == f"done:{due_ms}"
-
-    store.steps().hand_over()
-    assert store.arrived() == ["a"]
-
-
-def test_an_entry_cancelled_while_paused_is_not_too_late_after_the_undo(store):
-    lane = lane_for(queue="celery")
-    store.entries.pause(lane, "celery")
-    store.schedule("a", NOW_MS, extras=Extras(grace_ms=1000))
-    store.steps().hand_over()
-    cancel(store, "a")
-    store.set_ms(NOW_MS + 60_000)
-    store.entries.resume(lane)
-    store.set_ms(NOW_MS + 120_000)
-
-    undone(store, "a")
+    back_ms = 2 * later_ms - NOW_MS if hurries else due_ms
+    assert undone(store, "a", hurries=hurries) == f"done:{back_ms}"
 
     store.steps().hand_over()
     assert store.arrived() == ["a"]

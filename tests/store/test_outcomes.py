@@ -1,0 +1,198 @@
+"""The outcome of each change for an entry in each place; one that is too late changes nothing."""
+
+import pytest
+
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Outcome, changes
+from celery_delayq.core.store.record import destination_for
+from tests.store.places import enter
+from tests.store.support import FAR_MS, NOW_MS, ROUTE, edited, new_record
+
+DONE, UNCERTAIN = Outcome.DONE, Outcome.UNCERTAIN
+IN_FLIGHT, HANDED_OVER, NOT_FOUND = Outcome.IN_FLIGHT, Outcome.HANDED_OVER, Outcome.NOT_FOUND
+CHANGED = (DONE, UNCERTAIN)
+CORE = pytest.mark.core
+
+
+def nacked(*verdicts):
+    """Its scanner reports these outcomes of its attempts, one after the other."""
+
+    def settle(store):
+        shard_steps = store.steps()
+        store.schedule_relayed("a", share=True)
+        for verdict in verdicts:
+            shard_steps.nack(verdict, shard_steps.claim(1).entries, wait=0, reason="NO_ROUTE")
+
+    return settle
+
+
+def deliver(store):
+    enter(store, "due")
+    store.steps().hand_over()
+
+
+def publish(store):
+    claims = enter(store, "leased")
+    assert store.steps().ack(claims) == 1
+
+
+def take_back(store):
+    enter(store, "lapsed")
+    store.steps().reclaim()
+
+
+def anew(store):
+    enter(store, "lapsed")
+    store.entries.cancel("a")
+    store.schedule_relayed("a")
+
+
+def cancel(store):
+    enter(store, "due")
+    store.entries.cancel("a")
+
+
+STATES = {
+    "never scheduled": (lambda _: None, NOT_FOUND),
+    "cancelled": (cancel, NOT_FOUND),
+    "in its list": (deliver, HANDED_OVER),
+    "published": (publish, HANDED_OVER),
+    "leased": (lambda store: enter(store, "leased"), IN_FLIGHT),
+    "due": (lambda store: enter(store, "due"), DONE),
+    "due for a relay": (lambda store: enter(store, "relay"), DONE),
+    "parked": (lambda store: enter(store, "parked"), DONE),
+    "not sent": (nacked("unsent"), DONE),
+    "refused": (lambda store: enter(store, "refused"), DONE),
+    "dead": (nacked("unsent", "dead"), DONE),
+    "anew after an uncertain one": (anew, DONE),
+    "under a lease that ran out": (lambda store: enter(store, "lapsed"), UNCERTAIN),
+    "taken back": (take_back, UNCERTAIN),
+    "without an answer": (nacked("unknown"), UNCERTAIN),
+    "without an answer, then refused": (nacked("unknown", "refused"), UNCERTAIN),
+    "without an answer, then dead": (nacked("unknown", "dead"), UNCERTAIN),
+}
+
+
+def seen(store):
+    return store.entries.find("a") or store.entries.find("bystander")
+
+
+def edit(store, entry, **options):
+    return store.entries.edit("a", entry.record, edited(entry, "new", **options))
+
+
+def release(store, entry):
+    place = ("L", "celery") if entry.record.is_for_list else ("R", ROUTE)
+    new = entry.record.released(new_record("a", destination_for(*place), "new"))
+    (answer,) = changes.release(store.shard, [("a", entry.record, new)])
+    return answer.outcome
+
+
+def reschedule(how, ms):
+    return lambda store, _=None: store.reschedule("a", When(how, ms))[0]
+
+
+CHANGES = [
+    pytest.param(lambda store, _: store.entries.cancel("a")[0], marks=CORE, id="cancel"),
+    pytest.param(reschedule("at", FAR_MS), marks=CORE, id="reschedule at"),
+    pytest.param(reschedule("after", 5), marks=CORE, id="reschedule after"),
+    pytest.param(reschedule("by", 5), marks=CORE, id="reschedule by"),
+    pytest.param(edit, id="edit"),
+    pytest.param(lambda store, entry: edit(store, entry, kind="L"), id="edit of the kind"),
+    pytest.param(release, id="release"),
+]
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_tells_what_it_did_or_why_it_did_nothing(store, state, change):
+    bring, outcome = STATES[state]
+    store.schedule("bystander", FAR_MS, share=True)
+    bring(store)
+    if change is release and "dead" in state:
+        outcome = Outcome.UNCHANGED
+    before = store.snapshot()
+
+    assert change(store, seen(store)) is outcome
+
+    assert (store.snapshot() == before) == (outcome not in CHANGED)
+    store.check()
+
+
+@pytest.mark.parametrize("state", [one for one, (_, how) in STATES.items() if how in CHANGED])
+@CORE
+def test_a_cancelled_entry_is_gone_from_every_key(store, state):
+    STATES[state][0](store)
+    store.raw.delete(store.keys["paused"])
+
+    store.entries.cancel("a")
+
+    names = ("due", "relay", "leased", "refused", "parked", "dead", "records", "templates")
+    names += ("template_uses", "claims", "errors")
+    assert [name for name in names if store.raw.exists(store.keys[name])] == []
+
+
+def moved_there_and_back(store):
+    for step_ms in (1, -1):
+        store.reschedule("a", When("by", step_ms))
+
+
+def scheduled_anew(store):
+    store.entries.cancel("a")
+    store.schedule("a", FAR_MS, payload="theirs", share=True)
+
+
+def anew_in_the_same_moment(store):
+    store.set_ms(NOW_MS)
+    store.entries.cancel("a")
+    store.schedule_relayed("a", FAR_MS, payload="theirs", share=True)
+
+
+SINCE = {
+    "moved": reschedule("by", 1),
+    "moved there and back": moved_there_and_back,
+    "scheduled anew": scheduled_anew,
+    "scheduled anew in the same moment": anew_in_the_same_moment,
+    "edited": lambda store: store.edit("a", "theirs"),
+}
+
+
+@pytest.mark.parametrize("since", SINCE.values(), ids=SINCE)
+@pytest.mark.parametrize("change", [edit, release])
+def test_an_entry_changed_since_it_was_read_stays_as_it_is(store, change, since):
+    store.schedule("a", FAR_MS, share=True)
+    read = seen(store)
+    store.set_ms(NOW_MS + 1)
+    since(store)
+    before = store.snapshot()
+
+    assert change(store, read) is Outcome.UNCHANGED
+
+    assert store.snapshot() == before
+
+
+@CORE
+def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
+    store.schedule_relayed("a")
+    store.steps(lease=30).claim(1)
+    store.set_ms(NOW_MS + 29_999)
+    assert store.entries.cancel("a")[0] is IN_FLIGHT
+    store.set_ms(NOW_MS + 30_000)
+    outcome, cancelled = store.entries.cancel("a")
+    assert (outcome, bool(cancelled.message)) == (UNCERTAIN, True)
+
+
+@CORE
+def test_the_answer_handed_over_outlives_ten_thousand_others(store):
+    store.flood(10_100)
+    store.schedule("a", NOW_MS - 1)
+    shard_steps = store.steps(batch_size=1000)
+    while shard_steps.hand_over().handed_over:
+        pass
+    for task_id in ("a", "a10099"):
+        assert store.entries.cancel(task_id)[0] is HANDED_OVER
+
+
+@CORE
+def test_only_done_is_true():
+    assert [outcome for outcome in Outcome if outcome] == [DONE]
