@@ -84,21 +84,6 @@ def hide(group: SentinelGroup, meanwhile: Callable[[], object] | None = None) ->
     return _inject(group, split)
 
 
-def move(group: SentinelGroup, late: int = 0) -> tuple[Node, Node]:
-    """Make another node the master by hand: sentinels send nothing, and no link is closed.
-
-    The first *late* sentinels still name the old one.
-    """
-    old, new = group.master, group.replicas[0]
-    for one in group.sentinels:
-        one.ask("REMOVE", NAME)
-    new.client().replicaof("NO", "ONE")
-    old.client().replicaof("127.0.0.1", new.port)
-    for number, one in enumerate(group.sentinels):
-        one.ask("MONITOR", NAME, "127.0.0.1", (old if number < late else new).port, 2)
-    return old, new
-
-
 def _inject(group: SentinelGroup, fault) -> Course:
     caught_up = time.monotonic()
     group.catch_up()

@@ -1,13 +1,13 @@
-"""How a process learns of the new master: from a sentinel, from READONLY, or from silence."""
+"""How a process learns of the new master: from a sentinel, or from silence."""
 
 import contextlib
 import time
 
 from celery_delayq.core.handover import backoff
 from celery_delayq.errors import StoreUnavailable
-from tests.sentinel.faults import kill, move, silence
+from tests.sentinel.faults import kill, silence
 from tests.sentinel.work import FAR, SILENT, arrived
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import eventually
 
 SLEEPS = 60.0  # seconds: a scanner's safety interval, longer than these tests
 
@@ -64,55 +64,6 @@ def test_a_scanner_that_has_failed_for_long_is_told_before_its_next_try(
     course = kill(group)
 
     eventually(look(course.new))
-
-
-def test_a_call_that_gets_readonly_goes_on_at_the_new_master(start_group, make_delayq):
-    """No link is closed, and no sentinel sends a message: the error itself is enough."""
-    group = start_group()
-    delayq = make_delayq(group)
-    delayq.note.apply_async(task_id="before", delayq_at=FAR)
-    group.catch_up()
-    move(group)
-
-    delayq.note.apply_async(task_id="after", delayq_at=FAR)
-
-    assert {task.id for task in make_delayq(group).tasks()} == {"before", "after"}
-    assert group.switches == []
-
-
-def test_reads_go_to_the_new_master_once_a_call_has_heard_of_it(start_group, make_delayq):
-    """A replica answers reads, so idle links to it in a pool must not be used again."""
-    group = start_group()
-    delayq = make_delayq(group)
-    connection = delayq.services.scripts[0].connection
-    until = time.monotonic() + PATIENCE
-    links = [connection.pool.take(until) for _ in range(3)]
-    for link in links:
-        connection.pool.give(link)
-    delayq.note.apply_async(task_id="a", delayq_at=FAR)
-    group.catch_up()
-
-    old, _ = move(group)
-    assert delayq.cancel("a")
-    # A copy that was cut off: it has data that the new one lacks.
-    old.client().replicaof("127.0.0.1", 1)
-
-    assert [list(delayq.tasks()) for _ in links] == [[]] * len(links)
-
-
-def test_a_sentinel_that_still_names_the_old_master_is_not_believed(start_group, make_delayq):
-    """It answers reads, as if nothing had happened."""
-    group = start_group()
-    make_delayq(group).note.apply_async(task_id="before", delayq_at=FAR)
-    group.catch_up()
-    old, _ = move(group, late=1)
-    old.client().replicaof("127.0.0.1", 1)
-
-    delayq = make_delayq(group)
-
-    assert [task.id for task in delayq.tasks()] == ["before"]
-    delayq.note.apply_async(task_id="after", delayq_at=FAR)
-    assert {task.id for task in make_delayq(group).tasks()} == {"before", "after"}
 
 
 def test_a_silent_link_costs_one_call_its_time_and_no_more(start_group, make_delayq):
