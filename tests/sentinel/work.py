@@ -15,7 +15,6 @@ from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.support.sentinels import Node, SentinelGroup
 
 TIMEOUT = 2.0  # seconds: `delayq_timeout`, if no call must succeed at the first try
-SILENT = 3.0  # seconds for the answer of a sentinel, if one of them is silent
 QUEUE = "celery"
 FAR = 4_102_444_800  # 2100-01-01
 SOON = 0.2  # seconds
