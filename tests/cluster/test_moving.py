@@ -40,7 +40,7 @@ def test_a_call_follows_a_slot_that_has_moved(cluster, house):
     assert new.client().dbsize() > 0
 
 
-def test_it_follows_a_node_that_names_no_host(cluster, house):
+def test_a_call_follows_a_node_that_names_no_host(cluster, house):
     for node in cluster.masters:
         node.client().config_set("cluster-preferred-endpoint-type", "unknown-endpoint")
     try:
@@ -153,7 +153,7 @@ def test_a_call_waits_while_no_node_serves_the_slot(cluster, house):
         eventually(cluster.is_whole)
 
 
-def test_then_another_node_is_asked_who_serves_it(cluster, house):
+def test_another_node_is_asked_who_serves_the_slot(cluster, house):
     put(house, "before")
     server, owner = house.delayq.services.endpoint, cluster.owner
     server.moved(cluster.others()[0].address)

@@ -32,7 +32,7 @@ def scan():
 NOW = "the store is being resharded, delayq_shards 1 to 3; until that is done, it can only be read"
 
 
-def test_meanwhile_calls_are_refused_with_a_sentence_and_reads_go_on(app, during):
+def test_calls_are_refused_with_a_sentence_meanwhile_and_reads_go_on(app, during):
     delayq = app(1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
     delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)

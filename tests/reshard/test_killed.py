@@ -63,7 +63,7 @@ def killed(raw, dying, reshard):
 # Shards before and after; and each how manieth call is tried, as it takes a while.
 @pytest.mark.parametrize("numbers", [(1, 2, 1), (2, 1, 2), (2, 3, 4)])
 @pytest.mark.usefixtures("filled")
-def test_it_goes_on_wherever_it_was_killed(app, reshard, raw, killed, numbers):
+def test_a_resharding_goes_on_wherever_it_was_killed(app, reshard, raw, killed, numbers):
     delayq, (before, after, step) = app(1), numbers
     reshard(delayq, before)
     start = read(raw)
@@ -78,7 +78,7 @@ def test_it_goes_on_wherever_it_was_killed(app, reshard, raw, killed, numbers):
         assert contents(raw) == wanted, f"killed {side} call {nth} of {calls}"
 
 
-def test_it_can_be_given_up_wherever_it_was_killed_until_the_number_changes(
+def test_a_killed_resharding_can_be_given_up_until_the_number_changes(
     filled, app, raw, killed, opened
 ):
     delayq = app(1)

@@ -118,7 +118,7 @@ def test_a_scanner_that_does_not_watch_still_comes_at_the_safety_interval(world)
 
 
 @pytest.mark.parametrize("hears", [True, False])
-def test_it_asks_for_the_ids_of_what_went_only_while_somebody_listens(world, hears):
+def test_a_scanner_asks_for_delivered_ids_only_while_somebody_listens(world, hears):
     made = world()
     made.hears = hears
     made.steps.due = [START_MS, START_MS + 700]

@@ -133,7 +133,7 @@ def test_a_store_that_was_never_reached_is_not_called_lost(world, said):
     assert said()[1] == ("INFO", "store redis://red:6379/0 is back after 0 s")
 
 
-def test_it_says_how_many_tasks_are_overdue_before_they_go(world, said):
+def test_the_log_has_the_number_of_overdue_tasks_before_they_go(world, said):
     made = named(world())
     made.steps.due = [START_MS + 1000 + number for number in range(3)]
     counted = lambda: sum(when <= made.now_ms for when in made.steps.due)  # noqa: E731
