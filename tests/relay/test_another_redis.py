@@ -114,7 +114,7 @@ def odd_exchange(house):
 
 
 @pytest.mark.parametrize("queue", [spoilt_list, odd_exchange])
-def test_a_queue_that_takes_no_message_refuses_it_and_others_go_on(other_redis, queue):
+def test_a_task_whose_queue_takes_no_message_waits_and_others_go_on(other_redis, queue):
     other_redis.due_now(task_id="bad", queue=queue(other_redis))
     other_redis.due_now(task_id="good")
     other_redis.start()

@@ -133,6 +133,17 @@ def test_a_lease_that_runs_out_in_a_window_ends_it_after_the_message_at_hand(
     assert [house.ids(queue) for queue in queues[2:]] == [["2"], ["3"], ["4"]]
 
 
+def test_a_window_that_took_long_makes_the_next_one_half_as_large(make_house, monkeypatch):
+    monkeypatch.setattr("celery_delayq.core.handover.link.SLOW", -1.0)
+    house = make_house("memory://")
+    wanted = house.due_now_many(3)
+    relay = house.relay()
+    before = relay._link._size
+    assert relay.batch(lambda: False).sent == 3
+    assert relay._link._size == before // 2
+    assert house.ids() == wanted
+
+
 @pytest.fixture
 def without_servers(make_app):
     """A store in fakeredis, and a broker in memory."""
