@@ -7,6 +7,7 @@ import time
 import pytest
 
 from celery_delayq.contrib import moving
+from celery_delayq.contrib.care.doctor import examine
 from celery_delayq.contrib.cluster import SlotOwner, slots
 from celery_delayq.core import clock
 from tests.relay.house import House, new_name
@@ -14,7 +15,7 @@ from tests.support.clusters import NODE_TIMEOUT_MS, ClusterServers
 
 TIMEOUT = 20.0  # seconds: `delayq_timeout` of these tests, which a busy machine does not take
 
-
+FAR = 4_102_444_800  # 2100-01-01
 HURRIED = (slots.TRY, moving.PATIENCE)
 CALM_MS = 60_000
 
@@ -42,6 +43,26 @@ def calm(cluster):
     for one in cluster.nodes:
         one.client().config_set("cluster-node-timeout", CALM_MS)
     return cluster
+
+
+def put(house, task_id, due=FAR) -> None:
+    house.task.apply_async(task_id=task_id, delayq_at=due)
+
+
+def listed(house) -> set[str]:
+    return {task.id for task in house.delayq.tasks()}
+
+
+def questions(cluster) -> int:
+    """The number of questions to its nodes for the owners of slots."""
+    told = [node.client().info("commandstats") for node in cluster.masters]
+    return sum(one.get("cmdstat_cluster|slots", {"calls": 0})["calls"] for one in told)
+
+
+def lines_of(house, name) -> list[tuple[str, str]]:
+    """Level and text of the doctor's lines of this name."""
+    lines = examine(house.delayq.services)
+    return [(line.level, line.found) for line in lines if line.name == name]
 
 
 def let_a_replica_take_over(cluster, owner):

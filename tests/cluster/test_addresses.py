@@ -9,7 +9,7 @@ from celery_delayq.contrib.cluster.slots import SlotQuery, Told
 from celery_delayq.core import clock
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreUnavailable
-from tests.cluster.conftest import TIMEOUT
+from tests.cluster.conftest import FAR, TIMEOUT
 from tests.support.certificates import make_certificates
 from tests.support.clusters import ClusterServers
 from tests.support.missing import missing
@@ -21,7 +21,6 @@ from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.libraries
 
-FAR = 4_102_444_800  # 2100-01-01
 ASKED = ("asked", 7000)
 
 

@@ -6,19 +6,28 @@ import pytest
 
 from celery_delayq.contrib.care.doctor import examine
 from celery_delayq.errors import InvalidOption, StoreError
+from tests.cluster.conftest import FAR, lines_of
 from tests.support.clusters import SLOTS
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
 
-FAR = 4_102_444_800  # 2100-01-01
 TAGGED = {"global_keyprefix": "{delayq:0}:"}
 NO_BROKER = (
     "this Redis belongs to a Redis Cluster, which can be the store and the broker at once only if "
     "delayq_shards is 1 and global_keyprefix in broker_transport_options begins with the store's "
     "hash tag, as '{delayq:0}:' does; set them, or let broker_url name another broker"
 )
+
+
+@pytest.fixture
+def lone_node(start_redis):
+    """A Cluster of one node."""
+    node = start_redis("--cluster-enabled", "yes")
+    node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
+    eventually(lambda: b"cluster_state:ok" in node.client().execute_command("CLUSTER", "INFO"))
+    return node
 
 
 @pytest.fixture
@@ -42,7 +51,7 @@ def refusal(house) -> str:
     with pytest.raises(StoreError) as caught:
         shard_steps.join()
     why = caught.value.why
-    assert why in [line.found for line in examine(house.delayq.services) if line.name == "broker"]
+    assert why in [found for _, found in lines_of(house, "broker")]
     return why
 
 
@@ -75,18 +84,13 @@ def test_on_several_masters_the_log_and_the_doctor_warn(cluster, make_shop, capl
     assert f"{found}; use a broker that is not in this Cluster" in caplog.messages
 
 
-def test_on_one_master_there_is_no_warning(start_redis, make_house, caplog):
-    node = start_redis("--cluster-enabled", "yes")
-    node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
-    eventually(lambda: b"cluster_state:ok" in node.client().execute_command("CLUSTER", "INFO"))
-    house = make_house(None, node.url(), broker_transport_options=TAGGED)
+def test_on_one_master_there_is_no_warning(lone_node, make_house, caplog):
+    house = make_house(None, lone_node.url(), broker_transport_options=TAGGED)
 
     house.relay().steps.join()
 
     assert house.delayq.status().path == "direct"
-    assert [line.level for line in examine(house.delayq.services) if line.name == "broker"] == [
-        "ok"
-    ]
+    assert [level for level, _ in lines_of(house, "broker")] == ["ok"]
     assert not [text for text in caplog.messages if "masters" in text]
 
 
@@ -126,34 +130,45 @@ def test_without_the_tag_each_node_of_the_cluster_is_refused(cluster, make_shop,
         assert refusal(make_shop(node, options=options)) == NO_BROKER
 
 
-def test_so_is_the_tag_with_several_shards(cluster, make_shop):
-    house = make_shop(cluster.owner, delayq_shards=3)
-
-    assert refusal(house) == NO_BROKER
+def test_the_tag_with_several_shards_is_refused(cluster, make_shop):
+    assert refusal(make_shop(cluster.owner, delayq_shards=3)) == NO_BROKER
 
 
-def test_two_names_of_one_plain_redis_are_not_refused(redis_server, make_house):
-    house = make_house(f"redis+socket://{redis_server.socket}", redis_server.url())
+def test_a_node_without_the_tag_is_refused_to_the_call_as_well(lone_node, make_house):
+    house = make_house(None, lone_node.url())
+
+    with pytest.raises(StoreError) as caught:
+        house.task.apply_async(delayq_at=FAR)
+
+    assert str(caught.value) == f"schedule failed: {NO_BROKER}"
+    assert lone_node.client().dbsize() == 0
+    assert NO_BROKER in [line.found for line in examine(house.delayq.services)]
+
+
+# Brokers that are not refused.
+
+
+def two_names(request):
+    server = request.getfixturevalue("redis_server")
+    return f"redis+socket://{server.socket}", server.url()
+
+
+def another_redis(request):
+    return request.getfixturevalue("cluster").url(), request.getfixturevalue("redis_url")
+
+
+@pytest.mark.parametrize("urls", [two_names, another_redis])
+def test_a_redis_outside_the_cluster_is_not_refused(request, make_house, urls):
+    house = make_house(*urls(request))
     house.due_now(task_id="a")
 
     assert house.delayq.status().path == "relay"
     assert house.relay_once() == 1
     assert house.ids() == ["a"]
-    assert [line.level for line in examine(house.delayq.services) if line.name == "broker"] == [
-        "ok"
-    ]
+    assert [level for level, _ in lines_of(house, "broker")] == ["ok"]
 
 
 def test_a_broker_that_is_away_keeps_no_scanner_from_the_store(cluster, make_house):
     house = make_house(cluster.url(), f"redis://127.0.0.1:{free_port()}/0")
 
     house.relay().steps.join()
-
-
-def test_another_redis_is_not_refused(house):
-    house.relay().steps.join()
-
-    assert house.delayq.status().path == "relay"
-    assert [line.level for line in examine(house.delayq.services) if line.name == "broker"] == [
-        "ok"
-    ]

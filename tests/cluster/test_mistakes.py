@@ -4,20 +4,13 @@ import pytest
 
 from celery_delayq.contrib.care.doctor import examine
 from celery_delayq.errors import InvalidSetting, StoreError
-from tests.support.clusters import SLOTS
-from tests.support.waiting import eventually
+from tests.cluster.conftest import FAR
 
 pytestmark = pytest.mark.libraries
 
-FAR = 4_102_444_800  # 2100-01-01
 NOT_SERVED = (
     "this node of a Redis Cluster does not serve the store's keys; let delayq_url name the "
     "Cluster: redis+cluster:// or rediss+cluster:// in place of redis:// or rediss://"
-)
-NO_BROKER = (
-    "this Redis belongs to a Redis Cluster, which can be the store and the broker at once only if "
-    "delayq_shards is 1 and global_keyprefix in broker_transport_options begins with the store's "
-    "hash tag, as '{delayq:0}:' does; set them, or let broker_url name another broker"
 )
 NO_DATABASE = {
     f"schedule failed: {why}; let the URL name a database that this Redis has, such as 0"
@@ -51,7 +44,7 @@ def test_another_node_is_refused_and_the_scheme_is_named(cluster, make_house):
         assert any(NOT_SERVED in line.found for line in examine(house.delayq.services))
 
 
-def test_so_is_one_that_the_slot_has_left(cluster, make_house):
+def test_a_node_that_the_slot_has_left_is_refused(cluster, make_house):
     house = make_house(cluster.owner.url())
     house.task.apply_async(delayq_at=FAR)
 
@@ -61,18 +54,6 @@ def test_so_is_one_that_the_slot_has_left(cluster, make_house):
 
 
 # The store and the broker.
-
-
-def test_a_node_cannot_be_the_broker_as_well(start_redis, make_house):
-    node = start_redis("--cluster-enabled", "yes")
-    node.client().execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
-    eventually(lambda: b"cluster_state:ok" in node.client().execute_command("CLUSTER", "INFO"))
-
-    house = make_house(None, node.url())
-
-    assert refusal(house) == f"schedule failed: {NO_BROKER}"
-    assert node.client().dbsize() == 0
-    assert NO_BROKER in [line.found for line in examine(house.delayq.services)]
 
 
 def test_the_broker_s_url_cannot_be_a_cluster(make_house):

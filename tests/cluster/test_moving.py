@@ -1,5 +1,6 @@
 """The slot moves, or its owner fails: a call succeeds elsewhere, or raises the true reason."""
 
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +10,10 @@ import pytest
 from redis.exceptions import ClusterDownError, MovedError
 
 from celery_delayq.contrib.cluster import SlotOwner
-from celery_delayq.contrib.cluster.slots import SlotQuery
+from celery_delayq.contrib.cluster.slots import SlotQuery, Told
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreUnavailable
-from tests.cluster.conftest import calm, let_a_replica_take_over
+from tests.cluster.conftest import calm, let_a_replica_take_over, listed, put, questions
 from tests.support.clusters import STORE, ClusterServers
 from tests.support.missing import missing
 from tests.support.ports import free_port
@@ -21,16 +22,7 @@ from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
 
-FAR = 4_102_444_800  # 2100-01-01
 A_MOMENT = 0.5  # seconds: longer than several pauses between requests
-
-
-def put(house, task_id) -> None:
-    house.task.apply_async(task_id=task_id, delayq_at=FAR)
-
-
-def ids(house) -> set[str]:
-    return {task.id for task in house.delayq.tasks()}
 
 
 # MOVED.
@@ -39,22 +31,16 @@ def ids(house) -> set[str]:
 def test_a_call_follows_a_slot_that_has_moved(cluster, house):
     put(house, "before")
     new = cluster.move()
-    asked = _questions(cluster)
+    asked = questions(cluster)
 
     put(house, "after")
 
-    assert _questions(cluster) == asked  # the refusal named the owner
-    assert ids(house) == {"before", "after"}
+    assert questions(cluster) == asked  # the refusal named the owner
+    assert listed(house) == {"before", "after"}
     assert new.client().dbsize() > 0
 
 
-def _questions(cluster) -> int:
-    """The number of questions to its nodes for the owners of slots."""
-    told = [node.client().info("commandstats") for node in cluster.masters]
-    return sum(one.get("cmdstat_cluster|slots", {"calls": 0})["calls"] for one in told)
-
-
-def test_it_follows_a_node_that_names_no_host(cluster, house):
+def test_a_call_follows_a_node_that_names_no_host(cluster, house):
     for node in cluster.masters:
         node.client().config_set("cluster-preferred-endpoint-type", "unknown-endpoint")
     try:
@@ -66,7 +52,7 @@ def test_it_follows_a_node_that_names_no_host(cluster, house):
         for node in cluster.masters:
             node.client().config_set("cluster-preferred-endpoint-type", "ip")
 
-    assert ids(house) == {"before", "after"}
+    assert listed(house) == {"before", "after"}
 
 
 def test_a_scanner_is_woken_at_the_node_that_has_the_slot_now(cluster, make_house):
@@ -117,7 +103,7 @@ def test_a_call_waits_while_the_slot_is_being_moved(cluster, house):
         cluster.end_move(owner, to)
         call.result(30)
 
-    assert ids(house) == {"before", "after"}
+    assert listed(house) == {"before", "after"}
 
 
 def _refusals(node) -> int:
@@ -125,35 +111,29 @@ def _refusals(node) -> int:
     return sum(one["count"] for one in node.client().info("errorstats").values())
 
 
+REFUSED = {
+    "schedule failed: {}: TRYAGAIN": (2, lambda house: put(house, "after")),
+    # All keys have moved, the slot has not.
+    "read failed: {}: ASK": (1000, listed),
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
 def test_a_call_says_when_the_slot_is_moved_for_longer_than_it_has(
-    cluster, house, ends_when_refused
+    cluster, house, ends_when_refused, said
 ):
+    keys, step = REFUSED[said]
     put(house, "before")
-    owner, to = cluster.begin_move(keys=2)
+    owner, to = cluster.begin_move(keys=keys)
     try:
         with ends_when_refused(), pytest.raises(StoreUnavailable) as caught:
-            put(house, "after")
+            step(house)
     finally:
         cluster.end_move(owner, to)
 
-    assert str(caught.value).startswith(
-        "schedule failed: refused until the call's time was over: TRYAGAIN"
-    )
+    assert str(caught.value).startswith(said.format("refused until the call's time was over"))
     assert not caught.value.may_have_run
-    assert ids(house) == {"before"}
-
-
-def test_an_ask_is_no_other_than_tryagain(cluster, house, ends_when_refused):
-    put(house, "before")
-    owner, to = cluster.begin_move(keys=1000)  # all keys have moved, the slot has not
-    over = pytest.raises(StoreUnavailable, match="refused until the call's time was over: ASK")
-    try:
-        with ends_when_refused(), over:
-            list(house.delayq.tasks())
-    finally:
-        cluster.end_move(owner, to)
-
-    assert ids(house) == {"before"}
+    assert listed(house) == {"before"}
 
 
 # CLUSTERDOWN.
@@ -173,7 +153,7 @@ def test_a_call_waits_while_no_node_serves_the_slot(cluster, house):
         eventually(cluster.is_whole)
 
 
-def test_then_another_node_is_asked_who_serves_it(cluster, house):
+def test_another_node_is_asked_who_serves_the_slot(cluster, house):
     put(house, "before")
     server, owner = house.delayq.services.endpoint, cluster.owner
     server.moved(cluster.others()[0].address)
@@ -230,7 +210,7 @@ def test_a_replica_takes_over_and_a_call_succeeds(fragile, make_house, fault, hu
     house.due_now(task_id="due")
 
     assert [one.headers["id"] for one in house.take()] == ["due"]
-    assert ids(house) == {"before", "after"}
+    assert listed(house) == {"before", "after"}
     assert house.delayq.services.endpoint._found.address == replica.address
     if fault == "pause":
         owner.resume()
@@ -243,7 +223,7 @@ def test_a_node_of_the_url_that_is_away_is_passed_over(cluster, make_house):
     for number in range(3):  # each starts at a different one
         put(make_house(url), str(number))
 
-    assert ids(make_house(url)) == {"0", "1", "2"}
+    assert listed(make_house(url)) == {"0", "1", "2"}
 
 
 def test_a_node_that_cannot_be_reached_is_named(make_house):
@@ -278,4 +258,51 @@ def test_an_atomic_migration_stops_no_call(make_house):
             put(house, str(calls))
         put(house, "after")
 
-        assert ids(house) == {"before", "after", *map(str, range(1, calls + 1))}
+        assert listed(house) == {"before", "after", *map(str, range(1, calls + 1))}
+
+
+# All shards of a process know the facts of a Cluster that one of them learns.
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """The owners of two slots, of which a node says that both have moved to it."""
+    there = Told(("new", 1), (), ((0, 16383, ("new", 1)),))
+    monkeypatch.setattr(SlotQuery, "told", lambda *_: iter([there]))
+    one = SlotOwner(STORE, (("a", 1),), Endpoint())
+    other = one.at(STORE + 1)
+    for each in (one, other):
+        each.moved(("old", 1))
+    return one, other
+
+
+def test_after_moved_the_next_call_of_another_slot_asks_for_all(two):
+    one, other = two
+
+    one.refused(SimpleNamespace(host="old", port=1), MovedError(f"{STORE} new:1"))
+    one.find_master(math.inf)  # it knows its own
+    assert (one.node, other.node) == (("new", 1), ("old", 1))
+
+    other.find_master(math.inf)
+    assert other.node == ("new", 1)
+
+
+def test_a_slot_learns_from_the_answer_to_another(two):
+    one, other = two
+
+    one.doubt()
+    one.find_master(math.inf)
+
+    assert (one.node, other.node) == (("new", 1), ("new", 1))
+
+
+def test_a_broken_link_makes_all_slots_of_that_node_forget_it(two):
+    one, other = two
+    third = one.at(STORE + 2)
+    third.moved(("third", 1))
+
+    one.lost(SimpleNamespace(host="old", port=1))
+
+    assert (one.node, other.node, third.node) == (None, None, ("third", 1))
+    # A scanner listens at any node that is there.
+    assert (one.known().node, third.known()) == (("third", 1), third)

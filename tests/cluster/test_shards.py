@@ -1,4 +1,4 @@
-"""Six shards over three masters: each at its own node, one link a node, and each node by itself."""
+"""One or six shards over three masters: each at its own node, one link a node."""
 
 import time
 from contextlib import ExitStack
@@ -11,14 +11,20 @@ from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.servers.endpoint import NAME
 from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import StoreUnavailable
-from tests.cluster.conftest import calm, let_a_replica_take_over
+from tests.cluster.conftest import (
+    FAR,
+    calm,
+    let_a_replica_take_over,
+    listed,
+    put,
+    questions,
+)
 from tests.support.children import in_child
-from tests.support.clusters import ClusterServers
+from tests.support.clusters import STORE, ClusterServers
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
 
-FAR = 4_102_444_800  # 2100-01-01
 SHARDS = 6
 
 
@@ -49,10 +55,6 @@ def slots(house) -> list[int]:
     return [one.keys.slot for one in house.delayq.services.scripts]
 
 
-def put(house, task_id, due=FAR) -> None:
-    house.task.apply_async(task_id=task_id, delayq_at=due)
-
-
 def put_each(house, word: str = "") -> list[str]:
     """A task in each shard."""
     for task_id in ids(word):
@@ -60,43 +62,50 @@ def put_each(house, word: str = "") -> list[str]:
     return ids(word)
 
 
-def listed(house) -> set[str]:
-    return {task.id for task in house.delayq.tasks()}
-
-
 def links(node) -> int:
     """How many connections of the package a node has."""
     return sum(one["name"] == NAME for one in node.client().client_list())
 
 
-def questions(cluster) -> int:
-    """The number of questions to the nodes for the owners of slots."""
-    stats = [node.client().info("commandstats") for node in cluster.masters]
-    return sum(one.get("cmdstat_cluster|slots", {}).get("calls", 0) for one in stats)
-
-
-def test_each_shard_is_at_its_own_node(house, cluster):
+@pytest.mark.parametrize("shards", [1, SHARDS])
+def test_each_shard_is_at_its_own_node(cluster, make_house, shards):
+    house = make_house(cluster.url(), delayq_shards=shards)
+    house.due_now(task_id="due", delayq_tags=["t"])
     put_each(house)
 
-    assert {cluster.owner_of(slot) for slot in slots(house)} == set(cluster.masters)
-    for slot in slots(house):
-        assert cluster.owner_of(slot).ask("COUNTKEYSINSLOT", slot) > 0
-    assert listed(house) == set(ids())
-    assert house.delayq.counts().scheduled == SHARDS
+    owners = {cluster.owner_of(slot) for slot in slots(house)}
+    assert owners == {one for one in cluster.masters if one.client().dbsize()}
+    assert len(owners) == min(shards, len(cluster.masters))
+    # The meeting place has a slot of its own, or that of the only shard.
+    keys = [cluster.owner_of(one).ask("COUNTKEYSINSLOT", one) for one in {*slots(house), STORE}]
+    assert min(keys) > 0
+    assert sum(keys) == sum(node.client().dbsize() for node in cluster.masters)
+    assert listed(house) == {"due", *ids()}
+    assert house.delayq.counts().scheduled == 1 + SHARDS
+    assert list(house.delayq.check()) == []
 
 
-def test_a_task_is_found_moved_and_cancelled_in_its_shard(house):
-    put_each(house)
+@pytest.mark.parametrize("shards", [1, SHARDS])
+def test_a_task_is_found_moved_and_cancelled_in_its_shard(cluster, make_house, shards):
+    house = make_house(cluster.url(), delayq_shards=shards)
+    for task_id in ids():
+        house.task.apply_async(
+            task_id=task_id, delayq_at=FAR, delayq_key=f"k{task_id}", delayq_tags=["t"]
+        )
     delayq = house.delayq
 
+    assert {task.id for task in delayq.select(tag="t")} == set(ids())
     assert [delayq.reschedule(one, FAR + 1) for one in ids()] == [Outcome.DONE] * SHARDS
-    assert {delayq.get(one).due.timestamp() for one in ids()} == {FAR + 1}
-    assert [delayq.cancel(one) for one in ids()] == [Outcome.DONE] * SHARDS
+    assert {delayq.get(key=f"k{one}").due.timestamp() for one in ids()} == {FAR + 1}
+    one, *rest = ids()
+    assert delayq.cancel(key=f"k{one}") is Outcome.DONE
+    assert [delayq.cancel(one) for one in rest] == [Outcome.DONE] * len(rest)
     assert listed(house) == set()
 
 
-def test_a_scanner_delivers_from_each_shard(cluster, make_house):
-    house = make_house(cluster.url(), delayq_shards=SHARDS, delayq_safety_interval=60)
+@pytest.mark.parametrize("shards", [1, SHARDS])
+def test_a_scanner_delivers_from_each_shard(cluster, make_house, shards):
+    house = make_house(cluster.url(), delayq_shards=shards, delayq_safety_interval=60)
     house.start().wait_for_first_scan(20)
 
     for task_id in ids():

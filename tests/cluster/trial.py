@@ -13,35 +13,21 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
 from celery_delayq import DelayQ
 from celery_delayq.core.store.keys import shard_of
-from celery_delayq.errors import StoreError, StoreUnavailable
-from tests.sentinel.work import FAR, PAUSE, QUEUE, all_due_has_left, note
+from celery_delayq.errors import StoreUnavailable
+from tests.sentinel.work import QUEUE, Caller, Told, all_due_has_left, note
 from tests.support.apps import new_app
 from tests.support.clusters import ClusterServers, Node
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import eventually
 
 SHARDS = 6
-SOON = 0.2  # seconds
 BEFORE, AFTER = 40, 20  # calls of each caller
-
-
-@dataclass
-class Call:
-    """A call and its outcome; times by the monotonic clock."""
-
-    what: str
-    task_id: str
-    due: float
-    began: float
-    ended: float = 0.0
-    error: Exception | None = None
-    replicas: int = 0
 
 
 @dataclass
@@ -51,62 +37,14 @@ class Window:
     caught_up: float = 0.0
     gone: float = 0.0
 
-    def excuses(self, call: Call) -> bool:
+    def excuses(self, call: Told) -> bool:
         return call.replicas == 0 and call.ended > self.caught_up and call.began < self.gone
 
 
-class Caller:
-    """Schedules tasks in some shards, due soon or much later, and cancels half of the latter."""
-
-    def __init__(self, delayq: DelayQ, name: str, shards: set[int]):
-        self.calls: list[Call] = []
-        self._delayq = delayq
-        names = (f"{name} {number}" for number in itertools.count())
-        self._ids = (one for one in names if shard_of(one, SHARDS) in shards)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        for number, task_id in enumerate(self._ids):
-            if self._over.wait(PAUSE):
-                return
-            far = number % 4 > 1
-            scheduled = self._call("schedule", task_id, FAR if far else time.time() + SOON)
-            if far and number % 2 and scheduled.error is None:
-                self._call("cancel", task_id)
-
-    def _call(self, what: str, task_id: str, due: float = 0.0) -> Call:
-        call = Call(what, task_id, due, time.monotonic())
-        try:
-            if what == "schedule":
-                result = self._delayq.note.s().set(task_id=task_id).delay_until(due)
-                call.replicas = result.replicas or 0
-            elif not (outcome := self._delayq.cancel(task_id)):
-                call.error = StoreError("cancel", str(outcome))
-        except StoreError as error:
-            call.error = error
-        call.ended = time.monotonic()
-        self.calls.append(call)
-        return call
-
-    def done(self, what: str) -> list[Call]:
-        return [one for one in self.calls if one.what == what and one.error is None]
-
-    def longest(self, since: float) -> float:
-        """The longest time without a successful call, from then on."""
-        ends = [
-            since,
-            *(one.ended for one in self.calls if one.error is None and one.ended > since),
-        ]
-        return max((after - before for before, after in itertools.pairwise(ends)), default=0.0)
+def longest(caller: Caller, since: float) -> float:
+    """The longest time without a successful call, from then on."""
+    ends = [one.ended for one in caller.calls if one.error is None and one.ended > since]
+    return max((after - before for before, after in itertools.pairwise([since, *ends])), default=0)
 
 
 class Arrivals:
@@ -184,8 +122,8 @@ def tried(fault: Fault, *, binary: str | None = None, **conf: object) -> Trial:
         scanner = new_delayq().scanner()
         stack.callback(scanner.stop)
         scanner.start()
-        at_node = Caller(new_delayq(), "there", there)
-        others = Caller(new_delayq(), "other", set(range(SHARDS)) - there)
+        at_node = Caller(new_delayq(), "there", lambda one: shard_of(one, SHARDS) in there)
+        others = Caller(new_delayq(), "other", lambda one: shard_of(one, SHARDS) not in there)
         with Arrivals(broker) as arrivals:
             with at_node, others:
                 eventually(lambda: min(len(at_node.calls), len(others.calls)) > BEFORE)
@@ -197,8 +135,8 @@ def tried(fault: Fault, *, binary: str | None = None, **conf: object) -> Trial:
             eventually(lambda: _is_all_away(delayq), 60)
             copies = _settled(arrivals)
         trial = Trial(
-            at_node.longest(began),
-            others.longest(began),
+            longest(at_node, began),
+            longest(others, began),
             *(sum((one.error is None) is ok for one in [*at_node.calls, *others.calls])
               for ok in (True, False)),
         )  # fmt: skip
@@ -251,17 +189,9 @@ def _books(
             is_there = call.task_id in waiting or arrived[call.task_id]
             if is_there and not (each is at_node and window.excuses(call)):
                 trial.problems.append(f"{call.task_id} was cancelled, and is still there")
-        trial.problems += _odd(each)
+        trial.problems += [f"a caller heard {error!r}" for error in each.odd]
         due = {one.task_id: one.due for one in each.calls if one.what == "schedule"}
         early = [one for one, _, at in copies if one in due and at < due[one]]
         trial.problems += [f"{one} came early" for one in early]
     trial.twice = sum(count > 1 for count in arrived.values())
     trial.problems += [f"check: {finding}" for finding in delayq.check()]
-
-
-def _odd(caller: Caller) -> Iterator[str]:
-    """Errors that no caller should get."""
-    for one in caller.calls:
-        is_lost = one.what == "cancel" and one.error is not None
-        if one.error and not isinstance(one.error, StoreUnavailable) and not is_lost:
-            yield f"a caller heard {one.error!r}"

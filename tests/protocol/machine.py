@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from celery_delayq.core.store import Outcome
 
 LEASE_MS = 30_000
-TIMEOUT_MS = 60_000  # how long a call lasts
 MAX_REFUSALS = 2
 WAITING, LEASED, DEAD = "waiting", "leased", "dead"
 
@@ -46,32 +45,9 @@ class Shelf:
     now_ms: int
     tasks: dict[str, Task] = field(default_factory=dict)
     handed_over: set[str] = field(default_factory=set)
-    answers: dict[bytes, object] = field(default_factory=dict)  # the answer to each call
-    fences: dict[str, int] = field(
-        default_factory=dict
-    )  # id -> before when a schedule is stale, us
     queues: dict[str, list[str]] = field(default_factory=dict)
     refusing: set[str] = field(default_factory=set)  # queues whose list refuses a push
     numbers: int = 0
-
-    def request(self, call, step):
-        """The reply to a request of a call; *step* runs if the request takes effect."""
-        if call.ends_ms > self.now_ms + TIMEOUT_MS:
-            return "join"
-        if call.ends_ms < self.now_ms:
-            return "late"
-        if call.operation not in self.answers:
-            if self._is_overtaken(call):
-                return "stale"
-            self.answers[call.operation] = step()
-        return self.answers[call.operation]
-
-    def _is_overtaken(self, call) -> bool:
-        task = self.tasks.get(call.task_id)
-        since = self.fences.get(call.task_id) if call.step == "schedule" else None
-        if task and call.step != "schedule" and not self._is_in_flight(task):
-            since = task.changed_us
-        return since is not None and call.issued_ms * 1000 < since <= self.now_ms * 1000
 
     def schedule(self, *, task_id, kind, queue, due_ms, shares, supersede):
         """The due time, or ``None`` for a conflict."""
@@ -95,7 +71,6 @@ class Shelf:
     def _too_late(self, task_id) -> Outcome | None:
         task = self.tasks.get(task_id)
         if task is None:
-            self.fences[task_id] = self.now_ms * 1000
             return Outcome.HANDED_OVER if task_id in self.handed_over else Outcome.NOT_FOUND
         return Outcome.IN_FLIGHT if self._is_in_flight(task) else None
 
@@ -103,14 +78,13 @@ class Shelf:
         return Outcome.UNCERTAIN if task.uncertain or task.place == LEASED else Outcome.DONE
 
     def _leave(self, task_id):
-        self.fences[task_id] = self.tasks.pop(task_id).changed_us
+        self.tasks.pop(task_id)
         self.handed_over.add(task_id)
 
     def cancel(self, task_id) -> Outcome:
         if (answer := self._too_late(task_id)) is not None:
             return answer
         answer = self._certainty(self.tasks.pop(task_id))
-        self.fences[task_id] = self.now_ms * 1000
         self.handed_over.discard(task_id)
         return answer
 

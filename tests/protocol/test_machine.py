@@ -1,8 +1,9 @@
-"""Hypothesis drives the scripts, on a real Redis, and a model of them, through the same steps."""
+"""Hypothesis drives the scripts, on a real Redis, and a model of them, through the same steps.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+The simulator has late and repeated requests, and processes that die. Here the whole store is
+compared: attempts, refusals and waits of each entry, the order in each list, and what a repair
+leaves alone.
+"""
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -20,7 +21,7 @@ from hypothesis.stateful import (
 from celery_delayq.contrib.care.inconsistencies import COUNTED
 from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Outcome, State, scanner_steps
+from celery_delayq.core.store import State, scanner_steps
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled
 from tests.protocol.machine import (
@@ -28,11 +29,9 @@ from tests.protocol.machine import (
     LEASE_MS,
     LEASED,
     MAX_REFUSALS,
-    TIMEOUT_MS,
     WAITING,
     Shelf,
 )
-from tests.store import requests
 from tests.store.made_up import made_up
 from tests.store.support import NOW_MS, Store
 
@@ -47,46 +46,9 @@ queues = st.sampled_from(["celery", "mail"])
 bands = st.sampled_from([0, -1, 0, -10_000, 1, 1000, LEASE_MS, 10_000_000])
 
 
-@dataclass(frozen=True)
-class Call:
-    """A request, and what it does in the model."""
-
-    step: str
-    task_id: str
-    request: requests.Request
-    step_of_model: Callable[[], object]
-
-    @property
-    def operation(self) -> bytes:
-        return self.request.operation
-
-    @property
-    def issued_ms(self) -> int:
-        return self.request.issued // 1000
-
-    @property
-    def ends_ms(self) -> int:
-        return self.request.deadline // 1000
-
-    def anew(self, now_ms) -> "Call":
-        return replace(self, request=replace(self.request, issued=now_ms * 1000))
-
-    def reply(self):
-        """The verdict, or the model's word for the answer."""
-        verdict, *answer = self.request.send()
-        if verdict != b"answer":
-            return verdict.decode()
-        if self.step == "schedule":
-            return None if answer[0] == b"scheduled" else int(answer[0])
-        outcome, *rest = answer[0].split(b":")
-        is_moved = rest and self.step == "reschedule"
-        return Outcome(outcome.decode()), int(rest[0]) if is_moved else None
-
-
 class Machine(RuleBasedStateMachine):
     store: Store
 
-    calls = Bundle("calls")
     batches = Bundle("batches")
     entries = Bundle("entries")
 
@@ -165,47 +127,6 @@ class Machine(RuleBasedStateMachine):
         else:
             options = {"to": queue, "share": shares, "entry": entry}
             assert self.store.edit(task_id, "x" * 5000 * large, **options) is expected
-
-    # Requests that are made now, and arrive later, or again, or never.
-
-    @rule(target=calls, task_id=ids, kind=st.sampled_from(["list", "relay"]), delta=bands)
-    def ask_to_schedule(self, task_id, kind, delta):
-        due_ms = self.model.now_ms + delta
-        to = "mail" if kind == "list" else None
-        request = requests.schedule(self.store, task_id, when=When("at", due_ms), to=to)
-
-        def step():
-            return self.model.schedule(
-                task_id=task_id,
-                kind=kind,
-                queue="mail",
-                due_ms=due_ms,
-                shares=False,
-                supersede=False,
-            )
-
-        return Call("schedule", task_id, request, step)
-
-    @rule(target=calls, task_id=ids)
-    def ask_to_cancel(self, task_id):
-        request = requests.cancel(self.store, task_id)
-        return Call("cancel", task_id, request, lambda: (self.model.cancel(task_id), None))
-
-    @rule(target=calls, task_id=ids, mode=st.sampled_from(["at", "after", "by"]), delta=bands)
-    def ask_to_reschedule(self, task_id, mode, delta):
-        if mode == "after":
-            delta = abs(delta)
-        ms = self.model.now_ms + delta if mode == "at" else delta
-        request = requests.reschedule(self.store, task_id, mode, ms)
-        step = partial(self.model.reschedule, task_id, mode, ms)
-        return Call("reschedule", task_id, request, step)
-
-    @rule(call=calls, anew=st.booleans())
-    def it_comes(self, call, anew):
-        """A request arrives, for the first time or again; its caller may have issued it anew."""
-        if anew and call.issued_ms < self.model.now_ms:
-            call = call.anew(self.model.now_ms)
-        assert call.reply() == self.model.request(call, call.step_of_model)
 
     # Scanners.
 
@@ -362,7 +283,7 @@ def run(machine):
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)  # forty thousand steps; a few thousand find next to nothing
 def test_the_scripts_and_the_model_never_differ(redis_server, redis_url, store_on, monkeypatch):
-    store = store_on(redis_server, timeout=TIMEOUT_MS / 1000)
+    store = store_on(redis_server)
     monkeypatch.setattr(scanner_steps, "MAX_REFUSALS", MAX_REFUSALS)
     for _ in range(2):
         store.steps(batch_size=BATCH, lease=LEASE_MS / 1000)

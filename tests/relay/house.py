@@ -1,6 +1,7 @@
 """A store in Redis, a broker somewhere else, and scanners in this process between the two."""
 
 import itertools
+import json
 import os
 from contextlib import contextmanager, suppress
 
@@ -10,7 +11,7 @@ from celery_delayq import DelayQ
 from celery_delayq.core.handover.making import new_relays
 from celery_delayq.errors import BrokerDown
 from tests.support.shards import each
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 LONG_AGO = 1_000_000_000  # Unix time: due at once
 
@@ -35,11 +36,12 @@ class House:
         self.task = app.task(name="note", shared=False)(note)
         self.where = where
         self.queue = app.conf.task_default_queue
-        self._scanners, self._relays = [], []
+        self.scanners, self._relays = [], []
 
     def close(self) -> None:
-        for scanner in self._scanners:
-            scanner.stop()
+        for scanner in self.scanners:
+            if not scanner._stopping.is_set():
+                scanner.stop(PATIENCE)
         for relay in self._relays:
             relay.close()
             relay.steps.close()
@@ -48,9 +50,9 @@ class House:
     def start(self, count=1):
         """Start scanners; return the last one."""
         for _ in range(count):
-            self._scanners.append(self.delayq.scanner())
-            self._scanners[-1].start()
-        return self._scanners[-1]
+            self.scanners.append(self.delayq.scanner())
+            self.scanners[-1].start()
+        return self.scanners[-1]
 
     def relay(self):
         """A relay without a scanner: `relay().batch(...)` is one step."""
@@ -79,6 +81,13 @@ class House:
     def due_now(self, *args, **options):
         """Schedule a task that is due already."""
         return self.task.apply_async(args, delayq_at=LONG_AGO, **options)
+
+    def relayed(self, *args, queue=None, **options):
+        """The message of a due task, which is relayed at once; *queue* is where it arrives."""
+        self.due_now(*args, **options)
+        self.relay_once()
+        [message] = self.take(queue)
+        return message
 
     def due_now_many(self, count):
         """Schedule *count* such tasks; returns their ids, in order."""
@@ -127,6 +136,12 @@ class House:
         """(waiting, in flight, dead)."""
         counts = self.delayq.counts()
         return counts.scheduled, counts.in_flight, counts.dead
+
+
+def call_of(message):
+    """The arguments in a message."""
+    args, kwargs, _ = json.loads(message.body)
+    return args, kwargs
 
 
 def end_leases(store, at_ms=1) -> None:

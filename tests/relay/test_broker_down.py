@@ -2,11 +2,11 @@
 
 import logging
 import re
-import time
 
 import pytest
-from kombu import Queue
+from kombu import Connection, Queue
 
+from celery_delayq.core.handover.link import Link
 from celery_delayq.errors import BrokerDown
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually
@@ -45,27 +45,6 @@ def test_nothing_is_claimed_while_it_is_down(behind, proxy, monkeypatch):
         relay.batch(lambda: False)
     assert claims == []
     assert behind.counts() == (1, 0, 0)
-
-
-def test_scheduling_and_cancelling_need_no_broker(behind, proxy):
-    proxy.refuse()
-    result = behind.task.delay_for(3600)
-    assert result.cancel()
-
-
-def test_a_scanner_does_not_spin_while_it_is_down(behind, proxy, redis_server):
-    """A relay entry is due all the time; each try may take two passes, and there are few tries."""
-    behind.due_now()
-    proxy.refuse()
-    behind.start()
-    eventually(lambda: behind.delayq.counts().scanners == 1)
-    with redis_server.client() as client:
-        began = time.monotonic()  # before the first call that counts
-        client.config_resetstat()
-        eventually(lambda: time.monotonic() > began + 2)
-        calls = client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
-        seconds = time.monotonic() - began
-    assert calls <= 7 * seconds
 
 
 def test_a_connection_that_the_broker_closed_while_idle_is_replaced(behind, proxy):
@@ -144,3 +123,45 @@ def test_the_third_of_three_hosts_is_found(make_house, rabbitmq_server):
     house.due_now(task_id="a")
     house.relay_once()
     assert house.ids() == ["a"]
+
+
+# A link that is closed.
+
+
+@pytest.fixture
+def made():
+    """The connections that a link made; references keep the garbage collector from closing them."""
+    return []
+
+
+def link_to(url, made):
+    class Kept(Connection):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    return Link(lambda: Kept(url), timeout=PATIENCE)
+
+
+def test_a_link_that_is_closed_has_let_go_of_redis(start_redis, made):
+    server = start_redis()
+    client = server.client()
+    before = client.info("clients")["connected_clients"]
+    link = link_to(server.url(), made)
+    link.prepare()
+    assert client.info("clients")["connected_clients"] > before
+
+    link.close()
+
+    eventually(lambda: client.info("clients")["connected_clients"] == before)
+
+
+def test_a_link_that_is_closed_has_let_go_of_rabbitmq(rabbitmq_server, made):
+    link = link_to(rabbitmq_server.url, made)
+    link.prepare()
+    transports = [one._connection.transport for one in made if one._connection is not None]
+    assert [one.sock.fileno() >= 0 for one in transports] == [True]
+
+    link.close()
+
+    assert [one.sock for one in transports] == [None]

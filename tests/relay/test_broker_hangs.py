@@ -57,29 +57,31 @@ def once_held(proxy, monkeypatch):
     return lambda: monkeypatch.setattr(clock, "monotonic", monotonic)
 
 
-def test_a_publish_is_bounded_and_marked(hung, proxy, once_held, monkeypatch):
+@pytest.fixture
+def unanswered(hung, proxy, once_held, monkeypatch):
+    """A house whose broker was sent a task, and did not answer."""
     hung.due_now(task_id="a")
     proxy.stall()
     once_held()
-    assert seconds_of_batch(hung) < PATIENCE
+    hung.seconds = seconds_of_batch(hung)
     monkeypatch.undo()
-    assert hung.counts() == (1, 0, 0)
+    return hung
+
+
+def test_a_publish_is_bounded_and_marked(unanswered, proxy):
+    assert unanswered.seconds < PATIENCE
+    assert unanswered.counts() == (1, 0, 0)
     proxy.resume()
-    hung.relay_all()
+    unanswered.relay_all()
     # The message that the proxy held may come last.
-    messages = hung.take(count=hung.left())
+    messages = unanswered.take(count=unanswered.left())
     last = max(messages, key=lambda one: one.headers["delayq_attempt"])
     assert last.headers["delayq_redelivered"] is True
 
 
-def test_cancelling_one_that_may_have_arrived_is_uncertain(hung, proxy, once_held, monkeypatch):
-    hung.due_now(task_id="a")
-    proxy.stall()
-    once_held()
-    seconds_of_batch(hung)
-    monkeypatch.undo()
-    assert hung.delayq.cancel("a") is Outcome.UNCERTAIN
-    assert hung.counts() == (0, 0, 0)
+def test_cancelling_a_task_that_may_have_arrived_is_uncertain(unanswered):
+    assert unanswered.delayq.cancel("a") is Outcome.UNCERTAIN
+    assert unanswered.counts() == (0, 0, 0)
 
 
 def test_a_batch_of_megabytes_is_bounded(hung, proxy, once_held):
@@ -89,6 +91,24 @@ def test_a_batch_of_megabytes_is_bounded(hung, proxy, once_held):
     proxy.stall()
     once_held()
     assert seconds_of_batch(hung) < PATIENCE
+
+
+def declaring(house):
+    """This connection has not declared the queue yet, so it waits for an answer."""
+    house.due_now(task_id="a", queue=f"{house.queue}-new")
+
+
+def connecting(house):
+    house.warm.close()
+    house.due_now(task_id="a")
+
+
+@pytest.mark.parametrize("step", [declaring, connecting])
+def test_a_step_before_the_publish_is_bounded(hung, proxy, step):
+    step(hung)
+    proxy.stall()
+    assert seconds_of_batch(hung) < PATIENCE
+    assert hung.counts() == (1, 0, 0)
 
 
 def test_a_broker_that_takes_each_message_slowly_ends_the_window(hung, monkeypatch):
@@ -112,22 +132,6 @@ def test_a_broker_that_takes_each_message_slowly_ends_the_window(hung, monkeypat
     assert 0 < len(tried) < 8
     hung.relay_all()
     assert {message.headers["id"] for message in hung.take(count=hung.left())} == set(wanted)
-
-
-def test_a_declaration_is_bounded(hung, proxy):
-    """This connection has not declared the queue yet, so it waits for an answer."""
-    hung.due_now(task_id="a", queue=f"{hung.queue}-new")
-    proxy.stall()
-    assert seconds_of_batch(hung) < PATIENCE
-    assert hung.counts() == (1, 0, 0)
-
-
-def test_connecting_is_bounded(hung, proxy):
-    hung.warm.close()
-    hung.due_now(task_id="a")
-    proxy.stall()
-    assert seconds_of_batch(hung) < PATIENCE
-    assert hung.counts() == (1, 0, 0)
 
 
 @pytest.mark.parametrize("trouble", ["stall", "refuse"])

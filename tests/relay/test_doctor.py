@@ -46,7 +46,7 @@ def queue(**options):
     return Queue(name, Exchange(name), routing_key=name, **options)
 
 
-def test_it_is_reached_and_confirms(look, rabbitmq_server, declared):
+def test_a_broker_is_reached_and_confirms(look, rabbitmq_server, declared):
     heard = queue()
     declared(heard, listened=[heard])
 

@@ -1,11 +1,15 @@
-"""Without faults the relay delivers each task exactly once, however many scanners there are."""
+"""Without faults the relay delivers each task exactly once, also if a batch ends early."""
 
+import itertools
 import threading
 
 import pytest
+from fakeredis import TcpFakeServer
 from kombu import Queue
 
 from celery_delayq.core.handover.publishers import OneByOne
+from tests.relay.house import House, new_name
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
@@ -45,7 +49,7 @@ def test_each_task_arrives_once_with_batches_of_one(make_house, rabbitmq_server,
     monkeypatch.setattr("celery_delayq.core.handover.relay.BATCH", 1)
     house = make_house(rabbitmq_server.url)
     house.declare(Queue(house.queue))
-    wanted = [house.due_now(task_id=f"{number:02}").id for number in range(50)]
+    wanted = house.due_now_many(50)
     house.start()
     assert [message.headers["id"] for message in house.take(count=50)] == wanted
 
@@ -77,3 +81,94 @@ def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch):
     messages = rabbit.take(count=900)
     assert sorted(message.headers["id"] for message in messages) == wanted
     assert {message.headers["delayq_attempt"] for message in messages} == {1}
+
+
+def test_tasks_being_published_as_a_thread_ends_are_uncertain_and_the_rest_goes_again(
+    make_house, monkeypatch
+):
+    house = make_house("memory://")
+    ids = house.due_now_many(3)
+    relay = house.relay()
+    monkeypatch.setattr(relay._link, "_size", 2)
+    publish, ended = relay._link._publish, []
+
+    def end(window, out_of_time):
+        publish(window, out_of_time)
+        ended.append([entry.task_id for entry in window])
+        raise SystemExit(3)
+
+    monkeypatch.setattr(relay._link, "_publish", end)
+
+    with pytest.raises(SystemExit):
+        relay.batch(lambda: False)
+
+    assert ended == [ids[:2]]
+    assert house.counts() == (3, 0, 0)
+    again = relay.steps.claim(10).entries
+    assert {one.task_id: one.uncertain for one in again} == dict(zip(ids, [1, 1, 0], strict=True))
+
+
+BROKERS = {
+    "rabbitmq": lambda request: request.getfixturevalue("rabbitmq_server").url,
+    "redis": lambda request: request.getfixturevalue("start_redis")().url(),
+    "memory": lambda _: "memory://",
+}
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_a_lease_that_runs_out_in_a_window_ends_it_after_the_message_at_hand(
+    make_house, request, broker
+):
+    """The scanner is stopped after its second look at the time."""
+    house = make_house(BROKERS[broker](request))
+    queues = [new_name() for _ in range(5)]
+    for number, queue in enumerate(queues):
+        house.due_now(task_id=f"{number}", queue=queue)
+    relay, looks = house.relay(), itertools.count(1)
+    batch = relay.batch(lambda: next(looks) > 2)
+    assert (batch.claimed, batch.sent) == (5, 2)
+    assert house.counts() == (3, 0, 0)
+    assert [house.ids(queue) for queue in queues[:2]] == [["0"], ["1"]]
+    assert relay.batch(lambda: False).sent == 3
+    assert [house.ids(queue) for queue in queues[2:]] == [["2"], ["3"], ["4"]]
+
+
+def test_a_window_that_took_long_makes_the_next_one_half_as_large(make_house, monkeypatch):
+    monkeypatch.setattr("celery_delayq.core.handover.link.SLOW", -1.0)
+    house = make_house("memory://")
+    wanted = house.due_now_many(3)
+    relay = house.relay()
+    before = relay._link._size
+    assert relay.batch(lambda: False).sent == 3
+    assert relay._link._size == before // 2
+    assert house.ids() == wanted
+
+
+@pytest.fixture
+def without_servers(make_app):
+    """A store in fakeredis, and a broker in memory."""
+    port = free_port()
+    server = TcpFakeServer(("127.0.0.1", port), server_type="redis")
+    # Its threads stay in a blocking pop after its client has gone.
+    server.daemon_threads, server.block_on_close = True, False
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    made = House(make_app("memory://", delayq_url=f"redis://127.0.0.1:{port}/0"), "memory://")
+    made.declare(Queue(made.queue))
+    yield made
+    made.close()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_tasks_are_relayed_without_a_server_process(without_servers):
+    house = without_servers
+    house.start()
+    start = house.delayq.counts().now_ms / 1000 + 0.2
+    # In one call, so that the first is not due before the second is there.
+    items = [((), {}, start + later, name) for later, name in ((0.2, "second"), (0, "first"))]
+    house.delayq.schedule_many(house.task, items)
+    arrived = [message.headers["id"] for message in house.take(count=2)]
+    assert arrived == ["first", "second"]
+    eventually(lambda: house.counts() == (0, 0, 0))

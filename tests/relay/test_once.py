@@ -27,12 +27,6 @@ def patient_query(monkeypatch):
     monkeypatch.setattr(store_query, "ASK_AGAIN", 10 * PATIENCE)
 
 
-@pytest.fixture
-def impatient_query(monkeypatch):
-    """If the store is down for the whole test, waiting for it is of no use."""
-    monkeypatch.setattr(store_query, "ANSWER_WITHIN", 0.5)
-
-
 class Receiver:
     """The part of a worker's consumer that the step needs, with messages of the real broker."""
 
@@ -86,30 +80,35 @@ def receiver(house):
         yield made
 
 
+@pytest.fixture
+def two_copies(house):
+    house.due_now(task_id="a")
+    return attempts_at(house.delayq, "a", 2)
+
+
 def send(house, receiver, *copies):
     publish(house.delayq, *copies)
     receiver.receive(len(copies))
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 0, 1), (1, 2, 1, 0)])
-def test_the_first_copy_runs_and_the_others_do_not(house, receiver, order):
+ORDERS = {
+    "in order": (1, 2),
+    "the second first": (2, 1),
+    "the third first": (3, 1, 2),
+    "the broker delivers one again": (1, 1, 1),
+    "the broker delivers one again amid others": (2, 3, 2, 1),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_the_copy_that_comes_first_runs_and_the_others_do_not(house, receiver, order):
     house.due_now(task_id="a")
     copies = attempts_at(house.delayq, "a", 3)
 
-    send(house, receiver, *(copies[number] for number in order))
+    send(house, receiver, *(copies[attempt - 1] for attempt in order))
 
-    first = order[0] + 1
-    assert receiver.ran == [number + 1 for number in order if number + 1 == first]
-    assert receiver.dropped == [number + 1 for number in order if number + 1 != first]
-
-
-def test_a_copy_that_the_broker_delivers_again_runs_again(house, receiver):
-    house.due_now(task_id="a")
-    [copy] = attempts_at(house.delayq, "a", 1)
-
-    send(house, receiver, copy, copy, copy)
-
-    assert (receiver.ran, receiver.dropped) == ([1, 1, 1], [])
+    assert receiver.ran == [attempt for attempt in order if attempt == order[0]]
+    assert receiver.dropped == [attempt for attempt in order if attempt != order[0]]
 
 
 def test_the_log_names_what_is_dropped_and_why(house, receiver, caplog):
@@ -143,27 +142,34 @@ def test_a_task_that_is_scheduled_anew_under_its_id_runs(house, receiver):
     assert (receiver.ran, receiver.dropped) == ([2, 1], [1])
 
 
-def test_a_task_that_is_put_off_runs_at_its_new_time(house, receiver):
+@pytest.mark.parametrize(
+    "dues", [[LONG_AGO + 1], [LONG_AGO + 1, LONG_AGO]], ids=["later", "later and back again"]
+)
+def test_a_task_that_is_put_off_is_handed_over_anew(house, receiver, dues):
     house.due_now(task_id="a")
     [first] = attempts_at(house.delayq, "a", 1, ack=False)
     send(house, receiver, first)
-    assert house.delayq.reschedule("a", LONG_AGO + 1) is Outcome.UNCERTAIN
-    house.relay_once()
-    receiver.receive(1)
-
-    assert (receiver.ran, receiver.dropped) == ([1, 2], [])
-
-
-def test_a_task_that_is_put_off_and_back_again_is_handed_over_anew(house, receiver):
-    house.due_now(task_id="a")
-    [first] = attempts_at(house.delayq, "a", 1, ack=False)
-    send(house, receiver, first)
-    for due in (LONG_AGO + 1, LONG_AGO):
+    for due in dues:
         assert house.delayq.reschedule("a", due) is Outcome.UNCERTAIN
     house.relay_once()
     receiver.receive(1)
 
     assert (receiver.ran, receiver.dropped) == ([1, 2], [])
+
+
+def test_an_edit_after_an_attempt_without_an_answer_is_uncertain_and_a_hand_over_of_its_own(house):
+    house.due_now(1, task_id="a")
+    [first] = attempts_at(house.delayq, "a", 1, ack=False)
+    publish(house.delayq, first)
+
+    assert house.delayq.edit("a", args=[2]) is Outcome.UNCERTAIN
+    house.relay_once()
+
+    headers = [message.headers for message in house.take(count=2)]
+    assert len({one["delayq_hand_over"] for one in headers}) == 2
+    assert headers[1]["delayq_redelivered"] is True
+    assert [one["delayq_due"] for one in headers] == [LONG_AGO * 1000] * 2
+    assert [one["argsrepr"] for one in headers] == ["(1,)", "[2]"]
 
 
 def test_other_tasks_are_other_hand_overs(house, receiver):
@@ -175,36 +181,25 @@ def test_other_tasks_are_other_hand_overs(house, receiver):
     assert (receiver.ran, receiver.dropped) == ([1, 1], [])
 
 
-def test_each_way_of_publishing_names_the_hand_over(house):
-    house.due_now(task_id="a")
-    copies = attempts_at(house.delayq, "a", 2)
-    publish(house.delayq, *copies)
+def test_each_way_of_publishing_names_the_hand_over(house, two_copies):
+    publish(house.delayq, *two_copies)
 
     names = [message.headers["delayq_hand_over"] for message in house.take(count=2)]
 
-    number = int.from_bytes(copies[0].member[:6], "big")
-    assert names == [f"{number}.{copies[0].record.changed_us}"] * 2
+    number = int.from_bytes(two_copies[0].member[:6], "big")
+    assert names == [f"{number}.{two_copies[0].record.changed_us}"] * 2
 
 
-@pytest.mark.parametrize(
-    ("setting", "option", "guarded"),
-    [
-        (False, None, False),
-        (False, True, True),
-        (True, False, False),
-        (True, None, True),
-        (True, True, True),
-        (False, False, False),
-    ],
-)
-def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, option, guarded):
+@pytest.mark.parametrize("option", [None, True, False])
+@pytest.mark.parametrize("setting", [True, False])
+def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, option):
     house.app.conf.delayq_once = setting
     house.due_now(task_id="a", delayq_once=option)
-    copies = attempts_at(house.delayq, "a", 2)
 
-    send(house, receiver, *copies)
+    send(house, receiver, *attempts_at(house.delayq, "a", 2))
 
-    assert receiver.ran == ([1] if guarded else [1, 2])
+    is_guarded = setting if option is None else option
+    assert receiver.ran == ([1] if is_guarded else [1, 2])
 
 
 def test_the_guard_asks_for_no_message_that_was_never_relayed(house, receiver, caplog, monkeypatch):
@@ -224,14 +219,15 @@ def ours(attempt, **others):
     return {"delayq_attempt": attempt, "delayq_hand_over": "1.1", **others}
 
 
+ATTEMPTS = (None, "2", True, 2.5, 0, -1, 2**62 + 1, [2])
 STRANGE = [
-    *((ours(value), ours(value)) for value in (None, "2", True, 2.5, 0, -1, 2**62 + 1, [2])),
+    *((ours(value), ours(value)) for value in ATTEMPTS),
     *(
-        (ours(1, delayq_hand_over=value), ours(2, delayq_hand_over=value))
+        tuple(ours(attempt, delayq_hand_over=value) for attempt in (1, 2))
         for value in (None, 5, {"a": 1})
     ),
-    (ours(1, delayq_hand_over="x" * 100_000), ours(1, delayq_hand_over="x" * 100_000)),
-    *((ours(2, delayq_once=value), ours(2, delayq_once=value)) for value in ("yes", [], None)),
+    (ours(1, delayq_hand_over="x" * 100_000),) * 2,
+    *((ours(2, delayq_once=value),) * 2 for value in ("yes", [], None)),
     ({"delayq_attempt": 1}, {"delayq_attempt": 2}),
 ]
 
@@ -246,29 +242,30 @@ def test_headers_that_are_not_ours_stop_no_worker_and_cost_no_task(house, receiv
     assert len(receiver.ran) == 2
 
 
+# The store is away, or refuses.
+
+
 @pytest.fixture
-def store_proxy(house, redis_server):
+def store_proxy(house, two_copies, redis_server):
     """A proxy that all connections to the store go through from now on."""
     with Proxy(redis_server.port) as one:
-
-        def reach():
-            house.app.conf.delayq_url = f"redis://127.0.0.1:{one.port}/0"
-
-        one.reach = reach
+        house.app.conf.delayq_url = f"redis://127.0.0.1:{one.port}/0"
         yield one
 
 
-@pytest.mark.usefixtures("impatient_query")
-@pytest.mark.parametrize("how", ["refuse", "stall"])
-def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
-    house, receiver, store_proxy, caplog, how
-):
-    house.due_now(task_id="a")
-    copies = attempts_at(house.delayq, "a", 2)
-    store_proxy.reach()
-    getattr(store_proxy, how)()
+@pytest.fixture(params=["refuse", "stall"])
+def store_is_away(request, store_proxy, monkeypatch):
+    # If the store is down for the whole test, waiting for it is of no use.
+    monkeypatch.setattr(store_query, "ANSWER_WITHIN", 0.5)
+    getattr(store_proxy, request.param)()
 
-    send(house, receiver, *copies, *copies)
+
+@pytest.mark.usefixtures("store_is_away")
+def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
+    house, receiver, two_copies, caplog
+):
+
+    send(house, receiver, *two_copies, *two_copies)
 
     assert (receiver.ran, receiver.dropped) == ([1, 2, 1, 2], [])
     [said] = [one for one in caplog.messages if one.startswith("task a")]
@@ -277,29 +274,26 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
     )
 
 
-def test_it_is_asked_again_after_a_while(house, receiver, store_proxy, monkeypatch):
+def test_a_store_that_was_away_is_asked_again_after_a_while(
+    house, receiver, two_copies, store_proxy, monkeypatch
+):
     monkeypatch.setattr(store_query, "ASK_AGAIN", 0)
-    house.due_now(task_id="a")
-    copies = attempts_at(house.delayq, "a", 2)
-    store_proxy.reach()
     store_proxy.refuse()
-    send(house, receiver, *copies)
+    send(house, receiver, *two_copies)
     assert receiver.ran == [1, 2]
 
     store_proxy.accept()
-    send(house, receiver, *copies)
+    send(house, receiver, *two_copies)
 
     assert (receiver.ran, receiver.dropped) == ([1, 2, 1], [2])
 
 
-def test_a_store_that_refuses_costs_no_task(house, receiver, caplog):
-    house.due_now(task_id="a")
-    copies = attempts_at(house.delayq, "a", 2)
+def test_a_store_that_refuses_costs_no_task(house, receiver, two_copies, caplog):
     with closing(redis.Redis.from_url(house.app.conf.delayq_url)) as client:
         for shard in house.delayq.services.scripts:
             client.set(shard.keys["arrived"], "somebody's")
 
-    send(house, receiver, *copies)
+    send(house, receiver, *two_copies)
 
     assert receiver.ran == [1, 2]
     assert "WRONGTYPE" in caplog.text

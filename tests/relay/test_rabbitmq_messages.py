@@ -7,46 +7,42 @@ import pytest
 from celery.utils import uuid
 from kombu import Exchange, Queue
 
+from celery_delayq import Outcome
 from celery_delayq.core import clock
 from celery_delayq.errors import InvalidOption
-from tests.relay.house import LONG_AGO, new_name
+from tests.app.support import OWN_HEADERS
+from tests.relay.house import LONG_AGO, call_of, new_name
 
 pytestmark = pytest.mark.libraries
 
-OWN = (
-    "delayq_due",
-    "delayq_attempt",
-    "delayq_redelivered",
-    "delayq_hand_over",
-    "delayq_expires_ms",
-)
+# `message_id` is ours: a relayed message has the id of its delivery there.
+OF_ITS_OWN = ("application_headers", "expiration", "message_id")
+
+
+def without(names, values):
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def comparable(message):
     """A message without this package's headers, and without values that depend on the time."""
-    headers = {name: value for name, value in message.headers.items() if name not in OWN}
-    properties = dict(message.properties)
-    properties.pop("application_headers", None)
-    properties.pop("expiration", None)
-    properties.pop("message_id", None)  # ours; a relayed message has the id of its delivery here
+    body = message.body
     return (
-        bytes(message.body, "utf-8") if isinstance(message.body, str) else bytes(message.body),
-        headers,
-        properties,
+        body.encode() if isinstance(body, str) else bytes(body),
+        without((*OWN_HEADERS, "delayq_expires_ms"), message.headers),
+        without(OF_ITS_OWN, message.properties),
         message.content_type,
         message.content_encoding,
     )
 
 
-def both(house, args=(), kwargs=None, queue=None, **options):
+def both(house, args=(), kwargs=None, **options):
     """Send the same call plainly and delayed; check that both arrive alike."""
-    task_id = uuid()
-    sent = {"args": args, "kwargs": kwargs, "task_id": task_id, **options}
+    sent = {"args": args, "kwargs": kwargs, "task_id": uuid(), **options}
     house.task.apply_async(**sent)
-    [plain] = house.take(queue)
+    [plain] = house.take()
     house.task.apply_async(**sent, delayq_at=LONG_AGO)
     house.relay_once()
-    [held] = house.take(queue)
+    [held] = house.take()
     assert comparable(held) == comparable(plain)
     assert plain.properties["message_id"]
     assert held.headers["delayq_hand_over"]
@@ -89,28 +85,43 @@ def test_bytes_that_are_no_text_arrive_whole(rabbit):
 
 def test_a_uuid_arrives_as_text(rabbit):
     task_id = uuid4()
-    rabbit.task.apply_async(task_id=task_id, root_id=task_id, delayq_at=LONG_AGO)
-
-    rabbit.relay_once()
-
-    [message] = rabbit.take()
+    message = rabbit.relayed(task_id=task_id, root_id=task_id)
     assert message.headers["id"] == message.headers["root_id"] == str(task_id)
     assert message.properties["correlation_id"] == str(task_id)
 
 
 def test_the_headers_tell_the_due_time_and_the_attempt(rabbit):
-    rabbit.due_now()
+    headers = rabbit.relayed().headers
+    assert headers["delayq_due"] == LONG_AGO * 1000
+    assert headers["delayq_attempt"] == 1
+    assert "delayq_redelivered" not in headers
+    assert headers["eta"] is None
+
+
+def test_an_edited_task_arrives_with_its_new_arguments_and_priority(rabbit):
+    rabbit.due_now(1, task_id="a", priority=1)
+    assert rabbit.delayq.edit("a", args=["ü"], kwargs={"y": 2}, priority=5) is Outcome.DONE
     rabbit.relay_once()
     [message] = rabbit.take()
-    assert message.headers["delayq_due"] == LONG_AGO * 1000
-    assert message.headers["delayq_attempt"] == 1
-    assert "delayq_redelivered" not in message.headers
-    assert message.headers["eta"] is None
+    assert call_of(message) == (["ü"], {"y": 2})
+    assert message.properties["priority"] == 5
+    assert message.headers["argsrepr"] == "['ü']"
 
 
-def test_expiration_counts_from_the_hand_over(rabbit):
-    expires = datetime.now(timezone.utc) + timedelta(seconds=600)
+# Expiry.
+
+
+def in_ten_minutes():
+    return datetime.now(timezone.utc) + timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("hours", [0, 1, -1])
+def test_expiration_counts_from_the_hand_over_by_redis_s_clock(rabbit, monkeypatch, hours):
+    """The clock of the scanner's machine may be wrong by hours."""
+    expires = in_ten_minutes()
     rabbit.due_now(expires=expires)
+    wrong = clock.utc_now() + timedelta(hours=hours)
+    monkeypatch.setattr(clock, "utc_now", lambda: wrong)
     rabbit.relay_once()
     [message] = rabbit.take()
     left = (expires - datetime.now(timezone.utc)).total_seconds()
@@ -118,29 +129,32 @@ def test_expiration_counts_from_the_hand_over(rabbit):
     assert message.headers["expires"] == expires.isoformat()
 
 
-def test_an_expiration_of_the_call_s_own_counts_from_the_delivery(rabbit):
-    rabbit.due_now(expiration=600)
+def test_a_new_expiry_of_an_edited_task_is_the_broker_s_time_to_live(rabbit):
+    rabbit.due_now(task_id="a")
+    assert rabbit.delayq.edit("a", expires=in_ten_minutes())
     rabbit.relay_once()
     [message] = rabbit.take()
-    assert message.properties["expiration"] == "600000"
+    assert 570_000 < int(message.properties["expiration"]) <= 600_000
+
+
+def test_an_expiration_of_the_call_s_own_counts_from_the_delivery(rabbit):
+    assert rabbit.relayed(expiration=600).properties["expiration"] == "600000"
 
 
 def test_an_expiry_beyond_what_rabbitmq_can_count_is_the_worker_s_alone(rabbit):
     expires = datetime(2100, 1, 1, tzinfo=timezone.utc)
-    rabbit.due_now(expires=expires)
-    rabbit.relay_once()
-    [message] = rabbit.take()
+    message = rabbit.relayed(expires=expires)
     assert "expiration" not in message.properties
     assert message.headers["expires"] == expires.isoformat()
 
 
-def test_a_queue_that_a_call_declares_exists_when_the_task_is_delivered(rabbit):
-    audit = new_name()
-    rabbit.due_now(declare=[Queue(audit, durable=False, auto_delete=False)])
+def test_a_task_that_expired_while_it_waited_is_not_refused(rabbit):
+    rabbit.due_now(expires=datetime.now(timezone.utc) - timedelta(seconds=5))
     rabbit.relay_once()
-    rabbit.take()
-    assert rabbit.left(audit) == 0
+    assert rabbit.counts() == (0, 0, 0)
 
+
+# Options that AMQP cannot carry.
 
 UNKNOWN_TO_AMQP = {
     "headers": {"tenant": uuid4()},
@@ -160,20 +174,13 @@ def test_the_call_refuses_an_option_that_amqp_cannot_carry_as_celery_does(rabbit
     assert rabbit.counts() == (0, 0, 0)
 
 
-@pytest.mark.parametrize("hours", [1, -1])
-def test_the_clock_of_the_scanners_machine_has_no_say_in_the_expiration(rabbit, monkeypatch, hours):
-    rabbit.due_now(expires=datetime.now(timezone.utc) + timedelta(seconds=600))
-    wrong = clock.utc_now() + timedelta(hours=hours)
-    monkeypatch.setattr(clock, "utc_now", lambda: wrong)
-    rabbit.relay_once()
-    [message] = rabbit.take()
-    assert 570_000 < int(message.properties["expiration"]) <= 600_000
+# Queues and order.
 
 
-def test_a_task_that_expired_while_it_waited_is_not_refused(rabbit):
-    rabbit.due_now(expires=datetime.now(timezone.utc) - timedelta(seconds=5))
-    rabbit.relay_once()
-    assert rabbit.counts() == (0, 0, 0)
+def test_a_queue_that_a_call_declares_exists_when_the_task_is_delivered(rabbit):
+    audit = new_name()
+    rabbit.relayed(declare=[Queue(audit, durable=False, auto_delete=False)])
+    assert rabbit.left(audit) == 0
 
 
 def test_order_follows_the_due_time_and_then_insertion(rabbit):
@@ -194,16 +201,14 @@ def test_priority_decides_on_a_queue_that_knows_it(make_house, rabbitmq_server):
 
 def test_a_declared_queue_is_declared_as_the_app_says(make_house, rabbitmq_server):
     name = new_name()
-    arguments = {"x-max-priority": 5, "x-message-ttl": 60_000}
-    house = make_house(
-        rabbitmq_server.url,
-        task_queues=[
-            Queue(name, Exchange(name), routing_key=name, durable=False, queue_arguments=arguments)
-        ],
-        task_default_queue=name,
-    )
+    as_said = {
+        "durable": False,
+        "queue_arguments": {"x-max-priority": 5, "x-message-ttl": 60_000},
+    }
+    queue = Queue(name, Exchange(name), routing_key=name, **as_said)
+    house = make_house(rabbitmq_server.url, task_queues=[queue], task_default_queue=name)
     house.due_now(task_id="a")
     house.relay_once()
     # Declared otherwise, this would be refused by the broker.
-    house.declare(Queue(name, durable=False, queue_arguments=arguments))
+    house.declare(Queue(name, **as_said))
     assert house.ids(name) == ["a"]

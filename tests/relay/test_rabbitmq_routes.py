@@ -8,61 +8,45 @@ from tests.relay.house import new_name
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
-@pytest.fixture
-def topic(make_house, rabbitmq_server):
-    """A house whose queues are bound to a topic exchange."""
-    exchange = Exchange(new_name("topic"), "topic")
-    names = [new_name("eu"), new_name("all")]
-    house = make_house(
-        rabbitmq_server.url,
-        task_queues=[
-            Queue(names[0], exchange, routing_key="order.eu.*"),
-            Queue(names[1], exchange, routing_key="order.#"),
-        ],
-        task_default_queue=names[1],
-    )
-    house.names, house.exchange = names, exchange
-    return house
+def by_name(_house, name):
+    return {"queue": name}
 
 
-def test_a_queue_by_name(rabbit):
-    name = new_name()
-    rabbit.due_now(task_id="a", queue=name)
-    rabbit.relay_once()
-    assert rabbit.ids(name) == ["a"]
-
-
-def test_a_route_of_the_app(make_house, rabbitmq_server):
-    name = new_name()
-    house = make_house(rabbitmq_server.url, task_routes={"note": {"queue": name}})
-    house.due_now(task_id="a")
-    house.relay_once()
-    assert house.ids(name) == ["a"]
-
-
-def test_a_routing_key_of_a_topic_exchange(topic):
-    topic.due_now(task_id="eu", exchange=topic.exchange.name, routing_key="order.eu.1")
-    topic.due_now(task_id="us", exchange=topic.exchange.name, routing_key="order.us.1")
-    topic.relay_once()
-    assert topic.ids(topic.names[0]) == ["eu"]
-    assert topic.ids(topic.names[1]) == ["eu", "us"]
-
-
-def test_an_exchange_object(rabbit):
+def by_exchange(house, name):
     exchange = Exchange(new_name("x"), "topic")
+    house.declare(Queue(name, exchange, routing_key="a.*"))
+    return {"exchange": exchange, "routing_key": "a.b"}
+
+
+def by_exchange_name(house, name):
+    """The app does not know it."""
+    exchange = Exchange(new_name("x"), "direct")
+    house.declare(Queue(name, exchange, routing_key="k"))
+    return {"exchange": exchange.name, "routing_key": "k"}
+
+
+def by_task_routes(house, name):
+    house.app.conf.task_routes = {"note": {"queue": name}}
+    return {}
+
+
+@pytest.mark.parametrize("route", [by_name, by_exchange, by_exchange_name, by_task_routes])
+def test_a_task_reaches_the_queue_of_its_route(rabbit, route):
     name = new_name()
-    rabbit.declare(Queue(name, exchange, routing_key="a.*"))
-    rabbit.due_now(task_id="a", exchange=exchange, routing_key="a.b")
+    rabbit.due_now(task_id="a", **route(rabbit, name))
     rabbit.relay_once()
     assert rabbit.ids(name) == ["a"]
 
 
-def test_an_exchange_and_a_routing_key_that_the_app_does_not_know(rabbit):
-    exchange, name = Exchange(new_name("x"), "direct"), new_name()
-    rabbit.declare(Queue(name, exchange, routing_key="k"))
-    rabbit.due_now(task_id="a", exchange=exchange.name, routing_key="k")
-    rabbit.relay_once()
-    assert rabbit.ids(name) == ["a"]
+def test_a_topic_exchange_reaches_the_queues_that_match(make_house, rabbitmq_server):
+    exchange = Exchange(new_name("topic"), "topic")
+    keys = {new_name("eu"): "order.eu.*", new_name("all"): "order.#"}
+    queues = [Queue(name, exchange, routing_key=key) for name, key in keys.items()]
+    house = make_house(rabbitmq_server.url, task_queues=queues, task_default_queue=queues[1].name)
+    for region in ("eu", "us"):
+        house.due_now(task_id=region, exchange=exchange.name, routing_key=f"order.{region}.1")
+    house.relay_once()
+    assert [house.ids(name) for name in keys] == [["eu"], ["eu", "us"]]
 
 
 def test_a_fanout_reaches_every_queue(make_house, rabbitmq_server):

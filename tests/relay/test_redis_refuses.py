@@ -10,12 +10,6 @@ from tests.support.waiting import PATIENCE, eventually
 pytestmark = pytest.mark.libraries
 
 
-def wants_replicas(house):
-    """NOREPLICAS"""
-    house.client.config_set("min-replicas-to-write", 1)
-    return lambda: house.client.config_set("min-replicas-to-write", 0)
-
-
 def cannot_save(house):
     """MISCONF: the last snapshot failed, as a folder has the name of its file."""
     place = house.server.folder / "dump.rdb"
@@ -31,25 +25,28 @@ def cannot_save(house):
     return mend
 
 
-def is_a_replica(house):
-    """READONLY"""
-    house.client.replicaof("127.0.0.1", free_port())
-    return lambda: house.client.replicaof("NO", "ONE")
+def refuses_by(trouble, remedy):
+    """A fault that one command makes, and another one mends."""
+
+    def begin(house):
+        house.client.execute_command(*trouble)
+        return lambda: house.client.execute_command(*remedy)
+
+    return begin
 
 
-def is_full(house):
-    """OOM"""
-    house.client.config_set("maxmemory", 1)
-    return lambda: house.client.config_set("maxmemory", 0)
+def by_config(name, trouble, remedy):
+    return refuses_by(("CONFIG", "SET", name, trouble), ("CONFIG", "SET", name, remedy))
 
 
-def may_not_push(house):
-    """NOPERM for the command: no list can be pushed to."""
-    house.client.execute_command("ACL", "SETUSER", "default", "-lpush")
-    return lambda: house.client.execute_command("ACL", "SETUSER", "default", "+lpush")
-
-
-TROUBLES = [wants_replicas, cannot_save, is_a_replica, is_full, may_not_push]
+RIGHTS = ("ACL", "SETUSER", "default")
+TROUBLES = {
+    "NOREPLICAS": by_config("min-replicas-to-write", 1, 0),
+    "MISCONF": cannot_save,
+    "READONLY": refuses_by(("REPLICAOF", "127.0.0.1", free_port()), ("REPLICAOF", "NO", "ONE")),
+    "OOM": by_config("maxmemory", 1, 0),
+    "NOPERM, as no list can be pushed to": refuses_by((*RIGHTS, "-lpush"), (*RIGHTS, "+lpush")),
+}
 
 
 @pytest.fixture(params=["by its address", "through a sentinel"])
@@ -69,11 +66,11 @@ def other_redis(request, other_redis, make_house):
         yield house
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+@pytest.mark.parametrize("trouble", TROUBLES)
 def test_the_servers_own_trouble_costs_no_task_an_attempt(other_redis, trouble):
     relay = other_redis.relay()
     relay.batch(lambda: False)  # a connection is open when the fault begins
-    mend = trouble(other_redis)
+    mend = TROUBLES[trouble](other_redis)
     for number in range(3):
         other_redis.due_now(task_id=f"{number}", queue="ab"[number % 2])
     for _ in range(10):
@@ -90,7 +87,7 @@ def test_the_servers_own_trouble_costs_no_task_an_attempt(other_redis, trouble):
     assert not any("delayq_redelivered" in message.headers for message in arrived)
 
 
-def test_without_the_right_to_one_list_only_what_is_bound_for_it_waits(other_redis, caplog):
+def test_only_tasks_for_a_list_without_the_right_to_it_wait(other_redis, caplog):
     other_redis.client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~good")
     for number in range(20):
         other_redis.due_now(task_id=f"{number}", queue=("good", "bad")[number % 2])

@@ -13,8 +13,6 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
 
-MISSING = {"task_create_missing_queues": False}
-
 
 @pytest.fixture
 def impatient(monkeypatch):
@@ -24,7 +22,6 @@ def impatient(monkeypatch):
 
 
 def missing_queue(house):
-    """Options with an exchange that has no queue for the routing key: NO_ROUTE."""
     exchange = Exchange(new_name("x"), "direct")
     house.declare(exchange)
     return {"exchange": exchange.name, "routing_key": "nobody"}
@@ -35,7 +32,6 @@ def missing_exchange(_house):
 
 
 def declared_otherwise(house):
-    """A queue of that name exists with other arguments: PRECONDITION_FAILED."""
     name = new_name()
     house.declare(Queue(name, queue_arguments={"x-max-priority": 3}))
     return {"queue": name}
@@ -54,8 +50,8 @@ def full_queue(house):
     return {"queue": name}
 
 
-TROUBLES = [missing_queue, missing_exchange, declared_otherwise, name_too_long, full_queue]
-REASONS = {
+# Each with a part of its reason.
+TROUBLES = {
     missing_queue: "NO_ROUTE",
     missing_exchange: "no exchange",
     declared_otherwise: "inequivalent arg",
@@ -70,16 +66,16 @@ def trouble(request, rabbit):
     return request.param(rabbit)
 
 
-def test_it_is_dead_after_the_limit_with_its_reason(rabbit, trouble, impatient):
+def test_a_refused_task_is_dead_after_the_limit_with_its_reason(rabbit, trouble, impatient):
     rabbit.due_now(task_id="bad", **trouble)
     rabbit.start()
     eventually(lambda: rabbit.counts() == (0, 0, 1))
     found = rabbit.delayq.get("bad")
     assert found.state is State.DEAD
-    assert REASONS[rabbit.trouble] in found.reason
+    assert TROUBLES[rabbit.trouble] in found.reason
 
 
-def test_it_is_tried_again_later_and_counted(rabbit, trouble, caplog):
+def test_a_refused_task_is_tried_again_later_and_counted(rabbit, trouble, caplog):
     rabbit.due_now(task_id="bad", **trouble)
     before = rabbit.delayq.counts().now_ms
     rabbit.relay_once()
@@ -92,7 +88,7 @@ def test_it_is_tried_again_later_and_counted(rabbit, trouble, caplog):
     assert any(said in one for one in caplog.messages)
 
 
-def test_others_go_on_each_once(rabbit, trouble):
+def test_tasks_beside_a_refused_one_go_on_each_once(rabbit, trouble):
     """The bad one is in the middle of a batch."""
     wanted = [f"{number:02}" for number in range(40)]
     for task_id in wanted:
@@ -105,7 +101,7 @@ def test_others_go_on_each_once(rabbit, trouble):
     assert sorted(rabbit.ids()) == wanted
 
 
-def test_many_bad_ones_do_not_hold_up_a_good_one(rabbit, trouble):
+def test_many_refused_tasks_do_not_hold_up_a_good_one(rabbit, trouble):
     for number in range(30):
         rabbit.due_now(task_id=f"bad{number}", **trouble)
     rabbit.due_now(task_id="good")
@@ -113,7 +109,7 @@ def test_many_bad_ones_do_not_hold_up_a_good_one(rabbit, trouble):
     assert rabbit.take()[0].headers["id"] == "good"
 
 
-def test_it_goes_once_the_trouble_is_gone(rabbit, impatient, monkeypatch):
+def test_a_refused_task_goes_once_the_trouble_is_gone(rabbit, impatient, monkeypatch):
     monkeypatch.setattr(relay, "MAX_REFUSALS", 1000)
     exchange, name = Exchange(new_name("x"), "direct"), new_name()
     rabbit.declare(exchange)
@@ -125,27 +121,6 @@ def test_it_goes_once_the_trouble_is_gone(rabbit, impatient, monkeypatch):
     assert message.headers["id"] == "late"
     assert message.headers["delayq_attempt"] >= 2
     assert "delayq_redelivered" not in message.headers, "it was never delivered"
-
-
-def test_a_dead_one_can_be_scheduled_again(rabbit, impatient, monkeypatch):
-    monkeypatch.setattr(relay, "MAX_REFUSALS", 1)
-    exchange, name = Exchange(new_name("x"), "direct"), new_name()
-    rabbit.declare(exchange)
-    rabbit.due_now(task_id="dead", exchange=exchange.name, routing_key="k")
-    rabbit.relay_once()
-    assert rabbit.counts() == (0, 0, 1)
-    rabbit.declare(Queue(name, exchange, routing_key="k"))
-    assert rabbit.delayq.reschedule("dead", after=0)
-    rabbit.relay_once()
-    assert rabbit.ids(name) == ["dead"]
-
-
-def test_a_dead_one_can_be_cancelled(rabbit, monkeypatch):
-    monkeypatch.setattr(relay, "MAX_REFUSALS", 1)
-    rabbit.due_now(task_id="dead", **missing_queue(rabbit))
-    rabbit.relay_once()
-    assert rabbit.delayq.cancel("dead")
-    assert rabbit.counts() == (0, 0, 0)
 
 
 def test_a_queue_that_was_deleted_is_declared_again(rabbit):
@@ -187,3 +162,26 @@ def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, spo
     assert rabbit.ids() == ["good"]
     assert rabbit.counts() == (0, 0, 1)
     assert "cannot be read" in rabbit.delayq.get("bad").reason
+
+
+def test_a_user_hands_over_what_it_may_write_and_the_rest_waits(make_house, rabbitmq_server):
+    user = new_name("orders")
+    rabbitmq_server.control("add_user", user, "secret")
+    rabbitmq_server.control("set_permissions", user, ".*", f"^{user}", ".*")
+    exchange = Exchange(f"{user}-x", "topic")
+    queue = Queue(f"{user}-q", exchange, routing_key="a.*")
+    house = make_house(
+        rabbitmq_server.url.replace("guest:guest", f"{user}:secret"),
+        where=rabbitmq_server.url,
+        task_queues=[queue],
+        task_default_queue=queue.name,
+    )
+    house.declare(queue)
+    house.due_now(task_id="mine", exchange=exchange.name, routing_key="a.b")
+    house.due_now(task_id="foreign", exchange="amq.topic", routing_key="a.b")
+    house.start()
+    eventually(lambda: house.counts() == (1, 0, 0))
+    assert house.delayq.get("foreign")
+    first, *copies = house.take(queue.name, count=house.left(queue.name))
+    assert first.headers["id"] == "mine"
+    assert all(copy.headers["delayq_redelivered"] for copy in copies)

@@ -61,24 +61,17 @@ def test_each_copy_after_the_first_is_marked(several):
         assert marks == [False, True, True]
 
 
-def test_cancelling_it_is_uncertain(several):
+@pytest.mark.parametrize(("limit", "counts"), [(8, (1, 0, 0)), (1, (0, 0, 1))])
+def test_cancelling_a_refused_or_dead_task_is_uncertain(several, monkeypatch, limit, counts):
+    monkeypatch.setattr(relaying, "MAX_REFUSALS", limit)
     house, where = several
     house.due_now(task_id="a", **where)
     house.relay_once()
-    assert house.counts() == (1, 0, 0)
+    assert house.counts() == counts
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
 
 
-def test_cancelling_it_when_it_is_dead_is_uncertain(several, monkeypatch):
-    monkeypatch.setattr(relaying, "MAX_REFUSALS", 1)
-    house, where = several
-    house.due_now(task_id="a", **where)
-    house.relay_once()
-    assert house.counts() == (0, 0, 1)
-    assert house.delayq.cancel("a") is Outcome.UNCERTAIN
-
-
-def test_if_its_queues_cannot_be_read_after_the_refusal_it_is_uncertain(on_redis, monkeypatch):
+def test_a_task_whose_queues_cannot_be_read_after_the_refusal_is_uncertain(on_redis, monkeypatch):
     house, where = on_redis
     house.due_now(task_id="a", **where)
     put = Channel._put
@@ -96,7 +89,7 @@ def test_if_its_queues_cannot_be_read_after_the_refusal_it_is_uncertain(on_redis
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
 
 
-def test_a_full_redis_in_the_midst_of_them_is_uncertain_as_well(make_house, start_redis):
+def test_a_redis_that_is_full_amid_the_queues_leaves_a_task_uncertain(make_house, start_redis):
     server = start_redis()
     exchange = Exchange("orders", "topic")
     queues = [Queue(name, exchange, routing_key="#") for name in ("a", "b")]
@@ -112,7 +105,7 @@ def test_a_full_redis_in_the_midst_of_them_is_uncertain_as_well(make_house, star
     assert house.delayq.cancel("a") is Outcome.UNCERTAIN
 
 
-def test_a_single_queue_that_refuses_has_no_copy(make_house, start_redis):
+def test_a_task_whose_single_queue_refuses_is_cancelled_for_certain(make_house, start_redis):
     server = start_redis()
     house = make_house(server.url())
     house.declare(Queue("a", Exchange("orders", "direct"), routing_key="k"))
@@ -122,7 +115,7 @@ def test_a_single_queue_that_refuses_has_no_copy(make_house, start_redis):
     assert house.delayq.cancel("a") is Outcome.DONE
 
 
-def test_a_message_that_the_broker_returns_unrouted_has_no_copy(make_house, rabbitmq_server):
+def test_a_task_that_came_back_unrouted_is_cancelled_for_certain(make_house, rabbitmq_server):
     exchange = Exchange(new_name("topic"), "topic")
     house = make_house(rabbitmq_server.url)
     house.declare(exchange)

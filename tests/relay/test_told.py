@@ -3,7 +3,7 @@
 import pytest
 from kombu import Connection
 
-from celery_delayq import Outcome, signals
+from celery_delayq import signals
 from celery_delayq.core import clock
 from celery_delayq.core.handover.publishers import Verdict
 from celery_delayq.core.hooks import Hooks
@@ -36,46 +36,50 @@ def heard(house):
         getattr(signals, name).disconnect(sender=house.app, dispatch_uid=name)
 
 
-def test_a_batch_is_told_when_the_broker_has_it(house, heard):
-    sent = [house.due_now().id for _ in range(3)]
+DOORS = {
+    "a relay": lambda house: house.relay_once(),
+    "a scanner in a thread": lambda house: (house.start(), house.take(count=3), house.close()),
+    "a call": lambda house: house.delayq.hand_over(),
+}
 
-    house.relay_once()
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_batch_is_signalled_once_when_the_broker_has_it(house, heard, door):
+    sent = house.due_now_many(3)
+
+    DOORS[door](house)
 
     assert heard == [("task_handed_over", {"task_ids": sent})]
-    assert house.ids() == sent
 
 
-def test_a_refused_task_sends_no_signal_and_a_dead_one_does(house, heard, monkeypatch):
-    sent = [house.due_now().id for _ in range(3)]
-    relay = house.relay()
-    words = {sent[0]: "refused", sent[1]: "dead", sent[2]: "unknown"}
-    monkeypatch.setattr(
-        relay._link,
-        "publish",
-        lambda entries, _: [(one, Verdict(words[one.task_id], "no")) for one in entries],
-    )
+@pytest.fixture
+def publish(house, monkeypatch):
+    """Relay due tasks; the broker's answers are these words: ``publish("sent", "refused")``."""
 
-    relay.batch(lambda: False)
+    def publish(*words):
+        sent = house.due_now_many(len(words))
+        relay = house.relay()
+        answers = {one: Verdict(word, "no") for one, word in zip(sent, words, strict=True)}
+        publishing = lambda entries, _: [(one, answers[one.task_id]) for one in entries]  # noqa: E731
+        monkeypatch.setattr(relay._link, "publish", publishing)
+        relay.batch(lambda: False)
+        return sent
 
-    assert heard == [("task_dead", {"task_id": sent[1], "reason": "no"})]
+    return publish
 
 
-def test_a_relay_tells_how_late_tasks_left_what_was_refused_and_what_had_no_answer(
-    house, monkeypatch
-):
+def test_a_refused_task_sends_no_signal_and_a_dead_one_does(publish, heard):
+    _, dead, _ = publish("refused", "dead", "unknown")
+
+    assert heard == [("task_dead", {"task_id": dead, "reason": "no"})]
+
+
+def test_hooks_get_the_lateness_of_tasks_and_counts_of_refusals_and_missing_answers(house, publish):
     told = []
     hooks = {name: lambda *facts, name=name: told.append((name, *facts)) for name in COUNTED}
     house.delayq.services.hooks.add(Hooks(**hooks, hears_left=lambda: True))
-    sent = [house.due_now().id for _ in range(4)]
-    relay = house.relay()
-    words = dict(zip(sent, ("sent", "sent", "refused", "unknown"), strict=True))
-    monkeypatch.setattr(
-        relay._link,
-        "publish",
-        lambda entries, _: [(one, Verdict(words[one.task_id], "no")) for one in entries],
-    )
 
-    relay.batch(lambda: False)
+    publish("sent", "sent", "refused", "unknown")
 
     [(_, path, late), *rest] = told
     # They were scheduled just now, so their lateness is not the age of their due time.
@@ -84,7 +88,7 @@ def test_a_relay_tells_how_late_tasks_left_what_was_refused_and_what_had_no_answ
     assert sorted(rest) == [("refused", "relay", 1), ("uncertain", 1)]
 
 
-def test_a_hook_is_called_for_a_task_that_is_taken_back_from_a_lease(house, monkeypatch):
+def test_a_hook_is_called_for_a_task_that_is_taken_back_from_a_lease(house):
     told = []
     house.delayq.services.hooks.add(Hooks(reclaimed=told.append))
     task_id = house.due_now().id
@@ -96,15 +100,6 @@ def test_a_hook_is_called_for_a_task_that_is_taken_back_from_a_lease(house, monk
     assert told == [[task_id]]
 
 
-def test_an_edit_of_what_is_being_published_is_not_told_as_it_is_not_done(house, heard):
-    task_id = house.due_now().id
-    house.relay().steps.claim(1)
-
-    assert house.delayq.edit(task_id, args=[1]) is Outcome.IN_FLIGHT
-
-    assert heard == []
-
-
 def test_a_late_task_is_signalled_as_skipped(house, heard):
     late = house.due_now(delayq_late="skip", delayq_grace=5).id
 
@@ -112,24 +107,6 @@ def test_a_late_task_is_signalled_as_skipped(house, heard):
 
     [(name, facts)] = heard
     assert (name, facts["task_id"]) == ("task_skipped", late)
-
-
-def test_a_scanner_in_a_thread_tells_too(house, heard):
-    sent = house.due_now().id
-
-    house.start()
-    house.take()
-    house.close()
-
-    assert heard == [("task_handed_over", {"task_ids": [sent]})]
-
-
-def test_a_call_signals_the_tasks_that_it_hands_over(house, heard):
-    sent = house.due_now().id
-
-    assert house.delayq.hand_over() == 1
-
-    assert heard == [("task_handed_over", {"task_ids": [sent]})]
 
 
 # Events, over RabbitMQ.

@@ -45,6 +45,13 @@ def filled(redis_url, raw):
 
 
 @pytest.fixture
+def opened():
+    """A Resharding of a store, until the test ends: ``opened(delayq).abort()``."""
+    with contextlib.ExitStack() as stack:
+        yield lambda delayq: stack.enter_context(contextlib.closing(Resharding(delayq.services)))
+
+
+@pytest.fixture
 def reshard(raw):
     """Runs it in a store whose calls last a millisecond at most."""
 
@@ -54,6 +61,19 @@ def reshard(raw):
             return one.run(shards)
 
     return run
+
+
+@pytest.fixture
+def moved(app, reshard):
+    """Reshards to each of these numbers, and gives the app that has it: ``moved(delayq, 3, 2)``."""
+
+    def moved(delayq, *numbers):
+        for shards in numbers:
+            assert reshard(delayq, shards)
+            delayq = app(shards)
+            yield delayq
+
+    return moved
 
 
 def contents(raw):

@@ -6,7 +6,6 @@ from unittest import mock
 import pytest
 
 from celery_delayq.contrib.care import resharding
-from celery_delayq.contrib.care.resharding import Resharding
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO
 from tests.format.filling import NEWS
@@ -14,10 +13,26 @@ from tests.format.keys import read, write
 from tests.reshard.conftest import META, contents
 from tests.support.waiting import PATIENCE, eventually
 
+
+@pytest.fixture
+def scan():
+    """Start a scanner, which stops when the test ends."""
+    with contextlib.ExitStack() as stack:
+
+        def scan(delayq):
+            scanner = delayq.scanner()
+            scanner.start()
+            stack.callback(scanner.stop)
+            scanner.wait_for_first_scan(PATIENCE)
+            return scanner
+
+        yield scan
+
+
 NOW = "the store is being resharded, delayq_shards 1 to 3; until that is done, it can only be read"
 
 
-def test_meanwhile_calls_are_refused_with_a_sentence_and_reads_go_on(app, during):
+def test_calls_are_refused_with_a_sentence_meanwhile_and_reads_go_on(app, during):
     delayq = app(1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
     delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
@@ -49,25 +64,19 @@ def test_meanwhile_calls_are_refused_with_a_sentence_and_reads_go_on(app, during
     assert not [one for one in app(3).health() if "shards" in one]
 
 
-def test_a_scanner_waits_and_goes_on_after_an_abort(app, during, raw, caplog):
+def test_a_scanner_waits_and_goes_on_after_an_abort(app, during, caplog, scan, opened):
     delayq = app(1, delayq_safety_interval=1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
-    scanner = delayq.scanner()
-    scanner.start()
-    scanner.wait_for_first_scan(PATIENCE)
+    scan(delayq)
 
     def look():
         eventually(lambda: NOW in caplog.text)
-        with contextlib.closing(Resharding(delayq.services)) as one:
-            assert one.abort()
+        assert opened(delayq).abort()
 
-    try:
-        with caplog.at_level("WARNING"), pytest.raises(StoreError, match="process has aborted it"):
-            during(delayq, 3, look)
-        delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
-        eventually(lambda: raw.llen("celery") == 1)
-    finally:
-        scanner.stop()
+    with caplog.at_level("WARNING"), pytest.raises(StoreError, match="process has aborted it"):
+        during(delayq, 3, look)
+    delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
+    eventually(lambda: delayq.handed_over("due"))
 
 
 def test_the_outcome_of_a_publication_is_taken_until_leases_are_over(app, before_each, reshard):
@@ -130,88 +139,84 @@ def test_a_process_with_the_old_number_meets_the_new_one_and_says_so(app, reshar
     assert {one.id for one in delayq.tasks()} == {one.id for one in now.tasks()}
 
 
-def test_nor_is_one_refused_when_the_old_number_is_the_number_again(app, reshard):
+def test_a_process_whose_number_comes_back_is_not_refused(app, moved):
     delayq = app(1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
-    for number in (3, 1, 2):
-        reshard(app(number), number)
+    for _ in moved(delayq, 3, 1, 2):
         assert [one.id for one in delayq.tasks()] == ["far"]
         assert delayq.reschedule("far", by=1)
 
 
-def test_a_scanner_with_the_old_number_goes_on_over_the_new_shards(app, reshard, raw, caplog):
+def test_a_scanner_with_the_old_number_goes_on_over_the_new_shards(app, reshard, raw, caplog, scan):
     delayq = app(1, delayq_safety_interval=1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
-    scanner = delayq.scanner()
-    scanner.start()
-    try:
-        scanner.wait_for_first_scan(PATIENCE)
-        with caplog.at_level("INFO"):
-            reshard(app(3), 3)
-            for number in range(9):  # in each shard some
-                app(3).app.send_task("t", task_id=f"due{number}", delayq_at=LONG_AGO)
-            eventually(lambda: raw.llen("celery") == 9)
-    finally:
-        scanner.stop()
+    scanner = scan(delayq)
+    with caplog.at_level("INFO"):
+        reshard(app(3), 3)
+        for number in range(9):  # in each shard some
+            app(3).app.send_task("t", task_id=f"due{number}", delayq_at=LONG_AGO)
+        eventually(lambda: raw.llen("celery") == 9)
+    scanner.stop()
     assert "3 shards, so this process uses 3 from now on" in caplog.text
     assert app(3).counts().scanners == 0  # it has left
 
 
-def test_a_worker_that_is_configured_otherwise_starts_with_the_store_s_number(app, raw):
+def test_a_worker_that_is_configured_otherwise_starts_with_the_store_s_number(app, raw, scan):
     app(3).app.send_task("t", task_id="due", delayq_at=LONG_AGO)
-    scanner = app(2).scanner()
-    scanner.start()
-    try:
-        scanner.wait_for_first_scan(PATIENCE)
-        eventually(lambda: raw.llen("celery") == 1)
-    finally:
-        scanner.stop()
+    scan(app(2))
+    eventually(lambda: raw.llen("celery") == 1)
+
+
+def again(one, requests, *numbers):
+    """Send requests again: in order, and in reverse order."""
+    links = {scripts.keys["meta"]: scripts for n in numbers for scripts in one._shards(n)}
+    for meta, name, given in (*requests, *reversed(requests)):
+        links[meta].call(name, **given)
 
 
 @pytest.mark.usefixtures("filled")
-def test_requests_that_come_again_after_the_end_change_nothing(app, reshard, raw, before_each):
+def test_requests_that_come_again_after_the_end_change_nothing(
+    app, reshard, raw, before_each, opened
+):
     """From a process that was taken for dead, or over a network that repeats them."""
-    delayq, requests = app(1), []
-    before_each(lambda link, name, given: requests.append((link, name, given)))
-    reshard(delayq, 2)
+    requests = []
+    before_each(lambda link, *rest: requests.append((link.keys["meta"], *rest)))
+    reshard(app(1), 2)
     before_each(None)
-    with contextlib.closing(Resharding(delayq.services)) as one:
-        links = {scripts.keys["meta"]: scripts for n in (1, 2) for scripts in one._shards(n)}
-        app(2).app.send_task("t", task_id="new", delayq_at=FAR)
-        assert app(2).resume(queue="news")
-        raw.hdel(META, "timeout")
-        wanted = read(raw)
-        for link, name, given in (*requests, *reversed(requests)):
-            links[link.keys["meta"]].call(name, **given)
-        assert read(raw) == wanted
+    app(2).app.send_task("t", task_id="new", delayq_at=FAR)
+    assert app(2).resume(queue="news")
+    raw.hdel(META, "timeout")
+    wanted = read(raw)
+    again(opened(app(1)), requests, 1, 2)
+    assert read(raw) == wanted
 
 
-@pytest.mark.parametrize("number", [1, 3])
-@pytest.mark.usefixtures("filled")
-def test_nor_do_those_that_come_after_an_abort(app, raw, reshard, before_each, number):
-    reshard(app(1), number)
-    delayq, requests = app(number), []
+@pytest.fixture(params=[1, 3])
+def before(request, filled, app, reshard):
+    """A store with so many shards."""
+    reshard(app(1), request.param)
+    return app(request.param)
+
+
+def test_requests_that_come_after_an_abort_change_nothing(
+    before, raw, reshard, before_each, opened
+):
+    requests = []
 
     def aborts(link, name, given):
         requests.append((link.keys["meta"], name, given))
         if name == "fill_rest":
             before_each(lambda link, *rest: requests.append((link.keys["meta"], *rest)))
-            with contextlib.closing(Resharding(delayq.services)) as one:
-                one.abort()
+            opened(before).abort()
 
     before_each(aborts)
     with pytest.raises(StoreError, match="another process has aborted it"):
-        reshard(delayq, 2)
+        reshard(before, 2)
     before_each(None)
-    with contextlib.closing(Resharding(delayq.services)) as one:
-        links = {
-            scripts.keys["meta"]: scripts for n in (1, 2, number) for scripts in one._shards(n)
-        }
-        wanted = contents(raw)
-        for meta, name, given in (*requests, *reversed(requests)):
-            links[meta].call(name, **given)
-        assert contents(raw) == wanted
-    delayq.app.send_task("t", task_id="new", delayq_at=FAR)
+    wanted = contents(raw)
+    again(opened(before), requests, 1, 2, 3)
+    assert contents(raw) == wanted
+    before.app.send_task("t", task_id="new", delayq_at=FAR)
 
 
 @pytest.mark.usefixtures("filled")
@@ -240,17 +245,13 @@ def test_a_second_command_does_the_same_work(app, reshard, raw, before_each):
         assert contents(raw) == wanted, f"at call {nth} of {len(calls)}"
 
 
-def test_another_number_is_refused_until_the_first_is_done(app, during):
+def test_another_number_is_refused_until_the_first_is_done(app, during, opened):
     delayq = app(1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
 
     def other():
-        said = "resharded from 1 to 3 shards; finish that first"
-        with (
-            contextlib.closing(Resharding(delayq.services)) as one,
-            pytest.raises(StoreError, match=said),
-        ):
-            one.run(2)
+        with pytest.raises(StoreError, match="resharded from 1 to 3 shards; finish that first"):
+            opened(delayq).run(2)
 
     during(delayq, 3, other)
     assert app(3).get("far")

@@ -2,13 +2,13 @@
 
 import contextlib
 import hashlib
+import itertools
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from celery_delayq.contrib.care import resharding
-from celery_delayq.contrib.care.resharding import Resharding
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
 from tests.format.keys import raw as raw_of
@@ -45,52 +45,55 @@ def dying(monkeypatch):
     return DyingScripts
 
 
+@pytest.fixture
+def killed(raw, dying, reshard):
+    """Reshards a store that is written anew, and is killed at the nth call that writes."""
+
+    def killed(delayq, start, shards, nth, side):
+        raw.flushdb()
+        write(raw, start)
+        dying.left, dying.side = nth, side
+        with pytest.raises(Killed):
+            reshard(delayq, shards)
+        dying.left = 0
+
+    return killed
+
+
 # Shards before and after; and each how manieth call is tried, as it takes a while.
 @pytest.mark.parametrize("numbers", [(1, 2, 1), (2, 1, 2), (2, 3, 4)])
 @pytest.mark.usefixtures("filled")
-def test_it_goes_on_wherever_it_was_killed(app, reshard, raw, dying, numbers):
+def test_a_resharding_goes_on_wherever_it_was_killed(app, reshard, raw, killed, numbers):
     delayq, (before, after, step) = app(1), numbers
     reshard(delayq, before)
     start = read(raw)
-    dying.left = 0
+    DyingScripts.left = 0
     reshard(delayq, after)
-    calls, wanted = -dying.left, contents(raw)
+    calls, wanted = -DyingScripts.left, contents(raw)
     assert calls > 10
     for nth in range(1, calls + 1, step):
-        raw.flushdb()
-        write(raw, start)
-        dying.left, dying.side = nth, "before" if nth // step % 2 else "after"
-        with pytest.raises(Killed):
-            reshard(delayq, after)
-        dying.left = 0
+        side = "before" if nth // step % 2 else "after"
+        killed(delayq, start, after, nth, side)
         reshard(delayq, after)
-        assert contents(raw) == wanted, f"killed {dying.side} call {nth} of {calls}"
+        assert contents(raw) == wanted, f"killed {side} call {nth} of {calls}"
 
 
-def test_it_can_be_given_up_wherever_it_was_killed_until_the_number_changes(
-    filled, app, reshard, raw, dying
+def test_a_killed_resharding_can_be_given_up_until_the_number_changes(
+    filled, app, raw, killed, opened
 ):
     delayq = app(1)
     start, wanted = read(raw), contents(raw)
-    given_up = nth = 0
-    while True:
-        nth += 1
-        raw.flushdb()
-        write(raw, start)
-        dying.left, dying.side = nth, "before"
-        with pytest.raises(Killed):
-            reshard(delayq, 3)
-        dying.left = 0
-        with contextlib.closing(Resharding(delayq.services)) as one:
-            phase = one.under_way()
-            if phase and phase.name not in ("close", "copy"):
-                with pytest.raises(StoreError, match="too late to abort; finish it: reshard 3"):
-                    one.abort()
-                break
-            assert one.abort() == bool(phase)
+    for nth in itertools.count(1):
+        killed(delayq, start, 3, nth, "before")
+        one = opened(delayq)
+        phase = one.under_way()
+        if phase and phase.name not in ("close", "copy"):
+            break
+        assert one.abort() == bool(phase)
         assert contents(raw) == wanted
-        given_up += 1
-    assert given_up > 10
+    assert nth > 11
+    with pytest.raises(StoreError, match="too late to abort; finish it: reshard 3"):
+        one.abort()
 
 
 class StoppedScripts(Scripts):

@@ -87,7 +87,7 @@ def filled(app):
 
 
 @pytest.mark.usefixtures("filled")
-def test_when_it_ends_the_replica_has_all_tasks(app, reshard, pair):
+def test_a_replica_has_all_tasks_when_a_resharding_ends(app, reshard, pair):
     assert reshard(app(1, 1, 2.0), 3)
     shards = [Keys("delayq", number, 3)["records"] for number in range(3)]
     assert sum(map(pair.replicas[0].client().hlen, shards)) == TASKS
@@ -95,7 +95,7 @@ def test_when_it_ends_the_replica_has_all_tasks(app, reshard, pair):
 
 @pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize("phase", ["copy", "clear"])
-def test_it_stops_where_the_replica_is_away_and_goes_on_when_it_is_back(
+def test_a_resharding_stops_where_the_replica_is_away_and_goes_on_when_it_is_back(
     app, reshard, pair, monkeypatch, phase
 ):
     delayq, step = app(1, 1, 2.0), getattr(Resharding, f"_{phase}")
@@ -135,7 +135,7 @@ def test_a_step_that_comes_again_is_written_and_waited_for_again(app, pair):
 
 
 @pytest.mark.usefixtures("filled")
-def test_it_waits_for_each_phase_and_for_what_it_copied(app, reshard, monkeypatch):
+def test_a_resharding_waits_for_each_phase_and_for_what_it_copied(app, reshard, monkeypatch):
     steps = []
 
     class NotingScripts(Scripts):

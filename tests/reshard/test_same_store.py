@@ -35,12 +35,9 @@ def seen(delayq):
     }
 
 
-def test_a_store_is_the_same_over_one_three_two_and_one_shard(filled, app, reshard):
-    delayq = app(1)
-    before = seen(delayq)
-    for shards in (3, 2, 1):
-        assert reshard(delayq, shards)
-        delayq = app(shards)
+def test_a_store_is_the_same_over_one_three_two_and_one_shard(filled, app, moved):
+    before = seen(app(1))
+    for delayq in moved(app(1), 3, 2, 1):
         after = seen(delayq)
         for name, told in before.items():
             assert after[name] == told, name
@@ -53,22 +50,20 @@ def test_a_shard_that_is_emptied_still_knows_how_long_to_remember(app, reshard, 
     assert raw.hmget(META, "remember", "seq") == [b"60000 10000", None]
 
 
-def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, reshard):
+def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, moved):
     """The ids are given, so they belong to other shards than their keys."""
     ids = [f"id-{number}" for number in range(12)]
     delayq = app(1)
-    for task_id in ids:
-        delayq.app.send_task("t", task_id=task_id, delayq_at=LONG_AGO, delayq_key=f"of {task_id}")
-    delayq.hand_over()
     # They ran, and wait again: their tombstones must not hide them.
-    for task_id in ids:
-        delayq.app.send_task("t", task_id=task_id, delayq_at=FAR, delayq_key=f"of {task_id}")
-    for shards in (3, 2):
-        reshard(delayq, shards)
-        delayq = app(shards)
+    for due in (LONG_AGO, FAR):
+        for task_id in ids:
+            delayq.app.send_task("t", task_id=task_id, delayq_at=due, delayq_key=f"of {task_id}")
+        delayq.hand_over()
+    for delayq in moved(app(1), 3, 2):
+        later = FAR + len(delayq.services.scripts)
         for task_id in ids:
             assert delayq.get(task_id).id == delayq.get(key=f"of {task_id}").id == task_id
-            assert delayq.reschedule(task_id, FAR + shards)
+            assert delayq.reschedule(task_id, later)
             with pytest.raises(AlreadyScheduled):
                 delayq.app.send_task("t", delayq_at=FAR, delayq_key=f"of {task_id}")
         assert [*delayq.check()] == []
@@ -107,80 +102,73 @@ def pages(delayq):
     return found
 
 
-def test_a_cursor_of_before_is_refused(app, reshard):
+def test_a_cursor_of_before_is_refused(app, moved):
     delayq = app(1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
     (task,) = delayq.tasks()
-    for shards in (3, 1):
-        reshard(delayq, shards)
-        app(shards).app.send_task("t", delayq_at=FAR)
+    for now in moved(delayq, 3, 1):
+        now.app.send_task("t", delayq_at=FAR)
         with pytest.raises(InvalidOption, match="cursor"):
-            list(app(shards).tasks(cursor=task.cursor))
+            list(now.tasks(cursor=task.cursor))
 
 
-def test_a_worker_still_knows_the_first_copy_of_each_task(app, reshard):
+def test_a_worker_still_knows_the_first_copy_of_each_task(app, moved):
     app(1).app.send_task("t", task_id="far", delayq_at=FAR)
     deliveries = [(f"id-{number}", "1.1") for number in range(12)]
-    first = app(1).services.copies.first
-    assert {first(one, 1, monotonic() + 60) for one in deliveries} == {1}
-    for before, after in ((1, 3), (3, 2)):
-        reshard(app(before), after)
-        first = app(after).services.copies.first
-        assert {first(one, 2, monotonic() + 60) for one in deliveries} == {1}
+
+    def first(delayq, attempt):
+        known = delayq.services.copies.first
+        return {known(one, attempt, monotonic() + 60) for one in deliveries}
+
+    assert first(app(1), 1) == {1}
+    for delayq in moved(app(1), 3, 2):
+        assert first(delayq, 2) == {1}
 
 
-def test_tasks_behind_them_stay_there(app, reshard):
-    keys = [f"key-{number}" for number in range(12)]
-    asked = {"delayq_unique_until": "finished", "delayq_unique_for": 3600}
+KEYS = [f"key-{number}" for number in range(12)]
+
+
+@pytest.fixture
+def holding(app):
+    """A store of one shard with keys that delivered tasks hold."""
     delayq = app(1)
-    for key in keys:
-        delayq.app.send_task("t", task_id=f"of {key}", delayq_at=LONG_AGO, delayq_key=key, **asked)
-        delayq.hand_over()
-        delayq.app.send_task(
-            "t",
-            task_id=f"behind {key}",
-            delayq_at=LONG_AGO,
-            delayq_key=key,
-            delayq_conflict="replace",
-        )
-    for shards in (3, 2, 1):
-        reshard(delayq, shards)
-        delayq = app(shards)
+    asked = {"delayq_unique_until": "finished", "delayq_unique_for": 3600, "delayq_at": LONG_AGO}
+    for key in KEYS:
+        delayq.app.send_task("t", task_id=f"of {key}", delayq_key=key, **asked)
+    delayq.hand_over()
+    return delayq
+
+
+def test_tasks_behind_a_held_key_stay_there(holding, moved):
+    for key in KEYS:
+        asked = {"delayq_key": key, "delayq_conflict": "replace", "delayq_at": LONG_AGO}
+        holding.app.send_task("t", task_id=f"behind {key}", **asked)
+    for delayq in moved(holding, 3, 2, 1):
         assert delayq.hand_over() == 0
-        for key in keys:
+        for key in KEYS:
             task = delayq.get(key=key)
             assert (task.id, task.behind) == (f"behind {key}", f"of {key}")
         assert [*delayq.check()] == []
-    for key in keys:
+    for key in KEYS:
         assert delayq.cancel(key=key)
 
 
-def test_keys_stay_held_by_tasks_that_have_left(app, reshard):
-    held = [f"key-{number}" for number in range(12)]
-    asked = {"delayq_unique_until": "finished", "delayq_unique_for": 3600}
-    delayq = app(1)
-    for key in held:
-        delayq.app.send_task("t", task_id=f"of {key}", delayq_at=LONG_AGO, delayq_key=key, **asked)
-    delayq.hand_over()
-    for shards in (3, 2, 1):
-        reshard(delayq, shards)
-        delayq = app(shards)
-        for key in held:
+def test_keys_stay_held_by_tasks_that_have_left(holding, moved):
+    for delayq in moved(holding, 3, 2, 1):
+        for key in KEYS:
             with pytest.raises(AlreadyScheduled, match=f"of {key}"):
                 delayq.app.send_task("t", delayq_at=FAR, delayq_key=key)
         assert [*delayq.check()] == []
 
 
-def test_rules_go_along_with_their_last_slots(app, reshard):
+def test_rules_go_along_with_their_last_slots(app, moved):
     delayq = app(1)
     signature = delayq.app.signature("t")
     for number in range(6):
         delayq.every(f"r{number}", signature, 3600)
     delayq.every("keyed", signature.set(delayq_key="its key"), 3600)
     before = [(rule.name, rule.last, rule.revision) for rule in delayq.rules()]
-    for shards in (3, 2):
-        assert reshard(delayq, shards)
-        delayq = app(shards)
+    for delayq in moved(app(1), 3, 2):
         assert [(rule.name, rule.last, rule.revision) for rule in delayq.rules()] == before
         for shard in delayq.services.entries.shards:
             writing.write(delayq.services, shard)

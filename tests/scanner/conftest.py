@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from celery_delayq import DelayQ
 from celery_delayq.core import clock, services
 from celery_delayq.core.servers import endpoint
 from tests.scanner.fakes import World
@@ -35,7 +34,7 @@ def house(make_app, redis_server, redis_url, monkeypatch):
 
     def build(url=redis_url, **conf):
         conf.setdefault("delayq_timeout", PATIENCE)
-        made.append(House(DelayQ(make_app(url, **conf)), redis_server))
+        made.append(House(make_app(url, **conf), redis_server))
         return made[-1]
 
     yield build

@@ -2,37 +2,22 @@
 
 import json
 
+from tests.relay import house as relay_house
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE, eventually
 
 QUEUE = "celery"
 
 
-def note(*_args):
-    """A task that no worker of these tests runs."""
-
-
-class House:
-    def __init__(self, delayq, server):
-        self.delayq = delayq
+class House(relay_house.House):
+    def __init__(self, app, server):
+        super().__init__(app, where="")
         self.server = server
         self.client = server.client()
-        self.scanners = []
-        self.task = delayq.app.task(name="note", shared=False)(note)
 
     def close(self) -> None:
-        for scanner in self.scanners:
-            if not scanner._stopping.is_set():
-                scanner.stop(PATIENCE)
-        self.delayq.close()
+        super().close()
         self.client.close()
-
-    def start(self, count=1):
-        """Start scanners; return the last one."""
-        for _ in range(count):
-            self.scanners.append(self.delayq.scanner())
-            self.scanners[-1].start()
-        return self.scanners[-1]
 
     def start_asleep(self, count=1):
         """Start scanners, and wait until each of them listens, and has looked."""

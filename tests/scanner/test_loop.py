@@ -8,42 +8,24 @@ from tests.scanner.fakes import HOUR_MS, START_MS
 pytestmark = pytest.mark.core
 
 
-def test_more_due_than_a_batch_is_drained_without_a_wait_between(world):
+@pytest.mark.parametrize(
+    ("due", "passes"), [(10, 1), (11, 2), (35, 4)], ids=["a batch", "one more", "several batches"]
+)
+def test_batches_are_drained_without_a_wait_between(world, due, passes):
     made = world(batch_size=10)
-    made.steps.due = [START_MS - 1] * 35
+    made.steps.due = [START_MS] * due
     made.run()
-    assert made.log == ["hand_over"] * 4 + ["wait", "close relay", "leave", "close wakeup"]
-    assert len(made.steps.moved) == 35
-
-
-def test_one_more_than_a_batch_takes_exactly_two_passes(world):
-    made = world(batch_size=10)
-    made.steps.due = [START_MS] * 11
-    made.run()
-    assert made.log[:3] == ["hand_over", "hand_over", "wait"]
-
-
-def test_exactly_a_batch_takes_one_pass(world):
-    made = world(batch_size=10)
-    made.steps.due = [START_MS] * 10
-    made.run()
-    assert made.log[:2] == ["hand_over", "wait"]
+    assert made.log == ["hand_over"] * passes + ["wait", "close relay", "leave", "close wakeup"]
+    assert len(made.steps.moved) == due
 
 
 @pytest.mark.parametrize("index", ["due", "relay", "leased"])
-def test_the_wait_ends_at_the_head_of_each_index(world, index):
+def test_the_wait_ends_at_the_first_head_of_any_index(world, index):
     made = world()
-    getattr(made.steps, index).append(START_MS + 1234)
+    for each in ("due", "relay", "leased"):
+        setattr(made.steps, each, [START_MS + (1234 if each == index else 3000)])
     made.run()
     assert made.waits == [pytest.approx(1.234)]
-
-
-def test_the_wait_is_the_least_of_the_heads(world):
-    made = world()
-    made.steps.due, made.steps.relay = [START_MS + 3000], [START_MS + 2000]
-    made.steps.leased = [START_MS + 1000]
-    made.run()
-    assert made.waits == [pytest.approx(1.0)]
 
 
 def test_an_entry_is_moved_at_the_pass_after_its_wait(world):
@@ -79,19 +61,13 @@ def test_a_lease_that_ran_out_is_taken_back_and_relayed_in_the_same_drain(world)
     assert made.relay.published == [START_MS - 1]
 
 
-def test_a_lease_further_off_than_a_lease_is_long_is_looked_at(world):
+@pytest.mark.parametrize(("left_ms", "looks"), [(31_000, ["reclaim"]), (29_000, [])])
+def test_a_lease_is_looked_at_only_if_it_ends_later_than_any_lease(world, left_ms, looks):
     """Redis's clock was set back; the script does not take such a lease for a longer one."""
     made = world(lease=30.0)
-    made.steps.leased = [START_MS + 31_000]
+    made.steps.leased = [START_MS + left_ms]
     made.run()
-    assert made.log[:3] == ["hand_over", "reclaim", "wait"]
-
-
-def test_a_lease_that_runs_is_left_alone(world):
-    made = world(lease=30.0)
-    made.steps.leased = [START_MS + 29_000]
-    made.run()
-    assert made.log[:2] == ["hand_over", "wait"]
+    assert made.log[: 2 + len(looks)] == ["hand_over", *looks, "wait"]
 
 
 def test_a_task_that_becomes_dead_is_logged_with_its_reason(world, caplog):
@@ -142,7 +118,7 @@ def test_a_scanner_that_does_not_watch_still_comes_at_the_safety_interval(world)
 
 
 @pytest.mark.parametrize("hears", [True, False])
-def test_it_asks_for_the_ids_of_what_went_only_while_somebody_listens(world, hears):
+def test_a_scanner_asks_for_delivered_ids_only_while_somebody_listens(world, hears):
     made = world()
     made.hears = hears
     made.steps.due = [START_MS, START_MS + 700]

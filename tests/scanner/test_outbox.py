@@ -54,7 +54,7 @@ def at_once(monkeypatch):
 
 
 @pytest.mark.usefixtures("at_once")
-def test_it_goes_on_after_redis_was_away_and_ends_when_it_is_told_to():
+def test_an_outbox_goes_on_after_redis_was_away_and_ends_when_it_is_told_to():
     shard_steps = Owing(StoreUnavailable("owed", "away"), "ab", "c")
     seen, done = [], threading.Event()
 
@@ -74,7 +74,7 @@ def test_it_goes_on_after_redis_was_away_and_ends_when_it_is_told_to():
 
 
 @pytest.mark.usefixtures("at_once")
-def test_to_stop_it_waits_no_longer_than_for_the_task_at_hand():
+def test_a_stopping_outbox_waits_no_longer_than_for_the_task_at_hand():
     shard_steps, entered, leave = Owing("abc"), threading.Event(), threading.Event()
 
     def mark(_):

@@ -56,7 +56,7 @@ def relay_of(shard_steps, relay, batch):
     return batched
 
 
-def test_each_is_looked_at_and_the_next_due_time_of_any_ends_the_wait(sharded):
+def test_each_shard_is_looked_at_and_the_next_due_time_of_any_ends_the_wait(sharded):
     sharded.steps_by_shard[1].due = [START_MS + 700]
     sharded.steps_by_shard[2].due = [START_MS + 900]
     sharded.run(waits=1)
@@ -64,7 +64,7 @@ def test_each_is_looked_at_and_the_next_due_time_of_any_ends_the_wait(sharded):
     assert sharded.waits == [pytest.approx(0.7, abs=0.01)]
 
 
-def test_when_one_has_something_due_the_others_are_left_alone(sharded):
+def test_shards_without_a_due_task_are_left_alone(sharded):
     sharded.steps_by_shard[1].due = [START_MS + 700]
     sharded.run(waits=2)
     assert sharded.asked[SHARDS:] == [1]
@@ -82,7 +82,7 @@ def test_the_backlog_of_a_shard_holds_up_no_other(sharded):
     assert sharded.relays[2].published == [START_MS - 1]
 
 
-def test_in_the_midst_of_that_it_hears_of_another(sharded):
+def test_a_scanner_amid_a_backlog_hears_of_another_shard(sharded):
     sharded.steps_by_shard[0].due = [START_MS - 1] * 1000
     sharded.steps_by_shard[1].due = [START_MS + HOUR_MS]
 
@@ -118,7 +118,7 @@ def test_a_broker_that_is_away_is_asked_once_for_all_of_them(sharded):
     assert len(asked) == 1
 
 
-def test_it_tells_each_how_long_it_sleeps(sharded):
+def test_a_scanner_tells_each_shard_how_long_it_sleeps(sharded):
     sharded.run(waits=1)
     for shard_steps in sharded.steps_by_shard:
         [(asleep, relay_in)] = shard_steps.asked
@@ -126,7 +126,7 @@ def test_it_tells_each_how_long_it_sleeps(sharded):
         assert relay_in == 0
 
 
-def test_it_leaves_each(sharded):
+def test_a_scanner_leaves_each_shard(sharded):
     sharded.run(waits=1)
     assert sharded.log.count("leave") == SHARDS
 

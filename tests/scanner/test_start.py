@@ -201,25 +201,20 @@ def warned(start_redis, house, said):
     return warned
 
 
-@pytest.mark.parametrize(
-    ("config", "warnings"),
-    [
-        ((*EVICTING, *LIMIT), [EVICTS, KEEPS_NOTHING]),
-        ((*EVICTING, *LIMIT, *KEPT), [EVICTS]),
-        ((*EVICTING, *KEPT), [WILL_EVICT]),
-        ((*LIMIT, *KEPT), []),
-        (("--maxmemory-policy", "volatile-lru", *LIMIT, *KEPT), []),
-        (("--save", "3600", "1"), [SNAPSHOTS]),
-        ((), [KEEPS_NOTHING]),
-    ],
-    ids=["both", "evicts", "no limit", "noeviction", "volatile", "save points", "keeps nothing"],
-)
-def test_each_way_to_lose_what_waits_is_warned_of_once(warned, config, warnings):
-    assert warned(*config) == warnings
+CONFIGS = {
+    "it evicts and keeps nothing": ((*EVICTING, *LIMIT), [EVICTS, KEEPS_NOTHING]),
+    "it evicts": ((*EVICTING, *LIMIT, *KEPT), [EVICTS]),
+    "it has no limit yet": ((*EVICTING, *KEPT), [WILL_EVICT]),
+    "noeviction": ((*LIMIT, *KEPT), []),
+    "it evicts what expires": (("--maxmemory-policy", "volatile-lru", *LIMIT, *KEPT), []),
+    "save points": (("--save", "3600", "1"), [SNAPSHOTS]),
+    "it keeps nothing": ((), [KEEPS_NOTHING]),
+    "no right to INFO": ((*EVICTING, *LIMIT), [], "-info"),
+    "no right to CONFIG": ((*EVICTING, *LIMIT), [EVICTS], "-config"),
+}
 
 
-@pytest.mark.parametrize(
-    ("rights", "warnings"), [("-info", []), ("-config", [EVICTS])], ids=["info", "config"]
-)
-def test_nothing_is_said_of_what_the_user_may_not_ask(warned, rights, warnings):
-    assert warned(*EVICTING, *LIMIT, rights=("+@all", rights)) == warnings
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_each_way_to_lose_tasks_that_the_user_may_ask_for_is_warned_of_once(warned, config):
+    options, warnings, *missing = config
+    assert warned(*options, rights=("+@all", *missing) if missing else ()) == warnings

@@ -1,9 +1,11 @@
 """After a stop the scanner claims nothing more, and closes everything."""
 
+import logging
 import threading
 
 import pytest
 
+from celery_delayq.core import threads
 from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.errors import StoreUnavailable
 from tests.scanner.fakes import START_MS
@@ -77,12 +79,10 @@ def test_an_end_without_redis_closes_the_rest(world, error):
     assert made.log[-2:] == ["close relay", "close wakeup"]
 
 
-def test_stopping_a_scanner_that_never_started_is_no_error(house):
-    house().delayq.scanner().stop()
-
-
-def test_stopping_twice_is_no_error(house):
-    scanner = house().start_asleep()
+@pytest.mark.parametrize("starts", [0, 1])
+def test_a_scanner_that_does_not_run_is_stopped_without_an_error(house, starts):
+    made = house()
+    scanner = made.start_asleep() if starts else made.delayq.scanner()
     scanner.stop()
     scanner.stop()
 
@@ -123,3 +123,61 @@ def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house, 
     moved = len(made.arrived())
     assert 0 < moved < 400
     assert made.delayq.counts().scheduled == 400 - moved
+
+
+# A scanner whose thread was ended goes on in another one, under a name that says so.
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """Start a scanner that ends in one of its passes; return it and its first name."""
+
+    def start(made, number):
+        scanner, passes = made.delayq.scanner(), []
+        goes_on, name = scanner._pass, scanner._name
+
+        def end():
+            passes.append(threading.current_thread())
+            if len(passes) == number:
+                raise SystemExit(3)
+            return goes_on()
+
+        monkeypatch.setattr(scanner, "_pass", end)
+        made.scanners.append(scanner)
+        scanner.start()
+        return scanner, name
+
+    return start
+
+
+def test_a_scanner_whose_thread_ended_is_one_still_with_another_name_and_channel(
+    house, ended, monkeypatch
+):
+    monkeypatch.setattr(threads, "FIRST", 0.01)
+    made = house(delayq_safety_interval=300)
+    made.delayq.services.hooks.restarted = (restarted := []).append
+    _, name = ended(made, 2)
+    eventually(lambda: made.looked() == 1)
+
+    made.task.delay_for(0)
+
+    made.next_arrival()
+    [there] = made.delayq.services.entries.scanners()
+    assert (there.name, there.restarts) == (f"{name}-1", 1)
+    assert restarted == [there.name]
+    [channel] = made.client.pubsub_channels("*wake:*")
+    assert channel.decode().endswith(there.name)
+
+
+def test_a_stop_before_the_next_thread_begins_ends_it_at_once(house, ended, monkeypatch, caplog):
+    monkeypatch.setattr(threads, "FIRST", 3600.0)
+    monkeypatch.setattr(threads, "LONGEST", 3600.0)
+    made = house()
+    scanner, _ = ended(made, 1)
+    said = eventually(lambda: [one for one in caplog.records if one.levelno == logging.CRITICAL])
+
+    scanner.stop(PATIENCE)
+
+    assert not scanner._thread.is_alive()
+    assert "the thread delayq-scanner has ended: SystemExit(3)" in said[0].getMessage()
+    assert made.delayq.services.entries.scanners() == []

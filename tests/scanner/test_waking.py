@@ -12,11 +12,17 @@ pytestmark = [pytest.mark.core, pytest.mark.libraries]
 FOREVER = 300  # seconds of safety interval: only a notification can wake the scanner
 
 
-def test_a_short_delay_added_while_it_sleeps_towards_a_far_one_fires_on_time(house):
+WAKES = {
+    "a task is due soon": lambda made, _: made.task.delay_for(0.2),
+    "a task is due already": lambda made, _: made.task.delay_for(0),
+    "the far task is moved": lambda _, far: far.reschedule(after=0.1) and far,
+}
+
+
+@pytest.mark.parametrize("wake", WAKES)
+def test_a_scanner_that_sleeps_towards_a_far_task_is_woken_on_time(house, wake):
     made = house(delayq_safety_interval=FOREVER)
-    made.task.delay_for(3600)
-    made.start_asleep()
-    result = made.task.delay_for(0.2)
+    result = WAKES[wake](made, made.asleep())
     task_id, at = made.next_arrival()
     assert task_id == result.id
     assert at >= result.due.timestamp()
@@ -38,71 +44,25 @@ def test_each_earlier_one_fires_at_its_own_time(house):
         assert at >= one.due.timestamp()
 
 
-def test_a_task_that_is_due_already_goes_at_once(house):
+@pytest.mark.parametrize("change", ["move", "cancel"])
+def test_a_task_that_was_moved_or_cancelled_does_not_fire_and_the_next_one_does(house, change):
+    def then(first):
+        return first.reschedule(after=3600) if change == "move" else first.cancel()
+
     made = house(delayq_safety_interval=FOREVER)
-    made.start_asleep()
-    result = made.task.delay_for(0)
-    assert made.next_arrival()[0] == result.id
-
-
-def test_a_far_one_moved_earlier_wakes_the_scanner(house):
-    made = house(delayq_safety_interval=FOREVER)
-    result = made.task.delay_for(3600)
-    made.start_asleep()
-    assert result.reschedule(after=0.1)
-    task_id, at = made.next_arrival()
-    assert task_id == result.id
-    assert at >= result.due.timestamp()
-
-
-def test_a_task_moved_later_does_not_fire_at_its_old_time(house):
-    made = house(delayq_safety_interval=FOREVER)
-    _, next_one = made.asleep_towards(1, 1.2, then=lambda first: first.reschedule(after=3600))
+    _, next_one = made.asleep_towards(1, 1.2, then=then)
     assert made.next_arrival()[0] == next_one.id
     assert made.arrived() == []
 
 
-def test_an_idle_scanner_keeps_looking_when_the_earlier_one_was_cancelled(house):
-    made = house(delayq_safety_interval=FOREVER)
-    _, second = made.asleep_towards(1, 1.2, then=lambda first: first.cancel())
-    assert made.next_arrival()[0] == second.id
-
-
-def test_a_lost_word_costs_at_most_the_safety_interval(house):
+def test_a_lost_word_costs_at_most_the_safety_interval(house, monkeypatch):
     made = house(delayq_safety_interval=0.5)
-    scanner = made.start_asleep()
-    shards = scanner._wakeup._shards
-    # It hears a notification, but not its reason.
-    scanner._wakeup._shards = dict.fromkeys(shards, 0)
-    scanner._scan_shards = lambda _: None
+    wakeup = made.start_asleep()._wakeup
+    read = wakeup._read
+    # It hears a notification, but not of which shard.
+    monkeypatch.setattr(wakeup, "_read", lambda: read() and set())
     result = made.task.delay_for(0)
     assert made.next_arrival()[0] == result.id
-
-
-def said(house) -> int:
-    """How often a script notified scanners."""
-    return house.client.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"]
-
-
-def test_an_earlier_task_notifies_one_of_several_scanners_once(house):
-    made = house(delayq_safety_interval=FOREVER)
-    made.start_asleep(3)
-    made.client.config_resetstat()
-    result = made.task.delay_for(0.2)
-    assert made.next_arrival()[0] == result.id
-    assert said(made) == 1
-
-
-def test_a_task_due_after_the_next_look_wakes_no_scanner(house):
-    """Without a notification a scanner looks once per safety interval."""
-    made = house(delayq_safety_interval=60)
-    made.start_asleep()
-    made.client.config_resetstat()
-    made.task.delay_for(3600)
-    made.task.delay_for(61)
-    assert said(made) == 0
-    made.task.delay_for(0)
-    assert said(made) == 1
 
 
 def test_a_scanner_whose_connection_broke_hears_again(house):

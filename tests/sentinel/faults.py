@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.sentinel.work import Told
+from tests.sentinel.work import Caller
 from tests.support.sentinels import NAME, Node, SentinelGroup
 from tests.support.waiting import eventually
 
@@ -84,21 +84,6 @@ def hide(group: SentinelGroup, meanwhile: Callable[[], object] | None = None) ->
     return _inject(group, split)
 
 
-def move(group: SentinelGroup, late: int = 0) -> tuple[Node, Node]:
-    """Make another node the master by hand: sentinels send nothing, and no link is closed.
-
-    The first *late* sentinels still name the old one.
-    """
-    old, new = group.master, group.replicas[0]
-    for one in group.sentinels:
-        one.ask("REMOVE", NAME)
-    new.client().replicaof("NO", "ONE")
-    old.client().replicaof("127.0.0.1", new.port)
-    for number, one in enumerate(group.sentinels):
-        one.ask("MONITOR", NAME, "127.0.0.1", (old if number < late else new).port, 2)
-    return old, new
-
-
 def _inject(group: SentinelGroup, fault) -> Course:
     caught_up = time.monotonic()
     group.catch_up()
@@ -125,8 +110,18 @@ def _wait_with(group: SentinelGroup, down_after: int) -> None:
         one.ask("SET", NAME, "down-after-milliseconds", down_after)
 
 
-def kept(calls: list[Told], course: Course) -> set[str]:
-    """Calls that replication keeps: it had caught up, or the old master took no more writes."""
-    return {
-        call.task_id for call in calls if call.ended < course.caught_up or call.began > course.gone
-    }
+def kept(caller: Caller, course: Course) -> tuple[set[str], set[str]]:
+    """Tasks of a caller that have to be there, and those that must not.
+
+    Replication keeps a call if it had caught up, or if the old master took no more writes. A task
+    that the caller tried to cancel may be there or not.
+    """
+    scheduled, cancelled = (
+        {
+            call.task_id
+            for call in caller.done(what)
+            if call.ended < course.caught_up or call.began > course.gone
+        }
+        for what in ("schedule", "cancel")
+    )
+    return scheduled - {call.task_id for call in caller.calls if call.what == "cancel"}, cancelled

@@ -1,12 +1,11 @@
-"""The output of the commands for a group, healthy or broken."""
+"""What the commands and the doctor say of a group, healthy or broken."""
 
 import pytest
 
+from celery_delayq.contrib.care.doctor import AT_THE_STORE, Patient, examine
 from tests.cli.conftest import project, run
-from tests.sentinel.faults import kill
 from tests.sentinel.work import FAR
 from tests.support.sentinels import NAME
-from tests.support.waiting import eventually
 
 __all__ = ["project", "run"]
 
@@ -31,24 +30,6 @@ def test_status_names_the_sentinels_and_the_master_s_name(app, run, group):
     assert any(line.startswith("waiting 1 ") for line in lines)
 
 
-def test_list_and_cancel_work_as_on_any_store(app, run):
-    app.delayq.note.apply_async(task_id="a", delayq_at=FAR)
-    app.delayq.note.apply_async(task_id="b", delayq_at=FAR)
-
-    assert run("list", "--ids").output.split() == ["a", "b"]
-    assert run("cancel", "a").output == "task a cancelled\n"
-    assert run("list", "--ids").output.split() == ["b"]
-
-
-def test_health_is_well_while_somebody_scans(app, run, start_scanner):
-    start_scanner(app.delayq)
-    eventually(lambda: app.delayq.counts().scanners)
-
-    result = run("health")
-
-    assert (result.output, result.exit_code) == ("healthy\n", 0)
-
-
 def test_health_says_in_time_that_there_is_no_master(start_group, make_delayq, run):
     group = start_group()
     delayq = make_delayq(group)
@@ -62,11 +43,36 @@ def test_health_says_in_time_that_there_is_no_master(start_group, make_delayq, r
     assert "Traceback" not in result.output
 
 
-def test_commands_go_to_the_new_master(start_group, make_delayq, run):
-    group = start_group()
-    make_delayq(group).note.apply_async(task_id="a", delayq_at=FAR)
+# The doctor.
 
-    kill(group)
 
-    result = run("list", "--ids", app=make_delayq(group).app)
-    assert result.output.split() == ["a"]
+def lines_of(delayq):
+    patient = Patient(delayq.services)
+    try:
+        return {line.name: line for one in AT_THE_STORE for line in one.lines(patient)}
+    finally:
+        patient.close()
+
+
+def test_the_master_that_they_name_is_looked_at(group, make_delayq):
+    found = lines_of(make_delayq(group, delayq_wait_replicas=(1, 1)))
+
+    assert found["replication"].level == "ok"
+    assert found["replication"].found.startswith("a master, with a replica that keeps up; ")
+    assert (found["wait for replicas"].level, found["wait for replicas"].found) == (
+        "ok",
+        "delayq_wait_replicas asks for 1, and 1 is there",
+    )
+    assert all(f":{one.port}" in found["store"].found for one in group.sentinels)
+
+
+def test_a_group_without_a_master_is_away(group, make_delayq):
+    options = {**group.options, "master_name": "nobody"}
+    delayq = make_delayq(group, broker_transport_options=options)
+
+    line = next(examine(delayq.services))
+
+    assert (line.name, line.level) == ("store", "error")
+    assert "cannot be reached" in line.found
+    assert "nobody" in line.found
+    assert line.advice.endswith("; check the transport options too")

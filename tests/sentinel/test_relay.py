@@ -51,9 +51,8 @@ def test_a_store_beside_rabbitmq_loses_nothing_and_repeats_only_what_had_just_go
         delayq = make_delayq(**conf)
         eventually(lambda: all_due_has_left(delayq), 40)
         waiting = {task.id for task in delayq.tasks()}
-        scheduled, cancelled = (kept(caller.done(what), course) for what in ("schedule", "cancel"))
-        tried = {call.task_id for call in caller.calls if call.what == "cancel"}
-        wanted = {*row, *(scheduled - tried)} - waiting
+        wanted, cancelled = kept(caller, course)
+        wanted = {*row, *wanted} - waiting
         eventually(lambda: wanted <= arrivals.ids())
     assert not cancelled & (waiting | arrivals.ids())
     unmarked = Counter(one.task_id for one in arrivals.copies if not one.is_marked)

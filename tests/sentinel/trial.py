@@ -79,11 +79,10 @@ def _first_kept(caller: Caller, course: Course, delayq: DelayQ) -> Told | None:
 def _problems(caller: Caller, course: Course, delayq: DelayQ, row: list[str]) -> Iterator[str]:
     at_queue, waiting = Counter(arrived(course.new)), {task.id for task in delayq.tasks()}
     there = waiting | set(at_queue)
-    scheduled, cancelled = (kept(caller.done(what), course) for what in ("schedule", "cancel"))
-    tried_to_cancel = {call.task_id for call in caller.calls if call.what == "cancel"}
+    wanted, cancelled = kept(caller, course)
     yield from (f"{each} is twice in the queue" for each in at_queue if at_queue[each] > 1)
     yield from (f"{each} is in the queue, and waits" for each in waiting & set(at_queue))
     yield from (f"{each} was cancelled, and is still there" for each in cancelled & there)
-    yield from (f"{each} is lost" for each in {*row, *(scheduled - tried_to_cancel)} - there)
+    yield from (f"{each} is lost" for each in {*row, *wanted} - there)
     yield from (f"a caller heard {error!r}" for error in caller.odd)
     yield from (f"check: {finding}" for finding in delayq.check())

@@ -1,8 +1,10 @@
 """Work while a master fails: a caller, a reader of the queue, and a watch for a stopped clock."""
 
+import itertools
 import json
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -13,9 +15,9 @@ from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.support.sentinels import Node, SentinelGroup
 
 TIMEOUT = 2.0  # seconds: `delayq_timeout`, if no call must succeed at the first try
-SILENT = 3.0  # seconds for the answer of a sentinel, if one of them is silent
 QUEUE = "celery"
 FAR = 4_102_444_800  # 2100-01-01
+SOON = 0.2  # seconds
 PAUSE = 0.01  # seconds between two calls
 BEAT = 0.01
 
@@ -42,20 +44,24 @@ class Told:
 
     what: str
     task_id: str
+    due: float
     began: float
     ended: float
     error: Exception | None = None
+    replicas: int = 0
 
 
 @dataclass
 class Caller:
-    """Schedules tasks due soon and tasks due much later, and cancels some of the latter.
+    """Schedules tasks due soon or much later, and cancels half of the latter.
 
-    With *delayq*, in a thread, from ``with`` on until its end.
+    With *delayq*, in a thread, from ``with`` on until its end. Its ids begin with *name*, and
+    *is_mine* may leave some out.
     """
 
     delayq: DelayQ
     name: str = "task"
+    is_mine: Callable[[str], bool] = bool
     calls: list[Told] = field(default_factory=list)
 
     def __post_init__(self):
@@ -67,31 +73,30 @@ class Caller:
         return self
 
     def __exit__(self, *_):
-        self.stop()
-
-    def stop(self) -> None:
         self._over.set()
         self._thread.join()
 
     def _run(self) -> None:
-        number = 0
-        while not self._over.wait(PAUSE):
-            number += 1
-            far = f"{self.name} {number} far"
-            self._told("schedule", f"{self.name} {number}", time.time() + 0.2)
-            if self._told("schedule", far, FAR):
-                self._told("cancel", far)
+        ids = filter(self.is_mine, (f"{self.name} {number}" for number in itertools.count()))
+        for number, task_id in enumerate(ids):
+            if self._over.wait(PAUSE):
+                return
+            is_far = number % 4 > 1
+            is_there = self._told("schedule", task_id, FAR if is_far else time.time() + SOON)
+            if is_far and number % 2 and is_there:
+                self._told("cancel", task_id)
 
     def _told(self, what: str, task_id: str, due: float = 0) -> bool:
-        began, error = time.monotonic(), None
+        began, error, replicas = time.monotonic(), None, 0
         try:
             if what == "schedule":
-                self.delayq.note.apply_async(task_id=task_id, delayq_at=due)
+                result = self.delayq.note.s().set(task_id=task_id).delay_until(due)
+                replicas = result.replicas or 0
             elif not (outcome := self.delayq.cancel(task_id)):
                 error = NotDoneError(outcome)
         except StoreError as caught:
             error = caught
-        self.calls.append(Told(what, task_id, began, time.monotonic(), error))
+        self.calls.append(Told(what, task_id, due, began, time.monotonic(), error, replicas))
         return error is None
 
     def done(self, what: str) -> list[Told]:
@@ -99,7 +104,7 @@ class Caller:
 
     @property
     def odd(self) -> list[Exception]:
-        """Errors that no caller of a group should get."""
+        """Errors that no caller should get."""
         errors = (one.error for one in self.calls if one.error)
         return [each for each in errors if not isinstance(each, (StoreUnavailable, NotDoneError))]
 

@@ -6,8 +6,8 @@
 
 A call takes effect once and in order, or is refused; ``lua/prelude/call.lua`` says how. This side
 names the operation and sends with each request its time and the end of the call. It continues only
-when the call is answered, or has ended by Redis's clock as well. ``tests/protocol`` searches every
-course that a call can take.
+when the call is answered, or has ended by Redis's clock as well. ``tests/lab/simulator`` runs
+both sides over such a network.
 """
 
 from __future__ import annotations

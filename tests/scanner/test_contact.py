@@ -1,10 +1,13 @@
-"""A log line names a lost server by its URL, without the password, and by its setting."""
+"""How log lines name a server, and how long a scanner waits for one whose packets vanish."""
+
+import socket
 
 import pytest
 from celery import Celery
 
 from celery_delayq import DelayQ
 from celery_delayq.core.handover.making import _contacts
+from celery_delayq.errors import BrokerDown, StoreUnavailable
 
 NAMED = {"master_name": "mymaster"}
 
@@ -57,3 +60,34 @@ def test_a_setting_is_named_as_it_was_written():
         "store redis://red:6379/0 of CELERY_DELAYQ_URL",
         "broker amqp://rabbit:5672// of CELERY_BROKER_URL",
     )
+
+
+MOST = 2.0  # seconds
+
+
+@pytest.fixture
+def patience(monkeypatch):
+    """For how long each attempt to connect would have waited; none gets an answer."""
+    waited = []
+
+    def vanish(self, _address):
+        waited.append(self.gettimeout())
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket.socket, "connect", vanish)
+    return waited
+
+
+@pytest.mark.parametrize("broker", ["amqp://127.0.0.1", "redis://127.0.0.1:6390"])
+def test_a_scanner_gives_up_connecting_after_two_seconds(make_app, patience, broker):
+    app = make_app(broker, delayq_url="redis://127.0.0.1:6391")
+    scanner = DelayQ(app).scanner()
+    shard = scanner._shards[0]
+    for connect in (scanner._wakeup.listen, shard.steps.hand_over):
+        with pytest.raises(StoreUnavailable):
+            connect()
+    with pytest.raises(BrokerDown):
+        shard.relay._link.prepare()
+    scanner._wakeup.close()
+    assert len(patience) >= 3
+    assert max(patience) <= MOST, patience
