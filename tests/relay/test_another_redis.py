@@ -108,19 +108,19 @@ def spoilt_list(house):
 
 
 def odd_exchange(house):
-    """kombu raises a KeyError for it, which its Redis transport takes for a lost connection."""
+    """kombu raises a KeyError for it, which it counts among the errors of a connection."""
     house.app.amqp.queues.add(Queue("odd", Exchange("odd", "headers")))
     return "odd"
 
 
 @pytest.mark.parametrize("queue", [spoilt_list, odd_exchange])
-def test_a_task_whose_queue_takes_no_message_waits_and_others_go_on(other_redis, queue):
+def test_a_task_whose_queue_takes_no_message_is_refused_and_others_go_on(other_redis, queue):
     other_redis.due_now(task_id="bad", queue=queue(other_redis))
     other_redis.due_now(task_id="good")
     other_redis.start()
     assert other_redis.take()[0].headers["id"] == "good"
-    eventually(lambda: other_redis.counts() == (1, 0, 0))
-    assert other_redis.delayq.get("bad")
+    eventually(lambda: other_redis.delayq.get("bad").error)
+    assert other_redis.counts() == (1, 0, 0)
 
 
 def test_a_lost_reply_makes_one_marked_copy_and_not_ten(make_house, start_redis):

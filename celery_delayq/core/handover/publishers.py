@@ -58,7 +58,9 @@ class OneByOne:
         self.lost = ""  # the reason, if the broker itself failed, and not a message
         self._connection = connection
         self._timeout = timeout
-        self._broken = (OperationalError, OSError, *connection.recoverable_connection_errors)
+        # kombu's own transports add KeyError, which an exchange raises that they cannot declare.
+        lost = {OperationalError, OSError, *connection.recoverable_connection_errors} - {KeyError}
+        self._broken = tuple(lost)
         self._channel_errors = connection.channel_errors
         self._declared: set[str] = set()
         self._open()
