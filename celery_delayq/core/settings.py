@@ -93,7 +93,8 @@ SETTINGS: tuple[Setting, ...] = (
         True,
         "true or false",
         "true or false",
-        "False: `DelayQ(app)` leaves Celery as it is, and scheduling raises `SwitchedOff`.",
+        "False: `DelayQ(app)` leaves Celery as it is, and its methods raise `SwitchedOff`. Celery "
+        "ignores the options `delayq_…` of `apply_async`, so it sends such a task at once.",
         lambda value: isinstance(value, bool),
     ),
     Setting(

@@ -102,6 +102,13 @@ def test_an_eta_is_celery_s_from_the_very_first_call_on(off, redis, first):
     assert b'"eta": "20' in message
 
 
+def test_celery_ignores_the_options_of_a_call(off, redis):
+    off.tasks["t"].apply_async(delayq_at=FAR, delayq_key="k")
+
+    [[message]] = lists(redis).values()
+    assert b'"eta": null' in message
+
+
 def test_revoke_asks_the_workers_alone(off, redis):
     off.control.revoke("a")
 
