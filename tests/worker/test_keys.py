@@ -4,20 +4,25 @@ import pytest
 from celery import states
 from celery.exceptions import TaskRevokedError
 
+from tests.worker.conftest import each_of
+
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
-def test_ten_calls_within_the_window_are_one_run_of_the_last(crew):
-    note, window = crew.tasks["note"], {"after": 3600, "key": "window", "conflict": "debounce"}
-    *others, last = [crew.delayq.schedule(note.s(number), **window) for number in range(10)]
-    assert crew.delayq.run_now(last)
+project = each_of("crew", "rabbit")
+
+
+def test_ten_calls_within_the_window_are_one_run_of_the_last(project):
+    note, window = project.tasks["note"], {"after": 3600, "key": "window", "conflict": "debounce"}
+    *others, last = [project.delayq.schedule(note.s(number), **window) for number in range(10)]
+    assert project.delayq.run_now(last)
 
     assert last.get(timeout=30) == [9]
-    assert [run["args"] for run in crew.runs(last)] == [[9]]
+    assert [run["args"] for run in project.runs(last)] == [[9]]
     for result in others:
         with pytest.raises(TaskRevokedError, match="replaced by"):
             result.get(timeout=30)
-        assert crew.runs(result) == []
+        assert project.runs(result) == []
 
 
 def test_calls_that_never_cease_run_at_the_end_of_max_wait(crew):
