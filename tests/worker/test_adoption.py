@@ -1,4 +1,4 @@
-"""Workers adopt messages with a far `eta` from a process without this package."""
+"""Workers adopt messages from a process without this package: those with a far `eta`, and ours."""
 
 import contextlib
 from datetime import datetime, timedelta, timezone
@@ -83,14 +83,6 @@ def test_of_two_queues_of_an_exchange_each_gets_its_own_back(
     project.delayq.run_now(ids[1])
     [run] = project.wait_runs(ids[1])
     assert run["queue"] == names[1]
-
-
-@pytest.fixture
-def far(make_project, start_worker, broker, server):
-    """A project with a worker that adopts far messages."""
-    project = make_project(**conf_of(broker, server))
-    project.worker = start_worker(TASKS, "-P", "solo", env=project.env)
-    return project
 
 
 @pytest.fixture
@@ -185,25 +177,6 @@ def test_while_the_store_is_away_others_run_and_nothing_is_lost(
     assert [project.runs(one) for one in ids] == [[]] * 20
 
 
-def test_a_message_that_opts_out_waits_in_the_worker(far, broker):
-    send(far, 3, headers={"delayq_capture": False})
-    [adopted] = send(far)
-
-    wait_held(far, [adopted])
-    eventually(lambda: broker.unacked(far.queue) == 3, LONG)
-    assert far.delayq.counts().scheduled == 1
-
-
-def test_a_task_that_is_revoked_while_it_waits_does_not_run(far):
-    [task_id] = send(far)
-    wait_held(far, [task_id])
-
-    far.app.control.revoke(task_id)
-
-    assert far.delayq.get(task_id) is None
-    assert far.app.AsyncResult(task_id).state == "REVOKED"
-
-
 # A project moves from `eta` by the steps of the recipe, with tasks in flight.
 
 
@@ -236,3 +209,14 @@ def test_an_old_worker_beside_a_new_one_holds_what_it_gets(moving, start_worker)
     start_worker(TASKS, "-P", "solo", env=project.env)
 
     assert not any(project.delayq.get(one) for one in ids)
+
+
+def test_a_worker_schedules_what_an_app_without_a_delayq_sent_at_once(make_project, start_worker):
+    project = make_project()
+    worker = start_worker(TASKS, "-P", "solo", env=project.env)
+    with Celery("stranger", set_as_current=False) as stranger:
+        stranger.conf.update(project.plain_conf)
+        result = stranger.send_task("note", delayq_after=0.3)
+    [run] = project.wait_runs(result)
+    assert run["at"] >= run["due"]
+    worker.wait_log(rf"task {result.id}: scheduled on arrival; .* create DelayQ\(app\) there")

@@ -53,44 +53,11 @@ def test_a_captured_retry_has_a_due_time_and_an_attempt_of_its_own(captured):
     assert {run["redelivered"] for run in (first, second)} == {None}
 
 
-def test_a_retry_that_is_left_to_celery_has_no_due_time(crew):
-    _, second = crew.wait_runs(crew.tasks["persist"].delay_for(0.1, 1, 0.3), 2)
-    assert second["due"] is None
-
-
-def test_a_captured_retry_waits_in_the_store_and_can_be_brought_forward_or_cancelled(capturing):
-    result = capturing.tasks["persist"].delay_for(0, 2, 3600)
-    capturing.wait_runs(result)
-    eventually(lambda: capturing.delayq.get(result.id))
-    assert capturing.delayq.reschedule(result.id, after=0)
-    assert capturing.wait_runs(result, 2)[1]["retries"] == 1
-    eventually(lambda: capturing.delayq.get(result.id))
-    assert capturing.delayq.cancel(result.id)
-    assert capturing.delayq.get(result.id) is None
-
-
-def test_a_plain_countdown_is_captured(capturing):
-    held = capturing.tasks["note"].apply_async(countdown=3600)
-    assert capturing.delayq.cancel(held.id)
-    result = capturing.tasks["note"].apply_async(countdown=0.3)
-    [run] = capturing.wait_runs(result)
-    assert run["due"] is not None
-    assert datetime.fromisoformat(run["eta"]).timestamp() == run["due"]
-
-
 # Inside tasks.
 
 
 def ids(count):
     return [uuid() for _ in range(count)]
-
-
-def test_a_task_schedules_others(crew):
-    wanted = ids(5)
-    crew.tasks["spawn"].delay_for(0, wanted, 0.2)
-    for task_id in wanted:
-        [run] = crew.wait_runs(task_id)
-        assert run["at"] >= run["due"]
 
 
 @pytest.mark.parametrize("delay", [0, 0.2])

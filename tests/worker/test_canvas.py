@@ -1,11 +1,8 @@
 """A canvas with a due time, through a real worker and a real result backend."""
 
-from datetime import timedelta
-
 import celery
 import pytest
 from celery import chain, chord, group
-from celery.exceptions import TaskRevokedError
 
 from tests.support.waiting import PATIENCE
 from tests.worker.conftest import each_of
@@ -74,26 +71,11 @@ def test_a_canvas_has_its_result(project, make, result):
     assert make(Parts(project)).delay_for(0.1).get(timeout=TIMEOUT) == result
 
 
-def test_no_part_runs_before_the_whole_is_due(crew, add):
-    result = group(add.s(1, 1), add.s(2, 2)).delay_for(0.4)
-    due = result.due.timestamp()
-    runs = [run for part in result.results for run in crew.wait_runs(part)]
-    assert all(run["at"] >= due for run in runs)
-
-
 def test_each_part_runs_once(crew, add, total):
     result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0.1)
     assert result.get(timeout=TIMEOUT) == 6
     parts = [*result.parent.results, result]
     assert [len(crew.runs(part)) for part in parts] == [1, 1, 1]
-
-
-def test_a_cancelled_canvas_runs_no_part(crew, add, total):
-    result = crew.cancelled(lambda: chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(1))
-    crew.wait_runs(crew.tasks["note"].delay_until(result.due + timedelta(seconds=0.2)))
-    assert [crew.runs(part) for part in result.parent.results] == [[], []]
-    with pytest.raises(TaskRevokedError):
-        result.get(timeout=TIMEOUT)
 
 
 def test_a_scheduled_link_runs_when_its_task_is_done(crew, add):
@@ -102,11 +84,3 @@ def test_a_scheduled_link_runs_when_its_task_is_done(crew, add):
     add.apply_async((1, 2), link=note, delayq_after=0.1)
     [run] = crew.wait_runs(linked)
     assert run["args"] == [3]
-
-
-def test_a_later_part_of_a_chain_with_a_delay_of_its_own_waits_by_itself(crew, add):
-    note = crew.tasks["note"].s().set(delayq_after=0.3)
-    result = chain(add.s(1, 2), note).apply_async()
-    [run] = crew.wait_runs(result)
-    assert run["args"] == [3]
-    assert run["at"] >= run["due"]

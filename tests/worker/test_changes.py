@@ -22,17 +22,6 @@ def test_a_worker_sees_the_edited_arguments(edited):
     assert result.get(timeout=30) == 11
 
 
-def test_an_edited_expiry_ends_a_task(edited):
-    result = edited.tasks["add"].delay_for(3600, 1, 2)
-
-    assert result.edit(expires=-5)
-    assert result.reschedule(after=0)
-
-    with pytest.raises(Exception, match="expired"):
-        result.get(timeout=30)
-    assert edited.runs(result) == []
-
-
 # Revoked.
 
 
@@ -102,22 +91,6 @@ def test_a_task_that_an_undo_brought_back_runs_once_and_has_its_own_result(undoi
     assert len(undoing.runs(result)) == 1
 
 
-def test_tasks_that_another_process_cancelled_in_a_bulk_run_after_its_undo(undoing):
-    results = [undoing.tasks["note"].delay_for(3600) for _ in range(5)]
-    said = celery(undoing, "delayq", "cancel", "--all", "--yes").stdout
-    name = said.partition("undo --bulk ")[2].split()[0]
-
-    assert undoing.delayq.undo_all(name).done == 5
-
-    undoing.delayq.select(all=True).run_now()
-    for result in results:
-        undoing.wait_runs(result)
-    # A scanner that was to store REVOKED for them has not, or has taken it back.
-    eventually(
-        lambda: {undoing.app.AsyncResult(result.id).state for result in results} == {"SUCCESS"}
-    )
-
-
 # Beside a purge of their queue.
 
 
@@ -162,28 +135,4 @@ def test_waiting_tasks_outlive_a_purge_of_their_queue_and_run_when_they_are_due(
     project.delayq.select(all=True).run_now()
     for result in waiting:
         assert len(project.wait_runs(result)) == 1
-    assert worker.running
-
-
-def test_a_cancel_of_all_leaves_the_queue_as_it_is(project):
-    fill(project)
-
-    assert "3 tasks cancelled" in celery(project, "delayq", "cancel", "--all", "--yes").stdout
-
-    assert project.delayq.counts().scheduled == 0
-    assert project.queued() == 2
-
-
-def test_a_flushed_database_has_lost_its_tasks_and_takes_new_ones(
-    make_project, start_redis, start_worker
-):
-    project = make_project(start_redis())
-    worker = start_worker(TASKS, "-P", "solo", env=project.env)
-    lost = project.tasks["note"].delay_for(3600)
-    eventually(lambda: project.scanners() == 1)
-
-    project.client.flushdb()
-
-    assert project.delayq.get(lost.id) is None
-    assert len(project.wait_runs(project.tasks["note"].delay_for(0))) == 1
     assert worker.running

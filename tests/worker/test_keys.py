@@ -25,19 +25,6 @@ def test_ten_calls_within_the_window_are_one_run_of_the_last(project):
         assert project.runs(result) == []
 
 
-def test_calls_that_never_cease_run_at_the_end_of_max_wait(crew):
-    terms = {"after": 0.4, "key": "calls", "conflict": "debounce", "max_wait": 0.8}
-    results, left = [crew.delayq.schedule(crew.tasks["note"].s(), **terms)], []
-    begun = crew.delayq.counts().now_ms / 1000  # or a little earlier
-    # Until one was delivered; the next one has begun a new chain.
-    while not left:
-        results.append(crew.delayq.schedule(crew.tasks["note"].s(), **terms))
-        left = [one for one in results[-2:] if crew.delayq.handed_over(one)]
-
-    [run] = crew.wait_runs(left[0])
-    assert run["due"] <= begun + 0.801
-
-
 def test_a_task_that_runs_leaves_its_key_to_the_next(crew):
     hold, note = crew.tasks["hold"], crew.tasks["note"]
     first = crew.delayq.schedule(hold.s(20), after=0, key="one at a time")
