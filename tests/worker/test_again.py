@@ -53,6 +53,11 @@ def test_a_captured_retry_has_a_due_time_and_an_attempt_of_its_own(captured):
     assert {run["redelivered"] for run in (first, second)} == {None}
 
 
+def test_a_retry_that_is_left_to_celery_has_no_due_time(crew):
+    _, second = crew.wait_runs(crew.tasks["persist"].delay_for(0.1, 1, 0.3), 2)
+    assert second["due"] is None
+
+
 # Inside tasks.
 
 

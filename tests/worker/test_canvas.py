@@ -84,3 +84,10 @@ def test_a_scheduled_link_runs_when_its_task_is_done(crew, add):
     add.apply_async((1, 2), link=note, delayq_after=0.1)
     [run] = crew.wait_runs(linked)
     assert run["args"] == [3]
+
+
+def test_a_later_part_of_a_chain_with_a_delay_of_its_own_waits_by_itself(crew, add):
+    result = chain(add.s(1, 2), crew.tasks["note"].s().set(delayq_after=0.3)).apply_async()
+    [run] = crew.wait_runs(result)
+    assert run["args"] == [3]
+    assert run["at"] >= run["due"]
