@@ -25,18 +25,6 @@ def test_ten_calls_within_the_window_are_one_run_of_the_last(project):
         assert project.runs(result) == []
 
 
-def test_a_task_that_runs_leaves_its_key_to_the_next(crew):
-    hold, note = crew.tasks["hold"], crew.tasks["note"]
-    first = crew.delayq.schedule(hold.s(20), after=0, key="one at a time")
-    crew.wait_runs(first)
-
-    second = crew.delayq.schedule(note.s(), after=0, key="one at a time")
-
-    assert not second.existed
-    assert second.get(timeout=30) == []
-    crew.let_go(first)
-
-
 @pytest.mark.parametrize("conflict", ["reject", "keep", "replace", "debounce"])
 def test_a_retry_takes_a_key_that_is_free(capturing, conflict):
     key = f"free {conflict}"

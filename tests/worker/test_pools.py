@@ -77,11 +77,6 @@ def test_a_cancelled_one_does_not_run(pool):
     assert cancelled.state == "REVOKED"
 
 
-def test_its_scanner_counts_as_alive(pool):
-    eventually(lambda: pool.scanners() == 1)
-    assert pool.worker.running
-
-
 @pytest.mark.parametrize("options", [("-Q", "other"), ("-Q", "other", "--autoscale", "2,1")])
 def test_a_task_for_a_named_queue_reaches_its_worker(make_project, start_worker, options):
     project = make_project()

@@ -1,18 +1,11 @@
 """A released task runs in a worker without this package, once, at its due time."""
 
 import itertools
-import json
-import time
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
 
-from celery_delayq import Outcome
-from celery_delayq.core.store.scripts import load
-from tests.lab.faults.proxy import Proxy
-from tests.support.forked import PythonProcess
 from tests.support.waiting import PATIENCE, eventually
-from tests.support.worker import ROOT
 from tests.worker.project import TASKS
 
 pytestmark = pytest.mark.libraries
@@ -84,46 +77,6 @@ def test_on_rabbitmq_a_plain_worker_that_holds_one_for_too_long_ends(
     assert message.headers["id"] == result.id
 
 
-def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
-    project, script = make_project(), load()["release"]
-    items = [((number,), {}) for number in range(4000)]
-    bulk = project.delayq.schedule_many(project.tasks["note"], items, after=3600)
-    project.client.script_load(script.text)
-
-    def command(log):
-        line = ("-m", "celery", "-A", TASKS, "delayq", "release", "--all", "--yes")
-        return PythonProcess(*line, log=tmp_path / log, env=project.env, cwd=ROOT)
-
-    with HeldUp(project.server.port) as proxy:
-        proxy.cut_after = script.sha.encode()
-        project.conf["broker_url"] = f"redis://127.0.0.1:{proxy.port}/0"
-        first = command("first.log")
-        eventually(lambda: project.delayq.counts().overdue, message="some are released")
-        first.kill()
-    project.conf["broker_url"] = project.server.url()
-    begun = project.delayq.counts().overdue + project.queued()
-    assert 0 < begun < 4000
-
-    second = command("second.log")
-    assert second.wait(60) == 0
-    assert not project.delayq.counts().scheduled
-
-    messages = map(json.loads, project.client.lrange(project.queue, 0, -1))
-    headers = [message["headers"] for message in messages]
-    assert sorted(one["id"] for one in headers) == sorted(bulk.ids)
-    ahead = {datetime.fromisoformat(one["eta"]).timestamp() - time.time() for one in headers}
-    assert 3000 < min(ahead) <= max(ahead) <= 3600
-
-
-class HeldUp(Proxy):
-    """Passes on nothing more after the request behind which it cuts the connection."""
-
-    def _is_cut(self, data):
-        if is_cut := super()._is_cut(data):
-            self.stall()
-        return is_cut
-
-
 @pytest.mark.parametrize("adopts", [None, 1.0])
 def test_a_released_task_of_a_worker_s_scanner_waits_in_that_worker(
     make_project, start_worker, adopts
@@ -145,30 +98,3 @@ def test_a_released_task_of_a_worker_s_scanner_waits_in_that_worker(
 
 def released(project, result):
     return result if project.delayq.select(all=True).release() == 1 else None
-
-
-def test_a_released_task_that_a_worker_holds_is_revoked_as_celery_s_own(make_project, plain_worker):
-    project = make_project()
-    worker = plain_worker(project)
-    # If it is too late for one, the next, which is further ahead.
-    tries = (revoked_in_time(project, worker, 3**number) for number in itertools.count(1))
-    revoked, other = next(filter(None, tries))
-
-    project.wait_runs(other, timeout=4 * PATIENCE)
-    assert project.runs(revoked) == []
-
-
-def revoked_in_time(project, worker, ahead):
-    """Two tasks that a worker holds, of which it knows that the first is revoked before it is due.
-
-    ``None`` if that came too late.
-    """
-    revoked = project.tasks["note"].delay_for(ahead)
-    other = project.tasks["note"].delay_until(revoked.due + timedelta(seconds=0.5))
-    assert project.delayq.select(all=True).release() == 2
-    project.delayq.hand_over()
-    worker.wait_log(f"{other.id}. received")
-    assert project.delayq.cancel(revoked, revoke=True) is Outcome.HANDED_OVER
-    inspect = project.app.control.inspect([worker.name], timeout=PATIENCE)
-    eventually(lambda: revoked.id in (inspect.revoked() or {}).get(worker.name, ()))
-    return (revoked, other) if project.client.time()[0] + 1 < revoked.due.timestamp() else None
