@@ -73,21 +73,30 @@ def test_a_task_delivered_since_an_older_copy_is_delivered_again(start_redis, on
     assert delayq.hand_over() == 1
 
 
-@pytest.mark.parametrize(
-    ("policy", "is_kept"),
-    [
-        *((policy, False) for policy in ("allkeys-lru", "allkeys-random")),
-        *((policy, True) for policy in ("noeviction", "volatile-lru", "volatile-ttl")),
-    ],
-)
-def test_a_policy_for_all_keys_deletes_waiting_tasks_and_no_other(start_redis, on, policy, is_kept):
-    server = start_redis("--maxmemory-policy", policy)
-    delayq = on(server)
-    hold(delayq)
+@pytest.fixture
+def filled(start_redis, on):
+    """Schedule a task on a server with that policy for its memory, which is full then."""
 
-    server.client().config_set("maxmemory", 1)
-    with pytest.raises(redis.exceptions.OutOfMemoryError):
-        server.client().set("foreign", "x")
+    def filled(policy):
+        server = start_redis("--maxmemory-policy", policy)
+        delayq = on(server)
+        hold(delayq)
+        server.client().config_set("maxmemory", 1)
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            server.client().set("foreign", "x")
+        return delayq
 
-    assert (delayq.get("order-42") is not None) is is_kept
-    assert (delayq.cancel("order-42") is Outcome.DONE) is is_kept
+    return filled
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])
+def test_a_policy_for_all_keys_deletes_waiting_tasks(filled, policy):
+    assert filled(policy).get("order-42") is None
+
+
+@pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
+def test_any_other_policy_keeps_waiting_tasks(filled, policy):
+    delayq = filled(policy)
+
+    assert delayq.get("order-42").args == (42,)
+    assert delayq.cancel("order-42") is Outcome.DONE
