@@ -121,25 +121,23 @@ def test_so_is_a_message_of_protocol_1(make_project, start_worker):
     assert [run["retries"] for run in project.runs(result)] == [0, 0]
 
 
-@pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
-def test_its_state_says_that_it_is_scheduled(crew, name):
+@pytest.mark.parametrize(
+    ("name", "args", "last"),
+    [
+        *((name, (LONG,), 2) for name in ("later", "later_tracked", "later_reporting")),
+        pytest.param("later_retried", (), 1, id="after a retry, which stays counted"),
+    ],
+)
+def test_its_state_says_that_it_is_scheduled(crew, name, args, last):
     asked = datetime.now(timezone.utc)
-    result = crew.tasks[name].delay(LONG)
+    result = crew.tasks[name].delay(*args)
     entry = waiting(crew, result)
     put_off = entry.due - timedelta(seconds=LONG)
     # The store's times are whole milliseconds, rounded up.
     assert asked <= put_off <= datetime.now(timezone.utc) + timedelta(milliseconds=1)
     eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
     assert crew.delayq.reschedule(result.id, after=0)
-    assert result.get(timeout=30) == 2
-
-
-def test_so_it_does_after_a_retry_which_stays_counted(crew):
-    result = crew.tasks["later_retried"].delay()
-    waiting(crew, result)
-    eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
-    assert crew.delayq.reschedule(result.id, after=0)
-    assert result.get(timeout=30) == 1
+    assert result.get(timeout=30) == last
 
 
 @pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
