@@ -1,4 +1,4 @@
-"""A Django project: settings by namespace, Django's times and lazy values, and a worker."""
+"""A Django project: settings by namespace, Django's times and lazy values, forks, and a worker."""
 
 import json
 
@@ -120,6 +120,33 @@ def test_lazy_values_of_django_s_are_taken_where_celery_takes_them_and_as_ids(pr
     assert found["cancelled"] == [True, True]
     assert found["no id"] == "InvalidOption"
     assert found["no argument"] == ["EncodeError", "EncodeError"]  # as in Celery
+
+
+# A server that loads the project before it forks: each child reads over a connection.
+FORKS = """
+import os
+
+ids = [remind.delay_for(60, number).id for number in range(200)]
+assert delayq.services.entries  # its connection is open
+
+
+def right():
+    return all(delayq.get(one).args == (number,) for number, one in enumerate(ids))
+
+
+children = []
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        os._exit(0 if right() and remind.delay_for(60, 1).cancel() else 1)
+    children.append(child)
+mine = right()
+print(json.dumps([mine, *(os.waitpid(child, 0)[1] for child in children)]))
+"""
+
+
+def test_processes_forked_after_a_call_have_connections_of_their_own(project):
+    assert project.run(FORKS) == [True, 0, 0, 0]
 
 
 MORE_TASKS = """
