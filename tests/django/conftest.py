@@ -1,9 +1,6 @@
 """The project of the recipe, as files; each program in it runs in its own process."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,26 +41,22 @@ class Project:
     folder: Path
     env: dict[str, str]
 
-    def started(self, script, *options, **env):
+    def started(self, script, **env):
         """Run *script* in a process; return it when it has ended."""
-        line, env = (*options, "-c", START + script), {**self.env, **env}
-        if not options:
-            return run_forked(*line, cwd=self.folder, env=env)
-        return subprocess.run(
-            [sys.executable, *line],
-            cwd=self.folder,
-            env={**os.environ, **env},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run_forked("-c", START + script, cwd=self.folder, env={**self.env, **env})
 
     def run(self, script, **env):
         """Run *script*; return its last line."""
         ran = self.started(script, **env)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout.splitlines()[-1])
+
+    def migrate(self, *apps):
+        """Make migrations of these apps, and apply all."""
+        steps = [*(("makemigrations", app) for app in apps), ("migrate",)]
+        calls = [f"call_command(*{step!r}, verbosity=0)\n" for step in steps]
+        ran = self.started("from django.core.management import call_command\n" + "".join(calls))
+        assert ran.returncode == 0, ran.stderr
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +82,7 @@ def new_project(redis_server, tmp_path_factory):
         }
         redis_server.empty()
         project = Project(folder, env)
-        migrated = project.started(
-            "from django.core.management import call_command\n"
-            "call_command('makemigrations', 'orders', verbosity=0)\n"
-            "call_command('migrate', verbosity=0)\n"
-        )
-        assert migrated.returncode == 0, migrated.stderr
+        project.migrate("orders")
         return project
 
     return new

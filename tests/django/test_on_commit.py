@@ -28,32 +28,42 @@ def answers(project):
         )
 
 
-def test_a_task_is_scheduled_at_the_commit_by_the_id_that_the_call_returned(answers):
-    assert answers["commits"] == [False, True, [42], "2100-01-01T00:00:00+00:00"]
+# What each question of `commits` is answered.
+ANSWERS = {
+    "a task is scheduled at the commit by the id that the call returned": (
+        "commits",
+        [False, True, [42], "2100-01-01T00:00:00+00:00"],
+    ),
+    "nothing is scheduled when the transaction is rolled back": ("rolls_back", [False, 0, False]),
+    "a task of a savepoint that is rolled back is not scheduled": (
+        "savepoint_rolled_back",
+        [True, False],
+    ),
+    "of nested transactions the outermost one counts": ("nested", [False, True]),
+    "outside of a transaction it is scheduled at once": ("no_transaction", True),
+    "a task whose time is past at the commit runs at once": ("past_at_the_commit", [1, True]),
+    "django's robust lets the others be called": ("robust", ["later"]),
+    "no keyword of a task is taken for one of the method": ("keywords", [True, True]),
+    "another database's transaction is named to on_commit itself": (
+        "another_database",
+        [[True, False], True],
+    ),
+    "celery's own method takes the options": ("with_options", [False, [42]]),
+    "a cancel on commit is not done when the transaction is rolled back": (
+        "recipe",
+        [True, True, False],
+    ),
+    "a task that runs eagerly does so at the commit by that id": ("eager", [[], True]),
+}
 
 
-def test_nothing_is_scheduled_when_the_transaction_is_rolled_back(answers):
-    assert answers["rolls_back"] == [False, 0, False]
+@pytest.mark.parametrize(("question", "answer"), ANSWERS.values(), ids=ANSWERS)
+def test_the_task_of_a_call_on_commit_depends_on_its_transaction(answers, question, answer):
+    assert answers[question] == answer
 
 
 def test_a_delay_counts_from_the_commit(answers):
     assert 60 <= answers["counts_from_the_commit"] < 60 + PATIENCE
-
-
-def test_a_task_of_a_savepoint_that_is_rolled_back_is_not_scheduled(answers):
-    assert answers["savepoint_rolled_back"] == [True, False]
-
-
-def test_of_nested_transactions_the_outermost_one_counts(answers):
-    assert answers["nested"] == [False, True]
-
-
-def test_outside_of_a_transaction_it_is_scheduled_at_once(answers):
-    assert answers["no_transaction"] is True
-
-
-def test_a_task_whose_time_is_past_at_the_commit_runs_at_once(answers):
-    assert answers["past_at_the_commit"] == [1, True]
 
 
 @pytest.mark.parametrize(
@@ -84,34 +94,10 @@ def test_it_can_be_scheduled_again_by_its_id_once(answers):
     assert answers["redis_is_away"]["again"] == [True, "AlreadyScheduled"]
 
 
-def test_django_s_robust_lets_the_others_be_called(answers):
-    assert answers["robust"] == ["later"]
-
-
-def test_no_keyword_of_a_task_is_taken_for_one_of_the_method(answers):
-    assert answers["keywords"] == [True, True]
-
-
-def test_another_database_s_transaction_is_named_to_on_commit_itself(answers):
-    assert answers["another_database"] == [[True, False], True]
-
-
-def test_celery_s_own_method_takes_the_options(answers):
-    assert answers["with_options"] == [False, [42]]
-
-
-def test_a_cancel_on_commit_is_not_done_when_the_transaction_is_rolled_back(answers):
-    assert answers["recipe"] == [True, True, False]
-
-
 def test_every_task_that_has_celery_s_method_has_these(answers):
     both = [[[7], [7]], "TypeError"]
     of_a_class = [[[7], [7]], None]  # Celery checks only this much of its arguments
     assert answers["kinds"] == [both, both, both, of_a_class, False]
-
-
-def test_a_task_that_runs_eagerly_does_so_at_the_commit_by_that_id(answers):
-    assert answers["eager"] == [[], True]
 
 
 def test_a_process_that_dies_after_the_commit_has_scheduled_nothing(project):

@@ -57,12 +57,7 @@ def project(new_project):
     (project.folder / "digests").mkdir()
     (project.folder / "digests" / "__init__.py").touch()
     (project.folder / "digests" / "models.py").write_text(block.text)
-    migrated = project.started(
-        "from django.core.management import call_command\n"
-        "call_command('makemigrations', 'digests', verbosity=0)\n"
-        "call_command('migrate', verbosity=0)\n"
-    )
-    assert migrated.returncode == 0, migrated.stderr
+    project.migrate("digests")
     return project
 
 

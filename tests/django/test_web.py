@@ -73,17 +73,18 @@ remind.apply_async((41,), task_id="a", delayq_after=3600)
 def site(new_project):
     project = new_project(SETTINGS)
     (project.folder / "shop" / "urls.py").write_text(URLS)
-    ran = project.started(
-        "from django.core.management import call_command\ncall_command('migrate', verbosity=0)\n"
-    )
-    assert ran.returncode == 0, ran.stderr
+    project.migrate()
     return project
 
 
-def test_permissions_decide_who_looks_and_who_changes(site):
-    told = site.run(
-        USERS
-        + """
+@pytest.fixture
+def asked(site):
+    """Run a script that has clients of these users."""
+    return lambda script: site.run(USERS + script)
+
+
+def test_permissions_decide_who_looks_and_who_changes(asked):
+    told = asked("""
 from celery_delayq.contrib.web import page_changed
 page_changed.connect(lambda user, action, **_: CHANGED.append([user, action]), weak=False)
 url = "/ops/delayq/task?id=a"
@@ -93,22 +94,18 @@ posts = [one.post(url, {"action": "cancel"}, headers=OWN).status_code for one in
 waits = delayq.get("a") is not None
 done = writer.post(url, {"action": "cancel"}, headers=OWN)
 print(json.dumps([looks, forms, posts, waits, done.status_code, delayq.get("a") is None, CHANGED]))
-"""
-    )
+""")
 
     assert told == [
         [403, 200, 200], [False, True], [403, 403], True, 303, True, [["writer", "cancel"]],
     ]  # fmt: skip
 
 
-def test_without_a_login_one_is_sent_to_it(site):
-    told = site.run(
-        USERS
-        + """
+def test_without_a_login_one_is_sent_to_it(asked):
+    told = asked("""
 answers = [nobody.get("/ops/delayq/tasks?queue=mail"), nobody.post("/ops/delayq/task?id=a")]
 print(json.dumps([[one.status_code, one["Location"]] for one in answers]))
-"""
-    )
+""")
 
     login = "/accounts/login/?next=/ops/delayq/"
     assert told == [
@@ -117,10 +114,8 @@ print(json.dumps([[one.status_code, one["Location"]] for one in answers]))
     ]
 
 
-def test_a_form_from_elsewhere_changes_nothing_though_the_view_is_exempt_from_django_s_csrf(site):
-    told = site.run(
-        USERS
-        + """
+def test_a_form_from_elsewhere_changes_nothing_though_the_view_is_exempt_from_django_s_csrf(asked):
+    told = asked("""
 def post(**headers):
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     return writer.post("/ops/delayq/task?id=a", {"action": "run_now"}, headers=headers).status_code
@@ -129,16 +124,13 @@ refused = [post(), post(sec_fetch_site="cross-site"), post(origin="http://evil.e
 done = [post(origin="http://shop.example"), post(origin="https://admin.example")]
 host = writer.get("/ops/delayq/", headers={"host": "evil.example"}).status_code
 print(json.dumps([refused, done, host]))
-"""
-    )
+""")
 
     assert told == [[403, 403, 403], [303, 303], 400]
 
 
-def test_the_urls_on_the_pages_have_the_path_and_the_headers_stay(site):
-    told = site.run(
-        USERS
-        + """
+def test_the_urls_on_the_pages_have_the_path_and_the_headers_stay(asked):
+    told = asked("""
 page = writer.get("/ops/delayq/")
 text = page.content.decode()
 css = text.partition('rel="stylesheet" href="')[2].partition('"')[0]
@@ -147,8 +139,7 @@ print(json.dumps([
     page["X-Frame-Options"], page["Referrer-Policy"], "default-src 'none'" in page[
     "Content-Security-Policy"], page["Content-Type"],
 ]))
-"""
-    )
+""")
 
     assert told == [
         True,
@@ -161,26 +152,21 @@ print(json.dumps([
     ]
 
 
-def test_the_admin_leads_to_the_pages_those_who_may_look(site):
-    told = site.run(
-        USERS
-        + """
+def test_the_admin_leads_to_the_pages_those_who_may_look(asked):
+    told = asked("""
 link = "/admin/delayq/scheduledtask/"
 shown = [link in one.get("/admin/").content.decode() for one in (other, reader, writer)]
 led = writer.get(link)
 deep = [writer.get(link + one).get("Location") for one in ("1/change/", "1/history/", "add/")]
 closed = other.get(link, follow=True).status_code
 print(json.dumps([shown, led.status_code, led["Location"], deep, closed]))
-"""
-    )
+""")
 
     assert told == [[False, True, True], 302, "/ops/delayq/", ["/ops/delayq/"] * 3, 403]
 
 
-def test_the_middleware_names_the_user_who_changes_a_task(site):
-    told = site.run(
-        USERS
-        + """
+def test_the_middleware_names_the_user_who_changes_a_task(asked):
+    told = asked("""
 import asyncio
 from celery_delayq import signals
 from celery_delayq.contrib.django import acting
@@ -204,15 +190,13 @@ for user in (ann, AnonymousUser(), None):
 asyncio.run(acting(coroutine)(Request(ann)))
 delayq.reschedule("a", by=60)
 print(json.dumps(CHANGED))
-"""
-    )
+""")
 
     assert told == ["ann", "", "", "ann", ""]
 
 
 def test_there_is_no_table_and_no_migration(site):
-    told = site.run(
-        """
+    told = site.run("""
 import io, json
 from django.core.management import call_command
 from django.db import connection
@@ -221,16 +205,13 @@ call_command("makemigrations", "--check", "--dry-run", stdout=out)
 call_command("check", stdout=out)
 tables = [one for one in connection.introspection.table_names() if "delayq" in one]
 print(json.dumps([tables, out.getvalue()]))
-"""
-    )
+""")
 
     assert told == [[], "No changes detected\nSystem check identified no issues (0 silenced).\n"]
 
 
-def test_it_works_under_asgi(site):
-    told = site.run(
-        USERS
-        + """
+def test_it_works_under_asgi(asked):
+    told = asked("""
 import asyncio
 from django.test import AsyncClient
 
@@ -243,7 +224,6 @@ async def ask():
             done.status_code]
 
 print(json.dumps(asyncio.run(ask())))
-"""
-    )
+""")
 
     assert told == [200, True, 303]

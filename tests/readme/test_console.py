@@ -1,5 +1,6 @@
 """The console output in the docs is the real output, but for ids, times and hosts."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -77,19 +78,6 @@ def test_there_are_transcripts():
     assert CLI.written_in("console")
 
 
-def test_the_exit_status_is_1_when_an_id_is_not_scheduled(shop, run):
-    shop.remind.s(42).set(task_id="order-42").delay_for(1800)
-
-    for command, status in (
-        ("cancel order-42 order-44", 1),
-        ("show order-42", 1),
-        ("reschedule order-42 +5m", 1),
-        ("status", 0),
-    ):
-        _, given = run(f"delayq {command}")
-        assert given == status, command
-
-
 @pytest.mark.parametrize("line", [line for line in LINES if "--json" in line])
 def test_the_reading_commands_print_json(shop, run, line):
     shop.remind.s(42).set(task_id="order-42").delay_for(1800)
@@ -137,3 +125,59 @@ def test_every_way_to_give_a_time_that_the_page_names_is_taken(shop, run):
     for when in [*named, "2030-01-01T09:00:00Z"]:
         said, _ = run(f"delayq reschedule order-42 {when}")
         assert re.fullmatch(r"task order-42 rescheduled to [\d-]+ [\d:.]+ UTC\n", said)
+
+
+# The doctor and the repair, on pages of their own.
+
+DOCTOR_PAGE = page("operate/doctor")
+DOCTOR = "celery -A shop delayq doctor"
+SET_UP = ("--save", "3600", "1", "--maxmemory", "1gb")  # like the Redis of the example
+
+
+@pytest.fixture
+def on_its_redis(environment, start_redis, redis_server):
+    """The environment of a process whose Redis is set up like the example's."""
+    server = start_redis(*SET_UP, binary=redis_server.binary)
+    return {**environment, "CELERY_BROKER_URL": server.url()}
+
+
+def without_facts(text):
+    """Each line without its figures, the server's name and its product."""
+    text = re.sub(r"redis://[\w.:]+/", "redis://red/", text).replace("Valkey", "Redis")
+    return [re.sub(r"\d[\d.,]*( [kMG]B)?", "0", line) for line in text.splitlines()]
+
+
+def test_the_doctor_prints_the_text_on_its_page(on_its_redis, shop_file):
+    shown = DOCTOR_PAGE.written_in("text")[0]
+
+    said, status = said_by(DOCTOR, on_its_redis, shop_file)
+
+    assert without_facts(said) == without_facts(shown.text)
+    assert status == 1
+
+
+def test_each_line_of_the_doctor_is_explained(on_its_redis, shop_file):
+    said, _ = said_by(DOCTOR, on_its_redis, shop_file)
+    names = {line[9:28].strip() for line in said.splitlines()[:-1] if line[:1] != " "}
+
+    explained = {name for row in DOCTOR_PAGE.rows("Doctor") for name in row[0].split(", ")}
+
+    assert names <= explained
+    assert explained - names == {"wait for replicas", "disk", "queues", "rules", "keys"}
+
+
+def test_the_repair_prints_the_text_on_its_page_but_for_the_typed_answer(
+    redis_server, shop, environment, shop_file
+):
+    shop.remind.s(42).set(task_id="order-42").delay_until("2030-01-01T09:00:00Z")
+    with contextlib.closing(redis_server.client()) as redis:
+        redis.delete("{delayq:0}:due")
+        redis.zadd("{delayq:0}:tags", {b"user:7\0......order-43": 0})
+
+    [shown] = page("operate/backups").written_in("text")
+    said, status = said_by("celery -A shop delayq check --repair --yes", environment, shop_file)
+
+    asked = "repair 2 findings? [y/N]: y\n"
+    assert asked in shown.text
+    assert (said, status) == (shown.text.replace(asked, ""), 0)
+    assert shop.delayq.get("order-42").state == "SCHEDULED"

@@ -73,28 +73,30 @@ def test_a_task_delivered_since_an_older_copy_is_delivered_again(start_redis, on
     assert delayq.hand_over() == 1
 
 
+@pytest.fixture
+def filled(start_redis, on):
+    """Schedule a task on a server with that policy for its memory, which is full then."""
+
+    def filled(policy):
+        server = start_redis("--maxmemory-policy", policy)
+        delayq = on(server)
+        hold(delayq)
+        server.client().config_set("maxmemory", 1)
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            server.client().set("foreign", "x")
+        return delayq
+
+    return filled
+
+
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])
-def test_a_policy_for_all_keys_deletes_waiting_tasks(start_redis, on, policy):
-    server = start_redis("--maxmemory-policy", policy)
-    delayq = on(server)
-    hold(delayq)
-
-    server.client().config_set("maxmemory", 1)
-    with pytest.raises(redis.exceptions.OutOfMemoryError):
-        server.client().set("foreign", "x")
-
-    assert delayq.get("order-42") is None
+def test_a_policy_for_all_keys_deletes_waiting_tasks(filled, policy):
+    assert filled(policy).get("order-42") is None
 
 
 @pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
-def test_any_other_policy_keeps_waiting_tasks(start_redis, on, policy):
-    server = start_redis("--maxmemory-policy", policy)
-    delayq = on(server)
-    hold(delayq)
-
-    server.client().config_set("maxmemory", 1)
-    with pytest.raises(redis.exceptions.OutOfMemoryError):
-        server.client().set("foreign", "x")
+def test_any_other_policy_keeps_waiting_tasks(filled, policy):
+    delayq = filled(policy)
 
     assert delayq.get("order-42").args == (42,)
     assert delayq.cancel("order-42") is Outcome.DONE

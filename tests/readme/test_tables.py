@@ -8,9 +8,10 @@ import pytest
 import celery_delayq
 from celery_delayq import Outcome, signals
 from celery_delayq.contrib.control import panel
+from celery_delayq.core.handover.relay import MAX_REFUSALS
 from celery_delayq.core.leaves import LEAVES
 from celery_delayq.core.scheduling.options import NAMES
-from celery_delayq.core.settings import SETTINGS
+from celery_delayq.core.settings import REMEMBER, SETTINGS
 from celery_delayq.core.store.scripts import prelude
 from tests.readme.document import DOCS, DOCUMENTS, FAULTS, PAGES, README, ROOT, TESTS, page
 from tests.readme.tables import tables
@@ -193,3 +194,24 @@ def test_the_words_of_the_glossary_are_used():
     ]
     assert len(words) > 30
     assert [word for word in words if word.lower() not in used] == []
+
+
+# Numbers.
+
+
+def number(text):
+    return int(text.replace(",", ""))
+
+
+def test_as_many_tombstones_are_kept_as_the_pages_say():
+    assert REMEMBER == (3600, 1_000_000)
+    assert "known** for [an hour, of the last million" in page("concepts/limits").text
+    for leave, kept, memory in page("reference/settings").rows("How long answers last"):
+        rate, (least, most) = int(leave.split()[0]), re.findall(r"[\d,]+", kept)
+        assert [number(least), number(most)] == [min(rate * 3600, 1_000_000), 2 * number(least)]
+        assert memory == f"{number(most) * 120 / 1_000_000:.0f} MB at most"
+
+
+def test_a_refused_message_is_tried_as_often_as_the_page_says():
+    assert MAX_REFUSALS == 8
+    assert "After eight refusals it is dead" in page("concepts/guarantees").text

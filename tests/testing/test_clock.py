@@ -1,5 +1,6 @@
 """A test's clock: those of the store, the app and this package move by the same amount."""
 
+import contextlib
 import re
 from datetime import datetime, timedelta, timezone
 
@@ -96,34 +97,37 @@ def test_the_next_test_begins_at_the_present(shop):
     assert clock.utc_now() - datetime.now(timezone.utc) < timedelta(minutes=1)
 
 
-def run_with(shop, delayq, go_on, move_to):
-    """Run an hour of a test with the clock of another package."""
-    shop.remind.delay_for(60, 1)
-    shop.remind.delay_until("2030-01-01T10:00:00Z", 2)
-    dues = [task.due.isoformat() for task in delayq.scheduled()]
-    assert dues == ["2030-01-01T09:01:00.001000+00:00", "2030-01-01T10:00:00+00:00"]
-
-    go_on(50)
-    assert delayq.run_due() == []
-    go_on(10)
-    assert [result.value for result in delayq.run_due()] == ["reminded 1"]
-    move_to("2030-01-01T10:00:00Z")
-    assert [result.value for result in delayq.run_due()] == ["reminded 2"]
-
-    shop.remind.delay_for(60, 3)
-    delayq.advance(minutes=1)
-    assert [result.value for result in delayq.run_due()] == ["reminded 3"]
-    assert delayq.now.isoformat() == "2030-01-01T10:01:00+00:00"
+@contextlib.contextmanager
+def frozen():
+    with freeze_time(NINE) as clock:
+        yield clock.tick, clock.move_to
 
 
-def test_freezegun_stops_it_and_moves_it(shop, delayq):
-    with freeze_time(NINE) as frozen:
-        run_with(shop, delayq, frozen.tick, frozen.move_to)
+@contextlib.contextmanager
+def travelling():
+    with time_machine.travel(NINE, tick=False) as clock:
+        yield clock.shift, clock.move_to
 
 
-def test_time_machine_stops_it_and_moves_it(shop, delayq):
-    with time_machine.travel(NINE, tick=False) as traveller:
-        run_with(shop, delayq, traveller.shift, traveller.move_to)
+@pytest.mark.parametrize("stopped", [frozen, travelling], ids=["freezegun", "time_machine"])
+def test_another_package_s_clock_stops_it_and_moves_it(shop, delayq, stopped):
+    with stopped() as (go_on, move_to):
+        shop.remind.delay_for(60, 1)
+        shop.remind.delay_until("2030-01-01T10:00:00Z", 2)
+        dues = [task.due.isoformat() for task in delayq.scheduled()]
+        assert dues == ["2030-01-01T09:01:00.001000+00:00", "2030-01-01T10:00:00+00:00"]
+
+        go_on(50)
+        assert delayq.run_due() == []
+        go_on(10)
+        assert [result.value for result in delayq.run_due()] == ["reminded 1"]
+        move_to("2030-01-01T10:00:00Z")
+        assert [result.value for result in delayq.run_due()] == ["reminded 2"]
+
+        shop.remind.delay_for(60, 3)
+        delayq.advance(minutes=1)
+        assert [result.value for result in delayq.run_due()] == ["reminded 3"]
+        assert delayq.now.isoformat() == "2030-01-01T10:01:00+00:00"
 
 
 def test_time_machine_moves_it_while_it_goes_on(shop, delayq):

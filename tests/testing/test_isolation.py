@@ -175,13 +175,6 @@ def test_settings_of_another_spelling_are_replaced_as_well(make_app, settings, n
     app.close()
 
 
-def test_other_settings_can_be_given_for_a_test(shop):
-    with isolated(shop.app, delayq_capture_eta=True) as delayq:
-        shop.remind.apply_async((7,), countdown=60)
-        assert len(delayq.scheduled()) == 1
-    assert "delayq_capture_eta" not in shop.app.conf
-
-
 def test_its_own_broker_and_backend_can_stay(make_app, redis_server, redis_url):
     app = make_app(redis_url, redis_server.url(1))
     DelayQ(app)

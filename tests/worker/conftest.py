@@ -5,6 +5,7 @@ these tests do not change it.
 """
 
 import contextlib
+import functools
 import gc
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker import WorkerProcess
 from tests.worker.project import TASKS, Project
+from tests.worker.support import Broker
 
 
 @pytest.fixture(scope="session")
@@ -89,6 +91,70 @@ def crew(standing):
 def capturing(standing):
     """The same, with every `eta` captured."""
     return standing("-P", "prefork", "-c", "2", delayq_capture_eta=True)
+
+
+@pytest.fixture(scope="package")
+def rabbit(standing, server, rabbitmq_server):
+    """The same with RabbitMQ as its broker, so that tasks go through a relay."""
+    return standing(
+        *("-P", "prefork", "-c", "2"),
+        broker_url=rabbitmq_server.url,
+        delayq_url=server.url(),
+        delayq_capture_eta=True,
+    )
+
+
+@pytest.fixture(scope="package")
+def pool_of(standing):
+    """The project whose worker has the pool of that name."""
+
+    @functools.cache
+    def pool_of(name):
+        project = standing("-P", name, "-c", "2")
+        project.pool = name
+        return project
+
+    return pool_of
+
+
+@pytest.fixture(params=["prefork", "threads", "solo", "gevent"])
+def pool(request, pool_of):
+    return pool_of(request.param)
+
+
+@pytest.fixture
+def solo(pool_of):
+    return pool_of("solo")
+
+
+def each_of(*names):
+    """The fixture of a project that is each of these in turn."""
+
+    @pytest.fixture(params=names)
+    def project(request):
+        return request.getfixturevalue(request.param)
+
+    return project
+
+
+@pytest.fixture(scope="module", params=["redis", "rabbitmq"])
+def broker_conf(request, server):
+    """The broker's configuration: the store's own Redis, or a RabbitMQ."""
+    if request.param == "redis":
+        return {}
+    rabbitmq = request.getfixturevalue("rabbitmq_server")
+    return {"broker_url": rabbitmq.url, "delayq_url": server.url()}
+
+
+@pytest.fixture(scope="module", params=["rabbitmq", "redis"])
+def broker(request):
+    """A broker other than the store."""
+    if request.param == "rabbitmq":
+        rabbit = request.getfixturevalue("rabbitmq_server")
+        yield Broker(rabbit.url, rabbit)
+    else:
+        with RedisServer() as one:
+            yield Broker(one.url())
 
 
 @pytest.fixture

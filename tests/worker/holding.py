@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, timezone
 from celery import chain, chord
 from celery.exceptions import Ignore, Reject
 
-from celery_delayq.errors import AlreadyScheduled
 from tests.worker import jobs
 
 
@@ -77,16 +76,12 @@ def define(app, task):
         return run(self, how)
 
     @task("follow")
-    def follow(self, key, how, own, conflict):
+    def follow(self, key, how, own):
         """Schedules its successor under its own key, and its own id if so asked; then ends."""
         successor = app.tasks["end"].si("succeed").set(task_id=self.request.id if own else None)
-        terms = {"unique_until": "finished", "conflict": conflict}
-        try:
-            result = app.delayq.schedule(successor, after=0, key=key, **terms)
-            told = {"successor": result.id, "existed": result.existed}
-        except AlreadyScheduled as error:
-            told = {"error": type(error).__name__, "holder": error.holder}
-        jobs.record(app.delayq, self.request, **told)
+        terms = {"unique_until": "finished", "conflict": "replace"}
+        result = app.delayq.schedule(successor, after=0, key=key, **terms)
+        jobs.record(app.delayq, self.request, successor=result.id)
         jobs.evidence().blpop(jobs.GATE.format(self.request.id), 60)
         return WAYS[how](self)
 

@@ -50,6 +50,16 @@ class Project:
             EVIDENCE: self.server.url(2),
         }
 
+    @property
+    def plain_conf(self) -> dict[str, object]:
+        """Its configuration before it installed this package."""
+        return {name: value for name, value in self.conf.items() if "delayq" not in name}
+
+    @property
+    def plain_env(self) -> dict[str, str]:
+        """The environment of its processes without this package."""
+        return {**self.env, "DELAYQ_TEST_CONF": json.dumps(self.plain_conf)}
+
     def close(self) -> None:
         let_go_of_results(self.app)
         self.client.close()
@@ -78,7 +88,12 @@ class Project:
         return eventually(lambda: result if (result := schedule()).cancel() else None)
 
     def queued(self) -> int:
-        return self.client.llen(self.queue)
+        """The number of messages in its queue, at either broker."""
+        if self.conf["broker_url"].startswith("redis"):
+            return self.client.llen(self.queue)
+        with self.app.connection_for_read() as connection:
+            found = connection.default_channel.queue_declare(self.queue, passive=True)
+            return found.message_count
 
     def scanners(self) -> int:
         return self.delayq.counts().scanners

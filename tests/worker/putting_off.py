@@ -29,16 +29,6 @@ class Telling(Task):
         tell(task_id, "on_success")
 
 
-class Locking(Telling):
-    """Checks a lock before each of its tasks."""
-
-    def __call__(self, *args, **kwargs):
-        number = jobs.record(self.app.delayq, self.request, called=True)
-        if number == 1:
-            raise self.defer(after=0.1)
-        return super().__call__(*args, **kwargs)
-
-
 @signals.task_failure.connect
 def _failed(task_id, **_):
     tell(task_id, "task_failure")
@@ -90,10 +80,6 @@ def define(app, task):
     @task("later_hungry", autoretry_for=(Exception,), max_retries=3, default_retry_delay=0.3)
     def later_hungry(self, delay=0.1):
         return once_later(self, delay)
-
-    @task("later_locking", base=Locking, ignore_result=False)
-    def later_locking(self, x):
-        return [x, self.request.retries]
 
     @task("later_held", acks_late=True, ignore_result=False)
     def later_held(self, delay=0.1):

@@ -1,15 +1,12 @@
-"""Workers adopt messages with a far `eta` from a process without this package."""
+"""Workers adopt messages from a process without this package: those with a far `eta`, and ours."""
 
 import contextlib
 from datetime import datetime, timedelta, timezone
 
 import pytest
-import redis as redis_py
 from celery import Celery
 
 from tests.lab.faults.proxy import Proxy
-from tests.support.redis_server import RedisServer
-from tests.support.visibility import end_visibility
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
@@ -17,38 +14,6 @@ pytestmark = pytest.mark.libraries
 
 FAR = timedelta(hours=1)
 LONG = 4 * PATIENCE  # a busy machine needs half a minute to run rabbitmqctl
-
-
-class Broker:
-    """RabbitMQ, or a Redis other than the store's."""
-
-    def __init__(self, url, rabbit=None):
-        self.url, self._rabbit = url, rabbit
-
-    def unacked(self, queue) -> int:
-        """The number of messages that workers hold."""
-        if self._rabbit is None:
-            with redis_py.from_url(self.url) as client:
-                return sum(f'"{queue}"'.encode() in one for one in client.hvals("unacked"))
-        columns = ("name", "messages_unacknowledged")
-        listed = self._rabbit.control("-q", "list_queues", *columns).splitlines()
-        return sum(int(line.split()[1]) for line in listed if line.split()[0] == queue)
-
-    def end_visibility(self) -> None:
-        """End the visibility timeout of all messages; the next worker that starts restores them."""
-        if self._rabbit is None:
-            with redis_py.from_url(self.url) as client:
-                end_visibility(client)
-
-
-@pytest.fixture(scope="module", params=["rabbitmq", "redis"])
-def broker(request):
-    if request.param == "rabbitmq":
-        rabbit = request.getfixturevalue("rabbitmq_server")
-        yield Broker(rabbit.url, rabbit)
-    else:
-        with RedisServer() as one:
-            yield Broker(one.url())
 
 
 def conf_of(broker, server):
@@ -212,27 +177,46 @@ def test_while_the_store_is_away_others_run_and_nothing_is_lost(
     assert [project.runs(one) for one in ids] == [[]] * 20
 
 
-def test_a_message_that_opts_out_waits_in_the_worker(make_project, start_worker, broker, server):
-    project = make_project(**conf_of(broker, server))
+# A project moves from `eta` by the steps of the recipe, with tasks in flight.
+
+
+@pytest.fixture
+def moving(make_project, start_worker, broker_conf):
+    """A project, the worker it had before it installed this package, and its far tasks."""
+    project = make_project(delayq_adopt_after=60, **broker_conf)
+    old = start_worker("tests.worker.plain", "-P", "solo", env=project.plain_env, plain=True)
+    ids = send(project, 3)
+    eventually(lambda: project.queued() == 0)
+    return project, old, ids
+
+
+def test_a_new_worker_adopts_the_tasks_that_an_old_one_held(moving, start_worker):
+    project, old, ids = moving
+
+    assert old.stop() == 0  # SIGTERM: the tasks it held go back to their queue
+    eventually(lambda: project.queued() == 3)
     start_worker(TASKS, "-P", "solo", env=project.env)
 
-    send(project, 3, headers={"delayq_capture": False})
-    [adopted] = send(project)
-
-    wait_held(project, [adopted])
-    eventually(lambda: broker.unacked(project.queue) == 3, LONG)
-    assert project.delayq.counts().scheduled == 1
+    wait_held(project, ids)
+    assert project.delayq.select(all=True).run_now() == 3
+    for one in ids:
+        assert len(project.wait_runs(one)) == 1
 
 
-def test_a_task_that_is_revoked_while_it_waits_does_not_run(
-    make_project, start_worker, broker, server
-):
-    project = make_project(**conf_of(broker, server))
+def test_an_old_worker_beside_a_new_one_holds_what_it_gets(moving, start_worker):
+    project, _, ids = moving
+
     start_worker(TASKS, "-P", "solo", env=project.env)
-    [task_id] = send(project)
-    wait_held(project, [task_id])
 
-    project.app.control.revoke(task_id)
+    assert not any(project.delayq.get(one) for one in ids)
 
-    assert project.delayq.get(task_id) is None
-    assert project.app.AsyncResult(task_id).state == "REVOKED"
+
+def test_a_worker_schedules_what_an_app_without_a_delayq_sent_at_once(make_project, start_worker):
+    project = make_project()
+    worker = start_worker(TASKS, "-P", "solo", env=project.env)
+    with Celery("stranger", set_as_current=False) as stranger:
+        stranger.conf.update(project.plain_conf)
+        result = stranger.send_task("note", delayq_after=0.3)
+    [run] = project.wait_runs(result)
+    assert run["at"] >= run["due"]
+    worker.wait_log(rf"task {result.id}: scheduled on arrival; .* create DelayQ\(app\) there")

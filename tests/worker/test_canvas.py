@@ -1,17 +1,17 @@
 """A canvas with a due time, through a real worker and a real result backend."""
 
-from datetime import timedelta
-
 import celery
 import pytest
 from celery import chain, chord, group
-from celery.exceptions import TaskRevokedError
 
 from tests.support.waiting import PATIENCE
+from tests.worker.conftest import each_of
 
 pytestmark = pytest.mark.libraries
 
 TIMEOUT = PATIENCE
+
+project = each_of("crew", "rabbit")
 
 
 @pytest.fixture
@@ -24,47 +24,51 @@ def total(crew):
     return crew.tasks["total"]
 
 
-def test_a_chain(crew, add):
-    result = chain(add.s(1, 2), add.s(3), add.s(4)).delay_for(0.2)
-    assert result.get(timeout=TIMEOUT) == 10
+class Parts:
+    """Signatures of the tasks of a project: ``parts.add(1, 2)``."""
+
+    def __init__(self, project):
+        self._tasks = project.tasks
+
+    def __getattr__(self, name):
+        return self._tasks[name].s
 
 
-def test_a_group(crew, add):
-    result = group(add.s(number, number) for number in range(4)).delay_for(0.2)
-    assert result.get(timeout=TIMEOUT) == [0, 2, 4, 6]
+NESTED = pytest.mark.skipif(
+    celery.VERSION < (5, 5), reason="Celery 5.4's own apply_async never ends it"
+)
 
 
-def test_a_chord(crew, add, total):
-    result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0.2)
-    assert result.get(timeout=TIMEOUT) == 6
-
-
-@pytest.mark.skipif(celery.VERSION < (5, 5), reason="Celery 5.4's own apply_async never ends it")
-def test_a_chord_in_a_chain_in_a_group(crew, add, total):
-    nested = group(
-        chain(add.s(1, 1), add.s(1)),
-        chain(chord([add.s(1, 1), add.s(2, 2)], total.s()), add.s(10)),
-    )
-    assert nested.delay_for(0.2).get(timeout=TIMEOUT) == [3, 16]
-
-
-def test_a_chain_of_a_group_and_a_task(crew, add, total):
-    result = chain(group(add.s(1, 1), add.s(2, 2)), total.s(), add.s(1)).delay_for(0.2)
-    assert result.get(timeout=TIMEOUT) == 7
-
-
-def test_a_map_and_chunks(crew):
-    double = crew.tasks["double"]
-    assert double.map([1, 2]).delay_for(0.1).get(timeout=TIMEOUT) == [2, 4]
-    chunks = double.chunks([(number,) for number in range(4)], 2).group()
-    assert chunks.delay_for(0.1).get(timeout=TIMEOUT) == [[0, 2], [4, 6]]
-
-
-def test_no_part_runs_before_the_whole_is_due(crew, add):
-    result = group(add.s(1, 1), add.s(2, 2)).delay_for(0.4)
-    due = result.due.timestamp()
-    runs = [run for part in result.results for run in crew.wait_runs(part)]
-    assert all(run["at"] >= due for run in runs)
+@pytest.mark.parametrize(
+    ("make", "result"),
+    [
+        pytest.param(lambda p: chain(p.add(1, 2), p.add(3), p.add(4)), 10, id="chain"),
+        pytest.param(lambda p: group(p.add(n, n) for n in range(4)), [0, 2, 4, 6], id="group"),
+        pytest.param(lambda p: chord([p.add(1, 1), p.add(2, 2)], p.total()), 6, id="chord"),
+        pytest.param(
+            lambda p: group(
+                chain(p.add(1, 1), p.add(1)),
+                chain(chord([p.add(1, 1), p.add(2, 2)], p.total()), p.add(10)),
+            ),
+            [3, 16],
+            id="chord in a chain in a group",
+            marks=NESTED,
+        ),
+        pytest.param(
+            lambda p: chain(group(p.add(1, 1), p.add(2, 2)), p.total(), p.add(1)),
+            7,
+            id="chain of a group and a task",
+        ),
+        pytest.param(lambda p: p.double.__self__.map([1, 2]), [2, 4], id="map"),
+        pytest.param(
+            lambda p: p.double.__self__.chunks([(n,) for n in range(4)], 2).group(),
+            [[0, 2], [4, 6]],
+            id="chunks",
+        ),
+    ],
+)
+def test_a_canvas_has_its_result(project, make, result):
+    assert make(Parts(project)).delay_for(0.1).get(timeout=TIMEOUT) == result
 
 
 def test_each_part_runs_once(crew, add, total):
@@ -72,14 +76,6 @@ def test_each_part_runs_once(crew, add, total):
     assert result.get(timeout=TIMEOUT) == 6
     parts = [*result.parent.results, result]
     assert [len(crew.runs(part)) for part in parts] == [1, 1, 1]
-
-
-def test_a_cancelled_canvas_runs_no_part(crew, add, total):
-    result = crew.cancelled(lambda: chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(1))
-    crew.wait_runs(crew.tasks["note"].delay_until(result.due + timedelta(seconds=0.2)))
-    assert [crew.runs(part) for part in result.parent.results] == [[], []]
-    with pytest.raises(TaskRevokedError):
-        result.get(timeout=TIMEOUT)
 
 
 def test_a_scheduled_link_runs_when_its_task_is_done(crew, add):
@@ -90,10 +86,8 @@ def test_a_scheduled_link_runs_when_its_task_is_done(crew, add):
     assert run["args"] == [3]
 
 
-def test_a_chain_with_a_link_that_waits_by_itself(crew, add):
-    """A later part of a chain has its own delay, so the worker has to schedule it."""
-    note = crew.tasks["note"].s().set(delayq_after=0.3)
-    result = chain(add.s(1, 2), note).apply_async()
+def test_a_later_part_of_a_chain_with_a_delay_of_its_own_waits_by_itself(crew, add):
+    result = chain(add.s(1, 2), crew.tasks["note"].s().set(delayq_after=0.3)).apply_async()
     [run] = crew.wait_runs(result)
     assert run["args"] == [3]
     assert run["at"] >= run["due"]

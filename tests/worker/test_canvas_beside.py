@@ -16,10 +16,10 @@ pytestmark = pytest.mark.libraries
 _runs = itertools.count(1)
 
 
-@pytest.fixture(scope="module", params=["redis", "rabbitmq"])
-def shop(request, standing, server):
+@pytest.fixture(scope="module")
+def shop(broker_conf, standing):
     """A worker that does not consume the app's default queue."""
-    default = f"parts-{request.param}"
+    default = "parts-rabbitmq" if broker_conf else "parts"
     own = {"queue": f"{default}-own"}
     other = {"queue": f"{default}-routed", "priority": 4}
     conf = {
@@ -27,10 +27,8 @@ def shop(request, standing, server):
         "task_routes": {"part": own, "pickled": own, "applying": own, "routed": other},
         "accept_content": ["json", "pickle"],
         "task_queue_max_priority": 9,
+        **broker_conf,
     }
-    if request.param == "rabbitmq":
-        conf["broker_url"] = request.getfixturevalue("rabbitmq_server").url
-        conf["delayq_url"] = server.url()
     queues = ",".join(f"{default}-{one}" for one in ("own", "routed", "set"))
     project = standing(
         "-P", "threads", "-c", "4", "-Q", queues, module="tests.worker.parts", **conf
@@ -100,19 +98,17 @@ def linked(sig, callback):
     return sig
 
 
+def by_a_web_process(_shop, canvas, way):
+    WAYS[way](canvas)
+
+
+def by_a_running_task(shop, canvas, way):
+    return shop.parts["applying"].delay(canvas, way).id
+
+
+@pytest.mark.parametrize("applied", [by_a_web_process, by_a_running_task])
 @pytest.mark.parametrize("what", CANVASES)
-def test_from_a_web_process(shop, what):
-    def applied(canvas, way):
-        WAYS[way](canvas)
-
-    assert sent(shop, what, "later", applied) == sent(shop, what, "plain", applied)
-
-
-@pytest.mark.parametrize("what", CANVASES)
-def test_from_a_running_task(shop, what):
-    def applied(canvas, way):
-        return shop.parts["applying"].delay(canvas, way).id
-
+def test_each_part_of_a_canvas_is_sent_as_plain_celery_sends_it(shop, what, applied):
     assert sent(shop, what, "later", applied) == sent(shop, what, "plain", applied)
 
 
@@ -120,7 +116,7 @@ def sent(shop, what, way, applied):
     """The request that the run of each part saw, with names in place of ids."""
     canvas = Canvas(shop)
     made = CANVASES[what](canvas)
-    caller = applied(made, way)
+    caller = applied(shop, made, way)
 
     def all_seen():
         found = shop.evidence.lrange(SEEN.format(canvas.run), 0, -1)

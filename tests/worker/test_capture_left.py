@@ -6,7 +6,6 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from celery import Celery
 
-from celery_delayq.contrib.care.resharding import Resharding
 from tests.lab.faults.proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.worker.project import TASKS
@@ -144,23 +143,4 @@ def test_without_a_store_a_worker_says_so_and_all_is_celery_s(
     assert {name: len(project.wait_runs(one, 2)) for name, one in results.items()} == dict.fromkeys(
         results, 2
     )
-    assert worker.stop() == 0
-
-
-def test_after_a_reshard_running_workers_use_the_new_shards(make_project, start_worker):
-    project = make_project(delayq_capture_eta=True)
-    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
-    before = project.tasks["persist"].delay(1, 0.1)
-    assert before.get(timeout=30) == 1
-    with project.server.client() as client:
-        client.hset(f"{{{project.conf['delayq_prefix']}:0}}:meta", "timeout", "1")
-    with contextlib.closing(Resharding(project.delayq.services)) as resharding:
-        assert resharding.run(3)
-
-    results = start_all(project)
-
-    for name, result in results.items():
-        _, second = project.wait_runs(result, 2)
-        assert second["due"], name  # it came from the store
-    worker.wait_log("the store has 3 shards, so this process uses 3 from now on, instead of 1")
     assert worker.stop() == 0

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.waiting import eventually
 from tests.worker.ended import AFTER, AT_START, RAISE
-from tests.worker.test_health import health
+from tests.worker.support import health
 
 MODULE = "tests.worker.ending"
 POOLS = {"prefork": ("-P", "prefork", "-c", "1"), "gevent": ("-P", "gevent", "-c", "4")}

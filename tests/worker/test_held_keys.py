@@ -12,6 +12,7 @@ from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from tests.support.shards import with_one_shard
 from tests.support.visibility import end_visibility
 from tests.support.waiting import PATIENCE, eventually
+from tests.worker.conftest import each_of
 from tests.worker.project import TASKS
 
 pytestmark = [pytest.mark.libraries, with_one_shard]
@@ -20,21 +21,8 @@ _numbers = count(1)
 LONG = 7200
 
 
-@pytest.fixture(scope="module", params=["prefork", "threads", "solo"])
-def pool(request, standing):
-    return standing("-P", request.param, "-c", "2")
-
-
-@pytest.fixture(scope="module", params=["crew", "capturing", "solo", "relayed"])
-def project(request, standing, server):
-    """They leave retries to Celery, capture them, have another pool, or another broker."""
-    if request.param == "relayed":
-        return standing("-P", "threads", broker_url=server.url(3), delayq_url=server.url())
-    return (
-        standing("-P", "solo")
-        if request.param == "solo"
-        else request.getfixturevalue(request.param)
-    )
+project = each_of("crew", "capturing", "solo", "rabbit")
+each_pool = pytest.mark.parametrize("pool", ["prefork", "threads", "solo"], indirect=True)
 
 
 @pytest.fixture
@@ -51,7 +39,13 @@ def start(project, task, how, key, *args, **options):
 
 
 def end(project, result):
-    project.evidence.rpush(f"gate:{result.id}", "1")
+    project.evidence.rpush(f"gate:{getattr(result, 'id', result)}", "1")
+
+
+def end_successor(project, run, own):
+    """Wait until the successor that a run has scheduled runs too, and end it."""
+    project.wait_runs(run["successor"], 1 + own)
+    end(project, run["successor"])
 
 
 def keys(project):
@@ -84,6 +78,7 @@ def wait_free(project, key):
     assert not is_held(project, key)
 
 
+@each_pool
 @pytest.mark.parametrize("task", ["end", "end_late"])
 @pytest.mark.parametrize("how", ["succeed", "fail", "ignore", "reject"])
 def test_it_is_held_while_its_task_runs_and_free_once_that_has_ended(pool, key, task, how):
@@ -125,32 +120,12 @@ def test_freed_during_a_run_it_is_the_next_task_s_which_the_end_of_that_run_does
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own id", "new id"])
-@pytest.mark.parametrize("conflict", ["reject", "keep", "replace"])
-def test_a_task_s_successor_under_its_key_meets_it_like_any_other(project, key, conflict, own):
-    first = start(project, "follow", key, key, "succeed", own, conflict)
-    [run] = project.runs(first)
-    if conflict == "reject":
-        assert (run["error"], run["holder"]) == ("KeyHeld", first.id)
-    elif conflict == "keep":
-        assert (run["successor"], run["existed"]) == (first.id, True)
-    else:
-        assert (run["successor"] == first.id) is own
-        assert project.delayq.get(run["successor"]).behind == first.id
-    end(project, first)
-    if conflict == "replace":
-        project.wait_runs(run["successor"], 1 + own)
-        project.evidence.rpush(f"gate:{run['successor']}", "1")
-    wait_free(project, key)
-
-
-@pytest.mark.parametrize("own", [True, False], ids=["own id", "new id"])
 @pytest.mark.parametrize("how", ["succeed", "fail", "ignore", "reject", "lose"])
 def test_its_successor_runs_once_it_has_ended_in_any_way(crew, key, how, own):
-    first = start(crew, "follow", key, key, how, own, "replace")
+    first = start(crew, "follow", key, key, how, own)
     [run] = crew.runs(first)
     end(crew, first)
-    crew.wait_runs(run["successor"], 1 + own)
-    crew.evidence.rpush(f"gate:{run['successor']}", "1")
+    end_successor(crew, run, own)
     wait_free(crew, key)
 
 
@@ -178,34 +153,39 @@ def behind(project, key):
     )
 
 
-def test_a_task_requeued_after_its_acknowledgement_does_not_run_again_and_frees_its_key(pool, key):
-    result = start(pool, "end", "requeue", key)
+@each_pool
+@pytest.mark.parametrize(
+    ("task", "how"),
+    [
+        pytest.param("end", "requeue", id="it was acknowledged, and does not run again"),
+        pytest.param("end_quietly", "succeed", id="it has sent its retry, and goes on"),
+    ],
+)
+def test_a_run_that_seems_to_go_on_and_does_not_frees_it_as_it_ends(pool, key, task, how):
+    result = start(pool, task, how, key)
     end(pool, result)
     wait_free(pool, key)
 
 
-def test_a_run_that_sends_its_retry_and_goes_on_frees_it_as_it_ends(pool, key):
-    result = start(pool, "end_quietly", "succeed", key)
-    end(pool, result)
-    wait_free(pool, key)
-
-
-@pytest.mark.parametrize("how", ["retry", "retry at", "defer", "replace", "requeue"])
-def test_it_is_held_as_long_as_its_task_runs_again(project, key, how):
-    result = start(project, "go_on", how, key)
+def goes_on(project, key, task, how):
+    """Check that the key is held until the run of *task* that follows the first one has ended."""
+    result = start(project, task, how, key)
+    if task != "go_on":
+        end(project, result)
     project.wait_runs(result, 2)
     assert is_held(project, key)
     end(project, result)
     wait_free(project, key)
 
 
+@pytest.mark.parametrize("how", ["retry", "retry at", "defer", "replace", "requeue"])
+def test_it_is_held_as_long_as_its_task_runs_again(project, key, how):
+    goes_on(project, key, "go_on", how)
+
+
 @pytest.mark.parametrize("how", ["chain", "chord", "ends in a chord"])
 def test_a_canvas_that_replaces_its_task_keeps_it_until_its_last_part_has_ended(crew, key, how):
-    result = start(crew, "go_on", how, key)
-    crew.wait_runs(result, 2)
-    assert is_held(crew, key)
-    end(crew, result)
-    wait_free(crew, key)
+    goes_on(crew, key, "go_on", how)
 
 
 @pytest.mark.parametrize(("task", "how"), [("end", "lose"), ("end_limited", "hang")])
@@ -223,12 +203,7 @@ RETRIED = pytest.mark.skipif(
 
 @pytest.mark.parametrize("task", ["end_lost", pytest.param("end_lost_and_retried", marks=RETRIED)])
 def test_a_lost_child_whose_message_is_requeued_keeps_it(crew, key, task):
-    result = start(crew, task, "lose", key)
-    end(crew, result)
-    crew.wait_runs(result, 2)
-    assert is_held(crew, key)
-    end(crew, result)
-    wait_free(crew, key)
+    goes_on(crew, key, task, "lose")
 
 
 def test_a_revoke_that_terminates_frees_it(crew, key):

@@ -8,7 +8,15 @@ from tests.support.redis_server import RedisServer
 from tests.support.shards import with_one_shard
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
-from tests.worker.test_held_keys import behind, end, holder, is_held, start, wait_free
+from tests.worker.test_held_keys import (
+    behind,
+    end,
+    end_successor,
+    holder,
+    is_held,
+    start,
+    wait_free,
+)
 
 pytestmark = [pytest.mark.libraries, with_one_shard]
 
@@ -65,15 +73,13 @@ def test_a_run_that_ends_while_its_result_backend_is_down_frees_it(without_backe
 def test_its_successor_runs_although_the_result_backend_is_down(without_backend, backend):
     project = without_backend("-P", "threads", "-c", "2")
     runs = {
-        own: start(project, "follow", str(own), str(own), "succeed", own, "replace")
-        for own in (True, False)
+        own: start(project, "follow", str(own), str(own), "succeed", own) for own in (True, False)
     }
     backend.kill()
     for own, first in runs.items():
         [run] = project.runs(first)
         end(project, first)
-        project.wait_runs(run["successor"], 1 + own)
-        project.evidence.rpush(f"gate:{run['successor']}", "1")
+        end_successor(project, run, own)
         wait_free(project, str(own))
 
 

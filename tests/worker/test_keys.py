@@ -4,45 +4,25 @@ import pytest
 from celery import states
 from celery.exceptions import TaskRevokedError
 
+from tests.worker.conftest import each_of
+
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
-def test_ten_calls_within_the_window_are_one_run_of_the_last(crew):
-    note, window = crew.tasks["note"], {"after": 3600, "key": "window", "conflict": "debounce"}
-    *others, last = [crew.delayq.schedule(note.s(number), **window) for number in range(10)]
-    assert crew.delayq.run_now(last)
+project = each_of("crew", "rabbit")
+
+
+def test_ten_calls_within_the_window_are_one_run_of_the_last(project):
+    note, window = project.tasks["note"], {"after": 3600, "key": "window", "conflict": "debounce"}
+    *others, last = [project.delayq.schedule(note.s(number), **window) for number in range(10)]
+    assert project.delayq.run_now(last)
 
     assert last.get(timeout=30) == [9]
-    assert [run["args"] for run in crew.runs(last)] == [[9]]
+    assert [run["args"] for run in project.runs(last)] == [[9]]
     for result in others:
         with pytest.raises(TaskRevokedError, match="replaced by"):
             result.get(timeout=30)
-        assert crew.runs(result) == []
-
-
-def test_calls_that_never_cease_run_at_the_end_of_max_wait(crew):
-    terms = {"after": 0.4, "key": "calls", "conflict": "debounce", "max_wait": 0.8}
-    results, left = [crew.delayq.schedule(crew.tasks["note"].s(), **terms)], []
-    begun = crew.delayq.counts().now_ms / 1000  # or a little earlier
-    # Until one was delivered; the next one has begun a new chain.
-    while not left:
-        results.append(crew.delayq.schedule(crew.tasks["note"].s(), **terms))
-        left = [one for one in results[-2:] if crew.delayq.handed_over(one)]
-
-    [run] = crew.wait_runs(left[0])
-    assert run["due"] <= begun + 0.801
-
-
-def test_a_task_that_runs_leaves_its_key_to_the_next(crew):
-    hold, note = crew.tasks["hold"], crew.tasks["note"]
-    first = crew.delayq.schedule(hold.s(20), after=0, key="one at a time")
-    crew.wait_runs(first)
-
-    second = crew.delayq.schedule(note.s(), after=0, key="one at a time")
-
-    assert not second.existed
-    assert second.get(timeout=30) == []
-    crew.let_go(first)
+        assert project.runs(result) == []
 
 
 @pytest.mark.parametrize("conflict", ["reject", "keep", "replace", "debounce"])

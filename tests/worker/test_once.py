@@ -5,14 +5,9 @@ late.
 """
 
 import pytest
-import redis as redis_py
 from celery import chord
 
-from celery_delayq import Outcome
-from tests.lab.faults.proxy import Proxy
 from tests.support.copies import attempts_at, publish
-from tests.support.redis_server import RedisServer
-from tests.support.visibility import end_visibility
 from tests.support.waiting import eventually
 from tests.worker.project import TASKS
 
@@ -21,21 +16,11 @@ pytestmark = pytest.mark.libraries
 ALONE = "--no-delayq"  # only the test's own messages arrive
 
 
-@pytest.fixture(scope="module", params=["rabbitmq", "redis"])
-def broker(request):
-    """The URL of a broker other than the store."""
-    if request.param == "rabbitmq":
-        yield request.getfixturevalue("rabbitmq_server").url
-    else:
-        with RedisServer() as one:
-            yield one.url()
-
-
 @pytest.fixture(scope="module")
 def project(standing, server, broker):
     return standing(
         *("-P", "prefork", "-c", "2", ALONE),
-        broker_url=broker,
+        broker_url=broker.url,
         delayq_url=server.url(),
         delayq_once=True,
         delayq_capture_eta=True,
@@ -73,7 +58,7 @@ def test_of_two_copies_the_one_that_comes_first_runs(project, order):
 def make_relayed(make_project, server, broker):
     """Make a project for this test alone; its tasks go to that broker."""
     return lambda **conf: make_project(
-        **{"broker_url": broker, "delayq_url": server.url(), "delayq_once": True, **conf}
+        **{"broker_url": broker.url, "delayq_url": server.url(), "delayq_once": True, **conf}
     )
 
 
@@ -120,9 +105,7 @@ def test_a_task_of_a_killed_worker_runs_again_and_its_second_copy_does_not(
     publish(project.delayq, copies[0])
     project.wait_runs(result)
     first.kill()
-    if broker.startswith("redis"):
-        with redis_py.from_url(broker) as client:
-            end_visibility(client)
+    broker.end_visibility()
     publish(project.delayq, copies[1])
 
     second = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
@@ -163,18 +146,6 @@ def test_a_retry_keeps_the_option_of_its_call(make_relayed, start_worker):
     assert [run["attempt"] for run in project.runs(result)] == [1, 1]
 
 
-def test_a_task_that_is_put_off_runs_at_its_new_time(project):
-    result = project.tasks["note"].delay_for(0)
-    publish(project.delayq, *attempts_at(project.delayq, result.id, 1, ack=False))
-    project.wait_runs(result)
-    assert result.reschedule(after=0) is Outcome.UNCERTAIN
-
-    publish(project.delayq, *attempts_at(project.delayq, result.id, 1))
-
-    runs = project.wait_runs(result, 2)
-    assert [run["attempt"] for run in runs] == [1, 2]
-
-
 def test_a_canvas_is_applied_once(project):
     add, total = project.tasks["add"], project.tasks["total"]
     result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0)
@@ -186,26 +157,3 @@ def test_a_canvas_is_applied_once(project):
     wait_dropped(project, result, 2, 1)
     parts = [part.id for part in result.parent.results]
     assert [len(project.runs(part)) for part in (*parts, result.id)] == [1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("broker", "how"), [("rabbitmq", "refuse"), ("redis", "stall")], indirect=["broker"]
-)
-def test_while_the_store_is_away_a_task_runs_and_the_log_says_so(
-    make_relayed, start_worker, server, how
-):
-    with Proxy(server.port) as proxy:
-        project = make_relayed(delayq_url=f"redis://127.0.0.1:{proxy.port}/0")
-        project.patience = 5
-        worker = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
-        result = project.tasks["note"].delay_for(0)
-        copies = attempts_at(project.delayq, result.id, 2)
-        getattr(proxy, how)()
-
-        publish(project.delayq, *copies)
-
-        runs = project.wait_runs(result, 2)
-        assert [run["attempt"] for run in runs] == [1, 2]
-        worker.wait_log(
-            "runs, like all for the next 5 s, even if it is a duplicate: arrive failed: "
-        )

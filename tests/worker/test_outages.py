@@ -41,23 +41,24 @@ def test_tasks_that_fell_due_without_a_worker_run_when_one_comes(make_project, s
     assert [run["at"] for run in runs] == sorted(run["at"] for run in runs)
 
 
-def test_a_worker_starts_while_the_store_is_away_and_recovers(make_project, start_worker, server):
+@pytest.mark.parametrize("how", ["refuse", "stall"])
+def test_a_worker_starts_while_the_store_is_away_and_recovers(make_project, start_worker, how):
     with RedisServer() as store, Proxy(store.port) as proxy:
-        project = make_project(
-            delayq_url=f"redis://127.0.0.1:{proxy.port}/0", task_publish_retry=False
-        )
+        url = f"redis://127.0.0.1:{proxy.port}/0"
+        project = make_project(delayq_url=url, task_publish_retry=False)
+        project.patience = 5
         held = project.tasks["note"].delay_for(0.2)
-        proxy.refuse()
+        getattr(proxy, how)()
         worker = start_worker(TASKS, "-P", "solo", env=project.env)
         project.wait_runs(project.tasks["note"].delay())
-        worker.wait_log(
-            rf"cannot reach the store redis://127.0.0.1:{proxy.port}/0 of delayq_url \(.*\); retr"
-        )
+        worker.wait_log(rf"cannot reach the store {url} of delayq_url \(.*\); retr")
+        assert not any("started: " in line for line in worker.lines)
         assert project.runs(held) == []
-        proxy.accept()
+        proxy.resume() if how == "stall" else proxy.accept()
         [run] = project.wait_runs(held, timeout=40)
         assert run["at"] >= run["due"]
-        worker.wait_log(rf"store redis://127.0.0.1:{proxy.port}/0 is back after \d+ s; 1 overdue")
+        worker.wait_log(rf"store {url} is back after \d+ s; 1 overdue")
+        worker.wait_log(r"scanner \S+ started: ")
         assert worker.stop() == 0
 
 

@@ -35,18 +35,6 @@ def test_a_paused_task_does_not_run_until_it_is_resumed(paused):
     assert [result.get(timeout=30) for result in held] == [[0], [1], [2]]
 
 
-def test_a_task_that_is_paused_by_name_holds_up_no_other(crew):
-    slow, note = crew.tasks["hold"], crew.tasks["note"]
-    crew.delayq.pause(task=slow)
-    try:
-        held = slow.delay_for(0, 20)
-        crew.wait_runs(note.delay_for(0))
-        eventually(lambda: crew.delayq.state(held.id) is State.PAUSED)
-        assert held.cancel()
-    finally:
-        crew.delayq.resume(task=slow)
-
-
 def test_a_task_that_is_too_late_does_not_run_and_its_caller_gets_an_error(crew):
     crew.delayq.pause(queue=crew.queue, late=True)
     try:

@@ -12,19 +12,21 @@ A_LITTLE = timedelta(seconds=0.2)
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
-@pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
-def pool(request, standing):
-    project = standing("-P", request.param, "-c", "2")
-    project.worker_pool = request.param
-    return project
-
-
 def test_it_runs_once_and_never_early(pool):
     results = [pool.tasks["note"].delay_for(delay, delay) for delay in (0.3, 0.6, 0.05)]
     for result in results:
         [run] = pool.wait_runs(result)
         assert run["at"] >= result.due.timestamp()
     assert [len(pool.runs(result)) for result in results] == [1, 1, 1]
+
+
+def test_from_rabbitmq_it_runs_once_and_never_early_as_its_first_attempt(rabbit):
+    results = [rabbit.tasks["note"].delay_for(delay, delay) for delay in (0.3, 0.1)]
+    for result in results:
+        [run] = rabbit.wait_runs(result)
+        assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.0001)
+        assert (run["attempt"], run["redelivered"], run["queue"]) == (1, None, rabbit.queue)
+    assert [len(rabbit.runs(result)) for result in results] == [1, 1]
 
 
 def test_it_sees_when_it_was_due(pool):
@@ -59,7 +61,7 @@ def test_a_task_that_blocks_the_worker_does_not_hold_up_the_scanner(pool):
     """In a solo pool the task runs in the worker's own thread."""
     held = [pool.tasks["hold"].delay(2 * PATIENCE) for _ in range(2)]
     for result in held:
-        if pool.worker_pool != "solo" or result is held[0]:
+        if pool.pool != "solo" or result is held[0]:
             pool.wait_runs(result)
     late = pool.tasks["note"].delay_for(0.1)
     eventually(lambda: pool.delayq.get(late.id) is None)
@@ -73,11 +75,6 @@ def test_a_cancelled_one_does_not_run(pool):
     pool.wait_runs(pool.tasks["note"].delay_until(cancelled.due + A_LITTLE))
     assert pool.runs(cancelled) == []
     assert cancelled.state == "REVOKED"
-
-
-def test_its_scanner_counts_as_alive(pool):
-    eventually(lambda: pool.scanners() == 1)
-    assert pool.worker.running
 
 
 @pytest.mark.parametrize("options", [("-Q", "other"), ("-Q", "other", "--autoscale", "2,1")])

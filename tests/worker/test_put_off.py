@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from celery import chain, chord, group
 
-from tests.support.visibility import end_visibility
 from tests.support.waiting import eventually
+from tests.worker.conftest import each_of
 from tests.worker.project import TASKS
 from tests.worker.putting_off import LONG, TOLD
 from tests.worker.test_shutdown import HAS_SOFT_SHUTDOWN
@@ -19,21 +19,7 @@ def told(project, result):
     return [one.decode() for one in project.evidence.lrange(TOLD.format(result.id), 0, -1)]
 
 
-@pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
-def pool(request, standing):
-    return standing("-P", request.param, "-c", "2")
-
-
-@pytest.fixture(scope="module")
-def rabbit(standing, server, rabbitmq_server):
-    return standing(
-        "-P", "prefork", "-c", "2", broker_url=rabbitmq_server.url, delayq_url=server.url()
-    )
-
-
-@pytest.fixture(params=["crew", "capturing", "rabbit"])
-def project(request):
-    return request.getfixturevalue(request.param)
+project = each_of("crew", "capturing", "rabbit")
 
 
 def is_unacknowledged(project, result):
@@ -98,9 +84,20 @@ def test_the_options_of_the_call_are_kept(project):
     assert run["args"] == [2, 7]
 
 
-def test_the_rest_of_a_chain_waits_for_it(project):
-    result = chain(project.tasks["later"].s(), project.tasks["double"].s()).apply_async()
-    assert result.get(timeout=30) == 4
+@pytest.mark.parametrize(
+    ("make", "result"),
+    [
+        pytest.param(lambda p: chain(p["later"].s(), p["double"].s()), 4, id="begins a chain"),
+        pytest.param(lambda p: group(p["later"].s(), p["double"].s(4)), [2, 8], id="in a group"),
+        pytest.param(
+            lambda p: chord([p["note"].si(1), p["note"].si(2)], p["later"].si(0.1)),
+            2,
+            id="is the body of a chord",
+        ),
+    ],
+)
+def test_a_canvas_waits_for_a_part_that_is_put_off(project, make, result):
+    assert make(project.tasks).apply_async().get(timeout=30) == result
 
 
 def test_a_part_of_a_chord_is_waited_for_and_the_body_runs_once(project):
@@ -108,17 +105,6 @@ def test_a_part_of_a_chord_is_waited_for_and_the_body_runs_once(project):
     result = chord([later.s(0.3), later.s(), double.s(5)], total.s()).apply_async()
     assert result.get(timeout=30) == 2 + 2 + 10
     assert len(project.runs(result)) == 1
-
-
-def test_the_body_of_a_chord_can_be_put_off(project):
-    note, later = project.tasks["note"], project.tasks["later"]
-    result = chord([note.si(1), note.si(2)], later.si(0.1)).apply_async()
-    assert result.get(timeout=30) == 2
-
-
-def test_a_member_of_a_group_is_put_off(project):
-    result = group(project.tasks["later"].s(), project.tasks["double"].s(4)).apply_async()
-    assert result.get(timeout=30) == [2, 8]
 
 
 def test_it_knows_how_often_and_gives_up_also_after_a_retry(project):
@@ -135,30 +121,23 @@ def test_so_is_a_message_of_protocol_1(make_project, start_worker):
     assert [run["retries"] for run in project.runs(result)] == [0, 0]
 
 
-def test_a_base_can_put_its_tasks_off(project):
-    result = project.tasks["later_locking"].delay(1)
-    assert result.get(timeout=30) == [1, 0]
-
-
-@pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
-def test_its_state_says_that_it_is_scheduled(crew, name):
+@pytest.mark.parametrize(
+    ("name", "args", "last"),
+    [
+        *((name, (LONG,), 2) for name in ("later", "later_tracked", "later_reporting")),
+        pytest.param("later_retried", (), 1, id="after a retry, which stays counted"),
+    ],
+)
+def test_its_state_says_that_it_is_scheduled(crew, name, args, last):
     asked = datetime.now(timezone.utc)
-    result = crew.tasks[name].delay(LONG)
+    result = crew.tasks[name].delay(*args)
     entry = waiting(crew, result)
     put_off = entry.due - timedelta(seconds=LONG)
     # The store's times are whole milliseconds, rounded up.
     assert asked <= put_off <= datetime.now(timezone.utc) + timedelta(milliseconds=1)
     eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
     assert crew.delayq.reschedule(result.id, after=0)
-    assert result.get(timeout=30) == 2
-
-
-def test_so_it_does_after_a_retry_which_stays_counted(crew):
-    result = crew.tasks["later_retried"].delay()
-    waiting(crew, result)
-    eventually(lambda: crew.app.AsyncResult(result.id).state == "SCHEDULED")
-    assert crew.delayq.reschedule(result.id, after=0)
-    assert result.get(timeout=30) == 1
+    assert result.get(timeout=30) == last
 
 
 @pytest.mark.parametrize("name", ["later", "later_tracked", "later_reporting"])
@@ -172,32 +151,10 @@ def test_a_task_that_is_cancelled_right_away_stays_revoked(project, name):
     assert len(project.runs(result)) == 1
 
 
-def test_its_message_was_acknowledged(make_project, start_worker):
-    project = make_project(task_acks_late=True)
-    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
-    result = project.tasks["later"].delay(LONG)
-    waiting(project, result)
-    eventually(lambda: not is_unacknowledged(project, result))
-    assert worker.stop() == 0
-    assert project.queued() == 0
-
-
-@pytest.fixture(scope="module", params=["rabbitmq", "redis"])
-def broker(request, server):
-    rabbit = request.param == "rabbitmq"
-    return request.getfixturevalue("rabbitmq_server").url if rabbit else server.url()
-
-
 @pytest.fixture
 def alone(make_project, server, broker):
     """A project for this test alone, whose tasks go to that broker."""
-    return make_project(broker_url=broker, delayq_url=server.url())
-
-
-def let_it_come_again(project):
-    """Let Redis deliver it again; RabbitMQ does so by itself once the worker is gone."""
-    if project.conf["broker_url"].startswith("redis"):
-        end_visibility(project.client)
+    return make_project(broker_url=broker.url, delayq_url=server.url())
 
 
 @pytest.mark.parametrize(
@@ -211,7 +168,7 @@ def let_it_come_again(project):
     indirect=["broker"],
 )
 def test_a_message_that_was_stored_and_not_acknowledged_is_dropped_when_redelivered(
-    alone, start_worker, scheduled, cancel
+    alone, start_worker, broker, scheduled, cancel
 ):
     first = start_worker(TASKS, "-P", "solo", env=alone.env)
     options = {"delayq_after": 0} if scheduled else {}
@@ -220,7 +177,7 @@ def test_a_message_that_was_stored_and_not_acknowledged_is_dropped_when_redelive
     first.wait()
     if cancel:
         assert alone.delayq.cancel(result.id)
-    let_it_come_again(alone)
+    broker.end_visibility()
 
     second = start_worker(TASKS, "-P", "solo", env=alone.env)
 
@@ -230,12 +187,14 @@ def test_a_message_that_was_stored_and_not_acknowledged_is_dropped_when_redelive
         assert alone.delayq.reschedule(result.id, after=0)
         assert result.get(timeout=30) == 2
     # A worker that gets SIGTERM at this moment might leave it to the next one.
-    eventually(lambda: not is_unacknowledged(alone, result))
+    eventually(lambda: broker.unacked(alone.queue) == 0)
     assert second.stop() == 0
     assert len(alone.runs(result)) == (1 if cancel else 2)
 
 
-def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(alone, start_worker):
+def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(
+    alone, start_worker, broker
+):
     """Its worker dies while it runs, and the mark of the earlier message still exists."""
     first = start_worker(TASKS, "-P", "solo", env=alone.env)
     task, task_id = alone.tasks["later_acked_late"], f"order-{alone.queue}"
@@ -250,7 +209,7 @@ def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(a
 
     assert eventually(lambda: ends_of_holds(1)) == [False]
     first.kill()
-    let_it_come_again(alone)
+    broker.end_visibility()
 
     second = start_worker(TASKS, "-P", "solo", env=alone.env)
     assert eventually(lambda: ends_of_holds(2), 40) == [False, False]
@@ -258,15 +217,6 @@ def test_an_own_id_that_is_sent_anew_is_another_message_however_often_it_comes(a
 
     assert eventually(lambda: ends_of_holds(3)) == [False, False, True]
     assert second.running
-
-
-def test_its_next_run_has_the_serializer_of_its_call(make_project, start_worker):
-    project = make_project(accept_content=["json", "pickle"])
-    start_worker(TASKS, "-P", "prefork", "-c", "1", env={**project.env, "C_FORCE_ROOT": "1"})
-
-    result = project.tasks["later"].apply_async((0.1,), {"more": {1, 2}}, serializer="pickle")
-
-    assert result.get(timeout=30) == 2
 
 
 @pytest.mark.skipif(not HAS_SOFT_SHUTDOWN, reason="Celery 5.5 brought it")

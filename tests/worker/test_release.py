@@ -1,55 +1,31 @@
 """A released task runs in a worker without this package, once, at its due time."""
 
 import itertools
-import json
-import time
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
 
-from celery_delayq import Outcome
-from celery_delayq.core.store.scripts import load
-from tests.lab.faults.proxy import Proxy
-from tests.support.forked import PythonProcess
 from tests.support.waiting import PATIENCE, eventually
-from tests.support.worker import ROOT, WorkerProcess
+from tests.worker.project import TASKS
 
 pytestmark = pytest.mark.libraries
 
 DELAYS = (0.2, 1.0, 2.0)
 
 
-@pytest.fixture(params=["redis", "rabbitmq"])
-def broker(request):
-    """The broker's configuration: the store's own Redis, or a RabbitMQ."""
-    if request.param == "redis":
-        return {}
-    rabbitmq = request.getfixturevalue("rabbitmq_server")
-    server = request.getfixturevalue("server")
-    return {"broker_url": rabbitmq.url, "delayq_url": server.url()}
-
-
 @pytest.fixture
-def plain_worker(tmp_path):
+def plain_worker(start_worker):
     """Start a worker of the same project without this package."""
-    started = []
 
     def start(project):
-        conf = {name: value for name, value in project.conf.items() if "delayq" not in name}
-        env = {**project.env, "DELAYQ_TEST_CONF": json.dumps(conf)}
-        log = tmp_path / f"{project.queue}.log"
         options = ("-P", "prefork", "-c", "2")
-        made = WorkerProcess("tests.worker.plain", *options, env=env, log=log, plain=True)
-        started.append(made)
-        return started[-1].wait_ready()
+        return start_worker("tests.worker.plain", *options, env=project.plain_env, plain=True)
 
-    yield start
-    for worker in started:
-        worker.kill()
+    return start
 
 
-def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker):
-    project = make_project(**broker)
+def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker_conf):
+    project = make_project(**broker_conf)
     note, numbers = project.tasks["note"], itertools.count()
     results = [note.delay_for(delay, next(numbers)) for delay in DELAYS * 2]
     kept = note.s(99).set(expires=600, priority=3).delay_for(0.5)
@@ -85,7 +61,7 @@ def impatient_rabbitmq(rabbitmq_server):
 
 
 def test_on_rabbitmq_a_plain_worker_that_holds_one_for_too_long_ends(
-    make_project, plain_worker, impatient_rabbitmq, server, tmp_path
+    make_project, plain_worker, impatient_rabbitmq, server
 ):
     project = make_project(broker_url=impatient_rabbitmq.url, delayq_url=server.url())
     result = project.tasks["note"].delay_for(3600)
@@ -95,101 +71,30 @@ def test_on_rabbitmq_a_plain_worker_that_holds_one_for_too_long_ends(
     worker = plain_worker(project)
 
     assert worker.wait(PATIENCE) != 0
-    log = (tmp_path / f"{project.queue}.log").read_text(encoding="utf-8")
-    assert "PreconditionFailed" in log
+    assert any("PreconditionFailed" in line for line in worker.lines)
     with project.app.connection_for_read() as connection:
         message = connection.SimpleQueue(project.queue).get(timeout=PATIENCE)
     assert message.headers["id"] == result.id
 
 
-def test_a_command_that_was_killed_is_given_again(make_project, tmp_path):
-    project, script = make_project(), load()["release"]
-    items = [((number,), {}) for number in range(4000)]
-    bulk = project.delayq.schedule_many(project.tasks["note"], items, after=3600)
-    project.client.script_load(script.text)
-
-    def command(log):
-        line = ("-m", "celery", "-A", "tests.worker.tasks", "delayq", "release", "--all", "--yes")
-        return PythonProcess(*line, log=tmp_path / log, env=project.env, cwd=ROOT)
-
-    with HeldUp(project.server.port) as proxy:
-        proxy.cut_after = script.sha.encode()
-        project.conf["broker_url"] = f"redis://127.0.0.1:{proxy.port}/0"
-        first = command("first.log")
-        eventually(lambda: project.delayq.counts().overdue, message="some are released")
-        first.kill()
-    project.conf["broker_url"] = project.server.url()
-    begun = project.delayq.counts().overdue + project.queued()
-    assert 0 < begun < 4000
-
-    second = command("second.log")
-    assert second.wait(60) == 0
-    assert not project.delayq.counts().scheduled
-
-    messages = map(json.loads, project.client.lrange(project.queue, 0, -1))
-    headers = [message["headers"] for message in messages]
-    assert sorted(one["id"] for one in headers) == sorted(bulk.ids)
-    ahead = {datetime.fromisoformat(one["eta"]).timestamp() - time.time() for one in headers}
-    assert 3000 < min(ahead) <= max(ahead) <= 3600
-
-
-class HeldUp(Proxy):
-    """Passes on nothing more after the request behind which it cuts the connection."""
-
-    def _is_cut(self, data):
-        if is_cut := super()._is_cut(data):
-            self.stall()
-        return is_cut
-
-
 @pytest.mark.parametrize("adopts", [None, 1.0])
-def test_a_released_task_of_a_worker_s_scanner_waits_in_that_worker(make_project, tmp_path, adopts):
+def test_a_released_task_of_a_worker_s_scanner_waits_in_that_worker(
+    make_project, start_worker, adopts
+):
     project = make_project(delayq_adopt_after=adopts, delayq_history=100)
-    worker = WorkerProcess(
-        "tests.worker.tasks", "-P", "solo", env=project.env, log=tmp_path / "worker.log"
-    ).wait_ready()
-    try:
-        # If it is too late for one, the next.
-        result = eventually(lambda: released(project, project.tasks["note"].delay_for(2.5)))
-        eventually(lambda: not project.delayq.counts().scheduled, message="it left")
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    # If it is too late for one, the next.
+    result = eventually(lambda: released(project, project.tasks["note"].delay_for(2.5)))
+    eventually(lambda: not project.delayq.counts().scheduled, message="it left")
 
-        [run] = project.wait_runs(result)
+    [run] = project.wait_runs(result)
 
-        assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.001)
-        # The worker did not put it back into the store.
-        kept = [one.what for one in project.delayq.history() if one.id == result.id]
-        assert kept == ["handed_over", "scheduled"]
-        assert len(project.runs(result)) == 1
-    finally:
-        worker.kill()
+    assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.001)
+    # The worker did not put it back into the store.
+    kept = [one.what for one in project.delayq.history() if one.id == result.id]
+    assert kept == ["handed_over", "scheduled"]
+    assert len(project.runs(result)) == 1
 
 
 def released(project, result):
     return result if project.delayq.select(all=True).release() == 1 else None
-
-
-def test_a_released_task_that_a_worker_holds_is_revoked_as_celery_s_own(make_project, plain_worker):
-    project = make_project()
-    worker = plain_worker(project)
-    # If it is too late for one, the next, which is further ahead.
-    tries = (revoked_in_time(project, worker, 3**number) for number in itertools.count(1))
-    revoked, other = next(filter(None, tries))
-
-    project.wait_runs(other, timeout=4 * PATIENCE)
-    assert project.runs(revoked) == []
-
-
-def revoked_in_time(project, worker, ahead):
-    """Two tasks that a worker holds, of which it knows that the first is revoked before it is due.
-
-    ``None`` if that came too late.
-    """
-    revoked = project.tasks["note"].delay_for(ahead)
-    other = project.tasks["note"].delay_until(revoked.due + timedelta(seconds=0.5))
-    assert project.delayq.select(all=True).release() == 2
-    project.delayq.hand_over()
-    worker.wait_log(f"{other.id}. received")
-    assert project.delayq.cancel(revoked, revoke=True) is Outcome.HANDED_OVER
-    inspect = project.app.control.inspect([worker.name], timeout=PATIENCE)
-    eventually(lambda: revoked.id in (inspect.revoked() or {}).get(worker.name, ()))
-    return (revoked, other) if project.client.time()[0] + 1 < revoked.due.timestamp() else None

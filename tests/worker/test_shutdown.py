@@ -43,18 +43,6 @@ def test_an_idle_worker_ends_promptly(ended, pool, number):
     assert crew.delayq.counts().scheduled == 1
 
 
-@pytest.mark.operations
-def test_a_worker_ends_promptly_with_much_that_is_due(make_project, start_worker):
-    project = make_project(delayq_batch_size=1, delayq_safety_interval=SLEEPS)
-    items = [((), {}, 1_000_000_000)] * 2000
-    assert project.delayq.schedule_many(project.tasks["note"], items)
-    worker = start_worker(TASKS, "-P", "solo", "-Q", "elsewhere", env=project.env, ready=False)
-    worker.wait_log(r"scanner .* started")
-    worker.stop()
-    assert project.scanners() == 0
-    assert project.queued() + project.delayq.counts().scheduled == 2000
-
-
 def test_a_worker_that_finishes_its_task_first_scans_no_more(make_project, start_worker):
     project = make_project()
     worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)

@@ -1,21 +1,19 @@
-"""A worker's start: one line on its store, or one sentence if it cannot start."""
+"""A worker's start: its scanner, one line on its store, or one sentence if it cannot start."""
 
 import pytest
 from celery import Celery
 
 from celery_delayq import DelayQ
 from celery_delayq.core.store.keys import SCHEMA
-from tests.lab.faults.proxy import Proxy
 from tests.support.forked import PythonProcess
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
-from tests.worker.test_revoke import celery
+from tests.worker.support import celery
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
-STARTED = r"scanner \S+ started: (.*)"
 NO_DATABASE = (
     "delayq_url is 'redis://h/x'; expected a URL that names its database by a number, such as "
     "redis://host:6379/0"
@@ -28,10 +26,49 @@ DIFFERS = (
 )
 
 
-def differ(project):
-    """Make the store one that no process of this version may use."""
-    meta = project.delayq.services.scripts[0].keys["meta"]
-    project.client.hset(meta, mapping={"schema": "999", "shards": "1"})
+@pytest.mark.operations
+def test_the_store_is_one_line_which_names_the_broker_and_no_password(
+    make_project, start_worker, start_redis
+):
+    store = start_redis("--appendonly", "yes")
+    store.client().execute_command("ACL", "SETUSER", "u", "on", ">hunter2", "~*", "&*", "+@all")
+    project = make_project(delayq_url=store.url().replace("//", "//u:hunter2@"))
+    project.delayq.pause(queue="mail")
+    project.tasks["note"].delay_for(3600)
+    project.tasks["note"].s().set(queue="mail").delay_for(0)
+    worker = start_worker(TASKS, "-P", "threads", env=project.env)
+    assert worker.wait_log(r"scanner \S+ started: (.*)").group(1) == (
+        f"store {store.url()}, prefix {project.conf['delayq_prefix']}, relays to the broker redis, "
+        f"database 0 on 127.0.0.1:{project.server.port}; 1 waiting, 0 overdue; paused: queue mail "
+        "(1 due)"
+    )
+    assert sum(project.conf["delayq_prefix"] in line for line in worker.lines) == 1
+    assert not any("hunter2" in line for line in worker.lines)
+    assert not any("the store's Redis" in line for line in worker.lines)  # it keeps its data
+
+
+# It cannot start.
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a program of a project: `celery -A tests.worker.tasks ...`."""
+    started = []
+
+    def start(project, program):
+        words = program.replace("FOLDER", str(tmp_path)).split()
+        line = ("-m", "celery", "-A", TASKS, *words)
+        log = tmp_path / "program.log"
+        started.append(PythonProcess(*line, log=log, env=project.env, cwd=ROOT))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+BEAT = "beat -l INFO -s FOLDER/schedule"
+SCAN = pytest.param("delayq scan", marks=pytest.mark.operations)
 
 
 def ended(process, sentence):
@@ -41,91 +78,37 @@ def ended(process, sentence):
     assert not any("Traceback" in line for line in process.lines)
 
 
-@pytest.mark.operations
-def test_it_is_one_line(make_project, start_worker):
-    project = make_project(delayq_url=None)
-    project.delayq.pause(queue="mail")
-    project.tasks["note"].delay_for(3600)
-    project.tasks["note"].s().set(queue="mail").delay_for(0)
-    worker = start_worker(TASKS, "-P", "solo", env=project.env)
-    assert worker.wait_log(STARTED).group(1) == (
-        f"store {project.server.url()}, prefix {project.conf['delayq_prefix']}, hands over "
-        "directly; 1 waiting, 0 overdue; paused: queue mail (1 due)"
-    )
-    assert sum(project.conf["delayq_prefix"] in line for line in worker.lines) == 1
-
-
-def test_a_relay_names_its_broker_and_no_password_is_said(make_project, start_worker, start_redis):
-    store = start_redis("--appendonly", "yes")
-    store.client().execute_command("ACL", "SETUSER", "u", "on", ">hunter2", "~*", "&*", "+@all")
-    project = make_project(delayq_url=store.url().replace("//", "//u:hunter2@"))
-    worker = start_worker(TASKS, "-P", "threads", env=project.env)
-    line = worker.wait_log(STARTED).group(1)
-    assert line.startswith(f"store {store.url()}, prefix ")
-    assert f"relays to the broker redis, database 0 on 127.0.0.1:{project.server.port}; " in line
-    assert not any("hunter2" in line for line in worker.lines)
-    assert not any("the store's Redis" in line for line in worker.lines)
-
-
-def test_without_a_scanner_it_says_so(make_project, start_worker):
-    project = make_project()
-    worker = start_worker(TASKS, "--no-delayq", "-P", "solo", env=project.env)
-    assert any("no scanner in this worker because of --no-delayq" in one for one in worker.lines)
-
-
-def test_a_store_that_is_silent_does_not_keep_a_worker_from_starting(make_project, start_worker):
-    project = make_project()
-    project.patience = 5
-    with Proxy(project.server.port) as proxy:
-        project.conf["delayq_url"] = f"redis://127.0.0.1:{proxy.port}/0"
-        proxy.stall()
-        worker = start_worker(TASKS, "-P", "solo", env=project.env)
-        project.wait_runs(project.tasks["note"].apply_async())
-        worker.wait_log(rf"cannot reach the store redis://127.0.0.1:{proxy.port}/0 of delayq_url ")
-        assert not any("started: " in line for line in worker.lines)
-        proxy.resume()
-        worker.wait_log(STARTED, timeout=40)
-
-
-# It cannot start.
-
-
 @pytest.mark.parametrize(
-    ("pool", "conf", "sentence"),
+    ("program", "conf", "sentence"),
     [
-        ("gevent", {"delayq_batch_size": 1.5}, BATCH),
-        ("threads", {"delayq_url": "redis://h/x"}, NO_DATABASE),
-        ("prefork", {"delayq_batchsize": 5}, UNKNOWN),
+        ("worker -P gevent", {"delayq_batch_size": 1.5}, BATCH),
+        ("worker -P threads", {"delayq_url": "redis://h/x"}, NO_DATABASE),
+        ("worker -P prefork", {"delayq_batchsize": 5}, UNKNOWN),
+        (BEAT, {"delayq_batchsize": 5}, UNKNOWN),
     ],
 )
-def test_a_wrong_setting_is_a_sentence(make_project, start_worker, pool, conf, sentence):
+def test_a_wrong_setting_is_a_sentence(make_project, start, program, conf, sentence):
     project = make_project()
     project.conf.update(conf)
-    ended(start_worker(TASKS, "-P", pool, env=project.env, ready=False), sentence)
+    ended(start(project, program), sentence)
 
 
-@pytest.mark.parametrize("pool", ["prefork", "gevent"])
-def test_a_store_of_another_kind_is_a_sentence(make_project, start_worker, pool):
+@pytest.mark.operations
+def test_a_command_prints_a_wrong_setting_and_nothing_else(make_project):
+    done = celery(make_project(delayq_batchsize=5), "delayq", "scan")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: {UNKNOWN}\n"
+
+
+@pytest.mark.parametrize("program", ["worker -P prefork -c 2", "worker -P gevent -c 2", BEAT, SCAN])
+def test_a_store_of_another_kind_is_a_sentence(make_project, start, program):
     project = make_project()
-    differ(project)
+    # No process of this version may use it.
+    meta = project.delayq.services.scripts[0].keys["meta"]
+    project.client.hset(meta, mapping={"schema": "999", "shards": "1"})
     project.tasks["note"].apply_async()
-    worker = start_worker(TASKS, "-P", pool, "-c", "2", env=project.env, ready=False)
-    ended(worker, DIFFERS)
+    ended(start(project, program), DIFFERS)
     assert project.queued() == 1  # it took no task
-
-
-def test_another_broker_s_store_is_a_sentence(make_project, start_worker, server):
-    project = make_project()
-    start_worker(TASKS, "-P", "solo", env=project.env)
-    other = make_project(
-        broker_url=server.url(5),
-        delayq_url=server.url(),
-        delayq_prefix=project.conf["delayq_prefix"],
-    )
-    ended(
-        start_worker(TASKS, "-P", "solo", env=other.env, ready=False),
-        "the store has broker 'redis, database 0', this process 'redis, database 5'; give it a ",
-    )
 
 
 def test_a_worker_in_the_background_says_it_in_its_log(make_project, tmp_path):
@@ -141,60 +124,43 @@ def test_a_worker_in_the_background_says_it_in_its_log(make_project, tmp_path):
     eventually(lambda: not pid.exists())
 
 
-@pytest.fixture
-def start_beat(tmp_path):
-    """Start `celery beat` for a project."""
-    started = []
-
-    def start(project):
-        line = ("-m", "celery", "-A", TASKS, "beat", "-l", "INFO", "-s", str(tmp_path / "schedule"))
-        log = tmp_path / "beat.log"
-        started.append(PythonProcess(*line, log=log, env=project.env, cwd=ROOT))
-        return started[-1]
-
-    yield start
-    for beat in started:
-        beat.kill()
-
-
-def test_beat_says_it_too(make_project, start_beat):
-    ended(start_beat(make_project(delayq_batchsize=5)), UNKNOWN)
-
-
-def test_beat_does_not_begin_with_a_store_of_another_kind(make_project, start_beat):
-    project = make_project()
-    differ(project)
-    ended(start_beat(project), DIFFERS)
-
-
-def test_beat_begins_where_the_store_is_away(make_project, start_beat):
+def test_beat_begins_where_the_store_is_away(make_project, start):
     url = f"redis://127.0.0.1:{free_port()}/0"
-    beat = start_beat(make_project(delayq_url=url))
+    beat = start(make_project(delayq_url=url), BEAT)
     beat.wait_log(rf"WARNING.*join failed: .* \(the store {url} of delayq_url\)")
     assert beat.running
 
 
-@pytest.mark.operations
-def test_the_commands_say_it_too(make_project):
-    done = celery(make_project(delayq_batchsize=5), "delayq", "scan")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"Error: {UNKNOWN}\n"
+# Which workers scan.
 
 
-@pytest.mark.operations
-def test_a_scanner_without_a_worker_ends_where_its_store_refuses_it(make_project):
+def test_a_worker_without_delayq_scans_nothing_says_so_and_still_runs_tasks(
+    make_project, start_worker
+):
     project = make_project()
-    differ(project)
-    done = celery(project, "delayq", "scan")
-    assert done.returncode == 1
-    assert done.stderr.count(DIFFERS) == 1
-    assert "Traceback" not in done.stderr
+    worker = start_worker(TASKS, "--no-delayq", "-P", "solo", env=project.env)
+    assert any("no scanner in this worker because of --no-delayq" in one for one in worker.lines)
+    held = project.tasks["note"].delay_for(0)
+    project.wait_runs(project.tasks["note"].delay())
+    assert project.scanners() == 0
+    assert project.runs(held) == []
+    assert not any("started: " in line for line in worker.lines)
+    # Another worker scans the tasks that it leaves.
+    start_worker(TASKS, "-P", "solo", env=project.env)
+    project.wait_runs(held)
 
 
-# Other processes use the store.
+@pytest.mark.parametrize("module", ["tests.worker.by_hand", "tests.worker.both"])
+def test_a_step_added_twice_starts_one_scanner(make_project, start_worker, module):
+    project = make_project()
+    worker = start_worker(module, "-P", "solo", env=project.env)
+    result = project.tasks["note"].delay_for(0.1)
+    worker.wait_log(rf"note\[{result.id}\].*succeeded")
+    eventually(lambda: project.scanners() == 1)
+    assert sum("scanner" in line and "started" in line for line in worker.lines) == 1
 
 
-def test_two_apps_in_one_store_are_warned_of(make_project, start_worker):
+def test_two_apps_in_one_store_have_two_scanners_and_are_warned_of(make_project, start_worker):
     project = make_project()
     start_worker(TASKS, "-P", "solo", env=project.env)
     worker = start_worker("tests.worker.other_app", "-P", "solo", env=project.env)
@@ -205,21 +171,3 @@ def test_two_apps_in_one_store_are_warned_of(make_project, start_worker):
     with Celery("web", set_as_current=False) as web:
         web.conf.update(project.conf)
         eventually(lambda: DelayQ(web).counts().scanners == 2)
-
-
-def test_a_broker_that_is_called_otherwise_is_warned_of_by_both_names(make_project, start_worker):
-    project = make_project()
-    start_worker(TASKS, "-P", "solo", env=project.env)
-    project.conf["broker_url"] = project.server.url().replace("127.0.0.1", "localhost")
-    worker = start_worker(TASKS, "-P", "solo", env=project.env)
-    port = project.server.port
-    worker.wait_log(
-        f"the scanners of this store use the broker redis, database 0 on 127.0.0.1:{port}, this "
-        f"process uses redis, database 0 on localhost:{port}; if two apps .* its own delayq_prefix"
-    )
-
-
-def test_a_redis_that_keeps_nothing_is_warned_of_once(crew):
-    said = [one for one in crew.worker.lines if "loses waiting tasks when it restarts" in one]
-    assert len(said) == 1
-    assert "set appendonly yes" in said[0]

@@ -22,18 +22,15 @@ WALLS = ("2099-03-08T02:30", "2099-03-29T02:30", "2099-10-25T02:30", "2099-11-01
 SOON = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None) + timedelta(days=2)
 
 
-@pytest.fixture(scope="module", params=["redis", "rabbitmq"])
-def plain(request, server, tmp_path_factory):
+@pytest.fixture(scope="module")
+def plain(broker_conf, server, tmp_path_factory):
     """A worker without this package, in a zone of its own."""
-    where, zone = {}, {"timezone": "America/New_York"}
-    expiries = [SOON, *map(datetime.fromisoformat, WALLS)]
-    if request.param == "rabbitmq":
-        rabbitmq = request.getfixturevalue("rabbitmq_server")
-        where = {"broker_url": rabbitmq.url, "delayq_url": server.url()}
+    zone, expiries = {"timezone": "America/New_York"}, [SOON, *map(datetime.fromisoformat, WALLS)]
+    if broker_conf:
         zone, expiries = {"timezone": "Asia/Tokyo", "enable_utc": False}, [SOON]
     with celery_state_kept():
-        project = new_project(server, **where, result_backend=None)
-        conf = {key: one for key, one in project.conf.items() if "delayq" not in key} | zone
+        project = new_project(server, **broker_conf, result_backend=None)
+        conf = project.plain_conf | zone
         worker = WorkerProcess(
             "tests.worker.reading", "-P", "solo",
             env={**project.env, "DELAYQ_TEST_CONF": json.dumps(conf)},
@@ -42,7 +39,7 @@ def plain(request, server, tmp_path_factory):
         worker.wait_ready()
         yield SimpleNamespace(
             conf=conf,
-            where={**where, "task_default_queue": project.queue},
+            where={**broker_conf, "task_default_queue": project.queue},
             read=lambda task_id: eventually(lambda: project.evidence.get(f"read:{task_id}")),
             expiries=expiries,
         )
