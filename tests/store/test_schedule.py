@@ -112,8 +112,9 @@ def test_a_delay_that_ends_past_the_last_is_refused_and_nothing_is_written(store
 def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(store, put, place):
     enter(store, place, payload="first")
     before = store.snapshot()
-    error = AlreadyDead if place == "dead" else AlreadyScheduled
-    with pytest.raises(error, match=r"^task 'a' is "):
+    with pytest.raises(
+        AlreadyDead if place == "dead" else AlreadyScheduled, match=r"^task 'a' is "
+    ):
         getattr(store, put)("a", NOW_MS, payload="second")
     assert store.snapshot() == before
 
