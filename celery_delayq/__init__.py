@@ -3,8 +3,9 @@
 These names are stable: those in ``__all__`` with their documented attributes, the classes of
 ``celery_delayq.errors`` and ``celery_delayq.signals``,
 ``celery_delayq.contrib.django:DelayQDjangoTask``, ``delay_until`` and ``delay_for`` on tasks and
-signatures, the same two with ``_on_commit`` on tasks of a Django project, the options and settings
-``delayq_…``, and ``celery_delayq:ScannerStep``. Every other name can change with any release.
+signatures, ``adelay_until`` and ``adelay_for`` there, ``delay_until_on_commit`` and
+``delay_for_on_commit`` on tasks of a Django project, the options and settings ``delayq_…``, and
+``celery_delayq:ScannerStep``. Every other name can change with any release.
 
 A name's module is imported when the name is first used: pytest imports this package in every run,
 and most runs do not need Celery.

@@ -49,6 +49,7 @@ class Operations(TaskMethods):
     holder = freeing.holder
     free = freeing.free
     select = selecting.select
+    aselect = selecting.aselect
     status = status.status
     health = health.health
     pause = pausing.pause

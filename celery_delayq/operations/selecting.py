@@ -6,6 +6,7 @@ from typing import Any
 
 from celery.app.task import Task
 
+from ..core.awaiting import awaited
 from ..core.clock import TimeInput
 from ..core.services import HasServices
 from ..core.store import State
@@ -44,3 +45,4 @@ def select(
 
 
 select.__doc__ = selecting.select.__doc__
+aselect = awaited(select)

@@ -1,6 +1,5 @@
-"""One app in many threads, or in threads of an event loop: calls do not mix, and block no other."""
+"""One app in many threads: calls do not mix, and block no other."""
 
-import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -39,43 +38,6 @@ def slow(delayq_app, start_redis):
     note = app.task(name="note")(noop)
     note.delay_until(FAR, 0)
     return server, app.delayq, note
-
-
-def test_the_event_loop_goes_on_while_a_call_waits_for_redis(slow):
-    server, delayq, note = slow
-
-    async def main():
-        call = asyncio.create_task(asyncio.to_thread(note.delay_for, 60, 42))
-        await asyncio.sleep(0)
-        server.resume()  # by the same loop, which the call does not block
-        return await call
-
-    server.pause()
-    result = asyncio.run(main())
-
-    assert delayq.get(result.id).args == (42,)
-
-
-def test_a_coroutine_that_is_cancelled_takes_nothing_back(slow):
-    server, delayq, note = slow
-    begun = threading.Event()
-
-    def call():
-        begun.set()
-        note.s(42).set(task_id="cancelled").delay_for(60)
-
-    async def main():
-        waiting = asyncio.create_task(asyncio.to_thread(call))
-        await asyncio.to_thread(begun.wait)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        server.resume()
-
-    server.pause()
-    asyncio.run(main())
-
-    assert eventually(lambda: delayq.get("cancelled")).args == (42,)
 
 
 def test_a_call_keeps_one_of_celery_s_producers_of_which_there_are_ten(slow):

@@ -46,8 +46,9 @@ Take = Callable[["Prepared"], object]
 MAIL = lane_for(queue="mail")
 KEEPS = " 60000 10 bulk"  # for a minute, of ten tasks
 
-# Methods of DelayQ that call no script, and commands that are not operations.
+# Methods of DelayQ that call no script, and those that await another one.
 NO_OPERATIONS = {"acting", "close", "due_of", "scanner"}
+NO_OPERATIONS |= {"aget", "acancel", "areschedule", "arun_now", "aschedule", "aselect"}
 # Lines that do nothing to a waiting task.
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` exits with status 1 if nothing was paused, `free` if no task holds the key, `health` if

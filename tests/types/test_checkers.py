@@ -40,7 +40,7 @@ def marked(module, checker, *markers):
     of_pyright = checker.name == "pyright"
     found, named = set(), set()
     for number, line in enumerate(module.read_text().splitlines(), 1):
-        marker = MARKER.match(line)
+        marker = MARKER.match(line.strip())
         if marker and marker[1] in markers:
             codes = marker[2].split(", ")
             named |= {code for code in codes if code.startswith("report") is of_pyright}

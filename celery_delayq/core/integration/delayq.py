@@ -11,6 +11,7 @@ from celery.app.task import Task
 from celery.canvas import Signature
 
 from ..acting import acting
+from ..awaiting import in_thread
 from ..clock import DelayInput, TimeInput, one_of
 from ..errors import NotATask
 from ..leaves import methods
@@ -20,7 +21,7 @@ from ..scheduling.options import TaskOptions, as_options
 from ..services import Services, attach, find, services_of
 from .apply_async import call_signature, signature_of
 from .methods import TaskMethods
-from .results import ScheduledResult
+from .results import ScheduledResult, take_back
 from .setup import set_up
 from .task import install
 
@@ -119,6 +120,30 @@ class DelayQ(_Methods):
         services = services_of(signature.app)
         when = one_of(services.timezone, at=at, after=after)
         return call_signature(services, signature, when, as_options(options))
+
+    async def aschedule(
+        self,
+        signature: Signature[R] | Task[..., R],
+        *arguments: NoReturn,
+        at: TimeInput | None = None,
+        after: DelayInput | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> ScheduledResult[R]:
+        """``schedule`` for an event loop, with its arguments, and in a thread.
+
+        If this coroutine is cancelled, so is the task that the thread may have scheduled: as soon
+        as the call is answered. An earlier task that it kept stays; one that it replaced is gone.
+        For a call that goes on, use ``asyncio.shield``.
+
+        Args:
+            signature: See :meth:`schedule`, as for the rest.
+            *arguments: Not accepted.
+            at: The due time.
+            after: The same, from now.
+            **options: Those of :meth:`schedule`.
+        """
+        call = partial(self.schedule, signature, *arguments, at=at, after=after, **options)
+        return await in_thread(call, take_back)
 
     # Handing over.
 

@@ -10,6 +10,7 @@ from celery.app.task import Context, Task
 from celery.result import AsyncResult
 
 from .. import clock
+from ..awaiting import awaited
 from ..clock import from_ms
 from ..errors import InvalidOption
 from ..leaves import leaf
@@ -44,6 +45,12 @@ class TaskMethods:
     select = selecting.select
     tasks = reading.tasks
     counts = reading.counts
+
+    # For an event loop.
+    aget = awaited(reading.get)
+    acancel = awaited(changing.cancel)
+    areschedule = awaited(changing.reschedule)
+    arun_now = awaited(changing.run_now)
 
     @of_one_task
     def result(

@@ -254,6 +254,12 @@ def scheduled(
     return made
 
 
+def take_back(result: object) -> None:
+    """Cancel the task of a call that is not wanted any more; an earlier task that it kept stays."""
+    if isinstance(result, ScheduledResult) and not result.existed:
+        result.cancel()
+
+
 def _state_of_all(results: list[Any]) -> str:
     found = {_state_of(result) for result in results}
     for ended in (states.FAILURE, states.REVOKED):

@@ -18,6 +18,7 @@ these methods to ``Task`` and ``Signature``, and replaces no existing ones.
 
 from __future__ import annotations
 
+from functools import partial
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from celery.app.task import Task
 from celery.canvas import Signature
 
 from .. import clock
+from ..awaiting import in_thread
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
 from ..message.headers import put_offs_in
@@ -32,7 +34,7 @@ from ..message.signatures import is_canvas
 from ..services import services_of
 from .apply_async import call, call_signature
 from .defer import Defer
-from .results import ScheduledResult
+from .results import ScheduledResult, take_back
 
 if TYPE_CHECKING:
     from typing import Generic
@@ -89,6 +91,18 @@ class DelayQTask(_Task[P, R_co]):
         """
         return call(services_of(self.app), self.apply_async, clock.after(delay), args, kwargs)
 
+    async def adelay_until(
+        self, when: TimeInput, /, *args: P.args, **kwargs: P.kwargs
+    ) -> ScheduledResult[R_co]:
+        """``delay_until`` for an event loop; see :meth:`DelayQ.aschedule`."""
+        return await in_thread(partial(self.delay_until, when, *args, **kwargs), take_back)
+
+    async def adelay_for(
+        self, delay: DelayInput, /, *args: P.args, **kwargs: P.kwargs
+    ) -> ScheduledResult[R_co]:
+        """``delay_for`` for an event loop; see :meth:`DelayQ.aschedule`."""
+        return await in_thread(partial(self.delay_for, delay, *args, **kwargs), take_back)
+
     def defer(self, after: DelayInput | None = None, at: TimeInput | None = None) -> Defer:
         """Put the running task off: ``raise self.defer(after=5)``.
 
@@ -134,10 +148,14 @@ def install() -> None:
     for target, name, method in (
         (Task, "delay_until", DelayQTask.delay_until),
         (Task, "delay_for", DelayQTask.delay_for),
+        (Task, "adelay_until", DelayQTask.adelay_until),
+        (Task, "adelay_for", DelayQTask.adelay_for),
         (Task, "defer", DelayQTask.defer),
         (Task, "put_offs", DelayQTask.put_offs),
         (Signature, "delay_until", _signature_delay_until),
         (Signature, "delay_for", _signature_delay_for),
+        (Signature, "adelay_until", DelayQTask.adelay_until),
+        (Signature, "adelay_for", DelayQTask.adelay_for),
     ):
         if name not in vars(target):
             setattr(target, name, method)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import islice
 from secrets import token_hex
 
+from ..awaiting import awaited
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidDueTime
 from ..message.expiry import warn_of_expiry
@@ -154,6 +155,12 @@ class Selection:
     def retry(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Try to deliver the dead tasks again; otherwise like :meth:`cancel`."""
         return self._go("retry", {"DEAD"}, dry_run, progress)
+
+    # For an event loop.
+    acount = awaited(count)
+    acancel = awaited(cancel)
+    areschedule = awaited(reschedule)
+    arun_now = awaited(run_now)
 
     def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
         if dry_run:

@@ -123,3 +123,13 @@ DelayQ("shop")
 # with stubs: attr-defined, reportUnknownMemberType
 # always: reportAttributeAccessIssue
 app.delayq.cancel("order-42")
+
+
+async def wrong() -> None:
+    # always: arg-type, reportArgumentType
+    await bill.adelay_for("soon", 42)
+    # always: call-arg, reportCallIssue
+    await delayq.acancel("order-42", terminate=True)
+    # always: assignment, reportAssignmentType
+    moved: int = await delayq.areschedule("order-42", after=5)
+    print(moved)

@@ -166,3 +166,16 @@ def old(order: int) -> None:
 
 # without stubs: reportFunctionMemberAccess
 DelayQ(plain).schedule(old.s(42), after=5).cancel()
+
+
+# In an event loop.
+async def view() -> None:
+    result: ScheduledResult[bytes] = await bill.adelay_for(60, 42, "CHF")
+    other: ScheduledResult[bytes] = await bill.adelay_until("2030-01-01", 42, "CHF")
+    # without stubs: reportFunctionMemberAccess
+    third: ScheduledResult[str] = await delayq.aschedule(remind.s(42), after=5, key="k")
+    moved: Outcome = await delayq.areschedule(result, by=5)
+    ended: Outcome = await delayq.acancel(key="k")
+    task: ScheduledTask | None = await delayq.aget(other.id)
+    many: int = await (await delayq.aselect(tag="x")).acancel(dry_run=True)
+    print(third.id, moved, ended, task, many, await delayq.arun_now(result))

@@ -1,0 +1,253 @@
+"""Calls of an event loop: each in a thread, and taken back if its coroutine was cancelled."""
+
+import asyncio
+import os
+import signal
+import threading
+from functools import partial
+
+import pytest
+
+from celery_delayq import InvalidDueTime, Outcome
+from celery_delayq.core.acting import actor
+from celery_delayq.core.awaiting import THREADS, in_thread
+from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.integration.results import take_back
+from celery_delayq.errors import InvalidOption
+from tests.app.support import FAR
+from tests.support.waiting import PATIENCE, eventually
+
+pytestmark = pytest.mark.libraries
+
+
+def noting(app):
+    @app.task(name="note")
+    def note(number):
+        pass
+
+    return note
+
+
+@pytest.fixture
+def note(app):
+    return noting(app)
+
+
+@pytest.fixture
+def slow(delayq_app, start_redis):
+    """An app's task, and its Redis, which the test can stop."""
+    server = start_redis()
+    app = delayq_app(server.url(), delayq_timeout=60)
+    app.delayq.counts()  # connected
+    return server, app.delayq, noting(app)
+
+
+def ids(delayq):
+    return [task.id for task in delayq.tasks()]
+
+
+WAYS = {
+    "task": lambda _, note: note.adelay_for(60, 42),
+    "task, at": lambda _, note: note.adelay_until(FAR, 42),
+    "signature": lambda _, note: note.s(42).adelay_for(60),
+    "signature, at": lambda _, note: note.s().adelay_until(FAR, 42),
+    "schedule": lambda delayq, note: delayq.aschedule(note.s(42), after=60, key="k"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_call_schedules_as_the_one_that_blocks(delayq, note, way):
+    result = asyncio.run(way(delayq, note))
+    assert delayq.get(result).args == (42,)
+    assert result.cancel() is Outcome.DONE
+
+
+def test_each_call_on_one_task_answers_as_the_one_that_blocks(delayq, note):
+    async def main():
+        result = await note.adelay_until(FAR, 42)
+        moved = await delayq.areschedule(result, after=5)
+        task = await delayq.aget(result)
+        return [moved, task, await delayq.arun_now(result), await delayq.acancel(result)]
+
+    moved, task, *done = asyncio.run(main())
+    assert [moved, *done] == [Outcome.DONE] * 3
+    assert (task.args, task.revision > 0) == ((42,), True)
+    assert ids(delayq) == []
+
+
+def test_each_call_on_many_answers_as_the_one_that_blocks(delayq, note):
+    async def main():
+        for number in range(3):
+            await delayq.aschedule(note.s(number), at=FAR, tags=["x"])
+        chosen = await delayq.aselect(tag="x")
+        calls = chosen.acount(), chosen.areschedule(by=5), chosen.arun_now(), chosen.acancel()
+        return [await call for call in calls]
+
+    assert asyncio.run(main()) == [3, 3, 3, 3]
+    assert ids(delayq) == []
+
+
+def test_the_event_loop_goes_on_while_calls_wait_for_redis(slow):
+    server, delayq, note = slow
+
+    async def main():
+        calls = [asyncio.create_task(note.adelay_for(60, number)) for number in range(THREADS + 1)]
+        await asyncio.sleep(0)
+        # The loop's own threads are free, too.
+        await asyncio.to_thread(server.resume)
+        return await asyncio.gather(*calls)
+
+    server.pause()
+    results = asyncio.run(main())
+
+    assert sorted(ids(delayq)) == sorted(result.id for result in results)
+
+
+def test_eight_calls_go_on_at_once():
+    together = threading.Barrier(THREADS)
+
+    async def main():
+        await asyncio.gather(*(in_thread(partial(together.wait, PATIENCE)) for _ in range(THREADS)))
+
+    asyncio.run(main())
+
+
+async def cancelled(call, has_begun=lambda: True):
+    """Cancel a coroutine, once a thread makes its call."""
+    task = asyncio.ensure_future(call)
+    await asyncio.sleep(0)
+    while not has_begun():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def is_made(delayq):
+    """Whether a call is made just now: it keeps one of Celery's producers."""
+    return lambda: delayq.app.producer_pool._dirty
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_task_is_cancelled_whose_coroutine_was_cancelled_meanwhile(slow, way):
+    server, delayq, note = slow
+    found = []
+    delayq.services.hooks.add(Hooks(cancelled=found.extend))
+
+    async def main():
+        await cancelled(way(delayq, note), is_made(delayq))
+        server.resume()
+
+    server.pause()
+    asyncio.run(main())
+
+    eventually(lambda: found)
+    assert ids(delayq) == []
+
+
+def test_an_earlier_task_stays_that_a_cancelled_call_kept(delayq, note):
+    earlier = delayq.schedule(note.s(1), at=FAR, key="k")
+    take_back(delayq.schedule(note.s(2), at=FAR, key="k", conflict="keep"))
+    assert ids(delayq) == [earlier.id]
+
+
+def test_a_call_is_not_made_whose_coroutine_was_cancelled_before_a_thread_had_it():
+    go, made = threading.Event(), []
+
+    async def main():
+        blocked = [asyncio.create_task(in_thread(go.wait)) for _ in range(THREADS)]
+        await asyncio.sleep(0)
+        await cancelled(in_thread(partial(made.append, 1)))
+        go.set()
+        await asyncio.gather(*blocked)
+        await in_thread(lambda: None)
+
+    asyncio.run(main())
+    assert made == []
+
+
+def test_a_shielded_call_goes_on(slow):
+    server, delayq, note = slow
+
+    async def main():
+        call = asyncio.ensure_future(note.adelay_for(60, 42))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(call), 0.01)
+        server.resume()
+        return await call
+
+    server.pause()
+    result = asyncio.run(main())
+
+    assert ids(delayq) == [result.id]
+
+
+def test_a_call_that_cannot_be_taken_back_is_a_line_in_the_log(caplog):
+    begun, go = threading.Event(), threading.Event()
+
+    def call():
+        begun.set()
+        go.wait()
+
+    def refuse(_):
+        raise OSError("away")
+
+    async def main():
+        await cancelled(in_thread(call, refuse), begun.is_set)
+        go.set()
+
+    asyncio.run(main())
+    eventually(lambda: "could not be taken back: away" in caplog.text)
+
+
+def test_a_cancelled_call_that_fails_has_nothing_to_take_back(caplog):
+    begun, go, taken = threading.Event(), threading.Event(), []
+
+    def fail():
+        begun.set()
+        go.wait()
+        raise OSError("away")
+
+    async def main():
+        await cancelled(in_thread(fail, taken.append), begun.is_set)
+        go.set()
+        await asyncio.gather(*(in_thread(lambda: None) for _ in range(THREADS)))
+
+    asyncio.run(main())
+    assert (taken, caplog.text) == ([], "")
+
+
+def test_the_author_of_a_change_is_known_in_the_thread(delayq):
+    seen = []
+
+    async def main():
+        with delayq.acting("ann"):
+            await in_thread(lambda: seen.append(actor()))
+
+    asyncio.run(main())
+    assert seen == ["ann"]
+
+
+BAD = {
+    "time": (lambda _, note: note.adelay_for("soon", 42), InvalidDueTime),
+    "arguments": (lambda _, note: note.adelay_for(60), TypeError),
+    "option": (lambda delayq, note: delayq.aschedule(note.s(1), after=1, key=""), InvalidOption),
+    "task": (lambda delayq, _: delayq.acancel(None), InvalidOption),
+    "filter": (lambda delayq, _: delayq.aselect(), InvalidOption),
+}
+
+
+@pytest.mark.parametrize(("call", "error"), BAD.values(), ids=BAD)
+def test_a_wrong_call_raises_as_the_one_that_blocks_and_writes_nothing(delayq, note, call, error):
+    with pytest.raises(error):
+        asyncio.run(call(delayq, note))
+    assert ids(delayq) == []
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    assert asyncio.run(in_thread(os.getpid)) == os.getpid()
+    child = os.fork()
+    if not child:
+        signal.alarm(round(PATIENCE))
+        os._exit(asyncio.run(in_thread(os.getpid)) != os.getpid())
+    assert os.waitpid(child, 0)[1] == 0
