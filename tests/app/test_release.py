@@ -19,6 +19,7 @@ from tests.app.support import (
     envelope,
     hand_over_until_dead,
     lists,
+    noop,
     only_message,
     settle,
     templates,
@@ -116,10 +117,7 @@ def test_a_released_message_equals_that_of_a_call_with_its_eta(
     ids=repr,
 )
 def test_expiry_and_grace_period_count_on_from_the_due_time(app, delayq, redis, options, after_due):
-    @app.task(name="t", bind=True)
-    def t(self):
-        return delayq.due_of(self.request)
-
+    t = app.task(name="t")(noop)
     t.apply_async(task_id="a", delayq_at=FAR - 100, **options)
     delayq.reschedule("a", FAR)
 
@@ -132,7 +130,7 @@ def test_expiry_and_grace_period_count_on_from_the_due_time(app, delayq, redis, 
     assert until == (None if after_due is None else FAR + after_due)
     # A released task can read its due time.
     t.push_request(**headers)
-    assert t() == DUE
+    assert delayq.due_of(t.request) == DUE
 
 
 def test_only_selected_tasks_leave_and_the_store_keeps_only_their_tombstones(twenty, delayq, redis):
