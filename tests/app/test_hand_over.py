@@ -44,15 +44,26 @@ def test_all_leases_that_ran_out_are_taken_back_whatever_the_batch_size(relayed,
     assert (counts.scheduled, counts.in_flight) == (0, 0)
 
 
-def test_a_batch_of_nothing_but_dead_letters_is_not_the_last(relayed, redis):
+def spoil(_, redis, task_id):
+    record = redis.hget(keys_of(task_id)["records"], task_id)
+    redis.hset(keys_of(task_id)["records"], task_id, b"9" + record[1:])
+
+
+ASIDE = {
+    "dead": spoil,
+    "paused": lambda delayq, *_: delayq.pause(task="aside"),
+}
+
+
+@pytest.mark.parametrize("state", ASIDE)
+def test_a_batch_of_nothing_but_dead_or_paused_tasks_is_not_the_last(relayed, redis, state):
     """A batch ends after a megabyte."""
     for number in range(3):
-        relayed.send_task("t", ("x" * 600_000,), task_id=f"{number}", delayq_at=LONG_AGO)
-        record = redis.hget(keys_of(f"{number}")["records"], f"{number}")
-        redis.hset(keys_of(f"{number}")["records"], f"{number}", b"9" + record[1:])
+        relayed.send_task("aside", ("x" * 600_000,), task_id=f"{number}", delayq_at=LONG_AGO)
+        ASIDE[state](relayed.delayq, redis, f"{number}")
     relayed.send_task("t", delayq_at=LONG_AGO + 1)
 
     assert relayed.delayq.hand_over() == 1
 
     counts = relayed.delayq.counts()
-    assert (counts.scheduled, counts.dead) == (0, 3)
+    assert (counts.scheduled, getattr(counts, state)) == (0, 3)
