@@ -97,6 +97,7 @@ def test_a_word_that_comes_late_does_not_touch_a_later_holder(store, shard_steps
     before = row(store), ends(store)
 
     say(store, hold)
+    say(store, hold, SECOND, lease=1)
 
     assert (row(store), ends(store)) == before
     store.check()
