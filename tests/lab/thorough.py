@@ -79,7 +79,8 @@ def commit() -> str:
 
 
 def row(name: str, found: Result) -> str:
-    last = found["last"].strip("= ").replace("|", "\\|")
+    last = found["last"].strip("= ")
+    last = "a table" if last.startswith("|") else last.replace("|", "\\|")
     cells = f"`{found['command']}`", found["verdict"], f"{found['seconds']:,}", last
     return f"| {name} | {' | '.join(cells)} | {found['commit']}, {found['day']} |"
 
