@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial, wraps
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .logs import logger_of
@@ -49,15 +50,24 @@ async def in_thread(call: Callable[[], R], take_back: Callable[[R], object] | No
 
     Args:
         call: The call.
-        take_back: Called with the answer, in the same thread, if the coroutine was cancelled while
-            the call was made.
+        take_back: Called with the answer, in one of the threads, if the coroutine was cancelled
+            after the call began.
     """
-    made = _executor().submit(copy_context().run, call)
+    context, here = copy_context(), get_ident()
+    made = _executor().submit(context.run, call)
+
+    def after(take_back: Callable[[R], object], made: Future[R]) -> None:
+        undo = partial(context.run, _take_back, take_back, made)
+        if get_ident() == here:  # it was answered just now; the loop must not wait for the undo
+            _executor().submit(undo)
+        else:
+            undo()
+
     try:
         return await asyncio.wrap_future(made)
     except asyncio.CancelledError:
         if take_back is not None and not made.cancelled():
-            made.add_done_callback(partial(_take_back, take_back))
+            made.add_done_callback(partial(after, take_back))
         raise
 
 
@@ -75,7 +85,7 @@ def awaited(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
 
 def _take_back(take_back: Callable[[R], object], made: Future[R]) -> None:
-    if made.cancelled() or made.exception() is not None:
+    if made.exception() is not None:
         return
     try:
         take_back(made.result())

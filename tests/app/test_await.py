@@ -201,6 +201,28 @@ def test_a_call_that_cannot_be_taken_back_is_a_line_in_the_log(caplog):
     eventually(lambda: "could not be taken back: away" in caplog.text)
 
 
+def test_the_loop_does_not_wait_for_a_call_to_be_taken_back_that_was_answered_just_now(delayq):
+    taken = []
+
+    async def main():
+        task = asyncio.ensure_future(in_thread(lambda: None, lambda _: taken.append(current())))
+        await asyncio.sleep(0)
+        # Without a step of the loop: the thread has the answer, and the coroutine has not.
+        eventually(lambda: asyncio.get_running_loop()._ready)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    def current():
+        return threading.current_thread(), actor()
+
+    with delayq.acting("ann"):
+        asyncio.run(main())
+    [(thread, author)] = eventually(lambda: taken)
+    assert thread is not threading.current_thread()
+    assert author == "ann"
+
+
 def test_a_cancelled_call_that_fails_has_nothing_to_take_back(caplog):
     begun, go, taken = threading.Event(), threading.Event(), []
 

@@ -89,7 +89,7 @@ def page(results: Mapping[str, Result]) -> str:
     """The rows of all trials that have a result; then the names of the others."""
     rows = [row(name, results[name]) for name in TRIALS if name in results]
     missing = [name for name in TRIALS if name not in results]
-    end = [f"Not run: {', '.join(missing)}."] if missing else []
+    end = [f"Not run: {'; '.join(missing)}."] if missing else []
     return "\n".join([HEAD, *rows, "", *end]).rstrip() + "\n"
 
 

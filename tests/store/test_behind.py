@@ -249,7 +249,7 @@ OTHER = Extras("other")
 # next step delivers; a text is the place of `b`.
 ROWS = {
     "its run goes on": [50, goes_on, 60, []],
-    "its end is told late": [ended, ended, ["b"], anew("b"), "behind", ended, "behind"],
+    "its end comes late": [ended, ended, ["b"], anew("b"), "behind", ended, "behind"],
     "its run puts itself off": [
         *(puts_off, ended, 120, [], moved, ["a"], "behind", runs_anew, ended, ["b"]),
     ],

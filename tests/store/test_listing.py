@@ -378,7 +378,7 @@ def test_a_listing_ends_though_each_task_of_it_is_rescheduled(store, small_pages
 def test_a_member_of_somebody_else_s_hides_no_entry(store, small_pages):
     for step in range(10):
         store.schedule(f"a{step}", FAR_MS)
-    strangers = ["", "x", b"\0\0\0\0\0", b"\xff\xff\xff\xff\xff", b"\xff" * 6, "somebody else's"]
+    strangers = ["", "x", b"\0\0\0\0\0", b"\xff\xff\xff\xff\xff", b"\xff" * 6, "another program's"]
     store.raw.zadd(store.keys["due"], dict.fromkeys(strangers, FAR_MS))
     store.raw.zadd(store.keys["due"], {"before": "-inf", "behind": "+inf"})
     listed = ids(itertools.islice(store.entries.waiting(0, END), 100))

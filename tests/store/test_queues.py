@@ -192,7 +192,7 @@ def test_members_of_somebody_else_s_keep_it_from_nothing(store, monkeypatch):
     small_steps(monkeypatch)
     for step in range(10):
         store.schedule(f"a{step}", FAR_MS)
-    strangers = ["", "x", b"\0\0\0\0\0", b"\xff" * 6, "somebody else's"]
+    strangers = ["", "x", b"\0\0\0\0\0", b"\xff" * 6, "another program's"]
     store.raw.zadd(store.keys["due"], dict.fromkeys(strangers, FAR_MS))
     store.raw.zadd(store.keys["due"], {"before": "-inf", "behind": "+inf"})
     counted, is_complete = told(store)

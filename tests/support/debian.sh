@@ -16,7 +16,8 @@ get_python() {
     if [ -e "$folder/missing" ] || "$folder/usr/bin/python$1" -c '' 2>/dev/null; then return; fi
     echo "fetching Python $1" >&2
     rm -rf "$folder" && mkdir -p "$folder"
-    if ! bash -euo pipefail -c '. "$0"; cd "$1"; _unpack_python "$2"' "$here" "$folder" "$1" >"$folder/log" 2>&1; then
+    if ! bash -euo pipefail -c '. "$0"; cd "$1"; _unpack_python "$2"' "$here" "$folder" "$1" \
+        </dev/null >"$folder/log" 2>&1; then
         echo "could not fetch Python $1 ($(tail -n 1 "$folder/log")); going on without" >&2
         touch "$folder/missing"
     fi
