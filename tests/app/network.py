@@ -1,9 +1,9 @@
 """Servers that misbehave: one that hangs up, and a proxy that swallows Redis's replies."""
 
 import contextlib
-import select
 import socket
 import threading
+from multiprocessing.connection import wait
 
 PIECE = 4096  # bytes that a proxy reads at once; many requests have more
 QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0, "interval_max": 0}
@@ -81,7 +81,7 @@ class ReplySwallower:
         ):
             asked = b""
             while True:
-                ready, _, _ = select.select([near, far], [], [])
+                ready = wait([near, far])  # not select(), which knows no descriptor past 1023
                 # A request may come in several pieces; it is whole once Redis replies.
                 if near in ready:
                     if not (piece := near.recv(PIECE)):
