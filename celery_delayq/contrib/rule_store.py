@@ -209,7 +209,7 @@ def fire(
     for run in runs:
         flat += (run.slot, run.entry.task_id if run.entry else "", run.due)
         record = run.entry.record if run.entry else None
-        flat += (record.destination, record.labels + record.body) if record else ("", "")
+        flat += (record.header, record.labels + record.body) if record else ("", "")
         flat.append(record.template if record else "")
     answer = shard.calls.call(
         "fire",

@@ -60,6 +60,7 @@ _CARE = {
     "dump": "command_dump",
     "load": "command_dump",
     "reshard": "command_reshard",
+    "upgrade": "command_upgrade",
 }
 _HISTORY = {"history": "command_history"}
 _RULES = {"rules": "command_rules"}

@@ -28,12 +28,12 @@ from kombu.utils.json import loads
 from ..core.errors import InvalidOption
 from ..core.message.body import body_of
 from ..core.message.broker import Broker
-from ..core.message.destination import destination_of
+from ..core.message.destination import header_of
 from ..core.message.headers import EXPIRES_HEADER, LAUNCH
 from ..core.message.outgoing import OutgoingMessage, dumps, list_key, record_of
 from ..core.message.shown import is_celery_s, shown
 from ..core.store.extras import Extras
-from ..core.store.record import NewRecord, Record, destination_for
+from ..core.store.record import NewRecord, Record, header_for
 
 
 class Draft:
@@ -180,9 +180,9 @@ class Draft:
         self._properties["delivery_mode"] = maybe_delivery_mode(mode)
         self._properties["delivery_info"] = {"exchange": exchange, "routing_key": key}
         message = OutgoingMessage(self._message, exchange, key, declare, self._body, dumps)
-        destination = destination_of(message, broker, amqp.queues, direct=direct, prefix=prefix)
-        self._kind, self._labels = destination[:1].decode(), message.labels
-        self._destination = destination.partition(b":")[2].decode()
+        header = header_of(message, broker, amqp.queues, direct=direct, prefix=prefix)
+        self._kind, self._labels = header[1:2].decode(), message.labels
+        self._destination = header.partition(b":")[2].decode()
 
     def new_record(self, extras: Extras | None = None) -> NewRecord:
         """Return the changed record, with other extras, if given.
@@ -201,8 +201,8 @@ class Draft:
     def _new_record(self, *, share: bool) -> NewRecord:
         if self._has_changed_body:
             self._encode()
-        destination = destination_for(self._kind, self._destination)
-        return record_of(self._message, destination, b"", share=share)
+        header = header_for(self._kind, self._destination)
+        return record_of(self._message, header, b"", share=share)
 
     def _encode(self) -> None:
         content_type, encoding, data = serialize(self._body, serializer=self.serializer)

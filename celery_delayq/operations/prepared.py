@@ -38,7 +38,7 @@ _SIMPLE = {bool, int, float, type(None)}
 class PreparedMessage:
     """The common parts of a bulk's messages, and the functions that make the others."""
 
-    destination: bytes
+    header: bytes
     labels: bytes
     template: Template
     fixed: tuple[str, str, str]
@@ -48,14 +48,14 @@ class PreparedMessage:
     describe: tuple[Callable[[Any], str], Callable[[Any], str]]
 
     @classmethod
-    def of(cls, app: Any, message: OutgoingMessage, destination: bytes) -> PreparedMessage | None:
+    def of(cls, app: Any, message: OutgoingMessage, header: bytes) -> PreparedMessage | None:
         """Return the prepared form of a message; ``None`` if it shares no template."""
         lines, differing = message.shareable()
         if not lines:
             return None
         root, parent, expires, _, kwargs, _ = differing
         return cls(
-            destination,
+            header,
             message.labels,
             Template.of(lines),
             (root, parent, expires),
@@ -69,7 +69,7 @@ class PreparedMessage:
         """Whether filling in a message's arguments gives that message, byte for byte."""
         made = ready.message
         args, kwargs, _ = made.payload
-        shared = record_of(made.message, ready.destination, made.labels, share=True)
+        shared = record_of(made.message, ready.header, made.labels, share=True)
         return self.new_record(args, kwargs) == shared
 
     def new(self, task: Any, args: Any, kwargs: Any, when: When, task_id: str) -> NewEntry | None:
@@ -100,7 +100,7 @@ class PreparedMessage:
         of_args, of_kwargs = self.describe
         shown = dumps(of_kwargs(kwargs) if kwargs else "{}") + self.headers
         differing = (*self.fixed, dumps(of_args(args)), shown, dumps(body))
-        return self.template.new_record(self.destination, self.labels, differing)
+        return self.template.new_record(self.header, self.labels, differing)
 
 
 class Preparation:
@@ -116,7 +116,7 @@ class Preparation:
         """Take in one more message that Celery made."""
         if self.message or self._failed:
             return
-        made = PreparedMessage.of(self._app, ready.message, ready.destination)
+        made = PreparedMessage.of(self._app, ready.message, ready.header)
         if made is None:
             return  # large, or unusual; another one may do
         if self._first is None:

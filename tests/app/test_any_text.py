@@ -141,7 +141,7 @@ def test_in_an_error_it_is_one_line_of_plain_text(app, add, delayq, redis):
 
 
 def _spoilt(redis, delayq, text):
-    redis.hset(OWN + "records", text, b"9" + text.encode())
+    redis.hset(OWN + "records", text, b"0" + text.encode())
     delayq.get(text)
 
 

@@ -46,7 +46,7 @@ def test_all_leases_that_ran_out_are_taken_back_whatever_the_batch_size(relayed,
 
 def spoil(_, redis, task_id):
     record = redis.hget(keys_of(task_id)["records"], task_id)
-    redis.hset(keys_of(task_id)["records"], task_id, b"9" + record[1:])
+    redis.hset(keys_of(task_id)["records"], task_id, b"0" + record[1:])
 
 
 ASIDE = {

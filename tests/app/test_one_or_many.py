@@ -29,7 +29,7 @@ def spoil(redis, task_id):
     """Make a record that this version cannot read."""
     for key in records(redis):
         if record := redis.hget(key, task_id):
-            redis.hset(key, task_id, b"9" + record[1:])
+            redis.hset(key, task_id, b"0" + record[1:])
 
 
 def lose(redis, task_id):

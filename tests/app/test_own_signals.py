@@ -242,7 +242,7 @@ def test_a_task_that_a_list_refuses_is_dead_then_retried_and_removed(app, delayq
 def test_a_dead_task_that_cannot_be_read_is_told_when_it_is_removed(app, delayq, redis, heard):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     [key] = [key for key in redis.keys("*:records") if redis.hlen(key)]
-    redis.hset(key, "a", b"9" + redis.hget(key, "a")[1:])
+    redis.hset(key, "a", b"0" + redis.hget(key, "a")[1:])
     delayq.hand_over()
     del heard[:]
 

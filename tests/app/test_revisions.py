@@ -93,7 +93,7 @@ def test_a_dead_task_is_changed_as_it_was_read(dead, delayq, change):
 
 def test_an_unreadable_task_is_not_removed_on_condition(dead, redis, delayq):
     records = delayq.services.scripts[0].keys["records"]
-    redis.hset(records, "a", b"9" + redis.hget(records, "a")[1:])
+    redis.hset(records, "a", b"0" + redis.hget(records, "a")[1:])
 
     with pytest.raises(UnreadableRecord):
         delayq.remove("a", if_revision=0)

@@ -185,8 +185,8 @@ def _be_changed(delayq: DelayQ) -> None:
 def _be_spoilt(client: redis.Redis) -> None:
     """Records that this version cannot read, dead and not."""
     keys = Keys("delayq")
-    client.hset(keys["records"], "of the future", b"9 whatever \xff it has")
+    client.hset(keys["records"], "of the future", b"? whatever \xff it has")
     client.zadd(keys["dead"], {b"\0\0\0\0\0\x02of the future": 10**12})
-    client.hset(keys["errors"], "of the future", 'record format "9" is unknown')
+    client.hset(keys["errors"], "of the future", 'record format "?" is unknown')
     client.zadd(keys["dead"], {b"\0" * 6 + b"without a record": 10**12})
     client.hset(keys["errors"], "without a record", "no record")

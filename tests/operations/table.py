@@ -32,7 +32,7 @@ from celery_delayq.core.store import (
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of
 from celery_delayq.core.store.loads import OldEntry
-from celery_delayq.core.store.record import destination_for, label_of, lane_for
+from celery_delayq.core.store.record import header_for, label_of, lane_for
 from celery_delayq.core.store.registration import Membership, Registration
 from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.core.store.scripts import load
@@ -55,10 +55,16 @@ ON_THE_DEAD = ("retry {id}", "remove {id}")
 # no scanner is alive.
 HEALTH = ("health", "health --here")
 SERVICES = ("scan", "web")  # run until they are stopped
-NO_OPERATION_COMMANDS = ("doctor", "free a", "load", "reshard 2", "resume", *HEALTH, *SERVICES)
-# Scripts for a store in which all operations are refused; tests/reshard has them.
+NO_OPERATION_COMMANDS = (
+    *("doctor", "free a", "load", "reshard 2", "resume", "upgrade"),
+    *HEALTH,
+    *SERVICES,
+)
 # It writes an event of another operation, if there is a history; tests/app/test_history.py has it.
 NOTES = ("note",)
+# While this release knows one format, it does nothing; tests/versions has it.
+UPGRADE = ("upgrade",)
+# Scripts for a store in which all operations are refused; tests/reshard has them.
 RESHARD = ("close", "fill_rest", "move_in", "move_out", "move_rest", "reshard")
 
 
@@ -201,7 +207,7 @@ def _dumped(ready: Prepared) -> list[tuple[str, str]]:
 
 
 def _load(ready: Prepared) -> list[object]:
-    record = new_record("loaded", destination_for("L", "celery"))
+    record = new_record("loaded", header_for("L", "celery"))
     return loads.load(ready.store.entries, [OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
 
 
@@ -219,7 +225,7 @@ def _say_ended(ready: Prepared) -> object:
 
 def _released(ready: Prepared) -> list[Outcome | None]:
     target, record = target_of("list"), ready.read.record
-    new = record.released(new_record("list", destination_for("L", "celery")))
+    new = record.released(new_record("list", header_for("L", "celery")))
     return [one.outcome for one in changes.release(ready.store.shard, [(target, record, new)])]
 
 
@@ -251,8 +257,8 @@ def revision_of(store: Store) -> int:
 
 
 def _fire(ready: Prepared) -> object:
-    record = new_record("fired", destination_for("L", "celery"))
-    run = (FAR_MS, "fired", FAR_MS, record.destination, record.labels + record.body, "")
+    record = new_record("fired", header_for("L", "celery"))
+    run = (FAR_MS, "fired", FAR_MS, record.header, record.labels + record.body, "")
     asked = {"called": "rule", "revision": ready.revision, "look": FAR_MS}
     (answer,) = ready.store.shard.calls.call("fire", **asked, trouble="", runs=run)
     return b"done" if answer == b"past" else answer  # when it is taken again

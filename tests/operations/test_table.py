@@ -14,6 +14,7 @@ from tests.operations.table import (
     NOTES,
     OPERATIONS,
     RESHARD,
+    UPGRADE,
     each_face,
     each_operation,
 )
@@ -23,7 +24,9 @@ COMMANDS = sorted({line.split()[0] for line in (*LINES, *NO_OPERATION_COMMANDS)}
 
 
 def test_every_script_has_one_row():
-    assert sorted([*(one.script for one in OPERATIONS), *NOTES, *RESHARD]) == sorted(load())
+    assert sorted([*(one.script for one in OPERATIONS), *NOTES, *RESHARD, *UPGRADE]) == sorted(
+        load()
+    )
 
 
 def test_every_method_of_delayq_is_in_a_row_or_no_operation():

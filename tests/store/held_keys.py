@@ -10,7 +10,7 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of_key
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from celery_delayq.errors import AlreadyScheduled
 from tests.store.support import FAR_MS, NOW_MS, new_record
 from tests.support.waiting import PATIENCE
@@ -55,7 +55,7 @@ def schedule(store, task_id="new", due_ms=FAR_MS, extras=FINISHED, **options):
 
 def answer(store, conflict, extras=FINISHED, task_id="new", due_ms=FAR_MS, **options):
     """Schedule a task; return the receipt or the error."""
-    record = new_record(task_id, destination_for("L", "celery"), share=True).with_extras(extras)
+    record = new_record(task_id, header_for("L", "celery"), share=True).with_extras(extras)
     [told] = store.entries.schedule(
         [NewEntry(task_id, When("at", due_ms), record, conflict)], **options
     )

@@ -11,7 +11,7 @@ from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import NewEntry
 from celery_delayq.core.store.caller import OPERATION_BYTES
 from celery_delayq.core.store.ids import target_of
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.registration import Registration
 from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
 from tests.store.support import (
@@ -96,7 +96,7 @@ def schedule(
     extras=NO_EXTRAS,
 ) -> Request:
     """Schedule one entry per id, due at the same time; *to* is a list, or ``None`` for a relay."""
-    destination = destination_for("R", ROUTE) if to is None else destination_for("L", to)
+    destination = header_for("R", ROUTE) if to is None else header_for("L", to)
     when = when or When("at", FAR_MS)
     records = [new_record(one, destination, share=share).with_extras(extras) for one in ids]
     new = [NewEntry(one, when, it, conflict) for one, it in zip(ids, records, strict=True)]
@@ -132,7 +132,7 @@ def edit(store: Store, task_id: str, **options: Any) -> Request:
     new = edited(entry, **options)
     part = (
         *(target_of(task_id), entry.record.seen),
-        *(new.destination, new.labels + new.body, new.template),
+        *(new.header, new.labels + new.body, new.template),
     )
     return request(store, "edit", filter="", max_bytes=MAX_BYTES, parts=part)
 

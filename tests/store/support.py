@@ -36,7 +36,7 @@ from celery_delayq.core.store.record import (
     NewRecord,
     Record,
     Template,
-    destination_for,
+    header_for,
     labels_for,
     whole,
 )
@@ -197,7 +197,7 @@ class Store:
         **options,
     ) -> int:
         """An entry bound for the list *to*, sent with *queue*; returns its due time in ms."""
-        record = new_record(task_id, destination_for("L", to), payload, share=share)
+        record = new_record(task_id, header_for("L", to), payload, share=share)
         record = replace(record, labels=labels_for(TASK, queue)).with_extras(extras)
         return self.put(task_id, record, due_ms, **options)
 
@@ -205,7 +205,7 @@ class Store:
         self, task_id, due_ms=NOW_MS, *, payload="", share=False, extras=NO_EXTRAS, **options
     ) -> int:
         """An entry that a scanner publishes; returns its due time in ms."""
-        record = new_record(task_id, destination_for("R", ROUTE), payload, share=share)
+        record = new_record(task_id, header_for("R", ROUTE), payload, share=share)
         record = record.with_extras(extras)
         return self.put(task_id, record, due_ms, **options)
 
@@ -436,7 +436,7 @@ def edited(
 ) -> NewRecord:
     """The record of an entry with another message; bound for the list *to*, or of another kind."""
     kind = kind or ("L" if entry.record.is_for_list else "R")
-    destination = destination_for(kind, to if kind == "L" else ROUTE)
+    destination = header_for(kind, to if kind == "L" else ROUTE)
     new = new_record(entry.task_id, destination, payload, share=share, **options)
     return entry.record.with_message(new, extras, labels_for(TASK, queue) if queue else b"")
 

@@ -25,7 +25,7 @@ from celery_delayq.core.store import NewEntry, What, changes, loads, scanner_ste
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of_key, target_of_member
 from celery_delayq.core.store.loads import OldEntry
-from celery_delayq.core.store.record import NewRecord, Template, destination_for, lane_for
+from celery_delayq.core.store.record import NewRecord, Template, header_for, lane_for
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -228,7 +228,7 @@ def spoil(*ids):
         store = ready.store
         for task_id in ids:
             record = store.record(task_id)
-            store.raw.hset(store.keys["records"], task_id, b"9" + record[1:])
+            store.raw.hset(store.keys["records"], task_id, b"0" + record[1:])
 
     return change
 
@@ -310,8 +310,8 @@ def clock_back(ready):
 
 
 def _schedule_many(ready):
-    record = new_record("m0", destination_for("L", "celery"), "")
-    shared = new_record("m", destination_for("L", "celery"), "", share=True)
+    record = new_record("m0", header_for("L", "celery"), "")
+    shared = new_record("m", header_for("L", "celery"), "", share=True)
     new = [NewEntry(f"m{n}", When("at", NOW_MS - 9), (record, shared, shared)[n]) for n in range(3)]
     ready.store.entries.schedule(new)
 
@@ -338,13 +338,13 @@ def _schedule_first(ready):
 
 def _schedule_refused(ready):
     """It writes only the answer."""
-    record = new_record("waiting", destination_for("L", "celery"), "")
+    record = new_record("waiting", header_for("L", "celery"), "")
     ready.store.entries.schedule([NewEntry("waiting", When("at", NOW_MS), record)])
 
 
 def _schedule_late(ready):
     """The second of two is due too late, so one counted use of the template does not happen."""
-    record = new_record("late0", destination_for("L", "celery"), "", share=True)
+    record = new_record("late0", header_for("L", "celery"), "", share=True)
     times = [("late0", NOW_MS), ("late1", 2**52)]
     new = [NewEntry(task_id, When("at", ms), record) for task_id, ms in times]
     ready.store.entries.schedule(new)
@@ -362,7 +362,7 @@ def _replace(ready):
 
 def _keep(ready):
     """A new entry, sent with its template, gives way; the existing holder of the key stays."""
-    record = new_record("new", destination_for("L", "celery"), "", share=True)
+    record = new_record("new", header_for("L", "celery"), "", share=True)
     record = record.with_extras(Extras("key of list"))
     new = NewEntry("new", When("at", NOW_MS), record, "keep")
     assert ready.store.entries.schedule([new], revokes="all")[0].task_id == "list"
@@ -422,9 +422,9 @@ def _rule(what, called="rule", **fields):
 
 def _fire(task_id="fired", ahead=0, trouble="", **options):
     def take(ready):
-        record = new_record(task_id, destination_for("L", "celery"), "", share=True)
+        record = new_record(task_id, header_for("L", "celery"), "", share=True)
         record = record.with_extras(Extras(**options))
-        run = (FAR_MS, task_id, NOW_MS, record.destination, record.labels + record.body)
+        run = (FAR_MS, task_id, NOW_MS, record.header, record.labels + record.body)
         asked = {"called": "rule", "revision": revision_of(ready.store) + ahead, "look": 5}
         runs = () if trouble else (*run, record.template)
         ready.store.shard.calls.call("fire", **asked, trouble=trouble, runs=runs)
@@ -472,7 +472,7 @@ def _release(*ids, payload="new"):
                 continue
             where = "celery" if found.record.is_for_list else ROUTE
             kind = "L" if found.record.is_for_list else "R"
-            new = new_record(task_id, destination_for(kind, where), payload)
+            new = new_record(task_id, header_for(kind, where), payload)
             parts.append((task_id, found.record, found.record.released(new)))
         if parts:
             changes.release(store.shard, parts)
@@ -499,7 +499,7 @@ def _edit_nothing(ready):
 
 def extras(ready):
     """An entry with a key and tags beside the others."""
-    record = new_record("keyed", destination_for("L", "celery"), "", share=True)
+    record = new_record("keyed", header_for("L", "celery"), "", share=True)
     ready.store.put("keyed", record.with_extras(Extras("key", ("one", "two"))), NOW_MS - 1)
 
 
@@ -525,7 +525,7 @@ def _retry(task_id):
 
 
 def to_load(extras):
-    record = new_record("loaded", destination_for("L", "celery"), "", share=True)
+    record = new_record("loaded", header_for("L", "celery"), "", share=True)
     return "loaded", NOW_MS, NOW_MS * 1000, record.with_extras(extras)
 
 
@@ -775,7 +775,7 @@ def resumed_for_ever(ready):
 
 def other_template(kind, where):
     return Template.of(OTHER_LINES).new_record(
-        destination_for(kind, where), LABELS, ["", "null", "null", '"()"', '"{}"', '""']
+        header_for(kind, where), LABELS, ["", "null", "null", '"()"', '"{}"', '""']
     )
 
 

@@ -128,7 +128,7 @@ def test_of_a_thousand_and_more_a_thousand_are_told(store):
     [("web1:4711:9f3a2c01", "web1"), ("fe80::1:4711:9f3a2c01", "fe80::1"), ("odd", "odd")],
 )
 def test_a_scanner_s_name_begins_with_its_host(name, host):
-    assert LiveScanner(name, 0).host == host
+    assert LiveScanner(name, 0, "1").host == host
 
 
 def test_a_reader_of_the_same_layout_may_look_before_and_after_others_and_leaves_nothing(store):

@@ -9,7 +9,7 @@ from celery_delayq.core.store import Filter, Outcome, State, loads
 from celery_delayq.core.store.changes import release
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.lookup import find
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.selection_scan import read
 from tests.store.held_keys import (
     END_MS,
@@ -159,7 +159,7 @@ def test_released_it_goes(store, shard_steps, size):
 
 
 def load(store, task_id="b", place="behind", **more):
-    record = new_record(task_id, destination_for("L", "celery"), share=True).with_extras(FINISHED)
+    record = new_record(task_id, header_for("L", "celery"), share=True).with_extras(FINISHED)
     old = loads.OldEntry(task_id, NOW_MS, NOW_MS * 1000, record, place, NOW_MS, **more)
     return loads.load(store.entries, [old])
 

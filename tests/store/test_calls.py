@@ -57,7 +57,7 @@ class World:
     def call(self, name, *, until=None, **arguments):
         if name == "join":
             self.joined += 1
-            known = (SCHEMA, str(arguments["shards"]), "", "", "store", "")
+            known = (SCHEMA, str(arguments["shards"]), "", "", "store", "", "1")
             return [self.redis_us(), 0, *(word.encode() for word in known)]
         self.at.append(self.now)
         self.asked.append(arguments)

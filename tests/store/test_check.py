@@ -12,7 +12,7 @@ from celery_delayq.contrib.care.inconsistencies import KINDS
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from tests.operations.table import fitting
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
 
@@ -176,7 +176,7 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
         scripts.connection.close()
 
     def again(entries, task_id, dice):
-        to = destination_for(*(("R", ROUTE) if dice.random() < 0.5 else ("L", "celery")))
+        to = header_for(*(("R", ROUTE) if dice.random() < 0.5 else ("L", "celery")))
         extras = Extras(dice.choice(("", "k1", "k2")), dice.choice(((), ("t1",), ("t1", "t2"))))
         record = new_record(task_id, to, share=True).with_extras(extras)
         when = When("at", NOW_MS + dice.randrange(2) * 1000)

@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import Template, destination_for, labels_for
+from celery_delayq.core.store.record import Template, header_for, labels_for
 from celery_delayq.errors import AlreadyScheduled, InFlight
 from tests.store.places import PLACES, WAITING, enter
 from tests.store.support import FAR_MS, LINES, NOW_MS, ROUTE, new_record
@@ -80,7 +80,7 @@ def test_the_policy_decides_which_entry_stays(store, place, same_id):
 
 
 def new(task_id, conflict, due_ms=FAR_MS, *, kind="L", extras=KEY):
-    destination = destination_for(kind, "celery" if kind == "L" else ROUTE)
+    destination = header_for(kind, "celery" if kind == "L" else ROUTE)
     record = new_record(task_id, destination, "the new one", share=True)
     return NewEntry(task_id, When("at", due_ms), record.with_extras(extras), conflict)
 
@@ -312,7 +312,7 @@ def test_an_item_that_replaces_an_entry_leaves_the_template_that_the_next_one_sh
 def of_template(lines):
     differing = ["", "null", "null", '"()"', '"{}"', '"x"']
     labels = labels_for("tests.remind", "celery")
-    return Template.of(lines).new_record(destination_for("L", "celery"), labels, differing)
+    return Template.of(lines).new_record(header_for("L", "celery"), labels, differing)
 
 
 @pytest.mark.parametrize("task_id", ["a:b", "a b", "a%3Ab", "ü\n", "k", "-1"])

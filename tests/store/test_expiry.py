@@ -8,13 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from celery_delayq.core.clock import MAX_DUE_MS, When
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
 pytestmark = pytest.mark.core
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-LIST = destination_for("L", "celery")
+LIST = header_for("L", "celery")
 
 
 def put(store, task_id, due_ms, expires):

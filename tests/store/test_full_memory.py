@@ -121,7 +121,7 @@ def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
     assert entries.cancel("none")[0] is Outcome.NOT_FOUND
     assert store.raw.hget(store.keys["meta"], "timeout") == b"39000"
     with pytest.raises(StoreFull):
-        entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"L6:celery"))])
+        entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"1L6:celery"))])
     entries.shards[0].scripts.connection.close()
 
 

@@ -11,13 +11,13 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry, Outcome, What
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import destination_for, label_of
+from celery_delayq.core.store.record import header_for, label_of
 from celery_delayq.core.store.registration import Registration
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 from tests.support.waiting import PATIENCE
 
-LIST = destination_for("L", "celery")
+LIST = header_for("L", "celery")
 END = "this-is-all"
 
 
@@ -87,7 +87,7 @@ def test_a_refused_call_is_not_told(store):
     assert told(store) == [("scheduled", "a")]
 
 
-@pytest.mark.parametrize("to", [LIST, destination_for("R", ROUTE)], ids=["list", "relayed"])
+@pytest.mark.parametrize("to", [LIST, header_for("R", ROUTE)], ids=["list", "relayed"])
 def test_a_late_entry_is_recorded_as_skipped_and_no_other_event_is_lost(store, to):
     with_history(store)
     for task_id in ("unreadable", "late"):

@@ -12,7 +12,7 @@ from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.filter import Filter
 from celery_delayq.core.store.listing import ALL
 from celery_delayq.core.store.pages import ListCursor
-from celery_delayq.core.store.record import destination_for, labels_for, lane_for
+from celery_delayq.core.store.record import header_for, labels_for, lane_for
 from celery_delayq.errors import InvalidOption
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
 
@@ -55,7 +55,7 @@ def put(
     tags=(),
     share=False,
 ):
-    where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
+    where = header_for("R", ROUTE) if relayed else header_for("L", queue)
     record = replace(new_record(task_id, where, share=share), labels=labels_for("t", queue))
     extras = replace(LATE if late else Extras(), tags=tags)
     store.put(task_id, record.with_extras(extras), due_ms)

@@ -2,7 +2,7 @@
 
 from celery_delayq.core.store import State
 from celery_delayq.core.store.loads import OldEntry, _arguments
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
 
@@ -15,7 +15,7 @@ def request(store, *, issued_ms, entry):
 
 
 def test_an_entry_cancelled_after_the_request_of_a_load_is_not_loaded_by_it(store):
-    entry = OldEntry("a", FAR_MS, NOW_MS * 1000 + 5, new_record("a", destination_for("L", "q")))
+    entry = OldEntry("a", FAR_MS, NOW_MS * 1000 + 5, new_record("a", header_for("L", "q")))
     store.schedule("a", FAR_MS)
     store.set_ms(NOW_MS + 2)
     store.entries.cancel("a")
@@ -32,7 +32,7 @@ def test_an_entry_cancelled_after_the_request_of_a_load_is_not_loaded_by_it(stor
 
 def test_a_repeated_request_is_told_what_the_first_was(store):
     store.entries.join()
-    entry = OldEntry("a", FAR_MS, NOW_MS * 1000, new_record("a", destination_for("L", "q")))
+    entry = OldEntry("a", FAR_MS, NOW_MS * 1000, new_record("a", header_for("L", "q")))
 
     answers = [request(store, issued_ms=NOW_MS, entry=entry)[1:] for _ in range(2)]
 
@@ -44,7 +44,7 @@ def test_a_dead_task_that_is_loaded_is_dead_though_the_store_was_tidy(store):
     store.schedule("there", FAR_MS)
     store.steps().hand_over()
     assert store.raw.hget(store.keys["meta"], "tidy") == b"wu"
-    record = new_record("a", destination_for("L", "q"))
+    record = new_record("a", header_for("L", "q"))
 
     request(store, issued_ms=NOW_MS, entry=OldEntry("a", FAR_MS, 5, record, "dead", NOW_MS))
 

@@ -267,7 +267,7 @@ def test_remove_deletes_only_what_is_dead(store):
 def test_remove_deletes_what_cannot_be_read_once_it_is_dead(store):
     put(store, "a")
     target = member(store, "a")
-    store.raw.hset(store.keys["records"], "a", b"9" + store.record("a")[1:])
+    store.raw.hset(store.keys["records"], "a", b"0" + store.record("a")[1:])
     assert isinstance(cancel(store, target, remove=True)[0].error, UnreadableRecord)
     store.set_ms(FAR_MS)
     store.steps().hand_over()

@@ -8,7 +8,7 @@ from celery_delayq.core import clock
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Keys, Membership, NewEntry
 from celery_delayq.core.store.copies import Copies
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
 from tests.store import requests
@@ -31,7 +31,7 @@ def marks(store):
 
 def entry_of(marks, task_id, *, again, queue="celery", due_ms=FAR_MS, received=None):
     message = marks.delivery((task_id, queue), again=again, received=received)
-    record = new_record(task_id, destination_for("L", "celery"))
+    record = new_record(task_id, header_for("L", "celery"))
     return NewEntry(task_id, When("at", due_ms), record, delivery=message)
 
 

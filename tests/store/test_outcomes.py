@@ -4,7 +4,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, changes
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, edited, new_record
 
@@ -83,7 +83,7 @@ def edit(store, entry, **options):
 
 def release(store, entry):
     place = ("L", "celery") if entry.record.is_for_list else ("R", ROUTE)
-    new = entry.record.released(new_record("a", destination_for(*place), "new"))
+    new = entry.record.released(new_record("a", header_for(*place), "new"))
     (answer,) = changes.release(store.shard, [("a", entry.record, new)])
     return answer.outcome
 

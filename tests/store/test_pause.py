@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import FLAGS, RUN_NOW, destination_for, labels_for, lane_for
+from celery_delayq.core.store.record import FLAGS, RUN_NOW, header_for, labels_for, lane_for
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
@@ -18,7 +18,7 @@ SLOW = lane_for(task="slow")
 
 def put(store, task_id, due_ms=NOW_MS, *, queue="mail", task="t", relayed=False, extras=None):
     """Schedule an entry of a queue and a task; it goes to that queue's list, or is relayed."""
-    where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
+    where = header_for("R", ROUTE) if relayed else header_for("L", queue)
     record = replace(new_record(task_id, where), labels=labels_for(task, queue))
     store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
 

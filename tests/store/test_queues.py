@@ -164,7 +164,7 @@ def test_an_unreadable_entry_is_of_no_queue(store):
     for task_id in ("gone", "foreign", "cut", "sound"):
         store.schedule(task_id, NOW_MS)
     store.raw.hdel(store.keys["records"], "gone")
-    store.raw.hset(store.keys["records"], "foreign", b"2" + store.record("foreign")[1:])
+    store.raw.hset(store.keys["records"], "foreign", b"0" + store.record("foreign")[1:])
     store.raw.hset(store.keys["records"], "cut", store.record("cut")[:40])
     assert told(store) == ({UNREADABLE: (3, 3), CELERY: (1, 1)}, True)
 

@@ -154,7 +154,7 @@ def test_no_good_record_is_called_damaged(store, monkeypatch, bytes_of):
 def test_a_record_is_read_whatever_its_name_and_labels(store, name, labels):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    record = support.new_record("a", b"L6:celery", share=True)
+    record = support.new_record("a", b"1L6:celery", share=True)
     body = b"T" + name + record.body[13:]
     store.put("a", replace(record, labels=b"0" + labels, body=body), FAR_MS)
     state, _, text, header_end, *_ = store.scripts.call("find", target=b"ia")
@@ -166,7 +166,7 @@ def test_a_record_is_read_whatever_its_name_and_labels(store, name, labels):
 def test_an_entry_dead_for_its_version_is_whole_for_the_version_that_reads_it(store):
     store.schedule("a", share=True)
     record = store.record("a")
-    damage(store, "a", b"2" + record[1:])
+    damage(store, "a", b"0" + record[1:])
     store.steps().hand_over()
     damage(store, "a", record)
     assert store.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE

@@ -9,7 +9,7 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome, changes
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of_member
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 from tests.store.test_aborted import Case, StoppableStore, stop_at
 from tests.store.test_telling import listen, scanner
@@ -33,7 +33,7 @@ both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 def part_of(store, task_id, payload="new"):
     record = store.entries.find(task_id).record
     place = ("L", "celery") if record.is_for_list else ("R", ROUTE)
-    return task_id, record, record.released(new_record(task_id, destination_for(*place), payload))
+    return task_id, record, record.released(new_record(task_id, header_for(*place), payload))
 
 
 def release(store, *parts, **options):

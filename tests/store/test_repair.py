@@ -573,7 +573,7 @@ def test_nor_while_there_is_a_record_of_a_later_version_which_may_share_it(store
     before = store.contents()
     store.raw.hset(key(store, "template_uses"), template_of(store.record("a")), 2)
     store.raw.hset(key(store, "templates"), "x", "text")
-    later = b"2" + store.record("b")[1:]
+    later = b"0" + store.record("b")[1:]
     store.raw.hset(key(store, "records"), "b", later)
     assert repair(store) == {("unreadable_record", "b"): "left"}
     store.raw.hset(key(store, "records"), "b", b"1" + later[1:])
@@ -583,7 +583,7 @@ def test_nor_while_there_is_a_record_of_a_later_version_which_may_share_it(store
 
 def test_the_key_and_the_tags_of_a_record_of_a_later_version_stay(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
-    store.raw.hset(key(store, "records"), "a", b"2" + store.record("a")[1:])
+    store.raw.hset(key(store, "records"), "a", b"0" + store.record("a")[1:])
     before = store.contents()
     assert repair(store) == {("unreadable_record", "a"): "left"}
     assert store.contents() == before

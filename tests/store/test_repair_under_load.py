@@ -28,7 +28,7 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.store import Entries, NewEntry, Outcome, Receipt
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import destination_for, lane_for
+from celery_delayq.core.store.record import header_for, lane_for
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import AlreadyScheduled, StoreError
 from tests.store.support import MEMBERSHIP, ROUTE, Store, new_record
@@ -158,7 +158,7 @@ class Caller:
     def new_entry(self):
         self.count += 1
         relayed, task_id = self.dice.random() < 0.5, f"{self.number}-{self.count}"
-        to = destination_for(*(("R", ROUTE) if relayed else ("L", "celery")))
+        to = header_for(*(("R", ROUTE) if relayed else ("L", "celery")))
         extras = Extras(self.dice.choice(KEYS), self.dice.choice(TAGS))
         record = new_record(task_id, to, share=self.dice.random() < 0.7).with_extras(extras)
         return NewEntry(task_id, self.when(), record, "keep" if extras.key else "")
@@ -182,7 +182,7 @@ class Caller:
         if found is None or found.record is None:
             return
         kind = ("L", "celery") if found.record.is_for_list else ("R", ROUTE)
-        new = new_record(task_id, destination_for(*kind), "new", share=self.dice.random() < 0.7)
+        new = new_record(task_id, header_for(*kind), "new", share=self.dice.random() < 0.7)
         self.entries.edit(task_id, found.record, found.record.with_message(new))
 
 
@@ -283,7 +283,7 @@ def store(redis_server, redis_url):
 def test_a_thousand_repairs_lose_nothing_double_nothing_and_revive_nothing(store):
     books, over = Books(), threading.Event()
     # They share a template during the whole test, so that its count is never 0.
-    to = destination_for("L", "celery")
+    to = header_for("L", "celery")
     sharing = [
         NewEntry(one, When("after", FAR_MS), new_record(one, to, share=True)) for one in "abcde"
     ]

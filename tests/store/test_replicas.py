@@ -12,7 +12,7 @@ from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries, NewEntry, Wanted
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.keys import Keys, shard_of
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
 from tests.store.support import FAR_MS, MEMBERSHIP, endpoint, new_record
@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE
 pytestmark = pytest.mark.libraries
 
 ONE = Wanted(1, 30)
-LIST = destination_for("L", "celery")
+LIST = header_for("L", "celery")
 
 
 @pytest.fixture

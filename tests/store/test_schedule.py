@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, due_in_ms
 from celery_delayq.core.store import NewEntry, Outcome, State
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InvalidDueTime, StoreUnavailable
 from tests.store.places import PLACES, WAITING, enter
 from tests.store.support import (
@@ -173,7 +173,7 @@ def test_superseding_what_is_not_scheduled_is_scheduling(store):
 
 def test_an_entry_of_an_unknown_format_is_not_superseded(store):
     store.schedule("a", FAR_MS)
-    newer = b"2" + store.record("a")[1:]
+    newer = b"0" + store.record("a")[1:]
     store.raw.hset(store.keys["records"], "a", newer)
     with pytest.raises(AlreadyScheduled):
         store.schedule("a", supersede=True)
@@ -192,7 +192,7 @@ def test_nothing_of_a_dead_ghost_clings_to_a_new_entry_of_its_id(store):
 
 
 def test_a_call_whose_time_is_over_schedules_nothing(store):
-    new = NewEntry("a", When("at", FAR_MS), new_record("a", destination_for("L", "celery")))
+    new = NewEntry("a", When("at", FAR_MS), new_record("a", header_for("L", "celery")))
     with pytest.raises(StoreUnavailable):
         store.entries.schedule([new], until=clock.monotonic())
     assert store.entries.find("a") is None

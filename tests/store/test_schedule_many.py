@@ -5,12 +5,12 @@ import pytest
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import NewEntry, Receipt
 from celery_delayq.core.store import schedule as store_schedule
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreFull
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
-LIST, RELAY = destination_for("L", "celery"), destination_for("R", ROUTE)
+LIST, RELAY = header_for("L", "celery"), header_for("R", ROUTE)
 
 
 def new(task_id, due_ms=FAR_MS, *, to=LIST, share=True, when=None, payload=""):
@@ -44,7 +44,7 @@ def test_each_entry_is_scheduled_with_a_time_a_place_and_a_form_of_its_own(store
         new("b", when=When("after", 5)),
         new("c", 0, to=RELAY),
         new("d", MAX_DUE_MS, to=RELAY, share=False),
-        new("e", NOW_MS - 1, to=destination_for("L", "mail"), share=False),
+        new("e", NOW_MS - 1, to=header_for("L", "mail"), share=False),
     )
 
     assert answers == [FAR_MS, NOW_MS + 5, 0, MAX_DUE_MS, NOW_MS - 1]

@@ -22,7 +22,7 @@ from celery_delayq.core.store.caller import Calls
 from celery_delayq.core.store.copies import Copies
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.keys import shard_of
-from celery_delayq.core.store.record import EVERYTHING, destination_for
+from celery_delayq.core.store.record import EVERYTHING, header_for
 from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -36,8 +36,8 @@ from tests.store.support import CLOCK, FAR_MS, NOW_MS, ClockedScripts, endpoint,
 from tests.support.waiting import PATIENCE
 
 SHARDS = 5
-LIST = destination_for("L", "celery")
-RELAY = destination_for("R", "mail")
+LIST = header_for("L", "celery")
+RELAY = header_for("R", "mail")
 
 
 def keys_of(shards):
@@ -273,7 +273,7 @@ def test_a_scanner_is_told_once_with_the_heartbeat_that_it_gave_last(entries, ra
     for step, keys in enumerate(keys_of(SHARDS)):
         for name, after in (("one", step), ("two", -step)):
             raw.zadd(keys["scanners"], {name: now_ms + 60_000})
-            raw.hset(keys["heartbeats"], name, now_ms - 1000 + after)
+            raw.hset(keys["heartbeats"], name, f"{now_ms - 1000 + after}:1")
     told = [(one.name, one.seen_ms - now_ms) for one in entries.scanners()]
     assert told == [("one", SHARDS - 1001), ("two", -1000)]
 

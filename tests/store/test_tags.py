@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import destination_for
+from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
 from tests.store.places import PLACES, enter
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
@@ -32,7 +32,7 @@ def of_other(task_id):
 
 
 def schedule(store, task_id, extras=OTHER, conflict="replace", kind="L", **options):
-    destination = destination_for(kind, "celery" if kind == "L" else ROUTE)
+    destination = header_for(kind, "celery" if kind == "L" else ROUTE)
     record = new_record(task_id, destination, share=True).with_extras(extras)
     (answer,) = store.entries.schedule(
         [NewEntry(task_id, When("at", FAR_MS), record, conflict)], **options

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Entries, NewEntry, Outcome, loads
 from celery_delayq.core.store.loads import OldEntry
-from celery_delayq.core.store.record import Template, destination_for
+from celery_delayq.core.store.record import Template, header_for
 from celery_delayq.errors import UnreadableRecord
 from tests.store import requests, support
 from tests.store.support import FAR_MS, LABELS, LINES, MEMBERSHIP, NOW_MS, ROUTE, new_record
@@ -132,7 +132,7 @@ def schedule_anew(store):
 
 
 def schedule_some(store):
-    records = {one: new_record(one, b"L6:celery", share=True) for one in ("new", "newer")}
+    records = {one: new_record(one, b"1L6:celery", share=True) for one in ("new", "newer")}
     store.entries.schedule([NewEntry(one, When("at", 0), new) for one, new in records.items()])
 
 
@@ -141,7 +141,7 @@ def edit_another(store):
 
 
 def load_one(store):
-    record = new_record("new", b"L6:celery", share=True)
+    record = new_record("new", b"1L6:celery", share=True)
     loads.load(store.entries, [OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
 
 
@@ -165,7 +165,7 @@ def test_a_template_is_sent_once_per_process(store):
     store.schedule("b", FAR_MS, share=True)
     again = store.raw.info("stats")["total_net_input_bytes"] - received
     stranger = Entries([store.new_scripts()], MEMBERSHIP)
-    record = new_record("c", b"L6:celery", share=True)
+    record = new_record("c", b"1L6:celery", share=True)
     stranger.schedule([NewEntry("c", When("at", FAR_MS), record)])
     first = store.raw.info("stats")["total_net_input_bytes"] - received - again
     stranger.shards[0].scripts.connection.close()
@@ -175,7 +175,7 @@ def test_a_template_is_sent_once_per_process(store):
 
 # `hand_over` joins a message in its script, and Python does so for all others: with equal results.
 
-LIST = destination_for("L", "celery")
+LIST = header_for("L", "celery")
 TEXTS = st.text(st.characters(blacklist_characters="\n", blacklist_categories=("Cs",)), max_size=30)
 # Up to three years around the due time, either way; or not counted from it.
 EXPIRIES = st.one_of(
@@ -234,7 +234,7 @@ def test_an_expiry_past_all_dates_is_the_last_or_the_first_one(store, expires, s
 
 @pytest.mark.parametrize("spoilt", [LINES[0], "\n".join(LINES).replace("tests", "other")])
 def test_a_template_that_is_not_what_its_name_says_is_not_used(store, shard_steps, spoilt):
-    for task_id, to in (("list", LIST), ("relayed", destination_for("R", ROUTE))):
+    for task_id, to in (("list", LIST), ("relayed", header_for("R", ROUTE))):
         store.put(task_id, new_record(task_id, to, share=True), NOW_MS)
     [name] = store.raw.hkeys(store.keys["templates"])
     store.raw.hset(store.keys["templates"], name, spoilt)

@@ -9,7 +9,7 @@ from celery_delayq.core.store import NOW, Outcome, State, changes, selection_sca
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.filter import Filter
 from celery_delayq.core.store.ids import target_of_member
-from celery_delayq.core.store.record import destination_for, labels_for, lane_for
+from celery_delayq.core.store.record import header_for, labels_for, lane_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 ALL = lane_for()
@@ -23,7 +23,7 @@ each_way = pytest.mark.parametrize("relayed", [False, True], ids=["direct", "rel
 
 def put(store, task_id, due_ms=NOW_MS, *, queue="mail", relayed=False, extras=None):
     """Schedule an entry of a queue and of task `t`; it goes to that queue's list, or is relayed."""
-    where = destination_for("R", ROUTE) if relayed else destination_for("L", queue)
+    where = header_for("R", ROUTE) if relayed else header_for("L", queue)
     record = replace(new_record(task_id, where), labels=labels_for("t", queue))
     store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
 

@@ -10,7 +10,7 @@ from celery_delayq.core.store.record import (
     LINES,
     NAME_BYTES,
     Template,
-    destination_for,
+    header_for,
     labels_for,
     whole,
 )
@@ -24,25 +24,25 @@ lines = st.lists(texts.filter(lambda text: "\n" not in text), min_size=LINES, ma
 
 @pytest.mark.parametrize(
     ("kind", "place", "expected"),
-    [("L", "celery", b"L6:celery"), ("R", "{}", b"R2:{}"), ("L", "é:1", b"L4:\xc3\xa9:1")],
+    [("L", "celery", b"1L6:celery"), ("R", "{}", b"1R2:{}"), ("L", "é:1", b"1L4:\xc3\xa9:1")],
 )
-def test_a_destination_tells_its_length_in_bytes(kind, place, expected):
-    assert destination_for(kind, place) == expected
+def test_a_header_tells_the_length_of_its_destination_in_bytes(kind, place, expected):
+    assert header_for(kind, place) == expected
 
 
 @given(texts)
 def test_a_whole_message_follows_the_letter_i_as_it_is(message):
-    record = whole(b"L6:celery", LABELS, message)
+    record = whole(b"1L6:celery", LABELS, message)
     assert record.body == b"I" + message.encode()
-    assert (record.destination, record.labels) == (b"L6:celery", LABELS)
+    assert (record.header, record.labels) == (b"1L6:celery", LABELS)
     assert (record.template, record.name) == (b"", None)
 
 
 @given(lines)
 def test_a_template_is_named_by_its_content(template):
     one, other = (
-        Template.of(template).new_record(b"L1:a", LABELS, ["x"]),
-        Template.of(template).new_record(b"R1:b", LABELS, ["y"]),
+        Template.of(template).new_record(b"1L1:a", LABELS, ["x"]),
+        Template.of(template).new_record(b"1R1:b", LABELS, ["y"]),
     )
     assert one.template == other.template == "\n".join(template).encode()
     assert one.name == other.name
@@ -56,7 +56,7 @@ def test_two_templates_have_two_names(template, another):
 
 
 def test_the_parts_that_differ_follow_the_name_line_by_line():
-    record = Template.of(["x"] * LINES).new_record(b"L1:a", LABELS, ["body", "", "null"])
+    record = Template.of(["x"] * LINES).new_record(b"1L1:a", LABELS, ["body", "", "null"])
     assert record.body == b"T" + record.name + b"body\n\nnull"
 
 

@@ -22,14 +22,63 @@ OTHER_SCRIPTS: Changes = {
         ),
     }
 }
-#: It writes records of format 2, and reads 1 as well.
+#: It reads records of format 2 as well, and writes them where the store may have them: their
+#: messages stand backwards, behind another letter.
 OTHER_RECORDS: Changes = {
     "core/store/lua/prelude/record.lua": {
         "local FORMAT = '1'": "local FORMAT = '2'",
-        "if sub(record, 1, 1) ~= FORMAT then": (
-            "if sub(record, 1, 1) ~= FORMAT and sub(record, 1, 1) ~= '1' then"
-        ),
-    }
+        "(form == 73 or form == 84)": "(form == 73 or form == 84 or form == 75 or form == 86)",
+        "[0-O]............[IT]$": "[0-O]............[ITKV]$",
+        "local function record_of(header, order, due, created, changed, body)\n": """\
+local function turned(text, from)
+  local last = ends_in_extras(text, from) and extras_start(text, from) - 1 or #text
+  local first = from + (template_of(text, from) and DIFFERING or MESSAGE)
+  local letter = ({I = 'K', K = 'I', T = 'V', V = 'T'})[sub(text, from + FORM, from + FORM)]
+  return sub(text, 1, from + FORM - 1) .. letter .. sub(text, from + MESSAGE, first - 1)
+    .. string.reverse(sub(text, first, last)) .. sub(text, last + 1)
+end
+
+local function record_of(header, order, due, created, changed, body)
+  if sub(header, 1, 1) == '1' and redis.call('HGET', keys.meta, 'format') == '2' then
+    header, body = '2' .. sub(header, 2), turned(body, 1 - FLAGS)
+  end
+""",
+    },
+    "core/store/lua/prelude/message.lua": {
+        "local function message_of(record, header_end, id, line, last)\n": """\
+local function message_of(record, header_end, id, line, last)
+  if sub(record, 1, 1) == '2' then record = turned(record, header_end) end
+""",
+        "  local at\n  if is_beyond(record) then return nil end\n": """\
+  local at
+  if sub(record, 1, 1) == '2' then record = turned(record, header_end) end
+""",
+    },
+    "core/store/record.py": {
+        'FORMAT = "1"': 'FORMAT = "2"',
+        "(FORMAT.encode(), kind": '(b"1", kind',
+        "        if not self._shares:\n": """\
+        if self.text[:1] == b"2":
+            return self.turned.message(task_id, template)
+        if not self._shares:
+""",
+        "    def _expiry(self": """\
+    @property
+    def turned(self) -> Record:
+        start, end = self.header_end + FORM, self._end
+        first = start + 1 + (NAME_BYTES if self._shares else 0)
+        letter = {b"K": b"I", b"V": b"T"}[self.text[start : start + 1]]
+        front, back = b"1" + self.text[1:start] + letter, self.text[end:]
+        values = self.text[start + 1 : first] + self.text[first:end][::-1]
+        return Record(front + values + back, self.header_end)
+
+    def _expiry(self""",
+        "        start = self.header_end + MESSAGE + NAME_BYTES\n": """\
+        if self.text[:1] == b"2":
+            return self.turned._differing
+        start = self.header_end + MESSAGE + NAME_BYTES
+""",
+    },
 }
 #: It has another layout of keys.
 OTHER_LAYOUT: Changes = {"core/store/keys.py": {'SCHEMA = "1"': 'SCHEMA = "2"'}}

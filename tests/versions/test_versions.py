@@ -7,6 +7,8 @@ from signal import SIGTERM
 import pytest
 
 from celery_delayq import DelayQ, Outcome
+from celery_delayq.contrib.care.upgrading import formats as formats_of
+from celery_delayq.contrib.care.upgrading import upgrade
 from celery_delayq.core.store import scripts
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import UnreadableRecord
@@ -16,6 +18,7 @@ from tests.support.waiting import eventually
 from tests.versions import copies
 
 COUNT = 300  # tasks that each caller schedules
+RECORDS = "{delayq:0}:records"
 ALLOWED = 120  # seconds for a process to finish its work, which is some seconds of CPU
 
 
@@ -113,38 +116,128 @@ def test_with_other_scripts_alone_each_task_goes_exactly_once(versions, start, d
         assert scanner.stop(SIGTERM, ALLOWED) == 0, scanner.lines
 
 
-def test_a_record_of_a_later_version_is_left_alone(versions, told, delayq, redis):
+@pytest.fixture
+def new(versions, told, delayq):
+    """The later release, in a store of which it has raised the format."""
+    delayq.cancel("nobody")  # this release has made the store
+    assert told(versions["records"], ["upgrade"]) == ["2"]
+    return versions["records"]
+
+
+def formats(redis):
+    return {task_id.decode(): text[:1] for task_id, text in redis.hgetall(RECORDS).items()}
+
+
+def test_a_later_release_writes_this_format_until_its_own_is_raised(versions, told, delayq, redis):
+    delayq.cancel("nobody")
+    told(versions["records"], ["schedule", "before", FAR])
+    told(versions["records"], ["upgrade"], ["schedule", "after", FAR])
+
+    assert formats(redis) == {"before": b"1", "after": b"2"}
+    # A store that it makes is its own.
+    redis.flushall()
+    told(versions["records"], ["schedule", "alone", FAR])
+    assert formats(redis) == {"alone": b"2"}
+
+
+def test_a_format_is_not_raised_while_a_scanner_cannot_read_it(
+    versions, told, start, delayq, redis
+):
     new = versions["records"]
-    told(new, ["schedule", "due", LONG_AGO], ["schedule", "far", FAR])
-    records = redis.hgetall("{delayq:0}:records")
-    assert {text[:1] for text in records.values()} == {b"2"}
+    scanner = start(None, "scanner")
+    scanner.wait_log("scanning", ALLOWED)
+
+    assert told(new, ["upgrade"], ["schedule", "a", FAR]) == ["1", "a"]
+    assert scanner.stop(SIGTERM, ALLOWED) == 0
+    assert told(new, ["upgrade"]) == ["2"]
+    # Nor lowered.
+    assert upgrade(delayq.services) == "2"
+    assert formats(redis) == {"a": b"1"}
+
+
+def test_a_scanner_that_is_too_old_says_so(new, start, delayq):
+    scanner = start(None, "scanner")
+
+    scanner.wait_log(
+        "may have records of format 2, and this release reads formats up to 1", ALLOWED
+    )
+
+    def says():
+        return [line.found for line in formats_of(delayq.services) if line.level != "ok"]
+
+    eventually(lambda: says() and says()[0].endswith("reads none of format 2"))
+    assert scanner.stop(SIGTERM, ALLOWED) == 0
+
+
+def test_this_release_finds_moves_and_cancels_what_a_later_one_wrote(new, told, delayq, redis):
+    steps = [["schedule", name, FAR, f"key of {name}"] for name in ("a", "b", "c")]
+    told(new, *steps)
+
+    assert delayq.reschedule("a", FAR + 5) is Outcome.DONE
+    assert delayq.cancel("b") is Outcome.DONE
+    assert delayq.cancel(key="key of c") is Outcome.DONE
+
+    # Their keys are free, nothing of them is left, and what was moved is whole.
+    told(new, *steps[1:])
+    assert set(formats(redis)) == {"a", "b", "c"}
+    assert not [*delayq.check()]
+    assert told(new, ["run_now", "a"], ["hand_over"]) == ["done", 1]
+    assert pushed(redis) == {"a": 1}
+
+
+def test_what_only_a_later_release_can_read_is_refused(new, told, delayq, redis):
+    told(new, ["schedule", "a", FAR])
+    before = redis.hgetall(RECORDS)
+    says = "its record has format 2, and this release reads formats up to 1"
+
+    for step in (delayq.get, lambda task_id: delayq.edit(task_id, args=())):
+        with pytest.raises(UnreadableRecord, match=says):
+            step("a")
+    (line,) = (line for line in delayq.dump() if line.get("id") == "a")
+    assert (line["kind"], line["reason"]) == ("unreadable", says)
+    assert redis.hgetall(RECORDS) == before
+
+
+def test_a_due_task_of_a_later_release_waits_aside_and_holds_nothing_up(new, told, delayq, redis):
+    told(new, *(["schedule", name, LONG_AGO] for name in ("a", "cancelled", "moved")))
+    told(new, ["schedule", "unmoved", LONG_AGO, "key"])
     delayq.app.send_task("t", task_id="ours", delayq_at=LONG_AGO)
 
-    assert delayq.hand_over() == 1
+    assert (delayq.hand_over(), delayq.hand_over()) == (1, 0)
 
-    # Due tasks are dead, whole; the others wait. No process of this version reaches either.
-    for step in (delayq.get, delayq.cancel, delayq.reschedule, delayq.edit):
-        words = {"reschedule": {"at": FAR}, "edit": {"args": ()}}.get(step.__name__, {})
-        for task_id in ("due", "far"):
-            with pytest.raises(UnreadableRecord, match='record format "2" is unknown'):
-                step(task_id, **words)
-    assert delayq.select(all=True).cancel() == 0
-    with pytest.raises(ValueError, match="already scheduled"):
-        delayq.app.send_task("t", task_id="far", delayq_at=FAR)
-    (dead,) = delayq.select(state="DEAD")
-    assert (dead.id, dead.error) == ("due", 'record format "2" is unknown')
-    assert {line["id"]: line["kind"] for line in delayq.dump() if "id" in line} == {
-        "due": "unreadable", "far": "unreadable",
-    }  # fmt: skip
-    assert redis.hgetall("{delayq:0}:records") == records
-    assert pushed(redis) == {"ours": 1}
-
-    # The other version recovers it.
-    retried, cancelled, handed_over = told(new, ["retry", "due"], ["cancel", "far"], ["hand_over"])
-
-    assert (retried, cancelled, handed_over) == ("done", "done", 1)
-    assert pushed(redis) == {"ours": 1, "due": 1}
+    counts = delayq.counts()
+    assert (counts.paused, counts.dead, counts.overdue) == (4, 0, 0)
+    assert delayq.cancel("cancelled") is Outcome.DONE
+    assert delayq.reschedule("moved", FAR) is Outcome.DONE
     assert not [*delayq.check()]
+    assert told(new, ["hand_over"]) == [2]
+    assert pushed(redis) == {"ours": 1, "a": 1, "unmoved": 1}
+    assert not [*delayq.check()]
+
+
+# As in a deploy: both releases at once, the old one goes, the format is raised.
+def test_in_a_roll_out_each_task_goes_exactly_once(versions, start, told, delayq, redis):
+    new, cancelled = versions["records"], []
+    old_scanner, new_scanner = (start(folder, "scanner") for folder in (None, new))
+    for scanner in (old_scanner, new_scanner):
+        scanner.wait_log("scanning", ALLOWED)
+    callers = [
+        start(folder, "caller", name, f"{COUNT}") for name, folder in (("old", None), ("new", new))
+    ]
+    cancelled += [one for caller in callers for one in said(caller)[0]]
+    assert old_scanner.stop(SIGTERM, ALLOWED) == 0
+    assert told(new, ["upgrade"]) == ["2"]
+    # An old process that still runs changes what it can.
+    callers = [start(new, "caller", "late", f"{COUNT}"), start(None, "caller", "last", f"{COUNT}")]
+    cancelled += [one for caller in callers for one in said(caller)[0]]
+
+    eventually(lambda: not delayq.counts().scheduled)
+    ids = {f"{name}-{number}" for name in ("old", "new", "late", "last") for number in range(COUNT)}
+    assert len(cancelled) == len({*cancelled}) > 0
+    assert pushed(redis) == Counter(ids - {*cancelled})
+    assert not delayq.counts().dead
+    assert not [*delayq.check()]
+    assert new_scanner.stop(SIGTERM, ALLOWED) == 0
 
 
 def test_a_later_version_deals_with_what_this_one_wrote(versions, told, delayq, redis):
@@ -157,7 +250,7 @@ def test_a_later_version_deals_with_what_this_one_wrote(versions, told, delayq, 
 
     assert came == ["done", "done", 1]
     assert pushed(redis) == {"due": 1}
-    # It still has the format that it was written in, so this version can read it too.
+    # It has the format that it was written in, so this version can read it too.
     assert delayq.get("far").due.timestamp() == FAR + 5
     assert delayq.cancel("far") is Outcome.DONE
 

@@ -25,7 +25,7 @@ from kombu.utils.json import loads
 
 from ...core.clock import When, celery_time, from_ms, utc_now
 from ...core.errors import AlreadyScheduled, DelayQError, StoreError
-from ...core.message.destination import destination_of
+from ...core.message.destination import header_of
 from ...core.message.headers import (
     ATTEMPT_HEADER,
     DUE_HEADER,
@@ -195,7 +195,7 @@ class Launch:
         services, store = self._services, self._services.configured
         route = Relayed.parse(step["route"], step["message"].encode()).route
         made = OutgoingMessage(message, route.exchange, route.routing_key, route.declare, {}, dumps)
-        destination = destination_of(
+        header = header_of(
             made,
             services.broker,
             self._app.amqp.queues,
@@ -203,7 +203,7 @@ class Launch:
             prefix=store.settings.prefix,
         )
         share = EXPIRES_HEADER in message["headers"]
-        record = record_of(message, destination, made.labels, share=share)
+        record = record_of(message, header, made.labels, share=share)
         terms = EntryOptions(**step["terms"] | {"extras": _extras(step["terms"]["extras"])})
         (answer,) = write(services, [terms.of(NewEntry(step["id"], when, record))], {})
         is_own = isinstance(answer, AlreadyScheduled) and answer.task_id == step["id"]
@@ -220,4 +220,4 @@ def _where(step: Step) -> str:
 
 
 def _extras(given: Mapping[str, Any]) -> Extras:
-    return Extras(**{**given, "tags": tuple(given["tags"])})
+    return Extras(**{**given, "tags": tuple(given["tags"]), "others": ()})

@@ -18,6 +18,7 @@ from typing import Any
 from ...core.errors import StoreError
 from ...core.store.keys import shard_of
 from ...core.store.scripts import Scripts
+from .upgrading import format_of
 
 PAGE = 200  # entries of a step: some 3 ms
 PAGE_BYTES = 1_000_000
@@ -112,7 +113,7 @@ class Copying:
         pauses = sorted(_all(self._old, "paused"), key=lambda item: bytes(item.value[:1]))
         for number in range(len(self._new)):
             self._fill(number, "paused", {pause.field: pause.value for pause in pauses}.items())
-            self._fill(number, "meta", [("seq", self._last)])
+            self._fill(number, "meta", [("seq", self._last), ("format", format_of(self._old))])
         # In one shard: readers merge the events of all, and see the latest.
         events = sorted((item.value for item in _all(self._old, "history")), key=_when)
         self._fill(0, "history", enumerate(events[-MOST_EVENTS:]))

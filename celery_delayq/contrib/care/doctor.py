@@ -26,6 +26,7 @@ from .doctor_rights import rights
 from .doctor_tasks import health, pauses
 from .doctor_workers import other_stores_here, workers
 from .observed import TRIPS, Trips, reached, task_bytes, trips
+from .upgrading import formats
 
 OLDEST = (6, 2)
 SLOW_MS = 5.0  # a longer round trip makes callers wait
@@ -303,6 +304,7 @@ AT_THE_STORE = (
         "other stores", lambda patient: other_stores_here(patient.services, patient.connection)
     ),
     Question("scanners", lambda patient: health(patient.services), each=False),
+    Question("format", lambda patient: formats(patient.services), each=False),
     Question("pauses", lambda patient: pauses(patient.services), each=False),
 )
 AT_THE_BROKER = (

@@ -27,7 +27,7 @@ from ...core.errors import (
     MessageTooLarge,
     NotLoaded,
 )
-from ...core.message.destination import destination_of, list_destination
+from ...core.message.destination import header_of, list_header
 from ...core.message.headers import EXPIRES_HEADER
 from ...core.message.outgoing import OutgoingMessage, record_of
 from ...core.message.route import Route
@@ -300,7 +300,7 @@ def _record_of(services: Services, line: Line) -> NewRecord:
     """
     message = {**line["message"], "headers": dict(line["message"]["headers"])}
     try:
-        destination = _destination(services, message, line["route"])
+        header = _header(services, message, line["route"])
     except (InvalidOption, LookupError) as error:
         why = str(error) if isinstance(error, InvalidOption) else str(error.args[0])
         raise NotLoaded(line["id"], why) from error
@@ -308,11 +308,11 @@ def _record_of(services: Services, line: Line) -> NewRecord:
         message["headers"][EXPIRES_HEADER] = line["expires_after_ms"]
     extras = _extras_of(line)
     flags = extras.flags + RUN_NOW * line["run_now"] + RELEASED * line["released"]
-    record = record_of(message, destination, _labels(line, flags), share=_is_shareable(line))
+    record = record_of(message, header, _labels(line, flags), share=_is_shareable(line))
     return replace(record, body=record.body + extras.text())
 
 
-def _destination(services: Services, message: dict[str, Any], route: Mapping[str, Any]) -> bytes:
+def _header(services: Services, message: dict[str, Any], route: Mapping[str, Any]) -> bytes:
     """Determine its destination anew, as a list of one broker means nothing to another."""
     queues, direct = services.app.amqp.queues, services.store_is_broker
     prefix, queue, given = services.settings.prefix, route.get("queue"), None
@@ -322,13 +322,11 @@ def _destination(services: Services, message: dict[str, Any], route: Mapping[str
     elif queue is not None:
         where = ("", queue, _declared(queues, queue, direct=direct))
     elif direct:
-        return list_destination(route["list"], prefix, route["list"])
+        return list_header(route["list"], prefix, route["list"])
     else:
         raise LookupError(_NO_LIST.format(route["list"]))
     outgoing = OutgoingMessage(message, *where, payload=None, encode=str)
-    return destination_of(
-        outgoing, services.broker, queues, direct=direct, prefix=prefix, route=given
-    )
+    return header_of(outgoing, services.broker, queues, direct=direct, prefix=prefix, route=given)
 
 
 def _declared(queues: Mapping[str, Queue], name: str, *, direct: bool) -> tuple[Queue, ...]:

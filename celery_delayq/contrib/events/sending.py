@@ -145,5 +145,5 @@ def _queue_of(new: NewEntry, info: Mapping[str, str]) -> str | None:
     """The queue that it was sent to; ``None`` if it was sent to an exchange without one."""
     if not info["exchange"]:
         return info["routing_key"]
-    declared = Route.parse(new.record.destination.partition(b":")[2].decode()).declare
+    declared = Route.parse(new.record.header.partition(b":")[2].decode()).declare
     return next((entity.name for entity in declared if isinstance(entity, Queue)), None)

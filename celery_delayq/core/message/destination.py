@@ -9,7 +9,7 @@ from kombu import Queue
 
 from ..errors import InvalidOption
 from ..store.keys import KEYS
-from ..store.record import destination_for
+from ..store.record import header_for
 from .broker import Broker
 from .outgoing import OutgoingMessage, dumps, list_key
 from .route import relay_route
@@ -17,7 +17,7 @@ from .route import relay_route
 _NOT_OURS = "a name that is none of this store's keys"
 
 
-def destination_of(
+def header_of(
     message: OutgoingMessage,
     broker: Broker,
     queues: Mapping[str, Queue],
@@ -26,7 +26,7 @@ def destination_of(
     prefix: str,
     route: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Return a message's destination, as stored in a record.
+    """Return the header of a message's record, which says where the message goes.
 
     Args:
         message: The message.
@@ -46,9 +46,9 @@ def destination_of(
     if key and direct:
         of_all = broker.options.get("global_keyprefix", "")
         tagged = of_all.startswith(f"{{{prefix}:") and "}" in of_all
-        return list_destination(of_all + key, prefix, message.routing_key, tagged=tagged)
+        return list_header(of_all + key, prefix, message.routing_key, tagged=tagged)
     text = relay_route(message, queues, key) if route is None else dumps({**route, "list": key})
-    return destination_for("R", text)
+    return header_for("R", text)
 
 
 def _needs_relay(message: OutgoingMessage) -> bool:
@@ -64,8 +64,8 @@ def _needs_relay(message: OutgoingMessage) -> bool:
     return bool(message.exchange)
 
 
-def list_destination(key: str, prefix: str, queue: str, *, tagged: bool = False) -> bytes:
-    """Return the destination of a message for a list in the store's Redis.
+def list_header(key: str, prefix: str, queue: str, *, tagged: bool = False) -> bytes:
+    """Return the header of a record whose message goes to a list in the store's Redis.
 
     Raises:
         InvalidOption: the list is a key of the store.
@@ -75,4 +75,4 @@ def list_destination(key: str, prefix: str, queue: str, *, tagged: bool = False)
     if tag.startswith(f"{{{prefix}:") and end and not (tagged and name not in KEYS):
         # The store would take a message there for its own data.
         raise InvalidOption("queue", queue, _NOT_OURS)
-    return destination_for("L", key)
+    return header_for("L", key)

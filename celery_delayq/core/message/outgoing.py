@@ -67,14 +67,12 @@ class OutgoingMessage:
         return _shareable(self.message)
 
 
-def record_of(
-    message: dict[str, Any], destination: bytes, labels: bytes, *, share: bool
-) -> NewRecord:
+def record_of(message: dict[str, Any], header: bytes, labels: bytes, *, share: bool) -> NewRecord:
     """Return the record of a message; *share*: with a template, if the message allows it."""
     lines, differing = _shareable(message) if share else ([], [])
     if lines:
-        return Template.of(lines).new_record(destination, labels, differing)
-    return whole(destination, labels, _open_ended(message))
+        return Template.of(lines).new_record(header, labels, differing)
+    return whole(header, labels, _open_ended(message))
 
 
 # The headers that differ between two calls of one task, and those of them that repeat its id.

@@ -39,7 +39,7 @@ from ..errors import (
 from ..logs import logger_of
 from ..message import native_delay
 from ..message.amqp import check_encodable
-from ..message.destination import destination_of
+from ..message.destination import header_of
 from ..message.expiry import warn_of_expiry
 from ..message.headers import EXPIRES_HEADER, HOLD_HEADER, foreign
 from ..message.hold import Hold, continues, hand_on
@@ -347,21 +347,21 @@ class Interceptor:
         services, store = self.services, self.services.configured
         if self.is_for_amqp:
             check_encodable(message.message)
-        destination = destination_of(
+        header = header_of(
             message,
             services.broker,
             services.app.amqp.queues,
             direct=store.store_is_broker,
             prefix=store.settings.prefix,
         )
-        record = self._new_record(message, destination)
+        record = self._new_record(message, header)
         if limited and record.size > store.settings.max_message:
             raise MessageTooLarge(task_id, record.size, store.settings.max_message)
         new = NewEntry(task_id, request.when, record, delivery=request.delivery)
-        return Ready(request.entry_options.of(new), message, destination, policy)
+        return Ready(request.entry_options.of(new), message, header, policy)
 
-    def _new_record(self, message: OutgoingMessage, destination: bytes) -> NewRecord:
-        record = record_of(message.message, destination, message.labels, share=True)
+    def _new_record(self, message: OutgoingMessage, header: bytes) -> NewRecord:
+        record = record_of(message.message, header, message.labels, share=True)
         # With a template, an expiry can follow the due time.
         name = record.name
         if name is None or name in self._seen or EXPIRES_HEADER in message.headers:
@@ -370,7 +370,7 @@ class Interceptor:
         if len(self._seen) >= SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(name)
-        return record_of(message.message, destination, message.labels, share=False)
+        return record_of(message.message, header, message.labels, share=False)
 
 
 def _for_celery(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Ready:
 
     new: NewEntry
     message: OutgoingMessage
-    destination: bytes
+    header: bytes
     policy: Mapping[str, Any]
 
 

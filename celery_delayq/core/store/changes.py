@@ -239,7 +239,7 @@ def edit(
         for word in (
             target_of(who),
             seen.seen if seen else b"",
-            new.destination,
+            new.header,
             new.labels + new.body,
             new.template,
         )

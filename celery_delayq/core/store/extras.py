@@ -1,7 +1,8 @@
 r"""Extras, at the end of some records: a unique key, tags, a late policy.
 
-    key NUL policy NUL tag NUL tag NUL ... 0042        their length, in 4 digits
-       \xff f3600000                                   how long the key holds, if so
+    key NUL policy NUL tag NUL \xff more NUL ... 0042  their length, in 4 digits
+       \xff f3600000                     |             how long the key holds, if so
+                                         of a later release; a change keeps it
 
 ``lua/prelude/extras.lua`` describes the same to the scripts.
 """
@@ -36,6 +37,7 @@ class Extras:
         excused_ms: Since when that counts, if that is later than its due time: unix ms.
         hold: How the key holds, if longer than the entry waits: a letter and ms; see
             ``extras.lua``.
+        others: What a later release added, each part beginning with :data:`HELD`.
     """
 
     key: str = ""
@@ -43,6 +45,7 @@ class Extras:
     grace_ms: int | None = None
     excused_ms: int = 0
     hold: str = ""
+    others: tuple[bytes, ...] = ()
 
     @property
     def is_until_finished(self) -> bool:
@@ -56,7 +59,7 @@ class Extras:
 
     @property
     def flags(self) -> int:
-        has = HAS_KEY * bool(self.key) + HAS_TAGS * bool(self.tags)
+        has = HAS_KEY * bool(self.key) + HAS_TAGS * bool(self.tags or self.others)
         return has + HAS_POLICY * (self.grace_ms is not None)
 
     def text(self) -> bytes:
@@ -65,15 +68,17 @@ class Extras:
             return b""
         policy = "" if self.grace_ms is None else f"{self.grace_ms}:{self.excused_ms:013d}"
         key = self.key.encode() + (HELD + self.hold.encode() if self.hold else b"")
-        text = b"".join(b"%s\0" % part for part in (key, *map(str.encode, (policy, *self.tags))))
+        parts = (key, *map(str.encode, (policy, *self.tags)), *self.others)
+        text = b"".join(b"%s\0" % part for part in parts)
         return text + b"%0*d" % (LENGTH_DIGITS, len(text))
 
     @classmethod
     def ending(cls, record: bytes) -> Extras:
         """Read the output of :meth:`text` at the end of a record."""
         length = int(record[-LENGTH_DIGITS:])
-        named, _, others = record[-LENGTH_DIGITS - length : -LENGTH_DIGITS].partition(b"\0")
-        policy, *tags = others.decode(errors="replace").split("\0")[:-1]
+        named, policy, *rest = record[-LENGTH_DIGITS - length : -LENGTH_DIGITS].split(b"\0")[:-1]
         key, _, hold = (part.decode(errors="replace") for part in named.partition(HELD))
-        grace, _, excused = policy.partition(":")
-        return cls(key, tuple(tags), int(grace) if policy else None, int(excused or 0), hold)
+        grace, _, excused = policy.partition(b":")
+        others = tuple(part for part in rest if part.startswith(HELD))
+        tags = tuple(part.decode(errors="replace") for part in rest if part not in others)
+        return cls(key, tags, int(grace) if policy else None, int(excused or 0), hold, others)

@@ -63,11 +63,13 @@ KEYS: dict[str, str] = {
     "the names; empty -> since when such processes are met, when one was, and when one swept",
     "history": "LIST  the latest events, newest first, if a history is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
-    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms",
+    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms, a colon, and the newest format "
+    "of records that it reads",
     "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
-    "settings common to all processes; turns and recounts; tidy -> w while each entry just waits, "
-    "u while nothing is paused; reshard, closed, ended: see prelude/closed.lua",
+    "settings common to all processes; format -> the newest that records may have; turns and "
+    "recounts; tidy -> w while each entry just waits, u while nothing is paused; reshard, closed, "
+    "ended: see prelude/closed.lua",
 }
 
 

@@ -77,7 +77,7 @@ def _arguments(entries: Sequence[OldEntry]) -> Iterator[object]:
         if name is not None:
             sent.add(name)
         created = b"" if entry.created_us is None else b"%016d" % entry.created_us
-        yield from (entry.task_id, entry.due_ms, created, record.destination)
+        yield from (entry.task_id, entry.due_ms, created, record.header)
         yield from (record.labels + record.body, template, entry.place, entry.when_ms)
         yield from (entry.claim, entry.error, int(entry.is_named))
 

@@ -58,10 +58,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class LiveScanner:
-    """A live scanner: its name, and the time of its last heartbeat, in ms."""
+    """A live scanner.
+
+    Attributes:
+        name: Its name.
+        seen_ms: The time of its last heartbeat.
+        reads: The newest format of records that it reads.
+    """
 
     name: str
     seen_ms: int
+    reads: str
 
     @property
     def host(self) -> str:
@@ -186,7 +193,7 @@ def ahead(
 def scanners_in(shard: Shard) -> list[LiveScanner]:
     """Return the live scanners, as a shard knows them; each serves all shards."""
     return [
-        LiveScanner(row.name.decode(errors="replace"), time_in(row.seen) or 0)
+        LiveScanner(row.name.decode(errors="replace"), time_in(row.seen) or 0, row.reads.decode())
         for row in shard.scripts.call("scanners")
     ]
 

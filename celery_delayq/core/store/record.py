@@ -36,8 +36,8 @@ A message that is sent for the first time, or large, or unusual, is kept whole.
 
 The message ends just before its due time, so rescheduling never touches it. ``hand_over`` joins
 messages in its script; other readers get the parts and join them here, at half of Redis's time.
-``lua/prelude/record.lua`` describes the same layout for the scripts. Every later version with the
-same first byte can read a record. A record with another first byte becomes a dead letter as it is.
+``lua/prelude/record.lua`` describes the same layout for the scripts, and says what every later
+format keeps.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ from functools import lru_cache
 from ..clock import from_ms
 from .extras import HAS_KEY, LENGTH_DIGITS, Extras
 
+FORMAT = "1"  # the newest format that this release reads, and the one that it writes
 NAME_BYTES = 12
 LAST_MS = 253_402_214_400_000  # the latest expiry: 9999-12-31, a day that exists in each time zone
 LINES = 10
 NO_FLAGS = b"0"
+NEWER = "its record has format %s, and this release reads formats up to %s"
 LABEL_BYTES = 6
 # The start of each part, after the header; the insertion number comes first.
 DUE, CREATED, CHANGED, FLAGS, TASK, QUEUE, FORM, MESSAGE = 6, 19, 35, 42, 43, 49, 55, 56
@@ -68,13 +70,13 @@ class NewRecord:
     """The parts of a record that scheduling writes; the script adds number and times.
 
     Attributes:
-        destination: See :func:`destination_for`.
+        header: See :func:`header_for`.
         labels: See :func:`labels_for`.
         body: The rest, from the letter of its form.
         template: The text of the template that the body shares, if any.
     """
 
-    destination: bytes
+    header: bytes
     labels: bytes
     body: bytes
     template: bytes = b""
@@ -102,16 +104,16 @@ class NewRecord:
 
     def message(self, task_id: str, due_ms: int) -> bytes:
         """Return the message of an entry that is made of this, and due then."""
-        head, when, body = b"1" + self.destination, b"%013d" % due_ms, self.labels + self.body
+        when, body = b"%013d" % due_ms, self.labels + self.body
         created, changed = b"0" * (CHANGED - CREATED), bytes(FLAGS - CHANGED)
-        text = b"".join((head, bytes(DUE), when, created, changed, body))
-        return Record(text, len(head)).message(task_id.encode(), self.template or None)
+        text = b"".join((self.header, bytes(DUE), when, created, changed, body))
+        return Record(text, len(self.header)).message(task_id.encode(), self.template or None)
 
 
-def destination_for(kind: str, place: str) -> bytes:
-    """Return a header without its first byte; *kind* is ``"L"`` (a list's key) or ``"R"``."""
+def header_for(kind: str, place: str) -> bytes:
+    """Return the header of a new record; *kind* is ``"L"`` (a list's key) or ``"R"``."""
     where = place.encode()
-    return b"%s%d:%s" % (kind.encode(), len(where), where)
+    return b"%s%s%d:%s" % (FORMAT.encode(), kind.encode(), len(where), where)
 
 
 @lru_cache(maxsize=256)
@@ -144,9 +146,9 @@ def lanes_of(labels: bytes) -> set[bytes]:
     return {EVERYTHING, b"q" + queue, b"t" + task}
 
 
-def whole(destination: bytes, labels: bytes, message: str) -> NewRecord:
+def whole(header: bytes, labels: bytes, message: str) -> NewRecord:
     """Return a record with a whole message; *message* is JSON up to the due time at its end."""
-    return NewRecord(destination, labels, b"I" + message.encode())
+    return NewRecord(header, labels, b"I" + message.encode())
 
 
 @lru_cache(maxsize=64)
@@ -174,10 +176,10 @@ class Template:
         text = "\n".join(lines).encode()
         return cls(text, name_of(text))
 
-    def new_record(self, destination: bytes, labels: bytes, differing: Iterable[str]) -> NewRecord:
+    def new_record(self, header: bytes, labels: bytes, differing: Iterable[str]) -> NewRecord:
         """Return a record that shares this template; *differing* belongs between the lines."""
         body = b"T" + self.name + "\n".join(differing).encode()
-        return NewRecord(destination, labels, body, self.text)
+        return NewRecord(header, labels, body, self.text)
 
 
 @dataclass(frozen=True)
@@ -291,9 +293,11 @@ class Record:
             template: The text of the template that it shares, if any.
 
         Raises:
-            ValueError: the template is missing or does not match its name, or the record does not
-                fit it.
+            ValueError: the record has a newer format; or the template is missing or does not match
+                its name, or the record does not fit it.
         """
+        if self.text[:1].decode() > FORMAT:
+            raise ValueError(NEWER % (self.text[:1].decode(), FORMAT))
         if not self._shares:
             return b"%s%s}}" % (self.text[self.header_end + MESSAGE : self._end], self._due)
         if not template:
@@ -330,8 +334,8 @@ class Record:
 
     @property
     def _shares(self) -> bool:
-        """Whether it shares a template."""
-        return self._part(FORM, MESSAGE) == b"T"
+        """Whether it shares a template: an even letter says so, in newer formats too."""
+        return self.text[self.header_end + FORM] % 2 == 0
 
     @property
     def _differing(self) -> list[bytes]:

@@ -19,6 +19,7 @@ from ..servers.beside import MOVES, check_broker, masters
 from ..servers.endpoint import Server
 from ..settings import REMEMBER
 from .keys import SCHEMA
+from .record import FORMAT
 from .scripts import Scripts
 from .types import check_types
 
@@ -28,6 +29,11 @@ SILENT_MS: float = 60_000  # without a scanner; then a process that schedules lo
 _NOBODY = (
     "no scanner is alive in the store %s, prefix %s: tasks wait there until a worker with the same "
     "delayq_url and delayq_prefix is started"
+)
+
+_TOO_OLD = (
+    "tasks of this store may have records of format %s, and this release reads formats up to %s: "
+    "its scanner lays such tasks aside for one that reads them; upgrade this worker"
 )
 
 logger = logger_of(__name__)
@@ -137,7 +143,7 @@ class Registration:
             raise StoreUnavailable(step, error.why, False) from error.__cause__
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
-        schema, shards, broker, hosts, store, app = (
+        schema, shards, broker, hosts, store, app, format_ = (
             word.decode(errors="replace") for word in known
         )
         self._agree("layout", schema, SCHEMA)
@@ -149,6 +155,8 @@ class Registration:
         if is_shard:
             self._warn_of_broker((broker, hosts))
             self._warn_of_app(app)
+            if self._scanner and format_ > FORMAT:
+                self._warn(_TOO_OLD, format_, FORMAT)
             silent = math.inf if silent_ms < 0 else silent_ms
             if step == "schedule" and silent > SILENT_MS:
                 self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
@@ -164,7 +172,7 @@ class Registration:
         Raises:
             StoreDiffers: other processes use the store with different settings.
         """
-        schema, shards, *theirs = (
+        schema, shards, *theirs, _ = (
             word.decode(errors="replace") for word in self._scripts.call("agreed")
         )
         if schema:

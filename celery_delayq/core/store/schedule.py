@@ -141,7 +141,7 @@ def _arguments(
             sent.add(name)
         when, body = entry.when, record.labels + record.body
         conflict, _, max_wait = entry.conflict.partition(" ")
-        flat += (entry.task_id, when.mode, when.us, record.destination, body, template)
+        flat += (entry.task_id, when.mode, when.us, record.header, body, template)
         flat += (conflict or "reject", max_wait, entry.run)
         flat += _marked(entry.delivery, time_of) if entry.delivery else ("", "", "")
     return flat

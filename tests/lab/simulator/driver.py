@@ -66,7 +66,7 @@ from celery_delayq.core.store.record import (
     NewRecord,
     Record,
     Template,
-    destination_for,
+    header_for,
     whole,
 )
 from celery_delayq.core.store.registration import Registration
@@ -274,7 +274,7 @@ def _new_entry(one: Any, task_id: str) -> NewEntry:
 
 
 def _record(one: Any, task_id: str, text: str) -> NewRecord:
-    destination = destination_for("R", ROUTE) if one.relayed else destination_for("L", QUEUE)
+    destination = header_for("R", ROUTE) if one.relayed else header_for("L", QUEUE)
     body = json.dumps(text)
     if one.shares:
         differing = ["", "null", "null", '"()"', '"{}"', body]

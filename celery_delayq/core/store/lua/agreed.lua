@@ -2,9 +2,10 @@
 
 closed   9, see prelude/closed.lua
 
-Returns  {schema, shards, broker, hosts}, each '' if no process has joined yet; the last two, if no scanner has
+Returns  {schema, shards, broker, hosts, format}, each '' if no process has joined yet; broker and hosts, if no scanner has.
+         format: the newest that records may have
 Cost     O(1)
 Keeps    changes nothing
 ]]
-local known = redis.call('HMGET', keys.meta, 'schema', 'shards', 'broker', 'hosts')
-return {known[1] or '', known[2] or '', known[3] or '', known[4] or ''}
+local known = redis.call('HMGET', keys.meta, 'schema', 'shards', 'broker', 'hosts', 'format')
+return {known[1] or '', known[2] or '', known[3] or '', known[4] or '', known[5] or known[1] and FIRST or ''}

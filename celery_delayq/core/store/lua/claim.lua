@@ -13,7 +13,7 @@ reply    now, claimed of member record, known in words of header_end attempts re
          templates of name text, dead of id why, skipped of id why, parked
 
 Returns  the claimed entries, facts about each, and the templates that they share; the dead entries; those skipped as too
-         late; how many were parked as paused. Now is in us, uncertain 0 or 1
+         late; how many were parked or laid aside. Now is in us, uncertain 0 or 1
 Cost     O(log N + M log N), M <= limit
 Keeps    an entry is in one of `relay`, `parked` and `leased`
 ]]
@@ -38,6 +38,7 @@ local function take(member)
   batch.bytes = batch.bytes + #(record or '')
   if is_leftover(member, record, header_end) then return end
   if not header_end then return die(batch, member, defect) end
+  if is_beyond(record) then return lay_aside(batch, member, record, header_end) end
   local pauses = lanes.any and pauses_of(lanes, record, header_end) or unpaused
   local lane = #pauses > 0 and (paused_lane(pauses) or full_lane(pauses, record, header_end))
   if lane then return park(batch, lane, member, record, header_end) end

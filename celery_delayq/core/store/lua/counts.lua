@@ -77,7 +77,7 @@ return {
     - held + tried + free,
   redis.call('ZCARD', keys.leased),
   redis.call('ZCARD', keys.dead),
-  #alive_in(tonumber(now)) / 2,
+  #alive_in(tonumber(now)) / 3,
   overdue + tried,
   redis.call('ZCARD', keys.parked) - free + held + held_back,
   tried,

@@ -6,7 +6,7 @@ number   max_bytes    look at nothing more after so many bytes of records, > 0
 rows...    parts      of each, 1 to 100 of them:
          target       see prelude/entry.lua
          seen         number and last change, 13 bytes, of the record that the caller has read; or empty
-         destination  the record's header, from its second byte
+         header       the record's header
          body         the record's part from the flags on; the task, and the late policy, unchanged
          template     the template that `body` shares, or empty
 
@@ -51,7 +51,7 @@ return change(request, function(call)
     return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
   end
 
-  local function edit(entry, destination, body, template)
+  local function edit(entry, header, body, template)
     local id, record, header_end, place, there = entry.id, entry.record, entry.header_end, entry.place, entry.there
     local before, extras = extras_of(record, header_end) or NONE, extras_of_body(body) or NONE
 
@@ -59,13 +59,13 @@ return change(request, function(call)
     -- keep its number: at worst its size is checked for nothing.
     local number = number_of(order_of(record, header_end))
     local small = six_bytes(number - number % 2)
-    local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
+    local grows = number % 2 == 0 and #header + #body + 49 > SMALL
     local order = six_bytes(grows and number + 1 or number)
     local member = order .. id
 
     -- It stays in its place. But with another queue, or after a lease that ran out, it waits again. Behind another one,
     -- only another key changes its place.
-    local lapsed, other_kind = place == keys.leased, sub(record, 2, 2) ~= sub(destination, 1, 1)
+    local lapsed, other_kind = place == keys.leased, sub(record, 2, 2) ~= sub(header, 2, 2)
     local other_queue = other_kind or queue_of(record, header_end) ~= part_of(body, 1 - FLAGS, QUEUE, FORM)
     local old_key, key = keys_of(entry, body)
     local is_behind = place == keys.behind
@@ -73,7 +73,7 @@ return change(request, function(call)
     local changes_kind = moves and other_kind
     local index, score, due = place, entry.score, due_text(record, header_end)
     if is_behind and moves then due = whole(math.max(call.now, tonumber(due))) end
-    if moves then index, score = index_of(FORMAT .. destination), whole(tonumber(due)) end
+    if moves then index, score = index_of(header), whole(tonumber(due)) end
     local where = not moves and there and sub(there, 1, -#member - 1) or '' -- the part before members there
 
     -- References to the new record come before it, and references to the old one go after it: if Redis stops the script
@@ -103,16 +103,16 @@ return change(request, function(call)
       redis.call('HSET', keys.holders, name_of_key(extras.key), member)
     end
     if key then redis.call('HSET', keys.holders, key, id) end
-    local text = record_of(destination, order, due,
+    local text = record_of(header, order, due,
       created_of(record, header_end), changed_next(record, header_end, call.now_us), body)
     -- The pauses of its old queue excuse it still.
     local from = other_queue and counted_from(new_lanes(call.now_us), record, header_end, true)
-    text = from and with_excuse(text, #destination + 1, from) or text
+    text = from and with_excuse(text, #header, from) or text
     redis.call('HSET', keys.records, id, text)
     if past.kept and not filter then
-      note_event('e', call.now, told_by(text, #destination + 1, id, extras.key))
+      note_event('e', call.now, told_by(text, #header, id, extras.key))
     end
-    if lapsed and not old_key then take_key(text, #destination + 1, id) end
+    if lapsed and not old_key then take_key(text, #header, id) end
     if changes_kind then
       redis.call('ZADD', index, score, member)
       redis.call('ZREM', keys.refused, member)
@@ -146,7 +146,7 @@ return change(request, function(call)
   if goes then redis.call('ZADD', keys.due, 'XX', 0, '') else allow_when_full(keys.records) end
   for at, one in ipairs(looked) do
     if words[at] == 'done' or words[at] == 'uncertain' then
-      edit(one.entry, parts[at].destination, parts[at].body, parts[at].template)
+      edit(one.entry, parts[at].header, parts[at].body, parts[at].template)
     elseif not one.member and is_gone(words[at]) then
       fence(call, one.name)
     end

@@ -9,7 +9,7 @@ rows...  runs      of each run, one after the other, in the order of their slots
          slot         ms
          id           the task's id; empty: it was missed, and is left out
          due          its due time, ms
-         destination  the record's header, from its second byte
+         header       the record's header
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with a run before this one
 

@@ -51,6 +51,8 @@ end
 local bytes, returning, tried = free_ended(now, limit, max_bytes), -1, head_of(keys.refused)
 local lanes = new_lanes(now_us)
 if lanes.any then bytes = bytes + come_back(lanes, max_bytes - bytes) end
+local read, has_more = take_up(lanes, max_bytes - bytes)
+bytes = bytes + read
 if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes) end
 
 local batch = new_batch(keys.due, lanes, limit, max_bytes, catch_up, last_ms)
@@ -82,6 +84,11 @@ local recent = {}
 local function look_at(member, record)
   local found, defect = header_end_of(record)
   if is_leftover(member, record, found) then return false end
+  if found and is_beyond(record) then
+    batch.bytes = batch.bytes + #record
+    lay_aside(batch, member, record, found)
+    return false
+  end
   local lines
   if found then lines, defect = lines_for(record, found, cache) end
   if lines == nil then
@@ -224,6 +231,7 @@ end_batch(batch, owes)
 if #members > 0 or alive_ms > 0 then turn_tombstones(now) end
 
 if lanes.any then returning = look_back(lanes) end
+if has_more then returning = now end
 if tried >= 0 or #turned_down > 0 then tried = head_of(keys.refused) end
 local heads = {
   next_head(keys.due, now, batch.pace), next_head(keys.relay, now, batch.pace), head_of(keys.leased),

@@ -12,8 +12,8 @@ text     remember how long, and how many, tombstones are kept, for `meta`: see p
 text     store    random text: the value of `store`, if it has none
 text     app      name of the process's app; empty: none of its own
 
-Returns  {now in us, silent, schema, shards, broker, hosts, store, app}, the last six as the store has them from now on.
-         If this scanner just changed hosts while others are alive, hosts as before: that is worth a warning. silent: for
+Returns  {now in us, silent, schema, shards, broker, hosts, store, app, format}, the last seven as the store has them from
+         now on; format: the newest that its records may have. If this scanner just changed hosts while others are alive, hosts as before: that is worth a warning. silent: for
          how many ms no scanner has been alive; 0 if one is, -1 if none is known
 Cost     O(log S), S scanners; if the history becomes shorter, as much more
 Keeps    the settings in common. Broker and app are the scanners', and change only if none is alive. Hosts are the last
@@ -22,7 +22,7 @@ Keeps    the settings in common. Broker and app are the scanners', and change on
 ]]
 local now_us = clock_us()
 local known = redis.call('HMGET', keys.meta,
-  'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app', 'remember')
+  'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app', 'remember', 'format')
 local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
 local theirs, their_app = known[4], known[8]
@@ -40,6 +40,7 @@ end
 if is_new then
   set('schema', schema)
   set('shards', shards)
+  if not known[10] then set('format', FORMAT) end
 end
 if is_fit and (timeout_of(known[3]) or 0) < timeout then set('timeout', whole(timeout)) end
 if is_fit and scanner and not theirs then
@@ -74,5 +75,5 @@ local last = redis.call('ZREVRANGE', keys.scanners, 0, 0, 'WITHSCORES')[2]
 local silent = last and math.max(0, math.floor(now_us / 1000) - last) or -1
 return {
   now_us, silent, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',
-  known[6] or '', known[8] or '',
+  known[6] or '', known[8] or '', known[10] or is_new and FORMAT or FIRST,
 }

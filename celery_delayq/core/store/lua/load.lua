@@ -5,7 +5,7 @@ rows...    entries    of each entry, one after the other:
          id           the task's id
          due          its due time, unix ms
          created      when it was scheduled, us, 16 digits; empty: now, even if its id has left the store
-         destination  the record's header, from its second byte
+         header       the record's header
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this one
          place        waiting | refused | behind | dead

@@ -40,15 +40,15 @@ return change(request, function(call)
   -- new message but its old due time is only late.
   local function release(entry, body)
     local record, header_end, id, place, there = entry.record, entry.header_end, entry.id, entry.place, entry.there
-    local number, destination = number_of(order_of(record, header_end)), sub(record, 2, header_end)
-    local grows = number % 2 == 0 and #destination + #body + 50 > SMALL
+    local number, header = number_of(order_of(record, header_end)), sub(record, 1, header_end)
+    local grows = number % 2 == 0 and #header + #body + 49 > SMALL
     local order = six_bytes(grows and number + 1 or number)
     local extras, behind = grows and extras_of(record, header_end), place == keys.behind and extras_of(record, header_end)
     local member, index = order .. id, index_of(record)
     local name, its_tags = template_of(record, header_end), extras and extras.tags or {}
 
     local changed = changed_next(record, header_end, call.now_us)
-    local released = record_of(destination, order, whole(now), created_of(record, header_end), changed, body)
+    local released = record_of(header, order, whole(now), created_of(record, header_end), changed, body)
     -- It does not wait for its key.
     if behind and behind.key then released = without_key(released, header_end) end
     redis.call('HSET', keys.records, id, released)

@@ -1,8 +1,9 @@
 --[[ scanners: the scanners that are alive.
 
-reply    of name seen
+reply    of name seen reads
 
-Returns  each one's name and the time of its last heartbeat, ms; of a thousand at most
+Returns  of each its name, the time of its last heartbeat, ms, and the newest format of records that it reads; of a thousand
+         at most
 Cost     O(log S + M), M live scanners
 Keeps    changes nothing
 ]]

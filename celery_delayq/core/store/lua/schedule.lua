@@ -13,7 +13,7 @@ rows...    entries    of each entry, one after the other:
          id           the task's id
          mode         at | after: the start of `us`
          us           unix time, or microseconds from now, >= 0
-         destination  the record's header, from its second byte
+         header       the record's header
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with an entry before this one, or the caller
                       believes that it is here
@@ -65,7 +65,7 @@ local function schedule(step, at, entry)
 
   local extras = entry.extras
   local new = {
-    id = id, destination = entry.destination, body = entry.body, when = when, created = step.created,
+    id = id, header = entry.header, body = entry.body, when = when, created = step.created,
     extras = extras, key = extras and extras.key or nil, rest = #entries - at,
   }
   local is_there = redis.call('HEXISTS', keys.records, id) == 1

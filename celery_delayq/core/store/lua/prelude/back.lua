@@ -71,6 +71,17 @@ local function unpark(lane, count, lanes, max_bytes)
   return came, bytes, due
 end
 
+-- Let entries come back that older scanners laid aside, if this release knows their format. Return how many bytes of
+-- records were read, and whether there may be more.
+local function take_up(lanes, max_bytes)
+  local came, bytes = 0, 0
+  for format = string.byte(FIRST) + 1, string.byte(FORMAT) do
+    local some, read = unpark(format_lane(string.char(format)), BACK - came, lanes, max_bytes - bytes)
+    came, bytes = came + some, bytes + read
+  end
+  return bytes, came == BACK or bytes >= max_bytes
+end
+
 -- Let entries come back that may. Return how many bytes of records were read.
 local function come_back(lanes, max_bytes)
   local left, bytes = BACK, 0
@@ -97,7 +108,8 @@ local function earliest_parked(lanes)
     local lane, first = lane_behind()
     while lane do
       local kind, due = sub(lane, 1, 1), parked_due(first)
-      lanes.earliest[kind] = math.min(lanes.earliest[kind] or due, due)
+      -- What was laid aside may stay there long after a pause.
+      if kind ~= 'f' then lanes.earliest[kind] = math.min(lanes.earliest[kind] or due, due) end
       lane, first = lane_behind(lane)
     end
   end

@@ -5,7 +5,7 @@ batch  index, lanes, max_bytes  as given; see lanes.lua
        taken, spent             how many members were looked at, and how many overdue ones of those leave
        bytes                    read
        skips                    those that are too late, see late.lua
-       parking                  those that are paused, as ZADD takes them
+       parking                  those that are paused or laid aside, as ZADD takes them
        killed                   the dead: id, why, ...
 ]]
 
@@ -52,6 +52,12 @@ local function park(batch, lane, member, record, header_end)
   local parking = batch.parking
   parking[#parking + 1], parking[#parking + 2] = 0, parked_as(lane, record, header_end, member)
   excuse_before(lane, batch.lanes, id_of(member), record, header_end)
+end
+
+-- Lay an entry aside whose format this release does not know, for a scanner that does.
+local function lay_aside(batch, member, record, header_end)
+  local parking = batch.parking
+  parking[#parking + 1], parking[#parking + 2] = 0, parked_as(format_lane(record), record, header_end, member)
 end
 
 -- Skip an entry with a late policy if it is too late; return whether it was. `pauses`: those that may hold it back.

@@ -143,8 +143,8 @@ local function keep(step, one, new, when, own)
     local name, cache = name_in(new.body), step.cache
     if name and step.brought[name] then cache[name] = split_lines(step.brought[name]) end
     local now_us = seven_bytes(step.call.now_us)
-    local record = record_of(new.destination, six_bytes(0), whole(when), step.created, now_us, new.body)
-    local message = whole_message(record, #new.destination + 1, new.id, cache) or ''
+    local record = record_of(new.header, six_bytes(0), whole(when), step.created, now_us, new.body)
+    local message = whole_message(record, #new.header, new.id, cache) or ''
     -- Another entry of this call may have replaced one with this id, of which a copy may have been delivered.
     local owed = step.owed[new.id]
     owe_one(step, new.id, owed and owed[2] or 'c', message, 'kept ' .. one.id)

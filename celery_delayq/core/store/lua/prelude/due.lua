@@ -122,14 +122,15 @@ end
 
 -- Note a scanner's heartbeat, and forget scanners that were silent for an hour. No delivery depends on it.
 local function note_heartbeat(scanner, now)
-  redis.pcall('HSET', keys.heartbeats, scanner, whole(now))
+  redis.pcall('HSET', keys.heartbeats, scanner, whole(now) .. ':' .. FORMAT)
   local silent = redis.call('ZRANGEBYSCORE', keys.scanners, '-inf', whole(now - 3600000), 'LIMIT', 0, 1000)
   if #silent == 0 then return end
   redis.call('ZREM', keys.scanners, unpack(silent))
   redis.pcall('HDEL', keys.heartbeats, unpack(silent))
 end
 
--- The live scanners, at most a thousand: name and time of the last heartbeat, ms. A heartbeat further ahead than it may
+-- The live scanners, at most a thousand: name, time of the last heartbeat, ms, and the newest format of records that it
+-- reads. A heartbeat further ahead than it may
 -- be is from before the clock was set back, and does not count.
 local function alive_in(now)
   local rows = redis.call('ZRANGEBYSCORE', keys.scanners, whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
@@ -138,8 +139,11 @@ local function alive_in(now)
   if #names == 0 then return alive end
   for at, beat in ipairs(redis.call('HMGET', keys.heartbeats, unpack(names))) do
     local last = tonumber(rows[2 * at])
-    local seen = tonumber(beat or '') or math.min(last, now)
-    if seen - now <= last - seen then alive[#alive + 1], alive[#alive + 2] = names[at], whole(seen) end
+    local since, reads = string.match(beat or '', '^(%d+):(.)$')
+    local seen, count = tonumber(since or '') or math.min(last, now), #alive
+    if seen - now <= last - seen then
+      alive[count + 1], alive[count + 2], alive[count + 3] = names[at], whole(seen), reads or FIRST
+    end
   end
   return alive
 end

@@ -8,6 +8,7 @@ tidy    a note in `meta`, by which other keys need no look: w, while each entry 
         removes it first
 lane    a scope of pauses, 7 bytes: '*' and six more; 'q' or 't' and the label of the queue or task
 kind    L or R, as in the record; in lower case if it has a late policy
+        A lane of 'f', a format and '-----' has what a scanner met that was older than that; it is in no pause
 ]]
 local EVERYTHING = '*******' -- the lane of all entries
 local LATE_POLICY = 4 -- flag
@@ -132,8 +133,9 @@ end
 
 -- The lanes that an entry may be in.
 local function lanes_of(record, header_end)
+  local is_later = sub(record, 1, 1) ~= FIRST or nil
   return {
-    EVERYTHING, 'q' .. queue_of(record, header_end), 't' .. task_of(record, header_end),
+    EVERYTHING, 'q' .. queue_of(record, header_end), 't' .. task_of(record, header_end), is_later and format_lane(record),
   }
 end
 
@@ -151,6 +153,11 @@ local function next_look()
 end
 
 -- Rare: most entries just wait in the index of their kind.
+
+-- The lane in which records of a format are laid aside.
+local function format_lane(record)
+  return 'f' .. sub(record, 1, 1) .. '-----'
+end
 
 -- An entry's member of `parked` in a lane.
 local function parked_as(lane, record, header_end, member)

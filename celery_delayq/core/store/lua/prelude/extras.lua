@@ -5,7 +5,7 @@ extras  at the end of a record with one of the flags 1, 2 and 4:
                                                       empty: none
         policy, NUL                                   empty, or the grace period, ms, ':', and its start, if that is
                                                       after the due time: unix ms, 13 digits
-        tag, NUL                                      for each
+        tag, NUL                                      for each; what begins with HELD here is of a later release, and stays
         the length of all that, in 4 digits
 
 `holders` names the entry that has a key. It holds it while it waits. A leased or dead one gives way to the next, and
@@ -35,7 +35,9 @@ local function extras_in(text, flags, from)
   if flags % EXTRAS == 0 then return nil end
   local tags, key, policy, rest = {}, string.match(text, '^([^%z]*)%z([^%z]*)%z()', extras_start(text, from))
   if flags % (2 * TAGGED) >= TAGGED then
-    for tag in string.gmatch(sub(text, rest, -5), '([^%z]*)%z') do tags[#tags + 1] = tag end
+    for tag in string.gmatch(sub(text, rest, -5), '([^%z]*)%z') do
+      if sub(tag, 1, 1) ~= HELD then tags[#tags + 1] = tag end
+    end
   end
   local hold
   if key and string.find(key, HELD, 1, true) then key, hold = string.match(key, '^(.-)' .. HELD .. '(.*)$') end

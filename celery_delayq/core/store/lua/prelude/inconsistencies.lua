@@ -18,8 +18,9 @@ function inconsistencies.look(report, share)
   }
 end
 
--- Whether a lane is paused, or coming back.
+-- Whether a lane is paused, or coming back, or is that of a format.
 function inconsistencies.is_lane(lane)
+  if sub(lane, 1, 1) == 'f' then return true end
   local pause = parse_pause(redis.call('HGET', keys.paused, lane))
   if pause and pause.state == 'p' then return true end
   for other in string.gmatch(redis.call('HGET', keys.paused, RETURNING) or '', EACH_LANE) do

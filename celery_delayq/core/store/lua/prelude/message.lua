@@ -80,6 +80,7 @@ end
 -- own two headers stand side by side, and in a user's text each quote has a backslash.
 local function fixed_expiry(record, header_end)
   local at
+  if is_beyond(record) then return nil end
   if template_of(record, header_end) then
     if part_of(record, header_end, DIFFERING, DIFFERING + #USUAL) == USUAL then return nil end
     at = string.find(record, '\n', header_end + DIFFERING, true)
@@ -125,6 +126,7 @@ end
 
 -- The message of a record, which may share a template; or nil: it cannot be put together.
 local function whole_message(record, header_end, id, cache)
+  if is_beyond(record) then return nil end
   local line = lines_for(record, header_end, cache)
   return line ~= nil and message_of(record, header_end, id, line) or nil
 end

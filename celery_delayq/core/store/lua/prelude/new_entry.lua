@@ -18,9 +18,9 @@ end
 -- Write a new entry in its place, and remove those that give way: `own`, with its id, which may be the caller's, and
 -- `other`, under its key. Return the answer.
 local function write_entry(step, new, goes_behind, own, other)
-  local call, id, destination, body = step.call, new.id, new.destination, new.body
+  local call, id, header, body = step.call, new.id, new.header, new.body
   -- The first write is one that a full Redis refuses. After one that frees memory it would let all others pass.
-  local order = next_order(step, #destination + #body + 50)
+  local order = next_order(step, #header + #body + 49)
   local name = name_in(body)
   if name then
     count_use(step, name, new.rest + 1)
@@ -30,7 +30,7 @@ local function write_entry(step, new, goes_behind, own, other)
     end
   end
 
-  local index, text = sub(destination, 1, 1) == 'L' and keys.due or keys.relay, whole(new.when)
+  local index, text = index_of(header), whole(new.when)
   if goes_behind then
     make_untidy()
     index, body = keys.behind, body_behind(body)
@@ -48,7 +48,7 @@ local function write_entry(step, new, goes_behind, own, other)
     own.claim.refusals = 0
     end_claim(id, own.claim)
   end
-  redis.call('HSET', keys.records, id, record_of(destination, order, text, new.created, changed, body))
+  redis.call('HSET', keys.records, id, record_of(header, order, text, new.created, changed, body))
   -- Not before: it takes the name of the one that was behind.
   if goes_behind then stand_behind(new.key, order .. id) end
   if step.leftovers then

@@ -2,7 +2,7 @@
 
 member   6 bytes insertion number, big-endian, then the id: equal due times keep insertion order
 
-record   1 byte    format version, '1'; a script leaves a record of another format as it is
+record   1 byte    its format, '1': the lowest that a release must know to deliver or edit it
          1 byte    L: bound for a list in this Redis; R: for a relay through the broker
          length of the destination in decimal, ':', the destination (for L, the list's key)
          -- here the header ends; positions from here
@@ -22,9 +22,15 @@ record   1 byte    format version, '1'; a script leaves a record of another form
 template the message's JSON, in 10 lines, with a value between each two; see message_of
          Its name is the first 12 bytes of its text's SHA-1, so a damaged one is not pushed.
 
+A later format keeps all of this up to the name of the template, and the extras. It may add flags, letters, and extras that
+begin with \xff; an even letter shares a template. So a release that is older than a record finds, cancels, moves and
+pauses it, and scanners lay it aside for one that can read the rest: see format_lane. What is in the message, in the
+destination of a relay, and in the template belongs to the format.
+
 To a script a message is bytes: it joins and cuts them, and never parses them.
 ]]
-local FORMAT = '1'
+local FORMAT = '1' -- the newest format that this release reads
+local FIRST = '1' -- the format that each release reads
 
 -- The start of each part, after the header.
 local DUE = 7
@@ -40,6 +46,7 @@ local DIFFERING = 69 -- after the name of a template
 local NO_RECORD = 'no record' -- why an entry is dead whose record Redis has deleted
 local RECORDLESS = '\0\0\0\0\0\0' -- begins its member among the dead, as its number is not known
 local SOUND = '^%d+ *%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d.......[0-O]............[IT]$'
+local BEYOND_SOUND = '^%d+ *%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d.......[0-~]............%u$'
 local AHEAD = 250000 -- us by which a request, or a change, may be ahead of Redis's clock
 local EXTRAS = 8 -- the flags of a record with extras are no multiple of this
 local TIMES = '^%d+()' -- the end of digits: usually both times are all digits, and the next byte is none
@@ -195,11 +202,17 @@ local function has_times(record, header_end)
   return string.match(record, TIMES, header_end + DUE) == header_end + CHANGED
 end
 
+-- Whether a record has a format that this release does not know.
+local function is_beyond(record)
+  return string.byte(record) > string.byte(FORMAT)
+end
+
 -- Whether the part after the header can be read: due time, time of scheduling, flags, form, extras.
 local function is_sound(record, header_end)
   if #record < header_end + MESSAGE then return false end
   local flags, form = flags_of(record, header_end), string.byte(record, header_end + FORM)
   if flags > 0 and flags % EXTRAS > 0 and not extras_start(record, header_end) then return false end
+  if is_beyond(record) then return string.find(part_of(record, header_end, DUE, MESSAGE), BEYOND_SOUND) end
   if has_times(record, header_end) then
     return (form == 73 or form == 84) and flags >= 0 and flags < 2 * RELEASED
   end
@@ -210,7 +223,7 @@ end
 local function header_end_of(record)
   if not record then return nil, NO_RECORD end
   local length, at = string.match(record, '^.(%d+):()', 2)
-  if sub(record, 1, 1) ~= FORMAT then
+  if not string.find(record, '^[1-9]') then
     return nil, 'record format ' .. string.format('%q', sub(record, 1, 1)) .. ' is unknown'
   end
   if not length then return nil, 'record has no destination' end
@@ -233,13 +246,20 @@ local function padded(text)
 end
 
 -- A new record; `body` is its part from the flags on.
-local function record_of(destination, order, due, created, changed, body)
-  return FORMAT .. destination .. order .. padded(due) .. created .. changed .. body
+local function record_of(header, order, due, created, changed, body)
+  return header .. order .. padded(due) .. created .. changed .. body
 end
 
--- The name of the template that the body of a new record shares, or false.
+-- The name of the template that a record shares, or nil: the letters of those that do are even.
+local function template_of(record, header_end)
+  if string.byte(record, header_end + FORM) % 2 == 0 then
+    return sub(record, header_end + MESSAGE, header_end + DIFFERING - 1)
+  end
+end
+
+-- The same for a new record's part from the flags on.
 local function name_in(body)
-  return part_of(body, 1 - FLAGS, FORM, MESSAGE) == 'T' and part_of(body, 1 - FLAGS, MESSAGE, DIFFERING)
+  return template_of(body, 1 - FLAGS)
 end
 
 -- The last change, in 7 bytes, for a change made now. It is later than the one before, which distinguishes all states of
@@ -252,13 +272,6 @@ end
 local function with_due(record, header_end, text, now_us)
   return sub(record, 1, header_end + DUE - 1) .. padded(text) .. created_of(record, header_end)
     .. changed_next(record, header_end, now_us) .. sub(record, header_end + FLAGS)
-end
-
--- The name of the template that a record shares, or nil.
-local function template_of(record, header_end)
-  if string.byte(record, header_end + FORM) == 84 then
-    return sub(record, header_end + MESSAGE, header_end + DIFFERING - 1)
-  end
 end
 
 -- Distinguishes this state of an entry from its others, and from other entries under its id.
@@ -289,4 +302,9 @@ end
 
 local function with_flags(record, header_end, flags)
   return sub(record, 1, header_end + FLAGS - 1) .. string.char(48 + flags) .. sub(record, header_end + TASK)
+end
+
+-- Why a record cannot be read whose format this release does not know.
+local function why_beyond(record)
+  return 'its record has format ' .. sub(record, 1, 1) .. ', and this release reads formats up to ' .. FORMAT
 end

@@ -48,7 +48,7 @@ end
 
 -- Bring back an entry; return `loaded`, or why not.
 local function bring_back(back, entry)
-  local call, id, created, destination, body = back.call, entry.id, entry.created, entry.destination, entry.body
+  local call, id, created, header, body = back.call, entry.id, entry.created, entry.header, entry.body
   local place, claim, error = entry.place, entry.claim, entry.error
   local why = met_by(back, entry)
   if created == '' then created = string.format('%016.0f', call.now_us) end
@@ -65,12 +65,12 @@ local function bring_back(back, entry)
   if key and entry.named ~= '1' and place ~= 'dead' and not is_behind then body = without_key(body, 1 - FLAGS) end
 
   -- The first write is one that a full Redis refuses. After one that frees memory it would let all others pass.
-  local size = #destination + #body + 50
+  local size = #header + #body + 49
   local order = six_bytes(take_numbers(1, not call.has_numbers) * 2 + (size > SMALL and 1 or 0))
   call.has_numbers = true
   local name = name_in(body)
   if name then share_again(back, name) end
-  local index = sub(destination, 1, 1) == 'L' and keys.due or keys.relay
+  local index = index_of(header)
   local score = place == 'waiting' and entry.due or entry.ms
   if place ~= 'waiting' then index = is_behind and keys.behind or place == 'dead' and keys.dead or keys.refused end
   if is_behind then body = body_behind(body) end
@@ -89,7 +89,7 @@ local function bring_back(back, entry)
   end
   if claim ~= '' then redis.call('HSET', keys.claims, id, claim .. ':0:') end
   if error ~= '' then redis.call('HSET', keys.errors, id, error) end
-  redis.call('HSET', keys.records, id, record_of(destination, order, entry.due, created, back.changed, body))
+  redis.call('HSET', keys.records, id, record_of(header, order, entry.due, created, back.changed, body))
   -- It is no longer revoked.
   if back.is_owing then
     redis.call('HDEL', keys.outbox_messages, id)

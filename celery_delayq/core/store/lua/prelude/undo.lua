@@ -71,7 +71,7 @@ local function entry_in(id, line)
   if not header_end then return nil end
   return {
     id = id, due = string.match(due_text(record, header_end), '%d+'), created = created_of(record, header_end),
-    destination = sub(record, 2, header_end), body = sub(record, header_end + FLAGS),
+    header = sub(record, 1, header_end), body = sub(record, header_end + FLAGS),
     template = sub(line, from + error_length + length), place = place, ms = ms, claim = claim == '-' and '' or claim,
     error = sub(line, from, from + error_length - 1), named = named, left_ms = math.floor(tonumber(when) / 1000),
   }

@@ -1,0 +1,152 @@
+"""Records that a later release wrote: this one cancels, moves and pauses them, and delivers none.
+
+Here their format is 2, with a flag and a letter that this release does not know; tests/versions has
+a release that reads such ones.
+"""
+
+import pytest
+
+from celery_delayq.core.clock import When
+from celery_delayq.core.store import Filter, Outcome
+from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import FLAGS, FORM, lane_for
+from celery_delayq.errors import AlreadyScheduled, UnreadableRecord
+from tests.store.places import PLACES, enter
+from tests.store.support import FAR_MS, NOW_MS
+
+pytestmark = pytest.mark.core
+
+HELD_BACK = tuple(place for place in PLACES if place != "leased")
+EXTRAS = Extras("key", ("tag",), grace_ms=0, others=(b"\xffmore",))
+SAYS = "its record has format 2, and this release reads formats up to 1"
+
+
+def make_later(store, task_id="a"):
+    record = store.record(task_id)
+    at = record.index(b":") + 1 + int(record[2 : record.index(b":")])
+    text = bytearray(record)
+    text[0] = ord("2")
+    text[at + FLAGS] += 32
+    text[at + FORM] += 2
+    store.raw.hset(store.keys["records"], task_id, bytes(text))
+    return bytes(text)
+
+
+@pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relayed"])
+def test_a_scanner_lays_a_due_one_aside_and_goes_on(store, relayed):
+    schedule = store.schedule_relayed if relayed else store.schedule
+    schedule("a", extras=EXTRAS, share=True)
+    record = make_later(store)
+    schedule("b", share=True)
+    store.set_ms(NOW_MS + 1000)
+
+    steps = store.steps()
+    seen = steps.hand_over()
+    claims = steps.claim(9)
+
+    assert seen.handed_over + len(claims.entries) == 1
+    assert (seen.dead, claims.dead, seen.skipped, claims.skipped) == ([], [], [], [])
+    assert (store.places("a"), store.record("a")) == (["parked"], record)
+    assert store.entries.counts().paused == 1
+
+
+@pytest.mark.parametrize("place", HELD_BACK)
+def test_it_is_cancelled_in_any_place_and_leaves_nothing(store, place):
+    enter(store, place, extras=EXTRAS)
+    make_later(store)
+
+    assert store.entries.cancel("a")[0] in (Outcome.DONE, Outcome.UNCERTAIN)
+
+    assert not [
+        name
+        for name in ("records", "templates", "template_uses", "tags", "holders", "claims", "errors")
+        if store.raw.exists(store.keys[name])
+    ]
+    assert store.places("a") == []
+
+
+@pytest.mark.parametrize("place", HELD_BACK)
+def test_it_is_moved_from_any_place_and_keeps_all_else(store, place):
+    enter(store, place, extras=EXTRAS)
+    make_later(store)
+    before = store.record("a")
+
+    outcome, due_ms = store.reschedule("a", When("at", FAR_MS))
+
+    assert outcome in (Outcome.DONE, Outcome.UNCERTAIN)
+    assert due_ms == FAR_MS
+    assert store.places("a") in (["due"], ["relay"])
+    assert len(store.record("a")) == len(before)
+    assert store.record("a")[-60:] == before[-60:]
+
+
+def test_one_laid_aside_is_found_where_it_is_and_waits_again_once_moved(store):
+    enter(store, "due")
+    make_later(store)
+    store.steps().hand_over()
+
+    assert store.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
+    assert store.places("a") == ["due"]
+    store.steps().hand_over()
+    assert store.places("a") == ["parked"]
+    assert store.entries.cancel("a")[0] is Outcome.DONE
+
+
+def test_a_pause_is_no_concern_of_one_laid_aside(store):
+    enter(store, "due")
+    make_later(store)
+    store.steps().hand_over()
+
+    store.entries.pause(lane_for(), "")
+    store.entries.resume(lane_for())
+    store.steps().hand_over()
+
+    assert store.places("a") == ["parked"]
+    assert not store.entries.pauses()
+
+
+def test_a_selection_finds_it_and_a_listing_leaves_it_out(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS, share=True)
+    make_later(store)
+
+    assert list(store.entries.waiting(0, FAR_MS + 1)) == []
+    with pytest.raises(UnreadableRecord, match=SAYS):
+        store.entries.find("a")
+    assert [len(page) for page in store.pages(Filter(tags=("tag",)))] == [1]
+
+
+def test_its_key_and_its_id_are_taken(store):
+    store.schedule("a", FAR_MS, extras=EXTRAS, share=True)
+    make_later(store)
+
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("a", FAR_MS)
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("b", FAR_MS, extras=Extras("key"))
+    store.schedule("b", FAR_MS, extras=Extras("key"), conflict="replace")
+    assert store.record("a") is None
+
+
+def test_one_that_is_damaged_where_each_format_is_alike_is_dead(store):
+    enter(store, "due")
+    text = make_later(store)
+    at = text.index(b":") + 1 + int(text[2 : text.index(b":")])
+    store.raw.hset(store.keys["records"], "a", text[: at + 6] + b"tomorrow     " + text[at + 19 :])
+
+    assert store.steps().hand_over().dead == [("a", "record is damaged")]
+
+
+def test_what_a_later_release_adds_to_this_format_stays_through_a_change(store):
+    extras = Extras("key", ("tag",), others=(b"\xffone", b"\xffother"))
+    store.schedule("a", FAR_MS, extras=extras, share=True)
+
+    store.edit("a", "new", extras=Extras("key", ("another",), others=extras.others))
+    store.reschedule("a", When("at", NOW_MS))
+    store.schedule("only", FAR_MS, extras=Extras(others=(b"\xffone",)), share=True)
+
+    found = store.entries.find("a")
+    assert found.extras == Extras("key", ("another",), others=extras.others)
+    assert store.entries.find("only").extras.others == (b"\xffone",)
+    assert store.raw.zcard(store.keys["tags"]) == 1
+    store.check()
+    assert store.steps().hand_over().handed_over == 1
