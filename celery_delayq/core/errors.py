@@ -293,7 +293,7 @@ class PutOffTooOften(DelayQError):
 
 
 class UnreadableRecord(DelayQError):
-    """This version cannot read the entry's record, and leaves it as it is."""
+    """The entry's record is damaged, or has the format of a later release; it stays as it is."""
 
     def __init__(self, task_id: str, why: str) -> None:
         super().__init__(task_id, why)

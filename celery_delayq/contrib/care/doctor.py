@@ -304,8 +304,8 @@ AT_THE_STORE = (
         "other stores", lambda patient: other_stores_here(patient.services, patient.connection)
     ),
     Question("scanners", lambda patient: health(patient.services), each=False),
-    Question("format", lambda patient: formats(patient.services), each=False),
     Question("pauses", lambda patient: pauses(patient.services), each=False),
+    Question("format", lambda patient: formats(patient.services), each=False),
 )
 AT_THE_BROKER = (
     Question("broker", _broker),

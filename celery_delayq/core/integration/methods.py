@@ -61,7 +61,7 @@ class TaskMethods:
         For a chain it is the last task's result, without its parents.
 
         Raises:
-            UnreadableRecord: this version cannot read its record.
+            UnreadableRecord: its record is damaged, or has the format of a later release.
         """
         task = self.get(task_id, key=key)
         return None if task is None else _result_of(self.services, task)

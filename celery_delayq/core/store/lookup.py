@@ -44,7 +44,7 @@ def find(shard: Shard, who: Target, until: float | None = None) -> Entry | None:
         until: When to give up, by the monotonic clock.
 
     Raises:
-        UnreadableRecord: this version does not know its format.
+        UnreadableRecord: it is damaged, or has the format of a later release.
     """
     found = _read(shard, who, until)
     if not found:
@@ -73,7 +73,7 @@ def state(shard: Shard, who: Target) -> State | None:
     """Return the state of an entry; ``None`` if it is not in the store.
 
     Raises:
-        UnreadableRecord: this version does not know its format.
+        UnreadableRecord: it is damaged, or has the format of a later release.
     """
     found = _read(shard, who)
     return State(found[0].decode()) if found else None

@@ -28,7 +28,7 @@ def get(
     """A scheduled task, by its id or its unique key; or ``None``.
 
     Raises:
-        UnreadableRecord: this version cannot read its record.
+        UnreadableRecord: its record is damaged, or has the format of a later release.
     """
     services = delayq.services
     entry = services.entries.find(target_of(task_id, key))

@@ -13,7 +13,7 @@ Keeps    the settings in common; a shard that is in use is not emptied
 ]]
 local SETTINGS = {
   schema = true, shards = true, timeout = true, broker = true, hosts = true, store = true, history = true, app = true,
-  remember = true, format = true, reshard = true, closed = true, ended = true,
+  remember = true, reshard = true, closed = true, ended = true,
 }
 local known = redis.call('HMGET', keys.meta, 'closed', 'ended', 'timeout', 'reshard')
 local now, _, _, its_run = parse_closed(known[1])

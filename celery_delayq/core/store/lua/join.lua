@@ -13,8 +13,9 @@ text     store    random text: the value of `store`, if it has none
 text     app      name of the process's app; empty: none of its own
 
 Returns  {now in us, silent, schema, shards, broker, hosts, store, app, format}, the last seven as the store has them from
-         now on; format: the newest that its records may have. If this scanner just changed hosts while others are alive, hosts as before: that is worth a warning. silent: for
-         how many ms no scanner has been alive; 0 if one is, -1 if none is known
+         now on; format: the newest that its records may have. If this scanner just changed hosts while others are alive,
+         hosts as before: that is worth a warning. silent: for how many ms no scanner has been alive; 0 if one is, -1 if
+         none is known
 Cost     O(log S), S scanners; if the history becomes shorter, as much more
 Keeps    the settings in common. Broker and app are the scanners', and change only if none is alive. Hosts are the last
          joining scanner's, as a broker may move while scanners are replaced one by one; the settings of the history

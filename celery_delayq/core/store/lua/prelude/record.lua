@@ -23,9 +23,9 @@ template the message's JSON, in 10 lines, with a value between each two; see mes
          Its name is the first 12 bytes of its text's SHA-1, so a damaged one is not pushed.
 
 A later format keeps all of this up to the name of the template, and the extras. It may add flags, letters, and extras that
-begin with \xff; an even letter shares a template. So a release that is older than a record finds, cancels, moves and
-pauses it, and scanners lay it aside for one that can read the rest: see format_lane. What is in the message, in the
-destination of a relay, and in the template belongs to the format.
+begin with \xff; an even letter shares a template. It may change the message, the destination of a relay, and templates. So a
+release that is older than a record finds, cancels, moves and pauses it, and its scanners lay it aside for one that can
+read the rest: see format_lane.
 
 To a script a message is bytes: it joins and cuts them, and never parses them.
 ]]
