@@ -24,7 +24,7 @@ ORDER = b"\x00" * 5 + b"\x02"
 
 UNREADABLE = {
     "nothing": b"",
-    "a version to come": b"2L6:celery" + ORDER + HEAD + b"I{}",
+    "another program's": b"?L6:celery" + ORDER + HEAD + b"I{}",
     "a zero byte": b"\x00" * 100,
     "text": b"not a record",
     "no length": b"1L:celery" + ORDER + HEAD + b"I{}",
