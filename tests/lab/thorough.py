@@ -30,6 +30,7 @@ TRIALS = {
     # The longest may take 1,800 seconds.
     "tests marked thorough": "-m thorough -o faulthandler_timeout=2000",
     "the rest without each leaf": "leaves",
+    "proof": "proof",
     "soak": "soak --minutes MINUTES",
     "faults": "faults",
     "a Redis that hangs": "hung",

@@ -16,15 +16,11 @@ from tests.lab.faults.injected import FAULTS, Fault
 from tests.lab.faults.site import TO_RABBIT, Outcome, Site
 from tests.support.rabbit_server import RabbitServer
 from tests.support.redis_programs import redis_binaries
-from tests.support.waiting import eventually
 
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- the table of ./tests/run faults -->", "<!-- its end -->"
 LEFT_OVER = "left over"
 HEADINGS = ("fault", "path", "runs", "entries", *KINDS, "seconds to recover")
-
-WARM_UP, BETWEEN = 2.0, 1.0  # seconds of work before the first run, and after each
-RECOVERS = 120  # seconds in which due tasks have to be on their way again
 
 Row = tuple[str, ...]
 
@@ -85,12 +81,7 @@ def _tried(
     rabbit = _rabbit[0] if path == TO_RABBIT else None
     seed = f"{options.seed} {fault.name}"
     with Site(path, seed, rabbit=rabbit, config=fault.config, workers=fault.workers) as site:
-        site.pause(WARM_UP)
-        since = []
-        for _ in range(options.runs):
-            since.append(fault.inject(site))
-            eventually(lambda: not site.overdue(), RECOVERS, "nothing is overdue")
-            site.pause(BETWEEN)
+        since = fault.repeated(site, options.runs)
         outcome = site.finish()
     return _row(fault, path, since, outcome), outcome.differences
 

@@ -5,6 +5,7 @@ second task has a key of its own, by which it is then cancelled and moved. All h
 share, which are cancelled together at times.
 """
 
+import logging
 import random
 import threading
 import time
@@ -221,6 +222,7 @@ def _ms(when: datetime) -> int:
 
 def callers(pipe: Connection, conf: dict, name: str, seed: str, pace: float) -> None:
     """A process of callers, from the first word until the next; reports their history."""
+    logging.getLogger("celery_delayq").setLevel(logging.CRITICAL)  # it warns of each fault
     delayq = new_delayq(conf)
     crew = [
         Caller(delayq, f"{name}.{number}", f"{seed} {name}.{number}", pace=pace)

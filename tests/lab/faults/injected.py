@@ -22,6 +22,8 @@ SCRIPT = b"EVALSHA"
 LOST = 4  # one reply is lost out of this many
 FELT = 60  # seconds in which a fault has to show
 LASTS = 2.0  # seconds that a lasting fault takes: longer than a call may take
+WARM_UP, BETWEEN = 2.0, 1.0  # seconds of work before the first time, and after each
+RECOVERS = 120  # seconds in which due tasks have to be on their way again
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,16 @@ class Fault:
     paths: Sequence[str] = PATHS
     config: Sequence[str] = ()
     workers: bool = False
+
+    def repeated(self, site: Site, times: int) -> list[int]:
+        """Cause it several times at a site, and return from when each recovery is counted."""
+        site.pause(WARM_UP)
+        since = []
+        for _ in range(times):
+            since.append(self.inject(site))
+            eventually(lambda: not site.overdue(), RECOVERS, "nothing is overdue")
+            site.pause(BETWEEN)
+        return since
 
 
 def nothing(site: Site) -> int:

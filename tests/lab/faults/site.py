@@ -93,6 +93,9 @@ class Site:
         processes: How many processes of callers.
         strangers: Whether processes without this package send messages that a worker adopts; over
             RabbitMQ.
+
+    Attributes:
+        struck: How many tasks of each burst were at the queue when its fault came.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Site:
         self.random = random.Random(f"{seed} site")
         self.queue = f"arrivals-{now_ms()}"
         self.scanners: list[ScannerProcess | WorkerProcess] = []
+        self.struck: list[int] = []
         self._seed, self._config, self._workers = seed, config, workers
         self._processes, self._pace = processes, pace
         self._rabbit = rabbit
@@ -213,6 +217,7 @@ class Site:
         # During a lasting fault none may come.
         with contextlib.suppress(AssertionError):
             eventually(lambda: self.watch.seen(due) >= self.random.randint(1, BURST // 2), 1)
+        self.struck.append(self.watch.seen(due))
         yield
         self.scanners_link.slowness = self.broker_link.slowness = 0.0
 
