@@ -10,13 +10,16 @@ in ``tests/format``.
 
 from __future__ import annotations
 
+import ast
 import enum
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import click
@@ -26,22 +29,31 @@ from celery.worker.control import Panel
 import celery_delayq
 from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask, errors, signals
 from celery_delayq.contrib import metrics, pytest, testing, web
+from celery_delayq.contrib.care import command_check
+from celery_delayq.contrib.care.doctor import Line
 from celery_delayq.contrib.care.inconsistencies import Finding, Repaired
 from celery_delayq.contrib.care.loading import Loaded
 from celery_delayq.contrib.control import panel
 from celery_delayq.contrib.django import DelayQDjangoTask
+from celery_delayq.contrib.history import command_history
 from celery_delayq.contrib.metrics.names import METRICS
+from celery_delayq.contrib.rules import command_import, command_rules
 from celery_delayq.contrib.testing.stores import VARIABLE
+from celery_delayq.contrib.undo import command_undo
 from celery_delayq.contrib.undo.undoing import Undoable, Undone
 from celery_delayq.core.integration.task import install
 from celery_delayq.core.message import headers
 from celery_delayq.core.scheduling import options
 from celery_delayq.core.settings import SETTINGS
 from celery_delayq.core.store.holder import KeyHolder
+from celery_delayq.core.store.overview import Counts, Pause
 from celery_delayq.core.tasks.editable import Changes
-from celery_delayq.operations.cli import delayq
+from celery_delayq.core.tasks.task_facts import facts_of
+from celery_delayq.operations.cli import command_health, delayq
+from celery_delayq.operations.queues import QueueCounts
 from celery_delayq.operations.releasing import Released
 from celery_delayq.operations.selection import RewritableSelection
+from celery_delayq.operations.status import Status, counts_facts
 from tests.readme.document import page
 
 FROZEN = Path(__file__).with_name("stable.txt")
@@ -67,6 +79,17 @@ CALLED = {
     "contrib.metrics.watch": metrics.watch,
     "contrib.testing.isolated": testing.isolated,
     "contrib.web.wsgi": web.wsgi,
+}
+#: A command -> what makes the objects of its ``--json``: functions that name fields, dataclasses.
+JSON = {
+    "check": (command_check._facts_of, command_check.Check._tell),
+    "doctor": (Line,),
+    "health": (command_health.health.callback,),
+    "history": (command_history._event_facts,),
+    "list": (facts_of,),
+    "rules": (command_rules._facts, command_import._facts),
+    "status": (Status.facts, Status._of_queues, Pause, QueueCounts),
+    "undo": (command_undo._list,),
 }
 URLS = "celery_delayq.contrib.web.django.urls"  # to be imported in a Django project alone
 SIGNALS = {name: getattr(signals, name) for name in signals.__all__}
@@ -97,6 +120,7 @@ def lines() -> list[str]:
         *(f"remote command {name}" for name in Panel.data if name in vars(panel)),
         *_plugin(),
         *_commands(delayq, "celery delayq"),
+        *_json(),
     }
     return sorted(found)
 
@@ -166,6 +190,23 @@ def _commands(command: click.Command, path: str) -> Iterator[str]:
     if isinstance(command, click.Group):
         for name in command.list_commands(None):
             yield from _commands(command.get_command(None, name), f"{path} {name}")
+
+
+def _json() -> Iterator[str]:
+    for command, makers in JSON.items():
+        for field in (one for maker in makers for one in _fields(maker)):
+            yield f"celery delayq {command} --json, {field}"
+    for field in counts_facts(Counts(*[0] * 9)):
+        yield f"celery delayq status --json, {field}"
+
+
+def _fields(maker: type | Callable[..., Any]) -> Iterator[str]:
+    if is_dataclass(maker):
+        yield from (field.name for field in fields(maker))
+        return
+    for node in ast.walk(ast.parse(dedent(inspect.getsource(maker)))):
+        if isinstance(node, ast.Dict):
+            yield from (key.value for key in node.keys if isinstance(key, ast.Constant))
 
 
 def _own(owner: type) -> set[str]:
