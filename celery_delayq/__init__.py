@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         """The class, with the methods of the parts beside the core; see ``core/leaves.py``."""
 
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 # The names that users import and annotate with.
 __all__ = [

@@ -98,7 +98,7 @@ class Document:
 
 
 def _documents() -> Iterator[Document]:
-    yield Document("README.md")
+    yield from (Document("README.md"), Document("CHANGELOG.md"))
     for folder in (".github", "celery_delayq", "example_project", "tests"):
         for path in sorted((ROOT / folder).rglob("*.md")):
             yield Document(path.relative_to(ROOT).as_posix())
@@ -108,7 +108,9 @@ DOCUMENTS = {document.name: document for document in _documents()}
 
 README = DOCUMENTS["README.md"]
 TESTS = DOCUMENTS["tests/README.md"]
+CHANGELOG = DOCUMENTS["CHANGELOG.md"]
 CONTRIBUTING = DOCUMENTS[".github/CONTRIBUTING.md"]
+SECURITY = DOCUMENTS[".github/SECURITY.md"]
 BENCHMARKS = DOCUMENTS["tests/lab/benchmarks/README.md"]
 FAULTS = DOCUMENTS["tests/lab/faults/README.md"]
 

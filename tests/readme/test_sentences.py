@@ -3,9 +3,9 @@
 import pytest
 
 from tests.lab import english
-from tests.readme.document import CONTRIBUTING, DOCUMENTS, PAGES, README, TESTS
+from tests.readme.document import CHANGELOG, CONTRIBUTING, DOCUMENTS, PAGES, README, SECURITY, TESTS
 
-OTHERS = (DOCUMENTS["example_project/README.md"], TESTS, CONTRIBUTING)
+OTHERS = (DOCUMENTS["example_project/README.md"], TESTS, CONTRIBUTING, CHANGELOG, SECURITY)
 
 
 @pytest.mark.parametrize("document", [README, *PAGES, *OTHERS], ids=lambda document: document.name)

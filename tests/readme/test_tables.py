@@ -13,7 +13,17 @@ from celery_delayq.core.leaves import LEAVES
 from celery_delayq.core.scheduling.options import NAMES
 from celery_delayq.core.settings import REMEMBER, SETTINGS
 from celery_delayq.core.store.scripts import prelude
-from tests.readme.document import DOCS, DOCUMENTS, FAULTS, PAGES, README, ROOT, TESTS, page
+from tests.readme.document import (
+    CHANGELOG,
+    DOCS,
+    DOCUMENTS,
+    FAULTS,
+    PAGES,
+    README,
+    ROOT,
+    TESTS,
+    page,
+)
 from tests.readme.tables import tables
 
 README_LINES, README_COLUMNS, PAGE_LINES = 150, 100, 250
@@ -104,6 +114,17 @@ def test_the_versions_are_those_that_the_project_declares():
     )
 
 
+def test_the_classifiers_name_the_oldest_django_that_is_tested():
+    versions = re.findall(r"Django :: (\d[\d.]*)", project())
+    assert f'"django>={versions[0]}"' in project()
+
+
+def test_the_changelog_begins_with_this_version():
+    head = re.search(r"^## (\S+)", CHANGELOG.text, re.MULTILINE)
+    assert head[1] == celery_delayq.__version__
+    assert f"Version {celery_delayq.__version__} " in README.parts("Status")
+
+
 def test_every_row_of_what_happens_when_leads_to_tests():
     rows = page("concepts/guarantees").rows("What happens when")
     assert len(rows) > 10
@@ -118,7 +139,7 @@ def test_every_row_of_the_faults_leads_to_a_test():
 
 
 def test_the_stable_names_are_all_public_names():
-    stable = {row[0]: names(row[1]) for row in STABLE.rows("What is stable")}
+    stable = {row[0]: names(row[1]) for row in STABLE.rows("The names")}
 
     assert stable["importable from `celery_delayq`"] == set(celery_delayq.__all__)
     assert stable["options of `apply_async` and `send_task`"] == OPTIONS
@@ -127,7 +148,7 @@ def test_the_stable_names_are_all_public_names():
 
 
 def test_every_attribute_of_delayq_is_named(shop):
-    [named] = [row[1] for row in STABLE.rows("What is stable") if row[0].endswith("`DelayQ`")]
+    [named] = [row[1] for row in STABLE.rows("The names") if row[0].endswith("`DelayQ`")]
     there = {name for name in dir(shop.delayq) if not name.startswith("_")}
     assert names(named) == there - {"services"}
     assert "`DelayQ.services`" in STABLE.text

@@ -72,8 +72,11 @@ _prepare() {
     fi
     rm -rf "$folder"
     mkdir -p "$folder/.delayq"
-    "$python" -m venv "$folder" >/dev/null 2>&1 || _venv_without_ensurepip "$folder" "$python"
+    empty_environment "$folder" "$python"
 }
+
+# empty_environment FOLDER PYTHON: with pip, and nothing else.
+empty_environment() { "$2" -m venv "$1" >/dev/null 2>&1 || _venv_without_ensurepip "$1" "$2"; }
 
 # Debian keeps ensurepip in a package of its own; pip itself can do the same from outside.
 _venv_without_ensurepip() {

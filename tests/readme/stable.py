@@ -1,0 +1,246 @@
+"""Everything that the page "What is stable" promises, as the code has it: one thing a line.
+
+    page, code --lines--> now <--test_stable--> stable.txt, frozen: a line that is gone is a break
+
+python -m tests.readme.stable    freezes it anew
+
+A parameter has its place, unless it is given by name, and its default. The stored format is frozen
+in ``tests/format``.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from importlib.util import find_spec
+from inspect import Parameter
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import click
+from celery.canvas import Signature
+from celery.worker.control import Panel
+
+import celery_delayq
+from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask, errors, signals
+from celery_delayq.contrib import metrics, pytest, testing, web
+from celery_delayq.contrib.care import command_check
+from celery_delayq.contrib.care.doctor import Line
+from celery_delayq.contrib.care.inconsistencies import Finding, Repaired
+from celery_delayq.contrib.care.loading import Loaded
+from celery_delayq.contrib.control import panel
+from celery_delayq.contrib.django import DelayQDjangoTask
+from celery_delayq.contrib.history import command_history
+from celery_delayq.contrib.metrics.names import METRICS
+from celery_delayq.contrib.rules import command_import, command_rules
+from celery_delayq.contrib.testing.stores import VARIABLE
+from celery_delayq.contrib.undo import command_undo
+from celery_delayq.contrib.undo.undoing import Undoable, Undone
+from celery_delayq.core.integration.task import install
+from celery_delayq.core.message import headers
+from celery_delayq.core.scheduling import options
+from celery_delayq.core.settings import SETTINGS
+from celery_delayq.core.store.holder import KeyHolder
+from celery_delayq.core.store.overview import Counts, Pause
+from celery_delayq.core.tasks.editable import Changes
+from celery_delayq.core.tasks.task_facts import facts_of
+from celery_delayq.operations.cli import command_health, delayq
+from celery_delayq.operations.queues import QueueCounts
+from celery_delayq.operations.releasing import Released
+from celery_delayq.operations.selection import RewritableSelection
+from celery_delayq.operations.status import Status, counts_facts
+from tests.readme.document import page
+
+FROZEN = Path(__file__).with_name("stable.txt")
+
+#: What a row of the page begins with -> the classes that have its names, each as the list calls it.
+OWNERS = {
+    "attributes of `DelayQ`": {"DelayQ": DelayQ},
+    "attributes of selections": {"selection": RewritableSelection, "count": Released},
+    "attributes of what `undo_all`": {"undo_all()": Undone, "undoable()": Undoable},
+    "attributes of what `holder`": {"holder()": KeyHolder},
+    "attributes of findings": {"check()": Finding, "repair()": Repaired},
+    "attributes of what `load`": {"load()": Loaded},
+    "attributes of what `delayq` and `isolated`": {"isolated()": testing.IsolatedDelayQ},
+    "attributes of what `run_due`": {"run_due()": testing.RanTask},
+    "on tasks and signatures": {"task": DelayQTask, "signature": Signature},
+    "on tasks of a Django project": {"task in Django": DelayQDjangoTask},
+}
+CALLED = {
+    "DelayQ": DelayQ,
+    "Defer": celery_delayq.Defer,
+    "Item": celery_delayq.Item,
+    "contrib.metrics.Collector": metrics.Collector,
+    "contrib.metrics.watch": metrics.watch,
+    "contrib.testing.isolated": testing.isolated,
+    "contrib.web.wsgi": web.wsgi,
+}
+#: A command -> what makes the objects of its ``--json``: functions that name fields, dataclasses.
+JSON = {
+    "check": (command_check._facts_of, command_check.Check._tell),
+    "doctor": (Line,),
+    "health": (command_health.health.callback,),
+    "history": (command_history._event_facts,),
+    "list": (facts_of,),
+    "rules": (command_rules._facts, command_import._facts),
+    "status": (Status.facts, Status._of_queues, Pause, QueueCounts),
+    "undo": (command_undo._list,),
+}
+URLS = "celery_delayq.contrib.web.django.urls"  # to be imported in a Django project alone
+SIGNALS = {name: getattr(signals, name) for name in signals.__all__}
+OPTIONS = (options.AT, options.AFTER, *options.LASTING, *options.NAMES)
+HEADERS = (
+    headers.DUE_HEADER,
+    headers.ATTEMPT_HEADER,
+    headers.REDELIVERED_HEADER,
+    headers.PUT_OFFS_HEADER,
+)
+
+_KEYWORDS = {"Unpack[TaskOptions]": options.TaskOptions, "Unpack[Changes]": Changes}
+_PLAIN = (bool, int, float, str, tuple, type(None))  # a default of another kind has no plain text
+
+
+def lines() -> list[str]:
+    """Return every stable thing, sorted."""
+    install()
+    found = {
+        *_names(),
+        *_errors(),
+        *_signals(),
+        *_metrics(),
+        *_attributes(),
+        *(f"option {name}" for name in OPTIONS),
+        *(f"header {name}" for name in HEADERS),
+        *(f"setting {one.key} = {one.default!r} {one.unit}" for one in SETTINGS),
+        *(f"remote command {name}" for name in Panel.data if name in vars(panel)),
+        *_plugin(),
+        *_commands(delayq, "celery delayq"),
+        *_json(),
+    }
+    return sorted(found)
+
+
+def names() -> dict[str, set[str]]:
+    """Return the names in each row of the page."""
+    rows = page("reference/stable").rows("The names")
+    return {what: set(re.findall(r"`([\w-]+)`", cell)) for what, cell in rows}
+
+
+def _names() -> Iterator[str]:
+    for name in (*celery_delayq.__all__, "ScannerStep"):
+        one = getattr(celery_delayq, name)
+        yield f"import {name}"
+        if issubclass(one, enum.Enum):
+            yield from (f"{name}.{member.name} = {member.value!r}" for member in one)
+    for name, one in CALLED.items():
+        yield f"import {name}"
+        yield from _parameters(name, inspect.signature(one).parameters.values())
+    for owner in (ScheduledResult, ScheduledTask):
+        for name in _own(owner):
+            yield from _member(f"{owner.__name__}.{name}", getattr(owner, name, None))
+    if find_spec(URLS):
+        yield f"import {URLS}"
+
+
+def _errors() -> Iterator[str]:
+    for name, one in vars(errors).items():
+        if inspect.isclass(one) and issubclass(one, errors.DelayQError):
+            yield from (f"error {name}, a {base.__name__}" for base in one.__bases__)
+
+
+def _signals() -> Iterator[str]:
+    for name, one in {**SIGNALS, "page_changed": web.page_changed}.items():
+        yield f"signal {name}"
+        yield from (f"signal {name}({brings})" for brings in one.providing_args)
+
+
+def _metrics() -> Iterator[str]:
+    for one in METRICS:
+        yield f"metric {one.exposed}, a {one.kind}"
+        yield from (f"metric {one.exposed}{{{label}}}" for label in one.labels)
+        yield from (f'metric {one.exposed}{{{one.label}="{value}"}}' for value in one.values)
+
+
+def _attributes() -> Iterator[str]:
+    for what, of_row in names().items():
+        found = [owners for begins, owners in OWNERS.items() if what.startswith(begins)]
+        for called, owner in (one for owners in found for one in owners.items()):
+            for name in of_row & {*dir(owner), *_own(owner)}:
+                yield from _member(f"{called}.{name}", getattr(owner, name, None))
+
+
+def _plugin() -> Iterator[str]:
+    source = inspect.getsource(pytest)
+    for name in re.findall(r'\.add(?:option|ini)\(\s*"([\w-]+)"', source):
+        yield f"pytest option {name}"
+    for name in re.findall(r"^def (delayq\w*)", source, re.MULTILINE):
+        yield f"pytest fixture {name}"
+    yield f"variable {VARIABLE}"
+
+
+def _commands(command: click.Command, path: str) -> Iterator[str]:
+    yield path
+    for one in command.params:
+        yield from (f"{path} {name}" for name in (*one.opts, *one.secondary_opts))
+    if isinstance(command, click.Group):
+        for name in command.list_commands(None):
+            yield from _commands(command.get_command(None, name), f"{path} {name}")
+
+
+def _json() -> Iterator[str]:
+    for command, makers in JSON.items():
+        for field in (one for maker in makers for one in _fields(maker)):
+            yield f"celery delayq {command} --json, {field}"
+    for field in counts_facts(Counts(*[0] * 9)):
+        yield f"celery delayq status --json, {field}"
+
+
+def _fields(maker: type | Callable[..., Any]) -> Iterator[str]:
+    if is_dataclass(maker):
+        yield from (field.name for field in fields(maker))
+        return
+    for node in ast.walk(ast.parse(dedent(inspect.getsource(maker)))):
+        if isinstance(node, ast.Dict):
+            yield from (key.value for key in node.keys if isinstance(key, ast.Constant))
+
+
+def _own(owner: type) -> set[str]:
+    """The public names of the package's classes, with the attributes that a docstring describes."""
+    bases = [base for base in owner.__mro__ if base.__module__.startswith("celery_delayq")]
+    given = {name: one for base in bases for name, one in vars(base).items()}
+    fields = {name for base in bases for name in inspect.get_annotations(base)}
+    texts = [inspect.cleandoc(base.__doc__ or "") for base in bases]
+    told = {name for text in texts for name in re.findall(r"^    (\w+): ", text, re.MULTILINE)}
+    found = {name for name, one in given.items() if not isinstance(one, classmethod)}
+    return {name for name in found | fields | told if not name.startswith("_")}
+
+
+def _member(name: str, one: Any) -> Iterator[str]:
+    yield name
+    if callable(one) and one.__module__.startswith("celery_delayq"):
+        _, *given = inspect.signature(one).parameters.values()  # the first one is the object
+        yield from _parameters(name, given)
+
+
+def _parameters(name: str, given: Any) -> Iterator[str]:
+    for place, one in enumerate(given, 1):
+        if one.annotation in _KEYWORDS:
+            yield from (f"{name}({each}=…)" for each in _KEYWORDS[one.annotation].__annotations__)
+        else:
+            yield f"{name}({_parameter(place, one)})"
+
+
+def _parameter(place: int, one: Parameter) -> str:
+    bare = str(one.replace(annotation=Parameter.empty, default=Parameter.empty))
+    has_place = one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    default = repr(one.default) if isinstance(one.default, _PLAIN) else "…"
+    return f"{place} " * has_place + bare + f"={default}" * (one.default is not Parameter.empty)
+
+
+if __name__ == "__main__":
+    FROZEN.write_text("\n".join([*lines(), ""]), "utf-8")

@@ -1,0 +1,80 @@
+"""``./.ci/release`` builds nothing unless all is committed and the version is the same everywhere.
+
+The suite does not build a release, which takes minutes.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import celery_delayq
+
+ROOT = Path(__file__).parents[2]
+NEEDED = (
+    ".ci/release",
+    "CHANGELOG.md",
+    "celery_delayq/__init__.py",
+    "tests/support/debian.sh",
+    "tests/support/environment.sh",
+)
+VERSION = celery_delayq.__version__
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A repository with what the script reads before it builds, committed."""
+    for name in NEEDED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    git(tmp_path, "init", "-q")
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(folder, *command):
+    own = ("user.name=a", "user.email=a@localhost", "commit.gpgSign=false", "tag.gpgSign=false")
+    options = [part for setting in own for part in ("-c", setting)]
+    subprocess.run(["git", *options, *command], cwd=folder, check=True)
+
+
+def commit(folder):
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "one")
+
+
+def refusal(folder):
+    done = subprocess.run(
+        [folder / ".ci" / "release"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr.strip()
+
+
+def test_changes_that_are_not_committed_are_refused(checkout):
+    (checkout / "new.py").touch()
+    assert "not committed" in refusal(checkout)
+
+
+@pytest.mark.parametrize("head", ["## 0.9.9 - 2026-01-01", f"## {VERSION}", "## Unreleased"])
+def test_a_changelog_without_this_version_and_its_day_is_refused(checkout, head):
+    changelog = checkout / "CHANGELOG.md"
+    changelog.write_text(re.sub("(?m)^## .*", head, changelog.read_text(), count=1))
+    commit(checkout)
+    assert refusal(checkout) == (
+        f'the package is {VERSION}, and CHANGELOG.md begins with "{head}"; '
+        f'expected "## {VERSION} - YYYY-MM-DD"'
+    )
+
+
+def test_a_version_that_is_released_already_is_refused(checkout):
+    git(checkout, "tag", f"v{VERSION}")
+    commit(checkout)
+    assert refusal(checkout) == f"the tag v{VERSION} is another commit; raise __version__"
+
+
+def test_a_tag_of_another_version_is_refused(checkout):
+    git(checkout, "tag", "v0.9.9")
+    assert refusal(checkout) == f"the package is {VERSION}, and this commit has the tag v0.9.9"
