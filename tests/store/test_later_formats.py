@@ -9,10 +9,10 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import FLAGS, FORM, lane_for
+from celery_delayq.core.store.record import FLAGS, FORM, header_for, lane_for
 from celery_delayq.errors import AlreadyScheduled, UnreadableRecord
 from tests.store.places import PLACES, enter
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import FAR_MS, NOW_MS, new_record
 
 pytestmark = pytest.mark.core
 
@@ -55,8 +55,10 @@ def test_it_is_cancelled_in_any_place_and_leaves_nothing(store, place):
     enter(store, place, extras=EXTRAS)
     make_later(store)
 
-    assert store.entries.cancel("a")[0] in (Outcome.DONE, Outcome.UNCERTAIN)
+    outcome, cancelled = store.entries.cancel("a")
 
+    assert outcome in (Outcome.DONE, Outcome.UNCERTAIN)
+    assert cancelled.message == b""  # what it is, only a later release knows
     assert not [
         name
         for name in ("records", "templates", "template_uses", "tags", "holders", "claims", "errors")
@@ -78,6 +80,16 @@ def test_it_is_moved_from_any_place_and_keeps_all_else(store, place):
     assert store.places("a") in (["due"], ["relay"])
     assert len(store.record("a")) == len(before)
     assert store.record("a")[-60:] == before[-60:]
+
+
+def test_no_expiry_is_read_from_what_this_release_does_not_know(store):
+    expires = '"2096-10-03T00:00:00+00:00"'
+    record = new_record("a", header_for("L", "celery"), share=True, expires=expires)
+    store.put("a", record, FAR_MS)
+    assert store.entries.move("a", When("at", NOW_MS + 1))[1].expires == expires.strip('"')
+    make_later(store)
+
+    assert store.entries.move("a", When("at", NOW_MS + 2))[1].expires == ""
 
 
 def test_one_laid_aside_is_found_where_it_is_and_waits_again_once_moved(store):

@@ -42,7 +42,6 @@ local function word_of(member)
   local record = redis.call('HGET', keys.records, id)
   bytes = bytes + #(record or '')
   local header_end, defect = header_end_of(record)
-  if header_end and is_beyond(record) then header_end, defect = nil, why_beyond(record) end
   local is_numbered = sub(member, 1, 6) ~= RECORDLESS
   if not header_end then
     if record then

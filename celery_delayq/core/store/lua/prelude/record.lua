@@ -303,8 +303,3 @@ end
 local function with_flags(record, header_end, flags)
   return sub(record, 1, header_end + FLAGS - 1) .. string.char(48 + flags) .. sub(record, header_end + TASK)
 end
-
--- Why a record cannot be read whose format this release does not know.
-local function why_beyond(record)
-  return 'its record has format ' .. sub(record, 1, 1) .. ', and this release reads formats up to ' .. FORMAT
-end
