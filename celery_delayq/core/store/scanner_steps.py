@@ -97,8 +97,9 @@ class ScannerSteps:
         return risks(self._scripts.connection)
 
     def counts(self) -> Counts:
-        """Return all counts of the shard."""
-        return counts_in(self._shard)
+        """Return the counts of the shard's entries."""
+        # A thousand scanners that come back at once must not count each other.
+        return counts_in(self._shard, living=False)
 
     def pauses(self) -> list[Pause]:
         """Return the lanes of the shard that are paused or coming back."""
