@@ -22,7 +22,7 @@ PLAIN = ("celery", "kombu", "redis", "packaging")
 
 
 def measure(lab: Lab) -> Figures:
-    """Medians of ten workers of each kind, one kind after the other; two processes each."""
+    """Medians of six workers of each kind, one kind after the other; two processes each."""
     same = [f"{name}=={metadata.version(name)}" for name in PLAIN]
     kinds = {
         "plain": (python_with(lab.cache, "plain-celery", *same), {}),
@@ -30,7 +30,7 @@ def measure(lab: Lab) -> Figures:
     }
     url = lab.server.url()
     seen: dict[str, list[float]] = {}
-    for turn in range(lab.scaled(10, 3) + 1):
+    for turn in range(lab.scaled(6, 3) + 1):
         for kind, (python, env) in kinds.items():
             found = _started(python, {"BENCHMARK_BROKER": url, **env})
             # The first of each kind compiles its modules.
