@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 logger = logger_of(__name__)
 
-GONE_AFTER = 3  # safety intervals without a heartbeat before a scanner counts as gone
 # Seconds that the store's Redis has to answer each step of connecting. After a network failure that
 # drops packets, a scanner reconnects at most this long after its pause.
 REACH = 2.0
@@ -203,7 +202,7 @@ class Services:
         meeting_place: Registration | None = None,
     ) -> ScannerSteps:
         """Return the named scanner's steps for one shard."""
-        from .store.scanner_steps import ScannerSteps
+        from .store.scanner_steps import GONE_AFTER, ScannerSteps
 
         settings = self.settings
         return ScannerSteps(

@@ -81,6 +81,7 @@ class FakeEngine:
         self.asked = []
         self.told = []
         self.has_timer = True
+        self.scanners = 0
         self.on_move = lambda: None
 
     def hand_over(self, *, asleep, relay_in, wants) -> Seen:
@@ -105,6 +106,7 @@ class FakeEngine:
             dead=dead,
             read_at=self._world.monotonic(),
             ids=[f"id-{when}" for when in ripe] if wants else [],
+            scanners=self.scanners,
         )
 
     def reclaim(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.core.handover.scanner import GRACE
+from celery_delayq.core.handover.scanner import GRACE, LONGEST
 from tests.scanner.fakes import HOUR_MS, START_MS
 
 pytestmark = pytest.mark.core
@@ -42,6 +42,52 @@ def test_with_nothing_near_the_wait_is_the_safety_interval_with_jitter(world):
     made.run(waits=200)
     assert all(4.0 <= wait <= 5.0 for wait in made.waits)
     assert max(made.waits) - min(made.waits) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("scanners", "longest"), [(100, 5.0), (300, 15.0), (1000, LONGEST), (10_000, LONGEST)]
+)
+def test_many_idle_scanners_together_look_as_often_as_a_hundred(world, scanners, longest):
+    made = world(safety_interval=5.0)
+    made.steps.scanners = scanners
+    made.run(waits=200)
+    # The first look shows how many there are.
+    asleep = [seconds for seconds, _ in made.steps.asked[1:]]
+    assert all(0.8 * longest <= seconds <= longest for seconds in asleep)
+    assert len(asleep) <= made.monotonic() / (0.8 * longest)
+
+
+@pytest.mark.parametrize(("scanners", "together"), [(100, False), (101, True)])
+def test_more_than_a_hundred_scanners_look_in_the_same_instant_of_a_second(
+    world, scanners, together
+):
+    """Redis spends most of a look on waking up, unless others come with it."""
+    made = world(safety_interval=5.0)
+    made.steps.scanners = scanners
+    looks = []
+    made.steps.on_move = lambda: looks.append(made.us % 1_000_000)
+    made.run(waits=50)
+    assert all(us < 1000 or us > 999_000 for us in looks) is together
+
+
+def test_a_safety_interval_that_is_longer_holds_among_many_scanners_too(world):
+    made = world(safety_interval=60.0)
+    made.steps.scanners = 1000
+    made.run(waits=50)
+    assert all(48 <= seconds <= 60 for seconds, _ in made.steps.asked)
+
+
+def test_a_look_without_a_heartbeat_does_not_change_how_many_scanners_there_are(world):
+    made = world(safety_interval=5.0)
+    made.steps.scanners = 1000
+
+    def on_move():
+        if made.steps.asked[1:]:
+            made.steps.scanners = 0
+
+    made.steps.on_move = on_move
+    made.run(waits=50)
+    assert all(seconds > 20 for seconds, _ in made.steps.asked[1:])
 
 
 def test_an_idle_scanner_asks_less_than_once_in_two_seconds(world):
@@ -107,6 +153,20 @@ def test_a_scanner_that_does_not_watch_the_head_comes_a_little_later(world):
     made.steps.has_timer = False
     made.run()
     assert GRACE <= made.waits[0] - 1 <= 2 * GRACE
+
+
+@pytest.mark.parametrize(("scanners", "most"), [(20, 2), (100, 10), (1000, 100)])
+def test_many_scanners_that_do_not_watch_come_one_after_the_other(world, scanners, most):
+    """After one due time, a thousand would look in the same quarter of a second."""
+    graces = []
+    for _ in range(200):
+        made = world(safety_interval=300.0)
+        made.steps.scanners, made.steps.has_timer = scanners, False
+        made.steps.due = [START_MS + 1000]
+        made.run()
+        graces.append(made.waits[0] - 1)
+    assert all(GRACE <= grace <= most * GRACE + 0.001 for grace in graces)
+    assert max(graces) > most * GRACE / 2
 
 
 def test_a_scanner_that_does_not_watch_still_comes_at_the_safety_interval(world):

@@ -33,6 +33,35 @@ def test_each_is_named_with_its_last_heartbeat_for_however_long_that_counts(stor
     assert alive(store) == {first.name: 5000, second.name: 1000}
 
 
+@pytest.mark.parametrize(("asleep", "counts"), [(4, 15), (20, 60)])
+def test_a_heartbeat_counts_for_three_of_its_scanners_sleeps_at_least(store, asleep, counts):
+    shard_steps = store.steps(alive=15)
+    shard_steps.hand_over(asleep=asleep)
+    store.set_ms(NOW_MS + counts * 1000)
+    assert alive(store) == {shard_steps.name: counts * 1000}
+    store.set_ms(NOW_MS + counts * 1000 + 1)
+    assert alive(store) == {}
+
+
+def test_a_heartbeat_tells_how_many_scanners_are_alive(store):
+    dead, first, second = (store.steps(alive=seconds) for seconds in (1, 15, 15))
+    dead.hand_over()
+    store.set_ms(NOW_MS + 2000)
+    assert first.hand_over().scanners == 1
+    assert second.hand_over().scanners == 2
+    assert second.hand_over().scanners == 0  # its heartbeat still counts
+
+
+def test_a_scanner_counts_entries_and_not_the_other_scanners(store):
+    """A thousand that come back at once would read a thousand names each."""
+    shard_steps = store.steps(alive=15)
+    shard_steps.hand_over()
+    store.raw.config_resetstat()
+    assert shard_steps.counts().scanners == 0
+    assert "cmdstat_hmget" not in store.raw.info("commandstats")
+    assert store.entries.counts().scanners == 1
+
+
 def test_a_later_heartbeat_takes_the_place_of_the_one_before(store, shard_steps):
     shard_steps.hand_over()
     store.set_ms(NOW_MS + 3000)
@@ -63,7 +92,8 @@ def test_a_killed_scanner_is_forgotten_after_an_hour(store):
     store.set_ms(NOW_MS + HOUR_MS + 15_000)
     living = store.steps(alive=15)
     living.hand_over()
-    assert store.raw.hkeys(store.keys["heartbeats"]) == [living.name.encode()]
+    told = b"%d:1" % (NOW_MS + HOUR_MS + 15_000)  # the time, and the newest format that it reads
+    assert store.raw.hgetall(store.keys["heartbeats"]) == {living.name.encode(): told}
     assert store.raw.zrange(store.keys["scanners"], 0, -1) == [living.name.encode()]
 
 

@@ -170,6 +170,18 @@ def test_a_silent_redis_is_asked_for_a_sign_of_life_now_and_then(wakeup_on, redi
     assert calls(raw, "ping") == before
 
 
+@pytest.mark.parametrize(("part", "asks"), [(0.6, 0), (0.8, 1)])
+def test_a_wait_that_begins_late_in_a_silence_asks_for_a_sign_of_life(
+    wakeup, raw, monkeypatch, part, asks
+):
+    """Redis has just been woken by the scanner's look, so another command costs it little."""
+    before, now = calls(raw, "ping"), time.monotonic()
+    monkeypatch.setattr(module.clock, "monotonic", lambda: now + part * module.PING_AFTER)
+    wakeup.wait(0.0)
+    raw.ping()  # which Redis answers after the one before
+    assert calls(raw, "ping") == before + asks + 1
+
+
 def test_a_sign_of_life_does_not_end_a_wait(wakeup, raw, monkeypatch):
     monkeypatch.setattr(module, "PING_AFTER", 0.05)
     wakeup._ping_at = 0.0

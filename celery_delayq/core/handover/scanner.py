@@ -36,6 +36,10 @@ from .start import Start
 logger = logger_of(__name__)
 
 GRACE = 0.25  # seconds that a scanner gives the one whose timer is set for the next due time
+# A thousand scanners must not cost Redis ten times as much as a hundred. So from these numbers of
+# scanners on, all together look as often as these would: for safety, and after a grace.
+SAFE, GRACEFUL = 100, 10
+LONGEST = 28.0  # most seconds that this makes a sleep: some less than a connection lasts unused
 
 
 class _Shard:
@@ -45,6 +49,7 @@ class _Shard:
         self.steps: ScannerSteps = relay.steps
         self.relay = relay
         self.up_at = 0.0
+        self.scanners = 0  # alive at the last heartbeat
         self.pauses = Backoff(longest=ELECTION)
 
 
@@ -221,7 +226,7 @@ class Scanner:
             ready = [shard for shard in self._turns if shard.up_at <= now]
             if not ready:
                 up_at = min(shard.up_at for shard in self._turns)
-                return min(up_at - now, self._safety_interval)
+                return min(up_at - now, max(self._safety_interval, LONGEST))
             # One step each, so that a backlog in one shard delays no other. Each round begins with
             # another shard, or all scanners would go from shard to shard together.
             self._turns.append(self._turns.pop(0))
@@ -250,11 +255,11 @@ class Scanner:
     def _step(self, shard: _Shard) -> None:
         """Deliver a batch of a shard, which stays ready for the next as long as there is more."""
         shard.up_at = 0.0
-        # With jitter, or all scanners of a deployment would scan at the same moment.
-        asleep = self._safety_interval * random.uniform(0.8, 1.0)
+        asleep = self._asleep_for(shard)
         relay_in = max(0.0, self._relay_again - clock.monotonic())
         overdue = self._overdue(self._store, shard)
         seen = shard.steps.hand_over(asleep=asleep, relay_in=relay_in, wants=self._hooks.wants)
+        shard.scanners = seen.scanners or shard.scanners
         shard.pauses.reset()
         self._away.shards.discard(shard)
         if not self._away.shards:
@@ -265,7 +270,12 @@ class Scanner:
         more = self._take_back(shard, seen) or more
         more = self._relay_due(shard, seen) or more
         if not more:
-            shard.up_at = clock.monotonic() + self._idle_for(seen, asleep)
+            shard.up_at = clock.monotonic() + self._idle_for(shard, seen, asleep)
+
+    def _asleep_for(self, shard: _Shard) -> float:
+        among_many = min(LONGEST, self._safety_interval * shard.scanners / SAFE)
+        # With jitter, or all scanners of a deployment would scan at the same moment.
+        return max(self._safety_interval, among_many) * random.uniform(0.8, 1.0)
 
     def _overdue(self, contact: Contact, shard: _Shard) -> int | None:
         """How many tasks are overdue, for the log line if contact comes back now."""
@@ -308,12 +318,16 @@ class Scanner:
         self._broker.back(overdue)
         return True
 
-    def _idle_for(self, seen: Seen, asleep: float) -> float:
+    def _idle_for(self, shard: _Shard, seen: Seen, asleep: float) -> float:
         relay = seen.seconds_until(seen.relay)
         if relay is not None:
             relay = max(relay, self._relay_again - clock.monotonic())
         # Another scanner has set its timer. In case it is dead, this one wakes a little later.
-        grace = 0.0 if seen.has_timer else GRACE * random.uniform(1.0, 2.0)
+        most = max(2.0, shard.scanners / GRACEFUL)
+        grace = 0.0 if seen.has_timer else GRACE * random.uniform(1.0, most)
+        if shard.scanners > SAFE:
+            # In the same instant of a second as the others: Redis wakes once for some forty looks.
+            asleep -= (seen.now_us / 1_000_000 + asleep) % 1.0
         heads = (seen.due, seen.leased, seen.back)
         waits = (*map(seen.seconds_until, heads), relay)
         wanted = [max(0.0, wait) + grace for wait in waits if wait is not None]

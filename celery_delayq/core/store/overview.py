@@ -152,9 +152,9 @@ def lane_in_words(queue: str | None, task: str | None) -> str:
     return f"task {task}" if queue is None else f"queue {queue}"
 
 
-def counts_in(shard: Shard) -> Counts:
-    """Return all counts of a shard, at one instant."""
-    found = shard.scripts.call("counts", most=OVERDUE, max_bytes=OVERDUE_BYTES)
+def counts_in(shard: Shard, *, living: bool = True) -> Counts:
+    """Return all counts of a shard, at one instant; with *living*, also of scanners."""
+    found = shard.scripts.call("counts", most=OVERDUE, max_bytes=OVERDUE_BYTES, living=int(living))
     closed = found.closed.split()
     return Counts(
         found.scheduled,

@@ -25,6 +25,7 @@ from .values import Cancelled, Claimed, LeasedEntry, Seen
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
+GONE_AFTER = 3  # sleeps without a heartbeat before a scanner counts as gone
 HEARTBEATS = 6  # sent in the time for which one counts
 MAX_REFUSALS = 8  # after these an entry is dead
 OWED = 100  # cancelled tasks taken from the outbox at a time
@@ -40,7 +41,7 @@ class ScannerSteps:
         membership: This process's settings.
         batch_size: The most entries that one step delivers.
         lease: Seconds for which a claim holds.
-        alive: Seconds for which a heartbeat counts.
+        alive: Seconds for which a heartbeat counts at least.
         name: The scanner's; the same for each of its shards.
         catch_up: The most overdue entries delivered per second, by all scanners in all shards.
         owes: Whether ``REVOKED`` must be stored for tasks that are too late.
@@ -97,8 +98,9 @@ class ScannerSteps:
         return risks(self._scripts.connection)
 
     def counts(self) -> Counts:
-        """Return all counts of the shard."""
-        return counts_in(self._shard)
+        """Return the counts of the shard's entries."""
+        # A thousand scanners that come back at once must not count each other.
+        return counts_in(self._shard, living=False)
 
     def pauses(self) -> list[Pause]:
         """Return the lanes of the shard that are paused or coming back."""
@@ -119,11 +121,12 @@ class ScannerSteps:
         self.join()
         asked = clock.monotonic()
         beats = asked >= self._beat_again
+        alive = max(self._alive, asleep * GONE_AFTER)
         reply = self._scripts.call(
             "hand_over",
             scanner=self.name,
             store=self._shard.calls.store,
-            alive_ms=round(self._alive * 1000) if beats else 0,
+            alive_ms=round(alive * 1000) if beats else 0,
             limit=self._batch_size,
             max_bytes=MAX_BYTES,
             max_refusals=MAX_REFUSALS,
@@ -143,7 +146,7 @@ class ScannerSteps:
             return self.hand_over(asleep=asleep, relay_in=relay_in, wants=wants)
         self._handed_over_ms = reply.now // 1000
         if beats:
-            self._beat_again = asked + self._alive / HEARTBEATS
+            self._beat_again = asked + alive / HEARTBEATS
         # Assume that Redis read its clock half-way. To count from the answer would make every wait
         # late by half a round trip, which is most of a scanner's lateness.
         return _seen(reply, read_at=(asked + clock.monotonic()) / 2)
@@ -280,6 +283,7 @@ def _seen(reply: Any, *, read_at: float) -> Seen:
         _texts(reply.skipped),
         [task_id.decode(errors="replace") for ids in reply.ids for task_id in ids],
         [late for text in reply.lateness for late in lateness_in(text, reply.now)],
+        reply.scanners,
     )
 
 

@@ -220,6 +220,7 @@ class Seen:
     ``refused``: (reason, how many) of entries that their list refused; they are tried again.
     ``ids``: of delivered tasks, if requested.
     ``late``: how many seconds late each of these was, if requested.
+    ``scanners``: how many are alive, if the call was a heartbeat; else 0.
     ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
     """
 
@@ -236,6 +237,7 @@ class Seen:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
+    scanners: int = 0
 
     def seconds_until(self, head: int | None) -> float | None:
         """Return seconds from now until *head* by Redis's clock, at most 0 if it is past."""

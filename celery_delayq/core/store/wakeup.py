@@ -27,6 +27,9 @@ from .keys import Keys
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
 PING_AFTER = 30.0  # seconds of silence before Redis gets a PING
+# The part of that time after which it gets one when a wait begins: the caller has just sent another
+# command, and Redis wakes once for both.
+SOON = 0.7
 
 logger = logger_of(__name__)
 
@@ -117,6 +120,7 @@ class Wakeup:
                 raise
 
     def _wait(self, until: float) -> set[int]:
+        self._ask_for_life((1 - SOON) * PING_AFTER)
         while True:
             self._ask_for_life()
             now = clock.monotonic()
@@ -146,10 +150,10 @@ class Wakeup:
             return float("inf")
         return self._answer_by or self._ping_at
 
-    def _ask_for_life(self) -> None:
+    def _ask_for_life(self, early: float = 0.0) -> None:
         if self._connection is not None and not self._answer_by:
             now = clock.monotonic()
-            if now >= self._ping_at:
+            if now >= self._ping_at - early:
                 self._connection.send_command("PING")
                 self._answer_by = now + TIMEOUT
 

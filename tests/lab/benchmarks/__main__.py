@@ -41,9 +41,11 @@ ORDER = (
     "memory",
     "growth",
     "worker_memory",
+    "worker_start",
     "adoption",
     "cluster",
     "hundred_scanners",
+    "thousand_scanners",
     "busy_worker",
     "peers",
 )

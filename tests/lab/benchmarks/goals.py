@@ -124,14 +124,51 @@ def _arrival(scanners: int) -> tuple[Line, ...]:
 def _start(workers: int) -> tuple[Line, ...]:
     words, figure = f"start, {workers} worker{'s' * (workers > 1)}", f"delayq_workers_{workers}"
     native = f"native_workers_{workers}"
+    of_one = {50: (at_most(5),), 99: (at_most(20),)} if workers == 1 else {}
     return (
-        Line(f"execution.{figure}_p50_ms", f"{words}: p50", "ms", f"{native}_p50_ms", "Celery eta"),
-        Line(f"execution.{figure}_p99_ms", f"{words}: p99", "ms", f"{native}_p99_ms", "Celery eta"),
+        *(
+            Line(
+                f"execution.{figure}_p{percent}_ms",
+                f"{words}: p{percent}",
+                "ms",
+                f"{native}_p{percent}_ms",
+                "Celery eta",
+                of_one.get(percent, ()),
+            )
+            for percent in (50, 99)
+        ),
         Line(
             f"execution.later_workers_{workers}_ms",
             f"{words}: p50, later than Celery eta",
             "ms",
             goals=(at_most(2),),
+        ),
+    )
+
+
+def _thousand() -> tuple[Line, ...]:
+    figure, words = "thousand_scanners", "1,000 idle scanners"
+    after = (
+        (name, f"1,000 scanners, Redis down for {seconds} s")
+        for name, seconds in (("short", 0), ("long", 10))
+    )
+    return (
+        Line(f"{figure}.idle_redis_cpu_percent", f"{words}: Redis CPU", "%", goals=(at_most(1),)),
+        Line(f"{figure}.idle_scripts_per_s", f"{words}: script calls", "1/s"),
+        Line(f"{figure}.idle_commands_per_s", f"{words}: commands, also of scripts", "1/s"),
+        Line(f"{figure}.connections", f"{words}: connections", ""),
+        Line(f"{figure}.due_scripts", "and one task due each second: script calls for it", ""),
+        Line(f"{figure}.due_redis_cpu_percent", "and the Redis CPU meanwhile", "%"),
+        *(
+            line
+            for name, says in after
+            for line in (
+                Line(f"{figure}.{name}_back_s", f"{says}: all back", "s", goals=(at_most(5),)),
+                Line(f"{figure}.{name}_connections_per_s", "most connections in a second", ""),
+                Line(f"{figure}.{name}_commands_per_s", "most commands in a second", ""),
+                Line(f"{figure}.{name}_redis_cpu_s", "Redis CPU until then", "s"),
+                Line(f"{figure}.{name}_slowest_ping_ms", "slowest answer to a PING", "ms"),
+            )
         ),
     )
 
@@ -278,6 +315,20 @@ LINES: tuple[Line, ...] = (
     Line("growth.page_ms", "a page of 200 tasks(), p90", "ms", goals=(at_most(10),)),
     Line("worker_memory.added_mb", "a million waiting: worker", "MB", goals=(at_most(5),)),
     *(
+        Line(
+            f"worker_start.delayq_{figure}",
+            f"a worker and its child: {words}",
+            unit,
+            f"plain_{figure}",
+            "without the package",
+        )
+        for figure, words, unit in (
+            ("start_s", "start", "s"),
+            ("pss_mb", "PSS", "MB"),
+            ("rss_mb", "RSS, shared pages twice", "MB"),
+        )
+    ),
+    *(
         line
         for broker in ("redis", "rabbitmq")
         for line in (
@@ -317,6 +368,7 @@ LINES: tuple[Line, ...] = (
         goals=(at_most(20),),
     ),
     Line("hundred_scanners.busy_script_us", "Redis's time for one call of those", "us"),
+    *_thousand(),
     Line("busy_worker.arrival_p99_ms", "arrival, cores busy: p99", "ms", goals=(at_most(20),)),
 )
 

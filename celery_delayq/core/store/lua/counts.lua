@@ -2,6 +2,7 @@
 
 number   most       look at no more overdue records than this, in each index, > 0
 number   max_bytes  nor at more than so many bytes of them, in each index, > 0
+flag     living     1: count the scanners that are alive as well; or 0
 
 reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest,
          closed, cut, rules, behind, troubled
@@ -14,8 +15,8 @@ Returns  now, us; the heads of due and relay, and the due time of the entry that
          that are refused or due by now. A due entry that is held back counts as paused and nothing else, parked or
          not, if it is among the first `most` of an index. Beyond these it counts as overdue, as without a pause. An
          entry parked in a lane that comes back without a limit is not held back, and counts as overdue
-Cost     O(log N + S), S scanners; O(R), R refused entries; and, during a pause, O(D), D due entries, each at most
-         `most`, and as much for each lane that comes back without a limit
+Cost     O(log N); O(S), S scanners, if they are counted; O(R), R refused entries; and, during a pause, O(D), D due
+         entries, each at most `most`, and as much for each lane that comes back without a limit
 Keeps    changes nothing
 ]]
 local now_us = clock_us()
@@ -77,7 +78,7 @@ return {
     - held + tried + free,
   redis.call('ZCARD', keys.leased),
   redis.call('ZCARD', keys.dead),
-  #alive_in(tonumber(now)) / 3,
+  living and #alive_in(tonumber(now)) / 3 or 0,
   overdue + tried,
   redis.call('ZCARD', keys.parked) - free + held + held_back,
   tried,

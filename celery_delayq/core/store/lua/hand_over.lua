@@ -16,14 +16,15 @@ flag     tells_times   1: return their times; or 0
 number   last_ms       when the caller took its last step, ms; 0: never
 
 reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
-         skipped of id why, ids, lateness
+         skipped of id why, ids, lateness, scanners
 
 Returns  now, us; how many were delivered; the heads of due, relay, leased and of coming-back entries (or the next look
          at keys that have one behind), ms or -1; 1 if the
          caller must wake for the earliest of them, else 0; the dead entries; reasons of lists that refused entries,
          each with how many will be tried again; those skipped as too late; for each list that was pushed to, the ids,
-         and in one text the times of each record, both empty unless requested. Or, at a heartbeat, now alone: nothing
-         was done, as the caller has not joined this store, which may be new; it must join
+         and in one text the times of each record, both empty unless requested; at a heartbeat, how many scanners are
+         alive, else 0. Or, at a heartbeat, now alone: nothing was done, as the caller has not joined this store, which
+         may be new; it must join
 Cost     O(log N + M log N), M <= limit
          While memory is full, nothing leaves, and due entries are looked at again a second later: kombu takes a message
          from its list before it notes it as unacknowledged, which a full Redis refuses, and the message is lost
@@ -32,6 +33,7 @@ Keeps    an entry is in `due`, `refused` or `parked`, or in its list, never in t
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
 local holds_back = is_memory_full()
+local scanners = 0
 
 allow_when_full(keys.records)
 if alive_ms > 0 then
@@ -45,6 +47,7 @@ if alive_ms > 0 then
   end
   redis.call('ZADD', keys.scanners, whole(now + alive_ms), scanner)
   note_heartbeat(scanner, now)
+  scanners = redis.call('ZCOUNT', keys.scanners, whole(now), '+inf')
 end
 
 -- First free keys, and let entries come back that waited for something else.
@@ -243,5 +246,5 @@ if holds_back and heads[1] >= 0 then heads[1] = math.max(heads[1], now + 1000) e
 local has_timer = asleep_ms > 0 and promise_next(heads, relay_ms, asleep_ms, scanner, now) or 0
 return {
   now_us, handed_over, heads[1], heads[2], heads[3], heads[4], has_timer, batch.killed, turned_down, batch.skips.told,
-  pushed_ids, pushed_times,
+  pushed_ids, pushed_times, scanners,
 }
