@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.contrib.rules import writing
 from celery_delayq.core.clock import monotonic
-from celery_delayq.core.store.keys import shard_of
+from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.reshard.conftest import META
@@ -177,3 +177,17 @@ def test_rules_go_along_with_their_last_slots(app, moved):
     assert delayq.get(key="its key") is None
     again = delayq.every("r0", delayq.app.signature("t"), 3600)
     assert again.revision == {name: revision for name, _, revision in before}["r0"]
+
+
+def test_the_format_that_records_may_have_goes_along_and_is_not_lowered(app, reshard, raw):
+    delayq = app(1)
+    delayq.cancel("nobody")  # joins
+    raw.hset(META, "format", "2")
+
+    assert reshard(delayq, 3)
+    after = app(3)
+    for number in range(30):
+        after.cancel(f"nobody {number}")  # joins each shard
+
+    kept = [raw.hget(Keys("delayq", shard, 3)["meta"], "format") for shard in range(3)]
+    assert kept == [b"2"] * 3
