@@ -4,6 +4,7 @@ role.py FOLDER URL told [["cancel", "a"], ...]    prints what came of each, as J
 role.py FOLDER URL caller NAME COUNT              schedules, moves, cancels; prints the last
 role.py FOLDER URL scanner                        hands over until it is ended
 role.py FOLDER URL stream NAME RATE SECONDS       schedules so many a second
+role.py FOLDER URL bulk NAME COUNT FIRST LAST     schedules so many, due between two times
 """
 
 import json
@@ -82,6 +83,14 @@ def stream(app: Celery, name: str, rate: str, seconds: str) -> None:
     print(json.dumps(count))
 
 
+def bulk(app: Celery, name: str, count: str, first: str, last: str) -> None:
+    tasks = [f"{name}-{number}" for number in range(int(count))]
+    span = float(last) - float(first)
+    times = (float(first) + span * number / len(tasks) for number in range(len(tasks)))
+    items = [((), {}, when, task_id) for when, task_id in zip(times, tasks, strict=True)]
+    print(json.dumps(sum(bool(one) for one in app.delayq.schedule_many(app.signature("t"), items))))
+
+
 def scanner(app: Celery) -> None:
     scanner = app.delayq.scanner()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -95,7 +104,9 @@ def main() -> None:
     folder, url, role, *words = sys.argv[1:]
     assert Path(celery_delayq.__file__).parent.parent == Path(folder), celery_delayq.__file__
     app = app_at(url)
-    {"told": told, "caller": caller, "stream": stream, "scanner": scanner}[role](app, *words)
+    {"told": told, "caller": caller, "stream": stream, "bulk": bulk, "scanner": scanner}[role](
+        app, *words
+    )
     app.delayq.close()
 
 

@@ -1,8 +1,10 @@
 """A roll-out: processes of two versions on one store, at once."""
 
 import json
+import time
 from collections import Counter
 from signal import SIGTERM
+from threading import Event
 
 import pytest
 
@@ -238,6 +240,53 @@ def test_in_a_roll_out_each_task_goes_exactly_once(versions, start, told, delayq
     assert not delayq.counts().dead
     assert not [*delayq.check()]
     assert new_scanner.stop(SIGTERM, ALLOWED) == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(400)
+def test_a_roll_out_and_the_way_back_lose_and_double_nothing_under_load(
+    versions, start, told, delayq, redis
+):
+    new, now = versions["records"], time.time()
+    ids = Counter()
+
+    def stream(folder, name, rate, seconds):
+        ids.update(f"{name}-{number}" for number in range(rate * seconds))
+        return start(folder, "stream", name, f"{rate}", f"{seconds}")
+
+    def scanners(folder, count):
+        started = [start(folder, "scanner") for _ in range(count)]
+        for scanner in started:
+            scanner.wait_log("scanning", ALLOWED)
+        return started
+
+    bulk = start(None, "bulk", "bulk", "100000", f"{now + 30}", f"{now + 90}")
+    ids.update(f"bulk-{number}" for number in range(100_000))
+    assert said(bulk) == [100_000]
+    old = scanners(None, 2)
+    streams = [stream(None, "old", 250, 40), stream(new, "new", 250, 40)]
+    # Half of the scanners are new.
+    later = scanners(new, 2)
+    old.pop().kill()
+    Event().wait(8)
+    # Back, before the raise.
+    for scanner in later:
+        scanner.kill()
+    Event().wait(4)
+    # Forward again.
+    later = scanners(new, 2)
+    assert old.pop().stop(SIGTERM, ALLOWED) == 0
+    eventually(lambda: told(new, ["upgrade"]) == ["2"])  # the killed one counts as alive a while
+    streams.append(stream(new, "raised", 500, 10))
+
+    for one in streams:
+        said(one)
+    eventually(lambda: not delayq.counts().scheduled, timeout=200)
+    assert pushed(redis) == ids
+    assert (delayq.counts().dead, delayq.counts().paused) == (0, 0)
+    assert not [*delayq.check()]
+    for scanner in later:
+        assert scanner.stop(SIGTERM, ALLOWED) == 0
 
 
 def test_a_later_version_deals_with_what_this_one_wrote(versions, told, delayq, redis):
