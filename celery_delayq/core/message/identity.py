@@ -24,11 +24,7 @@ def identity_of(task_id: Any, headers: Any, properties: Any) -> tuple[str, str] 
     """
     # All copies of a relayed message name the same delivery. kombu gives each message a tag, except
     # on AMQP; a message without either was sent by a process without a DelayQ.
-    own = (
-        headers.get(HAND_OVER_HEADER)
-        or tag_of(properties)
-        or properties.get(MESSAGE_ID)
-    )
+    own = headers.get(HAND_OVER_HEADER) or tag_of(properties) or properties.get(MESSAGE_ID)
     # Any program may have written these.
     return (task_id, own) if isinstance(task_id, str) and isinstance(own, str) else None
 

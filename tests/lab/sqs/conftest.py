@@ -36,9 +36,7 @@ def queue(request):
 @pytest.fixture
 def sqs(make_house, sqs_server, queue):
     """A house whose broker is SQS: ``sqs.take()`` returns the messages in its queue."""
-    house = make_house(
-        sqs_server.url(), task_default_queue=queue, broker_transport_options=OPTIONS
-    )
+    house = make_house(sqs_server.url(), task_default_queue=queue, broker_transport_options=OPTIONS)
     house.take = partial(sqs_server.take, queue)
     return house
 

@@ -141,18 +141,40 @@ def test_a_message_whose_task_put_itself_off_before_its_worker_was_killed_is_dro
     assert len(project.runs(result)) == 1
 
 
-def test_a_worker_goes_on_after_an_outage_of_sqs(on_sqs, start_worker, sqs_server):
+# kombu 5.7 polls no more after this, and its worker ends or idles.
+POLLS_NO_MORE = "AttributeError: 'list' object has no attribute 'get'"
+
+
+@pytest.mark.parametrize("module", [TASKS, "tests.worker.plain"])
+def test_a_worker_polls_no_more_after_an_outage_with_this_package_or_without(
+    on_sqs, start_worker, sqs_server, module
+):
     with Proxy(sqs_server.port) as proxy:
         project = on_sqs(broker_url=sqs_server.url(proxy.port))
-        start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
-        note = project.tasks["note"]
-        project.wait_runs(note.delay_for(0.1))
+        env = project.env if module == TASKS else project.plain_env
+        worker = start_worker(module, "-P", "prefork", "-c", "1", env=env)
         proxy.refuse()
-        result = note.delay_for(0.1)
-        eventually(lambda: project.delayq.counts().overdue)
+        worker.wait_log(POLLS_NO_MORE)
+
+
+def test_tasks_that_fall_due_while_sqs_is_away_run_once_in_the_next_worker(
+    on_sqs, start_worker, sqs_server
+):
+    with Proxy(sqs_server.port) as proxy:
+        project = on_sqs(broker_url=sqs_server.url(proxy.port))
+        worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
+        proxy.refuse()
+        results = [project.tasks["note"].delay_for(0) for _ in range(5)]
+        worker.wait_log(POLLS_NO_MORE)
+        worker.kill()
         proxy.accept()
-        project.wait_runs(result, timeout=120)
-        assert len(project.runs(result)) == 1
+
+        start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
+
+        for result in results:
+            project.wait_runs(result)
+        eventually(lambda: is_settled(project, sqs_server))
+        assert [len(project.runs(result)) for result in results] == [1] * 5
 
 
 def test_doctor_and_health_know_sqs(on_sqs, start_worker):
@@ -162,3 +184,11 @@ def test_doctor_and_health_know_sqs(on_sqs, start_worker):
     assert "is up, and it answers each message" in said
     assert "secret" not in said
     assert health(project) == (0, ["healthy"])
+
+
+def test_release_warns_of_tasks_that_sqs_would_deliver_again(on_sqs):
+    project = on_sqs()
+    project.tasks["note"].delay_for(1700)
+    project.tasks["note"].delay_for(1900)
+    said = celery(project, "delayq", "release", "--all", "--dry-run")
+    assert "1 due later than the broker's visibility_timeout (1800 s)" in said.stderr
