@@ -1,5 +1,6 @@
 """SQS is away, hangs, has enough, or fails: tasks wait, and none is lost or dead."""
 
+import time
 from functools import partial
 
 import pytest
@@ -10,7 +11,7 @@ from celery_delayq.errors import BrokerDown
 from tests.lab.faults.proxy import Proxy
 from tests.lab.sqs.answers import answering
 from tests.lab.sqs.conftest import OPTIONS
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 ACCOUNT = "123456789012"
 
@@ -105,7 +106,9 @@ def test_a_server_that_hangs_has_the_time_of_a_lease_and_no_more(
     house.warm = house.relay()
     house.due_now(task_id="a")
     proxy.stall()
+    began = time.monotonic()
     fails(house)
+    assert time.monotonic() - began < PATIENCE, "botocore's own limit is a minute"
     assert house.counts() == (1, 0, 0)
 
     proxy.resume()
@@ -131,3 +134,13 @@ def test_an_error_of_the_service_is_no_refusal_of_a_message(
     assert (house.counts(), found.next_try) == ((1, 0, 0), None)
     expected = Outcome.UNCERTAIN if is_uncertain else Outcome.DONE
     assert house.delayq.cancel("a") is expected
+
+
+def test_a_missing_right_is_a_refusal(house_at):
+    with answering(403, "AccessDenied") as port:
+        house = house_at(port)
+        house.due_now(task_id="a")
+        house.relay_once()
+    found = house.delayq.get("a")
+    assert found.next_try
+    assert "AccessDenied" in found.reason

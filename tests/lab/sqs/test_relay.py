@@ -6,6 +6,7 @@ import pytest
 
 from celery_delayq import Outcome, State
 from celery_delayq.core.handover import relay
+from celery_delayq.errors import MessageTooLarge
 from tests.relay.house import end_leases
 from tests.support.waiting import eventually
 
@@ -134,3 +135,12 @@ def test_a_message_that_sqs_refuses_is_dead_with_its_reason_and_others_pass(
     dead = sqs.delayq.get("bad")
     assert dead.state is State.DEAD
     assert reason in dead.reason
+
+
+def test_the_limit_that_the_docs_name_keeps_messages_out_that_sqs_refuses(sqs):
+    sqs.app.conf.delayq_max_message = 750_000
+    task_id = sqs.due_now("x" * 550_000).id
+    with pytest.raises(MessageTooLarge):
+        sqs.due_now("x" * 570_000)
+    sqs.relay_once()
+    assert ids(sqs) == [task_id]
