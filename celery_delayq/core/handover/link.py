@@ -39,13 +39,13 @@ def bounded(connection: Connection, timeout: float, connect_timeout: float) -> C
     transport = copy.transport_options or {}
     # botocore itself would try again for minutes, and an error could be about any of its attempts.
     boto = {"connect_timeout": reach, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
-    options = {
+    options: dict[str, dict[str, Any]] = {
         # A publisher that wants confirms waits for them itself, many at a time.
         "amqp": {"confirm_publish": False, **sockets},
         "redis": {**redis, "retry_on_timeout": False},
         "sqs": {"client-config": {**(transport.get("client-config") or {}), **boto}},
     }
-    own: dict[str, Any] = options.get(copy.transport.driver_type, {})
+    own = options.get(copy.transport.driver_type, {})
     if _is_group(copy):
         own = {**own, **leaf("sentinel").asked_once(transport)}
     copy.transport_options = {**transport, **own}
