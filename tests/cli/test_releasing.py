@@ -17,8 +17,8 @@ from tests.app.support import (
 )
 
 BEYOND = (
-    "2 due later than the broker's visibility_timeout (3600 s): Redis delivers them again "
-    "before that; set a longer one in all workers, or they run more than once"
+    "2 due later than the broker's visibility_timeout (3600 s): the broker delivers "
+    "them again before that; set a longer one in all workers, or they run more than once"
 )
 
 

@@ -40,6 +40,7 @@ TRIALS = {
     "mutants": "mutants",
     "tracers": "tracers",
     "entries of other schedulers": "beats",
+    "SQS, by moto's imitation": "sqs",
     "comparison": "comparison",
     "pre-releases": "prereleases",
     "Python 3.15": "python 3.15",

@@ -11,12 +11,19 @@ pytestmark = pytest.mark.libraries
 HAND_OVER = {"delayq_hand_over": "1.1"}
 
 
+def from_sqs(times):
+    """What kombu adds to a message that SQS delivers; its tag is the receipt of the delivery."""
+    facts = {"ApproximateReceiveCount": str(times)}
+    return {"sqs_message": {"MessageId": "s", "Attributes": facts}}
+
+
 @pytest.mark.parametrize(
     ("headers", "properties", "own"),
     [
         (HAND_OVER, {"delivery_tag": "t", "message_id": "m"}, "1.1"),
         ({}, {"delivery_tag": "t", "message_id": "m"}, "t"),
         ({}, {"message_id": "m"}, "m"),
+        ({}, {"delivery_tag": "t", "delivery_info": from_sqs(1)}, "s"),
     ],
 )
 def test_the_hand_over_names_it_or_the_tag_or_the_message_id(headers, properties, own):
@@ -52,6 +59,10 @@ def test_each_message_is_given_another_one_and_the_users_own_is_kept():
         ({"redelivered": False}, {"delayq_redelivered": True}, True),
         ({"redelivered": False}, {}, False),
         (None, {}, False),
+        (from_sqs(1), {}, False),
+        (from_sqs(2), {}, True),
+        # As the oldest kombu receives it without a hub.
+        ({"sqs_message": {"MessageId": "s"}}, {}, False),
     ],
 )
 def test_the_broker_or_the_relay_says_that_it_may_have_come_before(delivery_info, headers, again):

@@ -11,6 +11,7 @@ from ...core import clock
 from ...core.clock import When
 from ...core.errors import InvalidDueTime, InvalidOption
 from ...core.message.headers import DUE_HEADER
+from ...core.message.identity import tag_of, was_redelivered
 from ...core.scheduling.deciding import wants_capture
 from ...core.services import Services
 from ...core.store import checked_id
@@ -80,9 +81,9 @@ def far_of(
         when = clock.at(due, timezone.utc)
     except (InvalidOption, InvalidDueTime):
         return None
-    own = message.properties.get("message_id") or message.properties.get("delivery_tag")
+    own = message.properties.get("message_id") or tag_of(message.properties)
     identity = (task_id, queue, str(own), envelope["eta"], str(envelope.get("retries")))
-    again = bool(message.delivery_info.get("redelivered"))
+    again = was_redelivered(message.delivery_info)
     ahead = (due - clock.utc_now()).total_seconds()
     is_named, received = own is not None, clock.monotonic()
     return Far(message, task_id, when, queue, identity, again, is_named, received, ahead > after)

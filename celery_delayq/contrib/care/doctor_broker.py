@@ -20,6 +20,7 @@ NOT_FOUND = 404  # RabbitMQ's code for a missing queue
 _DOES = {
     "amqp": "it confirms messages",
     "redis": "it answers each push",
+    "sqs": "it answers each message",
 }
 _ANOTHER = "use RabbitMQ or a separate Redis as broker"
 _UNCHECKED = "celery_delayq cannot check whether it keeps messages"

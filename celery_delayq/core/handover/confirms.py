@@ -154,8 +154,12 @@ class Confirming(OneByOne):
 
 def publisher_for(connection: Any, timeout: float) -> OneByOne:
     """Return the best publisher that *connection*'s transport allows."""
-    kinds = {"amqp": Confirming, "redis": Pushing}
-    kind = kinds.get(connection.transport.driver_type, OneByOne)
+    transport = connection.transport.driver_type
+    if transport == "sqs":
+        from .sqs import Queueing
+
+        return Queueing(connection, timeout)
+    kind = {"amqp": Confirming, "redis": Pushing}.get(transport, OneByOne)
     if kind is Pushing and not works(Feature.PUSHING):
         kind = OneByOne
     return kind(connection, timeout)

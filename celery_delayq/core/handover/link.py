@@ -36,13 +36,16 @@ def bounded(connection: Connection, timeout: float, connect_timeout: float) -> C
     copy = connection.clone(connect_timeout=reach, heartbeat=0)
     sockets = {"read_timeout": timeout, "write_timeout": timeout}
     redis = {"socket_timeout": timeout, "socket_connect_timeout": reach}
-    options = {
+    transport = copy.transport_options or {}
+    # botocore itself would try again for minutes, and an error could be about any of its attempts.
+    boto = {"connect_timeout": reach, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
+    options: dict[str, dict[str, Any]] = {
         # A publisher that wants confirms waits for them itself, many at a time.
         "amqp": {"confirm_publish": False, **sockets},
         "redis": {**redis, "retry_on_timeout": False},
+        "sqs": {"client-config": {**(transport.get("client-config") or {}), **boto}},
     }
-    own: dict[str, Any] = options.get(copy.transport.driver_type, {})
-    transport = copy.transport_options or {}
+    own = options.get(copy.transport.driver_type, {})
     if _is_group(copy):
         own = {**own, **leaf("sentinel").asked_once(transport)}
     copy.transport_options = {**transport, **own}

@@ -19,7 +19,7 @@ from .connection_options import check_words_of_store, login_of, tls_of
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
 _CLUSTER = re.compile(r"\s*rediss?\+cluster://")
-VISIBILITY_TIMEOUT = 3600.0  # seconds; kombu's default
+VISIBILITY_TIMEOUT = {"redis": 3600.0, "sqs": 1800.0}  # seconds; kombu's defaults
 CONSUMER_TIMEOUT = 1800.0  # seconds; RabbitMQ's default, as a client cannot read its setting
 SENTINEL = "sentinel"
 DEFAULT_HOST = "localhost"
@@ -79,13 +79,14 @@ class Broker:
 
     @property
     def visibility_timeout(self) -> float:
-        """Seconds after which kombu redelivers a message that was not acknowledged (on Redis)."""
-        return float(self.options.get("visibility_timeout", VISIBILITY_TIMEOUT))
+        """Seconds after which a message is redelivered that was not acknowledged (Redis, SQS)."""
+        default = VISIBILITY_TIMEOUT.get(self.transport, VISIBILITY_TIMEOUT["redis"])
+        return float(self.options.get("visibility_timeout", default))
 
     @property
     def hold_limit(self) -> HoldLimit | None:
         """How long this broker lets a worker hold a message; ``None`` if that is not known."""
-        if self.transport == "redis":
+        if self.transport in VISIBILITY_TIMEOUT:
             return HoldLimit("visibility_timeout", self.visibility_timeout)
         if self.transport == "amqp":
             return HoldLimit("consumer_timeout", CONSUMER_TIMEOUT)

@@ -24,19 +24,39 @@ def identity_of(task_id: Any, headers: Any, properties: Any) -> tuple[str, str] 
     """
     # All copies of a relayed message name the same delivery. kombu gives each message a tag, except
     # on AMQP; a message without either was sent by a process without a DelayQ.
-    own = (
-        headers.get(HAND_OVER_HEADER)
-        or properties.get("delivery_tag")
-        or properties.get(MESSAGE_ID)
-    )
+    own = headers.get(HAND_OVER_HEADER) or tag_of(properties) or properties.get(MESSAGE_ID)
     # Any program may have written these.
     return (task_id, own) if isinstance(task_id, str) and isinstance(own, str) else None
 
 
+def tag_of(properties: Any) -> Any:
+    """Return kombu's tag of a message, the same at each delivery; ``None`` on AMQP."""
+    # On SQS, kombu's tag is the receipt, and each delivery has another.
+    received = _received_from_sqs(properties.get("delivery_info"))
+    return received["MessageId"] if received else properties.get("delivery_tag")
+
+
+def was_redelivered(info: Any) -> bool:
+    """Whether the broker says that it has delivered a message before.
+
+    Args:
+        info: The message's ``delivery_info``.
+    """
+    # Without a hub, the oldest kombu does not ask SQS for this count.
+    facts = (_received_from_sqs(info) or {}).get("Attributes", {})
+    times = int(facts.get("ApproximateReceiveCount", 1))
+    return times > 1 or bool((info or {}).get("redelivered"))
+
+
 def may_come_again(message: Any) -> bool:
     """Whether a received message may have been delivered before."""
-    info = message.delivery_info or {}
-    return bool(info.get("redelivered") or message.headers.get(REDELIVERED_HEADER))
+    marked = message.headers.get(REDELIVERED_HEADER)
+    return bool(marked) or was_redelivered(message.delivery_info)
+
+
+def _received_from_sqs(info: Any) -> Any:
+    """Return SQS's own data of a message that it delivered."""
+    return (info or {}).get("sqs_message")
 
 
 def give_identity(properties: dict[str, Any]) -> None:

@@ -21,8 +21,8 @@ _AGAIN = "a scanner sends them, or run this command again"
 _GOES = "a scanner sends released tasks, or run this command again"
 _BEYOND = {
     "visibility_timeout": (
-        "{} due later than the broker's visibility_timeout ({:.0f} s): Redis delivers them again "
-        "before that; set a longer one in all workers, or they run more than once"
+        "{} due later than the broker's visibility_timeout ({:.0f} s): the broker delivers "
+        "them again before that; set a longer one in all workers, or they run more than once"
     ),
     "consumer_timeout": (
         "{} due later than RabbitMQ's default consumer_timeout ({:.0f} s): a worker that holds a "

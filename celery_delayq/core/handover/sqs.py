@@ -1,0 +1,59 @@
+"""Publishes to Amazon SQS, whose answer to a message says that it has it.
+
+    answer                                       verdict
+    an error about the message or its queue      refused
+    too many requests; or no connection          unsent, and the broker is lost
+    an error of the service; or none in time     unknown, and the broker is lost
+
+kombu counts all errors without an answer among those of a channel, which are about one message.
+"""
+
+from __future__ import annotations
+
+from uuid import NAMESPACE_OID, uuid5
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ParamValidationError,
+)
+
+from ..message.route import Relayed
+from ..store.values import LeasedEntry
+from .publishers import UNKNOWN, UNSENT, OneByOne, Verdict
+
+_UNREACHED = (ConnectTimeoutError, EndpointConnectionError)
+_SERVICE_FAILED = 500  # HTTP's lowest status of a server that failed
+
+
+class Queueing(OneByOne):
+    """Publishes to SQS."""
+
+    def _verdict_of(self, error: Exception, *, partly: bool = False) -> Verdict:
+        if isinstance(error, ClientError):
+            word = _word_of(error)
+        elif isinstance(error, BotoCoreError) and not isinstance(error, ParamValidationError):
+            word = UNSENT if isinstance(error, _UNREACHED) and not partly else UNKNOWN
+        else:
+            word = ""
+        if not word:
+            return super()._verdict_of(error, partly=partly)
+        self.lost = f"{type(error).__name__}: {error}"
+        return Verdict(word, self.lost)
+
+    def _send(self, entry: LeasedEntry, relayed: Relayed) -> None:
+        # A FIFO queue takes one of all messages that have the same name within five minutes. kombu
+        # would name each attempt anew.
+        name = str(uuid5(NAMESPACE_OID, f"{entry.task_id} {entry.hand_over}"))
+        relayed.options.setdefault("MessageDeduplicationId", name)
+        super()._send(entry, relayed)
+
+
+def _word_of(error: ClientError) -> str:
+    """Return the verdict if an error answer is about the service; else an empty text."""
+    if "Throttl" in error.response["Error"]["Code"]:
+        return UNSENT
+    failed = error.response["ResponseMetadata"]["HTTPStatusCode"] >= _SERVICE_FAILED
+    return UNKNOWN if failed else ""
