@@ -239,7 +239,7 @@ def test_show_says_that_a_task_was_handed_over(app, refused):
 
 
 def test_an_entry_that_cannot_be_read_spoils_no_list_and_show_says_why(three, redis, said, refused):
-    redis.hset(keys_of("task-1")["records"], "task-1", b"9 of a later version")
+    redis.hset(keys_of("task-1")["records"], "task-1", b"? of another program")
     assert ids(said("list")) == ["task-0", "task-2"]
     [line] = refused("show", "task-1")
     assert line.startswith("Error: ")

@@ -41,11 +41,14 @@ class Node(RedisServer):
 
     def ask(self, *words: object) -> object:
         """Its answer to ``CLUSTER ...``."""
-        return self.client().execute_command("CLUSTER", *words)
+        # Asked hundreds of times until all nodes know each other, so no connection stays.
+        with self.client() as client:
+            return client.execute_command("CLUSTER", *words)
 
     def info(self) -> dict:
         """Its report about its replication."""
-        return self.client().info("replication")
+        with self.client() as client:
+            return client.info("replication")
 
     @property
     def id(self) -> str:
