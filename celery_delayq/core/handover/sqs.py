@@ -12,19 +12,10 @@ from __future__ import annotations
 
 from uuid import NAMESPACE_OID, uuid5
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ParamValidationError,
-)
-
 from ..message.route import Relayed
 from ..store.values import LeasedEntry
 from .publishers import UNKNOWN, UNSENT, OneByOne, Verdict
 
-_UNREACHED = (ConnectTimeoutError, EndpointConnectionError)
 _SERVICE_FAILED = 500  # HTTP's lowest status of a server that failed
 
 
@@ -32,12 +23,7 @@ class Queueing(OneByOne):
     """Publishes to SQS."""
 
     def _verdict_of(self, error: Exception, *, partly: bool = False) -> Verdict:
-        if isinstance(error, ClientError):
-            word = _word_of(error)
-        elif isinstance(error, BotoCoreError) and not isinstance(error, ParamValidationError):
-            word = UNSENT if isinstance(error, _UNREACHED) and not partly else UNKNOWN
-        else:
-            word = ""
+        word = _word_of(error, partly)
         if not word:
             return super()._verdict_of(error, partly=partly)
         self.lost = f"{type(error).__name__}: {error}"
@@ -51,9 +37,16 @@ class Queueing(OneByOne):
         super()._send(entry, relayed)
 
 
-def _word_of(error: ClientError) -> str:
-    """Return the verdict if an error answer is about the service; else an empty text."""
-    if "Throttl" in error.response["Error"]["Code"]:
-        return UNSENT
-    failed = error.response["ResponseMetadata"]["HTTPStatusCode"] >= _SERVICE_FAILED
-    return UNKNOWN if failed else ""
+def _word_of(error: Exception, partly: bool) -> str:
+    """Return the verdict if an error is about the service; else an empty text."""
+    from botocore import exceptions as boto  # Celery's transport installs it
+
+    if isinstance(error, boto.ClientError):
+        if "Throttl" in error.response["Error"]["Code"]:
+            return UNSENT
+        failed = error.response["ResponseMetadata"]["HTTPStatusCode"] >= _SERVICE_FAILED
+        return UNKNOWN if failed else ""
+    if isinstance(error, boto.ParamValidationError) or not isinstance(error, boto.BotoCoreError):
+        return ""
+    unreached = isinstance(error, (boto.ConnectTimeoutError, boto.EndpointConnectionError))
+    return UNSENT if unreached and not partly else UNKNOWN
