@@ -88,7 +88,7 @@ def bulk(app: Celery, name: str, count: str, first: str, last: str) -> None:
     span = float(last) - float(first)
     times = (float(first) + span * number / len(tasks) for number in range(len(tasks)))
     items = [((), {}, when, task_id) for when, task_id in zip(times, tasks, strict=True)]
-    print(json.dumps(sum(bool(one) for one in app.delayq.schedule_many(app.signature("t"), items))))
+    print(json.dumps(app.delayq.schedule_many(app.signature("t"), items).scheduled))
 
 
 def scanner(app: Celery) -> None:
