@@ -57,6 +57,7 @@ local function message_of(record, header_end, id, line, last)
     "core/store/record.py": {
         'FORMAT = "1"': 'FORMAT = "2"',
         "(FORMAT.encode(), kind": '(b"1", kind',
+        'self._part(FORM, MESSAGE) == b"T"': 'self._part(FORM, MESSAGE) in (b"T", b"V")',
         "        if not self._shares:\n": """\
         if self.text[:1] == b"2":
             return self.turned.message(task_id, template)

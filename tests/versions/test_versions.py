@@ -217,6 +217,19 @@ def test_a_due_task_of_a_later_release_waits_aside_and_holds_nothing_up(new, tol
     assert not [*delayq.check()]
 
 
+def test_as_many_as_were_laid_aside_are_taken_up_at_once(new, start, delayq, redis):
+    assert said(start(new, "bulk", "a", "1100", f"{LONG_AGO}", f"{LONG_AGO + 1}")) == [1100]
+    while delayq.counts().overdue:
+        delayq.hand_over()
+    assert delayq.counts().paused == 1100
+
+    scanner = start(new, "scanner")
+
+    eventually(lambda: redis.llen("celery") == 1100)
+    assert scanner.stop(SIGTERM, ALLOWED) == 0
+    assert delayq.counts().paused == 0
+
+
 # As in a deploy: both releases at once, the old one goes, the format is raised.
 def test_in_a_roll_out_each_task_goes_exactly_once(versions, start, told, delayq, redis):
     new, cancelled = versions["records"], []

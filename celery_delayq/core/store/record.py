@@ -334,8 +334,8 @@ class Record:
 
     @property
     def _shares(self) -> bool:
-        """Whether it shares a template: an even letter says so, in newer formats too."""
-        return self.text[self.header_end + FORM] % 2 == 0
+        """Whether it shares a template."""
+        return self._part(FORM, MESSAGE) == b"T"
 
     @property
     def _differing(self) -> list[bytes]:

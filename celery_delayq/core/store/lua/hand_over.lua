@@ -54,8 +54,7 @@ end
 local bytes, returning, tried = free_ended(now, limit, max_bytes), -1, head_of(keys.refused)
 local lanes = new_lanes(now_us)
 if lanes.any then bytes = bytes + come_back(lanes, max_bytes - bytes) end
-local read, has_more = take_up(lanes, max_bytes - bytes)
-bytes = bytes + read
+bytes = bytes + take_up(lanes, max_bytes - bytes)
 if tried >= 0 and tried <= now then bytes = bytes + retry_refused(now, limit, max_bytes) end
 
 local batch = new_batch(keys.due, lanes, limit, max_bytes, catch_up, last_ms)
@@ -234,7 +233,6 @@ end_batch(batch, owes)
 if #members > 0 or alive_ms > 0 then turn_tombstones(now) end
 
 if lanes.any then returning = look_back(lanes) end
-if has_more then returning = now end
 if tried >= 0 or #turned_down > 0 then tried = head_of(keys.refused) end
 local heads = {
   next_head(keys.due, now, batch.pace), next_head(keys.relay, now, batch.pace), head_of(keys.leased),

@@ -72,14 +72,14 @@ local function unpark(lane, count, lanes, max_bytes)
 end
 
 -- Let entries come back that older scanners laid aside, if this release knows their format. Return how many bytes of
--- records were read, and whether there may be more.
+-- records were read. They are due, so another step follows, for those that are left.
 local function take_up(lanes, max_bytes)
   local came, bytes = 0, 0
   for format = string.byte(FIRST) + 1, string.byte(FORMAT) do
     local some, read = unpark(format_lane(string.char(format)), BACK - came, lanes, max_bytes - bytes)
     came, bytes = came + some, bytes + read
   end
-  return bytes, came == BACK or bytes >= max_bytes
+  return bytes
 end
 
 -- Let entries come back that may. Return how many bytes of records were read.
