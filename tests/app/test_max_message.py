@@ -161,6 +161,12 @@ def test_a_warning_says_what_is_left_to_celery(capturing, caplog):
     assert line.endswith(f" bytes, with delayq_max_message {MOST}, is left to Celery")
 
 
+def test_large_headers_of_a_captured_call_count_as_well(capturing, redis):
+    capturing.apply_async((1,), eta=DUE, headers={"note": LARGE})
+
+    assert json.loads(only_message(redis)[1])["headers"]["eta"] == DUE.isoformat()
+
+
 def test_a_message_that_grows_on_its_way_is_captured_all_the_same(capturing, delayq, listen):
     listen(before_task_publish, lambda headers, **_: headers.update(note=LARGE))
 
