@@ -337,7 +337,7 @@ ROUNDS = 20
 
 def test_no_connection_or_descriptor_is_left_behind(wakeup_on, redis_server, raw):
     raw.ping()
-    before = descriptors()
+    before, others = descriptors(), connections(raw)  # of tests before this one, not collected yet
     for _ in range(ROUNDS):
         wakeup = wakeup_on(redis_server)
         for _ in range(3):
@@ -346,7 +346,7 @@ def test_no_connection_or_descriptor_is_left_behind(wakeup_on, redis_server, raw
                 wakeup.wait(LONG)
             wakeup.listen()
         wakeup.close()
-    eventually(lambda: connections(raw) == 0)
+    eventually(lambda: connections(raw) <= others)
     # A leak would leave one of each round; other parts of this process open and close some, too.
     assert descriptors() < before + ROUNDS
 
