@@ -8,8 +8,9 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome
+from celery_delayq.core.store.changes import NOW
 from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import FLAGS, FORM, header_for, lane_for
+from celery_delayq.core.store.record import FLAGS, FORM, RUN_NOW, header_for, lane_for
 from celery_delayq.errors import AlreadyScheduled, UnreadableRecord
 from tests.store.places import PLACES, enter
 from tests.store.support import FAR_MS, NOW_MS, new_record
@@ -18,18 +19,27 @@ pytestmark = pytest.mark.core
 
 HELD_BACK = tuple(place for place in PLACES if place != "leased")
 EXTRAS = Extras("key", ("tag",), grace_ms=0, others=(b"\xffmore",))
+LATER = 32  # flag
 SAYS = "its record has format 2, and this release reads formats up to 1"
 
 
+def header_end(record):
+    return record.index(b":") + 1 + int(record[2 : record.index(b":")])
+
+
 def make_later(store, task_id="a"):
-    record = store.record(task_id)
-    at = record.index(b":") + 1 + int(record[2 : record.index(b":")])
-    text = bytearray(record)
+    text = bytearray(store.record(task_id))
+    at = header_end(text)
     text[0] = ord("2")
-    text[at + FLAGS] += 32
+    text[at + FLAGS] += LATER
     text[at + FORM] += 2
     store.raw.hset(store.keys["records"], task_id, bytes(text))
     return bytes(text)
+
+
+def rest_of(record):
+    """The part from the flags on."""
+    return record[header_end(record) + FLAGS :]
 
 
 @pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relayed"])
@@ -78,8 +88,23 @@ def test_it_is_moved_from_any_place_and_keeps_all_else(store, place):
     assert outcome in (Outcome.DONE, Outcome.UNCERTAIN)
     assert due_ms == FAR_MS
     assert store.places("a") in (["due"], ["relay"])
-    assert len(store.record("a")) == len(before)
-    assert store.record("a")[-60:] == before[-60:]
+    assert rest_of(store.record("a")) == rest_of(before)
+
+
+def test_only_the_flag_to_run_at_once_changes_with_a_move(store):
+    enter(store, "due", extras=EXTRAS)
+    make_later(store)
+    known = store.record("a")[header_end(store.record("a")) + FLAGS]
+
+    def flags():
+        return store.record("a")[header_end(store.record("a")) + FLAGS] - known
+
+    store.entries.move("a", NOW, mode="now")
+    assert flags() == RUN_NOW
+    store.entries.move("a", NOW, mode="now")
+    assert flags() == RUN_NOW
+    store.entries.move("a", When("at", FAR_MS))
+    assert flags() == 0
 
 
 def test_no_expiry_is_read_from_what_this_release_does_not_know(store):
@@ -142,7 +167,7 @@ def test_its_key_and_its_id_are_taken(store):
 def test_one_that_is_damaged_where_each_format_is_alike_is_dead(store):
     enter(store, "due")
     text = make_later(store)
-    at = text.index(b":") + 1 + int(text[2 : text.index(b":")])
+    at = header_end(text)
     store.raw.hset(store.keys["records"], "a", text[: at + 6] + b"tomorrow     " + text[at + 19 :])
 
     assert store.steps().hand_over().dead == [("a", "record is damaged")]

@@ -1,6 +1,9 @@
 """A roll-out: processes of two versions on one store, at once."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from signal import SIGTERM
@@ -9,8 +12,8 @@ from threading import Event
 import pytest
 
 from celery_delayq import DelayQ, Outcome
+from celery_delayq.contrib.care.upgrading import format_of, upgrade
 from celery_delayq.contrib.care.upgrading import formats as formats_of
-from celery_delayq.contrib.care.upgrading import upgrade
 from celery_delayq.core.store import scripts
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import UnreadableRecord
@@ -21,6 +24,14 @@ from tests.versions import copies
 
 COUNT = 300  # tasks that each caller schedules
 RECORDS = "{delayq:0}:records"
+SECOND_OF_TWO = "{delayq:2.1.1}:meta"
+SHOP = """\
+from celery import Celery
+from celery_delayq import DelayQ
+app = Celery("shop", broker={url!r})
+app.conf.delayq_shards = 1
+DelayQ(app)
+"""
 ALLOWED = 120  # seconds for a process to finish its work, which is some seconds of CPU
 
 
@@ -68,6 +79,27 @@ def told(start):
 
 
 @pytest.fixture
+def command(redis_url, tmp_path):
+    """Run a command with some version: ``command(folder, "upgrade")``; its status and output."""
+    (tmp_path / "shop.py").write_text(SHOP.format(url=redis_url), encoding="utf-8")
+
+    def command(folder, *words):
+        line = [sys.executable, "-m", "celery", "-A", "shop", "delayq", *words]
+        ran = subprocess.run(
+            line,
+            env={**os.environ, **copies.environment(folder)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=ALLOWED,
+            check=False,
+        )
+        return ran.returncode, ran.stdout.strip() or ran.stderr
+
+    return command
+
+
+@pytest.fixture
 def redis(redis_server, redis_url):
     with redis_server.client() as client:
         yield client
@@ -75,7 +107,7 @@ def redis(redis_server, redis_url):
 
 @pytest.fixture
 def delayq(make_app, redis_url):
-    delayq = DelayQ(make_app(redis_url, delayq_shards=1))
+    delayq = DelayQ(make_app(redis_url, delayq_shards=1, delayq_undo=(3600, 100)))
     yield delayq
     delayq.close()
 
@@ -143,18 +175,48 @@ def test_a_later_release_writes_this_format_until_its_own_is_raised(versions, to
 
 
 def test_a_format_is_not_raised_while_a_scanner_cannot_read_it(
-    versions, told, start, delayq, redis
+    versions, told, command, start, delayq
 ):
     new = versions["records"]
     scanner = start(None, "scanner")
     scanner.wait_log("scanning", ALLOWED)
 
-    assert told(new, ["upgrade"], ["schedule", "a", FAR]) == ["1", "a"]
+    status, says = command(new, "upgrade")
+    assert status == 1
+    assert says.startswith("records keep format 1: 1 scanner cannot read 2: ")
+    assert told(new, ["schedule", "a", FAR]) == ["a"]
     assert scanner.stop(SIGTERM, ALLOWED) == 0
-    assert told(new, ["upgrade"]) == ["2"]
+    raised = (0, "records may have format 2, the newest that this release knows")
+    assert command(new, "upgrade") == raised
     # Nor lowered.
     assert upgrade(delayq.services) == "2"
-    assert formats(redis) == {"a": b"1"}
+    assert delayq.get("a")
+
+
+def test_a_format_counts_as_raised_once_each_shard_has_it(make_app, redis_url, redis):
+    delayq = DelayQ(make_app(redis_url, delayq_shards=2))
+    delayq.cancel("nobody")
+    # An upgrade that was interrupted.
+    redis.hset(SECOND_OF_TWO, "format", "2")
+
+    assert upgrade(delayq.services) == "1"
+    assert format_of(delayq.services.scripts) == "2"
+    delayq.close()
+
+
+def test_doctor_says_that_a_format_can_be_raised_and_then_that_it_is(versions, command, delayq):
+    delayq.cancel("nobody")
+    new = versions["records"]
+
+    def line():
+        return [one for one in command(new, "doctor")[1].splitlines() if " format " in one]
+
+    (before,) = line()
+    command(new, "upgrade")
+    (after,) = line()
+
+    assert "records have format 1, and each scanner reads 2" in before
+    assert "records have format 2, and each scanner reads it" in after
 
 
 def test_a_scanner_that_is_too_old_says_so(new, start, delayq):
@@ -183,6 +245,18 @@ def test_this_release_finds_moves_and_cancels_what_a_later_one_wrote(new, told, 
     told(new, *steps[1:])
     assert set(formats(redis)) == {"a", "b", "c"}
     assert not [*delayq.check()]
+    assert told(new, ["run_now", "a"], ["hand_over"]) == ["done", 1]
+    assert pushed(redis) == {"a": 1}
+
+
+def test_this_release_takes_its_cancel_of_what_a_later_one_wrote_back(new, told, delayq, redis):
+    told(new, ["schedule", "a", FAR, "key"])
+
+    assert delayq.cancel("a") is Outcome.DONE
+    assert not formats(redis)
+    assert delayq.undo("a").timestamp() == FAR
+
+    assert formats(redis) == {"a": b"2"}
     assert told(new, ["run_now", "a"], ["hand_over"]) == ["done", 1]
     assert pushed(redis) == {"a": 1}
 

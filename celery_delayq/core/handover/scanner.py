@@ -38,7 +38,7 @@ logger = logger_of(__name__)
 GRACE = 0.25  # seconds that a scanner gives the one whose timer is set for the next due time
 # A thousand scanners must not cost Redis ten times as much as a hundred. So from these numbers of
 # scanners on, all together look as often as these would: for safety, and after a grace.
-SAFE, GRACEFUL = 100, 10
+SAFETY_LOOKS, GRACE_LOOKS = 100, 10
 LONGEST = 28.0  # most seconds that this makes a sleep: some less than a connection lasts unused
 
 
@@ -273,7 +273,7 @@ class Scanner:
             shard.up_at = clock.monotonic() + self._idle_for(shard, seen, asleep)
 
     def _asleep_for(self, shard: _Shard) -> float:
-        among_many = min(LONGEST, self._safety_interval * shard.scanners / SAFE)
+        among_many = min(LONGEST, self._safety_interval * shard.scanners / SAFETY_LOOKS)
         # With jitter, or all scanners of a deployment would scan at the same moment.
         return max(self._safety_interval, among_many) * random.uniform(0.8, 1.0)
 
@@ -323,9 +323,9 @@ class Scanner:
         if relay is not None:
             relay = max(relay, self._relay_again - clock.monotonic())
         # Another scanner has set its timer. In case it is dead, this one wakes a little later.
-        most = max(2.0, shard.scanners / GRACEFUL)
+        most = max(2.0, shard.scanners / GRACE_LOOKS)
         grace = 0.0 if seen.has_timer else GRACE * random.uniform(1.0, most)
-        if shard.scanners > SAFE:
+        if shard.scanners > SAFETY_LOOKS:
             # In the same instant of a second as the others: Redis wakes once for some forty looks.
             asleep -= (seen.now_us / 1_000_000 + asleep) % 1.0
         heads = (seen.due, seen.leased, seen.back)

@@ -167,7 +167,7 @@ def release(
     flat = [
         word
         for who, seen, new in parts
-        for word in (target_of(who), seen.seen, new.labels + new.body)
+        for word in (target_of(who), seen.seen, new.header, new.labels + new.body)
     ]
     (text,) = shard.calls.call("release", filter=chosen, max_bytes=MAX_BYTES, parts=flat)
     words = (word.split(b":") for word in text.split(b" "))

@@ -27,9 +27,9 @@ from .keys import Keys
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
 PING_AFTER = 30.0  # seconds of silence before Redis gets a PING
-# The part of that time after which it gets one when a wait begins: the caller has just sent another
+# A wait that begins so many seconds before sends it at once: the caller has just sent another
 # command, and Redis wakes once for both.
-SOON = 0.7
+EARLY = 9.0
 
 logger = logger_of(__name__)
 
@@ -120,7 +120,7 @@ class Wakeup:
                 raise
 
     def _wait(self, until: float) -> set[int]:
-        self._ask_for_life((1 - SOON) * PING_AFTER)
+        self._ask_for_life(EARLY)
         while True:
             self._ask_for_life()
             now = clock.monotonic()

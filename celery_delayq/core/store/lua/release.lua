@@ -6,7 +6,8 @@ number   max_bytes  look at nothing more after so many bytes of records, > 0
 rows...    parts    of each, 1 to 100 of them:
          target     see prelude/entry.lua
          seen       number and last change of the record that the caller has read, 13 bytes
-         body       the new record's part from the flags on, whole, with its key and tags unchanged
+         header     the new record's header, with kind and destination unchanged
+         body       its part from the flags on, whole, with its key and tags unchanged
 
 Returns  the answer, a text with a word for each: done | uncertain (done, but an earlier attempt may have delivered it
          with its old message) | unchanged (changed since the caller read it, or dead) | in_flight | handed_over |
@@ -14,8 +15,8 @@ Returns  the answer, a text with a word for each: done | uncertain (done, but an
 Cost     O(log N + size of the record) each
 Keeps    an entry is not due before its message has the time until which it waits. One behind another goes, too
 ]]
-local targets, seen, bodies = {}, {}, {}
-for at, part in ipairs(parts) do targets[at], seen[at], bodies[at] = part.target, part.seen, part.body end
+local targets, seen = {}, {}
+for at, part in ipairs(parts) do targets[at], seen[at] = part.target, part.seen end
 
 return change(request, function(call)
   local looked, now = look_for(call, targets, filter, max_bytes, seen), call.now
@@ -38,9 +39,9 @@ return change(request, function(call)
 
   -- Release an entry. The record comes first: an entry due now with its old message would run too early; one with the
   -- new message but its old due time is only late.
-  local function release(entry, body)
+  local function release(entry, header, body)
     local record, header_end, id, place, there = entry.record, entry.header_end, entry.id, entry.place, entry.there
-    local number, header = number_of(order_of(record, header_end)), sub(record, 1, header_end)
+    local number = number_of(order_of(record, header_end))
     local grows = number % 2 == 0 and #header + #body + 49 > SMALL
     local order = six_bytes(grows and number + 1 or number)
     local extras, behind = grows and extras_of(record, header_end), place == keys.behind and extras_of(record, header_end)
@@ -50,10 +51,10 @@ return change(request, function(call)
     local changed = changed_next(record, header_end, call.now_us)
     local released = record_of(header, order, whole(now), created_of(record, header_end), changed, body)
     -- It does not wait for its key.
-    if behind and behind.key then released = without_key(released, header_end) end
+    if behind and behind.key then released = without_key(released, #header) end
     redis.call('HSET', keys.records, id, released)
     for _, tag in ipairs(its_tags) do redis.call('ZADD', keys.tags, 0, tag .. '\0' .. member) end
-    if place == keys.leased then take_key(released, header_end, id) end
+    if place == keys.leased then take_key(released, #header, id) end
     put_back(index, whole(now), place, entry.member, entry.claim, there)
     if behind and behind.key then leave_behind(behind.key, entry.member) end
     if grows then
@@ -70,9 +71,9 @@ return change(request, function(call)
   redis.call('ZADD', keys.due, 'XX', 0, '')
   local words, goes = {}, false
   for at, one in ipairs(looked) do
-    words[at] = outcome_of(one, bodies[at])
+    words[at] = outcome_of(one, parts[at].body)
     if words[at] == 'done' or words[at] == 'uncertain' then
-      release(one.entry, bodies[at])
+      release(one.entry, parts[at].header, parts[at].body)
       goes = true
     end
   end

@@ -45,9 +45,10 @@ return change(request, function(call)
   local function moved(entry, text)
     local record = with_due(entry.record, entry.header_end, text, call.now_us)
     if is_released(record, entry.header_end) then return record end
-    local flags = flags_of(record, entry.header_end)
-    local wanted = flags % RUN_NOW + (mode == 'now' and RUN_NOW or 0)
-    return flags == wanted and record or with_flags(record, entry.header_end, wanted)
+    local before, after = has_flag(record, entry.header_end, RUN_NOW), mode == 'now'
+    if before == after then return record end
+    local flags = flags_of(record, entry.header_end) + (after and RUN_NOW or -RUN_NOW)
+    return with_flags(record, entry.header_end, flags)
   end
 
   -- Return the outcome for a target, in a word; and, if it moves, its new due time.

@@ -133,10 +133,9 @@ end
 
 -- The lanes that an entry may be in.
 local function lanes_of(record, header_end)
-  local is_later = sub(record, 1, 1) ~= FIRST or nil
-  return {
-    EVERYTHING, 'q' .. queue_of(record, header_end), 't' .. task_of(record, header_end), is_later and format_lane(record),
-  }
+  local lanes = {EVERYTHING, 'q' .. queue_of(record, header_end), 't' .. task_of(record, header_end)}
+  if sub(record, 1, 1) ~= FIRST then lanes[4] = format_lane(record) end
+  return lanes
 end
 
 -- Whether a due member is the remains of a script that Redis stopped half-way: its entry has left, or is elsewhere. With
