@@ -115,7 +115,7 @@ def _app(broker: str) -> Celery:
     app = Celery("simulated", broker=broker, set_as_current=False)
     app.conf.delayq_url = NOWHERE
     DelayQ(app)
-    app.task(_remind, name=TASK)
+    app.task(_remind, name=TASK, shared=False)
     return app
 
 
