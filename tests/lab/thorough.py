@@ -37,7 +37,7 @@ TRIALS = {
     "rules, with workers killed": "recurring kills",
     "failovers of Sentinel": "failovers --runs 6",
     "faults of a Cluster": "cluster --minutes 3",
-    "mutants": "mutants",
+    "mutants": "mutants --seconds 120",
     "tracers": "tracers",
     "entries of other schedulers": "beats",
     "SQS, by moto's imitation": "sqs",
