@@ -67,7 +67,7 @@ def lease_out(redis):
 def settle(delayq, verdict, *ids, wait=60.0, reason="NO_ROUTE"):
     """Let the broker refuse due tasks that are not bound for a list, or make them ``"dead"``.
 
-    Without *ids*: all that are due. A task with an exchange is bound for no list.
+    Without *ids*: all due tasks. A task with an exchange is bound for no list.
     """
     for shard_steps in delayq.services.steps_by_shard():
         with contextlib.closing(shard_steps):

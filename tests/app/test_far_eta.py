@@ -181,7 +181,7 @@ def test_it_is_left_to_celery(stranger, consumer, caplog, protocol, why):
     assert not [one for one in caplog.records if one.name.startswith("celery_delayq")]
 
 
-# What makes a worker leave a message to Celery, which drops a revoked one.
+# Reasons for which a worker leaves a message to Celery, which drops a revoked one.
 REASONS = {
     "no setting": lambda app: app.conf.update(delayq_adopt_after=None),
     "an opt-out of the task": lambda app: setattr(app.tasks["t"], "delayq_capture", False),

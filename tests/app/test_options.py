@@ -48,7 +48,7 @@ def test_options_are_what_the_worker_will_see(app, add, delayq, way):
     assert (seen.payload[2]["callbacks"], seen.payload[2]["errbacks"]) == ([link], [error])
 
 
-# Options of the task, annotations of the app, options of the call; what the worker sees.
+# Options of the task, annotations of the app, options of the call; options that the worker sees.
 DEFAULTS = {
     "the task's": (
         {"serializer": "pickle", "compression": "zlib", "time_limit": 9, "ignore_result": True},

@@ -194,7 +194,7 @@ def test_options_without_a_url_of_the_store_s_own_are_refused(make_app):
 
 NO_REDIS = ["http://localhost", "amqp://localhost//", "memory://", "nonsense://x", "://"]
 NO_REDIS += ["unix:///tmp/redis.sock", "sentinel://h;redis://i"]
-# What the error shows of a URL with secrets.
+# A URL with secrets, and its text in the error.
 SHOWN = {
     "amqp://me:secret@host//": "amqp://host//",
     "redis://:secret@h;redis://:secret@i": "redis://i",

@@ -164,7 +164,7 @@ def scheduled(app, task_id):
     return app.delayq.schedule(app.tasks["add"].s(2).set(task_id=task_id), at=FAR)
 
 
-# What a caller does with the id while REVOKED is on its way, and its state after that.
+# A caller's use of the id while REVOKED is on its way, and its state after that.
 MEANWHILE = {
     "scheduled": (scheduled, states.PENDING),
     "delivered": (delivered, states.SUCCESS),

@@ -74,7 +74,7 @@ def test_only_the_revision_that_show_showed_is_edited(one, said, refused, app):
     assert refused("edit", "one", "--args", "[6]", "--if-revision", revision) == [
         "task one no longer has the revision of --if-revision; nothing was changed"
     ]
-    # What is not given stays.
+    # Arguments that are not given stay.
     assert (app.delayq.get("one").args, app.delayq.get("one").kwargs) == ((5,), {"y": 2})
 
 

@@ -28,7 +28,7 @@ def answers(project):
         )
 
 
-# What each question of `commits` is answered.
+# The answers of `commits`.
 ANSWERS = {
     "a task is scheduled at the commit by the id that the call returned": (
         "commits",

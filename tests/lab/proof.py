@@ -67,10 +67,10 @@ CALLERS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
+    """The outcome of a trial.
 
     Attributes:
-        tried: What was done, in sentences.
+        tried: The steps that were taken, in sentences.
         broken: A line for each finding; none if each promise held.
         counts: The cells of its row, if tasks were counted.
     """

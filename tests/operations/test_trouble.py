@@ -28,7 +28,7 @@ def test_a_full_redis_refuses_only_what_takes_more_memory(on_spoilt, operation):
         store.check()
 
 
-# A Redis that takes no writes: what makes it so, what ends that, and its answer.
+# A Redis that takes no writes: the command for that, the one that ends it, and Redis's answer.
 REPLICA = "replicaof 127.0.0.1 1", "replicaof no one", "You can't write against a read only replica"
 ALONE = (
     "config set min-replicas-to-write 1", "config set min-replicas-to-write 0",

@@ -58,7 +58,7 @@ from tests.readme.document import page
 
 FROZEN = Path(__file__).with_name("stable.txt")
 
-#: What a row of the page begins with -> the classes that have its names, each as the list calls it.
+#: The start of a row of the page -> the classes that have its names, each as the list calls it.
 OWNERS = {
     "attributes of `DelayQ`": {"DelayQ": DelayQ},
     "attributes of selections": {"selection": RewritableSelection, "count": Released},

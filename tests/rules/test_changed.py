@@ -36,7 +36,7 @@ def rows(redis):
 
 
 def given(row, **other):
-    """What a caller gives to set a rule with this row, or another one."""
+    """The arguments that set a rule with this row, or another one."""
     own = {"revision", "last", "since"}
     known = {name: value for name, value in json.loads(row).items() if name not in own}
     return known | {"flags": "-n"} | other

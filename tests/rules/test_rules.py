@@ -359,7 +359,7 @@ def test_a_writer_leaves_out_runs_that_another_one_has_written_meanwhile(
         computed.append(arguments)
         if len(computed) == 1:
             monkeypatch.setattr(writing, "look_at", look_at)
-            write(delayq)  # what another process does
+            write(delayq)  # as another process would
             monkeypatch.setattr(writing, "look_at", beside_another)
         return look_at(*arguments)
 

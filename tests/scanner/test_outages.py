@@ -170,7 +170,7 @@ def test_another_trouble_is_said_at_once(world, said):
     assert said()[before][1].startswith("hand over failed: WRONGTYPE; retrying in ")
 
 
-# What the loop does about it.
+# The loop's reaction.
 
 
 def failing(times, error):

@@ -1,4 +1,4 @@
-"""What the commands and the doctor say of a group, healthy or broken."""
+"""The commands and the doctor beside a group, healthy or broken."""
 
 import pytest
 

@@ -209,7 +209,7 @@ def test_behind_a_window_the_next_one_begins_with_its_own_delivery(store, shard_
     assert ends(store) == END_MS + 60 * SECOND
 
 
-# What happens to the holder, and to itself.
+# Changes of the holder, and of the entry behind it.
 
 
 def ended(store):

@@ -1,4 +1,4 @@
-"""Cancel: what it returns, and what it leaves; test_outcomes.py has its outcome in each place."""
+"""Cancel: its answer, and what stays in Redis; test_outcomes.py has its outcome in each place."""
 
 import json
 

@@ -68,7 +68,7 @@ def test_it_is_cancelled_in_any_place_and_leaves_nothing(store, place):
     outcome, cancelled = store.entries.cancel("a")
 
     assert outcome in (Outcome.DONE, Outcome.UNCERTAIN)
-    assert cancelled.message == b""  # what it is, only a later release knows
+    assert cancelled.message == b""  # only a later release can read it
     assert not [
         name
         for name in ("records", "templates", "template_uses", "tags", "holders", "claims", "errors")
@@ -164,7 +164,7 @@ def test_its_key_and_its_id_are_taken(store):
     assert store.record("a") is None
 
 
-def test_one_that_is_damaged_where_each_format_is_alike_is_dead(store):
+def test_damage_where_each_format_is_alike_makes_it_dead(store):
     enter(store, "due")
     text = make_later(store)
     at = header_end(text)
@@ -173,7 +173,7 @@ def test_one_that_is_damaged_where_each_format_is_alike_is_dead(store):
     assert store.steps().hand_over().dead == [("a", "record is damaged")]
 
 
-def test_what_a_later_release_adds_to_this_format_stays_through_a_change(store):
+def test_an_addition_of_a_later_release_stays_through_a_change(store):
     extras = Extras("key", ("tag",), others=(b"\xffone", b"\xffother"))
     store.schedule("a", FAR_MS, extras=extras, share=True)
 

@@ -22,7 +22,7 @@ def spoilt(store):
 
 @pytest.fixture
 def refusing(spoilt, shard_steps):
-    """What the hand-over saw that left the entry `bad` refused."""
+    """The answer of the hand-over that left the entry `bad` refused."""
     spoilt.schedule("bad", to="taken", extras=Extras(tags=("x",)))
     return shard_steps.hand_over()
 

@@ -68,7 +68,7 @@ BACK = {
     "reclaimed": lambda _, steps, __: steps.reclaim(),
     "retried": lambda store, *_: store.reschedule("a", When("at", FAR_MS)),
 }
-# What became of the next one with its key.
+# The fate of the next entry with its key.
 NEXT = {
     "waits": lambda *_: None,
     "is cancelled": lambda store, _: store.entries.cancel("next"),

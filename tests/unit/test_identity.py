@@ -12,7 +12,7 @@ HAND_OVER = {"delayq_hand_over": "1.1"}
 
 
 def from_sqs(times):
-    """What kombu adds to a message that SQS delivers; its tag is the receipt of the delivery."""
+    """The properties that kombu adds to an SQS message; its tag is the receipt of the delivery."""
     facts = {"ApproximateReceiveCount": str(times)}
     return {"sqs_message": {"MessageId": "s", "Attributes": facts}}
 

@@ -22,7 +22,7 @@ OTHER_SCRIPTS: Changes = {
         ),
     }
 }
-#: It reads records of format 2 as well, and writes them where the store may have them: their
+#: It reads records of format 2 as well, and writes them if the store may have them: their
 #: messages stand backwards, behind another letter.
 OTHER_RECORDS: Changes = {
     "core/store/lua/prelude/record.lua": {

@@ -261,7 +261,7 @@ def test_this_release_takes_its_cancel_of_what_a_later_one_wrote_back(new, told,
     assert pushed(redis) == {"a": 1}
 
 
-def test_what_only_a_later_release_can_read_is_refused(new, told, delayq, redis):
+def test_a_step_that_must_read_a_later_format_is_refused(new, told, delayq, redis):
     told(new, ["schedule", "a", FAR])
     before = redis.hgetall(RECORDS)
     says = "its record has format 2, and this release reads formats up to 1"

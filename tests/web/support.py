@@ -1,4 +1,4 @@
-"""What tests do with pages: follow links to the last one, and change many tasks."""
+"""Helpers for pages: they follow links to the last one, and change many tasks."""
 
 import html
 import re

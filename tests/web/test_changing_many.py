@@ -259,7 +259,7 @@ def test_a_reader_counts_nothing_and_changes_nothing(app, browse, browser, many)
     assert left(app) == IDS
 
 
-# What a step is sent with, and by.
+# The sender of a step, and the fields that go along.
 
 
 @pytest.mark.parametrize(
