@@ -42,6 +42,8 @@ def told(app: Celery, steps: str) -> None:
                 came = app.send_task("t", **options).id
             elif name == "upgrade":
                 came = upgrade(app.delayq.services)
+            elif name == "release":
+                came = app.delayq.select(all=True).release()
             else:
                 came = getattr(app.delayq, name)(*words)
                 came = [*came] if isinstance(came, Iterator) else came

@@ -261,6 +261,14 @@ def test_this_release_takes_its_cancel_of_what_a_later_one_wrote_back(new, told,
     assert pushed(redis) == {"a": 1}
 
 
+def test_a_later_release_releases_tasks_of_both_formats(new, told, delayq, redis):
+    delayq.app.send_task("t", task_id="ours", delayq_at=FAR)
+    told(new, ["schedule", "theirs", FAR])
+
+    assert told(new, ["release"], ["hand_over"]) == [2, 2]
+    assert pushed(redis) == {"ours": 1, "theirs": 1}
+
+
 def test_a_step_that_must_read_a_later_format_is_refused(new, told, delayq, redis):
     told(new, ["schedule", "a", FAR])
     before = redis.hgetall(RECORDS)
