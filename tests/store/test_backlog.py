@@ -9,6 +9,7 @@ from celery_delayq.errors import StoreError
 from tests.store.support import NOW_MS
 
 OLD_MS, FRESH_MS = NOW_MS - 1001, NOW_MS - 1000
+LAGGING_MS = NOW_MS - 21
 BATCH = 8
 
 
@@ -94,9 +95,15 @@ def test_both_keep_their_order(put, batches):
     assert [task_id for task_id in taken if task_id in fresh] == fresh
 
 
-def test_a_backlog_that_is_fresh_itself_goes_in_order(put, batches):
-    first = schedule(put, "a", 12, FRESH_MS)
-    second = schedule(put, "b", 3, FRESH_MS + 1)
+def test_a_burst_on_one_millisecond_does_not_hold_up_later_entries(put, batches):
+    burst = schedule(put, "a", 15, LAGGING_MS)
+    later = schedule(put, "b", 3, LAGGING_MS + 1)
+    assert batches() == [[*later[:2], *burst[:6]], [*later[2:], *burst[6:13]], burst[13:]]
+
+
+def test_a_batch_that_is_hardly_late_goes_in_order(put, batches):
+    first = schedule(put, "a", 12, LAGGING_MS + 1)
+    second = schedule(put, "b", 3, LAGGING_MS + 2)
     assert batches() == [first[:8], [*first[8:], *second]]
 
 

@@ -1,5 +1,6 @@
 --[[ Due entries, and scanners to wake for them. ]]
 local FRESH = 1000 -- ms for which an entry that fell due counts as fresh at least, see due_members
+local LAG = 20 -- ms: a full batch that is all due for longer has a backlog behind it
 local LATER = 9999999999999 -- ms: a scanner with this promise wakes for messages only
 local OVERDUE = 100 -- ms after which a scanner that should have woken is taken for dead
 
@@ -20,14 +21,15 @@ local function earlier_head(one, other)
   return math.min(one, other)
 end
 
--- The next entries of an index: due members in due order, at most `limit`. If more are overdue, up to a quarter are
--- those that fell due since the caller's last step, or in the last second. So a backlog holds up no later entry, however
--- long a step takes. Return the members, fresh ones first, and the number of those.
+-- The next entries of an index: due members in due order, at most `limit`. If there is a backlog, up to a quarter are
+-- fresh: they fell due since the caller's last step, or in the last second, and after the others. So neither a backlog,
+-- however long a step takes, nor a burst on one millisecond holds up later entries. Return the members, fresh ones
+-- first, and the number of those.
 local function due_members(index, now, limit, last_ms)
-  local since = math.min(now - FRESH, last_ms > 0 and last_ms or now)
   local members = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now), 'LIMIT', 0, limit)
-  local last = #members == limit and redis.call('ZSCORE', index, members[limit])
-  if not last or tonumber(last) >= since then return members, 0 end
+  local last = #members == limit and tonumber(redis.call('ZSCORE', index, members[limit]))
+  if not last or last >= now - LAG then return members, 0 end
+  local since = math.max(last + 1, math.min(now - FRESH, last_ms > 0 and last_ms or now))
   local share = math.floor(limit / 4)
   local mixed = redis.call('ZRANGEBYSCORE', index, whole(since), whole(now), 'LIMIT', 0, share)
   local fresh = #mixed
