@@ -235,8 +235,7 @@ def clear(
     delayq = services.app.delayq
     runs = select(delayq, tag=tag_of(rule.name))  # none that is written from now on
     # If another process has cleared up meanwhile, the rule writes again, and these are new runs.
-    found = named(shard, [rule.name.encode()])
-    if not any((now.revision, now.flags) == (rule.revision, rule.flags) for now in found):
+    if not _is_as_read(shard, rule):
         return
     shards = len(services.entries.unasked_shards)
     for task in runs:
@@ -247,10 +246,18 @@ def clear(
         if task.revision // 1000 == ms_of(task.created) or is_own(task):
             cancel(delayq, task.id, if_revision=task.revision)
     if "to" in rule.row:
+        # If it was placed meanwhile, it may have been removed there since.
+        if not _is_as_read(shard, rule):
+            return
         row = json.loads(rule.row["to"])
         # However many rules are there: this one is none more.
         change(shard_for(services.entries, row["home"]), rule.name, "place", rule.row["to"], _ANY)
     change(shard, rule.name, "cleared", str(rule.revision))
+
+
+def _is_as_read(shard: Shard, rule: Stored) -> bool:
+    found = named(shard, [rule.name.encode()])
+    return any((now.revision, now.flags) == (rule.revision, rule.flags) for now in found)
 
 
 def is_run(task_id: str) -> bool:

@@ -110,6 +110,35 @@ def test_a_process_that_finishes_a_move_late_changes_no_rule_that_was_set_since(
     assert rows() == now_set
 
 
+def test_a_process_that_finishes_a_move_late_brings_no_removed_rule_back(
+    delayq, every, rows, killed_after, monkeypatch
+):
+    every("a")
+    write(delayq)
+    here = store.find(delayq.services.entries, "r").shard
+    shards = {key: store.shard_for(delayq.services.entries, key).number for key in "bcdefgh"}
+    key = next((key for key, number in shards.items() if number != here), None)
+    if key is None:
+        return  # there is one shard
+    killed_after(1)
+    with suppress(KilledError):
+        every(key)
+    monkeypatch.undo()
+    shard = delayq.services.entries.shards[here]
+    [row] = store.named(shard, [b"r"])
+    cancel = store.cancel
+
+    def late(*arguments, **options):
+        monkeypatch.undo()
+        write(delayq)  # another process finishes it
+        delayq.rule("r").remove()
+        return cancel(*arguments, **options)
+
+    monkeypatch.setattr(store, "cancel", late)
+    store.clear(delayq.services, shard, row)
+    assert rows() == []
+
+
 def test_a_move_takes_place_however_many_rules_there_are(delayq, every, rows, monkeypatch):
     every("a")
     monkeypatch.setattr(store, "MOST_RULES", 0)
