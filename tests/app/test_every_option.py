@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from datetime import timezone
 
 import pytest
 from celery import Celery
@@ -74,6 +75,15 @@ def test_an_option_of_publishing_is_refused_in_a_scheduled_call(app, delayq, nam
         app.send_task("t", delayq_after=3000, **{name: REFUSED[name]})
 
     assert delayq.counts().scheduled == 0
+
+
+def test_the_timezone_of_a_countdown_is_taken_and_is_in_no_message(app, delayq, redis):
+    app.send_task("t", delayq_after=0, timezone=timezone.utc)
+
+    delayq.hand_over()
+
+    (message,) = lists(redis)[b"celery"]
+    assert b"timezone" not in message
 
 
 def test_entities_that_a_call_declares_exist_once_it_is_delivered(app, delayq, redis):
