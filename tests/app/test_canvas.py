@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pickle
 from itertools import product
+from uuid import uuid4
 
 import pytest
 from celery import chain, chord, group
@@ -36,6 +37,15 @@ CANVASES = {
     "starmap": lambda add: add.starmap([(1, 2), (3, 4)]),
     "chunks": lambda add: add.chunks([(1, 2), (3, 4)], 1),
 }
+
+
+def test_a_canvas_s_uuid_is_its_entry_s_id(add, delayq):
+    number = uuid4()
+
+    result = delayq.schedule(CANVASES["group"](add).set(task_id=number), at=FAR)
+
+    assert result.id == delayq.get(number).id == str(number)
+    assert result.cancel()
 
 
 @pytest.mark.parametrize("what", CANVASES)

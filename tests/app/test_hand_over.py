@@ -55,7 +55,7 @@ ASIDE = {
 }
 
 
-@pytest.mark.parametrize("state", ASIDE)
+@pytest.mark.parametrize("state", ["dead", pytest.param("paused", marks=pytest.mark.operations)])
 def test_a_batch_of_nothing_but_dead_or_paused_tasks_is_not_the_last(relayed, redis, state):
     """A batch ends after a megabyte."""
     for number in range(3):

@@ -1,9 +1,11 @@
-"""Leaves of the package with several shards: the load of a dump, and remote control."""
+"""Leaves of the package with several shards: a dump, remote control, and the end of a test."""
 
 import pytest
 from celery import states
 from celery.result import AsyncResult
 
+from celery_delayq.contrib.testing.stores import delete_all
+from celery_delayq.core.store.keys import KEYS, Keys
 from tests.app.test_dump import through_text
 from tests.app.test_several_shards import app, many, task_id
 
@@ -23,6 +25,14 @@ def test_a_dump_is_loaded_into_any_number_of_shards(delayq_app, url, delayq, man
         assert found.args == (number,)
         assert other.cancel(many[number])
     assert list(other.check()) == list(delayq.check()) == []
+
+
+@pytest.mark.usefixtures("many")
+def test_a_test_of_your_own_leaves_no_key_behind(delayq, redis):
+    assert redis.exists("{delayq:0}:meta")
+    delete_all(delayq.services.key_sets)
+    names = {Keys("delayq", at, n)[name] for n in (1, 3) for at in range(n) for name in KEYS}
+    assert not names & {key.decode() for key in redis.keys("*")}
 
 
 def test_celerys_own_revoke_finds_it(app, delayq, task_id):

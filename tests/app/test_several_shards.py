@@ -5,7 +5,7 @@ from celery import states
 from celery.result import AsyncResult
 
 from celery_delayq import Item, Outcome, State
-from celery_delayq.core.store.keys import KEYS, Keys, shard_of
+from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, InFlight
 from tests.app.support import FAR, LONG_AGO, claim, redis_ms
 from tests.support.waiting import eventually
@@ -314,12 +314,3 @@ def test_the_store_s_number_decides_and_a_setting_counts_for_a_new_store(
     other.conf.delayq_prefix = "another"
     other.send_task("t", task_id="c", delayq_at=FAR)
     assert redis.hget("{another:0}:meta", "shards") == str(then).encode()
-
-
-def test_a_test_of_your_own_leaves_no_key_behind(delayq, many, redis):
-    from celery_delayq.contrib.testing.stores import delete_all
-
-    assert redis.exists("{delayq:0}:meta")
-    delete_all(delayq.services.key_sets)
-    names = {Keys("delayq", at, n)[name] for n in (1, 3) for at in range(n) for name in KEYS}
-    assert not names & {key.decode() for key in redis.keys("*")}

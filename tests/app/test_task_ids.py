@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
-from celery import group
 from celery.result import AsyncResult
 
 from celery_delayq import Outcome, State
@@ -84,14 +83,6 @@ def test_a_uuid_is_text_in_a_call_s_message_and_in_its_result(delayq_app, url, r
     ids = [headers[name] for name in ("id", "root_id", "parent_id", "group")]
     assert ids == 4 * [str(NUMBER)]
     assert result.id == app.AsyncResult(NUMBER).id == str(NUMBER)
-
-
-@pytest.mark.operations
-def test_a_canvas_s_uuid_is_its_entry_s_id(add, delayq):
-    result = delayq.schedule(group(add.s(1), add.s(2)).set(task_id=NUMBER), at=FAR)
-
-    assert result.id == delayq.get(NUMBER).id == str(NUMBER)
-    assert result.cancel()
 
 
 NAMES = {

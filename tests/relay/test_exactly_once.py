@@ -45,6 +45,7 @@ def test_tasks_that_fall_due_while_scanners_run_leave_once_and_never_early(rabbi
     assert sorted(rabbit.ids()) == wanted
 
 
+@pytest.mark.operations
 def test_each_task_arrives_once_with_batches_of_one(make_house, rabbitmq_server, monkeypatch):
     monkeypatch.setattr("celery_delayq.core.handover.relay.BATCH", 1)
     house = make_house(rabbitmq_server.url)
@@ -83,6 +84,7 @@ def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch):
     assert {message.headers["delayq_attempt"] for message in messages} == {1}
 
 
+@pytest.mark.operations
 def test_tasks_being_published_as_a_thread_ends_are_uncertain_and_the_rest_goes_again(
     make_house, monkeypatch
 ):
@@ -133,6 +135,7 @@ def test_a_lease_that_runs_out_in_a_window_ends_it_after_the_message_at_hand(
     assert [house.ids(queue) for queue in queues[2:]] == [["2"], ["3"], ["4"]]
 
 
+@pytest.mark.operations
 def test_a_window_that_took_long_makes_the_next_one_half_as_large(make_house, monkeypatch):
     monkeypatch.setattr("celery_delayq.core.handover.link.SLOW", -1.0)
     house = make_house("memory://")
@@ -162,6 +165,7 @@ def without_servers(make_app):
     thread.join()
 
 
+@pytest.mark.operations
 def test_tasks_are_relayed_without_a_server_process(without_servers):
     house = without_servers
     house.start()
