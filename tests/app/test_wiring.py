@@ -149,30 +149,38 @@ def test_a_task_of_an_app_with_delayq_can_be_pickled(add):
     assert pickle.loads(pickle.dumps(add)).name == "add"
 
 
-def test_close_lets_go_of_connections_and_the_next_call_makes_new_ones(app, redis):
+@pytest.fixture
+def ours(redis):
+    """The package's connections, without those that earlier tests left to the garbage collector."""
+
+    def every():
+        named = (client for client in redis.client_list() if client["name"] == "celery_delayq")
+        return {client["id"] for client in named}
+
+    before = every()
+    return lambda: every() - before
+
+
+def test_close_lets_go_of_connections_and_the_next_call_makes_new_ones(app, ours):
     app.send_task("t", task_id="a", delayq_at=FAR)
     # Redis takes a moment to notice that the far end of a connection is gone.
-    eventually(lambda: len(ours(redis)) == 1)
+    eventually(lambda: len(ours()) == 1)
 
     app.delayq.close()
 
-    eventually(lambda: not ours(redis))
+    eventually(lambda: not ours())
     assert app.delayq.get("a") is not None
     app.delayq.close()
     app.delayq.close()
 
 
-def ours(redis):
-    return [client for client in redis.client_list() if client["name"] == "celery_delayq"]
-
-
-def test_one_connection_serves_all_calls_of_a_thread(app, redis):
+def test_one_connection_serves_all_calls_of_a_thread(app, ours):
     for number in range(20):
         app.send_task("t", task_id=str(number), delayq_at=FAR)
         app.delayq.get(str(number))
         app.delayq.counts()
 
-    eventually(lambda: len(ours(redis)) == 1)
+    eventually(lambda: len(ours()) == 1)
 
 
 def test_finalizing_an_app_registers_the_launching_task_once(make_app):

@@ -173,8 +173,8 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "redis.call('ZADD', keys.rules_next, whole(call.now), called)",
     ),
     "a process clears up though another one has": (
-        "if not any(",
-        "if False and not any(",
+        "if not _is_as_read(",
+        "if False and not _is_as_read(",
         (rule_store, "clear"),
     ),
     "a run that a user moved is cleared up as well": (
