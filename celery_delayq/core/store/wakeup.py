@@ -27,8 +27,8 @@ from .keys import Keys
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
 PING_AFTER = 30.0  # seconds of silence before Redis gets a PING
-# A wait that begins so many seconds before sends it at once: the caller has just sent another
-# command, and Redis wakes once for both.
+# A wait that begins up to so many seconds earlier sends the PING at once: the caller has just sent
+# another command, and Redis wakes once for both.
 EARLY = 9.0
 
 logger = logger_of(__name__)
