@@ -25,13 +25,19 @@ VERSION = celery_delayq.__version__
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A repository with what the script reads before it builds, committed."""
+    """A repository with what the script reads before it builds, committed; its changelog has a day."""
     for name in NEEDED:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+    begin_changelog(tmp_path, f"## {VERSION} - 2026-11-27")
     git(tmp_path, "init", "-q")
     commit(tmp_path)
     return tmp_path
+
+
+def begin_changelog(folder, head):
+    changelog = folder / "CHANGELOG.md"
+    changelog.write_text(re.sub("(?m)^## .*", head, changelog.read_text(), count=1))
 
 
 def git(folder, *command):
@@ -58,10 +64,9 @@ def test_changes_that_are_not_committed_are_refused(checkout):
     assert "not committed" in refusal(checkout)
 
 
-@pytest.mark.parametrize("head", ["## 0.9.9 - 2026-01-01", f"## {VERSION}", "## Unreleased"])
+@pytest.mark.parametrize("head", ["## 0.9.9 - 2026-01-01", f"## {VERSION} - unpublished", "## Unreleased"])
 def test_a_changelog_without_this_version_and_its_day_is_refused(checkout, head):
-    changelog = checkout / "CHANGELOG.md"
-    changelog.write_text(re.sub("(?m)^## .*", head, changelog.read_text(), count=1))
+    begin_changelog(checkout, head)
     commit(checkout)
     assert refusal(checkout) == (
         f'the package is {VERSION}, and CHANGELOG.md begins with "{head}"; '
