@@ -25,7 +25,7 @@ VERSION = celery_delayq.__version__
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A repository with what the script reads before it builds, committed; its changelog has a day."""
+    """A repository with the files that the script reads before it builds; its changelog has a day."""
     for name in NEEDED:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -64,7 +64,9 @@ def test_changes_that_are_not_committed_are_refused(checkout):
     assert "not committed" in refusal(checkout)
 
 
-@pytest.mark.parametrize("head", ["## 0.9.9 - 2026-01-01", f"## {VERSION} - unpublished", "## Unreleased"])
+@pytest.mark.parametrize(
+    "head", ["## 0.9.9 - 2026-01-01", f"## {VERSION} - unpublished", "## Unreleased"]
+)
 def test_a_changelog_without_this_version_and_its_day_is_refused(checkout, head):
     begin_changelog(checkout, head)
     commit(checkout)
