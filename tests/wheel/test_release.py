@@ -25,7 +25,7 @@ VERSION = celery_delayq.__version__
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A repository with the files that the script reads before it builds; its changelog has a day."""
+    """A repository with the files that the script reads; its changelog has a day."""
     for name in NEEDED:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
