@@ -282,6 +282,27 @@ def test_the_result_backend_hears_of_a_chord_when_it_is_launched(add, redis_serv
         assert results.get(size) == b"2"
 
 
+def test_a_launch_that_is_tried_again_sets_the_size_of_its_chord_again(
+    add, delayq, redis, redis_server, launch
+):
+    """The result backend forgets it after a day, and a dead launch may be retried much later."""
+    header = [add.s(one).set(queue=name) for one, name in enumerate(("one", "blocked", "three"))]
+    result = chord(header, add.si(3)).delay_until(LONG_AGO)
+    redis.set("blocked", "no list")
+    with redis_server.client(db=1) as results:
+        launch()
+        redis.delete("one", "blocked")
+        results.flushdb()
+
+        assert delayq.run_now(result)
+        found = launch()
+
+        [size] = results.keys("*.s")
+        assert results.get(size) == b"3"
+    marks = [found[queue][0].get("delayq_redelivered") for queue in ("blocked", "three")]
+    assert marks == [True, None]
+
+
 def test_the_body_of_a_chord_is_read_only_by_a_serializer_that_the_app_accepts(
     app, add, delayq, launch
 ):

@@ -14,6 +14,8 @@ A step is one of these:
     message   the message and its route, as the store keeps them for a relay; ``time`` and
               ``terms``, if the part has a delay of its own, which begins at the launch
     backend   the method's name, and its arguments
+
+One that has failed is ``tried``: it may have been done all the same.
 """
 
 from __future__ import annotations

@@ -73,9 +73,12 @@ def _register(app: Celery) -> None:
         except Failed as failed:
             if request.called_directly:
                 raise failed.why from None
-            sent = {step.get("id") for step in steps[: failed.place]}
+            done, (tried, *rest) = steps[: failed.place], steps[failed.place :]
+            sent = {step.get("id") for step in done}
             left = [task_id for task_id in ids if task_id not in sent]
-            wait(services, self, failed, steps[failed.place :], left)
+            # The backend may forget a chord's size before the next try.
+            sizes = [step for step in done if step.get("backend") == "set_chord_size"]
+            wait(services, self, failed, [*sizes, {**tried, "tried": True}, *rest], left)
 
 
 def _waits_already(services: Services, request: Any) -> bool:
@@ -123,7 +126,7 @@ class Launch:
         """
         for place, step in enumerate(steps):
             try:
-                self._do(step, maybe_second=self._comes_again or (place == 0 and self._put_offs))
+                self._do(step, maybe_second=self._comes_again or step.get("tried"))
             except Exception as error:
                 raise Failed(place, error, _where(step)) from error
 

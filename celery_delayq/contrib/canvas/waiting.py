@@ -78,7 +78,7 @@ def wait(
         services: The services of its app.
         task: The running task.
         failed: The reason.
-        steps: The failed step, and those after it.
+        steps: The failed step, those after it, and those that are done again.
         ids: The ids that a caller may be waiting for.
 
     Raises:
