@@ -92,6 +92,10 @@ class When:
         """The same in microseconds, not rounded."""
         return self.ms * 1000 - self.rounded_us
 
+    def seconds_from(self, begin: datetime) -> float:
+        """Seconds from *begin*, when a delay begins, to the due time."""
+        return self.ms / 1000 - (begin.timestamp() if self.mode == "at" else 0)
+
 
 def at(value: TimeInput, zone: tzinfo) -> When:
     """An absolute due time.

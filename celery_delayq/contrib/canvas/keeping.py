@@ -24,13 +24,14 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
-from datetime import timezone
+from datetime import datetime, timezone
 from typing import Any
 
 from celery.canvas import Signature
 from kombu.serialization import dumps as serialize
 
-from ...core.clock import at, celery_time
+from ...core.clock import When, at, celery_time
+from ...core.message.expiry import warn_of_chord
 from ...core.message.headers import EXPIRES_HEADER
 from ...core.message.identity import give_identity
 from ...core.message.outgoing import dumps, recorded
@@ -51,12 +52,14 @@ class Kept:
     """What Celery did to apply one canvas.
 
     Attributes:
+        due: When the canvas is due.
         steps: What it did, messages to the broker last.
         route: Options that send a task to where the first message goes.
         serializer: The first message's.
     """
 
     services: Services
+    due: datetime
     steps: list[Step] = field(default_factory=list)
     route: dict[str, Any] = field(default_factory=dict)
     serializer: str | None = None
@@ -113,6 +116,8 @@ class Kept:
         if when is not None:
             step["time"] = ["after", after_ms] if after_ms else [when.mode, when.ms]
             message.headers["eta"] = None
+            seconds = When(*step["time"]).seconds_from(self.due)
+            warn_of_chord(self.services.app, message, seconds, interceptor.warned_chords)
         if request is not None:
             step["terms"] = asdict(request.entry_options)
         return _Keeper(self, interceptor, step)

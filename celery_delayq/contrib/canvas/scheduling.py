@@ -47,7 +47,7 @@ def schedule(
         Its result; of an empty canvas, what ``apply_async`` returns: nothing is scheduled.
     """
     refuse_connections(sig)
-    app, kept = services.app, Kept(services)
+    app, kept = services.app, Kept(services, Request(when).expected_due())
     canvas = marked(sig, kept, app)
     if canvas is None:
         empty: Any = sig.clone().apply_async()

@@ -12,6 +12,7 @@ from .. import clock
 from ..errors import InvalidDueTime, InvalidOption
 from ..store import checked_id, checked_name
 from .headers import HOLD_HEADER, PUT_OFFS_HEADER
+from .signatures import options_after
 
 _REPLACED = "Replaced by new task"  # the words of Celery's Task.replace
 
@@ -75,9 +76,7 @@ def hand_on(hold: Any, run_id: Any, body: Any) -> None:
         body: Of a message: arguments, and what goes with them: the rest of its chain, its chord.
     """
     embed = body if isinstance(body, dict) else body[2]
-    for part in filter(None, [*(embed.get("chain") or ()), embed.get("chord")]):
-        last = part["kwargs"]["body"] if part["task"] == "celery.chord" else part
-        options = last["options"]
+    for options in options_after(embed):
         if options.get("task_id") == run_id:
             options["headers"] = {**(options.get("headers") or {}), HOLD_HEADER: hold}
 

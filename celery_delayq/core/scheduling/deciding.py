@@ -164,5 +164,5 @@ def _by_eta(services: Services, eta: str, task: str, *, is_asked: bool) -> Reque
         return Request(when)
     if not services.has_store:
         return None
-    ahead = when.ms / 1000 - clock.utc_now().timestamp()
+    ahead = when.seconds_from(clock.utc_now())
     return Request(when, captured=True) if ahead >= settings.min_delay else None

@@ -40,7 +40,7 @@ from ..logs import logger_of
 from ..message import native_delay
 from ..message.amqp import check_encodable
 from ..message.destination import header_of
-from ..message.expiry import warn_of_expiry
+from ..message.expiry import warn_of_chord, warn_of_expiry
 from ..message.headers import EXPIRES_HEADER, HOLD_HEADER, foreign
 from ..message.hold import Hold, continues, hand_on
 from ..message.identity import give_identity
@@ -155,6 +155,7 @@ class Interceptor:
         self._seen: set[bytes] = set()
         self.refusals = Refusals()
         self._has_warned = False
+        self.warned_chords: dict[str, float] = {}
 
     @cached_property
     def producer(self) -> Producer:
@@ -310,6 +311,10 @@ class Interceptor:
     ) -> None:
         if message.headers.get("eta"):
             native_delay.undo(options, self.services.app.amqp)
+        embed = message.body[2]
+        if embed.get("chord") or embed.get("chain"):
+            seconds = request.when.seconds_from(clock.utc_now())
+            warn_of_chord(self.services.app, message, seconds, self.warned_chords)
         # A worker would hold a message with an eta in its memory.
         message.headers["eta"] = None
         if message.headers.get("expires"):
