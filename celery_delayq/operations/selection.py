@@ -39,7 +39,7 @@ class RewritableSelection(Selection):
 
         Raises:
             InvalidOption: as :meth:`DelayQ.edit`; there is a canvas (``NotATask``), and nothing was
-                changed; or *key* is given, which only one task can have.
+                changed; or a ``key`` is given, which only one task can have.
         """
         edit = Edit(**changes)
         if edit.key is not KEPT:

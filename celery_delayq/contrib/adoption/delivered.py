@@ -60,7 +60,7 @@ def entry_of(
     """Make the entry of a message that a broker delivered, without writing it.
 
     Args:
-        sender: Makes the entry.
+        interceptor: Makes the entry.
         message: The message; its eta is left out.
         request: The requested time and terms.
         queue: The queue to deliver to, past any exchange; by default, its own destination.

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ...core.logs import plain
-from ...core.servers.risks import Line as MasterCache
+from ...core.servers.risks import Line as DoctorLine
 from ...operations.cli.common import ErrorSentences, advised, delayq_of, examples, json_option
 from ...operations.cli.looks import CeleryCommand
 from ...operations.cli.screen import Line, Screen
@@ -51,7 +51,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
         ctx.exit(1)
 
 
-def _shown(found: MasterCache, width: int | None) -> Iterator[Line]:
+def _shown(found: DoctorLine, width: int | None) -> Iterator[Line]:
     """Return its lines, wrapped for a terminal; else one line, and one for the advice."""
     room = None if width is None else max(_NARROW, width - _LEVEL - _NAME)
     texts = _wrapped(plain(found.found), room)

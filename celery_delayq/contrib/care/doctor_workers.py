@@ -42,9 +42,9 @@ def workers(services: Services) -> Iterator[Line]:
 def other_stores_here(services: Services, connection: Connection) -> Iterator[Line]:
     """Yield each other store in this Redis that has tasks for the app's queues, and no scanner."""
     found = forlorn_stores(services, connection)
-    for worker in found or ():
-        said, _, advice = worker.partition("; ")
-        yield Line("other stores", ERROR, plain(said), plain(advice))
+    for sentence in found or ():
+        store, _, advice = sentence.partition("; ")
+        yield Line("other stores", ERROR, plain(store), plain(advice))
     if not found:
         well = "no tasks for this app's queues wait in another one in this Redis without a scanner"
         unknown = "unknown: this needs +scan, and the right to read the keys of other stores"

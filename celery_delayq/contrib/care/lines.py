@@ -43,7 +43,7 @@ _HEX = set("0123456789abcdef")
 _MESSAGE_TEXTS = ("body", "content-type", "content-encoding")
 
 Line = dict[str, Any]
-GivenTime = str | bytes | Mapping[str, Any]
+GivenLine = str | bytes | Mapping[str, Any]
 
 
 class Type(NamedTuple):
@@ -254,7 +254,7 @@ def text_of(line: Mapping[str, Any]) -> str:
     return json.dumps(line, separators=(",", ":"))
 
 
-def read(lines: Iterable[GivenTime]) -> Iterator[tuple[int, Line]]:
+def read(lines: Iterable[GivenLine]) -> Iterator[tuple[int, Line]]:
     """Yield the lines of a dump with their numbers and all fields, each checked before.
 
     Raises:
@@ -277,7 +277,7 @@ def read(lines: Iterable[GivenTime]) -> Iterator[tuple[int, Line]]:
         raise InvalidDump(number + 1)
 
 
-def bounded(lines: Iterable[GivenTime], longest: int) -> Iterator[GivenTime]:
+def bounded(lines: Iterable[GivenLine], longest: int) -> Iterator[GivenLine]:
     """Yield the same lines; from a file, read at most *longest* characters of each.
 
     Raises:
@@ -314,7 +314,7 @@ def fault_in(fields: Mapping[str, Field], name: str, value: Any) -> str:
     return "" if field.is_right(value) else _wrong(name, value, field.expected)
 
 
-def _parsed(number: int, given: GivenTime) -> Line:
+def _parsed(number: int, given: GivenLine) -> Line:
     if isinstance(given, Mapping):
         return dict(given)
     try:

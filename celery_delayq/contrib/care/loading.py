@@ -39,7 +39,7 @@ from ...core.store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_o
 from ...operations.pausing import is_all_paused
 from .. import rule_store
 from . import dumps
-from .lines import DUMP, PAUSE, RULE, TASK, UNREADABLE, GivenTime, Line, bounded, read
+from .lines import DUMP, PAUSE, RULE, TASK, UNREADABLE, GivenLine, Line, bounded, read
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
 SLICE_BYTES = 500_000  # about as many bytes of lines in one call
@@ -53,7 +53,7 @@ _NO_LIST = "it goes to the list {!r} of an unknown queue"
 # and meets the pause; one that was in flight waits, marked as possibly delivered.
 _TIMES = {"refused": "next_try_ms", "behind": "due_ms", "dead": "dead_since_ms"}
 
-Lines = Iterable[GivenTime]
+Lines = Iterable[GivenLine]
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Loaded:
         loaded: How many tasks were written; in a dry run, how many could be read.
         here: How many of the same tasks were here already.
         left: How many had left this store since they were scheduled, and do not come back.
-        skipped: How many were skipped by *skip_existing*, as another task has their id or key.
+        skipped: With ``skip_existing``, how many another task's id or key kept out.
         refused: Why others were not loaded.
         unreadable: The ids of the tasks that the dump has as unreadable, and why.
     """

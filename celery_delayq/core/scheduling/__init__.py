@@ -7,5 +7,5 @@
                   +---- other items: arguments filled in <---------+----> writing --> receipts
 
 ``deciding`` decides once, for every message that Celery makes, whether it is scheduled.
-``patches`` says whether a bulk's messages may be made of one another.
+``operations/patches.py`` says whether a bulk's messages may be made of one another.
 """

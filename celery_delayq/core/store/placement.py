@@ -95,7 +95,7 @@ def refused(
     Each shard looks only at itself, and an id must not wait twice.
 
     Args:
-        links, new: All shards, and the entries.
+        shards, new: All shards, and the entries.
         supersede, until, pauses: As for :func:`schedule.schedule`.
     """
     errors: dict[int, DelayQError] = {}

@@ -21,7 +21,7 @@ class Shard:
     Attributes:
         number: Its number among the store's shards.
         scripts: For steps that only read, and for a scanner's.
-        member: This process's membership.
+        registration: How this process joins the store.
         calls: For a caller's steps that change the store.
         timeout: The longest that a call may take, in seconds.
         templates: Names of templates that this process has sent.

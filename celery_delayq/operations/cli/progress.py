@@ -31,7 +31,7 @@ def counting(
     Args:
         ctx: The command's context.
         label: The text before the number.
-        told: Puts the number of finished tasks in words.
+        sentence: Puts the number of finished tasks in words.
         total: The approximate total, if known.
         tell: Called with the number of finished tasks, without a terminal.
     """
