@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .contrib.care.methods import CareMethods
     from .contrib.history.methods import HistoryMethods
+    from .contrib.rules.methods import RuleMethods
+    from .contrib.undo.methods import UndoMethods
     from .core.errors import AlreadyScheduled, DelayQError, InvalidDueTime
     from .core.integration.bootstep import ScannerStep as ScannerStep
     from .core.integration.defer import Defer
@@ -28,7 +30,15 @@ if TYPE_CHECKING:
     from .operations.items import Item
     from .operations.methods import Operations
 
-    class DelayQ(Operations, CareMethods, HistoryMethods, _DelayQ):
+    # Written by python -m tests.types.face.
+    class DelayQ(
+        Operations,
+        CareMethods,
+        HistoryMethods,
+        RuleMethods,
+        UndoMethods,
+        _DelayQ,
+    ):
         """The class, with the methods of the parts beside the core; see ``core/leaves.py``."""
 
 

@@ -26,7 +26,7 @@ def pause(
     delayq: HasServices,
     *,
     queue: str | None = None,
-    task: str | Task | None = None,
+    task: str | Task[..., Any] | None = None,
     late: bool = False,
 ) -> None:
     """Stop delivering the tasks of a queue, of a task, or all tasks, until you resume.
@@ -55,7 +55,7 @@ def resume(
     delayq: HasServices,
     *,
     queue: str | None = None,
-    task: str | Task | None = None,
+    task: str | Task[..., Any] | None = None,
     rate: float | None = None,
 ) -> bool:
     """Deliver paused tasks again; pass the same arguments as to :meth:`pause`.

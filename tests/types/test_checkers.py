@@ -1,5 +1,6 @@
 """mypy and pyright on a user's modules, with Celery's stubs (`celery-types`) and without."""
 
+import ast
 import os
 import re
 import subprocess
@@ -8,9 +9,38 @@ from pathlib import Path
 
 import pytest
 
+from celery_delayq import signals
+from celery_delayq.contrib.rules.face import Rule
+from celery_delayq.operations.bulk import Bulk
+from tests.readme import stable
 from tests.types.checkers import CHECKERS
 
 MODULES = Path(__file__).parent / "modules"
+EVERYTHING = MODULES / "everything.py"
+#: An owner of attributes in the list of stable names -> the variable for it in `everything.py`.
+#: To type checkers a signature is Celery's own: `mistakes.py` has its methods.
+VARIABLES = {
+    "DelayQ": "delayq",
+    "Outcome": "Outcome",
+    "ScheduledResult": "result",
+    "ScheduledTask": "task",
+    "State": "State",
+    "check()": "finding",
+    "count": "count",
+    "holder()": "holder",
+    "isolated()": "shop",
+    "load()": "loaded",
+    "repair()": "repaired",
+    "run_due()": "ran",
+    "selection": "selection",
+    "task": "bill",
+    "task in Django": "mail",
+    "undo_all()": "undone",
+    "undoable()": "undoable",
+}
+MEMBER = re.compile(r"([\w ()]+)\.(\w+)(?: = .*)?")
+# These are not on the list.
+RETURNED = {"bulk": Bulk, "rule": Rule}
 ENVIRONMENT = Path(os.environ["DELAYQ_TYPES"]).absolute()
 STUBS = {"with stubs": ENVIRONMENT / "bin" / "python", "without stubs": Path(sys.executable)}
 MARKER = re.compile(r"# (always|with stubs|without stubs): ([\w-]+(?:, [\w-]+)*)$")
@@ -65,3 +95,38 @@ def test_the_environments_are_what_they_are_called(where):
     look = "import importlib.util as i; print(i.find_spec('celery-stubs') is not None)"
     ran = subprocess.run([STUBS[where], "-c", look], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == str(where == "with stubs")
+
+
+def public():
+    """Each public name, as `everything.py` has it."""
+    for line in stable.lines():
+        what, name, *_ = *line.split(), ""
+        member = MEMBER.fullmatch(line)
+        if member and member[1] in VARIABLES:
+            yield f"{VARIABLES[member[1]]}.{member[2]}"
+        elif what == "error":
+            yield f"errors.{name.removesuffix(',')}"
+        elif what == "signal" and hasattr(signals, name):
+            yield f"signals.{name}"
+        elif what in ("import", "setting", "signal") and name.isidentifier():
+            yield name
+    for variable, owner in RETURNED.items():
+        yield from (f"{variable}.{name}" for name in stable._own(owner))
+
+
+def used(module):
+    """The names, attributes and keywords that a module uses."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield f"{node.value.id}.{node.attr}"
+        elif isinstance(node, ast.keyword):
+            yield node.arg
+
+
+def test_the_checkers_read_each_public_name():
+    owners = {name for row in stable.OWNERS.values() for name in row}
+    assert owners - VARIABLES.keys() == {"signature"}
+    missing = {*public()} - {*used(EVERYTHING)}
+    assert not missing, f"use them in {EVERYTHING.name}: {', '.join(sorted(missing))}"

@@ -9,6 +9,7 @@ import pytest
 import celery_delayq
 from celery_delayq.core import leaves
 from celery_delayq.errors import NoLeaf
+from tests.types import face
 
 PACKAGE = Path(celery_delayq.__file__).parent
 NOT_POINTS = ("_CARE", "_HISTORY", "_RULES", "FOLDER", "LEAVES", "OPERATIONS")
@@ -37,6 +38,11 @@ def test_a_leaf_that_was_taken_out_is_missed_by_its_name(monkeypatch):
     assert str(caught.value) == (
         "this celery_delayq has no 'canvas': it is not in celery_delayq/core/leaves.py"
     )
+
+
+def test_type_checkers_see_the_methods_of_each_leaf():
+    text = face.FACE.read_text("utf-8")
+    assert text == face.written(), "write it anew: python -m tests.types.face"
 
 
 def loaded_after(program):

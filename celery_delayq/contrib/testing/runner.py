@@ -12,7 +12,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery, signals, states
 from celery.exceptions import NotRegistered, Reject, TaskRevokedError
@@ -27,8 +27,15 @@ from ...core.message.headers import DUE_HEADER, HOLD_HEADER
 from ...core.message.hold import Hold, is_replaced, ms_until
 from ...core.services import services_of
 
+if TYPE_CHECKING:
 
-class RanTask(EagerResult):
+    class _Result(EagerResult[Any]): ...
+
+else:  # Celery 5.4's cannot be subscripted
+    _Result = EagerResult
+
+
+class RanTask(_Result):
     """The result of a task that ``run_due`` ran: ``id``, ``state``, ``value``, and ``get()``.
 
     ``state`` is a state of Celery's: ``RETRY`` if the task will be retried, ``IGNORED`` if it put

@@ -10,9 +10,9 @@ from typing import Any
 from celery import Celery
 from celery.app.task import Task
 
+from ... import DelayQ
 from ...core.clock import TimeInput, from_ms
 from ...core.errors import CannotIsolate
-from ...core.integration.delayq import DelayQ
 from ...core.store import State
 from ...core.tasks.filters import OneOf
 from ...core.tasks.scheduled_task import ScheduledTask

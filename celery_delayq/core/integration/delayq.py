@@ -36,7 +36,8 @@ else:
     from typing import TypeVar
 
     R = TypeVar("R")
-    # Type checkers see the methods of the parts beside the core in the package's own __init__.py.
+    # Type checkers see those of the parts beside the core in the package's own __init__.py, which
+    # python -m tests.types.face writes.
     _Methods = type("_Methods", (*methods(), TaskMethods), {})
 
 _ARGUMENT = "it in the signature, schedule(task.s({0!r}), ...), or by its name, as after={0!r}"

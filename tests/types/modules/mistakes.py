@@ -123,6 +123,9 @@ DelayQ("shop")
 # with stubs: attr-defined, reportUnknownMemberType
 # always: reportAttributeAccessIssue
 app.delayq.cancel("order-42")
+# with stubs: attr-defined, reportUnknownMemberType, reportAttributeAccessIssue
+# without stubs: reportAttributeAccessIssue, reportOptionalMemberAccess
+bill.s(42).delay_for(60)
 
 
 async def wrong() -> None:
