@@ -64,7 +64,7 @@ def lease_out(redis):
             redis.zadd(leased, {member: 1})
 
 
-def settle(delayq, verdict, *ids, wait=60.0, reason="NO_ROUTE"):
+def settle(delayq, verdict, *ids, wait=60.0, uncertain=False, reason="NO_ROUTE"):
     """Let the broker refuse due tasks that are not bound for a list, or make them ``"dead"``.
 
     Without *ids*: all due tasks. A task with an exchange is bound for no list.
@@ -73,7 +73,7 @@ def settle(delayq, verdict, *ids, wait=60.0, reason="NO_ROUTE"):
         with contextlib.closing(shard_steps):
             claims = shard_steps.claim(100).entries
             meant = [one for one in claims if not ids or one.task_id in ids]
-            shard_steps.nack(verdict, meant, wait=wait, reason=reason)
+            shard_steps.nack(verdict, meant, wait=wait, uncertain=uncertain, reason=reason)
 
 
 def lists(redis):

@@ -8,6 +8,8 @@ event   What the history says of it.
 page    An action of the page, or one of its views; the terminal's commands stand in ``table.py``.
 
 Each is a name, or the reason for which there is none.
+
+Below them are the duties towards the data of an entry.
 """
 
 from dataclasses import dataclass, fields
@@ -73,3 +75,42 @@ OWED = {
 }
 
 NAMES = [one.name for one in fields(Owed)]
+
+_CHANGE = "each change of an entry has a time of its own"
+_AGAIN = "it waits again, and what kept it is over"
+_DUE = "it has another due time"
+_RELATIVE = "the worker gets it as a time"
+_WORKER = "from now on, lateness is up to the worker"
+_SENT = "it is sent now, with its due time as eta"
+
+#: A duty towards the data of an entry -> the fields that it changes, and why. `test_data.py` takes
+#: all fields from their classes, and tries that each other one is kept.
+KEEPS = {
+    "edit": {
+        "changed_us": _CHANGE,
+        "message's body": "it has the new arguments",
+        "message's argsrepr": "JSON has no tuples",
+        "message's kwargsrepr": "it shows the new arguments",
+    },
+    "reschedule": {
+        "changed_us": _CHANGE,
+        "due_ms": _DUE,
+        "message's delayq_due": _DUE,
+        "message's expires": "it is relative to the due time",
+        **dict.fromkeys(("place", "when_ms", "refusals", "error"), _AGAIN),
+    },
+    "release": {
+        "changed_us": _CHANGE,
+        **dict.fromkeys(("due_ms", "message's delayq_due", "message's eta"), _SENT),
+        **dict.fromkeys(("flags", "is_released"), _SENT),
+        "expires_ms": _RELATIVE,
+        **dict.fromkeys(("grace_ms", "excused_ms"), _WORKER),
+        **dict.fromkeys(("place", "when_ms", "refusals", "error"), _AGAIN),
+    },
+    "undo": {
+        "changed_us": _CHANGE,
+        "excused_ms": "the time in which it was cancelled makes no task late",
+    },
+    "dump and load": {"changed_us": _CHANGE},
+    "reshard": {},
+}

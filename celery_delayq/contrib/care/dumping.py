@@ -158,6 +158,7 @@ def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
         tags=list(extras.tags),
         grace_ms=extras.grace_ms,
         excused_ms=extras.excused_ms,
+        additions=[part[1:].decode("latin-1") for part in extras.others],
         expires_after_ms=record.expires_ms,
         run_now=bool(record.flags & RUN_NOW),
         released=bool(record.flags & RELEASED),

@@ -15,6 +15,7 @@ would be lost.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import IOBase
 from typing import Any, NamedTuple
@@ -37,9 +38,11 @@ LONGEST_ID = 4096  # characters of an id that may not be a task's
 LONGEST_PLAN = 10_000_000  # characters of what a rule is
 LONGEST_NAME = 512  # characters of the name of a queue or task
 _MOST_COUNT = 10**9
+_MOST_ADDED = 5000  # bytes: as much room as the longest key and tags leave in the extras
 _LONGEST_SHOWN = 100  # characters of a wrong value
 _HASH_DIGITS = 2 * LABEL_BYTES
 _HEX = set("0123456789abcdef")
+_BYTES = re.compile(r"[\x01-\xff]*")  # a character for each; not NUL
 _MESSAGE_TEXTS = ("body", "content-type", "content-encoding")
 
 Line = dict[str, Any]
@@ -105,6 +108,13 @@ def _is_tags(value: Any) -> bool:
     return all(_passes(checked_name, "tag", tag) for tag in value)
 
 
+def _is_additions(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    are_bytes = all(isinstance(text, str) and _BYTES.fullmatch(text) for text in value)
+    return are_bytes and sum(map(len, value)) <= _MOST_ADDED
+
+
 def _is_digest(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and set(value) <= _HEX
 
@@ -143,6 +153,9 @@ _KEY = Type(
     lambda value: _passes(checked_name, "key", value), "text of 1 to 255 bytes, without NUL"
 )
 _TAGS = Type(_is_tags, f"1 to {MOST_TAGS} texts of 1 to 255 bytes, without NUL")
+_ADDITIONS = Type(
+    _is_additions, f"texts of at most {_MOST_ADDED} characters up to U+00FF, without NUL"
+)
 _FLAG = Type(lambda value: isinstance(value, bool), "true or false")
 _NAME = Type(is_name, f"a name of at most {LONGEST_NAME} characters")
 _PAUSED = Type(lambda value: value != "" and is_name(value), _NAME.expected)
@@ -208,6 +221,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "tags": Field(_TAGS, []),
         "grace_ms": Field(_whole(0, 10**15)),  # 0 differs from None, no grace period
         "excused_ms": Field(_whole(0, 10**13 - 1), 0),
+        "additions": Field(_ADDITIONS, []),  # of a later release, a character for each byte
         "expires_after_ms": Field(_whole(-LAST_MS, LAST_MS)),
         "run_now": Field(_FLAG, default=False),
         "released": Field(_FLAG, default=False),

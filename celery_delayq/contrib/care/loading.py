@@ -33,7 +33,7 @@ from ...core.message.outgoing import OutgoingMessage, record_of
 from ...core.message.route import Route
 from ...core.services import Services
 from ...core.store import label_of, lane_for, loads
-from ...core.store.extras import Extras, hold_of
+from ...core.store.extras import HELD, Extras, hold_of
 from ...core.store.loads import OldEntry
 from ...core.store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_of
 from ...operations.pausing import is_all_paused
@@ -365,4 +365,7 @@ def _is_shareable(line: Line) -> bool:
 def _extras_of(line: Line) -> Extras:
     """Return the extras of a task's line."""
     hold = hold_of(line["unique_ms"], until_finished=line["until_finished"])
-    return Extras(line["key"], tuple(line["tags"]), line["grace_ms"], line["excused_ms"], hold=hold)
+    others = tuple(HELD + text.encode("latin-1") for text in line["additions"])
+    return Extras(
+        line["key"], tuple(line["tags"]), line["grace_ms"], line["excused_ms"], hold, others
+    )
