@@ -119,9 +119,13 @@ def test_the_classifiers_name_the_oldest_django_that_is_tested():
     assert f'"django>={versions[0]}"' in project()
 
 
-def test_the_changelog_begins_with_this_version():
-    head = re.search(r"^## (\S+)", CHANGELOG.text, re.MULTILINE)
-    assert head[1] == celery_delayq.__version__
+def test_the_changelog_begins_with_this_version_and_has_a_place_for_the_next_line():
+    first = re.split(r"^## ", CHANGELOG.text, flags=re.MULTILINE)[1]
+    version, _, day = first.partition("\n")[0].partition(" - ")
+    assert version == celery_delayq.__version__
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", day) or (
+        day == "unpublished" and "\n### Changed" in first
+    )
     assert f"Version {celery_delayq.__version__} " in README.parts("Status")
 
 

@@ -81,6 +81,28 @@ local function message_of(record, header_end, id, line, last)
 """,
     },
 }
+#: It adds a colour to the extras if a call has it as a tag, and shows it as the last tag.
+ADDED_DATA: Changes = {
+    "core/scheduling/options.py": {
+        "        tags=_tags(chosen.get(TAGS, ())),\n": (
+            "        tags=_tags([tag for tag in chosen.get(TAGS, ()) if tag[:7] != 'colour:']),\n"
+            "        others=(b'\\xffcolour:blue',) * ('colour:blue' in chosen.get(TAGS, ())),\n"
+        ),
+    },
+    "core/store/extras.py": {
+        "    @property\n    def is_until_finished": """\
+    @property
+    def colour(self) -> str:
+        mine = [part[1:].decode() for part in self.others if part.startswith(HELD + b"colour:")]
+        return "".join(mine)
+
+    @property
+    def is_until_finished""",
+    },
+    "core/tasks/scheduled_task.py": {
+        "tags=entry.extras.tags,": "tags=(*entry.extras.tags, entry.extras.colour),"
+    },
+}
 #: It has another layout of keys.
 OTHER_LAYOUT: Changes = {"core/store/keys.py": {'SCHEMA = "1"': 'SCHEMA = "2"'}}
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
-from celery import Celery
+from celery import Celery, group
 
 import celery_delayq
 from celery_delayq import DelayQ, DelayQError
@@ -38,8 +38,14 @@ def told(app: Celery, steps: str) -> None:
     for name, *words in json.loads(steps):
         try:
             if name == "schedule":
-                options = dict(zip(("task_id", "delayq_at", "delayq_key"), words, strict=False))
-                came = app.send_task("t", **options).id
+                names = ("task_id", "delayq_at", "delayq_key", "delayq_tags")
+                came = app.send_task("t", **dict(zip(names, words, strict=False))).id
+            elif name == "group":
+                when, task_id, tags = words
+                part = app.signature("t", task_id=task_id, delayq_after=3600, delayq_tags=tags)
+                came = group([part]).delay_until(when).id
+            elif name == "tags":
+                came = app.delayq.get(*words).tags
             elif name == "upgrade":
                 came = upgrade(app.delayq.services)
             elif name == "release":

@@ -18,6 +18,7 @@ from celery_delayq.core.store import scripts
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import UnreadableRecord
 from tests.app.support import FAR, LONG_AGO
+from tests.app.test_canvas_launch import run_message
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.versions import copies
@@ -42,6 +43,7 @@ def versions(tmp_path_factory):
         "scripts": copies.OTHER_SCRIPTS,
         "records": copies.OTHER_RECORDS,
         "layout": copies.OTHER_LAYOUT,
+        "data": copies.ADDED_DATA,
     }
     return {name: copies.make(tmp_path_factory.mktemp(name), one) for name, one in changes.items()}
 
@@ -397,6 +399,29 @@ def test_a_later_version_deals_with_what_this_one_wrote(versions, told, delayq, 
     # It has the format that it was written in, so this version can read it too.
     assert delayq.get("far").due.timestamp() == FAR + 5
     assert delayq.cancel("far") is Outcome.DONE
+
+
+def test_this_release_keeps_what_a_later_one_adds_to_an_entry(versions, told, delayq, redis):
+    later, tags = versions["data"], ["x", "colour:blue"]
+    delayq.cancel("nobody")  # this release has made the store
+    dues = {"due": LONG_AGO, "changed": FAR, "undone": FAR}
+    told(later, *(["schedule", name, due, f"key of {name}", tags] for name, due in dues.items()))
+    told(later, ["group", LONG_AGO, "part", tags])
+
+    assert delayq.hand_over() == 2
+    run_message(delayq.app, *(one for one in redis.lrange("celery", 0, -1) if b"launch" in one))
+    assert delayq.get("part").tags == delayq.get("changed").tags == ("x",)
+    assert delayq.edit("changed", kwargs={"n": 1}) is Outcome.DONE
+    assert delayq.reschedule("changed", FAR + 1) is Outcome.DONE
+    assert delayq.cancel("undone") is Outcome.DONE
+    assert delayq.undo("undone").timestamp() == FAR
+    lines = [json.dumps(line) for line in delayq.dump()]
+    redis.flushall()
+    assert told(None, ["load", lines], ["check"])[1:] == [[]]
+
+    names = ("changed", "undone", "part")
+    assert told(later, *(["tags", name] for name in names)) == [tags] * len(names)
+    assert told(later, ["release"], *(["tags", name] for name in names)) == [3, *[tags] * 3]
 
 
 # The content of all the store's keys, without the reports of live scanners.

@@ -119,7 +119,9 @@ class Kept:
             seconds = When(*step["time"]).seconds_from(self.due)
             warn_of_chord(self.services.app, message, seconds, interceptor.warned_chords)
         if request is not None:
-            step["terms"] = asdict(request.entry_options)
+            step["terms"] = terms = asdict(request.entry_options)
+            others = request.entry_options.extras.others
+            terms["extras"]["others"] = [part.decode("latin-1") for part in others]
         return _Keeper(self, interceptor, step)
 
     def ask_backend(self, name: str, method: Callable[..., Any], *args: Any, **more: Any) -> None:

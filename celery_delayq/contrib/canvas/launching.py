@@ -223,4 +223,5 @@ def _where(step: Step) -> str:
 
 
 def _extras(given: Mapping[str, Any]) -> Extras:
-    return Extras(**{**given, "tags": tuple(given["tags"]), "others": ()})
+    others = tuple(part.encode("latin-1") for part in given["others"])
+    return Extras(**{**given, "tags": tuple(given["tags"]), "others": others})
