@@ -1,14 +1,25 @@
 """A story: the events of a scene with their times, and the expected results."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 from celery_delayq import Outcome, ScheduledResult
 
 LATEST = 30.0  # seconds from due to running, on a busy machine; "never early" has no tolerance
 MILLISECOND = timedelta(milliseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # How much longer all times of a story are at its first try, and at the next ones.
 LONGER = (1, 4, 12)
+
+
+def due_after(delay, now):
+    """Return the due time, a whole millisecond, of a task scheduled *now* for *delay* seconds later.
+
+    A time still to come is rounded up; without a delay it is the millisecond that has begun.
+    """
+    exact = now + timedelta(seconds=delay)
+    begun = exact - (exact - EPOCH) % MILLISECOND
+    return begun + MILLISECOND if delay and begun < exact else begun
 
 
 class TooSlow(Exception):
@@ -86,12 +97,12 @@ class Story:
                 f"{what}: the answer was {self._said(answer)}, not {self._said(answers)}"
             )
         if due_in is not None:
-            # Due times are whole milliseconds, rounded up.
-            latest = ended + MILLISECOND
-            soon, late = ((answer.due - one).total_seconds() for one in (latest, begun))
+            # Redis set it between these two readings of its clock.
+            earliest, latest = (due_after(due_in, now) for now in (begun, ended))
+            due, soon, late = ((one - begun) / MILLISECOND for one in (answer.due, earliest, latest))
             self.must(
-                soon <= due_in <= late,
-                f"{what}: due {span(late)} after the call, not {due_in} s",
+                earliest <= answer.due <= latest,
+                f"{what}: due {due:.3f} ms after the call, not {soon:.3f} to {late:.3f} ms",
             )
         return answer
 

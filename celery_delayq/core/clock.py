@@ -2,8 +2,9 @@
 
 You give aware or naive datetimes, Unix seconds, ISO 8601 text, timedeltas or seconds. The store
 keeps whole milliseconds since 1970 in UTC. A future time is rounded **up**: a task may be a
-fraction of a millisecond late, never early. A time in the past, by Redis's clock, is due in the
-current millisecond; see ``due_in_ms`` in the scripts, which get microseconds.
+fraction of a millisecond late, never early. A time that Redis's clock has reached is due
+in the clock's current millisecond at the latest; see ``due_in_ms`` in the scripts, which get
+microseconds.
 
 A naive datetime is wall time in the app's time zone; see ``zones.py``. In a message, where Celery's
 workers read it, it is UTC: :func:`celery_time`. The guide has a table of who reads which.

@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 from scenes.form import edit, look, put_off, submit, write
-from story import MILLISECOND, Story
+from story import Story, due_after
 
 from celery_delayq import Outcome
 
@@ -37,7 +37,7 @@ class Form(Story):
         yield 1.5
         now = self.stage.redis_now()
         self.does("ida submits form 1", lambda: submit(1), answers=Outcome.DONE)
-        by_hand = now - MILLISECOND, self.stage.redis_now()
+        by_hand = due_after(0, now), self.stage.redis_now()
         self.will_run("form 1", one.id, by_hand, "form 1 says 'hello'")
 
     def writes(self, form, text):

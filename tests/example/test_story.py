@@ -1,12 +1,15 @@
 """A story of the example: each thing that is wrong is reported in a sentence."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from celery_delayq import ScheduledResult
 from tests.readme.document import ROOT
 
 PROMISED = 1000.0
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass
@@ -29,9 +32,13 @@ class Stage:
         return time - PROMISED + 9
 
 
-@pytest.fixture
-def problems(monkeypatch):
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "example_project")
+
+
+@pytest.fixture
+def problems():
     from story import Expected, Story
 
     def told(*runs):
@@ -66,3 +73,69 @@ def test_a_task_may_put_itself_off_before(problems):
 )
 def test_each_problem_has_a_sentence(problems, runs, sentence):
     assert problems(*runs) == [sentence]
+
+
+class Due(ScheduledResult):
+    """A result with this due time."""
+
+    id, due, existed = "a", None, False
+
+    def __init__(self, due):
+        self.due = due
+
+
+class Clocked:
+    """A stage on which Redis's clock shows these times, one after the other."""
+
+    def __init__(self, *times):
+        self._times = iter(times)
+
+    def redis_now(self):
+        return next(self._times)
+
+    def second(self, time):
+        return time
+
+    def tell(self, *_):
+        pass
+
+
+def us(microseconds):
+    return EPOCH + timedelta(seconds=1000, microseconds=microseconds)
+
+
+# In microseconds: the start and the end of a call, and the due time that it returned.
+SOON = (500, 600)
+LONG = (500, 50_700)  # Redis answered late
+
+
+@pytest.mark.parametrize(
+    ("call", "delay_ms", "due", "right"),
+    [
+        (SOON, 0, 0, True),
+        (SOON, 0, 1000, False),
+        (SOON, 0, -1000, False),
+        (LONG, 0, 0, True),
+        (LONG, 0, 50_000, True),
+        (LONG, 0, 51_000, False),
+        (SOON, 5, 6000, True),
+        (SOON, 5, 5000, False),
+        (SOON, 5, 7000, False),
+        (LONG, 5, 6000, True),
+        (LONG, 5, 56_000, True),
+        (LONG, 5, 57_000, False),
+        ((1000, 1000), 0, 1000, True),
+        ((1000, 1000), 5, 6000, True),
+        ((1000, 1000), 5, 7000, False),
+    ],
+)
+def test_the_due_time_that_a_call_returns_is_held_to_the_rule_to_the_millisecond(
+    call, delay_ms, due, right
+):
+    from story import Story
+
+    story = Story(Clocked(*map(us, call)))
+
+    story.does("anna opens the page", lambda: Due(us(due)), due_in=delay_ms / 1000)
+
+    assert (not story.wrong) is right

@@ -6,15 +6,24 @@ import threading
 
 
 class SlowLink:
-    """Connections through it reach a port of this machine; answers take *seconds* longer."""
+    """Connections through it reach a server of this machine; answers take *seconds* longer.
 
-    def __init__(self, port, seconds):
-        self._far_port, self._seconds = port, seconds
+    Args:
+        far: The server: its port, or the path of its socket, to which it may listen later.
+        seconds: How much longer.
+        listening: A socket to accept connections at; by default at a free `port`.
+    """
+
+    def __init__(self, far, seconds, listening=None):
+        self._far, self._seconds = far, seconds
         self._over = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.port = self._socket.getsockname()[1]
+        self._socket = listening or socket.create_server(("127.0.0.1", 0), backlog=256)
         self._open = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
+
+    @property
+    def port(self):
+        return self._socket.getsockname()[1]
 
     def __enter__(self):
         self._thread.start()
@@ -33,7 +42,6 @@ class SlowLink:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._socket.accept()
-                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._serve, args=(near,), daemon=True).start()
 
     def _serve(self, near):
@@ -41,9 +49,11 @@ class SlowLink:
         with (
             near,
             contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", self._far_port)) as far,
+            self._reach() as far,
         ):
-            far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for one in (near, far):
+                if one.family == socket.AF_INET:
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             back = threading.Thread(target=self._answers, args=(far, near), daemon=True)
             back.start()
             with contextlib.suppress(OSError):
@@ -53,9 +63,17 @@ class SlowLink:
             back.join()
         self._open.remove(near)
 
+    def _reach(self):
+        if isinstance(self._far, int):
+            return socket.create_connection(("127.0.0.1", self._far))
+        far = socket.socket(socket.AF_UNIX)
+        while far.connect_ex(self._far):
+            self._over.wait(0.005)
+        return far
+
     def _answers(self, far, near):
         with contextlib.suppress(OSError):
-            while answer := far.recv(1 << 16):
+            while answer := far.recv(1 << 20):
                 self._over.wait(self._seconds)
                 near.sendall(answer)
         _shut(near)

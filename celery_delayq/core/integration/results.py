@@ -67,8 +67,10 @@ class ScheduledResult(_Result[R_co]):
 
     @property
     def due(self) -> datetime:
-        """The due time in UTC, as this result last set it.
+        """The due time in UTC, as this result last set it, in whole milliseconds.
 
+        A time still to come is rounded up. A task that is due at once is due in the millisecond
+        that Redis's clock is in, which may have begun before the call.
         For changes by others, read ``delayq.get(id).due``.
         """
         return from_ms(self._due_ms)

@@ -71,6 +71,7 @@ class DelayQTask(_Task[P, R_co]):
 
         *when* is an aware datetime; a naive datetime, read in the app's time zone; Unix time in
         seconds; or ISO 8601 text. A past time means at once. The other arguments are the task's.
+        The result's ``due`` has whole milliseconds: a time still to come is rounded up.
 
         Raises:
             InvalidDueTime: *when* is not a time, or after 2255-06-05; or a number before 1980,
@@ -86,6 +87,9 @@ class DelayQTask(_Task[P, R_co]):
         self, delay: DelayInput, /, *args: P.args, **kwargs: P.kwargs
     ) -> ScheduledResult[R_co]:
         """Run this task, with these arguments, in *delay*: a timedelta, or seconds.
+
+        The result's ``due`` has whole milliseconds, by Redis's clock: it is rounded up. With no
+        delay, or a negative one, it is the millisecond that Redis's clock is in at the call.
 
         Raises like ``delay_until``; also for a number above 31 years, which looks like a Unix time.
         """
