@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+from datetime import timedelta
 from types import SimpleNamespace
 
 from celery import Celery
 
+from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.scheduling.intercept import Interceptor
 from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
 from tests.support.shards import each, total
@@ -131,6 +133,10 @@ def templates(redis):
 def redis_ms(redis):
     seconds, micros = redis.time()
     return seconds * 1000 + micros / 1000
+
+
+def redis_now(redis):
+    return EPOCH + timedelta(milliseconds=redis_ms(redis))
 
 
 def to_ms(time):

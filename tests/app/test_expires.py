@@ -8,12 +8,13 @@ from dateutil.parser import isoparse
 from kombu import Exchange, Queue
 
 from tests.app.support import FAR, envelope
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 EXPIRES = datetime(2101, 1, 1, tzinfo=timezone.utc)
-LOOSE = timedelta(seconds=5)
+LOOSE = timedelta(seconds=PATIENCE)
 
 
 def close(expires, to):
