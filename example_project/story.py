@@ -13,9 +13,9 @@ LONGER = (1, 4, 12)
 
 
 def due_after(delay, now):
-    """Return the due time, a whole millisecond, of a task scheduled *now* for *delay* seconds later.
+    """Return the due time of a task that is scheduled *now*, with a *delay* in seconds.
 
-    A time still to come is rounded up; without a delay it is the millisecond that has begun.
+    It is a whole millisecond: rounded up, or, without a delay, the one that *now* is in.
     """
     exact = now + timedelta(seconds=delay)
     begun = exact - (exact - EPOCH) % MILLISECOND
@@ -99,10 +99,11 @@ class Story:
         if due_in is not None:
             # Redis set it between these two readings of its clock.
             earliest, latest = (due_after(due_in, now) for now in (begun, ended))
-            due, soon, late = ((one - begun) / MILLISECOND for one in (answer.due, earliest, latest))
+            dues = (answer.due, earliest, latest)
+            due, soon, late = (f"{(one - begun) / MILLISECOND:.3f} ms" for one in dues)
             self.must(
                 earliest <= answer.due <= latest,
-                f"{what}: due {due:.3f} ms after the call, not {soon:.3f} to {late:.3f} ms",
+                f"{what}: due {due} after the call, not {soon} to {late}",
             )
         return answer
 

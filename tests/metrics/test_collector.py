@@ -62,9 +62,7 @@ def test_a_scrape_has_the_waiting_and_overdue_tasks(app, redis, collector, scrap
     assert found.by_label("build_info") == {__version__: 1}
 
 
-def test_a_scrape_tells_how_long_a_pause_and_the_return_take(
-    app, delayq, redis, collector, scrape
-):
+def test_a_scrape_tells_how_long_a_pause_and_the_return_take(app, delayq, redis, collector, scrape):
     assert scrape()["coming_back_seconds"] == 0
     delayq.pause(queue="mail")
     for _ in range(3):

@@ -1,11 +1,19 @@
+import os
+import socket
+import time
 import uuid
+from pathlib import Path
 
 import pytest
 import redis
 from celery import current_app, shared_task
 from kombu import Queue
 
+from tests.support.redis_programs import default_binary
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import PATIENCE, eventually
+
+LATE = str(Path(__file__).parents[1] / "support" / "late" / "redis-server")
 
 
 def test_each_test_gets_an_empty_redis(redis_server, redis_url):
@@ -83,3 +91,22 @@ def test_shared_tasks_belong_to_the_app_of_the_test(make_app):
     assert current_app._get_current_object() is app
     assert double.delay(4).get() == 8
     assert double.app is app
+
+
+def test_a_late_redis_answers_late_at_its_port_and_its_socket_and_ends_as_any(monkeypatch):
+    monkeypatch.setenv("DELAYQ_LATE_MS", "100")
+    # Under `./tests/run late` the default one is late itself.
+    monkeypatch.setenv("DELAYQ_LATE_REDIS", os.environ.get("DELAYQ_LATE_REDIS", default_binary()))
+    with RedisServer("--appendonly", "yes", binary=LATE) as server:
+        at_port = redis.Redis.from_url(server.url())
+        for client in (server.client(), at_port):
+            began = time.monotonic()
+            assert client.ping()
+            assert time.monotonic() - began >= 0.1
+        at_port.set("a", 1)
+        server.restart()
+        assert at_port.get("a") == b"1"
+        server.kill()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", server.port))
+        at_port.close()

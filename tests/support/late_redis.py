@@ -10,16 +10,16 @@ and sentinels answer as always.
 """
 
 import contextlib
-import errno
 import os
 import socket
 import sys
-import time
+from pathlib import Path
 
 from slow_link import SlowLink
+from waiting import eventually
 
 AS_ALWAYS = {"--cluster-enabled", "--tls-port", "--sentinel"}
-PATIENCE = 5.0  # seconds until the child of an earlier Redis has let go of the port
+FREE_WITHIN = 5.0  # seconds in which the child of an earlier Redis lets go of the port
 
 
 def main():
@@ -33,12 +33,11 @@ def _forward(options):
     """Fork the child that forwards, and turn *options* into those of the Redis behind it."""
     port = options[options.index("--port") + 1]
     path = _option(options, "--unixsocket")
-    behind = os.path.join(_option(options, "--dir") or os.getcwd(), "late.sock")
+    behind = str(Path(_option(options, "--dir") or Path.cwd(), "late.sock"))
     # Now, so that clients can connect as soon as Redis logs that it is ready.
     listening = [_listening(socket.AF_INET, ("127.0.0.1", int(port)))]
     if path:
-        if os.path.exists(path):
-            os.unlink(path)
+        Path(path).unlink(missing_ok=True)
         listening.append(_listening(socket.AF_UNIX, path))
     # Redis keeps the one end open as long as it lives.
     ended, lives = os.pipe()
@@ -60,14 +59,11 @@ def _option(options, name):
 
 
 def _listening(family, address):
-    begun = time.monotonic()
-    while True:
-        try:
+    def listening():
+        with contextlib.suppress(OSError):
             return socket.create_server(address, family=family, backlog=511)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or time.monotonic() > begun + PATIENCE:
-                raise
-        time.sleep(0.01)
+
+    return eventually(listening, FREE_WITHIN, f"{address} is free")
 
 
 if __name__ == "__main__":
