@@ -17,13 +17,12 @@ class SlowLink:
     def __init__(self, far, seconds, listening=None):
         self._far, self._seconds = far, seconds
         self._over = threading.Event()
-        self._socket = listening or socket.create_server(("127.0.0.1", 0), backlog=256)
+        if listening is None:
+            listening = socket.create_server(("127.0.0.1", 0), backlog=256)
+            self.port = listening.getsockname()[1]
+        self._socket = listening
         self._open = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
-
-    @property
-    def port(self):
-        return self._socket.getsockname()[1]
 
     def __enter__(self):
         self._thread.start()
