@@ -11,6 +11,7 @@ from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.scheduling.intercept import Interceptor
 from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
 from tests.support.shards import each, total
+from tests.support.waiting import eventually
 
 OWN_HEADERS = ("delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_hand_over")
 LONG_AGO = 1_000_000_000  # Unix time; due at once, with no instant of "now" to wait for
@@ -141,6 +142,17 @@ def redis_now(redis):
 
 def to_ms(time):
     return round(time.timestamp() * 1000)
+
+
+def fall_due_after_cancel(redis, task_id):
+    """Let a cancelled task be due one millisecond after its cancel, and not at FAR.
+
+    With a due time that is near, a slow machine would cancel it too late.
+    """
+    [(undo, line)] = [(key, line) for key in each("undo") if (line := redis.hget(key, task_id))]
+    due_ms = int(line[:16]) // 1000 + 1
+    redis.hset(undo, task_id, line.replace(b"%d" % (FAR * 1000), b"%d" % due_ms))
+    eventually(lambda: redis_ms(redis) > due_ms)
 
 
 def hand_over_until_dead(delayq, redis):

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from tests.app.support import FAR, redis_ms
-from tests.support.waiting import eventually
+from tests.app.support import FAR, fall_due_after_cancel
 
 
 @pytest.fixture
@@ -55,10 +54,9 @@ def test_of_a_bulk_the_first_reasons_are_shown(app, refused):
 
 
 def test_a_task_whose_due_time_is_over_comes_back_only_with_now(app, said, refused, redis):
-    soon = redis_ms(redis) / 1000 + 0.1
-    app.send_task("t", task_id="b", delayq_at=soon)
+    app.send_task("t", task_id="b", delayq_at=FAR)
     app.delayq.cancel("b")
-    eventually(lambda: redis_ms(redis) > soon * 1000 + 1)
+    fall_due_after_cancel(redis, "b")
 
     [sentence] = refused("undo", "b")
     why = r"its due time, \S+, is over; run it now instead"

@@ -6,8 +6,7 @@ import pytest
 
 from celery_delayq.contrib.undo import undoing
 from celery_delayq.contrib.web import undone
-from tests.app.support import FAR, redis_ms
-from tests.support.waiting import eventually
+from tests.app.support import FAR, fall_due_after_cancel
 from tests.web.conftest import IDS, OWN
 from tests.web.support import counted, left, ticks, worked
 
@@ -51,10 +50,9 @@ def test_a_task_that_was_cancelled_elsewhere_can_be_undone_too(app, browser, sch
 
 
 def test_the_page_offers_to_run_a_task_now_if_its_due_time_is_over(app, browser, scheduled, redis):
-    soon = redis_ms(redis) / 1000 + 0.1
-    scheduled("a", at=soon)
+    scheduled("a")
     app.delayq.cancel("a")
-    eventually(lambda: redis_ms(redis) > soon * 1000 + 1)
+    fall_due_after_cancel(redis, "a")
 
     page = browser.change("/undo", one="a")
     assert page.status == 404
@@ -122,10 +120,9 @@ def test_it_goes_in_steps_and_each_step_brings_others_back(app, browser, many, m
 def test_of_a_selection_those_whose_time_is_over_run_now_if_that_is_pressed(
     app, browser, many, redis
 ):
-    soon = redis_ms(redis) / 1000 + 0.5
-    app.send_task("shop.remind", (1,), task_id="soon", delayq_at=soon)
+    app.send_task("shop.remind", (1,), task_id="soon", delayq_at=FAR)
     page = cancelled(browser)
-    eventually(lambda: redis_ms(redis) > soon * 1000 + 1)
+    fall_due_after_cancel(redis, "soon")
 
     page = browser.change(page.action_with("Undo"))
     assert page.said == "10 tasks are back; 1 task is not."
