@@ -20,6 +20,7 @@ from celery.result import AsyncResult, EagerResult, GroupResult
 
 from ..clock import DelayInput, TimeInput, When, from_ms, one_of
 from ..leaves import operation
+from ..logs import logger_of
 from ..services import HasServices, Services, find
 from ..store import NOW, Outcome
 from ..store.changes import ALWAYS, Conditions
@@ -47,6 +48,11 @@ else:
 
     class _Result:
         __class_getitem__ = classmethod(GenericAlias)
+
+
+_TOO_LATE = "task %s: its coroutine was cancelled, and it was too late to cancel the task: %s"
+
+logger = logger_of(__name__)
 
 
 class ScheduledResult(_Result[R_co]):
@@ -288,7 +294,9 @@ def scheduled(
 def take_back(result: object) -> None:
     """Cancel the task of a call that is not wanted any more; an earlier task that it kept stays."""
     if isinstance(result, ScheduledResult) and not result.existed:
-        result.cancel()
+        outcome = result.cancel()
+        if outcome not in (Outcome.DONE, Outcome.NOT_FOUND):
+            logger.warning(_TOO_LATE, result.id, outcome.value)
 
 
 def _state_of_all(results: list[Any]) -> str:
