@@ -3,7 +3,8 @@
     coroutine --its context--> thread --call--> Redis
         |
         '--cancelled--> before the thread began: the call is not made
-                        later: it is made, and then taken back, if that is possible
+                        later: it is made, and then taken back, if that is possible;
+                        no answer: the log has a line, as the call may have taken effect
 
 The threads are this package's own. Those of the loop's default executor are the program's: while
 Redis hangs, calls to it would take them all, and stop the rest of the program.
@@ -20,6 +21,7 @@ from functools import cache, partial, wraps
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .errors import StoreError
 from .logs import logger_of
 
 if TYPE_CHECKING:
@@ -33,33 +35,38 @@ THREADS = 8
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_NOT_TAKEN_BACK = "the call of a cancelled coroutine could not be taken back: %s"
+_UNKNOWN = "%s coroutine was cancelled, and whether its call took effect is unknown: %s"
+
 logger = logger_of(__name__)
 
 
 @cache
-def _executor() -> ThreadPoolExecutor:
+def _executor(_process: int) -> ThreadPoolExecutor:
+    # A forked child has none of its parent's threads, and a fork in C, as uWSGI's, calls no hook.
     return ThreadPoolExecutor(THREADS, thread_name_prefix="celery_delayq await")
 
 
-# A forked child has none of its parent's threads.
-os.register_at_fork(after_in_child=_executor.cache_clear)
-
-
-async def in_thread(call: Callable[[], R], take_back: Callable[[R], object] | None = None) -> R:
+async def in_thread(
+    call: Callable[[], R],
+    take_back: Callable[[R], object] | None = None,
+    about: object = "",
+) -> R:
     """Make a call that blocks, and return its answer.
 
     Args:
         call: The call.
-        take_back: Called with the answer, in one of the threads, if the coroutine was cancelled
-            after the call began.
+        take_back: Of a call that changes something: called with the answer, in one of the threads,
+            if the coroutine was cancelled after the call began.
+        about: The id or key of the task that the call changes, for the log.
     """
     context, here = copy_context(), get_ident()
-    made = _executor().submit(context.run, call)
+    made = _executor(os.getpid()).submit(context.run, call)
 
     def after(take_back: Callable[[R], object], made: Future[R]) -> None:
-        undo = partial(context.run, _take_back, take_back, made)
+        undo = partial(context.run, partial(_take_back, take_back, about, made))
         if get_ident() == here:  # it was answered just now; the loop must not wait for the undo
-            _executor().submit(undo)
+            _executor(os.getpid()).submit(undo)
         else:
             undo()
 
@@ -71,23 +78,38 @@ async def in_thread(call: Callable[[], R], take_back: Callable[[R], object] | No
         raise
 
 
-def awaited(call: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a method that blocks as a coroutine function."""
+def awaited(call: Callable[P, R], *, reads: bool = False) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Return a method that blocks as a coroutine function.
+
+    Args:
+        call: The method. Its first argument, or its ``key``, says which task it is about.
+        reads: Whether it changes nothing.
+    """
     name = f"a{call.__name__}"
 
     @wraps(call)
     async def coroutine(*args: P.args, **options: P.kwargs) -> R:
-        return await in_thread(partial(call, *args, **options))
+        named = next(iter(args[1:]), options.get("key", ""))
+        take_back = None if reads else _let_stand
+        made = partial(call, *args, **options)
+        return await in_thread(made, take_back, getattr(named, "id", named))
 
     coroutine.__name__ = coroutine.__qualname__ = name
     coroutine.__doc__ = f"``{call.__name__}`` for an event loop.\n\n    {call.__doc__}"
     return coroutine
 
 
-def _take_back(take_back: Callable[[R], object], made: Future[R]) -> None:
-    if made.exception() is not None:
-        return
-    try:
-        take_back(made.result())
-    except Exception as error:
-        logger.warning("the call of a cancelled coroutine could not be taken back: %s", error)
+def _let_stand(_: object) -> None:
+    """Take nothing back."""
+
+
+def _take_back(take_back: Callable[[R], object], about: object, made: Future[R]) -> None:
+    error = made.exception()
+    if error is None:
+        try:
+            take_back(made.result())
+        except Exception as failed:
+            logger.warning(_NOT_TAKEN_BACK, failed)
+    elif isinstance(error, StoreError) and error.may_have_run:
+        task_id = error.task_id or about
+        logger.warning(_UNKNOWN, f"task {task_id}: its" if task_id else "a", error)

@@ -444,7 +444,15 @@ class BrokerDown(DelayQError):
 
 
 class StoreError(DelayQError):
-    """A step of the store failed. Raised itself if Redis refused it, with Redis's reason."""
+    """A step of the store failed. Raised itself if Redis refused it, with Redis's reason.
+
+    ``may_have_run``: whether the step may have run. Redis does not undo a script in which it
+    refuses a command, for lack of a right. ``task_id``: the id of the task that one call was to
+    schedule; or empty.
+    """
+
+    may_have_run: bool = True
+    task_id: str = ""
 
     def __init__(self, step: str, why: str) -> None:
         super().__init__(step, why)
@@ -457,6 +465,8 @@ class StoreError(DelayQError):
 
 class StoreDiffers(StoreError):
     """The processes that share a store do not agree on its layout, shards or broker."""
+
+    may_have_run = False
 
     def __init__(self, name: str, theirs: str, ours: str) -> None:
         DelayQError.__init__(self, name, theirs, ours)
@@ -476,6 +486,8 @@ class StoreDiffers(StoreError):
 class StoreFull(StoreError):
     """Redis is at ``maxmemory``; free memory to schedule new tasks."""
 
+    may_have_run = False
+
 
 class StoreUnavailable(StoreError, OperationalError):
     """Redis could not be reached, or did not answer in time.
@@ -483,8 +495,8 @@ class StoreUnavailable(StoreError, OperationalError):
     Also an ``OperationalError`` of kombu, because that is what ``apply_async`` raises
     when its broker is away, and what callers therefore catch.
 
-    ``may_have_run``: whether the step may have run. If it may, and it changes something, it ran
-    before this was raised, or never will.
+    ``may_have_run``: if true, and the step changes something, it ran before this was raised, or
+    never will.
     """
 
     def __init__(self, step: str, why: str, may_have_run: bool = True) -> None:

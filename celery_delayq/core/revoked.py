@@ -5,6 +5,7 @@ The same holds for a task that another one replaced, or that gave way to another
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from celery import Celery, states
@@ -64,18 +65,34 @@ def take_back(app: Celery, cancelled: Cancelled) -> None:
 
 
 def _waited_for(app: Celery, task_id: str, message: bytes) -> list[tuple[str, Any]]:
-    headers, properties, body = message_body(message, app.conf.accept_content)
+    accept = app.conf.accept_content
+    headers, properties, body = decoded = message_body(message, accept)
     # The rpc:// backend sends a result to this address, which a worker takes from the message's
     # properties. The results of a canvas's parts go to the canvas's caller.
     reply_to = properties.get("reply_to")
     if headers.get("task") == LAUNCH:
-        ids = leaf("canvas").task_ids(body)
         return [
-            (part_id, Context({"reply_to": reply_to, "correlation_id": part_id})) for part_id in ids
+            # Without its chord, which counts no parts before the launch.
+            (part_id, _request(call, part_id, reply_to, chord=None))
+            for part_id, part in leaf("canvas").parts_of(body)
+            for call in [_call_of(*message_body(part, accept)) if part else {}]
         ]
     if headers.get("ignore_result"):
         return []
-    embedded = body[2] if isinstance(body, (list, tuple)) else {}
     # With its chord, which has to fail now instead of waiting forever for this part.
-    extra = {"reply_to": reply_to, "correlation_id": task_id, "chord": embedded.get("chord")}
-    return [(task_id, Context({**headers, **extra}))]
+    return [(task_id, _request(_call_of(*decoded), task_id, reply_to))]
+
+
+def _request(call: Mapping[str, Any], task_id: str, reply_to: Any, **own: Any) -> Any:
+    return Context({**call, "reply_to": reply_to, "correlation_id": task_id, **own})
+
+
+def _call_of(headers: dict[str, Any], properties: dict[str, Any], body: Any) -> dict[str, Any]:
+    """Describe a call as the worker does that drops a revoked task: for ``result_extended``."""
+    call = {**headers, "delivery_info": properties.get("delivery_info")}
+    if isinstance(body, dict):  # of protocol 1
+        return {**call, **body, "group": body.get("taskset")}
+    if isinstance(body, (list, tuple)):  # else the app may not read it
+        args, kwargs, embedded = body
+        call.update(embedded, args=args, kwargs=kwargs)
+    return call

@@ -27,7 +27,6 @@ from ..core.errors import (
 from ..core.logs import logger_of
 from ..core.message.signatures import is_canvas
 from ..core.scheduling import past
-from ..core.scheduling.left import may_be_stored
 from ..core.scheduling.options import NAMES, EntryOptions, entry_options_of, options_of_entry
 from ..core.scheduling.request import Request
 from ..core.scheduling.writing import new_id, write
@@ -214,7 +213,7 @@ class BulkWriter:
             answers = write(self._services, new, self._policy, given_out=self._has_own_ids)
         except StoreError as error:
             # Of several shards, one may have taken its part.
-            if had and self._services.settings.shards == 1 and not may_be_stored(error):
+            if had and self._services.settings.shards == 1 and not error.may_have_run:
                 past.remember(self._services, had)
             raise
         self._own_ids.clear()

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ..core.clock import TimeInput
 from ..core.errors import InvalidOption
-from ..core.scheduling.options import TaskOptions, as_options
+from ..core.scheduling.options import PREFIX, TaskOptions, as_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,6 +43,7 @@ class Item(_Fields):
     """
 
     __slots__ = ()
+    __module__ = "celery_delayq"  # as pickles name it
 
     def __new__(  # noqa: PYI034 - mypy refuses Self in it
         cls,
@@ -53,6 +54,10 @@ class Item(_Fields):
         **options: Unpack[TaskOptions],
     ) -> Item:
         return super().__new__(cls, args, kwargs, time, task_id, as_options(options))
+
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        options = {name.removeprefix(PREFIX): value for name, value in self.options.items()}
+        return (self.args, dict(self.kwargs), self.time, self.task_id), options
 
 
 def item_of(given: Any) -> Item:

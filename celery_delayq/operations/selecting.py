@@ -45,4 +45,4 @@ def select(
 
 
 select.__doc__ = selecting.select.__doc__
-aselect = awaited(select)
+aselect = awaited(select, reads=True)

@@ -13,8 +13,9 @@ from celery_delayq.core.acting import actor
 from celery_delayq.core.awaiting import THREADS, in_thread
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.integration.results import take_back
-from celery_delayq.errors import InvalidOption
-from tests.app.support import FAR
+from celery_delayq.errors import InvalidOption, StoreFull, StoreUnavailable
+from tests.app.support import FAR, LONG_AGO
+from tests.support.children import in_child
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
@@ -240,6 +241,52 @@ def test_a_cancelled_call_that_fails_has_nothing_to_take_back(caplog):
     assert (taken, caplog.text) == ([], "")
 
 
+def unanswered(task_id=""):
+    error = StoreUnavailable("schedule", "no answer")
+    error.task_id = task_id
+    return error
+
+
+LOST = {
+    "a call that schedules": (unanswered("a"), "", ["task a: its coroutine"]),
+    "a change of one task": (unanswered(), "b", ["task b: its coroutine"]),
+    "a change of many": (unanswered(), "", ["a coroutine"]),
+    "a call that did not reach Redis": (StoreUnavailable("schedule", "no", False), "", []),
+    "a full Redis": (StoreFull("schedule", "OOM"), "", []),
+}
+
+
+@pytest.mark.parametrize(("error", "about", "begins"), LOST.values(), ids=LOST)
+def test_a_cancelled_call_that_may_have_taken_effect_is_a_line_in_the_log(
+    caplog, error, about, begins
+):
+    begun, go = threading.Event(), threading.Event()
+
+    def fail():
+        begun.set()
+        go.wait()
+        raise error
+
+    async def main():
+        await cancelled(in_thread(fail, lambda _: None, about), begun.is_set)
+        go.set()
+        await asyncio.gather(*(in_thread(lambda: None) for _ in range(THREADS)))
+
+    asyncio.run(main())
+    said = "was cancelled, and whether its call took effect is unknown: schedule failed: no answer"
+    assert caplog.messages == [f"{one} {said}" for one in begins]
+
+
+def test_a_cancelled_call_of_a_task_that_has_left_is_a_line_in_the_log(delayq, note, caplog):
+    result = note.delay_until(LONG_AGO, 1)
+    delayq.hand_over()
+
+    take_back(result)
+
+    said = "its coroutine was cancelled, and it was too late to cancel the task: handed_over"
+    assert caplog.messages[-1] == f"task {result.id}: {said}"
+
+
 def test_the_author_of_a_change_is_known_in_the_thread(delayq):
     seen = []
 
@@ -274,3 +321,8 @@ def test_a_forked_child_has_threads_of_its_own():
         signal.alarm(round(PATIENCE))
         os._exit(asyncio.run(in_thread(os.getpid)) != os.getpid())
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_child_that_c_forked_has_threads_of_its_own():
+    assert asyncio.run(in_thread(os.getpid)) == os.getpid()
+    assert in_child(lambda: b"%d" % (asyncio.run(in_thread(os.getpid)) == os.getpid())) == b"1"

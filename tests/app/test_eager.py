@@ -127,11 +127,12 @@ def test_rescheduling_what_has_run_refuses_a_wrong_time_all_the_same(scheduled):
         scheduled.reschedule(after=60, by=60)
 
 
-def test_a_pickled_result_is_celery_s_own(scheduled):
+def test_a_pickled_result_is_the_same(scheduled):
     read = pickle.loads(pickle.dumps(scheduled))
 
-    assert type(read) is (GroupResult if isinstance(scheduled, GroupResult) else EagerResult)
-    assert (read.id, read.get()) == (scheduled.id, scheduled.get())
+    assert type(read) is type(scheduled)
+    assert (read.id, read.due, read.get()) == (scheduled.id, scheduled.due, scheduled.get())
+    assert read.cancel() is read.reschedule(after=60) is Outcome.HANDED_OVER
 
 
 def test_a_copy_has_the_same_face(ran):

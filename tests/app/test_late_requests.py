@@ -113,6 +113,7 @@ def test_a_request_that_comes_after_the_call_ended_changes_nothing(held, call):
 
     assert time.monotonic() - began >= TIMEOUT
     assert caught.value.may_have_run
+    assert caught.value.task_id == (ID if call is schedule else "")
     held.arrives()
     assert held.kept() == before
 

@@ -1,12 +1,11 @@
 """Scheduling returns a Celery result that also knows the due time and the state in the store."""
 
-import pickle
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery.app.task import Context
 from celery.exceptions import TimeoutError as CeleryTimeoutError
-from celery.result import AsyncResult, denied_join_result, result_from_tuple
+from celery.result import AsyncResult, denied_join_result
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, State
@@ -117,16 +116,6 @@ def test_the_due_time_is_unchanged_when_moving_failed(add, delayq):
 
     assert result.reschedule(DUE) is Outcome.HANDED_OVER
     assert to_ms(result.due) == LONG_AGO * 1000
-
-
-def test_a_result_is_pickled_and_named_as_one_of_celery_s(add):
-    result = add.delay_until(DUE, 1)
-
-    read = pickle.loads(pickle.dumps(result))
-
-    assert isinstance(read, AsyncResult)
-    assert read == result
-    assert read.id == result_from_tuple(result.as_tuple()).id == result.id
 
 
 def test_the_result_of_a_task_that_ignores_results_says_so(app, delayq):

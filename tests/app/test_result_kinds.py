@@ -1,12 +1,10 @@
 """Scheduling always returns one class, combined with any of Celery's result classes."""
 
-import copy
-
 import pytest
 from celery import chord, group
 from celery.result import AsyncResult, GroupResult
 
-from celery_delayq import Outcome, ScheduledResult
+from celery_delayq import ScheduledResult
 from celery_delayq.core.integration.results import scheduled
 from tests.app.support import FAR, LONG_AGO
 
@@ -41,17 +39,6 @@ def test_a_result_is_a_scheduled_one_and_celery_s_own(add, canvas, kind):
     assert isinstance(result, kind)
     assert result.due.timestamp() == FAR
     assert (result.state, result.status) == ("SCHEDULED", "SCHEDULED")
-
-
-def test_a_copy_has_the_same_face(add):
-    result = add.delay_until(FAR, 1)
-
-    copied = copy.copy(result)
-
-    assert isinstance(copied, ScheduledResult)
-    assert (copied.id, copied.due, copied.state) == (result.id, result.due, "SCHEDULED")
-    assert copied.cancel() is Outcome.DONE
-    assert result.cancel() is Outcome.NOT_FOUND
 
 
 def test_a_group_is_pending_until_its_tasks_have_ended(app, add, delayq):

@@ -200,3 +200,44 @@ def test_history_names_tasks_that_are_autodiscovered(project):
     assert [json.loads(line)["task"] for line in told.stdout.splitlines()] == [
         "orders.tasks.remind"
     ]
+
+
+# What `orders/apps.py` connects is there once Django is set up.
+RECEIVER = """
+from celery_delayq.signals import task_cancelled
+from django.apps import AppConfig
+
+
+def note(task_id, **_):
+    from .models import Order
+
+    Order.objects.filter(reminder=task_id).update(reminder="revoked")
+
+
+class Orders(AppConfig):
+    name = "orders"
+
+    def ready(self):
+        task_cancelled.connect(note, weak=False)
+"""
+
+
+CANCELLED = """
+order = Order.objects.create(reminder=remind.delay_for(3600, 1).id)
+print(json.dumps([order.pk, order.reminder]))
+"""
+
+
+def test_receivers_of_django_s_apps_hear_of_what_a_command_cancels(new_project):
+    project = new_project()
+    (project.folder / "orders" / "apps.py").write_text(RECEIVER)
+    pk, task_id = project.run(CANCELLED)
+
+    ran = run_forked(
+        *("-m", "celery", "-A", "shop", "delayq", "cancel", task_id),
+        cwd=project.folder,
+        env=project.env,
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert project.run(f"print(json.dumps(Order.objects.get(pk={pk}).reminder))") == "revoked"

@@ -167,7 +167,8 @@ class Shelf:
             task.attempts += verdict != "unsent"
             task.refusals += verdict in ("refused", "dead")
             task.uncertain |= uncertain or verdict == "unknown"
-            task.ready_ms = self.now_ms + wait_ms if verdict == "refused" else task.due_ms
+            waits = verdict in ("refused", "denied")
+            task.ready_ms = self.now_ms + wait_ms if waits else task.due_ms
             task.reason = "NO_ROUTE" if verdict == "dead" else ""
         return len(tasks)
 

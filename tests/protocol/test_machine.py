@@ -178,7 +178,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(
         batch=batches,
-        verdict=st.sampled_from(["unsent", "unknown", "refused", "dead"]),
+        verdict=st.sampled_from(["unsent", "unknown", "refused", "denied", "dead"]),
         uncertain=st.sampled_from([False, False, True]),
     )
     def release(self, batch, verdict, uncertain):

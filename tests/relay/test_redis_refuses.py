@@ -2,6 +2,8 @@
 
 import pytest
 
+from celery_delayq.core.handover import link
+from celery_delayq.core.handover import relay as relaying
 from celery_delayq.errors import BrokerDown
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelServer
@@ -100,3 +102,20 @@ def test_only_tasks_for_a_list_without_the_right_to_it_wait(other_redis, caplog)
         assert other_redis.delayq.reschedule(f"{number}", after=0)
     other_redis.relay_once()
     assert other_redis.left("bad") == 10
+
+
+def test_a_task_waits_for_the_right_to_its_list_however_often_it_is_denied(
+    other_redis, monkeypatch
+):
+    monkeypatch.setattr(relaying, "MAX_REFUSALS", 2)
+    monkeypatch.setattr(relaying, "LONGEST_WAIT", 0.05)
+    monkeypatch.setattr(link, "DENIED_FOR", 0)
+    other_redis.client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~good")
+    other_redis.due_now(task_id="a", queue="bad")
+    other_redis.start()
+    eventually(lambda: other_redis.delayq.get("a").attempts > 3)
+    assert other_redis.counts() == (1, 0, 0)
+
+    other_redis.client.execute_command("ACL", "SETUSER", "default", "allkeys")
+
+    assert other_redis.take("bad")[0].headers["id"] == "a"

@@ -6,8 +6,9 @@ import pytest
 from kombu import Exchange, Queue
 
 from celery_delayq import State
-from celery_delayq.core.handover import relay
+from celery_delayq.core.handover import link, relay
 from celery_delayq.core.store.record import FORM
+from tests.relay.conftest import LONG
 from tests.relay.house import new_name
 from tests.support.waiting import eventually
 
@@ -164,12 +165,17 @@ def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, spo
     assert "cannot be read" in rabbit.delayq.get("bad").reason
 
 
-def test_a_user_hands_over_what_it_may_write_and_the_rest_waits(make_house, rabbitmq_server):
+@pytest.fixture
+def limited(make_house, rabbitmq_server):
+    """A house whose user may write to, and declare, what begins with its name; and a permitter."""
     user = new_name("orders")
+
+    def permit(configure=f"^{user}", write=f"^{user}"):
+        rabbitmq_server.control("set_permissions", user, configure, write, ".*")
+
     rabbitmq_server.control("add_user", user, "secret")
-    rabbitmq_server.control("set_permissions", user, ".*", f"^{user}", ".*")
-    exchange = Exchange(f"{user}-x", "topic")
-    queue = Queue(f"{user}-q", exchange, routing_key="a.*")
+    permit()
+    queue = Queue(f"{user}-q", Exchange(f"{user}-x", "topic"), routing_key="a.*")
     house = make_house(
         rabbitmq_server.url.replace("guest:guest", f"{user}:secret"),
         where=rabbitmq_server.url,
@@ -177,11 +183,83 @@ def test_a_user_hands_over_what_it_may_write_and_the_rest_waits(make_house, rabb
         task_default_queue=queue.name,
     )
     house.declare(queue)
-    house.due_now(task_id="mine", exchange=exchange.name, routing_key="a.b")
-    house.due_now(task_id="foreign", exchange="amq.topic", routing_key="a.b")
+    house.mine = {"exchange": queue.exchange.name, "routing_key": "a.b"}
+    return house, permit
+
+
+FOREIGN = {"exchange": "amq.topic", "routing_key": "a.b"}
+
+
+def denied_to_write(house):
+    queue = Queue(new_name(), Exchange("amq.topic"), routing_key="a.b")
+    house.declare(queue)
+    return queue.name, FOREIGN
+
+
+def denied_to_declare(house):
+    name = new_name()
+    house.declare(Queue(name, Exchange(name), routing_key=name))
+    return name, {"queue": name}
+
+
+@pytest.mark.parametrize("denied", [denied_to_write, denied_to_declare])
+def test_a_task_waits_for_a_right_however_often_it_is_denied(
+    limited, denied, impatient, monkeypatch
+):
+    monkeypatch.setattr(link, "DENIED_FOR", 0)
+    house, permit = limited
+    queue, where = denied(house)
+    house.due_now(task_id="foreign", **where)
+    house.start()
+    eventually(lambda: house.delayq.get("foreign").attempts > relay.MAX_REFUSALS + 1)
+    assert house.counts() == (1, 0, 0)
+    assert "ACCESS_REFUSED" in house.delayq.get("foreign").error
+
+    permit(".*", ".*")
+
+    [message] = house.take(queue)
+    assert message.headers["id"] == "foreign"
+    assert "delayq_redelivered" not in message.headers
+
+
+def test_a_refusal_is_counted_from_when_the_right_is_there(limited, impatient, monkeypatch):
+    monkeypatch.setattr(link, "DENIED_FOR", 0)
+    house, permit = limited
+    house.due_now(task_id="nobody's", exchange="amq.topic", routing_key=new_name())
+    house.start()
+    eventually(lambda: house.delayq.get("nobody's").attempts > relay.MAX_REFUSALS)
+
+    permit(write=".*")
+
+    eventually(lambda: house.counts() == (0, 0, 1))
+    assert "NO_ROUTE" in house.delayq.get("nobody's").reason
+
+
+def test_tasks_beside_denied_ones_flow_unmarked_while_the_right_is_missing(limited, monkeypatch):
+    monkeypatch.setattr(link, "DENIED_FOR", LONG)
+    house, _ = limited
+    steps = house.relay()
+    house.due_now(task_id="first", **FOREIGN)
+    steps.batch(lambda: False)
+
+    for number in range(40):
+        name, where = ("denied", FOREIGN) if number % 2 else ("mine", house.mine)
+        house.due_now(task_id=f"{name} {number:02}", **where)
+    steps.batch(lambda: False)
+
+    arrived = house.take(count=20)
+    assert [one.headers["id"] for one in arrived] == [f"mine {n:02}" for n in range(0, 40, 2)]
+    assert not any("delayq_redelivered" in one.headers for one in arrived)
+    assert house.counts() == (21, 0, 0)
+
+
+def test_a_user_hands_over_what_it_may_write_and_the_rest_waits(limited):
+    house, _ = limited
+    house.due_now(task_id="mine", **house.mine)
+    house.due_now(task_id="foreign", **FOREIGN)
     house.start()
     eventually(lambda: house.counts() == (1, 0, 0))
     assert house.delayq.get("foreign")
-    first, *copies = house.take(queue.name, count=house.left(queue.name))
+    first, *copies = house.take(count=house.left())
     assert first.headers["id"] == "mine"
     assert all(copy.headers["delayq_redelivered"] for copy in copies)

@@ -15,7 +15,7 @@ from tests.store.support import FAR_MS, NOW_MS, ROUTE, tally
 pytestmark = pytest.mark.core
 
 LEASE_MS = 30_000
-each_end = pytest.mark.parametrize("end", ["ack", "unsent", "unknown", "refused", "dead"])
+each_end = pytest.mark.parametrize("end", ["ack", "unsent", "unknown", "refused", "denied", "dead"])
 
 
 def put(store, *ids, **options):
@@ -248,17 +248,20 @@ def test_a_refusal_is_counted_and_waits_and_the_due_time_stays(store, shard_step
     assert json.loads(again.message)["headers"]["delayq_due"] == NOW_MS - 5
 
 
+WAITING = "refused", "denied"
+
+
 def test_attempts_and_refusals_are_counted_and_uncertainty_stays(store, shard_steps):
-    """An entry that was not sent counts as neither; each but a refused one goes back at once."""
+    """One that was not sent counts as neither; a refused or denied one waits for its next try."""
     store.schedule_relayed("a", NOW_MS - 5)
     tallies = []
-    for verdict in ("refused", "unsent", "unknown", "unsent", "refused", "dead"):
+    for verdict in ("refused", "unsent", "unknown", "denied", "refused", "dead"):
         claimed = shard_steps.claim(1).entries
         tallies.append(tally(*claimed))
-        shard_steps.nack(verdict, claimed, wait=0 if verdict == "refused" else 60)
+        shard_steps.nack(verdict, claimed, wait=0 if verdict in WAITING else 60)
         shard_steps.hand_over()
     certain = [(0, 0, False), (1, 1, False), (1, 1, False)]
-    assert tallies == [*certain, (2, 1, True), (2, 1, True), (3, 2, True)]
+    assert tallies == [*certain, (2, 1, True), (3, 1, True), (4, 2, True)]
     assert store.entries.find("a").due_ms == NOW_MS - 5
 
 

@@ -7,7 +7,7 @@ from celery_delayq.core.store import Filter, Outcome, State, selection_scan
 from celery_delayq.core.store.extras import HAS_KEY, Extras
 from celery_delayq.core.store.record import FLAGS, LAST_MS
 from tests.store import requests
-from tests.store.support import FAR_MS, NOW_MS
+from tests.store.support import CLOCK, FAR_MS, NOW_MS, Store
 
 # After the last one it is dead.
 WAITS_S = [2, 4, 8, 16, 32, 64, 128]
@@ -74,6 +74,33 @@ def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt, shard
     assert (entry.attempts, entry.since_ms) == (8, NOW_MS + 1000 * sum(WAITS_S))
     assert spoilt.places("bad") == ["dead"]
     spoilt.check()
+
+
+@pytest.mark.servers
+def test_without_the_right_to_its_list_it_is_never_dead_and_waits_longer_each_time(each_redis):
+    """For at most five minutes."""
+    store = Store(each_redis)
+    rights = ("ACL", "SETUSER", "default")
+    try:
+        store.raw.execute_command(*rights, "resetkeys", "~good", f"~{CLOCK}", "~{delayq:*")
+        store.schedule("bad", to="taken")
+        store.schedule("good", to="good")
+        shard_steps, waits, now = store.steps(), [], NOW_MS
+        for _ in range(len(WAITS_S) + 4):
+            seen = shard_steps.hand_over()
+            assert (len(seen.refused), seen.dead) == (1, [])
+            again = store.score("refused", "bad")
+            waits.append((again - now) // 1000)
+            now = again
+            store.set_ms(now)
+        assert waits == [*WAITS_S, 256, 300, 300, 300]
+    finally:
+        store.raw.execute_command(*rights, "allkeys")
+    assert shard_steps.hand_over().handed_over == 1
+    assert store.arrived("taken") == ["bad"]
+    assert store.arrived("good") == ["good"]
+    store.check()
+    store.close()
 
 
 def test_why_how_often_and_when_again_is_known(spoilt, refusing):

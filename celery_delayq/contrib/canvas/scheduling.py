@@ -132,6 +132,13 @@ def task_ids(body: Any) -> list[str]:
     return [task_id for task_id in ids if isinstance(task_id, str)]
 
 
+def parts_of(body: Any) -> list[tuple[str, bytes | None]]:
+    """Return the same ids, each with its message; ``None`` for a part that a worker sends later."""
+    (steps, _), *_ = body
+    messages = {step.get("id"): step["message"].encode() for step in steps if "message" in step}
+    return [(task_id, messages.get(task_id)) for task_id in task_ids(body)]
+
+
 def ids_of(result: ResultBase) -> list[str]:
     """Return the ids of the tasks that a caller may be waiting for."""
     if isinstance(result, GroupResult):

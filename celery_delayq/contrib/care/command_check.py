@@ -96,6 +96,7 @@ class Check:
             return False
         if self._asks:
             confirm(f"repair {_counted(mendable)}?")
+        delayq_of(self._ctx, heard=True)
         # Only the findings that were listed.
         self._mend(found)
         self._say("checking again")

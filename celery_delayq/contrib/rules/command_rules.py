@@ -61,7 +61,7 @@ def rules(
         raise click.UsageError("import needs --from; --from and --dry-run are of import.", ctx)
     from . import face
 
-    services = delayq_of(ctx).services
+    services = delayq_of(ctx, heard=action not in ("list", "show")).services
     if source is not None:
         from .command_import import import_rules
 

@@ -59,7 +59,7 @@ def undo(
     A task comes back as it was, if no other one has its id or its unique key. Without an id or
     --bulk, those that can come back are listed.
     """
-    delayq = delayq_of(ctx)
+    delayq = delayq_of(ctx, heard=bool(ids) or bulk is not None)
     if ids and bulk is not None:
         raise click.UsageError("Name tasks by id, or a --bulk, not both.", ctx)
     if bulk is not None:

@@ -49,7 +49,7 @@ def web(
     It asks for no password. To use it from elsewhere, forward the port, or mount the page in a site
     that has a login.
     """
-    delayq = delayq_of(ctx)
+    delayq = delayq_of(ctx, heard=not read_only)
     with ErrorSentences():
         delayq.services.check()
     try:

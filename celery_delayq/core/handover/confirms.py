@@ -17,7 +17,7 @@ from .. import clock
 from ..libraries import Feature, works
 from ..message.route import Route
 from ..store.values import LeasedEntry
-from .publishers import DEAD, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
+from .publishers import DEAD, DENIED, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
 
 
 class Confirming(OneByOne):
@@ -52,7 +52,7 @@ class Confirming(OneByOne):
             self._sent += 1
             self._waiting[self._sent] = 0
             self._await_confirms(until)
-            if self._verdicts[0].word == REFUSED:
+            if self._verdicts[0].word in (REFUSED, DENIED):
                 # The broker is alive: it closed the channel, as this user may not publish there.
                 return self._open()
             if self._verdicts[0].word != SENT:
@@ -118,7 +118,7 @@ class Confirming(OneByOne):
             verdict = self._verdict_of(error)
             # The broker closed the channel over one of the messages under way. If there is only
             # one, it is that one.
-            if verdict.word == REFUSED and len(self._waiting) > 1:
+            if verdict.word in (REFUSED, DENIED) and len(self._waiting) > 1:
                 verdict = Verdict(UNKNOWN, verdict.reason)
             for place in self._waiting.values():
                 self._verdicts[place] = verdict

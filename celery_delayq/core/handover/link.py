@@ -19,7 +19,7 @@ from ..message.broker import SENTINEL
 from ..message.connection_options import credentials_of
 from ..store.values import LeasedEntry
 from .confirms import publisher_for
-from .publishers import DEAD, SENT, UNKNOWN, UNSENT, OneByOne, Verdict
+from .publishers import DEAD, DENIED, SENT, UNKNOWN, UNSENT, OneByOne, Verdict
 
 logger = logger_of(__name__)
 
@@ -27,6 +27,7 @@ CONNECT_TIMEOUT = 5.0  # seconds for connecting, all steps included
 REACH = 2.0  # most seconds that the broker may take for each step of connecting
 IDLE = 10.0  # seconds without use after which a connection may be dead
 FIRST_WINDOW, WINDOW = 100, 1000  # messages under way at once: at first, at most
+DENIED_FOR = 10.0  # seconds for which a missing right is not asked for again
 SLOW = 1.0  # if a window takes more seconds, the next one is half as large
 
 
@@ -84,6 +85,7 @@ class Link:
         self._publisher: OneByOne | None = None
         self._used = 0.0
         self._size = FIRST_WINDOW
+        self._denied: dict[str, tuple[float, Verdict]] = {}  # destination -> until when, and why
 
     def prepare(self) -> None:
         """Make sure that there is a live connection, before a claim.
@@ -119,18 +121,28 @@ class Link:
             BaseException: at the end, if the thread was interrupted on the way.
         """
         broken: BaseException | None = None
+        now = clock.monotonic()
+        self._denied = {to: denial for to, denial in self._denied.items() if denial[0] > now}
         for window in self._windows(entries):
-            verdicts = [Verdict(UNSENT)] * len(window)
-            if not broken:
+            # RabbitMQ closes the channel over each, and messages under way are lost with it.
+            denials = [self._denied.get(entry.destination) for entry in window]
+            asked = [entry for entry, denial in zip(window, denials, strict=True) if not denial]
+            verdicts = [Verdict(UNSENT)] * len(asked)
+            if asked and not broken:
                 try:
                     self.prepare()
-                    verdicts = [Verdict(UNKNOWN, "publishing was interrupted")] * len(window)
-                    verdicts, lost = self._publish(window, out_of_time)
+                    verdicts = [Verdict(UNKNOWN, "publishing was interrupted")] * len(asked)
+                    verdicts, lost = self._publish(asked, out_of_time)
                     broken = BrokerDown(lost) if lost else None
                 except BaseException as error:
                     # Even if it ends this thread, each entry gets its verdict first.
                     broken = error
-            yield from zip(window, verdicts, strict=True)
+            for entry, verdict in zip(asked, verdicts, strict=True):
+                if verdict.word == DENIED:
+                    self._denied[entry.destination] = clock.monotonic() + DENIED_FOR, verdict
+            answers = iter(verdicts)
+            for entry, denial in zip(window, denials, strict=True):
+                yield entry, denial[1] if denial else next(answers)
         if broken:
             raise broken
 

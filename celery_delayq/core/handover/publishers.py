@@ -3,6 +3,7 @@
 sent      the broker has it (and confirmed it, if the transport can)
 refused   the broker rejected it, or it cannot be sent: counts as a refusal; if one of several
           queues rejected it, the others may have it
+denied    this user lacks a right: it waits, and nothing counts
 dead      the record cannot be read
 unknown   the link broke or timed out after sending began: it may have arrived
 unsent    it was not attempted
@@ -16,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from amqp.exceptions import MessageNacked
+from amqp.exceptions import AccessRefused, MessageNacked
 from kombu import Producer
 from kombu.exceptions import ChannelError, OperationalError
 from kombu.transport import virtual
@@ -25,10 +26,11 @@ from ..clock import celery_time
 from ..libraries import Feature, works
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, HOLD_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-from ..servers.refusals import is_replica, refusal_of
+from ..servers.refusals import is_denied, is_replica, refusal_of
 from ..store.values import LeasedEntry
 
-SENT, REFUSED, DEAD, UNKNOWN, UNSENT = "sent", "refused", "dead", "unknown", "unsent"
+SENT, REFUSED, DENIED, DEAD = "sent", "refused", "denied", "dead"
+UNKNOWN, UNSENT = "unknown", "unsent"
 
 # kombu 5.5 gave the wait for a confirm a time-out of its own.
 LONGEST_TTL = (2**32 - 1) / 1000  # seconds that RabbitMQ can count a message's expiration
@@ -113,10 +115,17 @@ class OneByOne:
             self.lost = reason
             # The broker says that it did nothing of the last command; earlier ones may have run.
             return Verdict(UNKNOWN if partly else UNSENT, reason)
+        # If some of several queues may have it, each attempt repeats it there, so attempts count.
+        if not partly and self._is_denied(error):
+            return Verdict(DENIED, reason)
         if own or not isinstance(error, self._broken):
             return Verdict(REFUSED, reason, partly)
         self.lost = reason
         return Verdict(UNKNOWN, reason)
+
+    def _is_denied(self, error: Exception) -> bool:
+        """Whether this user lacks a right, which somebody may grant again."""
+        return isinstance(error, AccessRefused) or is_denied(error)
 
     def _send(self, entry: LeasedEntry, relayed: Relayed) -> None:
         options = dict(relayed.options)

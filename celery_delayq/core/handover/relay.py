@@ -86,7 +86,7 @@ class Relay:
         self._tell(sent, verdicts["unknown"])
         for word in ("unknown", "unsent"):
             self.steps.nack(word, [entry for entry, _ in verdicts[word]])
-        for word in ("refused", "dead"):
+        for word in ("refused", "denied", "dead"):
             for entry, verdict in verdicts[word]:
                 self._refuse(entry, verdict)
 
@@ -103,12 +103,13 @@ class Relay:
             self._hooks.uncertain(len(unknown))
 
     def _refuse(self, entry: LeasedEntry, verdict: Verdict) -> None:
-        uncertain, reason = verdict.uncertain, verdict.reason
-        if verdict.word == "dead" or entry.refusals + 1 >= MAX_REFUSALS:
+        word, reason, uncertain = verdict
+        tries = (entry.attempts if word == "denied" else entry.refusals) + 1
+        if word == "dead" or (word == "refused" and tries >= MAX_REFUSALS):
             self.steps.nack("dead", [entry], uncertain=uncertain, reason=reason)
             tell(self._hooks, [(entry.task_id, reason)])
             return
-        wait = min(LONGEST_WAIT, 2.0 ** (entry.refusals + 1))
+        wait = min(LONGEST_WAIT, 2.0 ** min(tries, 10))
         logger.warning(
             "task %s: attempt %d was refused, next in %.0f s: %s, for the queue %s: %s",
             entry.task_id,
@@ -118,7 +119,7 @@ class Relay:
             reason,
         )
         self._hooks.refused(RELAY, 1)
-        self.steps.nack("refused", [entry], wait=wait, uncertain=uncertain, reason=reason)
+        self.steps.nack(word, [entry], wait=wait, uncertain=uncertain, reason=reason)
 
     def close(self) -> None:
         self._link.close()

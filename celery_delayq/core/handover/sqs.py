@@ -2,6 +2,7 @@
 
     answer                                       verdict
     an error about the message or its queue      refused
+    a missing right, or wrong credentials        denied
     too many requests; or no connection          unsent, and the broker is lost
     an error of the service; or none in time     unknown, and the broker is lost
 
@@ -10,12 +11,17 @@ kombu counts all errors without an answer among those of a channel, which are ab
 
 from __future__ import annotations
 
+import re
 from uuid import NAMESPACE_OID, uuid5
 
 from ..message.route import Relayed
 from ..store.values import LeasedEntry
 from .publishers import UNKNOWN, UNSENT, OneByOne, Verdict
 
+# Parts of the codes that say so; their HTTP status differs with the protocol.
+_DENIED = re.compile(
+    "AccessDenied|NotAuthorized|OptInRequired|InvalidSecurity|UnrecognizedClient|Credential|Signature|Token|AccessKey"
+)
 _SERVICE_FAILED = 500  # HTTP's lowest status of a server that failed
 
 
@@ -28,6 +34,13 @@ class Queueing(OneByOne):
             return super()._verdict_of(error, partly=partly)
         self.lost = f"{type(error).__name__}: {error}"
         return Verdict(word, self.lost)
+
+    def _is_denied(self, error: Exception) -> bool:
+        from botocore.exceptions import ClientError
+
+        return isinstance(error, ClientError) and bool(
+            _DENIED.search(error.response["Error"]["Code"])
+        )
 
     def _send(self, entry: LeasedEntry, relayed: Relayed) -> None:
         # A FIFO queue takes one of all messages that have the same name within five minutes. kombu

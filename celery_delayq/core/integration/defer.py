@@ -24,6 +24,8 @@ class Defer(TaskPredicate):
         InvalidDueTime: the value is not a time, or past 2255-06-05.
     """
 
+    __module__ = "celery_delayq"  # as pickles name it
+
     def __init__(self, after: DelayInput | None = None, at: TimeInput | None = None) -> None:
         super().__init__(after, at)
         if (after is None) == (at is None):

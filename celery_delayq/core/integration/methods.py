@@ -47,7 +47,7 @@ class TaskMethods:
     counts = reading.counts
 
     # For an event loop.
-    aget = awaited(reading.get)
+    aget = awaited(reading.get, reads=True)
     acancel = awaited(changing.cancel)
     areschedule = awaited(changing.reschedule)
     arun_now = awaited(changing.run_now)

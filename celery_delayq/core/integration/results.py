@@ -9,16 +9,19 @@ ScheduledResult
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from copy import copy
 from datetime import datetime
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
-from celery import states
+from celery import current_app, states
 from celery.result import AsyncResult, EagerResult, GroupResult
 
 from ..clock import DelayInput, TimeInput, When, from_ms, one_of
 from ..leaves import operation
-from ..services import HasServices, Services
+from ..logs import logger_of
+from ..services import HasServices, Services, find
 from ..store import NOW, Outcome
 from ..store.changes import ALWAYS, Conditions
 from ..tasks import changing
@@ -47,7 +50,9 @@ else:
         __class_getitem__ = classmethod(GenericAlias)
 
 
-_OWN = ("_delayq", "_due_ms", "_existed", "_replicas")
+_TOO_LATE = "task %s: its coroutine was cancelled, and it was too late to cancel the task: %s"
+
+logger = logger_of(__name__)
 
 
 class ScheduledResult(_Result[R_co]):
@@ -56,13 +61,15 @@ class ScheduledResult(_Result[R_co]):
     It is also one of Celery's results: an ``AsyncResult``, or a ``GroupResult`` for a group.
     """
 
+    __module__ = "celery_delayq"  # as pickles name it
+
     id: str
     _delayq: HasServices
     _due_ms: int
     _existed: bool
     _replicas: int | None
 
-    _behind: type  # Celery's class, used for pickling
+    _behind: type  # Celery's class
     _has_run = False  # with `task_always_eager` it ran during the call and was never in Redis
 
     @property
@@ -172,17 +179,50 @@ class ScheduledResult(_Result[R_co]):
         word: str = super().state
         return word
 
+    @classmethod
+    def restored(
+        cls, kind: Callable[..., Any], args: tuple[Any, ...], facts: Mapping[str, Any]
+    ) -> Any:
+        """Return the result that a pickle describes.
+
+        Like Celery's own, it belongs to the app that is current where it is read. If that app has
+        no ``DelayQ``, it is Celery's result only.
+
+        Args:
+            kind: Celery's class.
+            args: Its arguments.
+            facts: The arguments of :func:`scheduled` beyond the app's services.
+        """
+        services = find(current_app)
+        result = kind(*args)
+        return result if services is None else scheduled(result, services, **facts)
+
     def __reduce__(self) -> Any:
-        return self._behind, super().__reduce__()[1]
+        return ScheduledResult.restored, (self._behind, super().__reduce__()[1], self._facts)
+
+    def __copy__(self) -> Any:
+        result = self._behind(*super().__reduce__()[1])
+        result.app, result.parent = self.app, self.parent
+        return scheduled(result, self._delayq.services, **self._facts)
+
+    def __deepcopy__(self, _: object) -> Any:
+        # A copy of the backend would have connections of its own, and the current app.
+        return copy(self)
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "due_ms": self._due_ms,
+            "existed": self._existed,
+            "replicas": self._replicas,
+            "has_run": self._has_run,
+        }
 
 
 class ScheduledTaskResult(ScheduledResult[R_co], AsyncResult):
     """The result of a scheduled task, chain or chord."""
 
     _behind = AsyncResult
-
-    def __copy__(self) -> Any:
-        return _copied(super().__copy__(), self)
 
     def __del__(self) -> None:
         # Celery up to 5.6 unsubscribes from Redis for each dropped result, subscribed or not. That
@@ -210,9 +250,6 @@ class EagerScheduledResult(ScheduledResult[R_co], EagerResult):
 
     _behind = EagerResult
     _has_run = True
-
-    def __copy__(self) -> Any:
-        return _copied(super().__copy__(), self)
 
 
 class EagerScheduledGroupResult(ScheduledGroupResult):
@@ -259,7 +296,9 @@ def scheduled(
 def take_back(result: object) -> None:
     """Cancel the task of a call that is not wanted any more; an earlier task that it kept stays."""
     if isinstance(result, ScheduledResult) and not result.existed:
-        result.cancel()
+        outcome = result.cancel()
+        if outcome not in (Outcome.DONE, Outcome.NOT_FOUND):
+            logger.warning(_TOO_LATE, result.id, outcome.value)
 
 
 def _state_of_all(results: list[Any]) -> str:
@@ -275,12 +314,3 @@ def _state_of(result: Any) -> str:
         return _state_of_all(result.results)
     word: str = result.backend_state if isinstance(result, KnowsScheduled) else result.state
     return word
-
-
-def _copied(result: Any, copied: ScheduledResult[Any]) -> ScheduledResult[Any]:
-    """Turn *result*, Celery's copy of *copied*, into one of the same class."""
-    own = {name: vars(copied)[name] for name in _OWN}
-    result.__class__ = type(copied)
-    vars(result).update(own)
-    made: ScheduledResult[Any] = result
-    return made

@@ -23,7 +23,7 @@ from ..services import Services
 from . import startup
 from .async_result import let_results_know
 
-FIXUP = "celery_delayq.core.integration.delayq:DelayQ"
+FIXUP = "celery_delayq:DelayQ"
 SCANNER_STEP = "celery_delayq.core.integration.bootstep:ScannerStep"
 
 # App attributes that this package, or one of its leaves, replaces.

@@ -56,7 +56,7 @@ from ..services import Services, find
 from ..store import NewEntry, Receipt, checked_id
 from ..store.record import NewRecord
 from . import deciding
-from .left import Broker, Refusals, celerys, leave, may_be_stored
+from .left import Broker, Refusals, celerys, leave
 from .options import (
     LASTING,
     PART,
@@ -424,7 +424,7 @@ class _Entrance:
             if request.answer.broker is None:
                 raise
             self._note(error, began)
-            request.answer.broker.publish(body, options, uncertain=may_be_stored(error))
+            request.answer.broker.publish(body, options, uncertain=error.may_have_run)
         else:
             request.answer.receipt = request.answer.receipt or receipt
             if request.captured:
@@ -443,8 +443,6 @@ class _Entrance:
     def _note(self, error: StoreError, began: float) -> None:
         """Note that the store did not take a captured message."""
         self.request.answer.left = True
-        seconds, mark = (
-            self.interceptor.refusals.note(began),
-            _MARKED if may_be_stored(error) else "",
-        )
+        seconds = self.interceptor.refusals.note(began)
+        mark = _MARKED if error.may_have_run else ""
         logger.warning(_LEFT, self.task_id, mark, seconds, error)

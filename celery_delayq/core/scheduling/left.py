@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import clock
-from ..errors import StoreDiffers, StoreError, StoreFull, StoreUnavailable
 from ..logs import logger_of
 from ..message import native_delay
 from ..message.expiry import expiry_after
@@ -118,13 +117,3 @@ def leave(headers: dict[str, Any], eta: str) -> None:
     expires_ms = headers.pop(EXPIRES_HEADER, None)
     if expires_ms is not None:
         headers["expires"] = expiry_after(clock.utc_now(), expires_ms / 1000).isoformat()
-
-
-def may_be_stored(error: StoreError) -> bool:
-    """Whether the entry may exist, although the store raised this.
-
-    Redis does not undo a script in which it refuses a command, for lack of a right.
-    """
-    if isinstance(error, StoreUnavailable):
-        return error.may_have_run
-    return not isinstance(error, (StoreFull, StoreDiffers))

@@ -16,7 +16,6 @@ from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted, id_beside
 from . import past
-from .left import may_be_stored
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,8 @@ def write_one(
             services, [ready.new], ready.policy, supersede=supersede, given_out=given_out
         )
     except StoreError as error:
-        if had and not may_be_stored(error):
+        error.task_id = task_id
+        if had and not error.may_have_run:
             past.remember(services, had)
         raise
     if isinstance(answer, DelayQError):

@@ -5,7 +5,7 @@
     rights    this user may not run the command, or this server lacks it
     elsewhere it is a node of a Redis Cluster, and other nodes serve the keys
     resharded the store's entries are in another number of shards by now
-    (none)    only this command fails: the type of its key, the right to its key
+    (none)    only this command fails: the type of its key; or the right to its key, see `is_denied`
 
 In the first four cases the server itself is at fault. It did nothing, and it does not count as a
 failure of any task.
@@ -122,6 +122,12 @@ def refusal_of(error: BaseException) -> Refusal | None:
         return Refusal(found.lastgroup)
     is_never = _NO_COMMAND.search(text) or _NO_DATABASE.search(text)
     return Refusal.RIGHTS if is_never else None
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether this user lacks the right to a key, or to a command."""
+    # redis-py strips the code.
+    return type(error).__name__ == "NoPermissionError"
 
 
 def is_replica(error: BaseException | None) -> bool:

@@ -11,6 +11,8 @@ class Outcome(str, Enum):
     It is also text, as in JSON: ``Outcome.DONE == "done"``.
     """
 
+    __module__ = "celery_delayq"  # as pickles name it
+
     #: It was done: the entry was still in the store, and the task was not delivered.
     DONE = "done"
     #: Too late: the task was delivered to its queue; nothing was changed.

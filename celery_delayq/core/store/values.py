@@ -38,6 +38,8 @@ def key_held(task_id: str, holder: str, ends: str = "") -> KeyHeld:
 class State(str, Enum):
     """The state of an entry."""
 
+    __module__ = "celery_delayq"  # as pickles name it
+
     SCHEDULED = "SCHEDULED"
     PAUSED = "PAUSED"
     IN_FLIGHT = "IN_FLIGHT"

@@ -1,6 +1,6 @@
 """A scheduled task, as read from the store."""
 
-from __future__ import annotations
+# No postponed annotations: pydantic would look their names up in the module that pickles name.
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -50,6 +50,8 @@ class ScheduledTask:
         put_offs: How often it has put itself off, by ``raise self.defer(…)``.
     """
 
+    __module__ = "celery_delayq"  # as pickles name it
+
     id: str
     task: str
     queue: str
@@ -81,7 +83,7 @@ class ScheduledTask:
         return {name: value for name, value in vars(self).items() if name != "_app"}
 
     @classmethod
-    def of(cls, entry: Entry, app: Celery, queue: str) -> ScheduledTask:
+    def of(cls, entry: Entry, app: Celery, queue: str) -> "ScheduledTask":
         """Read an entry; if its message is not a valid Celery message, ``reason`` says so.
 
         Args:

@@ -157,7 +157,7 @@ class Selection:
         return self._go("retry", {"DEAD"}, dry_run, progress)
 
     # For an event loop.
-    acount = awaited(count)
+    acount = awaited(count, reads=True)
     acancel = awaited(cancel)
     areschedule = awaited(reschedule)
     arun_now = awaited(run_now)

@@ -210,6 +210,7 @@ class ChosenTasks:
             none: Called with the count if a selection matches no task.
             aim: Returns the text after the number of tasks in the question before a selection.
         """
+        delayq_of(self.ctx, heard=not self._dry_run)
         if self._revision is not None:
             alone = unchanged == REFUSED[Outcome.UNCHANGED]
             unchanged = _OTHER_REVISION if alone else REFUSED[Outcome.UNCHANGED]

@@ -26,7 +26,7 @@ def scan(ctx: click.Context, /, loglevel: str, **_: Any) -> None:
     """Run one scanner, without a worker, until you stop it."""
     ctx.obj.app.log.setup(loglevel=loglevel)
     with ErrorSentences():
-        delayq_of(ctx).services.check()
+        delayq_of(ctx, heard=True).services.check()
         app = ctx.obj.app
         scanner = app.delayq.scanner()
         beside = [service for service in call(SCAN, app) if service is not None]

@@ -22,6 +22,8 @@ REFUSED = {
     Outcome.UNCHANGED: "task {} does not meet the condition; nothing was changed",
 }
 
+_UNHEARD = "signal receivers of the app may miss this, as not all its modules can be imported: {}"
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, cls=CeleryOption, help_group="Output",
     help="Print JSON: an object on each line, with times in UTC.",
@@ -57,14 +59,25 @@ def advised(sentence: object) -> str:
     return line.replace("celery -A proj ", f"celery -A {quote(app)} ")
 
 
-def delayq_of(ctx: click.Context) -> HasServices:
-    """Return the ``DelayQ`` of the app that ``-A`` names, or else of Celery's current app."""
+def delayq_of(ctx: click.Context, *, heard: bool = False) -> HasServices:
+    """Return the ``DelayQ`` of the app that ``-A`` names, or else of Celery's current app.
+
+    Args:
+        ctx: The command's context.
+        heard: Whether receivers of the app may hear of what the command does. Then import its
+            modules, as Celery's ``report`` and ``shell`` do; this sets Django up.
+    """
     with ErrorSentences():
         if find(ctx.obj.app) is None and ctx.find_root().params.get("app") is None:
             raise click.UsageError(f"name the app: celery -A proj delayq {ctx.info_name}", ctx)
         services_of(ctx.obj.app)  # raises if there is none
         delayq: HasServices = ctx.obj.app.delayq
-        return delayq
+    if heard:
+        try:
+            ctx.obj.app.loader.import_default_modules()
+        except Exception as error:
+            ctx.obj.error(plain(_UNHEARD.format(repr(error))))
+    return delayq
 
 
 def confirm(question: str) -> None:

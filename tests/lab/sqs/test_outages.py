@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.core.handover import making
+from celery_delayq.core.handover import making, relay
 from celery_delayq.errors import BrokerDown
 from tests.lab.faults.proxy import Proxy
 from tests.lab.sqs.answers import answering
@@ -136,11 +136,27 @@ def test_an_error_of_the_service_is_no_refusal_of_a_message(
     assert house.delayq.cancel("a") is expected
 
 
-def test_a_missing_right_is_a_refusal(house_at, caplog):
-    with answering(403, "AccessDenied") as port:
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (403, "AccessDenied"),
+        (400, "AccessDeniedException"),
+        (403, "ExpiredToken"),
+        (403, "InvalidClientTokenId"),
+        (403, "SignatureDoesNotMatch"),
+        (400, "UnrecognizedClientException"),
+        (400, "KMS.AccessDeniedException"),
+    ],
+)
+def test_a_task_waits_for_a_right_however_often_it_is_denied(
+    house_at, status, code, caplog, monkeypatch
+):
+    monkeypatch.setattr(relay, "MAX_REFUSALS", 1)
+    with answering(status, code) as port:
         house = house_at(port)
         house.due_now(task_id="a")
         house.relay_once()
+    assert house.counts() == (1, 0, 0)
     assert house.delayq.get("a").next_try
     assert "task a: attempt 1 was refused, next in 2 s" in caplog.text
-    assert "AccessDenied" in caplog.text
+    assert code in caplog.text

@@ -158,19 +158,26 @@ local function read_ahead()
   return ids, redis.call('HMGET', keys.records, unpack(ids))
 end
 
+-- Whether Redis denies a script a command, or a key: in the words of 6.2 and 7.0, and in those of later ones.
+local function is_denied(why)
+  return string.find(why, 'The user executing the script', 1, true) or string.find(why, 'ACL failure', 1, true)
+end
+
 -- If a list cannot be pushed to (it has another type, a right is missing), its entries wait for another try, longer
--- each time.
-local function put_off(list, reason)
+-- each time. A missing right, which somebody may grant again, is no refusal.
+local function put_off(list, why)
   local again, counted, failed = {}, {}, {}
+  local reason, denied = list.key .. ': ' .. why, is_denied(why)
   make_untidy()
   for at, text in ipairs(redis.call('HMGET', keys.claims, unpack(list.ids))) do
     local claim, member = parse_claim(text), list.members[at]
-    claim.attempts, claim.refusals = claim.attempts + 1, claim.refusals + 1
+    claim.attempts = claim.attempts + 1
+    if not denied then claim.refusals = claim.refusals + 1 end
     counted[#counted + 1], counted[#counted + 2] = list.ids[at], format_claim(claim)
     if claim.refusals >= max_refusals then
       die(batch, member, reason)
     else
-      again[#again + 1] = whole(now + math.min(longest_ms, 1000 * 2 ^ claim.refusals))
+      again[#again + 1] = whole(now + math.min(longest_ms, 1000 * 2 ^ (denied and claim.attempts or claim.refusals)))
       again[#again + 1] = member
       failed[#failed + 1], failed[#failed + 2] = list.ids[at], reason
     end
@@ -218,7 +225,7 @@ for _, full in ipairs(lists) do
   fence_young(full.young, now_us)
   local pushed = full.size > 0 and redis.pcall('LPUSH', full.key, unpack(full.messages))
   if type(pushed) == 'table' then
-    put_off(full, full.key .. ': ' .. pushed.err)
+    put_off(full, pushed.err)
   elseif pushed then
     handed_over = handed_over + full.size
     if tells_ids then pushed_ids[#pushed_ids + 1] = full.ids end

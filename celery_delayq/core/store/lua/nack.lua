@@ -5,10 +5,11 @@ text        token      the claim's fencing token
 text        verdict    unsent: it never left, nothing is counted
                        unknown: the broker may have it
                        refused: the broker declined it
+                       denied: the same, as a right is missing, which makes no entry dead
                        dead: refused for the last time
-number      wait_ms    refused: time until the next attempt, >= 0
+number      wait_ms    refused, denied: time until the next attempt, >= 0
 flag        uncertain  1: a queue may have a copy, although it was refused; or 0
-text        reason     refused, dead: why
+text        reason     refused, denied, dead: why
 text...     members    the entries
 
 Returns  how many were still leased under this token
@@ -34,7 +35,7 @@ local function give_back(member)
     redis.call('ZREM', keys.leased, member)
   else
     local index, due = welcome(member, now)
-    if verdict == 'refused' then
+    if verdict == 'refused' or verdict == 'denied' then
       index, due = keys.refused, whole(now + wait_ms)
       redis.call('HSET', keys.errors, id, reason)
     end
