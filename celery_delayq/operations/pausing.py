@@ -19,6 +19,7 @@ logger = logger_of(__name__)
 LONGEST_NAME = 512  # bytes
 MIN_RATE, MAX_RATE = 0.001, 1_000_000.0
 
+_ONE = "queue= or task=, or all=True for everything, and only one of them"
 _RATE = f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
 
 
@@ -27,6 +28,7 @@ def pause(
     *,
     queue: str | None = None,
     task: str | Task[..., Any] | None = None,
+    all: bool = False,
     late: bool = False,
 ) -> None:
     """Stop delivering the tasks of a queue, of a task, or all tasks, until you resume.
@@ -37,13 +39,14 @@ def pause(
     Args:
         queue: The queue: the name that tasks were sent with, or their routing key.
         task: The task, or its name.
+        all: Everything; required if you name neither a queue nor a task.
         late: Whether the paused time counts as lateness, for tasks with a grace period.
 
     Raises:
-        InvalidOption: an invalid name, or both a queue and a task.
+        InvalidOption: an invalid name; or not exactly one of *queue*, *task* and *all*.
         kombu.exceptions.OperationalError: Redis cannot be reached.
     """
-    queue, name = _checked(queue, task)
+    queue, name = _checked(queue, task, all)
     if not isinstance(late, bool):
         raise InvalidOption("late", late, "true or false")
     delayq.services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
@@ -56,6 +59,7 @@ def resume(
     *,
     queue: str | None = None,
     task: str | Task[..., Any] | None = None,
+    all: bool = False,
     rate: float | None = None,
 ) -> bool:
     """Deliver paused tasks again; pass the same arguments as to :meth:`pause`.
@@ -63,6 +67,7 @@ def resume(
     Args:
         queue: As for :meth:`pause`.
         task: As for :meth:`pause`.
+        all: The pause of everything, which is one of its own: those of queues and tasks stay.
         rate: How many of the overdue tasks to deliver per second, in due order; by default as
             many as possible. Tasks that fall due from now on are delivered at once.
 
@@ -70,12 +75,12 @@ def resume(
         Whether it was paused, or still resuming at a rate.
 
     Raises:
-        InvalidOption: an invalid name, or a rate outside 0.001 to 1,000,000.
+        InvalidOption: as for :meth:`pause`, or a rate outside 0.001 to 1,000,000.
         kombu.exceptions.OperationalError: Redis cannot be reached.
     """
     if rate is not None and not _is_rate(rate):
         raise InvalidOption("rate", rate, _RATE)
-    queue, name = _checked(queue, task)
+    queue, name = _checked(queue, task, all)
     was_paused = delayq.services.entries.resume(lane_for(queue, name), rate)
     if was_paused:
         at = "" if rate is None else f", at {rate:g} tasks a second"
@@ -106,14 +111,14 @@ def _is_rate(rate: object) -> bool:
     return MIN_RATE <= rate <= MAX_RATE and math.isfinite(rate)
 
 
-def _checked(queue: Any, task: Any) -> tuple[str | None, str | None]:
-    """Return the names of the queue and of the task; at most one of them is given.
+def _checked(queue: Any, task: Any, all: Any) -> tuple[str | None, str | None]:
+    """Return the names of the queue and of the task; neither, if everything is meant.
 
     Raises:
-        InvalidOption: both are given, or one is not a name.
+        InvalidOption: none, or more than one, is given; or one is not a name.
     """
-    if queue is not None and task is not None:
-        raise InvalidOption("task", task, "a queue or a task to pause, and not both")
+    if not isinstance(all, bool) or (queue is None) + (task is None) + (not all) != 2:
+        raise InvalidOption("all", all, _ONE)
     name = task.name if isinstance(task, Task) else task
     for option, value in (("queue", queue), ("task", name)):
         if value is not None and not _is_name(value):

@@ -163,7 +163,7 @@ def test_run_now_and_release_ignore_a_pause_after_the_load_too(one, two, redis, 
         one.delayq.run_now("a")
     else:
         one.delayq.select(all=True).release()
-    one.delayq.pause()
+    one.delayq.pause(all=True)
 
     before, after = moved(one, two)
 
@@ -199,7 +199,7 @@ def test_everything_can_be_paused_before_a_load(one, two):
     assert two.delayq.load(through_text(one.delayq), paused=True).loaded == 1
 
     assert two.delayq.hand_over() == 0
-    two.delayq.resume()
+    two.delayq.resume(all=True)
     assert two.delayq.hand_over() == 1
 
 
@@ -226,8 +226,8 @@ def test_lateness_from_a_pause_is_excused_unless_the_pause_counts_it(
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_pause_that_is_there_stays_as_it_is(one, two, paused):
-    one.delayq.pause()
-    two.delayq.pause(late=True)
+    one.delayq.pause(all=True)
+    two.delayq.pause(all=True, late=True)
 
     assert two.delayq.load(through_text(one.delayq), paused=paused)
 

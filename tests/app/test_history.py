@@ -180,7 +180,7 @@ def test_each_change_says_who_made_it(app, delayq, redis):
         with delayq.acting("bob"):
             delayq.resume(queue="mail")
         delayq.pause(task="t")
-        delayq.pause()
+        delayq.pause(all=True)
         delayq.cancel("a")
     app.send_task("t", task_id="b", delayq_at=FAR)
 
@@ -237,7 +237,7 @@ def test_without_a_history_a_change_of_many_makes_no_call_for_it(app, delayq):
     delayq.services.hooks.add(Hooks(called=lambda name, _: calls.append(name)))
 
     delayq.select(tag="x").reschedule(by=60)
-    delayq.pause()
+    delayq.pause(all=True)
 
     assert "note" not in calls
 

@@ -165,7 +165,7 @@ def test_a_task_that_is_asked_for_by_its_id_is_shown_where_it_waits(app, queried
 
 def test_a_single_paused_task_is_shown_too(app, delayq, queried, redis):
     app.send_task("add", task_id="held", delayq_at=LONG_AGO)
-    delayq.pause()
+    delayq.pause(all=True)
     delayq.hand_over()
 
     assert queried("held")["held"][0] == "paused"

@@ -202,10 +202,10 @@ def test_a_paused_task_has_its_signal_when_it_is_delivered(app, delayq, heard):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     del heard[:]
 
-    delayq.pause()
+    delayq.pause(all=True)
     delayq.hand_over()
     assert heard == []
-    delayq.resume()
+    delayq.resume(all=True)
     assert heard == []
     delayq.hand_over()
 

@@ -13,7 +13,10 @@ def delayq(app):
     return app.delayq
 
 
-@pytest.mark.parametrize("of", [{}, {"queue": "mail"}, {"task": "t"}], ids=["all", "queue", "task"])
+LANES = [{"all": True}, {"queue": "mail"}, {"task": "t"}]
+
+
+@pytest.mark.parametrize("of", LANES, ids=["all", "queue", "task"])
 def test_a_paused_task_waits_and_is_delivered_when_it_is_resumed(app, delayq, of):
     delayq.pause(**of)
     app.send_task("t", queue="mail", task_id="a", delayq_at=LONG_AGO)
@@ -50,21 +53,22 @@ def test_a_task_is_paused_by_itself(app, delayq):
 
 
 NAMES = "expected a name of 1 to 512 bytes"
+ONE = "expected queue= or task=, or all=True for everything, and only one of them"
 WRONG = {
     "empty": ({"queue": ""}, f"queue is ''; {NAMES}"),
     "bytes": ({"queue": b"mail"}, f"queue is b'mail'; {NAMES}"),
     "a number": ({"task": 5}, f"task is 5; {NAMES}"),
     "no text": ({"task": "\udcff"}, f"task is '\\udcff'; {NAMES}"),
-    "both": (
-        {"queue": "a", "task": "b"},
-        "task is 'b'; expected a queue or a task to pause, and not both",
-    ),
+    "nothing": ({}, f"all is False; {ONE}"),
+    "both": ({"queue": "a", "task": "b"}, f"all is False; {ONE}"),
+    "everything and a queue": ({"queue": "a", "all": True}, f"all is True; {ONE}"),
+    "no flag": ({"all": "mail"}, f"all is 'mail'; {ONE}"),
 }
 
 
 @pytest.mark.parametrize("method", ["pause", "resume"])
 @pytest.mark.parametrize(("of", "sentence"), WRONG.values(), ids=WRONG)
-def test_a_value_that_is_no_queue_or_task_is_refused(delayq, method, of, sentence):
+def test_a_call_that_names_no_queue_or_task_and_not_everything_is_refused(delayq, method, of, sentence):
     with pytest.raises(InvalidOption) as caught:
         getattr(delayq, method)(**of)
     assert str(caught.value) == sentence
@@ -73,9 +77,9 @@ def test_a_value_that_is_no_queue_or_task_is_refused(delayq, method, of, sentenc
 
 @pytest.mark.parametrize("rate", [0, -1, 0.0009, 1_000_001, float("nan"), "5", True])
 def test_a_value_that_is_no_rate_is_refused_and_the_pause_stays(delayq, rate):
-    delayq.pause()
+    delayq.pause(all=True)
     with pytest.raises(InvalidOption, match=r"rate is .*; expected a number of tasks a second"):
-        delayq.resume(rate=rate)
+        delayq.resume(all=True, rate=rate)
     assert delayq.pauses()[0].resumed is False
 
 
@@ -109,7 +113,7 @@ def test_before_it_is_due_a_task_says_what_of_it_is_paused(app, delayq):
     assert delayq.get("a").paused_by == ()
     delayq.pause(queue="mail")
     delayq.pause(task="t")
-    delayq.pause()
+    delayq.pause(all=True)
     told = ("everything", "queue mail", "task t")
     assert (delayq.get("a").state, delayq.get("a").paused_by) == (State.SCHEDULED, told)
     assert [one.paused_by for one in [*delayq.tasks(), *delayq.select(queue="mail")]] == [told] * 2

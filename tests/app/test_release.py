@@ -219,12 +219,12 @@ def test_a_paused_task_leaves_too(add, delayq, redis, options):
 def test_a_grace_does_not_end_what_was_held_back_by_a_pause(add, delayq, redis, how):
     due = datetime.now(timezone.utc) - timedelta(minutes=30)
     add.apply_async(task_id="a", delayq_at=due, delayq_late="skip", delayq_grace=3600)
-    delayq.pause()
+    delayq.pause(all=True)
     if how == "parked":  # a scanner has met it
         delayq.hand_over()
         assert delayq.state("a") is State.PAUSED
     if how == "resumed":
-        delayq.resume()
+        delayq.resume(all=True)
     delayq.select(all=True).release()
     delayq.hand_over()
     [message] = messages(redis)
@@ -314,7 +314,7 @@ def test_a_task_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
     add.apply_async(task_id="a", delayq_at=FAR)
     delayq.select(all=True).release()
     dies(delayq, redis)
-    delayq.pause()
+    delayq.pause(all=True)
 
     assert delayq.retry("a")
     assert delayq.reschedule("a", after=1) is Outcome.HANDED_OVER

@@ -25,7 +25,7 @@ CHANGES = {
     "/all": {"action": "cancel"},
     "/work?action=cancel&cursor=": {},
     "/undo": {"one": "gone"},
-    "/paused": {"action": "pause", "kind": "everything"},
+    "/paused": {"action": "pause", "kind": "everything", "sure": "1"},
 }
 
 

@@ -1,4 +1,4 @@
-"""`delayq pause` with a name that may be misspelt: it pauses the queue, and warns."""
+"""`delayq pause` and `resume`: of a name that may be misspelt, and of everything, which they ask for."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_name_that_the_app_knows_has_no_note(app, run):
     app.task(name="shop.remind")(print)
     assert run("pause", "--task", "shop.remind").output == "task shop.remind is paused\n"
     assert run("pause", "--queue", "celery").output == "queue celery is paused\n"
-    assert run("pause").output == "everything is paused\n"
+    assert run("pause", "--all", "--yes").output == "everything is paused\n"
 
 
 def test_a_task_is_known_whose_module_a_worker_would_import(app, run, tmp_path, monkeypatch):
@@ -66,11 +66,11 @@ def test_a_project_that_cannot_be_imported_is_paused_all_the_same(app, run):
 
 
 def test_resuming_everything_names_the_pauses_that_there_are(app, said, refused):
-    assert refused("resume") == ["Error: nothing is paused"]
+    assert refused("resume", "--all") == ["Error: nothing is paused"]
     app.delayq.pause(queue="my mail")
     app.delayq.pause(task="shop.remind")
 
-    [sentence] = refused("resume")
+    [sentence] = refused("resume", "--all", "--yes")
     assert sentence == (
         "Error: there is no pause of everything; paused: task shop.remind "
         "(resume --task shop.remind), queue my mail (resume --queue 'my mail')"
@@ -78,8 +78,8 @@ def test_resuming_everything_names_the_pauses_that_there_are(app, said, refused)
     assert refused("resume", "--queue", "other") == ["Error: queue other is not paused"]
     said("resume", "--queue", "my mail")
     said("resume", "--task", "shop.remind")
-    app.delayq.pause()
-    assert said("resume") == ["everything is resumed"]
+    app.delayq.pause(all=True)
+    assert said("resume", "--all", "--yes") == ["everything is resumed"]
 
 
 def test_before_it_is_due_show_and_list_say_what_of_it_is_paused(app, said):
@@ -104,3 +104,43 @@ def test_commands_agree_on_a_paused_task_that_no_scanner_has_met(app, said):
     assert said("list", "--state", "paused", "--ids") == ["a"]
     assert said("list", "--overdue", "--ids") == []
     assert "state     PAUSED" in said("show", "a")
+
+
+BARE = "Error: Name a --queue or a --task, or pass --all."
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], BARE),
+        (["--yes"], BARE),
+        (["--queue", "mail", "--task", "t"], BARE),
+        (["--all", "--queue", "mail"], BARE),
+        (["--queue", "mail", "--dry-run"], "--dry-run counts all tasks, for --all; it takes no name."),
+    ],
+)
+def test_a_command_that_names_nothing_or_too_much_changes_nothing(app, run, command, words, why):
+    app.delayq.pause(queue="mail")
+    before = app.delayq.pauses()
+
+    result = run(command, *words)
+
+    assert result.exit_code == 2
+    assert result.output.endswith(f"{why}\n")
+    assert app.delayq.pauses() == before
+
+
+def test_a_change_of_everything_asks_first(app, run, refused, said):
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    app.send_task("t", task_id="b", delayq_at=FAR)
+    nobody = "There is no terminal to confirm; pass --yes"
+
+    assert refused("pause", "--all") == [f"Error: pause everything: 2 tasks? {nobody}"]
+    assert said("pause", "--all", "--dry-run") == ["everything would be paused: 2 tasks"]
+    assert app.delayq.pauses() == []
+    app.delayq.pause(all=True)
+
+    assert refused("resume", "--all") == [f"Error: resume everything: 1 task due? {nobody}"]
+    assert said("resume", "--all", "--dry-run") == ["everything would be resumed: 1 task due"]
+    assert [pause.resumed for pause in app.delayq.pauses()] == [False]

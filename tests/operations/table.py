@@ -56,7 +56,7 @@ ON_THE_DEAD = ("retry {id}", "remove {id}")
 HEALTH = ("health", "health --here")
 SERVICES = ("scan", "web")  # run until they are stopped
 NO_OPERATION_COMMANDS = (
-    *("doctor", "free a", "load", "reshard 2", "resume", "upgrade"),
+    *("doctor", "free a", "load", "reshard 2", "resume --all --yes", "upgrade"),
     *HEALTH,
     *SERVICES,
 )
@@ -423,7 +423,7 @@ OPERATIONS = (
         lambda ready: ready.store.entries.pause(lane_for(queue="post"), "post"),
         None,
         face={"pause": lambda delayq, task_id: delayq.pause(queue=task_id)},
-        cli=("pause --queue mail", "pause --task a.b --late"),
+        cli=("pause --queue mail", "pause --task a.b --late", "pause --all --yes"),
     ),
     writes(
         "resume",

@@ -188,8 +188,11 @@ def test_a_format_is_not_raised_while_a_scanner_cannot_read_it(
     assert says.startswith("records keep format 1: 1 scanner cannot read 2: ")
     assert told(new, ["schedule", "a", FAR]) == ["a"]
     assert scanner.stop(SIGTERM, ALLOWED) == 0
+    status, asks = command(new, "upgrade")
+    assert (status, "store tasks in format 2 from now on? There is no terminal" in asks) == (1, True)
+    assert format_of(delayq.services.scripts) == "1"
     raised = (0, "records may have format 2, the newest that this release knows")
-    assert command(new, "upgrade") == raised
+    assert command(new, "upgrade", "--yes") == raised
     # Nor lowered.
     assert upgrade(delayq.services) == "2"
     assert delayq.get("a")
@@ -214,7 +217,7 @@ def test_doctor_says_that_a_format_can_be_raised_and_then_that_it_is(versions, c
         return [one for one in command(new, "doctor")[1].splitlines() if " format " in one]
 
     (before,) = line()
-    command(new, "upgrade")
+    command(new, "upgrade", "--yes")
     (after,) = line()
 
     assert "records have format 1, and each scanner reads 2" in before

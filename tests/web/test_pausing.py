@@ -1,5 +1,7 @@
 """Pauses and resumes, and keys that are held until someone frees them."""
 
+import re
+
 import pytest
 
 from celery_delayq import Outcome
@@ -29,12 +31,25 @@ def test_a_queue_is_paused_and_resumed(app, browser, scheduled, changed):
     ]
 
 
-def test_everything_is_paused_and_comes_back_at_a_rate(app, browser, scheduled):
+def sure(browser, page, action):
+    """Press the button of the question whether everything is meant."""
+    hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page.html))
+    return browser.change(page.action_with("everything, for sure"), action=action, **hidden)
+
+
+def test_everything_is_paused_and_comes_back_at_a_rate(app, browser, scheduled, changed):
     scheduled("a", at=LONG_AGO)
     page = pause(browser, "everything", late="1")
+    assert "No task will be delivered until you resume; 1 task is waiting." in page.text
+    assert app.delayq.pauses() == changed == []
+    page = sure(browser, page, "pause")
+    assert page.said == "everything is paused"
     assert app.delayq.pauses()[0].late
     app.delayq.hand_over()
     page = browser.change(page.action_with("Resume everything"), action="resume", rate="0.5")
+    assert "The due tasks will be delivered, 0.5 a second; 1 task is waiting." in page.text
+    assert not app.delayq.pauses()[0].resumed
+    page = sure(browser, page, "resume")
     assert page.said == "everything is resumed"
     assert "comes back at 0.5 a second" in page.text
 
@@ -98,7 +113,8 @@ def test_a_rate_that_is_none_stands_beside_its_own_pause(app, browser, rate):
 def test_a_reader_pauses_nothing(app, browse):
     reader = browse(app, allow=lambda _: "read")
     assert "<form" not in reader.get("/paused").html
-    assert reader.post("/paused", action="pause", kind="everything").status == 403
+    assert reader.post("/paused", action="pause", kind="everything", sure="1").status == 403
+    assert "<form" not in reader.get("/paused?kind=everything&asks=pause").html
     assert app.delayq.pauses() == []
 
 

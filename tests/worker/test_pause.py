@@ -60,7 +60,7 @@ def alone(server):
 def test_tasks_that_fell_due_without_a_worker_run_in_order_at_the_rate(alone, tmp_path, options):
     """The steps of the recipe "Restoring a backup": pause, start the workers, resume at a rate."""
     delayq, note = alone.delayq, alone.tasks["note"]
-    delayq.pause()
+    delayq.pause(all=True)
     held = [delayq.schedule(note.s(n), after=0, **options) for n in range(TASKS_DUE)]
     eventually(lambda: delayq.counts().paused == TASKS_DUE)
     due = delayq.get(held[-1]).due
@@ -68,7 +68,7 @@ def test_tasks_that_fell_due_without_a_worker_run_in_order_at_the_rate(alone, tm
     eventually(lambda: delayq.counts().now_ms > due.timestamp() * 1000 + 600)
     worker = WorkerProcess(TASKS, env=alone.env, log=tmp_path / "worker.log")
     try:
-        delayq.resume(rate=RATE)
+        delayq.resume(all=True, rate=RATE)
         alone.wait_runs(held[-1], timeout=60)
     finally:
         worker.kill()

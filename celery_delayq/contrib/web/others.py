@@ -34,19 +34,28 @@ def paused(visit: Visit) -> Response:
     """List the pauses; with POST, pause or resume first.
 
     The form or the URL has the ``kind`` (queue, task or everything) and the ``name`` of what is
-    paused; the form has the ``action``, with ``late`` for a pause and ``rate`` for a resume.
+    paused; the form has the ``action``, with ``late`` for a pause and ``rate`` for a resume. For
+    everything, the form has ``sure``; without it, this leads to the question, whose URL has what
+    the form had.
     """
+    form, args = visit.request.form, visit.request.args
     if visit.request.method == "POST" and not visit.answer.sentence:
-        said, is_done = _pause_or_resume(visit)
+        lane, action, options = _lane(visit), *_action(visit)
+        if "all" in lane and "sure" not in form:
+            asked = {name: form.get(name) for name in ("late", "rate")}
+            return visit.redirect("paused", kind="everything", asks=action, **asked)
+        said, is_done = _pause_or_resume(visit, lane, action, options)
         return led(visit, paused, said, is_done)
-    pauses, args = visit.delayq.pauses(), visit.request.args
+    pauses, counts = visit.delayq.pauses(), visit.delayq.counts()
     if visit.answer.field == "rate" and not any(_is_named(each, args) for each in pauses):
         visit = replace(visit, answer=visit.answer._replace(field=""))
     return visit.page(
         "paused.html",
         pauses=pauses,
         names=finding.names_of(visit.delayq),
-        now=from_ms(visit.delayq.counts().now_ms),
+        now=from_ms(counts.now_ms),
+        asks=args.get("asks", "") if args.get("kind") == "everything" else "",
+        tasks=counts.scheduled + counts.paused,
     )
 
 
@@ -70,17 +79,28 @@ def led(
     return there or view(replace(visit, answer=Answer(said, status)))
 
 
-def _pause_or_resume(visit: Visit) -> tuple[str, bool]:
-    form, lane = visit.request.form, _lane(visit)
-    words, action = lane_in_words(lane.get("queue"), lane.get("task")), form.get("action")
+def _action(visit: Visit) -> tuple[str, dict[str, Any]]:
+    """Return the action of the form, with its options."""
+    form = visit.request.form
+    action = form.get("action")
     if action == "pause":
-        visit.delayq.pause(**lane, late="late" in form)
-        visit.tell("pause", lane, True)
-        return f"{words} is paused{_unknown(visit, lane)}", True
-    if action != "resume":
-        raise BadRequest(f"action is {action!r}; expected pause or resume")
-    was_paused = visit.delayq.resume(**lane, rate=_rate(form.get("rate", "")))
-    visit.tell("resume", lane, was_paused)
+        return action, {"late": "late" in form}
+    if action == "resume":
+        return action, {"rate": _rate(form.get("rate", ""))}
+    raise BadRequest(f"action is {action!r}; expected pause or resume")
+
+
+def _pause_or_resume(
+    visit: Visit, lane: dict[str, Any], action: str, options: dict[str, Any]
+) -> tuple[str, bool]:
+    words = lane_in_words(lane.get("queue"), lane.get("task"))
+    named = {kind: name for kind, name in lane.items() if kind != "all"}
+    if action == "pause":
+        visit.delayq.pause(**lane, **options)
+        visit.tell("pause", named, True)
+        return f"{words} is paused{_unknown(visit, named)}", True
+    was_paused = visit.delayq.resume(**lane, **options)
+    visit.tell("resume", named, was_paused)
     return (f"{words} is resumed", True) if was_paused else (f"{words} was not paused", False)
 
 
@@ -95,7 +115,8 @@ def _unknown(visit: Visit, lane: dict[str, str]) -> str:
     return ""
 
 
-def _lane(visit: Visit) -> dict[str, str]:
+def _lane(visit: Visit) -> dict[str, Any]:
+    """Return the arguments of ``DelayQ.pause`` that name what the form, or its URL, means."""
     values = visit.request.values
     kind, name = values.get("kind"), values.get("name", "")
     if kind not in _KINDS:
@@ -105,7 +126,7 @@ def _lane(visit: Visit) -> dict[str, str]:
             raise Mistyped(
                 "name", "everything has no name; leave it empty, or choose a queue or a task"
             )
-        return {}
+        return {"all": True}
     return {kind: name}
 
 
