@@ -6,16 +6,16 @@ import math
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timezone
 from typing import Any
 
 from ..core.clock import from_ms
 from ..core.errors import InvalidOption, StoreDiffers, StoreError
 from ..core.logs import counted, lasting, plain
 from ..core.servers.facts import Facts
-from ..core.servers.risks import OK, memory
+from ..core.servers.risks import ERROR, OK, eviction, memory
 from ..core.services import HasServices, Services
 from ..core.store import Counts, LiveScanner, Pause
+from .pausing import in_words, to_resume
 
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
@@ -37,14 +37,6 @@ _OTHER_BROKER = (
 _TO_THEIRS = "tasks of this app go to theirs"
 # On the direct path a script pushes to the lists of the store's own Redis, for any scanner.
 _MIXED = "tasks of this app reach its queues, but both apps list and cancel each other's tasks"
-_COMES_BACK = (
-    "{} comes back at {:g} a second: {} left, the last one's turn is in {}; resume it once more, "
-    "without a rate or at a higher one"
-)
-_FORGOTTEN = (
-    "{} is paused since {:%Y-%m-%d %H:%M} UTC: {} due and not delivered, the first for {}; {:g} s "
-    "are allowed; resume it, or cancel these tasks"
-)
 _RULE_LATE = (
     "a recurring rule should have written its next run {} ago: no process writes the runs of "
     "rules; start a worker that has celery_delayq[rules]"
@@ -62,18 +54,20 @@ class Judged:
     """The result of one check.
 
     The checks are ``store``, ``agreement``, ``scanners``, ``overdue``, ``refused``, ``dead``,
-    ``rules`` (if there are any), ``pauses``, ``rates`` and
+    ``rules`` (if there are any), ``pauses``, ``rates`` (of tasks that come back), ``eviction`` and
     ``memory``.
 
     Attributes:
         about: The name of the check.
         wrong: The problem; empty if there is none.
         well: The text to show if there is no problem.
+        note: A sentence to show at once although it is no problem: what an operator paused.
     """
 
     about: str
     wrong: str
     well: str = ""
+    note: str = ""
 
 
 def health(
@@ -94,10 +88,11 @@ def health(
     - the next run of a recurring rule cannot be made, or was not written in time;
     - a task has been due and paused for too long, so the pause may be forgotten;
     - resumed tasks are delivered so slowly that the last one waits too long;
-    - the store's Redis is full or nearly full;
+    - the store's Redis is full or nearly full, or deletes waiting tasks when it is full;
     - the store cannot be read, or other processes use it with different settings.
 
-    A paused task is not overdue. The check makes four calls to the store, and none to the broker.
+    A paused task is not overdue; :meth:`pauses` has the pauses that are no problem yet. The check
+    makes four calls to the store, and none to the broker.
 
     Args:
         max_overdue: How many seconds a task may be overdue, or resumed tasks may take to be
@@ -111,7 +106,6 @@ def health(
         InvalidOption: *max_overdue*, *max_dead*, *max_paused* or *here* is invalid.
         InvalidSetting: the app's configuration is invalid.
     """
-    _check(max_overdue, max_dead, max_paused, here)
     all_of_it = judged(delayq.services, max_overdue, max_dead, max_paused, here)
     return [check.wrong for check in all_of_it if check.wrong]
 
@@ -133,7 +127,11 @@ def judged(
     max_paused: float = MAX_PAUSED,
     here: bool = False,
 ) -> list[Judged]:
-    """Return all results; if the store cannot be read, only that one."""
+    """Return all results; if the store cannot be read, only that one.
+
+    Arguments and errors are those of :func:`health`.
+    """
+    _check(max_overdue, max_dead, max_paused, here)
     entries = services.entries
     try:
         other_broker = entries.check_membership()
@@ -143,7 +141,7 @@ def judged(
         nodes = {
             shard.scripts.connection.node: shard.scripts.connection for shard in entries.shards
         }
-        servers = [Facts.of_memory(node) for node in nodes.values()]
+        servers = [Facts.of_info(node) for node in nodes.values()]
     except StoreDiffers as error:
         return [Judged("agreement", str(error))]
     except StoreError as error:
@@ -157,9 +155,8 @@ def judged(
         Judged("agreement", agreement, _AGREED),
         *_judged(counts, max_overdue, max_dead),
         *_rules(counts, max_overdue),
-        _pauses(pauses, counts.now_ms, max_paused),
-        _rates(pauses, max_overdue),
-        *(check for server in servers for check in _memory(server)),
+        *_pauses(pauses, counts.now_ms, max_paused, max_overdue),
+        *(check for server in servers for check in _redis(server)),
     ]
 
 
@@ -209,38 +206,29 @@ def _rules(counts: Counts, max_overdue: float) -> Iterator[Judged]:
         )
 
 
-def _pauses(pauses: Iterable[Pause], now_ms: int, longest: float) -> Judged:
-    """Check that no pause has held back a due task for too long."""
-    forgotten = [
-        _FORGOTTEN.format(
-            pause.what,
-            pause.since.astimezone(timezone.utc),
-            f"{pause.parked_in_words} {'is' if pause.parked == 1 else 'are'}",
-            lasting(held),
-            longest,
-        )
-        for pause in pauses
-        if (held := pause.seconds_held(now_ms)) > longest
-    ]
-    return Judged("pauses", ". ".join(forgotten), "no due task is paused for long")
+def _pauses(
+    pauses: Iterable[Pause], now_ms: int, max_paused: float, max_overdue: float
+) -> Iterator[Judged]:
+    """Tell each pause, and each lane that comes back at a rate; wrong if a task waits too long."""
+    told = [(pause, sentence) for pause in pauses if (sentence := in_words(pause, now_ms))]
+    for pause, sentence in told:
+        if pause.resumed:
+            about, is_wrong, advice = "rates", pause.seconds_left > max_overdue, "to resume at once"
+        else:
+            about, is_wrong, advice = "pauses", pause.seconds_held(now_ms) > max_paused, "to resume"
+        bound = f", and {max_paused:g} s are allowed" * (is_wrong and not pause.resumed)
+        said = f"{sentence}{bound}; {advice}: {to_resume(pause)}"
+        yield Judged(about, said) if is_wrong else Judged(about, "", note=said)
+    if not told:
+        yield Judged("pauses", "", "nothing is paused")
 
 
-def _rates(pauses: Iterable[Pause], longest: float) -> Judged:
-    """Check that no resumed lane is so slow that its last task waits too long."""
-    slow = [
-        _COMES_BACK.format(
-            pause.what, pause.rate, counted(pause.parked), lasting(pause.seconds_left)
-        )
-        for pause in pauses
-        if pause.seconds_left > longest
-    ]
-    return Judged("rates", ". ".join(slow), "no task waits long for the rate of a resume")
-
-
-def _memory(server: Facts) -> Iterator[Judged]:
-    for line in memory(server):
-        is_well = line.level == OK
-        yield Judged("memory", "" if is_well else f"{line.found}; {line.advice}", line.found)
+def _redis(server: Facts) -> Iterator[Judged]:
+    """Check that the store's Redis has room, and deletes no task to make some."""
+    for line in (*eviction(server), *memory(server)):
+        # A policy without a maxmemory is the doctor's to warn of: it deletes nothing.
+        is_wrong = line.level == ERROR or (line.name == "memory" and line.level != OK)
+        yield Judged(line.name, f"{line.found}; {line.advice}" if is_wrong else "", line.found)
 
 
 def _check(max_overdue: Any, max_dead: Any, max_paused: Any, here: Any) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from datetime import timezone
+from shlex import quote
 from typing import Any
 
 from celery.app.task import Task
 
 from ..core.acting import by
 from ..core.errors import InvalidOption
-from ..core.logs import logger_of
+from ..core.logs import counted, lasting, logger_of, plain
 from ..core.services import HasServices, Services
 from ..core.store import Pause, What, lane_for, lane_in_words
+from ..core.store.overview import OVERDUE
 from ..core.tasks.noting import note
 
 logger = logger_of(__name__)
@@ -98,6 +101,35 @@ def pauses(delayq: HasServices) -> list[Pause]:
     return delayq.services.entries.pauses()
 
 
+def in_words(pause: Pause, now_ms: int) -> str:
+    """Return a pause in the words of ``health``, doctor and the page; empty if it holds nothing.
+
+    That is a pause whose tasks come back without a rate.
+    """
+    if pause.resumed and not pause.seconds_left:
+        return ""
+    what = plain(pause.what)
+    if pause.resumed:
+        return (
+            f"{what} comes back at {pause.rate:g} a second: {counted(pause.parked)} left, the last "
+            f"one's turn is in {lasting(pause.seconds_left)}"
+        )
+    since = f"{what} is paused since {pause.since.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    if not pause.parked:
+        of = "" if pause.is_exact else f" among the {OVERDUE} that were looked at"
+        return f"{since}: no paused task is due{of}"
+    are, held = "is" if pause.parked == 1 else "are", lasting(pause.seconds_held(now_ms))
+    return f"{since}: {pause.parked_in_words} {are} due and not delivered, the first for {held}"
+
+
+def to_resume(pause: Pause) -> str:
+    """Return the command line that ends a pause."""
+    for option, name in (("--queue", pause.queue), ("--task", pause.task)):
+        if name is not None:
+            return f"celery -A proj delayq resume {option} {quote(plain(name))}"
+    return "celery -A proj delayq resume --all"
+
+
 def is_all_paused(services: Services) -> bool:
     """Return whether everything is paused, and not resuming."""
     return any(
@@ -117,7 +149,7 @@ def _checked(queue: Any, task: Any, all: Any) -> tuple[str | None, str | None]:
     Raises:
         InvalidOption: none, or more than one, is given; or one is not a name.
     """
-    if not isinstance(all, bool) or (queue is None) + (task is None) + (not all) != 2:
+    if not isinstance(all, bool) or (queue is not None) + (task is not None) + all != 1:
         raise InvalidOption("all", all, _ONE)
     name = task.name if isinstance(task, Task) else task
     for option, value in (("queue", queue), ("task", name)):

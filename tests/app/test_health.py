@@ -85,7 +85,7 @@ def test_a_pause_is_forgotten_once_a_due_task_was_held_for_longer(held_ms, resum
     since = from_ms(NOW * 1000 - held_ms)
     pause = Pause("mail", None, since, False, 2, resumed, None, held_since=since)
 
-    judged = health._pauses([pause], NOW * 1000, health.MAX_PAUSED)
+    [judged] = health._pauses([pause], NOW * 1000, health.MAX_PAUSED, health.MAX_OVERDUE)
 
     assert (not judged.wrong) == is_well
 

@@ -68,7 +68,7 @@ WRONG = {
 
 @pytest.mark.parametrize("method", ["pause", "resume"])
 @pytest.mark.parametrize(("of", "sentence"), WRONG.values(), ids=WRONG)
-def test_a_call_that_names_no_queue_or_task_and_not_everything_is_refused(delayq, method, of, sentence):
+def test_a_call_that_names_nothing_or_too_much_is_refused(delayq, method, of, sentence):
     with pytest.raises(InvalidOption) as caught:
         getattr(delayq, method)(**of)
     assert str(caught.value) == sentence

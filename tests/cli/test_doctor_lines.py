@@ -361,6 +361,7 @@ def test_scanners_are_counted_and_their_hosts_are_named(app, look, alive, monkey
         ok("overdue", "none by more than 60 s, of 1 waiting"),
         ok("refused", "none"),
         ok("dead", "none"),
+        ok("pauses", "nothing is paused"),
     ]
 
 
@@ -387,22 +388,23 @@ def test_overdue_and_dead_tasks_are_reported_as_health_reports_them(app, redis, 
 def pauses(look, app):
     """The lines on pauses, with each time as T."""
     times = r"since [\d-]+ [\d:]+ UTC|first for \d+ s"
-    told = look(app, "pauses")
+    told = [line for line in look(app, "scanners") if line.name == "pauses"]
     return [replace(line, found=re.sub(times, "T", line.found)) for line in told]
 
 
-def test_a_paused_task_that_is_due_is_a_warning(app, look):
+def test_a_pause_is_a_warning_at_once(app, look):
     assert pauses(look, app) == [ok("pauses", "nothing is paused")]
     app.delayq.pause(queue="mail\x1b")
     none_due = r"queue mail\x1b is paused T: no paused task is due"
-    assert pauses(look, app) == [ok("pauses", none_due)]
+    resume = r"to resume: celery -A proj delayq resume --queue 'mail\x1b'"
+    assert pauses(look, app) == [warning("pauses", none_due, resume)]
 
-    app.delayq.pause()
+    app.delayq.pause(all=True)
     app.delayq.resume(queue="mail\x1b")
     app.send_task("t", delayq_at=LONG_AGO)
 
-    one_due = "everything is paused T: 1 task due and not delivered, the T"
-    resume = "to resume: celery -A proj delayq resume"
+    one_due = "everything is paused T: 1 task is due and not delivered, the T"
+    resume = "to resume: celery -A proj delayq resume --all"
     assert pauses(look, app) == [warning("pauses", one_due, resume)]
 
 
@@ -414,10 +416,10 @@ def test_a_task_that_comes_back_from_one_pause_is_not_due_in_another(app, look):
     app.delayq.resume(queue="mail", rate=0.001)
     app.delayq.pause(queue="the reports")
 
-    line, back = look(app, "pauses")
+    back, line = pauses(look, app)
 
     assert app.delayq.counts().paused == 4
-    assert line.level == "ok"
+    assert line.found == "queue the reports is paused T: no paused task is due"
     assert back == warning(
         "pauses",
         "queue mail comes back at 0.001 a second: 4 tasks left, the last one's turn is in "
@@ -425,8 +427,8 @@ def test_a_task_that_comes_back_from_one_pause_is_not_due_in_another(app, look):
         "to resume at once: celery -A proj delayq resume --queue mail",
     )
     app.send_task("t", queue="the reports", delayq_at=LONG_AGO)
-    line, _ = look(app, "pauses")
-    assert ": 1 task due and not delivered, the first for" in line.found
+    _, line = pauses(look, app)
+    assert ": 1 task is due and not delivered, the T" in line.found
     assert line.advice.endswith("resume --queue 'the reports'")
 
 

@@ -1,12 +1,14 @@
 """`delayq health`: exit status 1 and a sentence for each thing that is wrong."""
 
 import json
+import re
 
 import pytest
 
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.app.test_health import NOBODY
 from tests.app.test_status import give_another_layout
+from tests.cli.conftest import MODULE
 from tests.support.ports import free_port
 
 
@@ -15,13 +17,37 @@ def test_health_prints_one_word_if_all_is_well(app, alive, said):
     app.send_task("t", delayq_at=FAR)
     assert said("health") == ["healthy"]
     assert said("health", "--here") == ["healthy"]
-    assert json.loads(said("health", "--json")[0]) == {"healthy": True, "problems": []}
+    assert json.loads(said("health", "--json")[0]) == {
+        "healthy": True,
+        "problems": [],
+        "paused": [],
+    }
 
 
 def test_health_without_a_scanner_ends_with_status_1(app, refused):
     assert refused("health") == [NOBODY]
     assert refused("health", "--here")[0].startswith("no scanner on this host, ")
-    assert json.loads(refused("health", "--json")[0]) == {"healthy": False, "problems": [NOBODY]}
+    assert json.loads(refused("health", "--json")[0]) == {
+        "healthy": False,
+        "problems": [NOBODY],
+        "paused": [],
+    }
+
+
+def test_a_pause_is_told_at_once_and_becomes_a_problem_after_max_paused(app, alive, said, refused):
+    alive(app)
+    for _ in range(20):
+        app.send_task("t", delayq_at=LONG_AGO)
+    app.delayq.pause(all=True)
+    begins = r"everything is paused since [\d-]+ [\d:]+ UTC: 20 tasks are due and not delivered, "
+    ends = rf"; to resume: celery -A {MODULE} delayq resume --all"
+
+    [line] = said("health")
+    assert re.fullmatch(rf"{begins}the first for [^,;]+{ends}", line)
+    told = json.loads(said("health", "--json")[0])
+    assert (told["healthy"], told["problems"], len(told["paused"])) == (True, [], 1)
+    [line] = refused("health", "--max-paused", "0")
+    assert re.fullmatch(rf"{begins}the first for [^,;]+, and 0 s are allowed{ends}", line)
 
 
 def test_an_option_says_how_long_a_task_may_be_overdue(app, alive, said, refused):

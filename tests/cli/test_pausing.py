@@ -1,4 +1,4 @@
-"""`delayq pause` and `resume`: of a name that may be misspelt, and of everything, which they ask for."""
+"""`delayq pause` and `resume`: of a name, perhaps misspelt, and of everything, which asks first."""
 
 import pytest
 
@@ -73,7 +73,8 @@ def test_resuming_everything_names_the_pauses_that_there_are(app, said, refused)
     [sentence] = refused("resume", "--all", "--yes")
     assert sentence == (
         "Error: there is no pause of everything; paused: task shop.remind "
-        "(resume --task shop.remind), queue my mail (resume --queue 'my mail')"
+        f"(celery -A {MODULE} delayq resume --task shop.remind); queue my mail "
+        f"(celery -A {MODULE} delayq resume --queue 'my mail')"
     )
     assert refused("resume", "--queue", "other") == ["Error: queue other is not paused"]
     said("resume", "--queue", "my mail")
@@ -117,7 +118,10 @@ BARE = "Error: Name a --queue or a --task, or pass --all."
         (["--yes"], BARE),
         (["--queue", "mail", "--task", "t"], BARE),
         (["--all", "--queue", "mail"], BARE),
-        (["--queue", "mail", "--dry-run"], "--dry-run counts all tasks, for --all; it takes no name."),
+        (
+            ["--queue", "mail", "--dry-run"],
+            "counts all tasks, for --all; it takes no name.",
+        ),
     ],
 )
 def test_a_command_that_names_nothing_or_too_much_changes_nothing(app, run, command, words, why):

@@ -73,9 +73,13 @@ def test_a_scrape_tells_how_long_a_pause_and_the_return_take(app, delayq, redis,
 
     assert scrape()["coming_back_seconds"] == 0
     assert 0 < scrape()["oldest_paused_seconds"] < PATIENCE
+    paused = scrape().by_label("paused_seconds")
+    assert [*paused] == ["queue mail"]
+    assert 0 <= paused["queue mail"] < PATIENCE
     delayq.resume(queue="mail", rate=0.01)
     assert scrape()["coming_back_seconds"] == 300
     assert scrape()["oldest_paused_seconds"] == 0
+    assert scrape().by_label("paused_seconds") == {}
 
 
 def test_a_scrape_counts_tasks_in_flight_refused_paused_and_dead(

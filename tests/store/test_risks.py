@@ -374,7 +374,7 @@ A_TASK = "at 460 bytes each"
             f"some 217,391 more tasks, {A_TASK}; then nothing can be scheduled", ROOM
         )),
         (2_000_000, 2_000_000, error(
-            "the store's Redis is full (2.0 MB of 2.0 MB are used), so tasks cannot be scheduled",
+            "the store's Redis is full (2.0 MB of 2.0 MB are used), so nothing can be scheduled",
             ROOM
         )),
     ],
@@ -384,6 +384,26 @@ def test_how_much_memory_is_left(used, most, line):
     assert lines(risks.memory(with_memory(used, most))) == [line]
     # Buffers of replicas do not count.
     assert lines(risks.memory(with_memory(used + 500, most, 500))) == [line]
+
+
+def test_a_redis_that_evicts_deletes_tasks_when_it_is_full_and_refuses_none():
+    policy = {"maxmemory_policy": "allkeys-lru", "maxmemory": "1000000"}
+    full = saying({**policy, "used_memory": "1000000", "evicted_keys": "2001"})
+    nearly = saying({**policy, "used_memory": "950000"})
+
+    said = [line.found for facts in (full, nearly) for line in risks.memory(facts)]
+
+    assert [one.split(", ")[-1].split("; ")[-1] for one in said] == [
+        "so waiting tasks are deleted",
+        "then waiting tasks are deleted",
+    ]
+    assert lines(risks.eviction(full)) == [
+        error(
+            "the store's Redis deletes waiting tasks when its memory is full (2,001 keys deleted "
+            "so far), as its maxmemory-policy is allkeys-lru",
+            "set noeviction",
+        )
+    ]
 
 
 def test_a_measured_size_is_said_to_be_one():

@@ -1,6 +1,7 @@
 """Each page: its head, its errors, and its HTML, sound enough for a screen reader."""
 
 import re
+from contextlib import closing
 from html.parser import HTMLParser
 
 import pytest
@@ -35,6 +36,22 @@ def test_dead_tasks_are_in_the_title(browser, die):
     page = browser.get("/paused")
     assert page.title == "1 dead · Paused · tests"
     assert "(and 1 more)" in head_of(page)
+
+
+def test_a_pause_is_in_the_head_and_the_title_at_once(app, browser):
+    app.conf.delayq_safety_interval = 300  # the scanner counts as alive for three times as long
+    with closing(app.delayq.services.steps_by_shard()[0]) as steps:
+        steps.hand_over()
+    assert "Tasks are delivered in time as of" in head_of(browser.get("/"))
+
+    app.delayq.pause(all=True)
+
+    page = browser.get("/")
+    assert "everything is paused since " in head_of(page)
+    assert page.html.count('class="chip paused"') == 1
+    assert page.title == "paused · Overview · tests"
+    assert "Tasks are delivered in time" not in page.text
+    assert page.text.count(": no paused task is due; to resume: celery -A proj delayq resume") == 2
 
 
 def test_a_view_that_was_made_before_redis_went_away_is_shown(app, browser, monkeypatch):

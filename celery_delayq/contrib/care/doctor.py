@@ -23,7 +23,7 @@ from ...core.services import Services
 from .doctor_broker import broker, unusable
 from .doctor_keys import held_keys
 from .doctor_rights import rights
-from .doctor_tasks import health, pauses
+from .doctor_tasks import health
 from .doctor_workers import other_stores_here, workers
 from .observed import TRIPS, Trips, reached, task_bytes, trips
 from .upgrading import formats
@@ -304,7 +304,6 @@ AT_THE_STORE = (
         "other stores", lambda patient: other_stores_here(patient.services, patient.connection)
     ),
     Question("scanners", lambda patient: health(patient.services), each=False),
-    Question("pauses", lambda patient: pauses(patient.services), each=False),
     Question("format", lambda patient: formats(patient.services), each=False),
 )
 AT_THE_BROKER = (

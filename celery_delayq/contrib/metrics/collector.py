@@ -22,7 +22,7 @@ from .names import READ, Metric
 
 logger = logger_of(__name__)
 
-MOST_QUEUES = 100  # queues with a label of their own
+MOST_LABELS = 100  # queues, and pauses, with a label of their own
 LOOK_EVERY = 300.0  # seconds; each worker's metrics ask all workers
 OTHER = "other"  # the label of all further queues
 UNREADABLE = "unreadable"  # the label of entries without a queue, as an empty label is none
@@ -129,7 +129,8 @@ def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
             "queue_waiting_tasks": _by_queue(found.queues, "waiting"),
             "queue_overdue_tasks": _by_queue(found.queues, "overdue"),
         }
-    return {**{name: {"": float(value)} for name, value in samples.items()}, **by_queue}
+    labelled = {"paused_seconds": _paused(found), **by_queue}
+    return {**{name: {"": float(value)} for name, value in samples.items()}, **labelled}
 
 
 def _seconds(later_ms: int | None, earlier_ms: int | None) -> float | None:
@@ -138,13 +139,20 @@ def _seconds(later_ms: int | None, earlier_ms: int | None) -> float | None:
     return (later_ms - earlier_ms) / 1000
 
 
+def _paused(found: Status) -> Samples:
+    now_s = found.counts.now_ms / 1000
+    held = [pause for pause in found.pauses if not pause.resumed]
+    longest = sorted(held, key=lambda pause: (pause.since, pause.what))[:MOST_LABELS]
+    return {plain(pause.what): max(0.0, now_s - pause.since.timestamp()) for pause in longest}
+
+
 def _by_queue(queues: Sequence[QueueCounts], what: str) -> Samples:
     ranked = sorted(queues, key=lambda queue: (-queue.waiting, queue.queue))
     samples: Samples = {}
     for place, queue in enumerate(ranked):
         # A label that is not UTF-8 would end the whole scrape, and terminals show labels.
         own = plain(queue.queue) or UNREADABLE
-        name = own if place < MOST_QUEUES else OTHER
+        name = own if place < MOST_LABELS else OTHER
         samples[name] = samples.get(name, 0.0) + getattr(queue, what)
     return samples
 

@@ -84,6 +84,13 @@ READ = (
         "gauge",
         "paused tasks that are due; at least, until a scanner has met them all",
     ),
+    Metric(
+        "paused_seconds",
+        "gauge",
+        "how long everything, a queue or a task is paused, with `what` is; of the 100 that are "
+        "paused for longest; absent if nothing is",
+        "what",
+    ),
     Metric("oldest_paused_seconds", "gauge", "how long the first of them is due and paused, or 0"),
     Metric(
         "coming_back_seconds",

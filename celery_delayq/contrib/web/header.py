@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from ...core.clock import from_ms
 from ...core.errors import DelayQError, StoreError
+from ...operations.health import judged
 from .visit import Visit
 
 
@@ -17,6 +19,7 @@ class Header(NamedTuple):
         app: The app's name.
         store: The URL of its Redis, without secrets.
         problems: The sentences of ``health``; ``None`` if Redis is away.
+        paused: Its sentences on pauses that are no problem.
         dead: How many tasks are dead.
         now: The time of the answer by Redis's clock; ``None`` if it is away.
     """
@@ -24,6 +27,7 @@ class Header(NamedTuple):
     app: str
     store: str
     problems: list[str] | None = None
+    paused: Sequence[str] = ()
     dead: int = 0
     now: datetime | None = None
 
@@ -32,10 +36,9 @@ class Header(NamedTuple):
         """The health in words."""
         if self.problems is None:
             return "Redis is away"
-        if not self.problems:
-            return "Tasks are delivered in time"
-        more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-        return f"{self.problems[0]}{more}"
+        first, *rest = [*self.problems, *self.paused] or ["Tasks are delivered in time"]
+        more = f" (and {len(rest)} more)" if rest else ""
+        return f"{first}{more}"
 
     @property
     def alarm(self) -> str:
@@ -44,7 +47,16 @@ class Header(NamedTuple):
             return "Redis is away"
         if self.dead:
             return f"{self.dead:,} dead"
-        return "not delivered in time" if self.problems else ""
+        if self.problems:
+            return "not delivered in time"
+        return "paused" if self.paused else ""
+
+    @property
+    def look(self) -> str:
+        """The class of its style."""
+        if self.problems or self.problems is None:
+            return "problems"
+        return "paused" if self.paused else "well"
 
 
 def header(visit: Visit, *, is_away: bool) -> Header:
@@ -61,9 +73,13 @@ def header(visit: Visit, *, is_away: bool) -> Header:
         if is_away:
             return facts
         counts = visit.delayq.counts()
-        problems = [*visit.delayq.health(), *(visit.unread() or ())]
+        checks = judged(services)
+        problems = [check.wrong for check in checks if check.wrong] + (visit.unread() or [])
+        paused = [check.note for check in checks if check.note]
     except StoreError:
         return facts
     except DelayQError as error:  # of the settings
         return facts._replace(problems=[str(error)])
-    return facts._replace(problems=problems, dead=counts.dead, now=from_ms(counts.now_ms))
+    return facts._replace(
+        problems=problems, paused=paused, dead=counts.dead, now=from_ms(counts.now_ms)
+    )

@@ -68,14 +68,12 @@ class Facts:
             StoreUnavailable: no answer came in time.
         """
         hello = ask(connection, "HELLO", 2) or []
-        info = dict(_LINE.findall(_text(ask(connection, "INFO") or b"")))
-        return cls(_pairs(hello), info, _config(connection))
+        return cls(_pairs(hello), cls.of_info(connection).info, _config(connection))
 
     @classmethod
-    def of_memory(cls, connection: Connection) -> Facts:
-        """Read the facts about memory only: one command."""
-        info = _text(ask(connection, "INFO", "memory") or b"")
-        return cls({}, dict(_LINE.findall(info)), {})
+    def of_info(cls, connection: Connection) -> Facts:
+        """Read the facts that INFO has: one command."""
+        return cls({}, dict(_LINE.findall(_text(ask(connection, "INFO") or b""))), {})
 
     @property
     def version(self) -> str:
@@ -93,6 +91,19 @@ class Facts:
     def policy(self) -> str | None:
         """Its ``maxmemory-policy``."""
         return self.info.get("maxmemory_policy")
+
+    @property
+    def deletes_tasks(self) -> bool:
+        """Whether its policy deletes waiting tasks when it is full.
+
+        The other policies delete only keys with a time to live, which the store's keys do not have.
+        """
+        return (self.policy or "").startswith("allkeys-")
+
+    @property
+    def deleted(self) -> int:
+        """How many keys it has deleted to make room, in all its databases; 0 if unknown."""
+        return self._number("evicted_keys") or 0
 
     @property
     def maxmemory(self) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ..logs import counted
 from .alone import SENTINEL
 from .connection import Connection
 from .facts import Facts
@@ -114,15 +115,14 @@ def eviction(server: Facts) -> Iterator[Line]:
     policy, named = server.policy, f"its maxmemory-policy is {server.policy}"
     if policy is None:
         return
-    if not policy.startswith("allkeys-"):
-        # The other policies delete only keys with a time to live, which the store's keys do not
-        # have.
+    if not server.deletes_tasks:
         why = "" if policy == "noeviction" else ", and waiting tasks have no time to live"
         yield Line("eviction", OK, f"no waiting task is deleted to make room: {named}{why}")
     elif server.maxmemory:
+        so_far = f" ({counted(server.deleted, 'key')} deleted so far)" if server.deleted else ""
         yield Line(
             "eviction", ERROR,
-            f"the store's Redis deletes waiting tasks when its memory is full, as {named}",
+            f"the store's Redis deletes waiting tasks when its memory is full{so_far}, as {named}",
             "set noeviction",
         )  # fmt: skip
     else:
@@ -221,17 +221,18 @@ def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Itera
                    f"more tasks take {_size(task_bytes * 1_000_000)}, {each}")  # fmt: skip
         return
     share, left = f"{_size(used)} of {_size(most)}", max(0, most - used)
+    then = "waiting tasks are deleted" if server.deletes_tasks else "nothing can be scheduled"
     if left < min(FEW * task_bytes, (1 - FULL) * most):
         yield Line(
             "memory", ERROR,
-            f"the store's Redis is full ({share} are used), so tasks cannot be scheduled",
+            f"the store's Redis is full ({share} are used), so {then}",
             "raise maxmemory, or delete data that you do not need",
         )  # fmt: skip
     elif used > NEARLY_FULL * most:
         yield Line(
             "memory", WARNING,
             f"the store's Redis is nearly full ({share} are used), and has room for some "
-            f"{left // task_bytes:,} more tasks, {each}; then nothing can be scheduled",
+            f"{left // task_bytes:,} more tasks, {each}; then {then}",
             "raise maxmemory, or delete data that you do not need",
         )  # fmt: skip
     else:

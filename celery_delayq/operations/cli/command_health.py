@@ -10,8 +10,7 @@ import click
 from ...core.errors import StoreError
 from ...core.logs import counted
 from ...core.services import HasServices
-from ..health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, restarts_here
-from ..health import health as health_now
+from ..health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, judged, restarts_here
 from ..unread import unread
 from .common import ErrorSentences, advised, delayq_of, examples, json_option
 from .looks import CeleryCommand, CeleryOption
@@ -49,22 +48,25 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
     too long, or due and paused for too long; too many tasks are dead or refused; tasks resume too
     slowly after a pause; no worker listens to a queue for which tasks wait, or to which they were
     delivered; a store with another prefix has tasks for the app's queues, and no scanner; Redis is
-    full or nearly full, or cannot be read. A paused task is not overdue. If tasks wait, workers
+    full or nearly full, deletes waiting tasks when it is full, or cannot be read. A pause is told
+    at once, and a problem after --max-paused. A paused task is not overdue. If tasks wait, workers
     have a second to answer; a silent one is not a problem.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
         bounds = {name: given[name] for name in ("max_overdue", "max_dead", "max_paused")}
-        problems = health_now(delayq, **bounds, here=here)
+        checks = judged(delayq.services, **bounds, here=here)
+        problems = [check.wrong for check in checks if check.wrong]
+        paused = [check.note for check in checks if check.note]
         restarts = restarts_here(delayq) if here and not problems else {}
         if not here:
             problems += _unread(delayq)
     if as_json:
-        facts = {"healthy": not problems, "problems": problems}
+        facts = {"healthy": not problems, "problems": problems, "paused": paused}
         ctx.obj.echo(json.dumps({**facts, "restarts": restarts} if here else facts))
     else:
         again = [_RESTARTED.format(host, counted(n, "time")) for host, n in restarts.items()]
-        for line in problems or ["healthy", *again]:
+        for line in [*problems, *paused] or ["healthy", *again]:
             ctx.obj.echo(advised(line))
     if problems:
         ctx.exit(1)

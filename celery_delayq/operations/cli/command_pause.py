@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from shlex import quote
 from typing import Any, NamedTuple
 
 import click
@@ -16,7 +15,7 @@ from ...core.logs import counted, plain
 from ...core.store import Pause, lane_in_words
 from ...core.tasks import reading
 from .. import pausing
-from .common import UsageErrors, confirm, delayq_of, examples
+from .common import UsageErrors, advised, confirm, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption
 from .unknown import say_unknown
 
@@ -118,13 +117,13 @@ def resume(ctx: click.Context, lane: _Lane, rate: float | None, **_: Any) -> Non
             pauses = pausing.pauses(delayq)
             found = next((one for one in pauses if one.what == str(lane)), None)
             if found is None:
-                raise click.ClickException(plain(_not_paused(lane, pauses)))
+                raise click.ClickException(_not_paused(lane, pauses))
             if lane.dry_run:
                 ctx.obj.echo(f"everything would be resumed: {found.parked_in_words} due")
                 return
             confirm(f"resume everything: {found.parked_in_words} due?")
         if not pausing.resume(delayq, **lane.named, rate=rate):
-            raise click.ClickException(plain(_not_paused(lane, pausing.pauses(delayq))))
+            raise click.ClickException(_not_paused(lane, pausing.pauses(delayq)))
     ctx.obj.echo(plain(f"{lane} is resumed"))
 
 
@@ -132,16 +131,8 @@ def _not_paused(lane: _Lane, pauses: list[Pause]) -> str:
     """Return why there is nothing to resume; for everything, also the pauses that there are."""
     held = [found for found in pauses if not found.resumed]
     if not lane.named["all"]:
-        return f"{lane} is not paused"
+        return plain(f"{lane} is not paused")
     if not held:
         return "nothing is paused"
-    paused = ", ".join(f"{found.what} (resume {option_of(found)})" for found in held)
-    return f"there is no pause of everything; paused: {paused}"
-
-
-def option_of(pause: Pause) -> str:
-    """Return the option of ``resume`` that names a pause."""
-    for option, name in (("--queue", pause.queue), ("--task", pause.task)):
-        if name is not None:
-            return f"{option} {quote(plain(name))}"
-    return "--all"
+    paused = "; ".join(f"{found.what} ({pausing.to_resume(found)})" for found in held)
+    return advised(f"there is no pause of everything; paused: {paused}")
