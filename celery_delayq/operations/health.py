@@ -14,7 +14,7 @@ from ..core.logs import counted, lasting, plain
 from ..core.servers.facts import Facts
 from ..core.servers.risks import ERROR, OK, eviction, memory
 from ..core.services import HasServices, Services
-from ..core.store import Counts, LiveScanner, Pause
+from ..core.store import Counts, LiveScanner, Pause, emptied
 from .pausing import in_words, to_resume
 
 MAX_OVERDUE = 60.0  # seconds
@@ -53,9 +53,9 @@ _NOT_HERE = "no scanner on this host, {}, is alive"
 class Judged:
     """The result of one check.
 
-    The checks are ``store``, ``agreement``, ``scanners``, ``overdue``, ``refused``, ``dead``,
-    ``rules`` (if there are any), ``pauses``, ``rates`` (of tasks that come back), ``eviction`` and
-    ``memory``.
+    The checks are ``store``, ``agreement``, ``beginning``, ``scanners``, ``overdue``, ``refused``,
+    ``dead``, ``rules`` (if there are any), ``pauses``, ``rates`` (of tasks that come back),
+    ``eviction`` and ``memory``.
 
     Attributes:
         about: The name of the check.
@@ -84,6 +84,7 @@ def health(
 
     - no scanner is alive, or the scanners use another broker than this app;
     - the store is being resharded;
+    - the store began after one of its scanners, as its Redis was emptied meanwhile;
     - a task has been overdue for too long, or too many tasks are dead or refused;
     - the next run of a recurring rule cannot be made, or was not written in time;
     - a task has been due and paused for too long, so the pause may be forgotten;
@@ -153,6 +154,7 @@ def judged(
         agreement = _OTHER_BROKER.format(other_broker, ours.kind, ours.hosts, means)
     return [
         Judged("agreement", agreement, _AGREED),
+        beginning(counts),
         *_judged(counts, max_overdue, max_dead),
         *_rules(counts, max_overdue),
         *_pauses(pauses, counts.now_ms, max_paused, max_overdue),
@@ -171,6 +173,15 @@ def _here(scanners: Iterable[LiveScanner]) -> Judged:
     host = socket.gethostname()
     is_here = any(scanner.host == host for scanner in scanners)
     return Judged("scanners", "" if is_here else _NOT_HERE.format(host))
+
+
+def beginning(counts: Counts) -> Judged:
+    """Check that no scanner is older than the store, which begins anew when it is emptied."""
+    wrong = emptied(counts.began_ms, counts.scanner_ms, counts.now_ms)
+    if counts.began_ms is None:
+        return Judged("beginning", "", "unknown: the store is empty, or older than this release")
+    age = lasting((counts.now_ms - counts.began_ms) / 1000)
+    return Judged("beginning", wrong, f"the store began {age} ago, before its scanners")
 
 
 def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judged]:

@@ -22,10 +22,12 @@ class ScannerSeen:
     Attributes:
         name: Host, process id and a unique part, joined by colons.
         seen: The time of its last heartbeat, by Redis's clock, in UTC.
+        since: When it joined the store; ``None``: unknown.
     """
 
     name: str
     seen: datetime
+    since: datetime | None = None
 
     @property
     def host(self) -> str:
@@ -71,7 +73,11 @@ class Status:
             "other_broker": self.other_broker,
             **counts_facts(self.counts),
             "scanners": [
-                {"name": scanner.name, "seen": scanner.seen.isoformat()}
+                {
+                    "name": scanner.name,
+                    "seen": scanner.seen.isoformat(),
+                    "since": scanner.since and scanner.since.isoformat(),
+                }
                 for scanner in self.scanners
             ],
             "pauses": [pause_facts(pause) for pause in self.pauses],
@@ -103,7 +109,12 @@ def status(delayq: HasServices, *, queues: bool = True) -> Status:
     counts, pauses = entries.counts(), entries.pauses()
     by_queue, is_complete = queue_counts(services, pauses) if queues else ([], False)
     scanners = [
-        ScannerSeen(scanner.name, from_ms(scanner.seen_ms)) for scanner in entries.scanners()
+        ScannerSeen(
+            scanner.name,
+            from_ms(scanner.seen_ms),
+            None if scanner.since_ms is None else from_ms(scanner.since_ms),
+        )
+        for scanner in entries.scanners()
     ]
     return Status(
         store=services.endpoint.url,
@@ -133,6 +144,7 @@ def counts_facts(counts: Counts) -> dict[str, Any]:
         "oldest_overdue": _time(counts.oldest_overdue_ms),
         "next_due": _time(counts.next_due_ms),
         "is_exact": counts.is_exact,
+        "began": _time(counts.began_ms),
         "rules": counts.rules,
         "troubled_rules": counts.troubled_rules,
     }

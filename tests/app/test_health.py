@@ -1,5 +1,7 @@
 """`DelayQ.health()`: a sentence for each thing that is wrong."""
 
+import contextlib
+import re
 import socket
 import time
 from contextlib import closing, contextmanager
@@ -12,11 +14,11 @@ from celery_delayq.core.servers import endpoint
 from celery_delayq.core.store import Counts, Pause
 from celery_delayq.errors import InvalidOption, InvalidSetting
 from celery_delayq.operations import health
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
 from tests.app.test_status import give_another_layout
 from tests.support.ports import free_port
 from tests.support.shards import each
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 AMQP = "amqp://127.0.0.1:1//"
 NOBODY = health.NO_SCANNER
@@ -120,6 +122,36 @@ def test_a_paused_task_is_not_overdue(app, delayq, is_met):
 
         assert (delayq.counts().paused, delayq.counts().overdue) == (1, 0)
         assert delayq.health() == []
+
+
+def test_a_store_that_began_after_its_scanner_is_reported(delayq_app, url, redis):
+    delayq = delayq_app(url, delayq_shards=2).delayq
+    both = delayq.services.steps_by_shard()
+    with contextlib.ExitStack() as stack:
+        for shard_steps in both:
+            stack.enter_context(closing(shard_steps)).hand_over()
+        assert delayq.health() == []
+        joined_ms = int(redis_ms(redis))
+        eventually(lambda: redis_ms(redis) > joined_ms + 1)
+
+        # One node of a Cluster loses its data.
+        lost = delayq.services.entries.shards[1].keys
+        redis.delete(*lost.names)
+        both[1]._beat_again = 0
+        both[1].hand_over()
+        [sentence] = delayq.health()
+
+    assert re.match(r"this store began [\d smin]+ ago, its scanner [\d smin]+ ago: ", sentence)
+
+
+def test_a_load_into_an_empty_store_is_its_beginning(delayq_app, url):
+    one, two = (delayq_app(url, delayq_prefix=prefix).delayq for prefix in ("one", "two"))
+    one.app.send_task("t", task_id="a", delayq_at=FAR)
+    lines = list(one.dump())
+
+    two.load(lines)
+
+    assert one.counts().began_ms < two.counts().began_ms <= two.counts().now_ms
 
 
 def test_a_store_that_is_away_is_a_sentence_with_its_address(delayq_app):

@@ -43,9 +43,11 @@ def test_scanners_are_named_with_their_last_heartbeat(delayq, redis):
 
         [scanner] = delayq.status().scanners
 
-        assert scanner == ScannerSeen(shard_steps.name, scanner.seen)
+        assert scanner == ScannerSeen(shard_steps.name, scanner.seen, scanner.since)
         assert scanner.seen.tzinfo is timezone.utc
-        assert int(before) <= scanner.seen.timestamp() * 1000 <= redis_ms(redis)
+        assert int(before) <= scanner.since.timestamp() * 1000
+        assert scanner.since <= scanner.seen
+        assert scanner.seen.timestamp() * 1000 <= redis_ms(redis)
 
 
 def test_its_facts_are_json_and_times_are_text(app, delayq):

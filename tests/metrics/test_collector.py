@@ -120,6 +120,9 @@ def test_an_empty_store_is_never_overdue_and_has_no_next_due_time(collector, scr
     assert found["oldest_overdue_seconds"] == 0
     assert found.names == {one.name for one in READ} - {
         "next_due_seconds",
+        "paused_seconds",
+        "scanner_age_seconds",
+        "store_age_seconds",
         "queue_waiting_tasks",
         "queue_overdue_tasks",
     }

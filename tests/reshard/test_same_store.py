@@ -1,5 +1,6 @@
 """A store that is moved to another number of shards is the same store to all who use it."""
 
+import contextlib
 from dataclasses import replace
 from itertools import islice
 
@@ -7,6 +8,7 @@ import pytest
 
 from celery_delayq.contrib.rules import writing
 from celery_delayq.core.clock import monotonic
+from celery_delayq.core.store import emptied
 from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, InvalidOption
 from tests.app.support import FAR, LONG_AGO
@@ -27,7 +29,7 @@ def seen(delayq):
     return {
         "dump": sorted(lines, key=lambda line: (line["kind"], line.get("id", ""))),
         "left": [replace(entries.departure(one), now_ms=0) for one in left],
-        "counts": replace(entries.counts(), scanners=0, now_ms=0),
+        "counts": replace(entries.counts(), scanners=0, now_ms=0, scanner_ms=None),
         "history": sorted(map(str, delayq.history(1000))),
         "pauses": sorted(map(str, pauses)),
         "tagged": sorted(one.id for one in delayq.select(tag="user:7")),
@@ -48,6 +50,26 @@ def test_a_shard_that_is_emptied_still_knows_how_long_to_remember(app, reshard, 
     delayq.app.send_task("t", delayq_at=FAR)
     assert reshard(delayq, 3)
     assert raw.hmget(META, "remember", "seq") == [b"60000 10000", None]
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "unknown in one shard"])
+def test_a_store_is_as_old_as_its_oldest_shard_was(app, moved, raw, is_known):
+    delayq = app(2)
+    for number in range(8):  # in both shards
+        delayq.app.send_task("t", task_id=f"{number}", delayq_at=FAR)
+    oldest, other = (Keys("delayq", number, 2)["meta"] for number in range(2))
+    began_ms = int(raw.hget(oldest, "began")) - 60_000
+    raw.hset(oldest, "began", began_ms)
+    if not is_known:
+        raw.hdel(other, "began")
+
+    for new in moved(delayq, 3, 1):
+        new.cancel("nobody")  # which joins each shard
+        with contextlib.closing(new.services.steps_by_shard()[0]) as shard_steps:
+            shard_steps.hand_over()
+        counts = new.counts()
+        assert counts.began_ms == (began_ms if is_known else None)
+        assert emptied(counts.began_ms, counts.scanner_ms, counts.now_ms) == ""
 
 
 def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, moved):

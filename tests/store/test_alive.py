@@ -92,7 +92,8 @@ def test_a_killed_scanner_is_forgotten_after_an_hour(store):
     store.set_ms(NOW_MS + HOUR_MS + 15_000)
     living = store.steps(alive=15)
     living.hand_over()
-    told = b"%d:1" % (NOW_MS + HOUR_MS + 15_000)  # the time, and the newest format that it reads
+    now_ms = NOW_MS + HOUR_MS + 15_000
+    told = b"%d:1:%d" % (now_ms, now_ms)  # the time, the newest format, and when it joined
     assert store.raw.hgetall(store.keys["heartbeats"]) == {living.name.encode(): told}
     assert store.raw.zrange(store.keys["scanners"], 0, -1) == [living.name.encode()]
 

@@ -5,7 +5,7 @@ does: run `health`, `doctor`, `status` and `show`, and read the log.
 """
 
 import socket
-from contextlib import closing
+from contextlib import closing, contextmanager
 from uuid import uuid4
 
 import pytest
@@ -73,6 +73,22 @@ def alive():
             shard_steps.hand_over()
 
     return alive
+
+
+@pytest.fixture
+def scanning(delayq_app, url):
+    """Let a scanner run in this process."""
+
+    @contextmanager
+    def scanning():
+        scanner = delayq_app(url, delayq_safety_interval=2).delayq.scanner()
+        scanner.start()
+        try:
+            yield
+        finally:
+            scanner.stop()
+
+    return scanning
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +248,28 @@ def test_6_the_store_evicts_and_deleted_tasks(start_redis, delayq_app, alive, to
     with server.client() as client:
         client.config_set("maxmemory", 0)
     assert found not in told(app, "health")[1]
+
+
+def test_16_the_store_was_emptied_while_a_scanner_was_at_work(
+    app, scanning, redis, told, says, caplog
+):
+    def healthy():
+        eventually(lambda: told(app, "health") == (0, "healthy"))
+
+    app.send_task("t", task_id="a", delayq_at=FAR)
+    why = ": its Redis was emptied or lost its data, and tasks that waited before are gone; find"
+
+    with scanning():
+        healthy()
+        redis.flushdb()
+        eventually(lambda: why in told(app, "health")[1])
+        says(app, "doctor", "error beginning this store began")
+        assert why in told(app, "status")[1]
+        page = Browser(wsgi(app.delayq, allow=lambda _: "read")).get()
+        assert (why in page.text, page.title[:21]) == (True, "not delivered in time")
+        assert len([one for one in caplog.messages if why in one]) == 1
+    with scanning():
+        healthy()
 
 
 @pytest.fixture

@@ -111,9 +111,12 @@ class Copying:
                     self._fill(number, part, given)
         # A lane that is paused in one shard and comes back in another one is paused.
         pauses = sorted(_all(self._old, "paused"), key=lambda item: bytes(item.value[:1]))
+        # As old as the oldest; unknown, if that of one is: such a shard is older still.
+        began = min(shard.call("agreed").began for shard in self._old)
         for number in range(len(self._new)):
             self._fill(number, "paused", {pause.field: pause.value for pause in pauses}.items())
-            self._fill(number, "meta", [("seq", self._last), ("format", format_of(self._old))])
+            meta = [("seq", self._last), ("format", format_of(self._old)), ("began", began)]
+            self._fill(number, "meta", meta)
         # In one shard: readers merge the events of all, and see the latest.
         events = sorted((item.value for item in _all(self._old, "history")), key=_when)
         self._fill(0, "history", enumerate(events[-MOST_EVENTS:]))

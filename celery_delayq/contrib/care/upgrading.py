@@ -23,7 +23,7 @@ _ASIDE = "it lays such tasks aside for another one: upgrade its worker"
 
 def format_of(shards: Iterable[Scripts]) -> str:
     """Return the newest format that the records of these shards may have; empty, if unused."""
-    return max(_text(shard.call("agreed")[-1]) for shard in shards)
+    return max(_text(shard.call("agreed").format) for shard in shards)
 
 
 def upgrade(services: Services) -> str:

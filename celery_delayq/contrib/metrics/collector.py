@@ -120,9 +120,12 @@ def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
         "queues_complete": found.queues_complete,
         "clock_difference_seconds": clock_difference,
     }
-    until_due = _seconds(counts.next_due_ms, counts.now_ms)
-    if until_due is not None:
-        samples["next_due_seconds"] = until_due
+    if_known = {
+        "next_due_seconds": _seconds(counts.next_due_ms, counts.now_ms),
+        "store_age_seconds": _seconds(counts.now_ms, counts.began_ms),
+        "scanner_age_seconds": _seconds(counts.now_ms, counts.scanner_ms),
+    }
+    samples |= {name: value for name, value in if_known.items() if value is not None}
     by_queue = {}
     if found.queues_complete:
         by_queue = {

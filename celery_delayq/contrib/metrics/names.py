@@ -105,6 +105,17 @@ READ = (
     ),
     Metric("dead_tasks", "gauge", "tasks that are kept but not tried again"),
     Metric("scanners", "gauge", "scanners that are alive"),
+    Metric(
+        "store_age_seconds",
+        "gauge",
+        "since the store began, which it does anew when its Redis is emptied; of several shards, "
+        "since the last one did; absent if unknown",
+    ),
+    Metric(
+        "scanner_age_seconds",
+        "gauge",
+        "since the first of the live scanners joined the store, or that shard; absent if unknown",
+    ),
     Metric("rules", "gauge", "recurring rules"),
     Metric("troubled_rules", "gauge", "recurring rules whose next run cannot be made"),
     Metric(

@@ -21,6 +21,7 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from ...core.acting import acting_as
+from ...core.clock import from_ms
 from ...core.errors import (
     DelayQError,
     InvalidDueTime,
@@ -214,7 +215,7 @@ def _templates() -> Environment:
         # Characters that would reorder or hide others on the page are shown as escapes.
         finalize=lambda value: value if isinstance(value, Markup) else plain(value),
     )
-    made.filters.update(counted=counted, lasting=lasting, time=words.time)
+    made.filters.update(counted=counted, lasting=lasting, time=words.time, from_ms=from_ms)
     hashes = {name: sha256(content).hexdigest()[:12] for name, content in _static().items()}
     made.globals.update(hashes=hashes, again=AGAIN, header=header, every=recurring.RUNS)
     return made

@@ -31,7 +31,7 @@ from .outcome import Outcome
 from .overview import Counts, LiveScanner, Pause, lane_in_words, sum_of, union_of
 from .queue_counts import QueueCount
 from .record import label_of, lane_for
-from .registration import Membership
+from .registration import Membership, emptied
 from .replicas import Wanted
 from .scripts import Scripts
 from .selection_scan import Match, Position
@@ -81,6 +81,7 @@ __all__ = [
     "What",
     "checked_id",
     "checked_name",
+    "emptied",
     "id_beside",
     "id_text",
     "label_of",

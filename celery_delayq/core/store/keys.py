@@ -63,11 +63,12 @@ KEYS: dict[str, str] = {
     "the names; empty -> since when such processes are met, when one was, and when one swept",
     "history": "LIST  the latest events, newest first, if a history is kept",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
-    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms, a colon, and the newest format "
-    "of records that it reads",
+    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms; the newest format of records "
+    "that it reads; and when it joined the shard, ms; colons between",
     "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
-    "settings common to all processes; format -> the newest that records may have; turns and "
+    "settings common to all processes; format -> the newest that records may have; began -> when "
+    "the shard was joined first, ms; empty, or none: unknown; turns and "
     "recounts; tidy -> w while each entry just waits, u while nothing is paused; reshard, closed, "
     "ended: see prelude/closed.lua",
 }

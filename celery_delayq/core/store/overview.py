@@ -37,6 +37,9 @@ class Counts:
     high, as there are further such entries.
     ``rules``, ``troubled_rules``: how many recurring rules there are; and rules whose next run
     cannot be made. ``rule_look_ms``: when the first of them has to be looked at, or ``None``.
+    ``began_ms``: when the store was joined first; of several shards, the one that began last. It
+    begins anew when its Redis is emptied. ``scanner_ms``: when the first of the live scanners
+    joined it. Each is ``None`` if it is not known.
     """
 
     scheduled: int
@@ -54,6 +57,8 @@ class Counts:
     rules: int = 0
     rule_look_ms: int | None = None
     troubled_rules: int = 0
+    began_ms: int | None = None
+    scanner_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,11 +69,13 @@ class LiveScanner:
         name: Its name.
         seen_ms: The time of its last heartbeat.
         reads: The newest format of records that it reads.
+        since_ms: When it joined the shard; ``None``: unknown.
     """
 
     name: str
     seen_ms: int
     reads: str
+    since_ms: int | None = None
 
     @property
     def host(self) -> str:
@@ -166,13 +173,19 @@ def counts_in(shard: Shard, *, living: bool = True) -> Counts:
         found.refused,
         next_due_ms=min((head for head in (found.due, found.relay) if head >= 0), default=None),
         now_ms=found.now // 1000,
-        oldest_overdue_ms=None if found.oldest < 0 else found.oldest,
+        oldest_overdue_ms=_known(found.oldest),
         resharding=(int(closed[1]), int(closed[2])) if closed else None,
         is_exact=not found.cut,
         rules=found.rules,
-        rule_look_ms=None if found.behind < 0 else found.behind,
+        rule_look_ms=_known(found.behind),
         troubled_rules=found.troubled,
+        began_ms=_known(found.began),
+        scanner_ms=_known(found.since),
     )
+
+
+def _known(ms: int) -> int | None:
+    return None if ms < 0 else ms
 
 
 def ahead(
@@ -193,7 +206,12 @@ def ahead(
 def scanners_in(shard: Shard) -> list[LiveScanner]:
     """Return the live scanners, as a shard knows them; each serves all shards."""
     return [
-        LiveScanner(row.name.decode(errors="replace"), time_in(row.seen) or 0, row.reads.decode())
+        LiveScanner(
+            row.name.decode(errors="replace"),
+            time_in(row.seen) or 0,
+            row.reads.decode(),
+            _known(row.since),
+        )
         for row in shard.scripts.call("scanners")
     ]
 
@@ -203,6 +221,8 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
     heads = [count.next_due_ms for count in counts if count.next_due_ms is not None]
     oldest = [count.oldest_overdue_ms for count in counts if count.oldest_overdue_ms is not None]
     looks = [count.rule_look_ms for count in counts if count.rule_look_ms is not None]
+    # Each scanner serves all shards, so it is older than this one, if than any.
+    youngest = max(counts, key=lambda count: count.began_ms or 0)
     sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused", *_OF_RULES)
     return replace(
         counts[0],
@@ -214,6 +234,8 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
         rule_look_ms=min(looks, default=None),
         resharding=next(filter(None, (count.resharding for count in counts)), None),
         is_exact=all(count.is_exact for count in counts),
+        began_ms=youngest.began_ms,
+        scanner_ms=youngest.scanner_ms,
     )
 
 

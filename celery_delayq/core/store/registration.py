@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
-from ..logs import logger_of
+from ..logs import lasting, logger_of
 from ..servers.alone import check_alone
 from ..servers.beside import MOVES, check_broker, masters
 from ..servers.endpoint import Server
@@ -31,12 +31,31 @@ _NOBODY = (
     "delayq_url and delayq_prefix is started"
 )
 
+_EMPTIED = (
+    "this store began {} ago, its scanner {} ago: its Redis was emptied or lost its data, and "
+    "tasks that waited before are gone; find out why, load a dump if you have one, and restart "
+    "the workers to end this message"
+)
+
 _TOO_OLD = (
     "tasks of this store may have records of format %s, and this release reads formats up to %s: "
     "its scanner lays such tasks aside for one that reads them; upgrade this worker"
 )
 
 logger = logger_of(__name__)
+
+
+def emptied(began_ms: int | None, scanner_ms: int | None, now_ms: int) -> str:
+    """Say that a store is younger than one of its scanners; empty if it is not, or unknown.
+
+    Args:
+        began_ms: When the store, or a shard of it, was joined first; ``None``: unknown.
+        scanner_ms: When the scanner joined it; ``None``: unknown.
+        now_ms: The time by Redis's clock, like the others.
+    """
+    if began_ms is None or scanner_ms is None or began_ms <= scanner_ms:
+        return ""
+    return _EMPTIED.format(*(lasting((now_ms - then) / 1000) for then in (began_ms, scanner_ms)))
 
 
 @dataclass(frozen=True)
@@ -94,6 +113,7 @@ class Registration:
         scanner: Whether it delivers tasks; the scanners decide which broker is the store's.
 
     Attributes:
+        joined_ms: When this process joined first, by Redis's clock; 0: not yet.
         warned: The warnings that were logged, each once.
     """
 
@@ -101,6 +121,7 @@ class Registration:
         self._scripts = scripts
         self._ours = membership
         self._scanner = scanner
+        self.joined_ms = 0
         self.warned: set[str] = set()
 
     def join(self, until: float | None = None, step: str = "join") -> tuple[int, str]:
@@ -124,7 +145,7 @@ class Registration:
             is_spread = ours.direct and not ours.tagged
             check_alone(self._scripts.connection, "join", until, direct=is_spread)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
-            now_us, silent_ms, *known = self._scripts.call(
+            now_us, silent_ms, began_ms, *known = self._scripts.call(
                 "join",
                 until=until,
                 schema=SCHEMA,
@@ -152,7 +173,9 @@ class Registration:
             self._agree("broker", broker, ours.broker)
         if self._scanner:
             self._check_broker()
+        self.joined_ms = self.joined_ms or now_us // 1000
         if is_shard:
+            self._warn_if_emptied(began_ms, now_us // 1000)
             self._warn_of_broker((broker, hosts))
             self._warn_of_app(app)
             if self._scanner and format_ > FORMAT:
@@ -172,8 +195,8 @@ class Registration:
         Raises:
             StoreDiffers: other processes use the store with different settings.
         """
-        schema, shards, *theirs, _ = (
-            word.decode(errors="replace") for word in self._scripts.call("agreed")
+        schema, shards, *theirs = (
+            word.decode(errors="replace") for word in self._scripts.call("agreed")[:4]
         )
         if schema:
             self._agree("layout", schema, SCHEMA)
@@ -210,6 +233,13 @@ class Registration:
                 theirs,
                 ours,
             )
+
+    def _warn_if_emptied(self, began_ms: int, now_ms: int) -> None:
+        sentence = emptied(began_ms, self.joined_ms, now_ms)
+        # Once: from then on it is younger than this scanner, whatever is emptied again.
+        if self._scanner and sentence and _EMPTIED not in self.warned:
+            self.warned.add(_EMPTIED)
+            logger.error("%s (%s, prefix %s)", sentence, self._ours.url, self._scripts.keys.prefix)
 
     def _warn(self, text: str, *facts: object) -> None:
         if text not in self.warned:

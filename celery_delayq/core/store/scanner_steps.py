@@ -138,6 +138,7 @@ class ScannerSteps:
             tells_ids=int(bool(wants & IDS)),
             tells_times=int(bool(wants & LATENESS)),
             last_ms=self._handed_over_ms,
+            since_ms=self._shard.registration.joined_ms,
         )
         if reply.handed_over is None:
             # The store was emptied, and other processes may have joined it since; or another Redis

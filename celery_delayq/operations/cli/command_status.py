@@ -21,7 +21,7 @@ from ...core.clock import from_ms
 from ...core.logs import lasting, plain
 from ...core.services import Services
 from ...core.store import Pause
-from ..health import no_delivery
+from ..health import beginning, no_delivery
 from ..status import NOT_EXACT, QueueCounts, Status
 from ..status import status as status_now
 from .common import ErrorSentences, advised, delayq_of, examples, json_option
@@ -90,6 +90,8 @@ def path_in_words(found: Status, services: Services) -> str:
 
 def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
     if reason := no_delivery(found.counts):
+        yield reason
+    if reason := beginning(found.counts).wrong:
         yield reason
     if not found.counts.is_exact:
         yield NOT_EXACT.format(paused=found.counts.paused, overdue=found.counts.overdue)

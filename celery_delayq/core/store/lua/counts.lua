@@ -5,12 +5,13 @@ number   max_bytes  nor at more than so many bytes of them, in each index, > 0
 flag     living     1: count the scanners that are alive as well; or 0
 
 reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest,
-         closed, cut, rules, behind, troubled
+         closed, cut, rules, behind, troubled, began, since
 
 Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1;
          whether the shard is closed, see prelude/closed.lua; and how many due entries were not looked at,
          although something is paused; how many recurring rules there are, when a writer has to look at the first, ms or
-         -1, and of how many the next run cannot be made
+         -1, and of how many the next run cannot be made; when the shard was joined first, and when the first of the living
+         scanners joined it, ms, or -1 if that is not known
          scheduled: with refused ones, and those behind another one, which are never overdue; overdue: those of them
          that are refused or due by now. A due entry that is held back counts as paused and nothing else, parked or
          not, if it is among the first `most` of an index. Beyond these it counts as overdue, as without a pause. An
@@ -70,6 +71,8 @@ if lanes.any then
 end
 local overdue = free - held
   + redis.call('ZCOUNT', keys.due, '-inf', now) + redis.call('ZCOUNT', keys.relay, '-inf', now)
+local scanners, since = living and alive_in(tonumber(now)) or {}, -1
+for at = 4, #scanners, 4 do since = earlier_head(since, scanners[at]) end
 -- Those that were changed just now have 0.
 local look = redis.call('ZRANGEBYSCORE', keys.rules_next, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return {
@@ -78,7 +81,7 @@ return {
     - held + tried + free,
   redis.call('ZCARD', keys.leased),
   redis.call('ZCARD', keys.dead),
-  living and #alive_in(tonumber(now)) / 3 or 0,
+  #scanners / 4,
   overdue + tried,
   redis.call('ZCARD', keys.parked) - free + held + held_back,
   tried,
@@ -90,4 +93,6 @@ return {
   redis.call('HLEN', keys.rules),
   look and tonumber(look) or -1,
   redis.call('HLEN', keys.rules_trouble),
+  tonumber(redis.call('HGET', keys.meta, 'began') or '') or -1,
+  since,
 }

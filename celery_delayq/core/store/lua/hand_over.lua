@@ -14,6 +14,7 @@ flag     owes          1: REVOKED must be stored for entries that are too late; 
 flag     tells_ids     1: return the ids of delivered entries; or 0
 flag     tells_times   1: return their times; or 0
 number   last_ms       when the caller took its last step, ms; 0: never
+number   since_ms      when the caller joined the shard, ms
 
 reply    now, handed_over, due, relay, leased, back, has_timer, dead of id why, refused of why times,
          skipped of id why, ids, lateness, scanners
@@ -46,7 +47,7 @@ if alive_ms > 0 then
     make_untidy()
   end
   redis.call('ZADD', keys.scanners, whole(now + alive_ms), scanner)
-  note_heartbeat(scanner, now)
+  note_heartbeat(scanner, now, since_ms)
   scanners = redis.call('ZCOUNT', keys.scanners, whole(now), '+inf')
 end
 

@@ -12,8 +12,9 @@ text     remember how long, and how many, tombstones are kept, for `meta`: see p
 text     store    random text: the value of `store`, if it has none
 text     app      name of the process's app; empty: none of its own
 
-Returns  {now in us, silent, schema, shards, broker, hosts, store, app, format}, the last seven as the store has them from
-         now on; format: the newest that its records may have. If this scanner just changed hosts while others are alive,
+Returns  {now in us, silent, began, schema, shards, broker, hosts, store, app, format}, the last seven as the store has them
+         from now on; began: when the shard was joined first, ms, or -1 if that is not known, as of one from before this was
+         noted; format: the newest that its records may have. If this scanner just changed hosts while others are alive,
          hosts as before: that is worth a warning. silent: for how many ms no scanner has been alive; 0 if one is, -1 if
          none is known
 Cost     O(log S), S scanners; if the history becomes shorter, as much more
@@ -23,7 +24,8 @@ Keeps    the settings in common. Broker and app are the scanners', and change on
 ]]
 local now_us = clock_us()
 local known = redis.call('HMGET', keys.meta,
-  'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app', 'remember', 'format')
+  'schema', 'shards', 'timeout', 'broker', 'hosts', 'store', 'history', 'app', 'remember', 'format',
+  'began')
 local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
 local theirs, their_app = known[4], known[8]
@@ -42,6 +44,11 @@ if is_new then
   set('schema', schema)
   set('shards', shards)
   if not known[10] then set('format', FORMAT) end
+  -- A resharding brings it along: that shard is as old as the ones before.
+  if not known[11] then
+    known[11] = whole(math.floor(now_us / 1000))
+    set('began', known[11])
+  end
 end
 if is_fit and (timeout_of(known[3]) or 0) < timeout then set('timeout', whole(timeout)) end
 if is_fit and scanner and not theirs then
@@ -75,6 +82,6 @@ end
 local last = redis.call('ZREVRANGE', keys.scanners, 0, 0, 'WITHSCORES')[2]
 local silent = last and math.max(0, math.floor(now_us / 1000) - last) or -1
 return {
-  now_us, silent, is_new and schema or known[1], is_new and shards or known[2], known[4] or '', known[5] or '',
-  known[6] or '', known[8] or '', known[10] or is_new and FORMAT or FIRST,
+  now_us, silent, tonumber(known[11] or '') or -1, is_new and schema or known[1], is_new and shards or known[2],
+  known[4] or '', known[5] or '', known[6] or '', known[8] or '', known[10] or is_new and FORMAT or FIRST,
 }

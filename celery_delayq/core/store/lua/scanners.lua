@@ -1,9 +1,9 @@
 --[[ scanners: the scanners that are alive.
 
-reply    of name seen reads
+reply    of name seen reads since
 
-Returns  of each its name, the time of its last heartbeat, ms, and the newest format of records that it reads; of a thousand
-         at most
+Returns  of each its name, the time of its last heartbeat, ms, the newest format of records that it reads, and when it
+         joined the shard, ms, or -1; of a thousand at most
 Cost     O(log S + M), M live scanners
 Keeps    changes nothing
 ]]

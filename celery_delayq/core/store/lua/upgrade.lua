@@ -5,7 +5,7 @@ Cost     O(log S + M), M live scanners
 Keeps    it is never lowered, so a process may go on writing a format that it was once told
 ]]
 local alive, format = alive_in(math.floor(clock_us() / 1000)), FORMAT
-for at = 3, #alive, 3 do
+for at = 3, #alive, 4 do
   if string.byte(alive[at]) < string.byte(format) then format = alive[at] end
 end
 local known = redis.call('HGET', keys.meta, 'format') or FIRST

@@ -123,17 +123,17 @@ local function tell_all()
 end
 
 -- Note a scanner's heartbeat, and forget scanners that were silent for an hour. No delivery depends on it.
-local function note_heartbeat(scanner, now)
-  redis.pcall('HSET', keys.heartbeats, scanner, whole(now) .. ':' .. FORMAT)
+local function note_heartbeat(scanner, now, since)
+  redis.pcall('HSET', keys.heartbeats, scanner, whole(now) .. ':' .. FORMAT .. ':' .. whole(since))
   local silent = redis.call('ZRANGEBYSCORE', keys.scanners, '-inf', whole(now - 3600000), 'LIMIT', 0, 1000)
   if #silent == 0 then return end
   redis.call('ZREM', keys.scanners, unpack(silent))
   redis.pcall('HDEL', keys.heartbeats, unpack(silent))
 end
 
--- The live scanners, at most a thousand: name, time of the last heartbeat, ms, and the newest format of records that it
--- reads. A heartbeat further ahead than it may
--- be is from before the clock was set back, and does not count.
+-- The live scanners, at most a thousand: name, time of the last heartbeat, ms, the newest format of records that it
+-- reads, and when it joined, ms, or -1. A heartbeat further ahead than it may be is from before the clock was set back, and
+-- does not count.
 local function alive_in(now)
   local rows = redis.call('ZRANGEBYSCORE', keys.scanners, whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
   local names, alive = {}, {}
@@ -141,10 +141,11 @@ local function alive_in(now)
   if #names == 0 then return alive end
   for at, beat in ipairs(redis.call('HMGET', keys.heartbeats, unpack(names))) do
     local last = tonumber(rows[2 * at])
-    local since, reads = string.match(beat or '', '^(%d+):(.)$')
-    local seen, count = tonumber(since or '') or math.min(last, now), #alive
+    local at_ms, reads, since = string.match(beat or '', '^(%d+):(.):?(%d*)$')
+    local seen, count = tonumber(at_ms or '') or math.min(last, now), #alive
     if seen - now <= last - seen then
       alive[count + 1], alive[count + 2], alive[count + 3] = names[at], whole(seen), reads or FIRST
+      alive[count + 4] = tonumber(since or '') or -1
     end
   end
   return alive
