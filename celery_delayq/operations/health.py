@@ -179,9 +179,13 @@ def beginning(counts: Counts) -> Judged:
     """Check that no scanner is older than the store, which begins anew when it is emptied."""
     wrong = emptied(counts.began_ms, counts.scanner_ms, counts.now_ms)
     if counts.began_ms is None:
-        return Judged("beginning", "", "unknown: the store is empty, or older than this release")
+        return Judged(
+            "beginning",
+            "",
+            "when the store began is unknown: no process has used it, or it is older than this release",
+        )
     age = lasting((counts.now_ms - counts.began_ms) / 1000)
-    return Judged("beginning", wrong, f"the store began {age} ago, before its scanners")
+    return Judged("beginning", wrong, f"the store began {age} ago")
 
 
 def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judged]:

@@ -250,7 +250,7 @@ def test_6_the_store_evicts_and_deleted_tasks(start_redis, delayq_app, alive, to
     assert found not in told(app, "health")[1]
 
 
-def test_16_the_store_was_emptied_while_a_scanner_was_at_work(
+def test_16_the_store_was_emptied_while_a_scanner_was_at_work(  # noqa: PLR0917
     app, scanning, redis, told, says, caplog
 ):
     def healthy():

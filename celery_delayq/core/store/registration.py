@@ -239,7 +239,8 @@ class Registration:
         # Once: from then on it is younger than this scanner, whatever is emptied again.
         if self._scanner and sentence and _EMPTIED not in self.warned:
             self.warned.add(_EMPTIED)
-            logger.error("%s (%s, prefix %s)", sentence, self._ours.url, self._scripts.keys.prefix)
+            where = self._ours.url, self._scripts.keys.prefix
+            logger.error("the store %s, prefix %s, has lost its data: %s", *where, sentence)
 
     def _warn(self, text: str, *facts: object) -> None:
         if text not in self.warned:
