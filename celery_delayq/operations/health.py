@@ -46,6 +46,9 @@ _TROUBLED = (
     "remove them"
 )
 _AGREED = "all processes on this store agree on its layout, shards and broker"
+_BEGAN_UNKNOWN = (
+    "when the store began is unknown: no process has used it yet, or it is older than this release"
+)
 _NOT_HERE = "no scanner on this host, {}, is alive"
 
 
@@ -179,11 +182,7 @@ def beginning(counts: Counts) -> Judged:
     """Check that no scanner is older than the store, which begins anew when it is emptied."""
     wrong = emptied(counts.began_ms, counts.scanner_ms, counts.now_ms)
     if counts.began_ms is None:
-        return Judged(
-            "beginning",
-            "",
-            "when the store began is unknown: no process has used it, or it is older than this release",
-        )
+        return Judged("beginning", "", _BEGAN_UNKNOWN)
     age = lasting((counts.now_ms - counts.began_ms) / 1000)
     return Judged("beginning", wrong, f"the store began {age} ago")
 
