@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("patient_doctor")]
 
 NAMES = [
     *("store", "replication", "eviction", "persistence", "memory", "rights", "round trip", "clock"),
-    *("other stores", "agreement", "scanners", "overdue", "refused", "dead", "pauses", "format"),
-    *("broker", "workers"),
+    *("other stores", "agreement", "beginning", "scanners", "overdue", "refused", "dead"),
+    *("pauses", "format", "broker", "workers"),
 ]
 KEPT = ("--appendonly", "yes")
 

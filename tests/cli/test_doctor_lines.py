@@ -355,8 +355,12 @@ def test_scanners_are_counted_and_their_hosts_are_named(app, look, alive, monkey
         alive(app)
     app.send_task("t", delayq_at=FAR)
 
-    assert look(app, "scanners") == [
-        ok("agreement", "all processes on this store agree on its layout, shards and broker"),
+    agreement, beginning, *others = look(app, "scanners")
+
+    agreed = "all processes on this store agree on its layout, shards and broker"
+    assert agreement == ok("agreement", agreed)
+    assert re.fullmatch(r"the store began [\d a-z]+ ago", beginning.found)
+    assert others == [
         ok("scanners", "3 alive, on web0, web1"),
         ok("overdue", "none by more than 60 s, of 1 waiting"),
         ok("refused", "none"),

@@ -41,7 +41,7 @@ def one(app):
 
 def test_a_dump_is_loaded_into_another_store(app, other, dumped, said):
     app.send_task("t", (1, "ü"), task_id="a", delayq_at=FAR, delayq_tags=["x"])
-    app.delayq.pause()
+    app.delayq.pause(all=True)
     assert said("load", app=other, stdin=dumped()) == ["1 task loaded"]
     task = other.delayq.get("a")
     assert (task.args, task.due.timestamp(), task.tags) == ((1, "ü"), FAR, ("x",))
@@ -62,7 +62,7 @@ def test_in_flight_tasks_and_owed_results_are_reported(delayq_app, redis, redis_
     relayed.send_task("t", task_id="b", delayq_at=FAR)
     # The process that cancelled it died before it stored REVOKED.
     relayed.delayq.services.entries.cancel("b", owes=True)
-    relayed.delayq.pause()
+    relayed.delayq.pause(all=True)
 
     result = run("dump", app=relayed)
 
@@ -75,7 +75,7 @@ def test_in_flight_tasks_and_owed_results_are_reported(delayq_app, redis, redis_
 def test_a_dump_of_a_paused_store_says_if_the_counts_differ(app, run, redis):
     for number in range(3):
         app.send_task("t", task_id=str(number), delayq_at=FAR)
-    app.delayq.pause()
+    app.delayq.pause(all=True)
     assert run("dump").stderr == ""
 
     for due in redis.keys("*:due"):
@@ -90,7 +90,7 @@ def test_a_dump_of_a_paused_store_says_if_the_counts_differ(app, run, redis):
 
 
 def test_a_count_that_fails_takes_nothing_off_the_dump(app, one, run, monkeypatch):
-    app.delayq.pause()
+    app.delayq.pause(all=True)
 
     def away(*_):
         raise StoreUnavailable("counts", "gone")
@@ -124,7 +124,7 @@ def test_a_dump_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, 
 
 def test_both_commands_report_an_unreadable_task(app, other, redis, run):
     app.send_task("t", task_id="a\x1b[2J", delayq_at=FAR)
-    app.delayq.pause()
+    app.delayq.pause(all=True)
     for records in redis.keys("*records"):
         redis.hset(records, "a\x1b[2J", b"? of another program")
 
@@ -195,7 +195,7 @@ def test_a_load_into_a_store_that_is_not_paused_warns(  # noqa: PLR0917
 
 
 def test_a_load_that_pauses_everything_prints_no_warning(app, one, other, dumped, run):
-    app.delayq.pause()
+    app.delayq.pause(all=True)
     assert run("load", app=other, stdin=dumped()).stderr == ""
 
 

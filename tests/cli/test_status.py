@@ -51,7 +51,7 @@ def test_status_tells_all_of_the_store_on_one_screen(app, said, redis_server):
 
 def test_a_due_paused_task_is_not_overdue_before_a_scanner_has_met_it(app, said):
     app.send_task("t", delayq_at=LONG_AGO)
-    app.delayq.pause()
+    app.delayq.pause(all=True)
     lines = said("status")
     assert lines[-1] == "waiting 0   overdue 0   paused 1   dead 0   scanners 0"
     assert re.fullmatch(r"  ! everything paused \d+ s ago \(.* UTC\), 1 task due", lines[2])
@@ -130,6 +130,7 @@ def test_json_is_one_object_and_nothing_else(app, alive, said, redis_server):
     told = json.loads(line)
     [scanner] = told.pop("scanners")
     assert scanner["name"] == steps.name
+    assert told.pop("began") <= scanner["since"] <= scanner["seen"]
     assert told == {
         "store": redis_server.url(),
         "prefix": "delayq",

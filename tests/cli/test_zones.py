@@ -54,7 +54,7 @@ def test_show_and_status_have_each_time_with_its_zone(tokyo, printed, in_delhi, 
     assert re.fullmatch(rf"due +in [\d,]+ d( \d+ h)? \(2100-01-01 {time}\)", due)
     [created] = [line for line in lines if line.startswith("created")]
     assert created.endswith(f"{time.split()[1]})")
-    tokyo.delayq.pause()
+    tokyo.delayq.pause(all=True)
     assert f" {time.split()[1]})" in printed("status", *option, app=tokyo)[2]
 
 

@@ -221,7 +221,7 @@ def memory(server: Facts, task_bytes: int = TASK_BYTES, by: str = "at") -> Itera
                    f"more tasks take {_size(task_bytes * 1_000_000)}, {each}")  # fmt: skip
         return
     share, left = f"{_size(used)} of {_size(most)}", max(0, most - used)
-    then = "waiting tasks are deleted" if server.deletes_tasks else "nothing can be scheduled"
+    then = _when_full(server)
     if left < min(FEW * task_bytes, (1 - FULL) * most):
         yield Line(
             "memory", ERROR,
@@ -253,9 +253,13 @@ def remembered(server: Facts, tasks: int) -> Iterator[Line]:
         yield Line(
             "memory", WARNING,
             f"with this delayq_remember, {count:,} tasks that left may take {_size(needed)}, more "
-            f"than this Redis has: {_size(most)}; when it is full, nothing can be scheduled",
+            f"than this Redis has: {_size(most)}; when it is full, {_when_full(server)}",
             "set a smaller number of tasks, or raise maxmemory",
         )  # fmt: skip
+
+
+def _when_full(server: Facts) -> str:
+    return "waiting tasks are deleted" if server.deletes_tasks else "nothing can be scheduled"
 
 
 def _size(size: int) -> str:
