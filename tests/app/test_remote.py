@@ -10,6 +10,7 @@ from celery.worker.control import Panel
 
 from celery_delayq import __version__
 from celery_delayq.contrib.control import panel  # noqa: F401 - registers the command
+from celery_delayq.core.clock import from_ms
 from tests.app.support import FAR, LONG_AGO
 
 pytestmark = pytest.mark.libraries
@@ -49,6 +50,7 @@ def test_a_worker_tells_how_its_store_stands(app, ask, redis_server):
             "scanners": [],
             "oldest_overdue": None,
             "is_exact": True,
+            "began": from_ms(app.delayq.counts().began_ms).isoformat(),
             "rules": 0,
             "troubled_rules": 0,
             "next_due": "2100-01-01T00:00:00+00:00",

@@ -189,7 +189,7 @@ def test_a_load_can_pause_first_and_only_look(app, other, dumped, said):
 def test_a_load_into_a_store_that_is_not_paused_warns(  # noqa: PLR0917
     one, dumped, other, run, words, queue, said
 ):
-    other.delayq.pause(queue=queue)
+    other.delayq.pause(queue=queue, all=queue is None)
     result = run("load", *words, app=other, stdin=dumped())
     assert (result.exit_code, result.stderr) == (0, said)
 
