@@ -90,7 +90,7 @@ def test_an_item_needs_no_keyword_arguments(remind, delayq):
     ]
 
 
-def test_naive_times_are_in_the_zone_of_the_app_whose_delayq_is_called(delayq_app, redis_server, redis):
+def test_naive_times_are_in_the_zone_of_the_called_delayq_s_app(delayq_app, redis_server, redis):
     here, there = (
         delayq_app(redis_server.url(), timezone="Asia/Tokyo"),
         delayq_app(redis_server.url(7)),

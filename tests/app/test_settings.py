@@ -264,6 +264,7 @@ def test_a_time_zone_that_is_set_later_is_the_one_of_naive_times(app, add):
 
 # A spelling that Celery does not read, as it reads none of its own in it.
 
+
 def spelled(key):
     """A setting in each spelling that a program may think of."""
     upper = key.upper()

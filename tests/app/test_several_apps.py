@@ -1,13 +1,13 @@
 """Several apps in one process: each method of a ``DelayQ`` writes to the store of its own app."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from celery import Task, chain, chord, current_app, group, shared_task, signature
 
 from celery_delayq import DelayQ
-from celery_delayq.errors import InvalidOption
-from tests.app.support import FAR, LONG_AGO, lists, noop
+from celery_delayq.errors import InvalidOption, StoreDiffers
+from tests.app.support import ALL_WAYS, FAR, LONG_AGO, comparable, lists, noop
 
 pytestmark = pytest.mark.libraries
 
@@ -43,6 +43,16 @@ def ids_of(delayq):
     return [task.id for task in delayq.tasks()]
 
 
+def here(call):
+    return call()
+
+
+def in_thread(call):
+    """Call it in a thread, which has no current app, so that Celery makes one up."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(call).result()
+
+
 SIGNATURES = {
     "signature": lambda task: task.s(1),
     "task": lambda task: task,
@@ -66,23 +76,14 @@ PLAIN = ("signature", "task", "name")
     [("schedule", what) for what in SIGNATURES]
     + [(way, what) for way in ("every", "schedule_many") for what in PLAIN],
 )
-@pytest.mark.parametrize("where", ["here", "thread"])
+@pytest.mark.parametrize("where", [here, in_thread])
 def test_a_shared_task_waits_in_the_store_of_the_delayq_that_was_called(
-    first, second, remind, way, what, where
+    apps, remind, way, what, where
 ):
-    done = []
+    first, second = (app.delayq for app in apps)
 
-    def call():
-        done.append(WAYS[way](first, SIGNATURES[what](remind)))
+    task_id = where(lambda: WAYS[way](first, SIGNATURES[what](remind)))
 
-    if where == "here":
-        call()
-    else:  # without a current app, Celery makes one up
-        thread = threading.Thread(target=call)
-        thread.start()
-        thread.join()
-
-    [task_id] = done
     assert first.get(task_id).id == task_id
     assert second.counts().scheduled == 0
     assert first.cancel(task_id)
@@ -164,3 +165,78 @@ def test_a_delayq_of_the_current_app_stays_with_that_app(first, second):
     delayq = DelayQ(current_app)
     first.app.set_current()
     assert delayq.app is delayq.services.app is second.app
+
+
+# One store under one prefix, and a broker each.
+
+
+@pytest.fixture
+def shop(delayq_app, url, redis_server):
+    """Its broker is database 1; in its store a task of another app waits, whose broker is 0."""
+    delayq_app(url).send_task("theirs", delayq_at=FAR)
+    shop = delayq_app(redis_server.url(1), delayq_url=url)
+    shop.task(name="remind")(noop)
+    return shop
+
+
+MORE_WAYS = {
+    **ALL_WAYS,
+    "schedule_many": lambda task, *args: task.app.delayq.schedule_many(
+        task, [(args, {})] * 3, at=FAR
+    ),
+    "canvas": lambda task, *args: chain(task.s(*args), task.si(2)).delay_until(FAR),
+    "every": lambda task, *args: task.app.delayq.every("daily", task.s(*args), 86_400),
+    "load": lambda task, *_: task.app.delayq.load(list(task.app.delayq.dump())),
+    "hand_over": lambda task, *_: task.app.delayq.hand_over(),
+}
+
+
+@pytest.mark.parametrize("way", MORE_WAYS)
+def test_a_call_whose_task_would_be_due_at_another_broker_is_refused(shop, redis, way):
+    before = ids_of(shop.delayq), redis.dbsize()
+    with pytest.raises(StoreDiffers, match=r"^the store has broker 'redis, database 0', this pro"):
+        MORE_WAYS[way](shop.tasks["remind"], 1)
+    assert before == (ids_of(shop.delayq), redis.dbsize())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_captured_call_goes_to_its_own_broker_as_celery_sends_it(
+    shop, redis_server, delayq_app, count
+):
+    shop.conf.delayq_capture_eta = True
+    fixed = {"task_id": "a", "reply_to": "r", "root_id": "a", "eta": "2100-01-01T00:00:00+00:00"}
+    sent = []
+    for app in (shop, delayq_app(redis_server.url(1), delayq_enabled=False)):
+        for _ in range(count):
+            app.send_task("remind", (1,), **fixed)
+        with redis_server.client(db=1) as client:
+            [(key, messages)] = lists(client).items()
+            client.delete(key)
+        sent.append([comparable(one) for one in messages])
+        for one in sent[-1]:
+            one["headers"].pop("origin")
+
+    assert sent[0] == sent[1]
+    assert [task.task for task in shop.delayq.tasks()] == ["theirs"]
+
+
+def test_whatever_was_left_to_celery_is_revoked_as_celery_does(shop):
+    assert shop.delayq.services.membership.broker == "redis, database 1"
+    told = []
+    shop.control.broadcast = lambda command, **given: told.append((command, given["arguments"]))
+
+    shop.control.revoke("a")
+
+    [(command, arguments)] = told
+    assert (command, arguments["task_id"]) == ("revoke", "a")
+
+
+@pytest.mark.parametrize("way", ["delay_until", "schedule_many", "every"])
+def test_a_broker_that_is_reached_in_another_way_is_the_same(delayq_app, url, redis_server, way):
+    """A container may know it by another host than the one of the workers."""
+    other = url.replace("127.0.0.1", "localhost")
+    assert other != url
+    delayq_app(url).delayq.hand_over()
+    web = delayq_app(f"{other};{url}", delayq_url=url)
+    MORE_WAYS[way](web.task(name="remind")(noop), 1)
+    assert web.delayq.counts().scheduled

@@ -2,7 +2,7 @@
 
 closed   9, see prelude/closed.lua
 
-Returns  {schema, shards, broker, hosts, format}, each '' if no process has joined yet; broker and hosts, if no scanner has.
+Returns  {schema, shards, broker, hosts, format}, each '' if no process has joined yet; hosts, if no scanner has.
          format: the newest that records may have
 Cost     O(1)
 Keeps    changes nothing
