@@ -477,6 +477,11 @@ class StoreDiffers(StoreError):
         advice = "give it a delayq_prefix of its own, or make all processes agree"
         if name == "delayq_shards":
             advice = f"set it to {theirs}, or run: celery -A proj delayq reshard {ours}"
+        if name == "broker":
+            advice = (
+                "give it a delayq_prefix of its own, or the broker_url of the others; if the "
+                "broker has moved, dump the waiting tasks, and load them under another prefix"
+            )
         self.why = f"the store has {name} {theirs!r}, this process {ours!r}; {advice}"
 
     def sentence(self) -> str:

@@ -328,15 +328,22 @@ class Settings:
 
 
 def _refuse_unknown(conf: Mapping[str, Any]) -> None:
-    known = {setting.key for setting in SETTINGS}
-    # With a namespace, settings are the names that begin with it, and those set on the app.
-    namespace = getattr(conf, "prefix", None) or ""
+    known = {setting.key: setting for setting in SETTINGS}
+    namespace = (getattr(conf, "prefix", None) or "").lower()
     for name in conf:
-        is_inside = namespace and name.startswith(namespace)
-        key = name.removeprefix(namespace).lower() if is_inside else name
-        if key.startswith("delayq_") and key not in known:
-            (nearest,) = difflib.get_close_matches(key, known, n=1, cutoff=0)
-            raise UnknownSetting(name, _in_namespace(conf, nearest) if is_inside else nearest)
+        inside = name.lower().removeprefix(namespace)
+        key = inside.removeprefix("celery_")
+        if not key.startswith("delayq_"):
+            continue
+        is_read = name in (key, _in_namespace(conf, key))
+        if key not in known:
+            # DELAYQ_REDIS_HOST may be a constant of the program, from which it makes a setting.
+            if is_read or key != name.lower():
+                (nearest,) = difflib.get_close_matches(key, known, n=1, cutoff=0)
+                raise UnknownSetting(name, nearest if name == key else _in_namespace(conf, nearest))
+        # So may DELAYQ_URL be, if the setting is there too, or is to keep its default.
+        elif not is_read and key not in conf and conf[name] != known[key].default:
+            raise UnknownSetting(name, _in_namespace(conf, key))
 
 
 def written(conf: Mapping[str, Any], key: str) -> str:
@@ -353,4 +360,5 @@ def written(conf: Mapping[str, Any], key: str) -> str:
 
 def _in_namespace(conf: Mapping[str, Any], key: str) -> str:
     namespace = getattr(conf, "prefix", None) or ""
-    return namespace + (key.upper() if namespace.isupper() else key)
+    name = namespace + key
+    return name.upper() if namespace.isupper() else name.lower()

@@ -34,7 +34,8 @@ _OTHER_BROKER = (
     "this store's scanners have the broker {}, this app has {} on {}: {}; give each app a "
     "delayq_prefix of its own, or both the same broker_url"
 )
-_TO_THEIRS = "tasks of this app go to theirs"
+_REFUSED = "this app's calls that change the store are refused"
+_TO_THEIRS = "if these are two brokers, tasks of this app go to theirs"
 # On the direct path a script pushes to the lists of the store's own Redis, for any scanner.
 _MIXED = "tasks of this app reach its queues, but both apps list and cancel each other's tasks"
 _RULE_LATE = (
@@ -85,7 +86,7 @@ def health(
 
     It reports a problem if:
 
-    - no scanner is alive, or the scanners use another broker than this app;
+    - no scanner is alive, or the scanners use another broker than this app, or other hosts of it;
     - the store is being resharded;
     - the store began after one of its scanners, as its Redis was emptied meanwhile;
     - a task has been overdue for too long, or too many tasks are dead or refused;
@@ -154,6 +155,8 @@ def judged(
     agreement = ""
     if other_broker and counts.scanners:
         ours, means = services.broker, _MIXED if services.store_is_broker else _TO_THEIRS
+        if not other_broker.startswith(f"{ours.kind} on "):
+            means = _REFUSED
         agreement = _OTHER_BROKER.format(other_broker, ours.kind, ours.hosts, means)
     return [
         Judged("agreement", agreement, _AGREED),

@@ -92,7 +92,8 @@ class Operations(TaskMethods):
 
         Raises:
             InvalidOption: the times are missing or do not match the items; the signature is a
-                canvas, or has a task id or an invalid option. Nothing was written.
+                canvas, is of a task that only another app has, or has a task id or an invalid
+                option. Nothing was written.
             InvalidDueTime: *at*, *after* or *spread* is not a valid time. Nothing was written.
             kombu.exceptions.OperationalError: Redis cannot be reached. Tasks stored before stay,
                 and are in the error's ``so_far``.
@@ -100,8 +101,8 @@ class Operations(TaskMethods):
         """
         from . import bulk
 
-        signature = signature_of(signature)
-        services = services_of(signature.app)
+        services = services_of(self.services.app)
+        signature = signature_of(signature, services.app)
         return bulk.schedule_many(
             services, signature, items, at=at, after=after, spread=spread, progress=progress
         )

@@ -50,8 +50,8 @@ class Status:
         queues: The number of waiting tasks per queue, sorted by name.
         queues_complete: Whether *queues* counts all waiting tasks; ``False`` if it counts the first
             10,000 in due order, or if you passed ``queues=False``.
-        other_broker: The live scanners' broker if it is not the app's: this app's tasks go there.
-            Otherwise ``None``.
+        other_broker: The live scanners' broker if it is not the app's, or if they reach it on other
+            hosts. Otherwise ``None``.
     """
 
     store: str

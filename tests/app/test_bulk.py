@@ -90,10 +90,10 @@ def test_an_item_needs_no_keyword_arguments(remind, delayq):
     ]
 
 
-def test_tasks_of_another_app_are_scheduled_by_it(delayq_app, redis_server, redis):
+def test_naive_times_are_in_the_zone_of_the_called_delayq_s_app(delayq_app, redis_server, redis):
     here, there = (
-        delayq_app(redis_server.url()),
-        delayq_app(redis_server.url(7), timezone="Asia/Tokyo"),
+        delayq_app(redis_server.url(), timezone="Asia/Tokyo"),
+        delayq_app(redis_server.url(7)),
     )
     noon = datetime(2100, 1, 1, 12)  # noqa: DTZ001
 
@@ -101,9 +101,9 @@ def test_tasks_of_another_app_are_scheduled_by_it(delayq_app, redis_server, redi
         plain_task(there), [((1,), {}), ((1,), {}, noon), ((1,), {}, noon.isoformat())], at=noon
     )
 
-    due = {there.delayq.get(task_id).due for task_id in bulk.ids}
+    due = {here.delayq.get(task_id).due for task_id in bulk.ids}
     assert due == {datetime(2100, 1, 1, 3, tzinfo=timezone.utc)}
-    assert here.delayq.counts().scheduled == 0
+    assert there.delayq.counts().scheduled == 0
 
 
 # Items that are refused.

@@ -204,8 +204,8 @@ def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_
         [sentence] = other.health()
         assert sentence == (
             f"this store's scanners have the broker redis, database 0 on {where}, this app has "
-            "amqp, virtual host / on 127.0.0.1:1: tasks of this app go to theirs; give each app "
-            "a delayq_prefix of its own, or both the same broker_url"
+            "amqp, virtual host / on 127.0.0.1:1: this app's calls that change the store are "
+            "refused; give each app a delayq_prefix of its own, or both the same broker_url"
         )
         assert other.health(here=True) == []
         shard_steps.leave()

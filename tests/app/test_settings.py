@@ -1,6 +1,7 @@
 """Settings: each wrong value is an error at start-up that names setting, value and range."""
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from celery import Celery
@@ -259,6 +260,87 @@ def test_a_time_zone_that_is_set_later_is_the_one_of_naive_times(app, add):
     result = add.delay_until("2100-01-01T00:00:00", 1)
 
     assert result.due.isoformat() == "2099-12-31T15:00:00+00:00"
+
+
+# A spelling that Celery does not read, as it reads none of its own in it.
+
+
+def spelled(key):
+    """A setting in each spelling that a program may think of."""
+    upper = key.upper()
+    return [key, upper, f"CELERY_{upper}", f"celery_{key}", f"CELERY_{key}", key.title()]
+
+
+def by_module(app, settings, namespace):
+    module = ModuleType("celeryconfig")
+    vars(module).update(settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, module.__name__, module)
+        app.config_from_object(module.__name__, namespace=namespace)
+        app.conf.get("broker_url")  # this reads it
+
+
+def by_variable(app, settings, namespace):
+    del namespace  # Celery takes none here
+    module = ModuleType("celeryconfig")
+    vars(module).update(settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, module.__name__, module)
+        patch.setenv("CONFIG", module.__name__)
+        app.config_from_envvar("CONFIG")
+        app.conf.get("broker_url")
+
+
+def by_update(app, settings, namespace):
+    app.config_from_object({}, namespace=namespace)
+    app.conf.update(settings)
+
+
+SOURCES = {
+    "object": lambda app, settings, namespace: app.config_from_object(
+        SimpleNamespace(**settings), namespace=namespace
+    ),
+    "dict": lambda app, settings, namespace: app.config_from_object(settings, namespace=namespace),
+    "module": by_module,
+    "variable": by_variable,
+    "update": by_update,
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("namespace", [None, "CELERY", "celery"])
+def test_a_spelling_that_celery_does_not_read_is_refused_with_the_one_that_it_reads(
+    source, namespace
+):
+    for ours, theirs in zip(
+        spelled("delayq_capture_eta"), spelled("task_always_eager"), strict=True
+    ):
+        with celery_state_kept(), Celery("spelled", broker="memory://") as app:
+            SOURCES[source](app, {ours: True, theirs: True}, namespace)
+            services = DelayQ(app).services
+            if app.conf.task_always_eager:
+                assert services.settings.capture_eta
+                continue
+            right = "delayq_capture_eta"
+            if source != "variable" and namespace:
+                right = f"CELERY_{right}".upper() if namespace.isupper() else f"celery_{right}"
+            with pytest.raises(UnknownSetting) as caught:
+                _ = services.settings
+            assert (caught.value.name, caught.value.nearest) == (ours, right)
+
+
+@pytest.mark.parametrize(
+    "constants",
+    [
+        {"DELAYQ_URL": "redis://", "delayq_url": "redis://"},
+        {"DELAYQ_URL": None},
+        {"DELAYQ_REDIS_HOST": "red"},
+    ],
+    ids=str,
+)
+def test_a_constant_beside_a_setting_is_none(bare_app, constants):
+    bare_app.config_from_object(constants)
+    assert DelayQ(bare_app).services.settings.url == constants.get("delayq_url")
 
 
 # With a namespace, an error names a setting as it was written.

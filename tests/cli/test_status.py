@@ -65,7 +65,7 @@ def test_status_names_the_scanners_broker_if_it_is_another_one(app, alive, delay
     none = [line for line in said("status") if "broker" in line]
 
     assert theirs.startswith("  ! the scanners have the broker redis, database 0 on 127.0.0.1:")
-    assert "which is not this app's; give each app a delayq_prefix of its own" in theirs
+    assert "this app has another one, or other hosts of it; give each app a delayq_prefix" in theirs
     assert none == []
 
 

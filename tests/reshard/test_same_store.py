@@ -10,7 +10,7 @@ from celery_delayq.contrib.rules import writing
 from celery_delayq.core.clock import monotonic
 from celery_delayq.core.store import emptied
 from celery_delayq.core.store.keys import Keys, shard_of
-from celery_delayq.errors import AlreadyScheduled, InvalidOption
+from celery_delayq.errors import AlreadyScheduled, InvalidOption, StoreDiffers
 from tests.app.support import FAR, LONG_AGO
 from tests.reshard.conftest import META
 
@@ -213,3 +213,26 @@ def test_the_format_that_records_may_have_goes_along_and_is_not_lowered(app, res
 
     kept = [raw.hget(Keys("delayq", shard, 3)["meta"], "format") for shard in range(3)]
     assert kept == [b"2"] * 3
+
+
+def test_the_broker_goes_along_and_not_an_earlier_one(app, reshard, redis_server, redis_url):
+    def of(database, shards):
+        return app(shards, broker_url=redis_server.url(database), delayq_url=redis_url)
+
+    def join_each_shard(delayq):
+        for number in range(30):
+            delayq.cancel(f"nobody {number}")
+
+    first, second = of(1, 1), of(2, 1)
+    first.app.send_task("t", task_id="a", delayq_at=FAR)
+    assert reshard(first, 3)
+    join_each_shard(of(1, 3))
+    assert reshard(of(1, 3), 1)
+    assert first.cancel("a")
+    second.app.send_task("t", task_id="b", delayq_at=FAR)  # now the store has this one's broker
+
+    assert reshard(second, 3)
+
+    with pytest.raises(StoreDiffers, match="broker"):
+        of(1, 3).cancel("b")
+    join_each_shard(of(2, 3))

@@ -107,14 +107,85 @@ def test_a_process_that_differs_is_refused_and_has_written_nothing(
     assert not isinstance(caught.value, StoreUnavailable)
 
 
+def process(store, membership, kind):
+    """Join as a scanner does, or with a caller's first change."""
+    if kind == "scanner":
+        joined(store, membership, scanner=True)
+    else:
+        Entries([store.scripts], membership).cancel("none")
+
+
+def schedule(store, membership, due_ms=FAR_MS):
+    """Schedule a task in a process of its own."""
+    store.entries = Entries([store.scripts], membership)
+    store.schedule("a", due_ms)
+
+
+KINDS = pytest.mark.parametrize("kind", ["scanner", "caller"])
+ANOTHER = "the store has broker 'redis, database 0', this process 'amqp, virtual host /'; "
+
+
+@KINDS
+@pytest.mark.parametrize("first", ["scanner", "caller"])
+def test_a_process_with_another_broker_is_refused_while_a_task_is_there(store, kind, first):
+    process(store, OURS, first)
+    schedule(store, OURS)
+    before = store.contents(all_keys=True)
+    for _ in range(2):
+        with pytest.raises(StoreDiffers) as caught:
+            process(store, replace(THEIRS, timeout=99.0, history=5, remember=(60, 10_000)), kind)
+        assert str(caught.value) == (
+            f"{ANOTHER}give it a delayq_prefix of its own, or the broker_url of the others; if the "
+            "broker has moved, dump the waiting tasks, and load them under another prefix"
+        )
+        assert store.contents(all_keys=True) == before
+    assert meta(store, "broker").decode() == OURS.broker
+
+
+@KINDS
 @pytest.mark.usefixtures("theirs")
-def test_a_scanner_with_another_broker_is_refused_while_one_is_alive(store):
-    with pytest.raises(StoreDiffers, match=r"^the store has broker 'redis, database 0', this "):
-        joined(store, THEIRS, scanner=True)
-    assert known(store, "broker") == (OURS.broker,)
+def test_a_process_with_another_broker_is_refused_while_a_scanner_is_alive(store, kind):
+    with pytest.raises(StoreDiffers, match=f"^{ANOTHER}"):
+        process(store, THEIRS, kind)
     store.set_ms(NOW_MS + 15_001)
-    joined(store, THEIRS, scanner=True)
-    assert known(store, "broker", "hosts") == (THEIRS.broker, THEIRS.hosts)
+    process(store, THEIRS, kind)
+    assert known(store, "broker") == (THEIRS.broker,)
+
+
+@KINDS
+def test_a_process_that_joined_before_learns_that_the_empty_store_has_another_broker(store, kind):
+    shop = Entries([store.scripts], OURS)
+    shop.cancel("none")
+    name = meta(store, "store")
+    process(store, THEIRS, kind)
+    assert meta(store, "store") != name
+    schedule(store, THEIRS)
+    with pytest.raises(StoreDiffers, match="broker"):
+        shop.cancel("none")
+
+
+@KINDS
+def test_a_scanner_that_stood_still_learns_that_too(store, kind, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    store.membership = OURS
+    shard_steps = store.steps(alive=15.0)
+    shard_steps.hand_over()
+    now[0] += 16
+    store.set_ms(NOW_MS + 16_000)
+    process(store, THEIRS, kind)
+    schedule(store, THEIRS, NOW_MS)
+    with pytest.raises(StoreDiffers, match="broker"):
+        shard_steps.hand_over()
+    assert store.entries.find("a") is not None
+
+
+def test_a_store_of_several_shards_keeps_its_broker(store):
+    ours, theirs = (replace(one, shards=3) for one in (OURS, THEIRS))
+    joined(store, ours)
+    for scanner in (False, True):
+        with pytest.raises(StoreDiffers, match=f"^{ANOTHER}"):
+            joined(store, theirs, scanner=scanner)
 
 
 @pytest.mark.usefixtures("theirs")
@@ -136,38 +207,35 @@ def test_the_broker_s_location_is_that_of_the_last_scanner(store, caplog):
     assert caplog.messages == []
 
 
-def test_a_look_tells_the_scanners_broker_where_it_is_another_one(store):
+def test_a_look_tells_the_store_s_broker_where_it_is_another_one(store):
     looks = [
         Registration(store.scripts, one) for one in (OURS, THEIRS, replace(OURS, hosts="blue:1"))
     ]
     assert [one.check_membership() for one in looks] == ["", "", ""]
-    joined(store, THEIRS)
-    assert [one.check_membership() for one in looks] == ["", "", ""]
+    joined(store, OURS)
+    assert [one.check_membership() for one in looks] == ["", "redis, database 0", ""]
     joined(store, OURS, scanner=True)
     theirs = "redis, database 0 on red:6379"
     assert [one.check_membership() for one in looks] == ["", theirs, theirs]
 
 
-def test_a_caller_never_says_which_broker_or_app_is_the_store_s(store):
+def test_a_caller_never_says_on_which_hosts_the_broker_is_or_which_app_s_the_store_is(store):
     joined(store, replace(OURS, app="web"))
-    assert known(store, "broker", "app") == ("", "")
-    beat(store)
-    joined(store, THEIRS, scanner=True)
+    assert known(store, "hosts", "app") == ("", "")
 
 
-def test_a_caller_with_another_broker_is_warned_once_and_served(store, caplog):
+def test_a_caller_that_knows_the_broker_by_another_name_is_warned_once_and_served(store, caplog):
     joined(store, OURS, scanner=True)
     caplog.set_level(logging.WARNING)
-    entries = Entries([store.scripts], THEIRS)
+    entries = Entries([store.scripts], replace(OURS, hosts="rabbit.internal:6379"))
     for _ in range(3):
         entries.join()
     entries.cancel("a")
     (message,) = [one for one in caplog.messages if "broker" in one]
-    assert message.startswith(
-        "the scanners of this store use the broker redis, database 0 on red:6379, this process "
-        "uses amqp, "
+    assert message == (
+        "the scanners of this store reach the broker, redis, database 0, on red:6379, this process "
+        "on rabbit.internal:6379; if these are two brokers, give each app its own delayq_prefix"
     )
-    assert "delayq_prefix" in message
 
 
 # Two apps.
@@ -315,19 +383,18 @@ def test_where_joining_fails_the_error_is_that_of_the_call(step):
     assert not caught.value.may_have_run
 
 
-def test_of_several_shards_only_a_shard_knows_the_scanners_broker(store, caplog):
+def test_of_several_shards_only_a_shard_knows_the_scanners_app_and_the_hosts(store, caplog):
     """No scanner is seen alive at the meeting place, so each one would change what it says."""
-    ours, theirs = (replace(one, shards=3) for one in (OURS, THEIRS))
+    ours = replace(OURS, shards=3)
+    theirs = replace(ours, hosts="blue:1", app="two")
     place = store.scripts
     shard = Scripts(place.connection, Keys("delayq", 0, 3))
     for scripts in (place, shard):
         Registration(scripts, replace(ours, app="one"), scanner=True).join()
     store.raw.zadd(shard.keys["scanners"], {"somebody": 10**13})
-    Registration(place, replace(theirs, app="two"), scanner=True).join()
-    with pytest.raises(StoreDiffers, match="broker"):
-        Registration(shard, theirs, scanner=True).join()
-    assert known(store, "broker", "app") == ("", "")
+    Registration(place, theirs, scanner=True).join()
+    assert known(store, "hosts", "app") == ("", "")
     # Nor does what it said while it was the only shard make anybody warn.
-    store.raw.hset(store.keys["meta"], "broker", "amqp, virtual host /")
+    store.raw.hset(store.keys["meta"], "hosts", "green:1")
     Registration(place, ours).join()
     assert not caplog.messages

@@ -28,9 +28,9 @@ def test_its_sentinels_login_and_database():
     assert found.endpoint.name == "mymaster"
     assert found.endpoint.sentinels == (Endpoint("a", 26379), Endpoint("b", 1))
     assert found.endpoint.server == Endpoint(db=3, username="user", password="pass")
-    # It is no list of brokers, and known by its master, wherever the sentinels are.
+    # It is no list of brokers.
     assert (found.failover, found.transport) == (False, "redis")
-    assert (found.kind, found.hosts) == ("redis, master mymaster, database 3", "a:26379, b:1")
+    assert (found.kind, found.hosts) == ("redis, database 3", "a:26379, b:1 (master mymaster)")
 
 
 def test_one_sentinel_is_a_group_as_well():
@@ -51,14 +51,14 @@ def test_the_sentinels_are_those_that_kombu_would_ask(url, places):
     found = broker(url)
     assert [one.where for one in found.endpoint.sentinels] == places == asked_by_kombu(url)
     assert not found.failover
-    assert found.hosts == ", ".join(places)
+    assert found.hosts == f"{', '.join(places)} (master mymaster)"
 
 
 def test_another_broker_behind_sentinels_is_asked_for_no_master():
     url = "sentinel://a:1;redis://b:2"
     found = broker(url)
     assert [one.where for one in found.endpoint.sentinels] == ["a:1"] == asked_by_kombu(url)
-    assert (found.failover, found.hosts) == (True, "a:1, b:2")
+    assert (found.failover, found.hosts) == (True, "a:1, b:2 (master mymaster)")
 
 
 def asked_by_kombu(url):

@@ -62,8 +62,8 @@ def test_sentinels_on_this_machine_have_one_name():
     assert group("localhost").same_database(group("127.0.0.1"))
 
 
-def test_the_kind_of_a_broker_has_its_master_and_database_and_not_its_sentinels():
-    assert group(db=3).kind == group("x", db=3).kind == "redis, master m, database 3"
+def test_the_kind_of_a_broker_has_its_database_and_not_the_way_to_it():
+    assert group(db=3).kind == group("x", db=3).kind == Endpoint("x", db=3).kind
     assert Endpoint("x", db=3).kind == "redis, database 3"
 
 

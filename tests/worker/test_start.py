@@ -24,6 +24,11 @@ DIFFERS = (
     f"the store has layout '999', this process '{SCHEMA}'; give it a delayq_prefix of its own, or "
     "make all processes agree"
 )
+OTHER_BROKER = (
+    "the store has broker 'redis, database 0', this process 'amqp, virtual host /'; give it a "
+    "delayq_prefix of its own, or the broker_url of the others; if the broker has moved, dump the "
+    "waiting tasks, and load them under another prefix"
+)
 
 
 @pytest.mark.operations
@@ -109,6 +114,17 @@ def test_a_store_of_another_kind_is_a_sentence(make_project, start, program):
     project.tasks["note"].apply_async()
     ended(start(project, program), DIFFERS)
     assert project.queued() == 1  # it took no task
+
+
+@pytest.mark.parametrize("program", ["worker -P prefork -c 2", BEAT, SCAN])
+def test_a_store_in_which_tasks_for_another_broker_wait_is_a_sentence(
+    make_project, start, rabbitmq_server, program
+):
+    project = make_project()
+    held = project.tasks["note"].delay_for(0)
+    project.conf.update(broker_url=rabbitmq_server.url, delayq_url=project.server.url())
+    ended(start(project, program), OTHER_BROKER)
+    assert project.delayq.get(held) is not None
 
 
 def test_a_worker_in_the_background_says_it_in_its_log(make_project, tmp_path):

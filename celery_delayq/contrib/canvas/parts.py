@@ -14,6 +14,7 @@ from celery import Celery
 from celery.canvas import Signature, chunks, group, maybe_signature
 
 from ...core.errors import InvalidOption
+from ...core.integration.apply_async import sent_by
 from ...core.scheduling.options import PART
 from .keeping import Aside
 
@@ -26,16 +27,21 @@ def marked(sig: Any, part: object, app: Celery) -> Signature | None:
     """Return a copy of a canvas whose first parts have *part* among their options.
 
     The caller's signatures stay as they are. ``None``: nothing in it would run.
+
+    Raises:
+        InvalidOption: a first part is of a task that only another app has.
     """
     if not isinstance(sig, Signature):
         sig = maybe_signature(sig)
     if isinstance(sig, chunks):
         sig = sig.group()  # as Celery applies them
     copy = _plain_map(sig) if sig["task"] in _MAPS else sig.clone()
-    if copy._app is not app or getattr(copy._type, "app", app) is not app:
-        # Only this app keeps messages.
-        copy._app, copy._type = app, None
     kind = copy.get("subtask_type")
+    # Only this app keeps messages.
+    if kind:
+        copy._app, copy._type = app, None
+    else:
+        copy = sent_by(app, copy)
     if kind == "group":
         return copy if _mark_all(copy, part, app) else None
     if kind == "chain":

@@ -73,7 +73,7 @@ def every(
     if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < MOST_VERSION:
         raise InvalidOption("version", version, f"a whole number from 0 to {MOST_VERSION - 1}")
     timing = timing_of(schedule, tz=tz, dialect=dialect, default_zone=str(services.timezone))
-    plan = checked_plan(signature_of(signature), timing, missed, jitter, tags)
+    plan = checked_plan(signature_of(signature, services.app), timing, missed, jitter, tags)
     row = {
         "digest": plan.digest,
         "version": str(version),

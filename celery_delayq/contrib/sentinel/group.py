@@ -78,8 +78,8 @@ class SentinelGroup(MovingMaster):
 
     @property
     def kind(self) -> str:
-        """The broker's name, which must be the same in all processes that share a store."""
-        return f"redis, master {self.name}, database {self.server.db}"
+        """The same as of its master: a process may reach that without the sentinels."""
+        return self.server.kind
 
     @property
     def place(self) -> tuple[object, ...]:

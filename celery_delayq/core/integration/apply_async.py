@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from celery import Celery
 from celery.app.task import Task
 from celery.canvas import Signature
 from celery.result import AsyncResult, EagerResult, GroupResult
@@ -21,6 +22,11 @@ from ..scheduling.writing import new_id
 from ..services import Services
 from ..store import Delivery, Receipt
 from .results import ScheduledResult, scheduled
+
+_ANOTHER_APP_S = (
+    "a task of the app {}; for a task of another app use that app's DelayQ, or app.signature(name) "
+    "to send it by its name"
+)
 
 
 def schedule_call(
@@ -149,17 +155,41 @@ def result_of(
     return scheduled(result, services, due_ms, has_run=True)
 
 
-def signature_of(given: Signature | Task) -> Signature:
-    """Return a signature; of a task, without arguments.
+def signature_of(given: Signature | Task, app: Celery) -> Signature:
+    """Return a signature, or a task without arguments, as a signature that *app* sends.
+
+    A ``shared_task`` leads to the current app of the thread, which may be another one: the app that
+    was made last, or an app named ``default``, which Celery makes for a thread without one.
 
     Raises:
         NotATask: it is neither.
+        InvalidOption: its task is another app's.
     """
-    if isinstance(given, Task):
-        return given.s()
-    if not isinstance(given, Signature):
+    signature = given.s() if isinstance(given, Task) else given
+    if not isinstance(signature, Signature):
         raise NotATask("signature", given, f"a signature, or a task{_hint(given)}")
-    return given
+    # A canvas is sent part by part; `marked` looks at each part.
+    return signature if is_canvas(signature) else sent_by(app, signature)
+
+
+def sent_by(app: Celery, signature: Signature) -> Signature:
+    """Return a plain signature as *app* sends it: with the app's own task, or by the task's name.
+
+    Raises:
+        InvalidOption: its task belongs to another app, which alone has its options.
+    """
+    given, name = signature._type, signature["task"]
+    # The app of a task that no app has registered is Celery's proxy of the current app.
+    task = given if given is not None and given.app == app else app.tasks.get(name)
+    its_own = given if task is None else task
+    if its_own is not None and its_own.app != app:
+        raise InvalidOption("signature", name, _ANOTHER_APP_S.format(app.main))
+    if signature._app is app and given in (None, task):
+        return signature
+    bound = Signature.__new__(type(signature))  # `clone` would make a map a plain signature
+    bound.update(signature)
+    bound._app, bound._type = app, task
+    return bound
 
 
 def _hint(given: Any) -> str:

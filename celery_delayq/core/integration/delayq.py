@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from celery import Celery
 from celery.app.task import Task
 from celery.canvas import Signature
+from celery.local import Proxy
 
 from ..acting import acting
 from ..awaiting import in_thread
@@ -66,6 +67,8 @@ class DelayQ(_Methods):
         check_messages()
         if not isinstance(app, Celery):
             raise TypeError(f"DelayQ takes a Celery app, DelayQ(app); got {app!r}")
+        if isinstance(app, Proxy):  # `current_app` is another app in another thread
+            app = app._get_current_object()
         self.app = app
         self.services = find(app) or Services(app)
         if find(app) is None:
@@ -107,18 +110,17 @@ class DelayQ(_Methods):
             InvalidDueTime: not a time, or after 2255-06-05; or a number that looks like the wrong
                 kind: a time before 1980, or a delay of more than 31 years.
             InvalidOption: an invalid key, tag or policy; or the signature has a ``countdown`` or an
-                ``eta``.
+                ``eta``, or is of a task that only another app has.
             AlreadyScheduled: a task with the same key, or the signature's id, is already scheduled.
                 Subclasses: ``InFlight``, that task is being published right now; ``KeyHeld``, it
                 has left, and still holds the key; with a policy other than ``reject`` and ``keep``,
                 the new task waits behind it; ``AlreadyDead``, it could not be delivered.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
-        signature = signature_of(signature)
+        services = services_of(self.app)
+        signature = signature_of(signature, self.app)
         if arguments:
             raise NotATask("argument", arguments[0], _ARGUMENT.format(arguments[0]))
-        # The message goes to the store of the signature's app; only there can it be cancelled.
-        services = services_of(signature.app)
         when = one_of(services.timezone, at=at, after=after)
         return call_signature(services, signature, when, as_options(options))
 

@@ -63,8 +63,9 @@ class Broker:
         endpoint: Its Redis, if it is a Redis.
         options: Its transport options.
         failover: Whether the URL names alternatives that are not sentinels.
-        kind: Its transport, virtual host and key prefix, which all processes of a store must share.
-        hosts: Its addresses.
+        kind: Its transport, virtual host or database, and key prefix, which all processes of a
+            store must share.
+        hosts: Its addresses; behind Sentinel, with the master's name.
         url: The same as one or more URLs, without user names and passwords.
         transport: kombu's name for such a broker: ``amqp``, ``redis``. Tracers show it.
     """
@@ -120,6 +121,8 @@ class Broker:
         options = connection.transport_options or {}
         hosts = _hosts(connection)
         endpoint = _server(connection, options, _BROKER, url)
+        if connection.transport_cls == SENTINEL:
+            hosts = f"{hosts} (master {options['master_name']})"
         return cls(
             endpoint,
             options,

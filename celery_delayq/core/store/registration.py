@@ -64,7 +64,8 @@ class Membership:
 
     Attributes:
         timeout: The longest that a call may take, in seconds; the greatest one counts.
-        broker: The broker's transport, virtual host and prefix of keys.
+        broker: The broker's transport, virtual host or database, and prefix of keys: its own names
+            of these, so two that differ are two brokers. With another one, a process is refused.
         hosts: The broker's hosts. A difference is only a warning, as hosts have several names.
         shards: The number of shards.
         history: The most events in the history; 0: none. If processes differ, the last one to
@@ -110,7 +111,7 @@ class Registration:
     Args:
         scripts: The store's scripts.
         membership: This process's settings.
-        scanner: Whether it delivers tasks; the scanners decide which broker is the store's.
+        scanner: Whether it delivers tasks; the scanners decide on which hosts the broker is.
 
     Attributes:
         joined_ms: When this process joined first, by Redis's clock; 0: not yet.
@@ -169,14 +170,13 @@ class Registration:
         )
         self._agree("layout", schema, SCHEMA)
         self._agree("delayq_shards", shards, str(ours.shards))
-        if self._scanner and is_shard:
-            self._agree("broker", broker, ours.broker)
+        self._agree("broker", broker, ours.broker)
         if self._scanner:
             self._check_broker()
         self.joined_ms = self.joined_ms or now_us // 1000
         if is_shard:
             self._warn_if_emptied(began_ms, now_us // 1000)
-            self._warn_of_broker((broker, hosts))
+            self._warn_of_hosts(hosts)
             self._warn_of_app(app)
             if self._scanner and format_ > FORMAT:
                 self._warn(_TOO_OLD, format_, FORMAT)
@@ -189,20 +189,20 @@ class Registration:
         """Check, without changing anything, that this process reads what the others write.
 
         Returns:
-            The scanners' broker, as ``redis, database 0 on red:6379``, if it is not this
-            process's; else empty. The scanners may be gone.
+            The store's broker, as ``redis, database 0 on red:6379``, if it is not this process's,
+            or has other hosts; else empty. The scanners may be gone.
 
         Raises:
             StoreDiffers: other processes use the store with different settings.
         """
-        schema, shards, *theirs = (
+        schema, shards, broker, hosts = (
             word.decode(errors="replace") for word in self._scripts.call("agreed")[:4]
         )
         if schema:
             self._agree("layout", schema, SCHEMA)
             self._agree("delayq_shards", shards, str(self._ours.shards))
-        is_other = theirs[0] and theirs != [self._ours.broker, self._ours.hosts]
-        return " on ".join(theirs) if is_other else ""
+        is_other = broker not in ("", self._ours.broker) or hosts not in ("", self._ours.hosts)
+        return " on ".join(filter(None, (broker, hosts))) if is_other else ""
 
     def _check_broker(self) -> None:
         """Check a broker that is a Redis, too; only a scanner needs it, and once."""
@@ -212,14 +212,15 @@ class Registration:
         if ours.tagged and ours.direct and (count := masters(link)) > 1:
             self._warn(f"{MOVES}; use a broker that is not in this Cluster", count)
 
-    def _warn_of_broker(self, theirs: tuple[str, str]) -> None:
-        ours = self._ours.broker, self._ours.hosts
-        if theirs[0] and theirs != ours:
+    def _warn_of_hosts(self, theirs: str) -> None:
+        # A container, a tunnel, TLS and Sentinel each give one broker another host or port.
+        if theirs and theirs != self._ours.hosts:
             self._warn(
-                "the scanners of this store use the broker %s on %s, this process uses %s on %s; "
-                "if two apps share the store, give each its own delayq_prefix",
-                *theirs,
-                *ours,
+                "the scanners of this store reach the broker, %s, on %s, this process on %s; if "
+                "these are two brokers, give each app its own delayq_prefix",
+                self._ours.broker,
+                theirs,
+                self._ours.hosts,
             )
 
     def _warn_of_app(self, theirs: str) -> None:

@@ -32,8 +32,8 @@ from .zones import relative, soon, zone_of, zoned
 
 SHOWN = 50  # queues that fit on a screen
 OTHER_BROKER = (
-    "the scanners have the broker {}, which is not this app's; give each app a delayq_prefix of "
-    "its own, or both the same broker_url"
+    "the scanners have the broker {}, and this app has another one, or other hosts of it; give "
+    "each app a delayq_prefix of its own, or both the same broker_url"
 )
 _FIRST_ONLY = "These are the {:,} that are due next, of {:,} that wait."
 _MORE_QUEUES = "{:,} more queues are in --json."

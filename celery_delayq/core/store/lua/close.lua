@@ -12,8 +12,10 @@ Cost     O(1); Redis frees the memory aside
 Keeps    the settings in common; a shard that is in use is not emptied
 ]]
 local SETTINGS = {
-  schema = true, shards = true, timeout = true, broker = true, hosts = true, store = true, history = true, app = true,
-  remember = true, reshard = true, closed = true, ended = true,
+  schema = true, shards = true, timeout = true, store = true, history = true, app = true, remember = true,
+  reshard = true, closed = true, ended = true,
+  -- The meeting place has the store's. A shard may be used for the second time, and the first one's be of long ago.
+  broker = ours == '1', hosts = ours == '1',
 }
 local known = redis.call('HMGET', keys.meta, 'closed', 'ended', 'timeout', 'reshard')
 local now, _, _, its_run = parse_closed(known[1])

@@ -15,12 +15,14 @@ text     app      name of the process's app; empty: none of its own
 Returns  {now in us, silent, began, schema, shards, broker, hosts, store, app, format}, the last seven as the store has them
          from now on; began: when the shard was joined first, ms, or -1 if that is not known, as of one from before this was
          noted; format: the newest that its records may have. If this scanner just changed hosts while others are alive,
-         hosts as before: that is worth a warning. silent: for how many ms no scanner has been alive; 0 if one is, -1 if
-         none is known
+         hosts as before: that is worth a warning; empty if no scanner has said any. silent: for how many ms no scanner has
+         been alive; 0 if one is, -1 if none is known
 Cost     O(log S), S scanners; if the history becomes shorter, as much more
-Keeps    the settings in common. Broker and app are the scanners', and change only if none is alive. Hosts are the last
-         joining scanner's, as a broker may move while scanners are replaced one by one; the settings of the history
-         and of tombstones are the last joining process's
+Keeps    the settings in common. The broker is that of the first process that joins. A process with another one changes
+         nothing, unless the only shard has no entry and no scanner is alive: then the broker is its own, and the store
+         gets another name, so that processes which joined before join again. The app is the scanners', and changes only
+         if none is alive. Hosts are the last joining scanner's, as a broker may move while scanners are replaced one by
+         one; the settings of the history and of tombstones are the last joining process's
 ]]
 local now_us = clock_us()
 local known = redis.call('HMGET', keys.meta,
@@ -29,11 +31,15 @@ local known = redis.call('HMGET', keys.meta,
 local is_new = not known[1] or not known[2]
 local is_fit = is_new or (known[1] == schema and known[2] == shards)
 local theirs, their_app = known[4], known[8]
-local is_other_app = app ~= '' and their_app ~= app
-local is_elsewhere = theirs == broker and known[5] ~= hosts
-if is_fit and scanner and (theirs ~= broker or is_other_app or is_elsewhere) then
-  local alive = redis.call('ZCOUNT', keys.scanners, whole(math.floor(now_us / 1000)), '+inf')
-  if alive == 0 then theirs, their_app = false, false end
+local is_other = theirs and theirs ~= broker
+local is_other_app = scanner and app ~= '' and their_app ~= app
+local is_elsewhere = scanner and theirs == broker and known[5] ~= hosts
+local nobody = (is_other or is_other_app or is_elsewhere)
+  and redis.call('ZCOUNT', keys.scanners, whole(math.floor(now_us / 1000)), '+inf') == 0
+if is_fit and is_other then
+  -- Of several shards, one may be empty while another one is not.
+  local is_free = nobody and shards == '1' and redis.call('HLEN', keys.records) == 0
+  if is_free then theirs, known[6] = false, false else is_fit = false end
 end
 
 local changes = {}
@@ -51,14 +57,15 @@ if is_new then
   end
 end
 if is_fit and (timeout_of(known[3]) or 0) < timeout then set('timeout', whole(timeout)) end
-if is_fit and scanner and not theirs then
+if is_fit and not theirs then
+  known[4], known[5] = broker, scanner and hosts or ''
   set('broker', broker)
+  set('hosts', known[5])
+elseif is_fit and is_elsewhere then
   set('hosts', hosts)
-  known[4], known[5] = broker, hosts
-elseif is_fit and scanner and is_elsewhere then
-  set('hosts', hosts)
+  if nobody then known[5] = hosts end
 end
-if is_fit and scanner and is_other_app and not their_app then
+if is_fit and is_other_app and (nobody or not their_app) then
   set('app', app)
   known[8] = app
 end
@@ -67,13 +74,13 @@ if is_fit and not known[6] then
   known[6] = store
 end
 if is_fit and known[9] ~= remember then set('remember', remember) end
-local is_other = is_fit and (known[7] or '') ~= kept
-if is_other and kept ~= '' then set('history', kept) end
+local is_other_history = is_fit and (known[7] or '') ~= kept
+if is_other_history and kept ~= '' then set('history', kept) end
 if #changes > 0 then
   allow_when_full(keys.meta)
   redis.call('HSET', keys.meta, unpack(changes))
 end
-if is_other then
+if is_other_history then
   local length = string.match(kept, '^%d+')
   if not length then redis.call('HDEL', keys.meta, 'history') end
   -- If this is not allowed, or the key is another program's, the list stays as it is.
