@@ -69,7 +69,7 @@ class DelayQ(_Methods):
             raise TypeError(f"DelayQ takes a Celery app, DelayQ(app); got {app!r}")
         if isinstance(app, Proxy):  # `current_app` is another app in another thread
             app = app._get_current_object()
-        self.app = app
+        self.app: Celery[Any] = app
         self.services = find(app) or Services(app)
         if find(app) is None:
             attach(app, self)
