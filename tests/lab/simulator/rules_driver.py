@@ -99,6 +99,13 @@ class _App:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._app, name)
 
+    # A rule's task has to be the app's own.
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._app
+
+    def __hash__(self) -> int:
+        return hash(self._app)
+
 
 class _Services(Services):
     entries: Any = None
